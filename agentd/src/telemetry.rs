@@ -18,7 +18,7 @@ const NONE: &str = "none";
 
 /// Tasks that send. They end with this.
 #[derive(Debug, Default)]
-pub struct Exporters(Vec<JoinHandle<()>>);
+pub(crate) struct Exporters(Vec<JoinHandle<()>>);
 
 impl Drop for Exporters {
     fn drop(&mut self) {
@@ -28,7 +28,7 @@ impl Drop for Exporters {
 
 /// Starts to send what ends from now on, or has ended since the last run and was not acknowledged. Where nobody asks for it,
 /// the position of an earlier run is forgotten: what happens now is not sent later.
-pub async fn start(
+pub(crate) async fn start(
     config: &Config,
     env: &Environment,
     data: PathBuf,

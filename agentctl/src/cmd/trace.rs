@@ -114,8 +114,10 @@ fn chosen(mut turns: Vec<TurnTrace>, name: Option<&str>) -> Result<TurnTrace, Fa
     }
     match found.as_slice() {
         [at] => Ok(turns.swap_remove(*at)),
-        [] => Err(Failure::new(ErrorKind::NotFound, format!("the session has no turn {name:?}"))
-            .hint(format!("it has {}; --turn N names one by its number, --all shows them", report::count(last as u64, "turn")))),
+        [] => Err(Failure::new(ErrorKind::NotFound, format!("the session has no turn {name:?}")).hint(format!(
+            "it has {}; --turn N names one by its number, --all shows them",
+            report::count(last as u64, "turn")
+        ))),
         _ => Err(Failure::usage(format!("several turns have an id with {name:?}")).hint("give more of the id")),
     }
 }

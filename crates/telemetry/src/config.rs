@@ -293,7 +293,8 @@ mod tests {
         let config = config.unwrap().unwrap();
         let traces = config.traces.unwrap();
         assert_eq!((traces.endpoint.as_str(), traces.timeout.as_millis()), ("https://host/here", 250));
-        let headers: Vec<_> = traces.headers.iter().map(|(name, value)| (name.as_str(), value.expose_secret())).collect();
+        let headers: Vec<_> =
+            traces.headers.iter().map(|(name, value)| (name.as_str(), value.expose_secret())).collect();
         assert_eq!(headers, [("authorization", "Bearer x+y"), ("b", "c")]);
         assert!(!format!("{:?}", traces.headers).contains("Bearer"));
         assert!(config.metrics.is_none() && !config.content);

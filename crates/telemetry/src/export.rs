@@ -225,7 +225,9 @@ impl Export {
     async fn find(&mut self, position: Position) -> Result<Vec<EndedTurn>, Delay> {
         let page = self.source.ended_turns(position.place.saturating_sub(1), BATCH).await?;
         let is_kept = match position.turn_id {
-            Some(turn) => page.turns.first().is_some_and(|first| first.place == position.place && first.turn_id == turn),
+            Some(turn) => {
+                page.turns.first().is_some_and(|first| first.place == position.place && first.turn_id == turn)
+            }
             None => page.end >= position.place,
         };
         if is_kept {

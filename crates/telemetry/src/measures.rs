@@ -101,7 +101,9 @@ impl Measures {
             (names::SPENT_CACHE_WRITE, usage.cache_write_tokens),
             (names::SPENT_REASONING, usage.reasoning_tokens),
         ] {
-            if let Some(Measured::Count(sum)) = (tokens > 0).then(|| self.series(name, attributes.clone(), Measured::Count(0))) {
+            if let Some(Measured::Count(sum)) =
+                (tokens > 0).then(|| self.series(name, attributes.clone(), Measured::Count(0)))
+            {
                 *sum = sum.saturating_add(tokens);
             }
         }
@@ -142,7 +144,8 @@ impl Measures {
             if metrics.last().is_none_or(|metric| metric.name != *name) {
                 metrics.push(empty_metric(name, measured, temporality));
             }
-            let point = |value| otlp::NumberPoint { start_ns, time_ns, value: Some(value), attributes: attributes.clone() };
+            let point =
+                |value| otlp::NumberPoint { start_ns, time_ns, value: Some(value), attributes: attributes.clone() };
             match (metrics.last_mut().and_then(|metric| metric.data.as_mut()), measured) {
                 (Some(otlp::MetricData::Sum(sum)), Measured::Count(count)) => {
                     sum.points.push(point(otlp::Number::Int(i64::try_from(*count).unwrap_or(i64::MAX))));

@@ -133,7 +133,8 @@ const PROVIDERS: [(&str, &str); 12] = [
 /// The provider whose server has that host; agentd itself where none is known, for a model of one's own.
 #[must_use]
 pub fn provider(host: &str) -> &'static str {
-    let is_of = |domain: &str| host == domain || host.strip_suffix(domain).is_some_and(|rest| rest.ends_with(['.', '-']));
+    let is_of =
+        |domain: &str| host == domain || host.strip_suffix(domain).is_some_and(|rest| rest.ends_with(['.', '-']));
     PROVIDERS.iter().find(|(domain, _)| is_of(domain)).map_or("agentd", |(_, name)| name)
 }
 

@@ -124,7 +124,8 @@ impl Collector {
             | StatusCode::UNSUPPORTED_MEDIA_TYPE
             | StatusCode::UNPROCESSABLE_ENTITY => ExportOutcome::Refused(why),
             _ => {
-                let seconds = response.headers().get(header::RETRY_AFTER).and_then(|value| value.to_str().ok()?.parse().ok());
+                let seconds =
+                    response.headers().get(header::RETRY_AFTER).and_then(|value| value.to_str().ok()?.parse().ok());
                 let after = seconds.map(|seconds| Duration::from_secs(seconds).min(LONGEST_PAUSE));
                 ExportOutcome::Later { why, after }
             }

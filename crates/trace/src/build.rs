@@ -210,7 +210,9 @@ impl<'a> TurnBuilder<'a> {
     fn is_behind_result(&self) -> bool {
         let before = self.events.iter().rev().nth(1).map(|event| &event.kind);
         match before {
-            Some(EventKind::ItemCompleted { item, .. }) => matches!(item.body, agentd_core::item::ItemBody::ToolResult(_)),
+            Some(EventKind::ItemCompleted { item, .. }) => {
+                matches!(item.body, agentd_core::item::ItemBody::ToolResult(_))
+            }
             Some(EventKind::UsageUpdated { delegated, .. }) => *delegated,
             _ => false,
         }

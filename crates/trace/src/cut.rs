@@ -13,9 +13,7 @@ use agentd_core::{
 /// Time of the last event from before the crash, where the turn ended as interrupted.
 pub(crate) fn last_sign<'a>(events: impl DoubleEndedIterator<Item = &'a Event>) -> Option<Timestamp> {
     let mut events = events.rev().skip_while(|event| !matches!(event.kind, EventKind::TurnEnded { .. }));
-    let is_cut = |event: &Event| {
-        matches!(&event.kind, EventKind::TurnEnded { result } if result.stop_reason == StopReason::Interrupted)
-    };
+    let is_cut = |event: &Event| matches!(&event.kind, EventKind::TurnEnded { result } if result.stop_reason == StopReason::Interrupted);
     events.next().filter(|ended| is_cut(ended))?;
     events.find(|event| !is_settlement(&event.kind) && !event.is_damaged()).map(|event| event.at)
 }

@@ -27,12 +27,7 @@ pub fn nest(turns: &mut [TurnTrace], known: &BTreeMap<SessionId, Vec<TurnTrace>>
     nest_below(turns, known, &Cell::new(MOST), DEEPEST);
 }
 
-fn nest_below(
-    turns: &mut [TurnTrace],
-    known: &BTreeMap<SessionId, Vec<TurnTrace>>,
-    left: &Cell<usize>,
-    depth: usize,
-) {
+fn nest_below(turns: &mut [TurnTrace], known: &BTreeMap<SessionId, Vec<TurnTrace>>, left: &Cell<usize>, depth: usize) {
     if depth == 0 {
         return;
     }
@@ -41,7 +36,8 @@ fn nest_below(
         begins.entry(work.session_id).or_default().insert(work.after);
     }
     let part = |work: &SubagentSpan| -> Vec<TurnTrace> {
-        let next = begins.get(&work.session_id).and_then(|all| all.range(work.after.saturating_add(1)..).next().copied());
+        let next =
+            begins.get(&work.session_id).and_then(|all| all.range(work.after.saturating_add(1)..).next().copied());
         let is_part = |turn: &&TurnTrace| turn.first_seq > work.after && next.is_none_or(|next| turn.first_seq <= next);
         let all = known.get(&work.session_id).into_iter().flatten().filter(is_part);
         let mut part: Vec<TurnTrace> = all.take(left.get()).cloned().collect();
@@ -61,10 +57,16 @@ fn fill(span: &mut Span, part: &impl Fn(&SubagentSpan) -> Vec<TurnTrace>) {
     if let SpanKind::Subagent(work) = &mut span.kind {
         work.turns = part(work);
     }
-    let told: BTreeSet<SessionId> =
-        span.children.iter().filter_map(subagent).filter(|work| !work.turns.is_empty()).map(|work| work.session_id).collect();
+    let told: BTreeSet<SessionId> = span
+        .children
+        .iter()
+        .filter_map(subagent)
+        .filter(|work| !work.turns.is_empty())
+        .map(|work| work.session_id)
+        .collect();
     // The parent repeats questions of its subagents, which stand where they were asked.
-    span.children.retain(|child| !matches!(&child.kind, SpanKind::Interrupt(asked) if told.contains(&asked.session_id)));
+    span.children
+        .retain(|child| !matches!(&child.kind, SpanKind::Interrupt(asked) if told.contains(&asked.session_id)));
 }
 
 fn subagent(span: &Span) -> Option<&SubagentSpan> {

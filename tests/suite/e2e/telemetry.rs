@@ -217,7 +217,10 @@ async fn a_collector_that_hangs_or_is_gone_costs_a_turn_nothing_and_holds_up_no_
     collector.set_mood(CollectorMood::Hangs);
     let endpoint = collector.http();
     let gone = "http://127.0.0.1:9";
-    let variables = [("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", format!("{endpoint}/v1/traces")), ("OTEL_EXPORTER_OTLP_METRICS_ENDPOINT", gone.to_owned())];
+    let variables = [
+        ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", format!("{endpoint}/v1/traces")),
+        ("OTEL_EXPORTER_OTLP_METRICS_ENDPOINT", gone.to_owned()),
+    ];
     let variables: Vec<(&str, &str)> = variables.iter().map(|(name, value)| (*name, value.as_str())).collect();
     let daemon = TempDaemon::start_in(home(&model, &variables)).await;
     for _ in 0..3 {

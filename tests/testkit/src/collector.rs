@@ -129,7 +129,11 @@ impl Collector {
         let service = TraceServiceServer::new(Grpc(Arc::clone(&received)));
         let over_grpc = tokio::spawn(async move {
             let incoming = tokio_stream::wrappers::TcpListenerStream::new(grpc);
-            tonic::transport::Server::builder().add_service(service).serve_with_incoming(incoming).await.expect("it serves");
+            tonic::transport::Server::builder()
+                .add_service(service)
+                .serve_with_incoming(incoming)
+                .await
+                .expect("it serves");
         });
         Self { received, http: addresses.0, grpc: addresses.1, servers: [over_http, over_grpc] }
     }

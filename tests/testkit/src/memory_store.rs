@@ -22,7 +22,10 @@ use agentd_core::{
     item::{Item, ItemBody},
     ports::{Store, StoredInterrupt},
     search::{SearchHit, SearchQuery, SearchResult, searchable},
-    session::{EndedTurn, EndedTurns, NewFork, SessionPage, SessionSettings, SessionStatus, SessionSummary, StoredSession, TurnSpan},
+    session::{
+        EndedTurn, EndedTurns, NewFork, SessionPage, SessionSettings, SessionStatus, SessionSummary, StoredSession,
+        TurnSpan,
+    },
     spending::{SideUsage, UsageQuery, UsageReport},
     state_files::{StateFileChange, StateFiles},
     turn::StopReason,
@@ -444,9 +447,8 @@ impl Store for MemoryStore {
 
     fn ended_turns(&self, after: u64, limit: usize) -> BoxFuture<'_, Result<EndedTurns, StoreError>> {
         let state = self.state();
-        let is_of_person = |event: &Event| {
-            state.sessions.contains_key(&event.session_id) && state.parent(event.session_id).is_none()
-        };
+        let is_of_person =
+            |event: &Event| state.sessions.contains_key(&event.session_id) && state.parent(event.session_id).is_none();
         let ended = |(place, event): (u64, &Arc<Event>)| {
             let turn_id = event.turn_id.filter(|_| matches!(event.kind, EventKind::TurnEnded { .. }))?;
             let ended = EndedTurn { place, session_id: event.session_id, turn_id, seq: event.seq, at: event.at };

@@ -1360,7 +1360,8 @@ async fn turns_that_have_ended_are_told_in_the_order_of_their_ends(store: &impl 
     let fork = SessionId::generate();
     let mark = StateChange::Forked { from: first.session, turn: 1 };
     let mut copy = EventScript { session: fork, ..first.clone() };
-    let new = NewFork { id: fork, at: start(), from: first.session, through: first.seq, first: vec![copy.changed(mark)] };
+    let new =
+        NewFork { id: fork, at: start(), from: first.session, through: first.seq, first: vec![copy.changed(mark)] };
     store.fork_session(new).await.unwrap();
     assert_eq!(ids(&store.ended_turns(0, 10).await.unwrap().turns), expected, "a copy is none");
     store.append(vec![copy.turn_started(), copy.turn_ended(StopReason::Completed)]).await.unwrap();

@@ -40,14 +40,24 @@ impl Label {
             SpanKind::Tool(tool) => Self::of_tool(tool),
             SpanKind::Interrupt(asked) => Self::of_question(asked),
             SpanKind::Subagent(work) => Self::new("agent", seen(&work.name), prose(&work.task)),
-            SpanKind::Compaction { report, .. } => Self::new("compaction", "", match report {
-                Some(report) => format!("{} to {} tokens", number(report.tokens_before), number(report.tokens_after)),
-                None => String::new(),
-            }),
-            SpanKind::Notice { topic, text } => {
-                Self::new("notice", serde_json::to_value(topic).ok().and_then(|it| Some(it.as_str()?.to_owned())).unwrap_or_default(), prose(text))
+            SpanKind::Compaction { report, .. } => Self::new(
+                "compaction",
+                "",
+                match report {
+                    Some(report) => {
+                        format!("{} to {} tokens", number(report.tokens_before), number(report.tokens_after))
+                    }
+                    None => String::new(),
+                },
+            ),
+            SpanKind::Notice { topic, text } => Self::new(
+                "notice",
+                serde_json::to_value(topic).ok().and_then(|it| Some(it.as_str()?.to_owned())).unwrap_or_default(),
+                prose(text),
+            ),
+            SpanKind::Warning { code, message } => {
+                Self { is_bad: true, ..Self::new("warning", seen(code), prose(message)) }
             }
-            SpanKind::Warning { code, message } => Self { is_bad: true, ..Self::new("warning", seen(code), prose(message)) },
             SpanKind::Choice { choice, reason } => Self::new("choice", seen(choice), prose(reason)),
         };
         if span.is_open {
@@ -107,7 +117,9 @@ impl Label {
 pub(super) fn of_turn(turn: &TurnTrace) -> Label {
     let reason = turn.outcome.as_ref().map(|end| end.reason);
     let end = match reason {
-        Some(reason) => serde_json::to_value(reason).ok().and_then(|it| Some(it.as_str()?.replace('_', " "))).unwrap_or_default(),
+        Some(reason) => {
+            serde_json::to_value(reason).ok().and_then(|it| Some(it.as_str()?.replace('_', " "))).unwrap_or_default()
+        }
         None => "not over".to_owned(),
     };
     let mut rest = vec![seen(&turn.agent)];

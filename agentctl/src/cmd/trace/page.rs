@@ -40,7 +40,9 @@ pub(super) fn render(data: &PageData<'_>) -> serde_json::Result<String> {
     let mut page = String::with_capacity(PAGE.len() + STYLE.len() + SCRIPT.len() + data.len() + policy.len());
     let mut rest = PAGE;
     // Cut before anything is put in, so that nothing that is put in is taken for a mark.
-    for (mark, content) in [("{{policy}}", &*policy), ("{{style}}", STYLE), ("{{data}}", &*data), ("{{script}}", SCRIPT)] {
+    for (mark, content) in
+        [("{{policy}}", &*policy), ("{{style}}", STYLE), ("{{data}}", &*data), ("{{script}}", SCRIPT)]
+    {
         let Some((before, after)) = rest.split_once(mark) else { continue };
         page.push_str(before);
         page.push_str(content);
@@ -64,7 +66,8 @@ pub(super) fn write(path: &Path, page: &str, may_replace: bool) -> Result<(), Fa
         if error.kind() == io::ErrorKind::AlreadyExists {
             return Failure::usage(format!("{} is there already", path.display())).hint("--force replaces it");
         }
-        Failure::usage(format!("could not write {}: {error}", path.display())).hint("name a file in a folder that is there")
+        Failure::usage(format!("could not write {}: {error}", path.display()))
+            .hint("name a file in a folder that is there")
     };
     let folder = match path.parent() {
         Some(folder) if !folder.as_os_str().is_empty() => folder,

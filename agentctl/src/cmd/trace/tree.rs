@@ -39,7 +39,13 @@ pub(super) fn lines(turn: &TurnTrace, columns: usize, color: bool) -> Vec<String
 
 impl Sheet {
     pub(super) fn of(turn: &TurnTrace, columns: usize, color: bool) -> Self {
-        Self { columns: columns.max(20), color, from: turn.at, whole_ms: turn.duration_ms().max(1), has_bars: columns >= WIDE }
+        Self {
+            columns: columns.max(20),
+            color,
+            from: turn.at,
+            whole_ms: turn.duration_ms().max(1),
+            has_bars: columns >= WIDE,
+        }
     }
 
     /// The same without bars: of a turn that runs nobody knows how long it will be.

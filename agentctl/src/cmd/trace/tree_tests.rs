@@ -19,7 +19,14 @@ fn at(milliseconds: i64) -> Timestamp {
 
 fn usage(prompt: u64, completion: u64, cost: Option<u64>) -> Usage {
     let unpriced_calls = u64::from(cost.is_none());
-    Usage { prompt_tokens: prompt, completion_tokens: completion, cost_microusd: cost, calls: 1, unpriced_calls, ..Usage::default() }
+    Usage {
+        prompt_tokens: prompt,
+        completion_tokens: completion,
+        cost_microusd: cost,
+        calls: 1,
+        unpriced_calls,
+        ..Usage::default()
+    }
 }
 
 fn span(from: i64, to: i64, kind: SpanKind, children: Vec<Span>) -> Span {
@@ -80,24 +87,53 @@ fn sample() -> TurnTrace {
     let call = |step, prompt, cost| {
         let usage = usage(prompt, 210, cost);
         let model = "large".to_owned();
-        SpanKind::ModelCall(Box::new(ModelCallSpan { step, model, first_token_ms: Some(700), retries: step - 1, usage, ..Default::default() }))
+        SpanKind::ModelCall(Box::new(ModelCallSpan {
+            step,
+            model,
+            first_token_ms: Some(700),
+            retries: step - 1,
+            usage,
+            ..Default::default()
+        }))
     };
     let asked = InterruptSpan {
         interrupt_id: InterruptId::generate(),
         session_id: SessionId::generate(),
-        ask: Ask::Question { question: "Which\nbranch?".to_owned(), context: None, default: None, required: false, choices: vec![], secret: false },
+        ask: Ask::Question {
+            question: "Which\nbranch?".to_owned(),
+            context: None,
+            default: None,
+            required: false,
+            choices: vec![],
+            secret: false,
+        },
         answer: Some(Answer::Text { text: "main".to_owned() }),
         by: Some(AnsweredBy::Client("agentctl".to_owned())),
     };
     let nested = turn(1, 9000, 11_500, vec![span(9000, 11_000, call(1, 400, Some(0)), vec![])]);
-    let work = SubagentSpan { session_id: SessionId::generate(), after: 0, name: "researcher".to_owned(), task: "look it up".to_owned(), turns: vec![nested] };
+    let work = SubagentSpan {
+        session_id: SessionId::generate(),
+        after: 0,
+        name: "researcher".to_owned(),
+        task: "look it up".to_owned(),
+        turns: vec![nested],
+    };
     let spans = vec![
         span(0, 0, SpanKind::Input { text: "fix\u{1b}]0;x\u{7} the failing tests".to_owned(), steered: false }, vec![]),
-        span(10, 1200, call(1, 12_345, Some(12_400)), vec![span(800, 1200, SpanKind::Message { text: "I look.".to_owned() }, vec![])]),
+        span(
+            10,
+            1200,
+            call(1, 12_345, Some(12_400)),
+            vec![span(800, 1200, SpanKind::Message { text: "I look.".to_owned() }, vec![])],
+        ),
         span(
             1200,
             8000,
-            SpanKind::Tool(Box::new(tool("run_bash_command", "{\"command\":\"rm \u{202e}x\"}", Some(ToolErrorCode::Timeout)))),
+            SpanKind::Tool(Box::new(tool(
+                "run_bash_command",
+                "{\"command\":\"rm \u{202e}x\"}",
+                Some(ToolErrorCode::Timeout),
+            ))),
             vec![span(1200, 6200, SpanKind::Interrupt(Box::new(asked)), vec![])],
         ),
         span(

@@ -18,7 +18,16 @@ use crate::{new_session, open};
 fn paid(script: &mut EventScript, cost: u64) -> std::sync::Arc<agentd_core::event::Event> {
     let usage = Usage::of_call(Some(Usage { prompt_tokens: 9, cost_microusd: Some(cost), ..Usage::default() }));
     let (model, turn, prompt) = ("m".to_owned(), usage, None);
-    script.next(EventKind::UsageUpdated { step: 1, slot: Slot::Base, model, usage, turn, prompt, delegated: false, timing: None })
+    script.next(EventKind::UsageUpdated {
+        step: 1,
+        slot: Slot::Base,
+        model,
+        usage,
+        turn,
+        prompt,
+        delegated: false,
+        timing: None,
+    })
 }
 
 async fn by(store: &SqliteStore, by: UsageGrouping) -> UsageReport {

@@ -110,7 +110,8 @@ impl TurnBuilder<'_> {
             tool.ran_with.clone_from(&result.ran_with);
         }
         // Those that worked for it do so no longer.
-        let below: Vec<usize> = self.subagents.values().copied().filter(|it| self.arena.parent(*it) == Some(number)).collect();
+        let below: Vec<usize> =
+            self.subagents.values().copied().filter(|it| self.arena.parent(*it) == Some(number)).collect();
         for subagent in below {
             self.arena.close(subagent, event.at);
         }

@@ -49,8 +49,11 @@ fn step() -> impl Strategy<Value = Step> {
         (few.clone(), any::<bool>()).prop_map(|(item, whole)| Step::ResultEnd(item, whole)),
         (0..4_u32, 0..99_u64, any::<Option<u64>>(), any::<Option<u64>>(), any::<bool>())
             .prop_map(|(step, tokens, first, whole, delegated)| Step::Paid { step, tokens, first, whole, delegated }),
-        (few.clone(), few.clone(), any::<bool>())
-            .prop_map(|(question, call, of_child)| Step::Ask { question, call, of_child }),
+        (few.clone(), few.clone(), any::<bool>()).prop_map(|(question, call, of_child)| Step::Ask {
+            question,
+            call,
+            of_child
+        }),
         few.clone().prop_map(Step::Answer),
         (few.clone(), few, 0..20_u64).prop_map(|(call, session, after)| Step::Subagent { call, session, after }),
         any::<bool>().prop_map(Step::Warn),

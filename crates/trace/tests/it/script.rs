@@ -31,7 +31,13 @@ pub(crate) fn at(milliseconds: i64) -> Timestamp {
 }
 
 pub(crate) fn tokens(prompt: u64, completion: u64) -> Usage {
-    Usage { prompt_tokens: prompt, completion_tokens: completion, calls: 1, cost_microusd: Some(prompt), ..Usage::default() }
+    Usage {
+        prompt_tokens: prompt,
+        completion_tokens: completion,
+        calls: 1,
+        cost_microusd: Some(prompt),
+        ..Usage::default()
+    }
 }
 
 impl Script {

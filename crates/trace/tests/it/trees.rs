@@ -28,7 +28,8 @@ fn shown(turn: &TurnTrace) -> Vec<String> {
                 SpanKind::Warning { code, .. } => format!("warning {code}"),
                 other => format!("{other:?}"),
             };
-            let (from, to) = (span.at.as_millisecond() - at(0).as_millisecond(), span.end.as_millisecond() - at(0).as_millisecond());
+            let (from, to) =
+                (span.at.as_millisecond() - at(0).as_millisecond(), span.end.as_millisecond() - at(0).as_millisecond());
             let cut = if span.is_open { " cut" } else { "" };
             lines_so_far.push(format!("{}{name} {from}-{to}{cut}", "  ".repeat(depth)));
             lines(&span.children, depth + 1, lines_so_far);
@@ -150,7 +151,8 @@ fn turns_of_subagents_stand_below_the_call_and_are_not_counted_twice() {
     assert_eq!((nested.turns[0].agent.as_str(), nested.turns[0].number), ("researcher", 2));
     assert_eq!(shown(&nested.turns[0])[1], "call 1 first Some(5) 120-140");
     assert_eq!((trees[0].usage, trees[0].waited_ms), (parent.usage, 50));
-    let delegated: Vec<Usage> = trees[0].walk().map(agentd_trace::Span::usage).filter(|it| it.prompt_tokens == 7).collect();
+    let delegated: Vec<Usage> =
+        trees[0].walk().map(agentd_trace::Span::usage).filter(|it| it.prompt_tokens == 7).collect();
     assert_eq!(delegated.len(), 1);
 }
 
