@@ -49,7 +49,7 @@ const INHERITED: [&str; 21] = [
 ];
 
 /// Variables that the daemon inherits by the start of their names.
-const INHERITED_PREFIXES: [&str; 5] = ["AGENTD_", "MODEL_", "XDG_", "LC_", "NO_PROXY"];
+const INHERITED_PREFIXES: [&str; 6] = ["AGENTD_", "MODEL_", "OTEL_", "XDG_", "LC_", "NO_PROXY"];
 
 /// Variables that the daemon inherits by the end of their names: the keys that configuration files refer to.
 const INHERITED_SUFFIXES: [&str; 2] = ["_API_KEY", "_BASE_URL"];

@@ -137,7 +137,7 @@ async fn spans_of_a_turn_with_subagents_come_once_and_without_content() {
         Some(collector.points()).filter(|points| points.iter().any(|it| it.name == "gen_ai.invoke_agent.duration"))
     })
     .await;
-    let of = |name: &str| points.iter().filter(move |point| point.name == name);
+    let of = |name: &'static str| points.iter().filter(move |point| point.name == name);
     let spent: f64 = of("gen_ai.client.inference.usage.input_tokens").map(|point| point.value).sum();
     assert_eq!(spent, result["usage"]["prompt_tokens"].as_f64().unwrap());
     assert_eq!(of("gen_ai.client.inference.duration").map(|point| point.count).sum::<u64>(), 4);

@@ -30,15 +30,18 @@ pub(super) async fn follow(daemon: &Daemon, session: SessionId, json: bool) -> a
         if event.turn_id != Some(turn_id) || !event.kind.is_stored() {
             continue;
         }
-        let (may_end, is_over) = (ends_part(&event.kind), matches!(event.kind, EventKind::TurnEnded { .. }));
+        let is_over = matches!(event.kind, EventKind::TurnEnded { .. });
+        // What was paid for a part is told right behind its end, so that the next event says that it is whole.
+        let may_print = is_over || events.last().is_some_and(|before| ends_part(&before.kind));
+        let known = events.len();
         if matches!(event.kind, EventKind::InterruptRaised { .. }) {
             terminal::note("a question waits for an answer: `agentctl interrupts` shows it");
         }
         events.push(fetch::slim(event));
-        if !may_end {
+        if !may_print {
             continue;
         }
-        let mut trees = turns(&events);
+        let mut trees = turns(if is_over { &events } else { &events[..known] });
         if trees.last().is_some_and(|turn| printed.is_due(turn)) {
             fetch::with_subagents(&daemon.client, &mut trees).await?;
         }

@@ -127,6 +127,8 @@ fn sum(turn: &TurnTrace) -> Usage {
 }
 
 proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
     #[test]
     fn any_events_make_a_tree_whose_children_lie_inside_and_whose_sums_agree(
         steps in prop::collection::vec(step(), 0..60)
