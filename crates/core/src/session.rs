@@ -133,7 +133,7 @@ pub struct EndedTurn {
     pub turn_id: TurnId,
     /// Number of its last event.
     pub seq: u64,
-    /// When it ended.
+    /// Time of its end.
     pub at: Timestamp,
 }
 

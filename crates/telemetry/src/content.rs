@@ -3,7 +3,7 @@
 use agentd_trace::{ModelCallSpan, Span, SpanKind, ToolSpan, TurnTrace};
 use serde_json::{Value, json};
 
-use crate::{names, otlp::common::KeyValue};
+use crate::{names, otlp::attributes::KeyValue};
 
 /// Bytes of one text at the most.
 const LONGEST: usize = 16 << 10;

@@ -21,7 +21,7 @@ use crate::{
     measures::Measures,
     names,
     otlp::{
-        common::{KeyValue, Resource, Scope},
+        attributes::{KeyValue, Resource, Scope},
         metrics as metric, trace,
     },
     position::{Position, PositionFile},
@@ -339,7 +339,7 @@ impl Export {
         Ok(())
     }
 
-    /// What will never be taken is let go: what comes behind it must not wait for it.
+    /// Lets go of what will never be taken: what comes behind it must not wait for it.
     fn settle(&self, outcome: ExportOutcome) -> Result<(), Delay> {
         let signal = self.signal.as_str();
         match outcome {

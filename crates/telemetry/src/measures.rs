@@ -7,7 +7,7 @@ use agentd_trace::{ModelCallSpan, Span, SpanKind, ToolSpan, TurnTrace};
 
 use crate::{
     names,
-    otlp::{common::KeyValue, metrics as otlp},
+    otlp::{attributes::KeyValue, metrics as otlp},
     spans::{address, dollars, failure, nanoseconds, seconds, tool_failure},
 };
 
@@ -22,14 +22,14 @@ const COUNTS: [f64; 10] = [1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0, 5
 /// Attributes of a series.
 type Attributes = Vec<(&'static str, String)>;
 
-/// What was measured so far.
+/// Measurements so far.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Measures {
-    series: BTreeMap<(&'static str, Attributes), Measured>,
+    series: BTreeMap<(&'static str, Attributes), SeriesValue>,
 }
 
 #[derive(Debug, Clone, PartialEq)]
-enum Measured {
+enum SeriesValue {
     Count(u64),
     Amount(f64),
     Spread { bounds: &'static [f64], buckets: Vec<u64>, sum: f64 },
@@ -101,8 +101,8 @@ impl Measures {
             (names::SPENT_CACHE_WRITE, usage.cache_write_tokens),
             (names::SPENT_REASONING, usage.reasoning_tokens),
         ] {
-            if let Some(Measured::Count(sum)) =
-                (tokens > 0).then(|| self.series(name, attributes.clone(), Measured::Count(0)))
+            if let Some(SeriesValue::Count(sum)) =
+                (tokens > 0).then(|| self.series(name, attributes.clone(), SeriesValue::Count(0)))
             {
                 *sum = sum.saturating_add(tokens);
             }
@@ -110,14 +110,14 @@ impl Measures {
     }
 
     fn amount(&mut self, name: &'static str, attributes: Attributes, more: f64) {
-        if let Measured::Amount(sum) = self.series(name, attributes, Measured::Amount(0.0)) {
+        if let SeriesValue::Amount(sum) = self.series(name, attributes, SeriesValue::Amount(0.0)) {
             *sum += more;
         }
     }
 
     fn spread(&mut self, name: &'static str, attributes: Attributes, bounds: &'static [f64], value: f64) {
-        let empty = Measured::Spread { bounds, buckets: vec![0; bounds.len() + 1], sum: 0.0 };
-        if let Measured::Spread { bounds, buckets, sum } = self.series(name, attributes, empty) {
+        let empty = SeriesValue::Spread { bounds, buckets: vec![0; bounds.len() + 1], sum: 0.0 };
+        if let SeriesValue::Spread { bounds, buckets, sum } = self.series(name, attributes, empty) {
             *sum += value;
             let bucket = bounds.iter().position(|bound| value <= *bound).unwrap_or(bounds.len());
             if let Some(count) = buckets.get_mut(bucket) {
@@ -126,7 +126,7 @@ impl Measures {
         }
     }
 
-    fn series(&mut self, name: &'static str, attributes: Attributes, empty: Measured) -> &mut Measured {
+    fn series(&mut self, name: &'static str, attributes: Attributes, empty: SeriesValue) -> &mut SeriesValue {
         let key = (name, attributes);
         let is_new = self.series.len() >= MOST_SERIES && !self.series.contains_key(&key);
         let key = if is_new { (name, vec![("otel.metric.overflow", "true".to_owned())]) } else { key };
@@ -147,13 +147,13 @@ impl Measures {
             let point =
                 |value| otlp::NumberPoint { start_ns, time_ns, value: Some(value), attributes: attributes.clone() };
             match (metrics.last_mut().and_then(|metric| metric.data.as_mut()), measured) {
-                (Some(otlp::MetricData::Sum(sum)), Measured::Count(count)) => {
+                (Some(otlp::MetricData::Sum(sum)), SeriesValue::Count(count)) => {
                     sum.points.push(point(otlp::Number::Int(i64::try_from(*count).unwrap_or(i64::MAX))));
                 }
-                (Some(otlp::MetricData::Sum(sum)), Measured::Amount(amount)) => {
+                (Some(otlp::MetricData::Sum(sum)), SeriesValue::Amount(amount)) => {
                     sum.points.push(point(otlp::Number::Double(*amount)));
                 }
-                (Some(otlp::MetricData::Histogram(histogram)), Measured::Spread { bounds, buckets, sum }) => {
+                (Some(otlp::MetricData::Histogram(histogram)), SeriesValue::Spread { bounds, buckets, sum }) => {
                     histogram.points.push(otlp::HistogramPoint {
                         start_ns,
                         time_ns,
@@ -187,16 +187,16 @@ fn of_model(model: &str, server: Option<&str>) -> Attributes {
     ]
 }
 
-fn empty_metric(name: &str, measured: &Measured, temporality: otlp::Temporality) -> otlp::Metric {
+fn empty_metric(name: &str, measured: &SeriesValue, temporality: otlp::Temporality) -> otlp::Metric {
     let temporality = temporality.into();
     let (unit, data) = match measured {
-        Measured::Count(_) => {
+        SeriesValue::Count(_) => {
             ("{token}", otlp::MetricData::Sum(otlp::Sum { points: Vec::new(), temporality, is_monotonic: true }))
         }
-        Measured::Amount(_) => {
+        SeriesValue::Amount(_) => {
             ("USD", otlp::MetricData::Sum(otlp::Sum { points: Vec::new(), temporality, is_monotonic: true }))
         }
-        Measured::Spread { .. } => {
+        SeriesValue::Spread { .. } => {
             let unit = if [names::AGENT_CALLS, names::AGENT_TOOL_CALLS].contains(&name) { "{call}" } else { "s" };
             (unit, otlp::MetricData::Histogram(otlp::Histogram { points: Vec::new(), temporality }))
         }

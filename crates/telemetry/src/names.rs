@@ -66,7 +66,7 @@ pub const TURN: &str = "agentd.turn.id";
 pub const STEP: &str = "agentd.step";
 /// Role of a model.
 pub const SLOT: &str = "agentd.slot";
-/// Why a turn ended.
+/// Reason of a turn's end.
 pub const STOP_REASON: &str = "agentd.stop_reason";
 /// Money, in US dollars, where prices are known.
 pub const COST: &str = "agentd.cost.usd";

@@ -1,5 +1,5 @@
 //! Messages of the OpenTelemetry protocol, as far as they are sent: the numbers of their fields are the protocol.
 
-pub mod common;
+pub mod attributes;
 pub mod metrics;
 pub mod trace;

@@ -1,4 +1,4 @@
-//! How far a collector has acknowledged, on disk.
+//! The last turn that a collector has acknowledged, on disk.
 
 use std::{
     fs,
@@ -20,7 +20,7 @@ pub struct Position {
     /// The turn; none where the export began there.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub turn_id: Option<TurnId>,
-    /// When it ended.
+    /// Its end.
     pub at: Timestamp,
 }
 

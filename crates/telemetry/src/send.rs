@@ -15,7 +15,7 @@ use tonic::{
 
 use crate::{
     config::{Protocol, Signal, SignalConfig},
-    otlp::common::ExportResponse,
+    otlp::attributes::ExportResponse,
 };
 
 /// Bytes of an answer that are read.
@@ -36,7 +36,7 @@ pub enum ExportOutcome {
     Refused(String),
     /// It is to be tried again.
     Later {
-        /// Why it was not taken.
+        /// The reason.
         why: String,
         /// The pause that the collector asked for.
         after: Option<Duration>,

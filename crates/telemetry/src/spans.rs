@@ -8,7 +8,7 @@ use crate::{
     content,
     ids::{TraceContext, span_id},
     names,
-    otlp::{common::KeyValue, trace as otlp},
+    otlp::{attributes::KeyValue, trace as otlp},
 };
 
 /// Spans of a turn and of those that worked for it.

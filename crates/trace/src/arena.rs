@@ -66,7 +66,7 @@ impl Arena {
         self.nodes.iter().any(|node| node.parent == Some(parent))
     }
 
-    /// When the first words of a model call came.
+    /// Time of the first words of a model call.
     pub(crate) fn first_words(&self, call: usize) -> Option<Timestamp> {
         let is_words = |span: &Span| matches!(span.kind, SpanKind::Message { .. } | SpanKind::Reasoning { .. });
         let first = self.nodes.iter().find(|node| node.parent == Some(call) && is_words(&node.span));

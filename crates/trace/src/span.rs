@@ -31,9 +31,9 @@ pub struct TurnTrace {
     pub first_seq: u64,
     /// Number of its last event.
     pub last_seq: u64,
-    /// When it began.
+    /// Its start.
     pub at: Timestamp,
-    /// When it ended; of an open turn, the time of its last event.
+    /// Its end; of an open turn, the time of its last event.
     pub end: Timestamp,
     /// Set if the journal does not have its end.
     pub is_open: bool,
@@ -42,7 +42,7 @@ pub struct TurnTrace {
     pub slot: Option<Slot>,
     /// The model with which it began.
     pub model: String,
-    /// Why it was that model.
+    /// Reason for that model.
     pub reason: String,
     /// Steps that it might take.
     pub max_steps: u32,
@@ -60,7 +60,7 @@ pub struct TurnTrace {
 /// End of a turn.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct TurnEnd {
-    /// Why it ended.
+    /// Reason of the end.
     pub reason: StopReason,
     /// The error, where there was one.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -84,9 +84,9 @@ pub struct TurnEnd {
 pub struct Span {
     /// Its name in the tree, unique in the session.
     pub id: String,
-    /// When it began.
+    /// Its start.
     pub at: Timestamp,
-    /// When it ended. Never before it began.
+    /// Its end, never before its start.
     pub end: Timestamp,
     /// Set if the journal does not have its end, or nobody knows it: a crash cut it off.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
@@ -202,7 +202,7 @@ pub struct ToolSpan {
     pub ran_with: Option<String>,
     /// Set if it has begun to run.
     pub ran: bool,
-    /// Why it failed, if it did.
+    /// Code of its failure, if it failed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<ToolErrorCode>,
     /// Exit code of a command.

@@ -46,7 +46,7 @@ pub struct ReceivedSpan {
     pub name: String,
     /// Number of its kind.
     pub kind: i32,
-    /// When it began and ended, in nanoseconds since 1970.
+    /// Its start and end, in nanoseconds since 1970.
     pub time: (u64, u64),
     /// Its attributes.
     pub attributes: Attributes,

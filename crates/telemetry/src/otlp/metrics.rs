@@ -1,6 +1,6 @@
 //! Metrics: counters and histograms.
 
-use super::common::{KeyValue, Resource, Scope};
+use super::attributes::{KeyValue, Resource, Scope};
 
 /// An export.
 #[derive(Clone, PartialEq, prost::Message)]
@@ -100,7 +100,7 @@ pub struct NumberPoint {
     /// Since when it is counted, in nanoseconds since 1970.
     #[prost(fixed64, tag = "2")]
     pub start_ns: u64,
-    /// When it was so.
+    /// Time of the value.
     #[prost(fixed64, tag = "3")]
     pub time_ns: u64,
     /// The value.
@@ -128,7 +128,7 @@ pub struct HistogramPoint {
     /// Since when it is counted, in nanoseconds since 1970.
     #[prost(fixed64, tag = "2")]
     pub start_ns: u64,
-    /// When it was so.
+    /// Time of the value.
     #[prost(fixed64, tag = "3")]
     pub time_ns: u64,
     /// Number of values.

@@ -1,6 +1,6 @@
 //! Spans.
 
-use super::common::{KeyValue, Resource, Scope};
+use super::attributes::{KeyValue, Resource, Scope};
 
 /// An export.
 #[derive(Clone, PartialEq, prost::Message)]
@@ -50,16 +50,16 @@ pub struct Span {
     /// Its kind.
     #[prost(enumeration = "SpanKind", tag = "6")]
     pub kind: i32,
-    /// When it began, in nanoseconds since 1970.
+    /// Its start, in nanoseconds since 1970.
     #[prost(fixed64, tag = "7")]
     pub start_ns: u64,
-    /// When it ended.
+    /// Its end.
     #[prost(fixed64, tag = "8")]
     pub end_ns: u64,
     /// Its attributes.
     #[prost(message, repeated, tag = "9")]
     pub attributes: Vec<KeyValue>,
-    /// What happened meanwhile.
+    /// Events within it.
     #[prost(message, repeated, tag = "11")]
     pub events: Vec<SpanEvent>,
     /// Its outcome.
@@ -82,7 +82,7 @@ pub enum SpanKind {
 /// Something that happened at one time in a span.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct SpanEvent {
-    /// When, in nanoseconds since 1970.
+    /// Its time, in nanoseconds since 1970.
     #[prost(fixed64, tag = "1")]
     pub time_ns: u64,
     /// Its name.

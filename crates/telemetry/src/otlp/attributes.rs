@@ -113,7 +113,7 @@ pub struct PartialSuccess {
     /// Number of spans or data points.
     #[prost(int64, tag = "1")]
     pub rejected: i64,
-    /// Why.
+    /// The reason.
     #[prost(string, tag = "2")]
     pub message: String,
 }
