@@ -175,12 +175,12 @@ impl<'a> TurnBuilder<'a> {
         self.trace.usage += paid.usage;
         let is_of_known_step = self.last_call.is_some_and(|(_, step)| step == paid.step);
         let is_sampled = paid.timing.is_none() && paid.prompt.is_none() && is_of_known_step;
-        if delegated || (is_sampled && self.call.is_none() && self.is_behind_result()) {
-            if let Some(tool) = self.last_tool.and_then(|number| self.arena.tool(number)) {
-                let sum = if delegated { &mut tool.delegated } else { &mut tool.sampled };
-                *sum += paid.usage;
-                return;
-            }
+        if (delegated || (is_sampled && self.call.is_none() && self.is_behind_result()))
+            && let Some(tool) = self.last_tool.and_then(|number| self.arena.tool(number))
+        {
+            let sum = if delegated { &mut tool.delegated } else { &mut tool.sampled };
+            *sum += paid.usage;
+            return;
         }
         let number = self.current_call(event);
         let first = self.arena.first_words(number);

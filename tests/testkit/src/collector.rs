@@ -114,6 +114,7 @@ impl Collector {
     ///
     /// # Panics
     /// Where there is no port.
+    #[expect(clippy::expect_used, reason = "a test cannot go on without its collector")]
     pub async fn start() -> Self {
         let received = Shared::default();
         let listener = async || TcpListener::bind("127.0.0.1:0").await.expect("a port");
