@@ -27,7 +27,7 @@ pub(crate) struct Script {
 }
 
 pub(crate) fn at(milliseconds: i64) -> Timestamp {
-    Timestamp::from_millisecond(1_790_000_000_000 + milliseconds).unwrap()
+    Timestamp::UNIX_EPOCH + jiff::SignedDuration::from_millis(1_790_000_000_000 + milliseconds)
 }
 
 pub(crate) fn tokens(prompt: u64, completion: u64) -> Usage {
