@@ -104,7 +104,7 @@ def programs(build):
 
 def model_fetcher():
     """The script that brings the weights, for who installed a package without them."""
-    for name in ("fetch_model.py", "models.txt"):
+    for name in ("fetch_model.py", "models.txt", "recognition.txt"):
         yield File("share/agentd/" + name, (ROOT / "scripts" / name).read_bytes())
 
 

@@ -184,7 +184,7 @@ fn types_are_nouns() {
 }
 
 /// Which crates of the house a crate may know, and which libraries are its alone.
-const HOUSE: [(&str, &[&str]); 18] = [
+const HOUSE: [(&str, &[&str]); 19] = [
     ("crates/core", &[]),
     ("crates/policy", &["agentd-core"]),
     ("crates/context", &["agentd-core"]),
@@ -197,8 +197,9 @@ const HOUSE: [(&str, &[&str]); 18] = [
     ("crates/audit", &["agentd-core"]),
     ("crates/code", &["agentd-confine", "agentd-core"]),
     ("crates/confine", &[]),
-    ("crates/index", &["agentd-confine", "agentd-core"]),
+    ("crates/index", &["agentd-confine", "agentd-core", "agentd-ocr"]),
     ("crates/mcp", &["agentd-core"]),
+    ("crates/ocr", &[]),
     ("crates/web", &["agentd-core"]),
     ("proto", &["agentd-core"]),
     ("agentctl", &["agentd-core", "agentd-proto"]),
@@ -224,7 +225,7 @@ const HOUSE: [(&str, &[&str]); 18] = [
 ];
 
 /// Libraries whose types stop at the crates that are named.
-const WIRES: [(&str, &[&str]); 17] = [
+const WIRES: [(&str, &[&str]); 19] = [
     ("tonic", &["proto", "agentd"]),
     ("prost", &["proto", "agentd"]),
     ("interprocess", &["proto"]),
@@ -236,7 +237,9 @@ const WIRES: [(&str, &[&str]); 17] = [
     ("cap-std", &["crates/tools"]),
     ("hayro-cmap", &["crates/index"]),
     ("hayro-font", &["crates/index"]),
+    ("hayro-interpret", &["crates/index"]),
     ("hayro-syntax", &["crates/index"]),
+    ("rten", &["crates/ocr"]),
     ("office_oxide", &["crates/index"]),
     ("calamine", &["crates/index"]),
     ("tantivy", &["crates/index"]),
