@@ -128,7 +128,8 @@ fn recognition_models() -> PathBuf {
 async fn scans_are_read_and_cited_once_their_models_are_there() {
     let world = World::start().await;
     let scan = fixture("scan.pdf");
-    let before = world.daemon.agentctl(["docs", "show", &scan]).await;
+    world.daemon.agentctl(["docs", "add", &scan]).await;
+    let before = world.daemon.agentctl(["docs", "show", "uploads/scan.pdf"]).await;
     assert!(before.stderr.contains("make recognition"), "{} {}", before.stdout, before.stderr);
     let doctor = world.daemon.agentctl(["doctor"]).await;
     assert!(doctor.stdout.contains("letters of scanned pages cannot be recognised"), "{}", doctor.stdout);
@@ -138,7 +139,7 @@ async fn scans_are_read_and_cited_once_their_models_are_there() {
     for name in agentd_core::knowledge::RECOGNITION_MODELS {
         std::os::unix::fs::symlink(recognition_models().join(name), models.join(name)).unwrap();
     }
-    let shown = world.daemon.agentctl(["docs", "show", &scan]).await.exits(0);
+    let shown = world.daemon.agentctl(["docs", "show", "uploads/scan.pdf"]).await.exits(0);
     assert!(shown.stdout.contains("page 1 (recognised)"), "{}", shown.stdout);
     assert!(shown.stdout.contains("lighthouse at the northern pier"), "{}", shown.stdout);
     searches_and_cites(&world, "uploads/scan.pdf", "mooring fees");
