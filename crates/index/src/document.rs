@@ -4,7 +4,7 @@ use std::fmt::{self, Write as _};
 
 use serde::{Deserialize, Serialize};
 
-use crate::{failure::Unrecognised, kind::Kind};
+use crate::{failure::UnreadReason, kind::Kind};
 
 /// A document that has been read, or what could be read of it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -136,7 +136,7 @@ pub enum Body {
     /// The cells of a sheet.
     Table(Table),
     /// Nothing that was read: a page that is a picture, and why its letters were not recognised.
-    Picture(Unrecognised),
+    Picture(UnreadReason),
 }
 
 /// Rows without anything that are shown one by one; of more their numbers are.

@@ -28,7 +28,7 @@ pub enum Failure {
         /// Number of its pages.
         pages: u32,
         /// The reason why their letters were not recognised.
-        why: Unrecognised,
+        why: UnreadReason,
     },
     /// It is damaged. Parts that could not be read are told without text, or not at all.
     #[error("could not read {}the {kind}: it is damaged ({why})", if *.parts == 0 { "" } else { "all of " })]
@@ -177,7 +177,7 @@ impl Failure {
 /// Reason why the letters of a page that is a picture were not recognised.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Unrecognised {
+pub enum UnreadReason {
     /// This program was built without recognition.
     #[default]
     NotBuilt,
@@ -194,7 +194,7 @@ pub enum Unrecognised {
     Undrawn,
 }
 
-impl Unrecognised {
+impl UnreadReason {
     /// Hint on what to do.
     #[must_use]
     pub const fn hint(self) -> &'static str {
@@ -203,7 +203,9 @@ impl Unrecognised {
                 "run it through text recognition (OCR) first, or build agentd with the feature `ocr`, which is on unless it \
                  was switched off"
             }
-            Self::Off => "set reading.recognised_pages in agentd.yaml to more than 0, or run it through text recognition (OCR) first",
+            Self::Off => {
+                "set reading.recognised_pages in agentd.yaml to more than 0, or run it through text recognition (OCR) first"
+            }
             Self::NoModels => {
                 "`make recognition` brings the models that recognise letters; agentctl doctor names the command where agentd \
                  was installed from a package"
@@ -223,7 +225,7 @@ impl Unrecognised {
 }
 
 /// Problem and hint where some of the shown pages are pictures.
-pub(crate) fn scanned_of_shown(pictures: usize, why: Unrecognised) -> String {
+pub(crate) fn scanned_of_shown(pictures: usize, why: UnreadReason) -> String {
     let are = if pictures == 1 { "is a picture" } else { "are pictures" };
     format!("{pictures} of the pages shown {are} without text, probably scanned; {}", why.hint())
 }

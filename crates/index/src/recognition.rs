@@ -11,7 +11,7 @@ use std::{
 use agentd_core::knowledge::RECOGNITION_MODELS;
 use serde::{Deserialize, Serialize};
 
-use crate::failure::Unrecognised;
+use crate::failure::UnreadReason;
 
 /// Threads that recognise one document, at the most: some of a machine stays free for who waits.
 const MOST_THREADS: usize = 4;
@@ -37,13 +37,13 @@ impl RecognitionConfig {
     #[must_use]
     pub fn now(&self) -> Recognition {
         if !cfg!(feature = "ocr") {
-            return Recognition::Missing(Unrecognised::NotBuilt);
+            return Recognition::Missing(UnreadReason::NotBuilt);
         }
         if self.pages == 0 {
-            return Recognition::Missing(Unrecognised::Off);
+            return Recognition::Missing(UnreadReason::Off);
         }
         let Some(folder) = self.folders.iter().find(|folder| has_models(folder)) else {
-            return Recognition::Missing(Unrecognised::NoModels);
+            return Recognition::Missing(UnreadReason::NoModels);
         };
         let threads = std::thread::available_parallelism().map_or(1, NonZeroUsize::get).min(MOST_THREADS);
         let time = FIRST.saturating_add(EACH.saturating_mul(self.pages)).min(MOST_TIME);
@@ -62,7 +62,7 @@ fn has_models(folder: &Path) -> bool {
 #[serde(rename_all = "snake_case")]
 pub enum Recognition {
     /// There is none, and why.
-    Missing(Unrecognised),
+    Missing(UnreadReason),
     /// With the models of this folder.
     Ready {
         /// The folder.
@@ -74,7 +74,7 @@ pub enum Recognition {
 
 impl Default for Recognition {
     fn default() -> Self {
-        Self::Missing(Unrecognised::default())
+        Self::Missing(UnreadReason::default())
     }
 }
 
@@ -96,7 +96,7 @@ impl Recognition {
                 let files = RECOGNITION_MODELS.map(|name| File::open(folder.join(name)));
                 match files.into_iter().collect::<io::Result<Vec<File>>>() {
                     Ok(files) => OpenRecognition::Ready { files, budget },
-                    Err(_) => OpenRecognition::Missing(Unrecognised::NoModels),
+                    Err(_) => OpenRecognition::Missing(UnreadReason::NoModels),
                 }
             }
         }
@@ -107,7 +107,7 @@ impl Recognition {
 #[derive(Debug)]
 pub(crate) enum OpenRecognition {
     /// There is none, and why.
-    Missing(Unrecognised),
+    Missing(UnreadReason),
     /// With these files.
     #[cfg_attr(not(feature = "ocr"), allow(dead_code, reason = "a build without recognition reads none"))]
     Ready {
@@ -144,14 +144,17 @@ mod tests {
     fn recognition_says_why_there_is_none() {
         let folder = tempfile::tempdir().unwrap();
         let config = |pages| RecognitionConfig { folders: vec!["/nowhere".into(), folder.path().to_owned()], pages };
-        let missing = |why| Recognition::Missing(if cfg!(feature = "ocr") { why } else { Unrecognised::NotBuilt });
-        assert_eq!(config(0).now(), missing(Unrecognised::Off));
-        assert_eq!(config(10).now(), missing(Unrecognised::NoModels));
+        let missing = |why| Recognition::Missing(if cfg!(feature = "ocr") { why } else { UnreadReason::NotBuilt });
+        assert_eq!(config(0).now(), missing(UnreadReason::Off));
+        assert_eq!(config(10).now(), missing(UnreadReason::NoModels));
         for name in RECOGNITION_MODELS {
             std::fs::write(folder.path().join(name), "").unwrap();
         }
         let budget = config(10).now().budget();
-        assert_eq!(budget.map(|budget| (budget.pages, budget.time)), cfg!(feature = "ocr").then_some((10, Duration::from_secs(60))));
+        assert_eq!(
+            budget.map(|budget| (budget.pages, budget.time)),
+            cfg!(feature = "ocr").then_some((10, Duration::from_secs(60)))
+        );
         assert!(config(u32::MAX).now().budget().is_none_or(|budget| budget.time == MOST_TIME));
     }
 }

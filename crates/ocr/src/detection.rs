@@ -5,11 +5,11 @@ use rten_tensor::{AsView as _, Layout as _, NdTensor};
 
 use crate::{
     OcrError, Picture, Recogniser,
-    region::{self, Slanted},
+    region::{self, SlantedBox},
 };
 
 /// The longer side of what the network sees, in pixels.
-const SIDE: usize = 1280;
+const SIDE: usize = 1024;
 /// The network halves its picture so often that both sides must be a multiple of this.
 const STEP: usize = 32;
 /// Mean and spread of the colours of the pictures that the network was made with.
@@ -27,15 +27,15 @@ const GROWTH: f32 = 1.5;
 
 /// A box with a line in it, maybe.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Found {
-    pub(crate) place: Slanted,
+pub(crate) struct TextBox {
+    pub(crate) place: SlantedBox,
     /// Mean probability of its pixels.
     pub(crate) score: f32,
 }
 
 /// Boxes in which there may be lines.
 #[expect(clippy::cast_precision_loss, reason = "pixels of a picture")]
-pub(crate) fn boxes(recogniser: &Recogniser, picture: &Picture) -> Result<Vec<Found>, OcrError> {
+pub(crate) fn boxes(recogniser: &Recogniser, picture: &Picture) -> Result<Vec<TextBox>, OcrError> {
     let seen = seen(picture);
     let (width, height) = (seen.width(), seen.height());
     let options = RunOptions::default().with_thread_pool(Some(recogniser.wide.clone()));
@@ -51,7 +51,7 @@ pub(crate) fn boxes(recogniser: &Recogniser, picture: &Picture) -> Result<Vec<Fo
         let sum: f32 = group.iter().filter_map(|at| map.get(*at)).sum();
         let score = sum / group.len() as f32;
         let place = region::smallest(&group, width).filter(|_| score >= LINE)?;
-        Some(Found { place: grown(place).scaled(x, y), score })
+        Some(TextBox { place: grown(place).scaled(x, y), score })
     };
     Ok(region::groups(&is_set, width, MOST, LEAST).into_iter().filter_map(found).collect())
 }
@@ -74,7 +74,7 @@ fn input(seen: &Picture) -> NdTensor<f32, 4> {
     NdTensor::from_data([1, 3, seen.height(), seen.width()], numbers)
 }
 
-fn grown(place: Slanted) -> Slanted {
+fn grown(place: SlantedBox) -> SlantedBox {
     let by = GROWTH * place.length * place.height / (2.0 * (place.length + place.height)).max(1.0);
-    Slanted { length: place.length + 2.0 * by, height: place.height + 2.0 * by, ..place }
+    SlantedBox { length: place.length + 2.0 * by, height: place.height + 2.0 * by, ..place }
 }

@@ -4,9 +4,9 @@ use std::{borrow::Cow, time::Instant};
 
 use crate::{
     OcrError, Picture, Recogniser,
-    detection::{self, Found},
+    detection::{self, TextBox},
     recognition::{self, Sign},
-    region::{Point, Slanted},
+    region::{Point, SlantedBox},
 };
 
 /// A line is at least so high, in pixels: of less nobody can read a letter.
@@ -61,7 +61,7 @@ pub struct Letter {
 
 /// A box and the letters in it.
 struct ReadBox {
-    place: Slanted,
+    place: SlantedBox,
     signs: Vec<Sign>,
 }
 
@@ -110,7 +110,7 @@ pub(crate) fn lines(recogniser: &Recogniser, picture: &Picture, deadline: Instan
 fn read(
     recogniser: &Recogniser,
     picture: &Picture,
-    places: Vec<Slanted>,
+    places: Vec<SlantedBox>,
     deadline: Instant,
 ) -> Result<Vec<ReadBox>, OcrError> {
     let signs = recognition::read(recogniser, picture, &places, deadline)?;
@@ -122,7 +122,7 @@ fn likely(read: &[ReadBox]) -> usize {
 }
 
 /// Returns whether most of the text goes up or down.
-fn lies_on_its_side(boxes: &[Found]) -> bool {
+fn lies_on_its_side(boxes: &[TextBox]) -> bool {
     let long = |is_tall: bool| {
         let sides = boxes.iter().map(|found| (found.place.length, found.place.height));
         let sides = sides.map(|(length, height)| if is_tall { (height, length) } else { (length, height) });
@@ -132,25 +132,25 @@ fn lies_on_its_side(boxes: &[Found]) -> bool {
 }
 
 /// Boxes of a shape that lines have, the surest first, as much as a page can hold.
-fn plausible(boxes: &[Found]) -> Vec<Slanted> {
-    let mut boxes: Vec<&Found> = boxes.iter().filter(|found| has_shape(&found.place)).collect();
+fn plausible(boxes: &[TextBox]) -> Vec<SlantedBox> {
+    let mut boxes: Vec<&TextBox> = boxes.iter().filter(|found| has_shape(&found.place)).collect();
     boxes.sort_by(|one, other| other.score.total_cmp(&one.score));
     let mut sum = 0.0;
-    let fits = |found: &&Found| {
+    let fits = |found: &&TextBox| {
         sum += found.place.length / found.place.height;
         sum < MOST_TEXT
     };
     boxes.into_iter().take_while(fits).map(|found| found.place).collect()
 }
 
-fn has_shape(place: &Slanted) -> bool {
+fn has_shape(place: &SlantedBox) -> bool {
     place.height >= LOWEST && place.length >= 0.4 * place.height
 }
 
 #[expect(clippy::cast_precision_loss, reason = "pixels of a picture")]
-fn upside_down(place: Slanted, turned: &Picture) -> Slanted {
+fn upside_down(place: SlantedBox, turned: &Picture) -> SlantedBox {
     let (x, y) = place.centre;
-    Slanted { centre: (turned.width() as f32 - x, turned.height() as f32 - y), ..place }
+    SlantedBox { centre: (turned.width() as f32 - x, turned.height() as f32 - y), ..place }
 }
 
 /// The lines of a picture that is askew, as if it was not, from top to bottom.
@@ -166,7 +166,8 @@ fn levelled(read: &[ReadBox], picture: &Picture) -> Vec<Line> {
 /// Angle by which the picture is askew, in radians: that of the line in the middle, of all long ones by their angles.
 fn askew(read: &[ReadBox]) -> f32 {
     let places = read.iter().map(|read| read.place);
-    let mut angles: Vec<f32> = places.filter(|place| place.length > LONG * place.height).map(|place| place.angle).collect();
+    let mut angles: Vec<f32> =
+        places.filter(|place| place.length > LONG * place.height).map(|place| place.angle).collect();
     angles.sort_by(f32::total_cmp);
     angles.get(angles.len() / 2).copied().unwrap_or(0.0)
 }
@@ -206,14 +207,14 @@ fn line(read: &ReadBox, centre: Point) -> Line {
 mod tests {
     use super::*;
 
-    fn read_box(text: &str, place: Slanted, score: f32) -> ReadBox {
+    fn read_box(text: &str, place: SlantedBox, score: f32) -> ReadBox {
         let count = text.chars().count() as f32;
         let sign = |(number, letter)| Sign { letter, middle: (number as f32 + 0.5) / count, score };
         ReadBox { place, signs: text.chars().enumerate().map(sign).collect() }
     }
 
-    fn place(x: f32, y: f32, length: f32, height: f32, angle: f32) -> Slanted {
-        Slanted { centre: (x, y), length, height, angle }
+    fn place(x: f32, y: f32, length: f32, height: f32, angle: f32) -> SlantedBox {
+        SlantedBox { centre: (x, y), length, height, angle }
     }
 
     #[test]

@@ -12,7 +12,7 @@ use std::{
 use rten::{RunOptions, ThreadPool};
 use rten_tensor::{AsView as _, Layout as _, NdTensor};
 
-use crate::{OcrError, Picture, Recogniser, letters::Alphabet, region::Slanted};
+use crate::{OcrError, Picture, Recogniser, letters::Alphabet, region::SlantedBox};
 
 /// Height of a line as the network sees it, in pixels.
 const HEIGHT: usize = 48;
@@ -37,7 +37,7 @@ pub(crate) struct Sign {
 pub(crate) fn read(
     recogniser: &Recogniser,
     picture: &Picture,
-    places: &[Slanted],
+    places: &[SlantedBox],
     deadline: Instant,
 ) -> Result<Vec<Vec<Sign>>, OcrError> {
     let next = AtomicUsize::new(0);
@@ -69,7 +69,7 @@ pub(crate) fn read(
 fn line(
     recogniser: &Recogniser,
     picture: &Picture,
-    place: &Slanted,
+    place: &SlantedBox,
     pool: &Arc<ThreadPool>,
 ) -> Result<Vec<Sign>, OcrError> {
     let options = RunOptions::default().with_thread_pool(Some(Arc::clone(pool)));
@@ -84,7 +84,7 @@ fn line(
 
 /// The part of the picture that holds a line, upright and of the height that the network wants.
 #[expect(clippy::cast_precision_loss, reason = "pixels of a line")]
-fn cut(picture: &Picture, place: &Slanted) -> NdTensor<f32, 4> {
+fn cut(picture: &Picture, place: &SlantedBox) -> NdTensor<f32, 4> {
     let scale = place.height / HEIGHT as f32;
     let width = width(place);
     // Of a large line several pixels make one.
@@ -110,7 +110,7 @@ fn cut(picture: &Picture, place: &Slanted) -> NdTensor<f32, 4> {
 }
 
 #[expect(clippy::cast_possible_truncation, clippy::cast_precision_loss, clippy::cast_sign_loss, reason = "clamped")]
-fn width(place: &Slanted) -> usize {
+fn width(place: &SlantedBox) -> usize {
     let wanted = HEIGHT as f32 * WIDTH * place.length / place.height.max(1.0);
     let wanted = wanted.clamp(STEP as f32, WIDEST as f32) as usize;
     wanted.next_multiple_of(STEP)
@@ -159,7 +159,7 @@ mod tests {
         // Dark above, light below, along a line that falls by one for ten.
         let pixels = (0..100).flat_map(|y| (0..200).map(move |x| if y < 40 + x / 10 { 0 } else { 255 })).collect();
         let picture = Picture::new(200, 100, pixels).unwrap();
-        let place = Slanted { centre: (100.0, 50.0), length: 160.0, height: 20.0, angle: 0.1_f32.atan() };
+        let place = SlantedBox { centre: (100.0, 50.0), length: 160.0, height: 20.0, angle: 0.1_f32.atan() };
         let cut = cut(&picture, &place);
         let [1, 3, HEIGHT, width] = cut.shape() else { panic!("{:?}", cut.shape()) };
         assert_eq!(width, 384);

@@ -5,7 +5,7 @@ pub(crate) type Point = (f32, f32);
 
 /// A rectangle that may be slanted.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) struct Slanted {
+pub(crate) struct SlantedBox {
     pub(crate) centre: Point,
     /// Length along its direction.
     pub(crate) length: f32,
@@ -15,7 +15,7 @@ pub(crate) struct Slanted {
     pub(crate) angle: f32,
 }
 
-impl Slanted {
+impl SlantedBox {
     /// A point of it, by the distances from its centre along its direction and across.
     pub(crate) fn point(&self, along: f32, across: f32) -> Point {
         let (sin, cos) = self.angle.sin_cos();
@@ -80,14 +80,15 @@ fn neighbours(row: usize, column: usize, width: usize) -> impl Iterator<Item = u
 
 /// The smallest rectangle around points that stand for pixels; none without points.
 #[expect(clippy::cast_precision_loss, reason = "pixels of a picture")]
-pub(crate) fn smallest(group: &[usize], width: usize) -> Option<Slanted> {
+pub(crate) fn smallest(group: &[usize], width: usize) -> Option<SlantedBox> {
     let points: Vec<Point> = edges(group, width).into_iter().map(|(x, y)| (x as f32, y as f32)).collect();
     let hull = hull(points);
-    let directions = hull.iter().zip(hull.iter().cycle().skip(1)).map(|(from, to)| (to.1 - from.1).atan2(to.0 - from.0));
+    let directions =
+        hull.iter().zip(hull.iter().cycle().skip(1)).map(|(from, to)| (to.1 - from.1).atan2(to.0 - from.0));
     directions.chain([0.0]).map(|angle| around(&hull, angle)).min_by(|one, other| area(one).total_cmp(&area(other)))
 }
 
-fn area(of: &Slanted) -> f32 {
+fn area(of: &SlantedBox) -> f32 {
     of.length * of.height
 }
 
@@ -128,7 +129,7 @@ fn hull(mut points: Vec<Point>) -> Vec<Point> {
 }
 
 /// The rectangle of this direction around pixels, each of which is one wide.
-fn around(hull: &[Point], angle: f32) -> Slanted {
+fn around(hull: &[Point], angle: f32) -> SlantedBox {
     let (sin, cos) = angle.sin_cos();
     let (mut along, mut across) = ((f32::INFINITY, f32::NEG_INFINITY), (f32::INFINITY, f32::NEG_INFINITY));
     for (x, y) in hull {
@@ -138,20 +139,20 @@ fn around(hull: &[Point], angle: f32) -> Slanted {
     }
     let (to, off) = (f32::midpoint(along.0, along.1), f32::midpoint(across.0, across.1));
     let centre = (to * cos - off * sin + 0.5, to * sin + off * cos + 0.5);
-    let found = Slanted { centre, length: along.1 - along.0 + 1.0, height: across.1 - across.0 + 1.0, angle };
+    let found = SlantedBox { centre, length: along.1 - along.0 + 1.0, height: across.1 - across.0 + 1.0, angle };
     level(found)
 }
 
 /// The same rectangle by the side that is nearer to level.
-fn level(of: Slanted) -> Slanted {
+fn level(of: SlantedBox) -> SlantedBox {
     use std::f32::consts::{FRAC_PI_2, FRAC_PI_4, PI};
     // A rectangle is the same after half a turn.
     let angle = (of.angle + FRAC_PI_2).rem_euclid(PI) - FRAC_PI_2;
     if angle.abs() <= FRAC_PI_4 {
-        return Slanted { angle, ..of };
+        return SlantedBox { angle, ..of };
     }
     let angle = if angle > 0.0 { angle - FRAC_PI_2 } else { angle + FRAC_PI_2 };
-    Slanted { length: of.height, height: of.length, angle, ..of }
+    SlantedBox { length: of.height, height: of.length, angle, ..of }
 }
 
 #[cfg(test)]

@@ -38,8 +38,8 @@ mod xlsx;
 mod xml;
 
 pub(crate) use archive::entry;
-pub(crate) use scan::Scanner;
 pub use recognise::recognise;
+pub(crate) use scan::Scanner;
 pub use teller::Teller;
 pub(crate) use unlock::unlocked;
 

@@ -3,7 +3,7 @@
 use super::{Scanner, clean, too_large};
 use crate::{
     document::{Body, DocumentPlace, Part, Row, Table},
-    failure::{Failure, Unrecognised},
+    failure::{Failure, UnreadReason},
     kind::Kind,
     limits::Limits,
     worker::frame::{Head, PIECE_BYTES, Piece, Summary, Window},
@@ -189,7 +189,7 @@ impl<'a> Teller<'a> {
     }
 
     /// Tells a page that is a picture, and why its letters were not recognised.
-    pub(super) fn picture(&mut self, place: DocumentPlace, why: Unrecognised) -> Result<(), Failure> {
+    pub(super) fn picture(&mut self, place: DocumentPlace, why: UnreadReason) -> Result<(), Failure> {
         self.part(Part { place, body: Body::Picture(why), notes: None })
     }
 

@@ -5,7 +5,12 @@ use std::ops::ControlFlow;
 use agentd_core::knowledge::{PartKind, PartRange, Reading};
 
 use super::fitting::{ShowablePart, fit};
-use crate::{Body, DocumentPlace, Kind, Part, failure::{Unrecognised, scanned_of_shown}, limits::ReadingLimits, worker::frame::Head};
+use crate::{
+    Body, DocumentPlace, Kind, Part,
+    failure::{UnreadReason, scanned_of_shown},
+    limits::ReadingLimits,
+    worker::frame::Head,
+};
 
 /// Characters of a section: a text without pages is cut into such pieces, so that it can be read on.
 const SECTION: usize = 3000;
@@ -98,7 +103,7 @@ impl Reader {
             Body::Picture(why) => Some((*number, why)),
             _ => None,
         });
-        let pictures: Vec<(u32, Unrecognised)> = pictures.collect();
+        let pictures: Vec<(u32, UnreadReason)> = pictures.collect();
         let is_whole = self.kept.iter().any(|(_, part)| is_whole(&part.place));
         let (parts_are, total, parts) = if is_whole {
             let text: Vec<String> = self.kept.iter().map(|(_, part)| part.markdown()).collect();
@@ -124,8 +129,8 @@ impl Reader {
         };
         let parts: Vec<ShowablePart> = parts;
         let parts = fit(parts, self.range, letters);
-        let is_shown = |(number, _): &&(u32, Unrecognised)| parts.iter().any(|part| part.number == *number);
-        let shown: Vec<Unrecognised> = pictures.iter().filter(is_shown).map(|(_, why)| *why).collect();
+        let is_shown = |(number, _): &&(u32, UnreadReason)| parts.iter().any(|part| part.number == *number);
+        let shown: Vec<UnreadReason> = pictures.iter().filter(is_shown).map(|(_, why)| *why).collect();
         let broken = broken.or_else(|| shown.first().map(|why| scanned_of_shown(shown.len(), *why)));
         Reading { format: kind.to_string(), title: head.title, parts_are, total, parts, broken, locked: false }
     }

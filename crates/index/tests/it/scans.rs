@@ -4,7 +4,7 @@ use std::{env, fs::File, io::Cursor, os::unix::fs::symlink, path::PathBuf, sync:
 
 use agentd_core::{knowledge::PartRange, ports::Knowledge as _};
 use agentd_index::{
-    Document, DocumentPlace, Extractor, Failure, Kind, Limits, Piece, RecognitionConfig, Unrecognised, WantedParts,
+    Document, DocumentPlace, Extractor, Failure, Kind, Limits, Piece, RecognitionConfig, UnreadReason, WantedParts,
 };
 use image::{GrayImage, ImageFormat, Luma};
 use tokio_util::sync::CancellationToken;
@@ -148,7 +148,7 @@ async fn why_letters_are_not_recognised_is_told() {
     let nowhere = tempfile::tempdir().unwrap();
     let config = |pages| RecognitionConfig { folders: vec![nowhere.path().to_owned()], pages };
     for (config, why, hint) in
-        [(config(0), Unrecognised::Off, "recognised_pages"), (config(9), Unrecognised::NoModels, "make recognition")]
+        [(config(0), UnreadReason::Off, "recognised_pages"), (config(9), UnreadReason::NoModels, "make recognition")]
     {
         let extractor = extractor(Limits::default()).recognising(config);
         for name in ["scan.pdf", "scan.png"] {
@@ -165,7 +165,7 @@ async fn why_letters_are_not_recognised_is_told() {
     }
     let extractor = extractor(Limits::default()).recognising(config(9));
     let (_, failure) = read_scan(&extractor, "scan.pdf").await;
-    assert!(matches!(failure, Some(Failure::Scanned { why: Unrecognised::NoModels, .. })), "{failure:?}");
+    assert!(matches!(failure, Some(Failure::Scanned { why: UnreadReason::NoModels, .. })), "{failure:?}");
 }
 
 #[tokio::test]

@@ -41,7 +41,7 @@ use self::{content::Content, field::Beside, font::Fonts, layer::Layers};
 use super::{Teller, broken, scan::scanned};
 use crate::{
     document::DocumentPlace,
-    failure::{Failure, Unrecognised},
+    failure::{Failure, UnreadReason},
     kind::Kind,
 };
 
@@ -95,7 +95,7 @@ struct PageContent {
     /// Pages that are pictures and were not recognised.
     pictures: u32,
     /// The reason why the first of them was not.
-    why: Unrecognised,
+    why: UnreadReason,
     /// Failure of the first page that could not be read; the others are read nevertheless.
     first_error: Option<String>,
 }

@@ -16,7 +16,7 @@ pub(crate) use self::present::Scanner;
 use super::Teller;
 use crate::{
     document::DocumentPlace,
-    failure::{Failure, Unrecognised},
+    failure::{Failure, UnreadReason},
     kind::Kind,
 };
 
@@ -33,29 +33,29 @@ pub(super) fn picture(bytes: &[u8], teller: &mut Teller<'_>) -> Result<(), Failu
 }
 
 /// Failure of a document some pages of which are pictures that were not recognised.
-pub(super) const fn scanned(kind: Kind, pictures: u32, pages: u32, why: Unrecognised) -> Failure {
+pub(super) const fn scanned(kind: Kind, pictures: u32, pages: u32, why: UnreadReason) -> Failure {
     Failure::Scanned { kind, pictures, pages, why }
 }
 
 /// Recognition in a build that has none.
 #[cfg(not(feature = "ocr"))]
 #[derive(Debug)]
-pub(crate) struct Scanner(Unrecognised);
+pub(crate) struct Scanner(UnreadReason);
 
 #[cfg(not(feature = "ocr"))]
 impl Scanner {
     pub(crate) fn new(opened: crate::recognition::OpenRecognition) -> Self {
         match opened {
             crate::recognition::OpenRecognition::Missing(why) => Self(why),
-            crate::recognition::OpenRecognition::Ready { .. } => Self(Unrecognised::NotBuilt),
+            crate::recognition::OpenRecognition::Ready { .. } => Self(UnreadReason::NotBuilt),
         }
     }
 
-    pub(super) fn page(&mut self, _number: u32, _page: &hayro_syntax::page::Page<'_>) -> Result<String, Unrecognised> {
+    pub(super) fn page(&mut self, _number: u32, _page: &hayro_syntax::page::Page<'_>) -> Result<String, UnreadReason> {
         Err(self.0)
     }
 
-    fn photo(&mut self, _bytes: &[u8]) -> Result<Result<String, Unrecognised>, Failure> {
+    fn photo(&mut self, _bytes: &[u8]) -> Result<Result<String, UnreadReason>, Failure> {
         Ok(Err(self.0))
     }
 }
@@ -63,6 +63,6 @@ impl Scanner {
 #[cfg(not(feature = "ocr"))]
 impl Default for Scanner {
     fn default() -> Self {
-        Self(Unrecognised::NotBuilt)
+        Self(UnreadReason::NotBuilt)
     }
 }

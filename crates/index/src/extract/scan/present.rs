@@ -14,7 +14,7 @@ use hayro_syntax::page::Page;
 use super::{drawing, photo};
 use crate::{
     extract::pdf,
-    failure::{Failure, Unrecognised},
+    failure::{Failure, UnreadReason},
     recognition::{OpenRecognition, RecognitionBudget},
 };
 
@@ -33,14 +33,14 @@ pub(crate) struct Scanner {
 /// The models, as far as they are needed.
 #[derive(Debug)]
 enum Models {
-    Missing(Unrecognised),
+    Missing(UnreadReason),
     Opened(Vec<File>, NonZeroUsize),
     Loaded(Box<Recogniser>),
 }
 
 impl Default for Scanner {
     fn default() -> Self {
-        Self::new(OpenRecognition::Missing(Unrecognised::Off))
+        Self::new(OpenRecognition::Missing(UnreadReason::Off))
     }
 }
 
@@ -56,20 +56,20 @@ impl Scanner {
     }
 
     /// The text of a page of a PDF as Markdown, or why it is not known.
-    pub(in crate::extract) fn page(&mut self, number: u32, page: &Page<'_>) -> Result<String, Unrecognised> {
+    pub(in crate::extract) fn page(&mut self, number: u32, page: &Page<'_>) -> Result<String, UnreadReason> {
         self.read(number, || drawing::page(page))
     }
 
     /// The same of the picture that a file is.
-    pub(super) fn photo(&mut self, bytes: &[u8]) -> Result<Result<String, Unrecognised>, Failure> {
+    pub(super) fn photo(&mut self, bytes: &[u8]) -> Result<Result<String, UnreadReason>, Failure> {
         // One that is too large or damaged is so whether or not anybody can read its letters.
         let mut failure = None;
         let read = self.read(1, || photo::picture(bytes).map_err(|why| failure = Some(why)).ok());
         failure.map_or(Ok(read), Err)
     }
 
-    fn read(&mut self, number: u32, draw: impl FnOnce() -> Option<Picture>) -> Result<String, Unrecognised> {
-        let spent = Unrecognised::Spent { first: number };
+    fn read(&mut self, number: u32, draw: impl FnOnce() -> Option<Picture>) -> Result<String, UnreadReason> {
+        let spent = UnreadReason::Spent { first: number };
         if let Models::Missing(why) = self.models {
             return Err(why);
         }
@@ -82,18 +82,18 @@ impl Scanner {
         // A page whose drawing panics is one that cannot be drawn.
         let lines = catch_unwind(AssertUnwindSafe(|| {
             let recogniser = self.recogniser()?;
-            let picture = draw().ok_or(Unrecognised::Undrawn)?;
+            let picture = draw().ok_or(UnreadReason::Undrawn)?;
             recogniser.lines(&picture, deadline).map_err(|error| match error {
                 OcrError::Late => spent,
-                _ => Unrecognised::NoModels,
+                _ => UnreadReason::NoModels,
             })
         }));
         self.pages -= 1;
         self.time = self.time.saturating_sub(begun.elapsed());
-        match lines.unwrap_or(Err(Unrecognised::Undrawn)) {
+        match lines.unwrap_or(Err(UnreadReason::Undrawn)) {
             Ok(lines) => Ok(markdown(&lines)),
             Err(why) => {
-                if why != Unrecognised::Undrawn {
+                if why != UnreadReason::Undrawn {
                     self.models = Models::Missing(why);
                 }
                 Err(why)
@@ -101,15 +101,15 @@ impl Scanner {
         }
     }
 
-    fn recogniser(&mut self) -> Result<&Recogniser, Unrecognised> {
+    fn recogniser(&mut self) -> Result<&Recogniser, UnreadReason> {
         if let Models::Opened(files, threads) = &mut self.models {
-            let loaded = load(files, *threads).ok_or(Unrecognised::NoModels)?;
+            let loaded = load(files, *threads).ok_or(UnreadReason::NoModels)?;
             self.models = Models::Loaded(Box::new(loaded));
         }
         match &self.models {
             Models::Loaded(recogniser) => Ok(recogniser),
             Models::Missing(why) => Err(*why),
-            Models::Opened(..) => Err(Unrecognised::NoModels),
+            Models::Opened(..) => Err(UnreadReason::NoModels),
         }
     }
 }
