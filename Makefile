@@ -127,7 +127,7 @@ install: build ## Install agentd and agentctl into PREFIX/bin (default ~/.local)
 	install -Dm755 $(TARGET)/release/agentd $(or $(PREFIX),$(HOME)/.local)/bin/agentd
 	install -Dm755 $(TARGET)/release/agentctl $(or $(PREFIX),$(HOME)/.local)/bin/agentctl
 
-dist: build model ## Make a tarball, a Debian package and a wheel, into target/dist
+dist: build model recognition ## Make a tarball, a Debian package and a wheel, into target/dist
 	$(PYTHON) scripts/dist.py --build $(TARGET)/release --out $(TARGET)/dist
 
 clean: ## Remove everything that was built
