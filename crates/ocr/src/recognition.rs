@@ -122,21 +122,33 @@ fn signs(answer: &[f32], steps: usize, classes: usize, alphabet: &Alphabet) -> V
     let mut signs: Vec<Sign> = Vec::new();
     let mut last = 0;
     for (step, probabilities) in answer.chunks_exact(classes.max(1)).enumerate() {
-        let best = probabilities.iter().enumerate().max_by(|one, other| one.1.total_cmp(other.1));
-        let Some((class, score)) = best else { continue };
+        let Some((class, score)) = best(probabilities) else { continue };
         let middle = (step as f32 + 0.5) / steps as f32;
         match (alphabet.letter(class), signs.last_mut()) {
             (Some(_), Some(sign)) if class == last => {
-                if *score > sign.score {
-                    (sign.score, sign.middle) = (*score, middle);
+                if score > sign.score {
+                    (sign.score, sign.middle) = (score, middle);
                 }
             }
-            (Some(letter), _) => signs.push(Sign { letter, middle, score: *score }),
+            (Some(letter), _) => signs.push(Sign { letter, middle, score }),
             (None, _) => {}
         }
         last = class;
     }
     signs
+}
+
+/// The most likely class and its probability. There are thousands of classes, so that their maximum is found in lanes.
+fn best(probabilities: &[f32]) -> Option<(usize, f32)> {
+    const LANES: usize = 16;
+    let mut lanes = [f32::NEG_INFINITY; LANES];
+    for chunk in probabilities.chunks(LANES) {
+        for (lane, probability) in lanes.iter_mut().zip(chunk) {
+            *lane = if *probability > *lane { *probability } else { *lane };
+        }
+    }
+    let score = lanes.into_iter().fold(f32::NEG_INFINITY, f32::max);
+    probabilities.iter().position(|probability| *probability >= score).map(|class| (class, score))
 }
 
 #[cfg(test)]
