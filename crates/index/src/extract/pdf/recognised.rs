@@ -5,7 +5,7 @@ use agentd_ocr::Line;
 use super::{column, letter::Letter, line, text};
 
 /// Sizes of letters that differ less from those of most are the same: a box around a line tells them only about.
-const SAME: std::ops::Range<f32> = 0.68..1.4;
+const SAME: std::ops::Range<f32> = 0.7..1.3;
 /// Larger and smaller ones are told in steps of this share of it.
 const STEP: f32 = 0.25;
 
