@@ -33,7 +33,7 @@ async fn read_scan(extractor: &Extractor, name: &str) -> (Option<Document>, Opti
 }
 
 const HARBOUR: [&str; 3] =
-    ["# Harbour notice", "lighthouse at the northern pier is repaired", "Mooring fees rise to 45 euros a night."];
+    ["Harbour notice", "lighthouse at the northern pier is repaired", "Mooring fees rise to 45 euros a night"];
 
 #[track_caller]
 fn says(part: &str, place: &str, wanted: &[&str]) {
@@ -48,7 +48,7 @@ async fn letters_of_scanned_pages_are_recognised_and_marked() {
     let (document, failure) = read_scan(&recognising(10), "scan.pdf").await;
     let parts = told(&document.unwrap());
     assert_eq!((failure, parts.len()), (None, 4), "{parts:?}");
-    says(&parts[0], "[p. 1 (recognised)]", &HARBOUR);
+    says(&parts[0], "[p. 1 (recognised)]\n# Harbour notice\n\nThe lighthouse", &HARBOUR);
     says(&parts[1], "[p. 2 (recognised)]", &["总则", "各部门应当在每月五日之前提交报表"]);
     says(&parts[2], "[p. 3 (recognised)]", &HARBOUR);
     assert_eq!(parts[3].trim(), "[p. 4 (recognised)]", "an empty page says nothing");
