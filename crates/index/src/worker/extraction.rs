@@ -173,7 +173,7 @@ impl Extractor {
     }
 }
 
-/// What libraries of the worker are told of threads: it starts those that it needs, and each that lies idle takes address space.
+/// Settings of the libraries of a worker: it starts the threads that it needs, and each that lies idle takes address space.
 const FEW_THREADS: [(&str, &str); 2] = [("RTEN_NUM_THREADS", "1"), ("MALLOC_ARENA_MAX", "4")];
 
 /// Limits on reading a document of this name: one that may have pages that are pictures takes longer and needs more memory.
