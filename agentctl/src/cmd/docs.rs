@@ -35,7 +35,7 @@ use crate::{
   agentctl docs reindex                         read all of them again
   agentctl docs stats
 
-PDF, Word, Excel, PowerPoint, OpenDocument, RTF, EPUB, mail, notebooks, text, and archives of these (ZIP, TAR). Attached text files and archives are searched like documents, those \
+PDF, Word, Excel, PowerPoint, OpenDocument, RTF, EPUB, mail, notebooks, text, letters of scans and pictures, and archives of these (ZIP, TAR). Attached text files and archives are searched like documents, those \
 of a project if --in names them. Paths are those of the session's tools; a session finds only its own documents.")]
 pub(crate) struct DocsArgs {
     #[command(subcommand)]

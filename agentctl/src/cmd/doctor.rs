@@ -96,6 +96,7 @@ pub(crate) async fn handle(global: &Global, _: DoctorArgs) -> anyhow::Result<Exi
             let is_told = checks.iter().any(|check| check.name == "data" && check.state == State::Fail);
             checks.extend(kept(daemon, is_told).await);
             checks.extend(sandbox(daemon).await);
+            checks.extend(recognition(daemon));
             checks.extend(language_servers(daemon).await);
             checks.extend(models(daemon).await);
         }
@@ -300,6 +301,23 @@ async fn sandbox(daemon: &Daemon) -> Option<Check> {
         Check::ok(NAME, message)
     } else {
         Check::warn(NAME, message, "commands run, and most is kept from them; docs/security.md says what is not")
+    })
+}
+
+/// Checks the models that recognise the letters of scans.
+fn recognition(daemon: &Daemon) -> Option<Check> {
+    const NAME: &str = "recognition";
+    let data = &daemon.client.hello().data_dir;
+    if data.as_os_str().is_empty() {
+        return None;
+    }
+    Some(match packaged::recognition_models(data) {
+        Some(folder) => Check::ok(NAME, format!("letters of scanned pages: the models are in {}", folder.display())),
+        None => Check::warn(
+            NAME,
+            "letters of scanned pages cannot be recognised: the models are missing",
+            format!("bring them with `{}` if you have scans", packaged::recognition_command()),
+        ),
     })
 }
 

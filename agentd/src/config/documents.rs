@@ -28,6 +28,8 @@ group! {
         presentation_slides: Within<1, 1000>,
         /// Characters of them.
         presentation_chars: Within<1000, 1_000_000>,
+        /// Scanned pages of a document whose letters are recognised at once; 0 switches recognition off.
+        recognised_pages: Within<0, 1000>,
     }
 }
 

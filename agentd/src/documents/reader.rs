@@ -12,7 +12,7 @@ pub use agentd_index::Library;
 pub(crate) use agentd_index::give_back;
 use agentd_index::{
     ChunkConfig, Extractor, IndexConfig, Limits, PICTURE_WORKER_ARGUMENT, PictureReader, ReadingLimit, ReadingLimits,
-    WORKER_ARGUMENT, run_picture_worker,
+    RecognitionConfig, WORKER_ARGUMENT, run_picture_worker,
 };
 
 use crate::{boot::OWN_PROGRAM, config::DaemonSettings};
@@ -24,8 +24,11 @@ const WORKERS: usize = 2;
 pub(crate) fn library(data: &Path, settings: &DaemonSettings, clock: &Arc<dyn Clock>) -> Library {
     let clock = Arc::clone(clock);
     let now = Arc::new(move || u64::try_from(clock.now().as_second()).unwrap_or_default());
-    let extractor = Extractor::new(OWN_PROGRAM.into(), Limits::default(), WORKERS);
     let (reading, index) = (&settings.reading, &settings.index);
+    let folders = [Some(data.join("models")), agentd_proto::packaged::models()].into_iter().flatten().collect();
+    let pages = u32::try_from(reading.recognised_pages.0).unwrap_or(u32::MAX);
+    let extractor = Extractor::new(OWN_PROGRAM.into(), Limits::default(), WORKERS);
+    let extractor = extractor.recognising(RecognitionConfig { folders, pages });
     let size = |number: u64| usize::try_from(number).unwrap_or(usize::MAX);
     let limit = |parts: u64, letters: u64| ReadingLimit {
         parts: u32::try_from(parts).unwrap_or(u32::MAX),

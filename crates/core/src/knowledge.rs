@@ -12,6 +12,10 @@ pub const DOCUMENT_ENDINGS: [&str; 31] = [
     "ipynb",
 ];
 
+/// Names of the files of the models that recognise letters: the network that finds lines, the one that reads them, and the letters
+/// that it knows.
+pub const RECOGNITION_MODELS: [&str; 3] = ["ocr-detection.onnx", "ocr-recognition.onnx", "ocr-letters.txt"];
+
 /// Returns whether a file is a document by its name, whatever the case of its letters.
 #[must_use]
 pub fn has_document_name(name: &str) -> bool {

@@ -4,7 +4,7 @@ use std::fmt::{self, Write as _};
 
 use serde::{Deserialize, Serialize};
 
-use crate::kind::Kind;
+use crate::{failure::UnreadReason, kind::Kind};
 
 /// A document that has been read, or what could be read of it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -75,7 +75,7 @@ impl Part {
         let mut text = match &self.body {
             Body::Text(text) => text.clone(),
             Body::Table(table) => table.markdown(),
-            Body::Picture => String::new(),
+            Body::Picture(_) => String::new(),
         };
         if let Some(notes) = &self.notes {
             let gap = if text.is_empty() { "" } else { "\n\n" };
@@ -91,7 +91,7 @@ impl Part {
         let no_body = match &self.body {
             Body::Text(text) => text.trim().is_empty(),
             Body::Table(table) => table.rows.is_empty() && table.header.is_none(),
-            Body::Picture => true,
+            Body::Picture(_) => true,
         };
         no_body && self.notes.as_ref().is_none_or(|notes| notes.trim().is_empty())
     }
@@ -102,7 +102,7 @@ impl Part {
         let body = match &self.body {
             Body::Text(text) => text.len(),
             Body::Table(table) => table.header.iter().chain(&table.rows).map(Row::size).sum(),
-            Body::Picture => 0,
+            Body::Picture(_) => 0,
         };
         (body + self.notes.as_ref().map_or(0, String::len)) as u64
     }
@@ -135,8 +135,8 @@ pub enum Body {
     Text(String),
     /// The cells of a sheet.
     Table(Table),
-    /// Nothing that can be read: a page that is a picture without text.
-    Picture,
+    /// Nothing that was read: a page that is a picture, and why its letters were not recognised.
+    Picture(UnreadReason),
 }
 
 /// Rows without anything that are shown one by one; of more their numbers are.
@@ -237,6 +237,8 @@ impl Row {
 pub enum DocumentPlace {
     /// A page, from 1.
     Page(u32),
+    /// A page that is a picture, whose letters were recognised; from 1.
+    ScannedPage(u32),
     /// A sheet of a workbook.
     Sheet {
         /// Which one, from 1.
@@ -310,11 +312,12 @@ impl DocumentPlace {
     }
 }
 
-/// `p. 12`, `Sales!A2:F20`, `slide 7`, `:120-134`, `!/a.pdf p. 3`; nothing for a whole document.
+/// `p. 12`, `p. 12 (recognised)`, `Sales!A2:F20`, `slide 7`, `:120-134`, `!/a.pdf p. 3`; nothing for a whole document.
 impl fmt::Display for DocumentPlace {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Page(number) => write!(f, "p. {number}"),
+            Self::ScannedPage(number) => write!(f, "p. {number} (recognised)"),
             Self::Slide(number) => write!(f, "slide {number}"),
             Self::Whole => Ok(()),
             Self::Lines { first, last } if first == last => write!(f, ":{first}"),
@@ -392,6 +395,7 @@ mod tests {
     fn places_read_as_people_cite_them() {
         let cases = [
             (DocumentPlace::Page(12), "p. 12"),
+            (DocumentPlace::ScannedPage(12), "p. 12 (recognised)"),
             (DocumentPlace::Slide(7), "slide 7"),
             (DocumentPlace::Whole, ""),
             (sheet("Sales", Some(((0, 2), (5, 20)))), "Sales!A2:F20"),

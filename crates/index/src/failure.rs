@@ -15,9 +15,10 @@ pub enum Failure {
     Encrypted(Kind),
     /// Pages of it are pictures without text. All others are told.
     #[error(
-        "could not read {}the {kind}: {}",
+        "could not read {}the {kind}: {}{}",
         if .pictures < .pages { "all of " } else { "" },
-        scanned(*.pictures, *.pages)
+        scanned(*.kind, *.pictures, *.pages),
+        why.beginning()
     )]
     Scanned {
         /// Its kind.
@@ -26,6 +27,8 @@ pub enum Failure {
         pictures: u32,
         /// Number of its pages.
         pages: u32,
+        /// The reason why their letters were not recognised.
+        why: UnreadReason,
     },
     /// It is damaged. Parts that could not be read are told without text, or not at all.
     #[error("could not read {}the {kind}: it is damaged ({why})", if *.parts == 0 { "" } else { "all of " })]
@@ -136,8 +139,7 @@ impl Failure {
                 "read_file names the files of an archive, with what is wrong; unpack it to see to those"
             }
             Self::NoEntry { .. } => "read the archive itself to see the names of the files in it",
-            Self::Scanned { pictures, pages, .. } if pictures < pages => RECOGNITION,
-            Self::Scanned { .. } => "its pages are pictures: run it through text recognition (OCR) first",
+            Self::Scanned { why, .. } => why.hint(),
             Self::Broken { .. } => "open it in the program that made it and save it again, or get it once more",
             Self::Mismatch { .. } => "give it the ending of what it really is",
             Self::Foreign { .. } => {
@@ -172,16 +174,66 @@ impl Failure {
     }
 }
 
-/// Hint for pages that are pictures.
-const RECOGNITION: &str = "run it through text recognition (OCR) to have all of it";
-
-/// Problem and hint where some of the shown pages are pictures.
-pub(crate) fn scanned_of_shown(pictures: usize) -> String {
-    let are = if pictures == 1 { "is a picture" } else { "are pictures" };
-    format!("{pictures} of the pages shown {are} without text, probably scanned; {RECOGNITION}")
+/// Reason why the letters of a page that is a picture were not recognised.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum UnreadReason {
+    /// This program was built without recognition.
+    #[default]
+    NotBuilt,
+    /// The configuration switches it off.
+    Off,
+    /// The models that recognise are not there, or are damaged.
+    NoModels,
+    /// As many pages were recognised as are at once, or for as long.
+    Spent {
+        /// The first page that was not.
+        first: u32,
+    },
+    /// The page cannot be drawn.
+    Undrawn,
 }
 
-fn scanned(pictures: u32, pages: u32) -> String {
+impl UnreadReason {
+    /// Hint on what to do.
+    #[must_use]
+    pub const fn hint(self) -> &'static str {
+        match self {
+            Self::NotBuilt => {
+                "run it through text recognition (OCR) first, or build agentd with the feature `ocr`, which is on unless it \
+                 was switched off"
+            }
+            Self::Off => {
+                "set reading.recognised_pages in agentd.yaml to more than 0, or run it through text recognition (OCR) first"
+            }
+            Self::NoModels => {
+                "`make recognition` brings the models that recognise letters; agentctl doctor names the command where agentd \
+                 was installed from a package"
+            }
+            Self::Spent { .. } => "ask for them by page: read_file recognises those that it is asked for with offset",
+            Self::Undrawn => "open it in the program that made it and save it again",
+        }
+    }
+
+    /// The page where it begins, as the end of a sentence.
+    fn beginning(self) -> String {
+        match self {
+            Self::Spent { first } => format!("; those from page {first} on were not recognised yet"),
+            _ => String::new(),
+        }
+    }
+}
+
+/// Problem and hint where some of the shown pages are pictures.
+pub(crate) fn scanned_of_shown(pictures: usize, why: UnreadReason) -> String {
+    let are = if pictures == 1 { "is a picture" } else { "are pictures" };
+    format!("{pictures} of the pages shown {are} without text, probably scanned; {}", why.hint())
+}
+
+fn scanned(kind: Kind, pictures: u32, pages: u32) -> String {
+    if kind == Kind::Picture {
+        return "its letters were not recognised".to_owned();
+    }
     let which = match (pictures, pages) {
         (1, 1) => "its one page is a picture".to_owned(),
         (1, pages) => format!("1 of its {pages} pages is a picture"),

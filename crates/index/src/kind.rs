@@ -52,11 +52,13 @@ pub enum Kind {
     Zip,
     /// An archive of files on a tape, maybe packed.
     Tar,
+    /// A picture, of which the letters are recognised.
+    Picture,
 }
 
 impl Kind {
     /// All of them.
-    pub const ALL: [Self; 22] = [
+    pub const ALL: [Self; 23] = [
         Self::Pdf,
         Self::Docx,
         Self::Xlsx,
@@ -79,6 +81,7 @@ impl Kind {
         Self::Plain,
         Self::Zip,
         Self::Tar,
+        Self::Picture,
     ];
 
     /// Kind by a name, whatever the case of its letters; none where its extension is unknown.
@@ -109,6 +112,7 @@ impl Kind {
             "zip" => Self::Zip,
             "tar" | "tgz" => Self::Tar,
             "gz" if is_packed_tar() => Self::Tar,
+            "png" | "jpg" | "jpeg" => Self::Picture,
             "txt" | "text" | "log" | "rst" => Self::Plain,
             _ => return None,
         })
@@ -124,6 +128,12 @@ impl Kind {
     #[must_use]
     pub const fn is_archive(self) -> bool {
         matches!(self, Self::Zip | Self::Tar)
+    }
+
+    /// Returns whether it may hold pages that are pictures, whose letters are recognised.
+    #[must_use]
+    pub const fn may_be_scanned(self) -> bool {
+        matches!(self, Self::Pdf | Self::Picture) || self.is_archive()
     }
 
     /// Returns whether a password opens it here.
@@ -157,6 +167,7 @@ impl Kind {
             Self::Plain => "plain",
             Self::Zip => "zip",
             Self::Tar => "tape",
+            Self::Picture => "picture",
         }
     }
 
@@ -174,6 +185,7 @@ impl Kind {
                 | Self::Ppt
                 | Self::Odp
                 | Self::Csv
+                | Self::Picture
         )
     }
 }
@@ -200,6 +212,7 @@ impl fmt::Display for Kind {
             Self::Plain => "text file",
             Self::Zip => "ZIP archive",
             Self::Tar => "TAR archive",
+            Self::Picture => "picture",
         })
     }
 }

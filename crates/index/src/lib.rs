@@ -14,6 +14,7 @@
 //! - [`index`]: the files in which chunks are found again: [`IndexHandle`], whose thread alone writes them.
 //! - [`library`]: all of it as one thing, [`Library`]: what the daemon's tools ask, through the core's port.
 //! - `picture`: [`PictureReader`], which makes pictures fit for models in a worker of the same kind.
+//! - [`recognition`]: letters of pages that are pictures: the models, and how much is recognised at once.
 //! - [`search`]: from a query, whatever it is, to [`Hit`]s with their citations.
 //!
 //! Everything that takes a document takes an open file, so that what is read is what was meant, whatever happens to paths.
@@ -29,18 +30,20 @@ pub mod library;
 pub mod limits;
 mod memory;
 mod picture;
+pub mod recognition;
 pub mod search;
 pub mod worker;
 
 pub use chunk::{Chunk, ChunkConfig, Chunker};
 pub use document::{Body, CellRange, Document, DocumentPlace, Part, Row, Table};
-pub use failure::Failure;
+pub use failure::{Failure, UnreadReason};
 pub use index::{About, ContentHash, DocumentId, Entry, IndexConfig, IndexError, IndexHandle, IndexStats, Indexing};
 pub use kind::Kind;
 pub use library::Library;
 pub use limits::{Limits, ReadingLimit, ReadingLimits};
 pub use memory::give_back;
 pub use picture::PictureReader;
+pub use recognition::{Recognition, RecognitionConfig};
 pub use search::{Answer, Hit, How, Query, Request, Snippet, Visible};
 pub use worker::{
     Extraction, Extractor, PICTURE_WORKER_ARGUMENT, Piece, Summary, WORKER_ARGUMENT, WantedParts, Window,

@@ -90,7 +90,8 @@ impl ReadingLimits {
             | Kind::Epub
             | Kind::Eml
             | Kind::Msg
-            | Kind::Ipynb => self.pages,
+            | Kind::Ipynb
+            | Kind::Picture => self.pages,
             Kind::Xlsx | Kind::Xls | Kind::Xlsb | Kind::Ods => self.sheets,
             Kind::Pptx | Kind::Ppt | Kind::Odp => self.slides,
             Kind::Csv | Kind::Html | Kind::Markdown | Kind::Plain | Kind::Zip | Kind::Tar => self.sections,

@@ -324,7 +324,7 @@ async fn what_is_neither_a_document_nor_text_is_refused_with_what_it_is_and_neve
     let kinds: [(&str, Vec<u8>, &str); 7] = [
         ("letter.doc", doc, "Word document"),
         ("letter.odt", archive("mimetype", "application/vnd.oasis.opendocument.text"), "OpenDocument text"),
-        ("photo.jpg", jpg, "picture (image/jpeg)"),
+        ("photo.jpg", jpg, "the picture"),
         ("all.jar", archive("barn.txt", "vermilion"), "ZIP archive"),
         ("none.jar", [&b"PK\x05\x06"[..], &[0; 18]].concat(), "ZIP archive"),
         ("song.mp3", mp3, "recording (audio/mpeg)"),
@@ -349,7 +349,11 @@ async fn what_is_neither_a_document_nor_text_is_refused_with_what_it_is_and_neve
         }
         for told in &told[..2] {
             // The first two are of a kind that is read, and damaged.
-            let hint = if name.starts_with("letter") { "save it again" } else { "save or export it as PDF" };
+            let hint = match *name {
+                "letter.doc" | "letter.odt" => "save it again",
+                "photo.jpg" => "make recognition",
+                _ => "save or export it as PDF",
+            };
             assert!(told.contains(what) && told.contains(hint), "{name}: {told}");
         }
         assert!(told[2].contains("cannot be read") || told[2].contains("could not"), "{name}: {}", told[2]);

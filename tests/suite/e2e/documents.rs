@@ -1,6 +1,11 @@
 //! Documents: read by the daemon's own program, searched, and cited to whoever asks.
 
-use std::{fs::File, io::Write as _, path::Path, process::Command};
+use std::{
+    fs::File,
+    io::Write as _,
+    path::{Path, PathBuf},
+    process::Command,
+};
 
 use agentd_testkit::{
     daemon::{program, until},
@@ -109,6 +114,39 @@ async fn whoever_asks_about_a_document_hears_the_page() {
     assert!(is_open(&world));
     world.daemon.sigterm().await;
     assert!(!world.daemon.log().contains("left as it was"), "{}", world.daemon.log());
+}
+
+/// Folder of the models that `make recognition` brings.
+fn recognition_models() -> PathBuf {
+    let named = |key: &str| std::env::var_os(key).filter(|value| !value.is_empty()).map(PathBuf::from);
+    let share = || named("XDG_DATA_HOME").or_else(|| Some(named("HOME")?.join(".local/share")));
+    let data = named("AGENTD_DATA_DIR").or_else(|| Some(share()?.join("agentd"))).unwrap_or_default();
+    named("AGENTD_TEST_RECOGNITION").unwrap_or_else(|| data.join("models"))
+}
+
+#[tokio::test]
+async fn scans_are_read_and_cited_once_their_models_are_there() {
+    let world = World::start().await;
+    let scan = fixture("scan.pdf");
+    world.daemon.agentctl(["docs", "add", &scan]).await;
+    let before = world.daemon.agentctl(["docs", "show", "uploads/scan.pdf"]).await;
+    assert!(before.stderr.contains("make recognition"), "{} {}", before.stdout, before.stderr);
+    let doctor = world.daemon.agentctl(["doctor"]).await;
+    assert!(doctor.stdout.contains("letters of scanned pages cannot be recognised"), "{}", doctor.stdout);
+
+    let models = world.daemon.data().join("models");
+    std::fs::create_dir_all(&models).unwrap();
+    for name in agentd_core::knowledge::RECOGNITION_MODELS {
+        std::os::unix::fs::symlink(recognition_models().join(name), models.join(name)).unwrap();
+    }
+    let shown = world.daemon.agentctl(["docs", "show", "uploads/scan.pdf"]).await.exits(0);
+    assert!(shown.stdout.contains("page 1 (recognised)"), "{}", shown.stdout);
+    assert!(shown.stdout.contains("lighthouse at the northern pier"), "{}", shown.stdout);
+    searches_and_cites(&world, "uploads/scan.pdf", "mooring fees");
+    let output = world.daemon.agentctl(["run", "--file", &scan, "What does it say?"]).await.exits(0);
+    assert!(output.stdout.contains("scan.pdf p. 1 (recognised)"), "{}", output.stdout);
+    let doctor = world.daemon.agentctl(["doctor"]).await;
+    assert!(doctor.stdout.contains("letters of scanned pages: the models are in"), "{}", doctor.stdout);
 }
 
 #[tokio::test]

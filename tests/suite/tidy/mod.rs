@@ -184,7 +184,7 @@ fn types_are_nouns() {
 }
 
 /// Which crates of the house a crate may know, and which libraries are its alone.
-const HOUSE: [(&str, &[&str]); 22] = [
+const HOUSE: [(&str, &[&str]); 23] = [
     ("crates/core", &[]),
     ("crates/policy", &["agentd-core"]),
     ("crates/context", &["agentd-core"]),
@@ -201,8 +201,9 @@ const HOUSE: [(&str, &[&str]); 22] = [
     ("crates/replay", &["agentd-core"]),
     ("crates/code", &["agentd-confine", "agentd-core"]),
     ("crates/confine", &[]),
-    ("crates/index", &["agentd-confine", "agentd-core"]),
+    ("crates/index", &["agentd-confine", "agentd-core", "agentd-ocr"]),
     ("crates/mcp", &["agentd-core"]),
+    ("crates/ocr", &[]),
     ("crates/web", &["agentd-core"]),
     ("proto", &["agentd-core"]),
     ("agentctl", &["agentd-core", "agentd-proto", "agentd-trace"]),
@@ -231,7 +232,7 @@ const HOUSE: [(&str, &[&str]); 22] = [
 ];
 
 /// Libraries whose types stop at the crates that are named.
-const WIRES: [(&str, &[&str]); 17] = [
+const WIRES: [(&str, &[&str]); 19] = [
     ("tonic", &["proto", "agentd", "crates/telemetry"]),
     ("prost", &["proto", "agentd", "crates/telemetry"]),
     ("interprocess", &["proto"]),
@@ -243,7 +244,9 @@ const WIRES: [(&str, &[&str]); 17] = [
     ("cap-std", &["crates/tools"]),
     ("hayro-cmap", &["crates/index"]),
     ("hayro-font", &["crates/index"]),
+    ("hayro-interpret", &["crates/index"]),
     ("hayro-syntax", &["crates/index"]),
+    ("rten", &["crates/ocr"]),
     ("office_oxide", &["crates/index"]),
     ("calamine", &["crates/index"]),
     ("tantivy", &["crates/index"]),

@@ -98,7 +98,8 @@ pub(super) fn extract(bytes: Vec<u8>, kind: Kind, teller: &mut Teller<'_>) -> Re
 
 /// Of a file of a kind that is never read, that it was not is told where the files are listed, and is no failure.
 const fn is_serious(failure: &Failure) -> bool {
-    !matches!(failure, Failure::Foreign { .. } | Failure::Mismatch { .. })
+    let is_foreign = matches!(failure, Failure::Foreign { .. } | Failure::Mismatch { .. });
+    !is_foreign && !matches!(failure, Failure::Scanned { kind: Kind::Picture, .. })
 }
 
 /// Tells of one document. What is wrong with it is returned; what ends the whole is an error.
@@ -117,14 +118,17 @@ fn tell(
         Ok(recognised) => recognised,
         Err(failure) => return Ok(Some(failure)),
     };
-    let mut stopped = None;
+    let (mut stopped, scanner) = (None, outer.take_scanner());
     let mut listener = |piece| {
         let crate::worker::Piece::Part(mut part) = piece else { return Ok(()) };
         part.place = DocumentPlace::Inner { path: path.to_owned(), place: Box::new(part.place) };
         outer.part(part).inspect_err(|failure| stopped = Some(failure.clone()))
     };
-    let mut inner = Teller::new(kind, &limits, &mut listener).with_password(password.map(str::to_owned));
+    let inner = Teller::new(kind, &limits, &mut listener).with_password(password.map(str::to_owned));
+    let mut inner = inner.with_scanner(scanner);
     let outcome = catch_unwind(AssertUnwindSafe(|| super::extract(bytes, kind, &mut inner)));
+    let scanner = inner.take_scanner();
+    *outer.scanner() = scanner;
     let outcome = outcome.unwrap_or_else(|_| Err(broken(kind, "its reader gave up")));
     match stopped {
         Some(failure) => Err(failure),

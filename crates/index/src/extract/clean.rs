@@ -77,7 +77,7 @@ pub(crate) fn part(part: Part) -> Part {
             }
             Body::Table(table)
         }
-        Body::Picture => Body::Picture,
+        Body::Picture(why) => Body::Picture(why),
     };
     Part { place: place(part.place), body, notes: part.notes.map(owned) }
 }
@@ -103,7 +103,10 @@ pub(crate) fn is_sound(part: &Part) -> bool {
         place => place,
     };
     let number = match at {
-        DocumentPlace::Page(number) | DocumentPlace::Slide(number) | DocumentPlace::Sheet { number, .. } => *number,
+        DocumentPlace::Page(number)
+        | DocumentPlace::ScannedPage(number)
+        | DocumentPlace::Slide(number)
+        | DocumentPlace::Sheet { number, .. } => *number,
         DocumentPlace::Lines { first, last } => (*first).min(last.saturating_sub(*first).saturating_add(1)),
         DocumentPlace::Whole | DocumentPlace::Inner { .. } => 1,
     };

@@ -6,6 +6,7 @@
 //! - `open_document`: texts and presentations of LibreOffice. `mail`: messages. `package`, `xml`: what many formats are made of.
 //! - `xlsx`: workbooks, those of Excel before 2007 and of LibreOffice too; `csv`; both are told by `sheet`, row by row. `comments` on cells; `equation`s of Word.
 //! - `archive`: documents in archives. `unlock`: office documents that are encrypted with a password.
+//! - `scan`: pages that are pictures, whose letters are recognised.
 //! - [`encoding`]: bytes of text files as text.
 //! - [`clean`]: text as everybody can show it.
 
@@ -29,6 +30,7 @@ mod plain;
 mod pptx;
 mod recognise;
 mod rtf;
+mod scan;
 mod sheet;
 mod teller;
 mod unlock;
@@ -37,6 +39,7 @@ mod xml;
 
 pub(crate) use archive::entry;
 pub use recognise::recognise;
+pub(crate) use scan::Scanner;
 pub use teller::Teller;
 pub(crate) use unlock::unlocked;
 
@@ -69,6 +72,7 @@ pub fn extract(bytes: Vec<u8>, kind: Kind, teller: &mut Teller<'_>) -> Result<()
         Kind::Csv => csv::extract(&bytes, teller),
         Kind::Html => html::extract(&bytes, teller),
         Kind::Markdown => markdown::extract(&bytes, teller),
+        Kind::Picture => scan::picture(&bytes, teller),
         Kind::Plain => plain::extract(&bytes, teller),
     }?;
     teller.end()

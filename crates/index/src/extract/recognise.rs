@@ -45,6 +45,9 @@ pub fn recognise(bytes: &[u8], named: Option<Kind>) -> Result<Kind, Failure> {
     if bytes.starts_with(b"{\\rtf") {
         return Ok(Kind::Rtf);
     }
+    if is_picture(bytes) && named.is_none_or(|named| named == Kind::Picture || named.is_text()) {
+        return Ok(Kind::Picture);
+    }
     if let Some(what) = named_by_its_bytes(bytes) {
         return Err(foreign(named, &what));
     }
@@ -52,6 +55,11 @@ pub fn recognise(bytes: &[u8], named: Option<Kind>) -> Result<Kind, Failure> {
         return text(bytes, named);
     }
     Err(foreign(named, "its bytes are no text, and of no kind that is known"))
+}
+
+/// Returns whether it is a picture of a kind whose letters are recognised.
+fn is_picture(bytes: &[u8]) -> bool {
+    bytes.starts_with(b"\x89PNG\r\n\x1a\n") || bytes.starts_with(b"\xff\xd8\xff")
 }
 
 /// Name of a format that its first bytes tell and that is no text.
@@ -225,7 +233,9 @@ mod tests {
         check(b"<!DOCTYPE html><p>x", "page.md", Ok(Kind::Markdown));
         check(b"fn main() {}", "main.rs", Ok(Kind::Plain));
         check(b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR", "a.pdf", Err("mismatch"));
-        check(b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR", "a", Err("foreign"));
+        check(b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR", "a", Ok(Kind::Picture));
+        check(b"GIF89a\x01\0\x01\0", "a", Err("foreign"));
+        check(b"a note", "a.png", Err("mismatch"));
         check(b"", "a.pdf", Err("broken"));
         check(b"", "a.txt", Ok(Kind::Plain));
         check(b"\0\x01\x02\x03\xff\xfe\xfd", "a.bin", Err("foreign"));

@@ -1,9 +1,9 @@
 //! Tells a document to a listener, piece by piece, within the limits.
 
-use super::{clean, too_large};
+use super::{Scanner, clean, too_large};
 use crate::{
     document::{Body, DocumentPlace, Part, Row, Table},
-    failure::Failure,
+    failure::{Failure, UnreadReason},
     kind::Kind,
     limits::Limits,
     worker::frame::{Head, PIECE_BYTES, Piece, Summary, Window},
@@ -21,6 +21,7 @@ pub struct Teller<'a> {
     window: Option<Window>,
     lists_only: bool,
     password: Option<String>,
+    scanner: Scanner,
     parts: u32,
     bytes: u64,
     cells: u64,
@@ -39,6 +40,7 @@ impl<'a> Teller<'a> {
             window: None,
             lists_only: false,
             password: None,
+            scanner: Scanner::default(),
             parts: 0,
             bytes: 0,
             cells: 0,
@@ -68,6 +70,22 @@ impl<'a> Teller<'a> {
     #[must_use]
     pub fn with_password(self, password: Option<String>) -> Self {
         Self { password, ..self }
+    }
+
+    /// The same, with this for pages that are pictures.
+    #[must_use]
+    pub(crate) fn with_scanner(self, scanner: Scanner) -> Self {
+        Self { scanner, ..self }
+    }
+
+    /// Recogniser of pages that are pictures.
+    pub(super) const fn scanner(&mut self) -> &mut Scanner {
+        &mut self.scanner
+    }
+
+    /// Takes the same out, for the teller of a document in this one.
+    pub(super) fn take_scanner(&mut self) -> Scanner {
+        std::mem::take(&mut self.scanner)
     }
 
     /// Returns whether of an archive only the names of its files are wanted.
@@ -170,9 +188,9 @@ impl<'a> Teller<'a> {
         Ok(true)
     }
 
-    /// Tells a page that is a picture without text.
-    pub(super) fn picture(&mut self, place: DocumentPlace) -> Result<(), Failure> {
-        self.part(Part { place, body: Body::Picture, notes: None })
+    /// Tells a page that is a picture, and why its letters were not recognised.
+    pub(super) fn picture(&mut self, place: DocumentPlace, why: UnreadReason) -> Result<(), Failure> {
+        self.part(Part { place, body: Body::Picture(why), notes: None })
     }
 
     /// Counts cells, before there is memory for them.

@@ -43,7 +43,9 @@ use crate::{
 
 /// Version of the readers of text and chunks. Counted up with every change of what comes of a document, so that
 /// documents are read again.
-const READING: u32 = 5;
+const READING: u32 = 6;
+/// The same for documents that are read with recognition of pictures: once there are models, documents are read again.
+const READING_PICTURES: u32 = READING + 1000;
 /// Documents that one search brings into the index at the same time: more than are read at once, so that some are read while
 /// others are written for good together.
 const AT_ONCE: usize = 8;
@@ -77,6 +79,11 @@ impl Library {
     /// Returns whether the index is open.
     pub async fn is_open(&self) -> bool {
         self.shelf.is_open().await
+    }
+
+    /// Returns whether letters of pages that are pictures can be recognised now.
+    fn recognises(&self) -> bool {
+        self.extractor.recognition().budget().is_some()
     }
 
     async fn parts(
@@ -124,10 +131,11 @@ impl Library {
         cancel: &CancellationToken,
     ) -> Result<ResolvedDocuments, IndexError> {
         let (digests, most) = (self.digests.clone(), self.extractor.limits().bytes_in);
+        let recognises = self.recognises();
         // Whoever drops this waits no more either.
         let stop = cancel.child_token();
         let _abandoned = stop.clone().drop_guard();
-        let look = move || ResolvedDocuments::of(documents, &digests, most, &stop);
+        let look = move || ResolvedDocuments::of(documents, &digests, most, recognises, &stop);
         tokio::task::spawn_blocking(look).await.map_err(|_| IndexError::Closed)
     }
 
@@ -182,10 +190,10 @@ impl Library {
         let index = self.shelf.take().await?;
         let broken = self.broken.clone();
         let (digests, asked, stop) = (self.digests.clone(), query.clone(), cancel.child_token());
-        let most = self.extractor.limits().bytes_in;
+        let (most, recognises) = (self.extractor.limits().bytes_in, self.recognises());
         let _abandoned = stop.clone().drop_guard();
         let look = move || {
-            let told = ResolvedDocuments::of(documents, &digests, most, &stop);
+            let told = ResolvedDocuments::of(documents, &digests, most, recognises, &stop);
             let has_all = index.has_all(told.known.iter().map(|known| &known.id));
             let answer = if has_all { index.search_at_once(&told.request(&asked), stop) } else { None };
             let finds = answer.map(|answer| told.finds(&index, answer, Vec::new(), &asked, &broken));

@@ -5,7 +5,12 @@ use std::ops::ControlFlow;
 use agentd_core::knowledge::{PartKind, PartRange, Reading};
 
 use super::fitting::{ShowablePart, fit};
-use crate::{Body, DocumentPlace, Kind, Part, failure::scanned_of_shown, limits::ReadingLimits, worker::frame::Head};
+use crate::{
+    Body, DocumentPlace, Kind, Part,
+    failure::{UnreadReason, scanned_of_shown},
+    limits::ReadingLimits,
+    worker::frame::Head,
+};
 
 /// Characters of a section: a text without pages is cut into such pieces, so that it can be read on.
 const SECTION: usize = 3000;
@@ -58,7 +63,9 @@ impl Reader {
         self.seen = match part.place {
             // Pages before the first that is wanted may not have been told.
             // Sheets that are charts are not told.
-            DocumentPlace::Page(number) | DocumentPlace::Sheet { number, .. } => number,
+            DocumentPlace::Page(number) | DocumentPlace::ScannedPage(number) | DocumentPlace::Sheet { number, .. } => {
+                number
+            }
             _ => self.seen + u32::from(is_new),
         };
         let whole = is_whole(&part.place);
@@ -92,8 +99,11 @@ impl Reader {
         let (kind, wanted, first) = (self.kind(), self.wanted(), self.range.first);
         let letters = self.limits.of(kind).letters;
         let head = self.head.unwrap_or(Head { kind, title: None, parts: None });
-        let pictures = self.kept.iter().filter(|(_, part)| part.body == Body::Picture).map(|(number, _)| *number);
-        let pictures: Vec<u32> = pictures.collect();
+        let pictures = self.kept.iter().filter_map(|(number, part)| match part.body {
+            Body::Picture(why) => Some((*number, why)),
+            _ => None,
+        });
+        let pictures: Vec<(u32, UnreadReason)> = pictures.collect();
         let is_whole = self.kept.iter().any(|(_, part)| is_whole(&part.place));
         let (parts_are, total, parts) = if is_whole {
             let text: Vec<String> = self.kept.iter().map(|(_, part)| part.markdown()).collect();
@@ -119,8 +129,9 @@ impl Reader {
         };
         let parts: Vec<ShowablePart> = parts;
         let parts = fit(parts, self.range, letters);
-        let shown = parts.iter().filter(|part| pictures.contains(&part.number)).count();
-        let broken = broken.or_else(|| (shown > 0).then(|| scanned_of_shown(shown)));
+        let is_shown = |(number, _): &&(u32, UnreadReason)| parts.iter().any(|part| part.number == *number);
+        let shown: Vec<UnreadReason> = pictures.iter().filter(is_shown).map(|(_, why)| *why).collect();
+        let broken = broken.or_else(|| shown.first().map(|why| scanned_of_shown(shown.len(), *why)));
         Reading { format: kind.to_string(), title: head.title, parts_are, total, parts, broken, locked: false }
     }
 }
@@ -135,13 +146,14 @@ fn letters(part: &Part) -> usize {
     match &part.body {
         Body::Text(text) => text.chars().count(),
         Body::Table(table) => table.rows.iter().flat_map(|row| &row.cells).map(|cell| cell.chars().count() + 3).sum(),
-        Body::Picture => 0,
+        Body::Picture(_) => 0,
     }
 }
 
 fn label(part: &Part, number: u32) -> String {
     match &part.place {
         DocumentPlace::Page(page) => format!("page {page}"),
+        DocumentPlace::ScannedPage(page) => format!("page {page} (recognised)"),
         DocumentPlace::Slide(slide) => format!("slide {slide}"),
         DocumentPlace::Sheet { name, range, .. } => {
             let header = match &part.body {

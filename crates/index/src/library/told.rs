@@ -6,7 +6,7 @@ use agentd_core::knowledge::{DocumentFinds, DocumentHit, DocumentQuery, OpenDocu
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    READING,
+    READING, READING_PICTURES,
     bring::{FailureCache, KnownDocument},
     digests::{DigestError, Digests},
 };
@@ -29,18 +29,30 @@ pub(super) struct ResolvedDocuments {
 
 impl ResolvedDocuments {
     /// Which documents these are: those that have at most so many bytes. Blocks, until that is known or nobody waits for it.
-    pub(super) fn of(documents: Vec<OpenDocument>, digests: &Digests, most: u64, cancel: &CancellationToken) -> Self {
+    /// Where letters are not recognised, a picture is looked at only if nothing else is asked for.
+    pub(super) fn of(
+        documents: Vec<OpenDocument>,
+        digests: &Digests,
+        most: u64,
+        recognises: bool,
+        cancel: &CancellationToken,
+    ) -> Self {
+        let is_one = documents.len() == 1;
         let mut told = Self { known: Vec::with_capacity(documents.len()), unreadable: Vec::new() };
         for OpenDocument { name, file, inner, password } in documents {
             if cancel.is_cancelled() {
                 break;
             }
+            let kind = Kind::of_name(inner.as_deref().unwrap_or(&name)).unwrap_or(Kind::Plain);
+            if kind == Kind::Picture && !recognises && !is_one {
+                continue;
+            }
             match digests.of(&file, most, cancel) {
                 Ok(hash) => {
                     let hash = inner.as_deref().map_or(hash, |path| hash.within(path));
-                    let kind = Kind::of_name(&name).unwrap_or(Kind::Plain);
+                    let reading = if recognises && kind.may_be_scanned() { READING_PICTURES } else { READING };
                     told.known.push(KnownDocument {
-                        id: DocumentId::new(hash, kind, READING),
+                        id: DocumentId::new(hash, kind, reading),
                         name,
                         file: Arc::new(file),
                         inner,

@@ -122,7 +122,9 @@ fn hits(
         }
         let chunk = view.chunk(candidate.address)?;
         let page = match &chunk.place {
-            DocumentPlace::Page(number) | DocumentPlace::Slide(number) => Some((candidate.owner, *number)),
+            DocumentPlace::Page(number) | DocumentPlace::ScannedPage(number) | DocumentPlace::Slide(number) => {
+                Some((candidate.owner, *number))
+            }
             _ => None,
         };
         let is_new = page.is_none_or(|page| pages.insert(page));

@@ -20,7 +20,7 @@ use super::{
     confine,
     frame::{self, Frame, Job, PRIVATE_BYTES, Private},
 };
-use crate::{extract, failure::Failure, kind::Kind, limits::Limits};
+use crate::{extract, failure::Failure, kind::Kind, limits::Limits, recognition::OpenRecognition};
 
 /// Documents may nest; what reads them recurses. A stack that is used up ends the worker and nothing else.
 pub(super) const STACK_BYTES: usize = 64 * 1024 * 1024;
@@ -42,12 +42,17 @@ fn work(arguments: &[OsString]) -> io::Result<()> {
     let [job] = arguments else {
         return Err(io::Error::other("this is started by the daemon, to read a document"));
     };
-    let job: Job = serde_json::from_slice(job.as_encoded_bytes())?;
-    let (file, mut out) = enter(&job.limits)?;
+    let mut job: Job = serde_json::from_slice(job.as_encoded_bytes())?;
+    // The models are the daemon's own files. Once the rights are gone, none can be opened.
+    let recognition = std::mem::take(&mut job.recognition);
+    let threads = recognition.budget().map_or(1, |budget| u32::try_from(budget.threads).unwrap_or(1));
+    let recognition = recognition.open();
+    // The time is that of a clock on the wall; several threads use up that of the processor sooner.
+    let (file, mut out) = enter(&Limits { time: job.limits.time.saturating_mul(threads), ..job.limits })?;
     thread::Builder::new()
         .name("extract".to_owned())
         .stack_size(STACK_BYTES)
-        .spawn(move || tell(&mut out, file, &job))?
+        .spawn(move || tell(&mut out, file, &job, recognition))?
         .join()
         .map_err(|_| io::Error::other("the reader gave up"))?
 }
@@ -97,7 +102,7 @@ fn private(file: &mut File) -> io::Result<Private> {
     Ok(serde_json::from_slice(&bytes)?)
 }
 
-fn tell(out: &mut File, mut file: File, job: &Job) -> io::Result<()> {
+fn tell(out: &mut File, mut file: File, job: &Job, recognition: OpenRecognition) -> io::Result<()> {
     let Private { password, inner } = if job.private { private(&mut file)? } else { Private::default() };
     let recognised = read_all(file, &job.limits).and_then(|bytes| {
         let (bytes, named) = match &inner {
@@ -121,7 +126,8 @@ fn tell(out: &mut File, mut file: File, job: &Job) -> io::Result<()> {
         })
     };
     let teller = extract::Teller::new(kind, &job.limits, &mut listener).from_page(job.first).within(job.window);
-    let mut teller = teller.listing(job.listing).with_password(password);
+    let scanner = extract::Scanner::new(recognition);
+    let mut teller = teller.listing(job.listing).with_password(password).with_scanner(scanner);
     let outcome = catch_unwind(AssertUnwindSafe(|| extract::extract(bytes, kind, &mut teller)));
     let read = teller.parts();
     match (broken_pipe, outcome.unwrap_or_else(|panic| Err(gave_up(kind, panic.as_ref())))) {

@@ -35,6 +35,7 @@ use crate::{
     failure::Failure,
     kind::Kind,
     limits::Limits,
+    recognition::{Recognition, RecognitionConfig},
 };
 
 /// Bytes that are read of a worker's standard error.
@@ -45,6 +46,7 @@ const STDERR_BYTES: u64 = 4096;
 pub struct Extractor {
     program: PathBuf,
     limits: Limits,
+    recognition: Option<RecognitionConfig>,
     /// A worker may take much memory, so there are never more than this many.
     turns: Arc<Semaphore>,
 }
@@ -55,7 +57,19 @@ impl Extractor {
     /// run at a time.
     #[must_use]
     pub fn new(program: PathBuf, limits: Limits, at_once: usize) -> Self {
-        Self { program, limits, turns: Arc::new(Semaphore::new(at_once.max(1))) }
+        Self { program, limits, recognition: None, turns: Arc::new(Semaphore::new(at_once.max(1))) }
+    }
+
+    /// The same, with recognition of pages that are pictures.
+    #[must_use]
+    pub fn recognising(self, config: RecognitionConfig) -> Self {
+        Self { recognition: Some(config), ..self }
+    }
+
+    /// Recognition as it can be had now.
+    #[must_use]
+    pub fn recognition(&self) -> Recognition {
+        self.recognition.as_ref().map(RecognitionConfig::now).unwrap_or_default()
     }
 
     /// Limits on the cost of reading one document.
@@ -100,10 +114,12 @@ impl Extractor {
         if metadata.len() > self.limits.bytes_in {
             return Err(too_large("its size", self.limits.bytes_in));
         }
+        let recognition = self.recognition();
+        let limits = with_recognition(self.limits, &recognition, wanted.named);
         let child = self
-            .start(file, wanted)
+            .start(file, wanted, limits, recognition)
             .map_err(|error| Failure::Worker(format!("no worker could be started: {error}")))?;
-        Extraction::of(child, self.limits, cancel, turn)
+        Extraction::of(child, limits, cancel, turn)
     }
 
     /// Reads the whole of an open file: what could be read, and why that is not all where it is not.
@@ -132,10 +148,10 @@ impl Extractor {
         }
     }
 
-    fn start(&self, file: File, wanted: WantedParts) -> io::Result<Child> {
+    fn start(&self, file: File, wanted: WantedParts, limits: Limits, recognition: Recognition) -> io::Result<Child> {
         let WantedParts { named, first, window, listing, inner, password } = wanted;
         let private = inner.is_some() || password.is_some();
-        let job = Job { named, limits: self.limits, first: first.max(1), window, listing, private };
+        let job = Job { named, limits, first: first.max(1), window, listing, private, recognition };
         let stdin = if private {
             let password = password.map(|password| password.reveal().to_owned());
             Stdio::from(with_preface(file, &Private { password, inner }, self.limits.bytes_in)?)
@@ -146,6 +162,7 @@ impl Extractor {
             .arg(WORKER_ARGUMENT)
             .arg(serde_json::to_string(&job)?)
             .env_clear()
+            .envs(FEW_THREADS)
             .current_dir("/")
             .stdin(stdin)
             .stdout(Stdio::piped())
@@ -153,6 +170,21 @@ impl Extractor {
             .process_group(0)
             .kill_on_drop(true)
             .spawn()
+    }
+}
+
+/// Settings of the libraries of a worker: it starts the threads that it needs, and each that lies idle takes address space.
+const FEW_THREADS: [(&str, &str); 2] = [("RTEN_NUM_THREADS", "1"), ("MALLOC_ARENA_MAX", "4")];
+
+/// Limits on reading a document of this name: one that may have pages that are pictures takes longer and needs more memory.
+fn with_recognition(limits: Limits, recognition: &Recognition, named: Option<Kind>) -> Limits {
+    let may_have = named.is_none_or(Kind::may_be_scanned);
+    match recognition.budget().filter(|_| may_have) {
+        Some(budget) => {
+            let time = limits.time.saturating_add(budget.time);
+            Limits { time, memory: limits.memory.saturating_add(budget.memory()), ..limits }
+        }
+        None => limits,
     }
 }
 

@@ -4,7 +4,7 @@ use std::io::{self, Write};
 
 use serde::{Deserialize, Serialize};
 
-use crate::{document::Part, failure::Failure, kind::Kind, limits::Limits};
+use crate::{document::Part, failure::Failure, kind::Kind, limits::Limits, recognition::Recognition};
 
 /// Bytes of text that one frame carries at most. A larger part is told in several frames.
 pub const PIECE_BYTES: usize = 512 * 1024;
@@ -13,7 +13,7 @@ pub const PIECE_BYTES: usize = 512 * 1024;
 pub const FRAME_BYTES: usize = 4 * PIECE_BYTES;
 
 /// Job of a worker, as its second argument.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Job {
     /// Kind by the file's name.
     pub named: Option<Kind>,
@@ -32,6 +32,9 @@ pub struct Job {
     /// Set if on standard input, before the document, there is what the list of processes must not show.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub private: bool,
+    /// Recognition of pages that are pictures.
+    #[serde(default)]
+    pub recognition: Recognition,
 }
 
 /// Preface of the document on standard input: its length in four bytes, and as much JSON.

@@ -13,7 +13,7 @@ use agentd_core::{
     ports::Knowledge as _,
 };
 use agentd_index::{
-    About, Chunk, ContentHash, DocumentId, DocumentPlace, IndexConfig, IndexHandle, Kind, Library, Limits,
+    About, Chunk, ContentHash, DocumentId, DocumentPlace, Extractor, IndexConfig, IndexHandle, Kind, Library, Limits,
 };
 use tempfile::TempDir;
 use tokio_util::sync::CancellationToken;
@@ -28,6 +28,12 @@ pub(crate) struct Shop {
 impl Shop {
     pub(crate) fn new() -> Self {
         Self::resting_after(Duration::from_secs(60))
+    }
+
+    pub(crate) fn with(extractor: Extractor) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let library = Library::new(extractor, config(folder.path()));
+        Self { folder, library }
     }
 
     fn resting_after(rest_after: Duration) -> Self {

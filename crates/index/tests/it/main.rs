@@ -11,6 +11,7 @@ mod library;
 mod locked;
 mod pages;
 mod programs;
+mod scans;
 mod search;
 mod workbooks;
 mod worker;

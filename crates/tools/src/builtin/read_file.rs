@@ -31,7 +31,7 @@ use crate::{
 
 /// Reads a text file or a document (PDF, Word, Excel, PowerPoint, OpenDocument, EPUB, mail and the like; of an archive the
 /// list of its files). Text under 100 KB is returned whole; larger files and documents in parts, with the offset of the
-/// next. Find the place in a large file first: grep for text, search_file for documents. Images are refused.
+/// next. Find the place in a large file first: grep for text, search_file for documents. Of PNG and JPEG the letters.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub(crate) struct Args {
     /// The file, such as uploads/notes.txt or /project/src/main.rs; src/main.rs is in the project too.

@@ -63,7 +63,9 @@ pub(crate) async fn run(
         (Some(text), Some(_)) => ("page.html".to_owned(), [MARK, page::readable(text).as_bytes()].concat()),
         (None, Some(knowledge)) => {
             let name = document_name(&answer);
-            if !knowledge.is_document(&name, &answer.body[..answer.body.len().min(HEAD)]) {
+            // Of pictures of the web few are pages.
+            let is_picture = answer.media_type.starts_with("image/");
+            if is_picture || !knowledge.is_document(&name, &answer.body[..answer.body.len().min(HEAD)]) {
                 return Ok(unread(&answer));
             }
             (name, std::mem::take(&mut answer.body))

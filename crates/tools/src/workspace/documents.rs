@@ -30,9 +30,12 @@ pub(crate) fn is_handed(path: &str) -> bool {
         "json", "jsonl", "log", "lua", "markdown", "md", "org", "php", "py", "rb", "rs", "rst", "sh", "sql", "tex",
         "toml", "ts", "tsv", "txt", "xml", "yaml", "yml",
     ];
+    // They are read by the letters on them.
+    const PICTURES: [&str; 3] = ["png", "jpg", "jpeg"];
     let ending = path.rsplit_once('.').map(|(_, ending)| ending.to_ascii_lowercase());
-    let is_text = ending.is_some_and(|ending| ENDINGS.contains(&&*ending));
-    (is_text || has_archive_name(path)) && path.trim_start_matches('/').starts_with("uploads/")
+    let is_text = ending.as_deref().is_some_and(|ending| ENDINGS.contains(&ending));
+    let is_picture = ending.as_deref().is_some_and(|ending| PICTURES.contains(&ending));
+    (is_text || is_picture || has_archive_name(path)) && path.trim_start_matches('/').starts_with("uploads/")
 }
 
 /// Selected documents of a folder.

@@ -6,6 +6,7 @@
 //!   [`glyph`]: the letters as they are drawn. [`layer`]: what is switched off.
 //! - [`letter`]: the letters. [`turn`]: which of them stand upright together. [`direction`]: scripts that are not read from the left.
 //! - [`line`](mod@line): pieces of lines, with [`accent`]s on their letters. [`column`](mod@column): in which order they are read.
+//! - `recognised`: pages that are pictures, laid out by the letters that were recognised on them.
 //! - [`field`]: what was filled in, comments and attached files. [`string`]: their texts. [`ruled`]: tables that are drawn with lines. [`text`]: paragraphs, headings, lists and listings.
 
 mod accent;
@@ -20,6 +21,8 @@ mod layer;
 mod letter;
 mod line;
 mod path;
+#[cfg(feature = "ocr")]
+mod recognised;
 mod ruled;
 mod setting;
 mod string;
@@ -32,9 +35,15 @@ use hayro_syntax::{
     page::Page,
 };
 
+#[cfg(feature = "ocr")]
+pub(super) use self::recognised::recognised;
 use self::{content::Content, field::Beside, font::Fonts, layer::Layers};
-use super::{Teller, broken};
-use crate::{document::DocumentPlace, failure::Failure, kind::Kind};
+use super::{Teller, broken, scan::scanned};
+use crate::{
+    document::DocumentPlace,
+    failure::{Failure, UnreadReason},
+    kind::Kind,
+};
 
 /// Mark that must stand near the end of every PDF that came whole.
 const END_MARK: &[u8] = b"%%EOF";
@@ -67,7 +76,7 @@ pub(super) fn extract(bytes: Vec<u8>, teller: &mut Teller<'_>, password: Option<
     teller.head(title.as_deref(), Some(pages))?;
     let read = tell_pages(&document, teller)?;
     let pages = u32::try_from(pages).unwrap_or(u32::MAX);
-    let scanned = Failure::Scanned { kind: Kind::Pdf, pictures: read.pictures, pages };
+    let scanned = scanned(Kind::Pdf, read.pictures, pages, read.why);
     // Those of pages that were not looked at are not known; each one that is told says so itself.
     let has_pictures = read.pictures > 0 && teller.first() == 1;
     match read.first_error {
@@ -83,8 +92,10 @@ pub(super) fn extract(bytes: Vec<u8>, teller: &mut Teller<'_>, password: Option<
 struct PageContent {
     /// Set if some page has text.
     has_text: bool,
-    /// Pages that are pictures without text.
+    /// Pages that are pictures and were not recognised.
     pictures: u32,
+    /// The reason why the first of them was not.
+    why: UnreadReason,
     /// Failure of the first page that could not be read; the others are read nevertheless.
     first_error: Option<String>,
 }
@@ -102,16 +113,26 @@ fn tell_pages(document: &Pdf, teller: &mut Teller<'_>) -> Result<PageContent, Fa
             let attached = field::attached(document);
             text.push_str(&attached.iter().map(|file| format!("\n\nAttached file: {file}")).collect::<String>());
         }
+        let mut place = DocumentPlace::Page(number);
         if !has_text && content.has_picture {
-            read.pictures += 1;
-            teller.picture(DocumentPlace::Page(number))?;
-            continue;
+            match teller.scanner().page(number, page) {
+                Ok(recognised) => {
+                    text.insert_str(0, &recognised);
+                    place = DocumentPlace::ScannedPage(number);
+                }
+                Err(why) => {
+                    read.why = if read.pictures == 0 { why } else { read.why };
+                    read.pictures += 1;
+                    teller.picture(place, why)?;
+                    continue;
+                }
+            }
         }
         if stored.is_none() {
             read.first_error.get_or_insert(format!("page {number}: its content cannot be unpacked"));
         }
-        read.has_text |= has_text;
-        teller.text(DocumentPlace::Page(number), text, None)?;
+        read.has_text |= !text.trim().is_empty();
+        teller.text(place, text, None)?;
     }
     Ok(read)
 }

@@ -36,6 +36,11 @@ impl Environment {
         Self::with("bench-foreign", &["foreign.py", "manuals.py", "forms.py", "real.py"]).await
     }
 
+    /// The environment with scans, of which the words are known.
+    pub(super) async fn with_scans() -> anyhow::Result<Self> {
+        Self::with("bench-scans", &["scans.py", "foreign.py", "manuals.py", "forms.py", "real.py"]).await
+    }
+
     /// Made where it is not there yet; its packages come from the registries, so that may fail. The first script makes the
     /// corpus, with the help of the others.
     async fn with(corpus: &str, scripts: &[&str]) -> anyhow::Result<Self> {

@@ -52,7 +52,9 @@ pub(crate) async fn measure() -> anyhow::Result<Vec<Row>> {
         for part in read.iter().flat_map(|read| &read.parts) {
             // Of a text without pages, all parts are one.
             let place = match part.place {
-                DocumentPlace::Page(number) | DocumentPlace::Slide(number) => number.to_string(),
+                DocumentPlace::Page(number) | DocumentPlace::ScannedPage(number) | DocumentPlace::Slide(number) => {
+                    number.to_string()
+                }
                 _ => String::new(),
             };
             let page = pages.entry(place).or_default();

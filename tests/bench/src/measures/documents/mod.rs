@@ -2,6 +2,7 @@
 //!
 //! - [`corpus`]: the documents and the questions, and the Python that makes them. [`peer`]: the other stack.
 //! - [`foreign`]: what is read of documents that others made. [`forms`]: the forms in which people ask, over manuals that others wrote.
+//! - [`scans`]: what is recognised on scans.
 //! - [`ours`]: the daemon, and its library by itself. [`memory`]: what the daemon and its workers take.
 //!
 //! What the registries do not give cannot be compared: then a row says so, and nothing else of the bench is lost.
@@ -12,6 +13,7 @@ pub(super) mod forms;
 mod memory;
 mod ours;
 mod peer;
+pub(super) mod scans;
 
 use std::collections::BTreeSet;
 

@@ -1,0 +1,77 @@
+//! Recognised lines laid out as those of any page: columns, paragraphs, headings.
+
+use agentd_ocr::Line;
+
+use super::{column, letter::Letter, line, text};
+
+/// Sizes of letters that differ less from those of most are the same: a box around a line tells them only about.
+const SAME: std::ops::Range<f32> = 0.7..1.3;
+/// Larger and smaller ones are told in steps of this share of it.
+const STEP: f32 = 0.25;
+
+/// The text of lines as Markdown.
+pub(in crate::extract) fn recognised(lines: &[Line]) -> String {
+    let usual = usual_size(lines);
+    let letters = lines.iter().flat_map(|line| letters(line, size(line.size, usual))).collect();
+    text::markdown(&column::regions(line::pieces(letters)))
+}
+
+/// The size of most letters: that in the middle of all.
+fn usual_size(lines: &[Line]) -> f32 {
+    let mut sizes: Vec<(f32, usize)> = lines.iter().map(|line| (line.size, line.letters.len())).collect();
+    sizes.sort_by(|one, other| one.0.total_cmp(&other.0));
+    let half = sizes.iter().map(|(_, letters)| letters).sum::<usize>() / 2;
+    let mut before = 0;
+    let middle = sizes.iter().find(|(_, letters)| {
+        before += letters;
+        before > half
+    });
+    middle.map_or(1.0, |(size, _)| *size)
+}
+
+fn size(size: f32, usual: f32) -> f32 {
+    let times = size / usual.max(1.0);
+    if SAME.contains(&times) { usual } else { usual * (times / STEP).round().max(1.0) * STEP }
+}
+
+/// The letters of a line. The y axis of a page goes up.
+fn letters(line: &Line, size: f32) -> impl Iterator<Item = Letter> {
+    line.letters.iter().map(move |letter| Letter {
+        letter: letter.letter,
+        left: letter.left,
+        right: letter.right,
+        base: -line.base,
+        size,
+        is_bold: false,
+        is_mono: false,
+        from_right: false,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn line(text: &str, left: f32, base: f32, size: f32) -> Line {
+        let letter = |(number, letter)| {
+            let left = left + number as f32 * size * 0.5;
+            agentd_ocr::Letter { letter, left, right: left + size * 0.5 }
+        };
+        Line { letters: text.chars().enumerate().map(letter).collect(), base, size, confidence: 0.9 }
+    }
+
+    #[test]
+    fn recognised_lines_are_paragraphs_and_headings() {
+        let lines = [
+            line("A heading", 0.0, 40.0, 40.0),
+            line("The first line of what comes", 0.0, 100.0, 20.5),
+            line("below the infrastruc-", 0.0, 126.0, 19.0),
+            line("ture of the harbour.", 0.0, 152.0, 22.0),
+        ];
+        assert_eq!(
+            recognised(&lines),
+            "# A heading\n\nThe first line of what comes below the infrastructure of the harbour."
+        );
+        assert_eq!(recognised(&[]), "");
+    }
+}

@@ -1,0 +1,68 @@
+//! Pages that are pictures: their letters are recognised, within a budget for the whole document.
+//!
+//! - [`Scanner`]: what is left of the budget, and the models, which are loaded for the first page that needs them.
+//! - `drawing`: a page of a PDF as a picture. `photo`: the picture that a file is. Both in builds with recognition only.
+
+#[cfg(feature = "ocr")]
+mod drawing;
+#[cfg(feature = "ocr")]
+mod photo;
+#[cfg(feature = "ocr")]
+mod present;
+
+#[cfg(feature = "ocr")]
+pub(crate) use self::present::Scanner;
+
+use super::Teller;
+use crate::{
+    document::DocumentPlace,
+    failure::{Failure, UnreadReason},
+    kind::Kind,
+};
+
+/// Tells of a picture what it says.
+pub(super) fn picture(bytes: &[u8], teller: &mut Teller<'_>) -> Result<(), Failure> {
+    teller.head(None, Some(1))?;
+    match teller.scanner().photo(bytes)? {
+        Ok(text) => teller.text(DocumentPlace::ScannedPage(1), text, None),
+        Err(why) => {
+            teller.picture(DocumentPlace::Page(1), why)?;
+            Err(scanned(Kind::Picture, 1, 1, why))
+        }
+    }
+}
+
+/// Failure of a document some pages of which are pictures that were not recognised.
+pub(super) const fn scanned(kind: Kind, pictures: u32, pages: u32, why: UnreadReason) -> Failure {
+    Failure::Scanned { kind, pictures, pages, why }
+}
+
+/// Recognition in a build that has none.
+#[cfg(not(feature = "ocr"))]
+#[derive(Debug)]
+pub(crate) struct Scanner(UnreadReason);
+
+#[cfg(not(feature = "ocr"))]
+impl Scanner {
+    pub(crate) fn new(opened: crate::recognition::OpenRecognition) -> Self {
+        match opened {
+            crate::recognition::OpenRecognition::Missing(why) => Self(why),
+            crate::recognition::OpenRecognition::Ready { .. } => Self(UnreadReason::NotBuilt),
+        }
+    }
+
+    pub(super) fn page(&mut self, _number: u32, _page: &hayro_syntax::page::Page<'_>) -> Result<String, UnreadReason> {
+        Err(self.0)
+    }
+
+    fn photo(&mut self, _bytes: &[u8]) -> Result<Result<String, UnreadReason>, Failure> {
+        Ok(Err(self.0))
+    }
+}
+
+#[cfg(not(feature = "ocr"))]
+impl Default for Scanner {
+    fn default() -> Self {
+        Self(UnreadReason::NotBuilt)
+    }
+}

@@ -1,0 +1,133 @@
+//! Recognition in a build that has it.
+
+use std::{
+    fs::File,
+    io::Read as _,
+    num::NonZeroUsize,
+    panic::{AssertUnwindSafe, catch_unwind},
+    time::{Duration, Instant},
+};
+
+use agentd_ocr::{Line, ModelFiles, OcrError, Picture, Recogniser};
+use hayro_syntax::page::Page;
+
+use super::{drawing, photo};
+use crate::{
+    extract::pdf,
+    failure::{Failure, UnreadReason},
+    recognition::{OpenRecognition, RecognitionBudget},
+};
+
+/// Size of a model's file at the most, in bytes.
+const MODEL_BYTES: u64 = 256 * 1024 * 1024;
+
+/// Recognises pages of one document.
+#[derive(Debug)]
+pub(crate) struct Scanner {
+    models: Models,
+    pages: u32,
+    /// Time that is left.
+    time: Duration,
+}
+
+/// The models, as far as they are needed.
+#[derive(Debug)]
+enum Models {
+    Missing(UnreadReason),
+    Opened(Vec<File>, NonZeroUsize),
+    Loaded(Box<Recogniser>),
+}
+
+impl Default for Scanner {
+    fn default() -> Self {
+        Self::new(OpenRecognition::Missing(UnreadReason::Off))
+    }
+}
+
+impl Scanner {
+    pub(crate) fn new(opened: OpenRecognition) -> Self {
+        match opened {
+            OpenRecognition::Missing(why) => Self { models: Models::Missing(why), pages: 0, time: Duration::ZERO },
+            OpenRecognition::Ready { files, budget: RecognitionBudget { pages, time, threads } } => {
+                let threads = NonZeroUsize::new(threads).unwrap_or(NonZeroUsize::MIN);
+                Self { models: Models::Opened(files, threads), pages, time }
+            }
+        }
+    }
+
+    /// The text of a page of a PDF as Markdown, or why it is not known.
+    pub(in crate::extract) fn page(&mut self, number: u32, page: &Page<'_>) -> Result<String, UnreadReason> {
+        self.read(number, || drawing::page(page))
+    }
+
+    /// The same of the picture that a file is.
+    pub(super) fn photo(&mut self, bytes: &[u8]) -> Result<Result<String, UnreadReason>, Failure> {
+        // One that is too large or damaged is so whether or not anybody can read its letters.
+        let mut failure = None;
+        let read = self.read(1, || photo::picture(bytes).map_err(|why| failure = Some(why)).ok());
+        failure.map_or(Ok(read), Err)
+    }
+
+    fn read(&mut self, number: u32, draw: impl FnOnce() -> Option<Picture>) -> Result<String, UnreadReason> {
+        let spent = UnreadReason::Spent { first: number };
+        if let Models::Missing(why) = self.models {
+            return Err(why);
+        }
+        if self.pages == 0 || self.time.is_zero() {
+            self.models = Models::Missing(spent);
+            return Err(spent);
+        }
+        let begun = Instant::now();
+        let deadline = begun + self.time;
+        // A page whose drawing panics is one that cannot be drawn.
+        let lines = catch_unwind(AssertUnwindSafe(|| {
+            let recogniser = self.recogniser()?;
+            let picture = draw().ok_or(UnreadReason::Undrawn)?;
+            recogniser.lines(&picture, deadline).map_err(|error| match error {
+                OcrError::Late => spent,
+                _ => UnreadReason::NoModels,
+            })
+        }));
+        self.pages -= 1;
+        self.time = self.time.saturating_sub(begun.elapsed());
+        match lines.unwrap_or(Err(UnreadReason::Undrawn)) {
+            Ok(lines) => Ok(markdown(&lines)),
+            Err(why) => {
+                if why != UnreadReason::Undrawn {
+                    self.models = Models::Missing(why);
+                }
+                Err(why)
+            }
+        }
+    }
+
+    fn recogniser(&mut self) -> Result<&Recogniser, UnreadReason> {
+        if let Models::Opened(files, threads) = &mut self.models {
+            let loaded = load(files, *threads).ok_or(UnreadReason::NoModels)?;
+            self.models = Models::Loaded(Box::new(loaded));
+        }
+        match &self.models {
+            Models::Loaded(recogniser) => Ok(recogniser),
+            Models::Missing(why) => Err(*why),
+            Models::Opened(..) => Err(UnreadReason::NoModels),
+        }
+    }
+}
+
+fn load(files: &mut [File], threads: NonZeroUsize) -> Option<Recogniser> {
+    let [detection, recognition, letters] = files else { return None };
+    let read = |file: &mut File| {
+        let mut bytes = Vec::new();
+        file.take(MODEL_BYTES).read_to_end(&mut bytes).ok().map(|_| bytes)
+    };
+    let files = ModelFiles {
+        detection: read(detection)?,
+        recognition: read(recognition)?,
+        letters: String::from_utf8(read(letters)?).ok()?,
+    };
+    Recogniser::load(files, threads).ok()
+}
+
+fn markdown(lines: &[Line]) -> String {
+    pdf::recognised(lines)
+}

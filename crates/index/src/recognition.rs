@@ -1,0 +1,160 @@
+//! Recognition of letters in pictures: where its models are, and how much of a document may be recognised at once.
+
+use std::{
+    fs::File,
+    io,
+    num::NonZeroUsize,
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use agentd_core::knowledge::RECOGNITION_MODELS;
+use serde::{Deserialize, Serialize};
+
+use crate::failure::UnreadReason;
+
+/// Threads that recognise one document, at the most: some of a machine stays free for who waits.
+const MOST_THREADS: usize = 4;
+/// Time for the models and the first page, and for each page.
+const FIRST: Duration = Duration::from_secs(30);
+const EACH: Duration = Duration::from_secs(3);
+/// Time limit, however many pages there are.
+const MOST_TIME: Duration = Duration::from_secs(600);
+/// Memory of the networks and of a drawn page, in bytes.
+const MEMORY: u64 = 768 * 1024 * 1024;
+
+/// Settings of recognition.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RecognitionConfig {
+    /// Folders that may have the models' files; the first that has them all counts.
+    pub folders: Vec<PathBuf>,
+    /// Pages of one document that are recognised at once; none switches it off.
+    pub pages: u32,
+}
+
+impl RecognitionConfig {
+    /// Recognition as it can be had now: the models may come and go while the daemon runs.
+    #[must_use]
+    pub fn now(&self) -> Recognition {
+        if !cfg!(feature = "ocr") {
+            return Recognition::Missing(UnreadReason::NotBuilt);
+        }
+        if self.pages == 0 {
+            return Recognition::Missing(UnreadReason::Off);
+        }
+        let Some(folder) = self.folders.iter().find(|folder| has_models(folder)) else {
+            return Recognition::Missing(UnreadReason::NoModels);
+        };
+        let threads = std::thread::available_parallelism().map_or(1, NonZeroUsize::get).min(MOST_THREADS);
+        let time = FIRST.saturating_add(EACH.saturating_mul(self.pages)).min(MOST_TIME);
+        let budget = RecognitionBudget { pages: self.pages, time, threads };
+        Recognition::Ready { folder: folder.clone(), budget }
+    }
+}
+
+/// Returns whether all files of the models are there.
+fn has_models(folder: &Path) -> bool {
+    RECOGNITION_MODELS.iter().all(|name| folder.join(name).is_file())
+}
+
+/// Recognition for one document.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Recognition {
+    /// There is none, and why.
+    Missing(UnreadReason),
+    /// With the models of this folder.
+    Ready {
+        /// The folder.
+        folder: PathBuf,
+        /// The limits.
+        budget: RecognitionBudget,
+    },
+}
+
+impl Default for Recognition {
+    fn default() -> Self {
+        Self::Missing(UnreadReason::default())
+    }
+}
+
+impl Recognition {
+    /// Limits on its cost; none where there is none.
+    #[must_use]
+    pub const fn budget(&self) -> Option<RecognitionBudget> {
+        match self {
+            Self::Missing(_) => None,
+            Self::Ready { budget, .. } => Some(*budget),
+        }
+    }
+
+    /// Opens the models' files, as long as files can be opened.
+    pub(crate) fn open(self) -> OpenRecognition {
+        match self {
+            Self::Missing(why) => OpenRecognition::Missing(why),
+            Self::Ready { folder, budget } => {
+                let files = RECOGNITION_MODELS.map(|name| File::open(folder.join(name)));
+                match files.into_iter().collect::<io::Result<Vec<File>>>() {
+                    Ok(files) => OpenRecognition::Ready { files, budget },
+                    Err(_) => OpenRecognition::Missing(UnreadReason::NoModels),
+                }
+            }
+        }
+    }
+}
+
+/// The same with open files.
+#[derive(Debug)]
+pub(crate) enum OpenRecognition {
+    /// There is none, and why.
+    Missing(UnreadReason),
+    /// With these files.
+    #[cfg_attr(not(feature = "ocr"), allow(dead_code, reason = "a build without recognition reads none"))]
+    Ready {
+        /// In the order of [`RECOGNITION_MODELS`].
+        files: Vec<File>,
+        /// The limits.
+        budget: RecognitionBudget,
+    },
+}
+
+/// Limits on the cost of recognising one document.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RecognitionBudget {
+    /// Pages.
+    pub pages: u32,
+    /// Time for all of them.
+    pub time: Duration,
+    /// Threads that compute.
+    pub threads: usize,
+}
+
+impl RecognitionBudget {
+    /// Bytes of memory that it takes beyond what reading takes.
+    pub(crate) const fn memory(&self) -> u64 {
+        MEMORY
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn recognition_says_why_there_is_none() {
+        let folder = tempfile::tempdir().unwrap();
+        let config = |pages| RecognitionConfig { folders: vec!["/nowhere".into(), folder.path().to_owned()], pages };
+        let missing = |why| Recognition::Missing(if cfg!(feature = "ocr") { why } else { UnreadReason::NotBuilt });
+        assert_eq!(config(0).now(), missing(UnreadReason::Off));
+        assert_eq!(config(10).now(), missing(UnreadReason::NoModels));
+        for name in RECOGNITION_MODELS {
+            std::fs::write(folder.path().join(name), "").unwrap();
+        }
+        let budget = config(10).now().budget();
+        assert_eq!(
+            budget.map(|budget| (budget.pages, budget.time)),
+            cfg!(feature = "ocr").then_some((10, Duration::from_secs(60)))
+        );
+        assert!(config(u32::MAX).now().budget().is_none_or(|budget| budget.time == MOST_TIME));
+    }
+}

@@ -1,0 +1,196 @@
+//! Pages that are pictures, and the letters that are recognised on them. Needs the models that `make recognition` brings.
+
+use std::{env, fs::File, io::Cursor, os::unix::fs::symlink, path::PathBuf, sync::Arc};
+
+use agentd_core::{knowledge::PartRange, ports::Knowledge as _};
+use agentd_index::{
+    Document, DocumentPlace, Extractor, Failure, Kind, Limits, Piece, RecognitionConfig, UnreadReason, WantedParts,
+};
+use image::{GrayImage, ImageFormat, Luma};
+use tokio_util::sync::CancellationToken;
+
+use crate::{
+    bench::{extractor, fixture, read, told},
+    library::{Shop, open, query},
+};
+
+/// Folder where `make recognition` puts the models, or where the environment says.
+pub(crate) fn models() -> PathBuf {
+    let named = |key: &str| env::var_os(key).filter(|value| !value.is_empty()).map(PathBuf::from);
+    let share = || named("XDG_DATA_HOME").or_else(|| Some(named("HOME")?.join(".local/share")));
+    let data = named("AGENTD_DATA_DIR").or_else(|| Some(share()?.join("agentd"))).unwrap_or_default();
+    let folder = named("AGENTD_TEST_RECOGNITION").unwrap_or_else(|| data.join("models"));
+    assert!(folder.join("ocr-letters.txt").is_file(), "no models in {}: run `make recognition`", folder.display());
+    folder
+}
+
+pub(crate) fn recognising(pages: u32) -> Extractor {
+    extractor(Limits::default()).recognising(RecognitionConfig { folders: vec![models()], pages })
+}
+
+async fn read_scan(extractor: &Extractor, name: &str) -> (Option<Document>, Option<Failure>) {
+    extractor.read(File::open(fixture(name)).unwrap(), Kind::of_name(name), CancellationToken::new()).await
+}
+
+const HARBOUR: [&str; 3] =
+    ["Harbour notice", "lighthouse at the northern pier is repaired", "Mooring fees rise to 45 euros a night"];
+
+#[track_caller]
+fn says(part: &str, place: &str, wanted: &[&str]) {
+    assert!(part.starts_with(place), "{part}");
+    for wanted in wanted {
+        assert!(part.contains(wanted), "{wanted}: {part}");
+    }
+}
+
+#[tokio::test]
+async fn letters_of_scanned_pages_are_recognised_and_marked() {
+    let (document, failure) = read_scan(&recognising(10), "scan.pdf").await;
+    let parts = told(&document.unwrap());
+    assert_eq!((failure, parts.len()), (None, 4), "{parts:?}");
+    says(&parts[0], "[p. 1 (recognised)]\n# Harbour notice\n\nThe lighthouse", &HARBOUR);
+    says(&parts[1], "[p. 2 (recognised)]", &["总则", "各部门应当在每月五日之前提交报表"]);
+    says(&parts[2], "[p. 3 (recognised)]", &HARBOUR);
+    assert_eq!(parts[3].trim(), "[p. 4 (recognised)]", "an empty page says nothing");
+}
+
+#[tokio::test]
+async fn pictures_are_documents_of_one_page() {
+    let extractor = recognising(10);
+    // The second is upside down.
+    for name in ["scan.png", "scan.jpg"] {
+        let (document, failure) = read_scan(&extractor, name).await;
+        let document = document.unwrap();
+        assert_eq!((failure, document.kind), (None, Kind::Picture), "{name}");
+        says(&told(&document)[0], "[p. 1 (recognised)]", &HARBOUR);
+    }
+}
+
+/// A picture as a PNG.
+fn png(width: u32, height: u32, grey: impl Fn(u32, u32) -> u8) -> Vec<u8> {
+    let mut bytes = Cursor::new(Vec::new());
+    let picture = GrayImage::from_fn(width, height, |x, y| Luma([grey(x, y)]));
+    picture.write_to(&mut bytes, ImageFormat::Png).unwrap();
+    bytes.into_inner()
+}
+
+/// A number that looks as if it was thrown, of a place.
+fn thrown(x: u32, y: u32) -> u8 {
+    let mixed = (x.wrapping_mul(0x9e37_79b9) ^ y.wrapping_mul(0x85eb_ca6b)).wrapping_mul(0xc2b2_ae35);
+    (mixed >> 24) as u8
+}
+
+#[tokio::test]
+async fn nothing_is_told_of_pictures_without_letters() {
+    let extractor = recognising(10);
+    for (name, bytes) in [
+        ("white.png", png(800, 1000, |_, _| 255)),
+        ("black.png", png(800, 1000, |_, _| 0)),
+        ("noise.png", png(800, 1000, thrown)),
+        ("coarse.png", png(800, 1000, |x, y| thrown(x / 9, y / 9))),
+        ("specks.png", png(800, 1000, |x, y| if thrown(x / 3, y / 3) > 252 { 0 } else { 235 })),
+        ("gradient.png", png(800, 1000, |x, y| ((x + y) / 8) as u8)),
+        ("board.png", png(800, 1000, |x, y| if (x / 20 + y / 20) % 2 == 0 { 0 } else { 255 })),
+        ("stripes.png", png(800, 1000, |_, y| if y / 12 % 2 == 0 { 40 } else { 220 })),
+        ("dot.png", png(1, 1, |_, _| 0)),
+        ("thread.png", png(4000, 2, |x, _| if x % 7 < 3 { 0 } else { 255 })),
+    ] {
+        let (document, failure) = read(&extractor, name, &bytes).await;
+        assert_eq!((failure, document.unwrap().markdown().as_str()), (None, ""), "{name}");
+    }
+}
+
+#[tokio::test]
+async fn damaged_and_huge_pictures_are_told_apart() {
+    let extractor = recognising(10);
+    let whole = std::fs::read(fixture("scan.png")).unwrap();
+    let mut huge = whole.clone();
+    // The width and the height of the header.
+    huge[16..24].copy_from_slice(&[0, 0, 0x70, 0, 0, 0, 0x70, 0]);
+    for (name, bytes, code) in [
+        ("cut.png", &whole[..whole.len() / 2], "broken"),
+        ("huge.png", &huge[..], "broken"),
+        ("head.jpg", b"\xff\xd8\xff\xe0", "broken"),
+    ] {
+        let (_, failure) = read(&extractor, name, bytes).await;
+        let found = failure.as_ref().map(Failure::code);
+        assert!(found == Some(code) || found == Some("too_large"), "{name}: {failure:?}");
+    }
+}
+
+#[tokio::test]
+async fn the_rest_of_a_long_scan_is_told_and_recognised_when_it_is_asked_for() {
+    let extractor = recognising(1);
+    let (document, failure) = read_scan(&extractor, "scan.pdf").await;
+    let parts = told(&document.unwrap());
+    assert_eq!(parts.len(), 4, "{parts:?}");
+    says(&parts[0], "[p. 1 (recognised)]", &HARBOUR);
+    assert!(parts[1..].iter().all(|part| !part.contains("recognised")), "{parts:?}");
+    let failure = failure.unwrap();
+    assert_eq!(
+        failure.to_string(),
+        "could not read all of the PDF: 3 of its 4 pages are pictures without text, probably scanned; those from page 2 on \
+         were not recognised yet"
+    );
+    assert!(failure.hint().contains("offset"), "{failure:?}");
+
+    let wanted = WantedParts { named: Some(Kind::Pdf), first: 3, ..WantedParts::default() };
+    let file = File::open(fixture("scan.pdf")).unwrap();
+    let mut extraction = extractor.extract_wanted(file, wanted, CancellationToken::new()).await.unwrap();
+    assert!(matches!(extraction.next().await, Some(Ok(Piece::Head(_)))));
+    let Some(Ok(Piece::Part(part))) = extraction.next().await else { panic!("no page") };
+    assert_eq!(part.place, DocumentPlace::ScannedPage(3));
+    says(&part.markdown(), "", &HARBOUR);
+}
+
+#[tokio::test]
+async fn why_letters_are_not_recognised_is_told() {
+    let nowhere = tempfile::tempdir().unwrap();
+    let config = |pages| RecognitionConfig { folders: vec![nowhere.path().to_owned()], pages };
+    for (config, why, hint) in
+        [(config(0), UnreadReason::Off, "recognised_pages"), (config(9), UnreadReason::NoModels, "make recognition")]
+    {
+        let extractor = extractor(Limits::default()).recognising(config);
+        for name in ["scan.pdf", "scan.png"] {
+            let (document, failure) = read_scan(&extractor, name).await;
+            let failure = failure.unwrap();
+            assert!(matches!(failure, Failure::Scanned { why: told, .. } if told == why), "{failure:?}");
+            assert!(failure.hint().contains(hint), "{}", failure.hint());
+            assert!(document.unwrap().markdown().is_empty(), "{name}");
+        }
+    }
+    // Files that are no models.
+    for name in ["ocr-detection.onnx", "ocr-recognition.onnx", "ocr-letters.txt"] {
+        std::fs::write(nowhere.path().join(name), "no model").unwrap();
+    }
+    let extractor = extractor(Limits::default()).recognising(config(9));
+    let (_, failure) = read_scan(&extractor, "scan.pdf").await;
+    assert!(matches!(failure, Some(Failure::Scanned { why: UnreadReason::NoModels, .. })), "{failure:?}");
+}
+
+#[tokio::test]
+async fn scans_are_found_and_read_once_there_are_models() {
+    let folder = tempfile::tempdir().unwrap();
+    let config = RecognitionConfig { folders: vec![folder.path().to_owned()], pages: 9 };
+    let shop = Shop::with(extractor(Limits::default()).recognising(config));
+    let both = || vec![open("scan.pdf"), open("scan.png")];
+    let finds = shop.search(both(), "lighthouse").await;
+    assert!(finds.hits.is_empty() && finds.broken.len() == 1, "the picture is left out: {finds:?}");
+    assert!(finds.broken[0].1.contains("make recognition"), "{finds:?}");
+
+    for file in std::fs::read_dir(models()).unwrap().flatten() {
+        symlink(file.path(), folder.path().join(file.file_name())).unwrap();
+    }
+    let finds = shop.search(both(), "lighthouse").await;
+    let mut cited: Vec<String> = finds.hits.iter().map(agentd_core::knowledge::DocumentHit::citation).collect();
+    cited.sort();
+    let expected = ["scan.pdf p. 1 (recognised)", "scan.pdf p. 3 (recognised)", "scan.png p. 1 (recognised)"];
+    assert_eq!((cited.as_slice(), finds.broken.len()), (expected.map(str::to_owned).as_slice(), 0), "{finds:?}");
+
+    let range = PartRange { first: 2, count: Some(1), ..PartRange::default() };
+    let reading = shop.library.read(open("scan.pdf"), range, CancellationToken::new()).await.unwrap();
+    assert_eq!((reading.total, reading.parts[0].label.as_str()), (4, "page 2 (recognised)"));
+    assert!(reading.parts[0].text.contains("总则") && reading.broken.is_none(), "{reading:?}");
+    let found = shop.library.search(both(), query("报表"), Arc::new(|_| {}), CancellationToken::new()).await.unwrap();
+    assert_eq!(found.hits[0].place, "p. 2 (recognised)", "{found:?}");
+}

@@ -1,0 +1,36 @@
+//! Prints the lines of pictures: `ocr FOLDER-OF-THE-MODELS THREADS PICTURE...`.
+
+use std::{
+    num::NonZeroUsize,
+    time::{Duration, Instant},
+};
+
+use agentd_ocr::{ModelFiles, Picture, Recogniser};
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let mut arguments = std::env::args().skip(1);
+    let folder = std::path::PathBuf::from(arguments.next().ok_or("no folder")?);
+    let threads = arguments.next().and_then(|threads| threads.parse().ok()).unwrap_or(NonZeroUsize::MIN);
+    let file = |name: &str| std::fs::read(folder.join(name));
+    let begun = Instant::now();
+    let files = ModelFiles {
+        detection: file("ocr-detection.onnx")?,
+        recognition: file("ocr-recognition.onnx")?,
+        letters: String::from_utf8(file("ocr-letters.txt")?)?,
+    };
+    let recogniser = Recogniser::load(files, threads)?;
+    eprintln!("loaded in {:.2} s", begun.elapsed().as_secs_f32());
+    for path in arguments {
+        let grey = image::open(&path)?.into_luma8();
+        let (width, height) = (grey.width() as usize, grey.height() as usize);
+        let picture = Picture::new(width, height, grey.into_raw()).ok_or("an empty picture")?;
+        let begun = Instant::now();
+        let lines = recogniser.lines(&picture, begun + Duration::from_secs(600))?;
+        eprintln!("{path}: {width}x{height}, {} lines in {:.2} s", lines.len(), begun.elapsed().as_secs_f32());
+        for line in lines {
+            let left = line.letters.first().map_or(0.0, |letter| letter.left);
+            println!("{:6.0} {left:6.0} {:5.1} {:.2} {}", line.base, line.size, line.confidence, line.text());
+        }
+    }
+    Ok(())
+}

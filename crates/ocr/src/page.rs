@@ -1,0 +1,252 @@
+//! The lines of a picture: those boxes that are likely to hold text, read, and levelled.
+
+use std::{borrow::Cow, time::Instant};
+
+use crate::{
+    OcrError, Picture, Recogniser,
+    detection::{self, TextBox},
+    recognition::{self, Sign},
+    region::{Point, SlantedBox},
+};
+
+/// A line is at least so high, in pixels: of less nobody can read a letter.
+const LOWEST: f32 = 6.0;
+/// Mean probability of its letters, at least.
+const SURE: f32 = 0.7;
+/// The same of a line that has hardly any.
+const SURE_OF_FEW: f32 = 0.88;
+const FEW: usize = 3;
+/// Letters that fit into a square of a line, at the most.
+const DENSEST: f32 = 6.0;
+/// Sum of the widths of all lines, in heights of a line. No page has more; noise does.
+const MOST_TEXT: f32 = 12_000.0;
+/// Slanted lines that tell how the picture is askew have this many times their height.
+const LONG: f32 = 5.0;
+/// Size of the letters of a line, as a share of the height of its box.
+const SIZE: f32 = 0.74;
+/// Distance from the lower edge of the box to where the letters stand, as a share of its height.
+const BASE: f32 = 0.24;
+
+/// A line of text. Lengths are pixels of the picture once it is level: x to the right, y down.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Line {
+    /// From left to right, spaces included.
+    pub letters: Vec<Letter>,
+    /// Level on which the letters stand.
+    pub base: f32,
+    /// Size of the letters.
+    pub size: f32,
+    /// Mean probability of the letters.
+    pub confidence: f32,
+}
+
+impl Line {
+    /// Its text.
+    #[must_use]
+    pub fn text(&self) -> String {
+        self.letters.iter().map(|letter| letter.letter).collect()
+    }
+}
+
+/// A letter of a line.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Letter {
+    /// The letter.
+    pub letter: char,
+    /// Left edge, about.
+    pub left: f32,
+    /// Right edge, about.
+    pub right: f32,
+}
+
+/// A box and the letters in it.
+struct ReadBox {
+    place: SlantedBox,
+    signs: Vec<Sign>,
+}
+
+impl ReadBox {
+    #[expect(clippy::cast_precision_loss, reason = "letters of a line")]
+    fn confidence(&self) -> f32 {
+        let scores: Vec<f32> = self.ink().map(|sign| sign.score).collect();
+        scores.iter().sum::<f32>() / scores.len().max(1) as f32
+    }
+
+    fn ink(&self) -> impl Iterator<Item = &Sign> {
+        self.signs.iter().filter(|sign| !sign.letter.is_whitespace())
+    }
+
+    /// Returns whether it is likely to hold what the letters say.
+    #[expect(clippy::cast_precision_loss, reason = "letters of a line")]
+    fn is_likely(&self) -> bool {
+        let count = self.ink().count();
+        let says_something = self.ink().any(|sign| sign.letter.is_alphanumeric());
+        let fits = (count as f32) < DENSEST * (self.place.length / self.place.height.max(1.0)).max(1.0);
+        says_something && fits && self.confidence() >= if count < FEW { SURE_OF_FEW } else { SURE }
+    }
+}
+
+pub(crate) fn lines(recogniser: &Recogniser, picture: &Picture, deadline: Instant) -> Result<Vec<Line>, OcrError> {
+    let mut upright = Cow::Borrowed(picture);
+    let mut boxes = detection::boxes(recogniser, picture)?;
+    if lies_on_its_side(&boxes) {
+        upright = Cow::Owned(picture.turned());
+        boxes = detection::boxes(recogniser, &upright)?;
+    }
+    let places = plausible(&boxes);
+    let mut read = read(recogniser, &upright, places.clone(), deadline)?;
+    if places.len() >= 3 && likely(&read) * 2 < places.len() {
+        let turned = upright.turned().turned();
+        let places = places.into_iter().map(|place| upside_down(place, &turned)).collect();
+        let other = self::read(recogniser, &turned, places, deadline)?;
+        if likely(&other) > likely(&read) {
+            (read, upright) = (other, Cow::Owned(turned));
+        }
+    }
+    read.retain(ReadBox::is_likely);
+    Ok(levelled(&read, &upright))
+}
+
+fn read(
+    recogniser: &Recogniser,
+    picture: &Picture,
+    places: Vec<SlantedBox>,
+    deadline: Instant,
+) -> Result<Vec<ReadBox>, OcrError> {
+    let signs = recognition::read(recogniser, picture, &places, deadline)?;
+    Ok(places.into_iter().zip(signs).map(|(place, signs)| ReadBox { place, signs }).collect())
+}
+
+fn likely(read: &[ReadBox]) -> usize {
+    read.iter().filter(|read| read.is_likely()).count()
+}
+
+/// Returns whether most of the text goes up or down.
+fn lies_on_its_side(boxes: &[TextBox]) -> bool {
+    let long = |is_tall: bool| {
+        let sides = boxes.iter().map(|found| (found.place.length, found.place.height));
+        let sides = sides.map(|(length, height)| if is_tall { (height, length) } else { (length, height) });
+        sides.filter(|(long, short)| *long > 2.0 * short).map(|(long, _)| long).sum::<f32>()
+    };
+    boxes.len() >= 3 && long(true) > 2.0 * long(false)
+}
+
+/// Boxes of a shape that lines have, the surest first, as much as a page can hold.
+fn plausible(boxes: &[TextBox]) -> Vec<SlantedBox> {
+    let mut boxes: Vec<&TextBox> = boxes.iter().filter(|found| has_shape(&found.place)).collect();
+    boxes.sort_by(|one, other| other.score.total_cmp(&one.score));
+    let mut sum = 0.0;
+    let fits = |found: &&TextBox| {
+        sum += found.place.length / found.place.height;
+        sum < MOST_TEXT
+    };
+    boxes.into_iter().take_while(fits).map(|found| found.place).collect()
+}
+
+fn has_shape(place: &SlantedBox) -> bool {
+    place.height >= LOWEST && place.length >= 0.4 * place.height
+}
+
+#[expect(clippy::cast_precision_loss, reason = "pixels of a picture")]
+fn upside_down(place: SlantedBox, turned: &Picture) -> SlantedBox {
+    let (x, y) = place.centre;
+    SlantedBox { centre: (turned.width() as f32 - x, turned.height() as f32 - y), ..place }
+}
+
+/// The lines of a picture that is askew, as if it was not, from top to bottom.
+#[expect(clippy::cast_precision_loss, reason = "pixels of a picture")]
+fn levelled(read: &[ReadBox], picture: &Picture) -> Vec<Line> {
+    let middle = (picture.width() as f32 / 2.0, picture.height() as f32 / 2.0);
+    let askew = askew(read);
+    let mut lines: Vec<Line> = read.iter().map(|read| line(read, level(read.place.centre, middle, askew))).collect();
+    lines.sort_by(|one, other| one.base.total_cmp(&other.base));
+    lines
+}
+
+/// Angle by which the picture is askew, in radians: that of the line in the middle, of all long ones by their angles.
+fn askew(read: &[ReadBox]) -> f32 {
+    let places = read.iter().map(|read| read.place);
+    let mut angles: Vec<f32> =
+        places.filter(|place| place.length > LONG * place.height).map(|place| place.angle).collect();
+    angles.sort_by(f32::total_cmp);
+    angles.get(angles.len() / 2).copied().unwrap_or(0.0)
+}
+
+/// A point after the picture was turned back around its middle.
+fn level((x, y): Point, middle: Point, askew: f32) -> Point {
+    let (sin, cos) = askew.sin_cos();
+    let (x, y) = (x - middle.0, y - middle.1);
+    (middle.0 + x * cos + y * sin, middle.1 + y * cos - x * sin)
+}
+
+fn line(read: &ReadBox, centre: Point) -> Line {
+    let place = read.place;
+    let (left, size) = (centre.0 - place.length / 2.0, SIZE * place.height);
+    let middles: Vec<f32> = read.signs.iter().map(|sign| left + sign.middle * place.length).collect();
+    // Letters touch, unless they are far apart: their places are told in steps of a fifth of their size.
+    let half = |distance: f32| (distance / 2.0).min(0.7 * size);
+    let letter = |(number, sign): (usize, &Sign)| {
+        let middle = middles.get(number).copied().unwrap_or(left);
+        let before = number.checked_sub(1).and_then(|before| middles.get(before));
+        let next = middles.get(number + 1);
+        Letter {
+            letter: sign.letter,
+            left: middle - half(before.map_or(0.5 * size, |before| middle - before)),
+            right: middle + half(next.map_or(0.5 * size, |next| next - middle)),
+        }
+    };
+    Line {
+        letters: read.signs.iter().enumerate().map(letter).collect(),
+        base: centre.1 + (0.5 - BASE) * place.height,
+        size,
+        confidence: read.confidence(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read_box(text: &str, place: SlantedBox, score: f32) -> ReadBox {
+        let count = text.chars().count() as f32;
+        let sign = |(number, letter)| Sign { letter, middle: (number as f32 + 0.5) / count, score };
+        ReadBox { place, signs: text.chars().enumerate().map(sign).collect() }
+    }
+
+    fn place(x: f32, y: f32, length: f32, height: f32, angle: f32) -> SlantedBox {
+        SlantedBox { centre: (x, y), length, height, angle }
+    }
+
+    #[test]
+    fn noise_is_not_likely() {
+        let wide = place(0.0, 0.0, 200.0, 20.0, 0.0);
+        for (text, place, score, expected) in [
+            ("a line", wide, 0.9, true),
+            ("a line", wide, 0.5, false),
+            ("- -- -", wide, 0.9, false),
+            ("a", wide, 0.8, false),
+            ("12", wide, 0.95, true),
+            ("", wide, 1.0, false),
+            ("so many letters here", place(0.0, 0.0, 20.0, 20.0, 0.0), 0.9, false),
+        ] {
+            assert_eq!(read_box(text, place, score).is_likely(), expected, "{text} {score}");
+        }
+    }
+
+    #[test]
+    fn lines_of_a_slanted_picture_are_level() {
+        let picture = Picture::new(1000, 1000, vec![255; 1_000_000]).unwrap();
+        let angle = 0.05_f32;
+        // Both on one line that falls to the right.
+        let read = [
+            read_box("left hand", place(300.0, 490.0, 300.0, 20.0, angle), 0.9),
+            read_box("right", place(700.0, 490.0 + 400.0 * angle.tan(), 250.0, 20.0, angle), 0.9),
+            read_box("x", place(100.0, 100.0, 20.0, 20.0, -0.4), 0.9),
+        ];
+        let lines = levelled(&read, &picture);
+        assert_eq!(lines.iter().map(Line::text).collect::<Vec<_>>(), ["x", "left hand", "right"]);
+        assert!((lines[1].base - lines[2].base).abs() < 0.5, "{lines:?}");
+        let letters = &lines[1].letters;
+        assert!(letters.windows(2).all(|pair| (pair[0].right - pair[1].left).abs() < 20.0));
+    }
+}

@@ -1,0 +1,182 @@
+//! The second network: the letters of one line.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    thread,
+    time::Instant,
+};
+
+use rten::{RunOptions, ThreadPool};
+use rten_tensor::{AsView as _, Layout as _, NdTensor};
+
+use crate::{OcrError, Picture, Recogniser, letters::Alphabet, region::SlantedBox};
+
+/// Height of a line as the network sees it, in pixels.
+const HEIGHT: usize = 48;
+/// Width of a line at the most; a longer one is pressed together.
+const WIDEST: usize = 3200;
+/// Widths are multiples of this.
+const STEP: usize = 16;
+/// Width of a line as a share of what it would be in proportion. Letters a little narrower are read as well, and faster.
+const WIDTH: f32 = 1.0;
+
+/// A letter of a line.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Sign {
+    pub(crate) letter: char,
+    /// Middle of it, as a share of the line's length.
+    pub(crate) middle: f32,
+    /// Probability.
+    pub(crate) score: f32,
+}
+
+/// The letters of lines, in the order of their places. Each thread takes the next line that no other has.
+pub(crate) fn read(
+    recogniser: &Recogniser,
+    picture: &Picture,
+    places: &[SlantedBox],
+    deadline: Instant,
+) -> Result<Vec<Vec<Sign>>, OcrError> {
+    let next = AtomicUsize::new(0);
+    let work = |pool: &Arc<ThreadPool>| {
+        let mut lines = Vec::new();
+        while let number = next.fetch_add(1, Ordering::Relaxed)
+            && let Some(place) = places.get(number)
+        {
+            if Instant::now() > deadline {
+                return Err(OcrError::Late);
+            }
+            lines.push((number, line(recogniser, picture, place, pool)?));
+        }
+        Ok(lines)
+    };
+    let done: Vec<Result<Vec<_>, OcrError>> = thread::scope(|scope| {
+        let started: Vec<_> = recogniser.narrow.iter().map(|pool| scope.spawn(|| work(pool))).collect();
+        let failed = || Err(OcrError::Form("its thread gave up"));
+        started.into_iter().map(|thread| thread.join().unwrap_or_else(|_| failed())).collect()
+    });
+    let mut lines: Vec<(usize, Vec<Sign>)> = Vec::with_capacity(places.len());
+    for done in done {
+        lines.extend(done?);
+    }
+    lines.sort_by_key(|(number, _)| *number);
+    Ok(lines.into_iter().map(|(_, line)| line).collect())
+}
+
+fn line(
+    recogniser: &Recogniser,
+    picture: &Picture,
+    place: &SlantedBox,
+    pool: &Arc<ThreadPool>,
+) -> Result<Vec<Sign>, OcrError> {
+    let options = RunOptions::default().with_thread_pool(Some(Arc::clone(pool)));
+    let answer = recogniser.recognition.run_one(cut(picture, place).view().into(), Some(options))?;
+    let answer: NdTensor<f32, 3> = answer.try_into().map_err(|_| OcrError::Form("a row of numbers"))?;
+    let [1, steps, classes] = answer.shape() else { return Err(OcrError::Form("more than one row")) };
+    if classes != recogniser.alphabet.classes() {
+        return Err(OcrError::Form("letters that the list does not have"));
+    }
+    Ok(signs(&answer.to_vec(), steps, classes, &recogniser.alphabet))
+}
+
+/// The part of the picture that holds a line, upright and of the height that the network wants.
+#[expect(clippy::cast_precision_loss, reason = "pixels of a line")]
+fn cut(picture: &Picture, place: &SlantedBox) -> NdTensor<f32, 4> {
+    let scale = place.height / HEIGHT as f32;
+    let width = width(place);
+    // Of a large line several pixels make one.
+    let fine = (1..4).find(|fine| scale <= 1.5 * *fine as f32).unwrap_or(4);
+    let (across, down) = ((width * fine) as f32, (HEIGHT * fine) as f32);
+    let mut numbers = Vec::with_capacity(3 * HEIGHT * width);
+    for row in 0..HEIGHT {
+        for column in 0..width {
+            let mut sum = 0.0;
+            for part in 0..fine * fine {
+                let (x, y) = (column * fine + part % fine, row * fine + part / fine);
+                let along = ((x as f32 + 0.5) / across - 0.5) * place.length;
+                let (x, y) = place.point(along, ((y as f32 + 0.5) / down - 0.5) * place.height);
+                sum += picture.sample(x - 0.5, y - 0.5);
+            }
+            numbers.push(sum / (fine * fine) as f32 / 127.5 - 1.0);
+        }
+    }
+    // The same in all three colours.
+    numbers.extend_from_within(..);
+    numbers.extend_from_within(..HEIGHT * width);
+    NdTensor::from_data([1, 3, HEIGHT, width], numbers)
+}
+
+#[expect(clippy::cast_possible_truncation, clippy::cast_precision_loss, clippy::cast_sign_loss, reason = "clamped")]
+fn width(place: &SlantedBox) -> usize {
+    let wanted = HEIGHT as f32 * WIDTH * place.length / place.height.max(1.0);
+    let wanted = wanted.clamp(STEP as f32, WIDEST as f32) as usize;
+    wanted.next_multiple_of(STEP)
+}
+
+/// The most likely letters: what is the same from one step to the next is one letter, unless there is nothing between.
+#[expect(clippy::cast_precision_loss, reason = "steps of a line")]
+fn signs(answer: &[f32], steps: usize, classes: usize, alphabet: &Alphabet) -> Vec<Sign> {
+    let mut signs: Vec<Sign> = Vec::new();
+    let mut last = 0;
+    for (step, probabilities) in answer.chunks_exact(classes.max(1)).enumerate() {
+        let Some((class, score)) = best(probabilities) else { continue };
+        let middle = (step as f32 + 0.5) / steps as f32;
+        match (alphabet.letter(class), signs.last_mut()) {
+            (Some(_), Some(sign)) if class == last => {
+                if score > sign.score {
+                    (sign.score, sign.middle) = (score, middle);
+                }
+            }
+            (Some(letter), _) => signs.push(Sign { letter, middle, score }),
+            (None, _) => {}
+        }
+        last = class;
+    }
+    signs
+}
+
+/// The most likely class and its probability. There are thousands of classes, so that their maximum is found in lanes.
+fn best(probabilities: &[f32]) -> Option<(usize, f32)> {
+    const LANES: usize = 16;
+    let mut lanes = [f32::NEG_INFINITY; LANES];
+    for chunk in probabilities.chunks(LANES) {
+        for (lane, probability) in lanes.iter_mut().zip(chunk) {
+            *lane = if *probability > *lane { *probability } else { *lane };
+        }
+    }
+    let score = lanes.into_iter().fold(f32::NEG_INFINITY, f32::max);
+    probabilities.iter().position(|probability| *probability >= score).map(|class| (class, score))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn steps_make_letters() {
+        let alphabet = Alphabet::of("l\no");
+        // Nothing, l, l (the same), nothing, l, o, a space.
+        let classes = [0, 1, 1, 0, 1, 2, 3];
+        let answer: Vec<f32> = classes.iter().flat_map(|class| (0..4).map(move |at| f32::from(at == *class))).collect();
+        let signs = signs(&answer, classes.len(), 4, &alphabet);
+        assert_eq!(signs.iter().map(|sign| sign.letter).collect::<String>(), "llo ");
+        assert!(signs.windows(2).all(|pair| pair[0].middle < pair[1].middle));
+    }
+
+    #[test]
+    fn a_cut_follows_its_line() {
+        // Dark above, light below, along a line that falls by one for ten.
+        let pixels = (0..100).flat_map(|y| (0..200).map(move |x| if y < 40 + x / 10 { 0 } else { 255 })).collect();
+        let picture = Picture::new(200, 100, pixels).unwrap();
+        let place = SlantedBox { centre: (100.0, 50.0), length: 160.0, height: 20.0, angle: 0.1_f32.atan() };
+        let cut = cut(&picture, &place);
+        let [1, 3, HEIGHT, width] = cut.shape() else { panic!("{:?}", cut.shape()) };
+        assert_eq!(width, 384);
+        let numbers = cut.to_vec();
+        let row = |row: usize| &numbers[row * width..(row + 1) * width];
+        assert!(row(8).iter().all(|number| *number < -0.9) && row(40).iter().all(|number| *number > 0.9));
+    }
+}

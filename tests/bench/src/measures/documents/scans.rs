@@ -1,0 +1,86 @@
+//! Scans: how many of their words are recognised, and how many pages a second.
+
+use std::{collections::BTreeMap, env, fs::File, path::PathBuf, time::Instant};
+
+use agentd_index::{DocumentPlace, Extractor, Kind, Limits, Recognition, RecognitionConfig};
+use anyhow::Context as _;
+use serde::Deserialize;
+use tokio_util::sync::CancellationToken;
+
+use super::corpus::Environment;
+use crate::{
+    figures::{Figure, as_f64, rate},
+    measures::python::answer,
+    report::Row,
+    world,
+};
+
+/// Share of the words of the usual scans that are to be recognised.
+const WORDS: f64 = 90.0;
+/// Pages a second.
+const PAGES: f64 = 1.0;
+/// Pages of a document that are recognised at once; more than any has.
+const AT_ONCE: u32 = 100;
+
+/// Findings of the script about one kind of scans.
+#[derive(Debug, Deserialize)]
+struct Verdict {
+    words: u64,
+    /// Words that are there.
+    found: u64,
+    /// Words that are compared without the spaces around them, and those of them that are there.
+    compared: u64,
+    ordered: u64,
+}
+
+pub(crate) async fn measure() -> anyhow::Result<Vec<Row>> {
+    let not_measured = |why: String| Ok(vec![Row::new("scans", Vec::new()).with_note(format!("not measured: {why}"))]);
+    let config = RecognitionConfig { folders: folders(), pages: AT_ONCE };
+    if let Recognition::Missing(why) = config.now() {
+        return not_measured(why.hint().to_owned());
+    }
+    let environment = match Environment::with_scans().await {
+        Ok(environment) => environment,
+        Err(why) => return not_measured(format!("{why:#}")),
+    };
+    let corpus = environment.corpus()?;
+    let extractor = Extractor::new(world::program("agentd")?, Limits::default(), 1).recognising(config);
+    let mut texts: BTreeMap<&str, BTreeMap<String, String>> = BTreeMap::new();
+    let begun = Instant::now();
+    for (document, path) in corpus.documents.iter().zip(corpus.paths(&corpus.documents)) {
+        let file = File::open(&path).with_context(|| path.display().to_string())?;
+        let (read, _) = extractor.read(file, Kind::of_name(&document.name), CancellationToken::new()).await;
+        let pages = texts.entry(&document.name).or_default();
+        for part in read.iter().flat_map(|read| &read.parts) {
+            if let DocumentPlace::ScannedPage(number) = part.place {
+                pages.entry(number.to_string()).or_default().push_str(&part.markdown());
+            }
+        }
+    }
+    let took = begun.elapsed();
+    let folder = world::folder()?;
+    let told = folder.path().join("texts.json");
+    std::fs::write(&told, serde_json::to_vec(&texts)?)?;
+    let mut script = environment.script("scans.py");
+    let verdicts: BTreeMap<String, Verdict> = answer(script.arg("judge").arg(&corpus.folder).arg(&told)).await?;
+    let mut rows: Vec<Row> = verdicts.iter().map(|(kind, verdict)| of_kind(kind, verdict)).collect();
+    let figure = Figure::per_second("", rate(corpus.pages(), took)).at_least(PAGES);
+    let note = format!("{} pages, one document at a time", corpus.pages());
+    rows.push(Row::new("pages of scans a second", vec![figure]).with_note(note));
+    Ok(rows)
+}
+
+/// The folder of the data, where `make recognition` puts the models.
+fn folders() -> Vec<PathBuf> {
+    let data = env::var_os("AGENTD_DATA_DIR").map(PathBuf::from);
+    let home = env::var_os("HOME").map(|home| PathBuf::from(home).join(".local/share/agentd"));
+    data.or(home).map(|data| data.join("models")).into_iter().collect()
+}
+
+fn of_kind(kind: &str, verdict: &Verdict) -> Row {
+    let share = |part: u64, whole: u64| 100.0 * as_f64(part) / as_f64(whole.max(1));
+    let figure = Figure::percent("", share(verdict.found, verdict.words));
+    let figure = if kind.ends_with("-usual") || kind == "real" { figure.at_least(WORDS) } else { figure };
+    let note = format!("{} words; {:.1} % but for spaces", verdict.words, share(verdict.ordered, verdict.compared));
+    Row::new(format!("words of scans: {kind}"), vec![figure]).with_note(note)
+}
