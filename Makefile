@@ -52,7 +52,7 @@ test-clients: $(PACKAGES)/ready $(CLIENTS)/ready
 		$(PYTHON) -m unittest discover -v -s tests/clients/packages
 
 # What is made for people to install, of the programs that the other tests have built.
-test-dist: model
+test-dist: model recognition
 	$(CARGO) build --locked --workspace --bins --examples
 	$(PYTHON) tests/dist/run.py $(TARGET)/debug
 
