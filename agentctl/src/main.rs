@@ -28,7 +28,6 @@ mod ops;
 mod project;
 mod render;
 mod repl;
-mod replay;
 mod report;
 mod schema_file;
 mod session;

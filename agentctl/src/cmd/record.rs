@@ -8,7 +8,8 @@ use std::{
 use clap::Args;
 use serde_json::json;
 
-use crate::{daemon::Daemon, exit::Exit, failure::Failure, replay, report};
+use super::replay;
+use crate::{daemon::Daemon, exit::Exit, failure::Failure, report};
 
 /// The arguments of `sessions record`.
 #[derive(Debug, Args)]

@@ -29,7 +29,8 @@ use crate::{
 
 Files come to be as they were before that turn, all turns together; a file that something else has changed since is a conflict: it \
 is shown and left alone, and the exit code is 1. The talk goes on in a copy of what came before, whose ID is printed. The session \
-itself keeps all of its history, as NAME (before the rewind to turn N): go on there to take the rewind back.")]
+itself keeps all of its history, as NAME (before the rewind to turn N): go on there to take the rewind back. Changes of turns that a \
+session has as a copy are taken back in the session that ran them. Before turn 1 the talk begins anew, with empty folders.")]
 pub(crate) struct RewindArgs {
     /// The session: id, title, number in `sessions list`, or `last` [default: the one that was used last]
     session: Option<String>,
@@ -90,8 +91,9 @@ pub(crate) async fn handle(global: &Global, args: RewindArgs) -> anyhow::Result<
             return Ok(Exit::Cancelled);
         }
     }
-    let done = if changes { Some(rewind::files(&daemon, id, turn, args.redo, false).await?) } else { None };
+    // The copy first: files that went back without the talk would be half of it.
     let new = if with_talk { Some(rewind::talk(&daemon, &view, turn).await?) } else { None };
+    let done = if changes { Some(rewind::files(&daemon, id, turn, args.redo, false).await?) } else { None };
     let told = json!({ "session_id": new.unwrap_or(id), "rewound": id, "turn": turn, "files": done });
     report::show(global.json, &told, || {
         if let Some(report) = &done {

@@ -18,12 +18,12 @@ use serde::Serialize;
 
 use self::{case::TestCase, expect::PlayedTurns};
 use crate::{
-    cmd::own_file,
+    cmd::{own_file, replay},
     daemon::{self, Daemon},
     exit::Exit,
     failure::Failure,
     flags::Global,
-    replay, report,
+    report,
     terminal::sanitize::clean,
 };
 
@@ -35,8 +35,8 @@ use crate::{
   agentctl test tests/agent --junit out.xml  a report for CI
   agentctl test tests/agent --update         after an edit of a prompt: record the requests as they are now
 
-A test is a recording NAME.jsonl, a file NAME.yaml with what is expected of it, or both. No model is asked and nothing runs, \
-unless the file says mode: live-tools or mode: live-model. A request that differs from the recorded one fails the test and shows the \
+A test is a recording NAME.jsonl, a file NAME.yaml with what is expected of it, or both. No model is asked and nothing runs: tests \
+whose file says mode: live-tools or mode: live-model are skipped without --live. A request that differs from the recorded one fails the test and shows the \
 difference. docs/testing.md describes the files.
 
 Exit codes: 0 all passed, 1 some failed, 2 there are no tests or a file makes no sense.")]
@@ -50,6 +50,9 @@ pub(crate) struct TestArgs {
     /// Write the requests as they are now into the recordings
     #[arg(long)]
     update: bool,
+    /// Run tests whose file says live-tools or live-model: tools run, or a model is asked and paid
+    #[arg(long)]
+    live: bool,
     /// Write a JUnit report to this file
     #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
     junit: Option<PathBuf>,
@@ -64,13 +67,17 @@ struct TestResult {
     duration_ms: u64,
     /// Why it failed.
     failures: Vec<String>,
-    /// What did not go as recorded.
+    /// Everything that did not go as recorded.
     problems: Vec<PlayProblem>,
 }
 
 /// Runs the tests.
 pub(crate) async fn handle(global: &Global, args: TestArgs) -> anyhow::Result<Exit> {
-    let cases = case::find(&args.folder, &args.names)?;
+    let (live, cases): (Vec<_>, Vec<_>) =
+        case::find(&args.folder, &args.names)?.into_iter().partition(|case| case.is_live() && !args.live);
+    for case in &live {
+        crate::terminal::note(&clean(&format!("skipped: {} is live; --live runs it", case.name)));
+    }
     let daemon = daemon::connect(global).await?;
     let begun = Instant::now();
     let mut results = Vec::new();

@@ -6,7 +6,7 @@
 
 use agentd_core::{
     ids::SessionId,
-    session::{Mount, SessionSettings},
+    session::{Mount, SessionMode, SessionSettings},
     undo::{TurnChoice, UndoReport, UndoRequest},
 };
 use agentd_proto::client::{ClientErrorKind, NewSession, SessionView};
@@ -97,6 +97,7 @@ fn anew(settings: &SessionSettings, title: &str) -> NewSession {
             .map(|folder| Mount { path: folder.path.clone(), writable: folder.writable })
             .collect(),
         model: settings.model.clone(),
+        mode: Some(settings.mode).filter(|mode| *mode == SessionMode::Plan),
         ..NewSession::default()
     }
 }

@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use agentd_core::{
     event::{Event, EventKind},
-    interrupt::{Answer, Interrupt},
+    interrupt::{Answer, Ask, Interrupt},
     turn::{OnInterrupt, StartTurn, StopReason, TurnOptions, TurnResult},
 };
-use agentd_engine::SessionHandle;
+use agentd_engine::{Engine, SessionHandle};
 use agentd_replay::{Play, RecordedEnd, RecordedTurn, Script};
 use tokio::sync::mpsc;
 
@@ -18,6 +18,7 @@ const CLIENT: &str = "replay";
 
 /// One play.
 pub(super) struct Drive<'a> {
+    pub(super) engine: &'a Engine,
     pub(super) session: &'a SessionHandle,
     pub(super) script: &'a Arc<Script>,
     pub(super) clock: &'a PlayedClock,
@@ -95,18 +96,28 @@ impl Drive<'_> {
             answer => answer,
         });
         let answer = recorded.unwrap_or_else(|| {
-            if self.script.ran(&interrupt.ask) {
+            let ran = self.script.ran(&interrupt.ask);
+            if ran && self.options.play == Play::Learn {
+                self.script.learn_question(&interrupt.ask, &Answer::Approve);
                 return Answer::Approve;
             }
-            self.script.note("the turn asks what it did not ask when it was recorded");
+            let about = match &interrupt.ask {
+                Ask::Approval { tool, .. } => format!("about {tool}, which it did not ask when it was recorded"),
+                Ask::Question { .. } => "what it did not ask when it was recorded".to_owned(),
+            };
+            self.script.note(format!("the turn asks {about}"));
+            if ran {
+                return Answer::Approve;
+            }
             Answer::Reject { reason: Some("the recording has no answer".to_owned()) }
         });
-        Ok(self.session.answer(interrupt.id, answer, CLIENT.to_owned()).await?)
+        // It may be a subagent that asks.
+        Ok(self.engine.answer(interrupt.id, answer, CLIENT.to_owned()).await?)
     }
 
     /// Notes where a turn ends otherwise than recorded.
     fn compare(&self, recorded: Option<&RecordedEnd>, result: &TurnResult) {
-        if self.options.play != Play::Strict {
+        if !matches!(self.options.play, Play::Strict | Play::Learn) {
             return;
         }
         let is_cut = |end: &&RecordedEnd| {
@@ -124,6 +135,10 @@ impl Drive<'_> {
         let unplayed = self.script.unplayed();
         if unplayed > 0 {
             self.script.note(format!("{unplayed} recorded answers of models were not asked for"));
+        }
+        let unasked = self.script.unasked();
+        if unasked > 0 {
+            self.script.note(format!("{unasked} recorded questions were not asked"));
         }
     }
 }

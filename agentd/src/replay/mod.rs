@@ -11,22 +11,27 @@ mod ports;
 
 use std::{path::Path, path::PathBuf, sync::Arc};
 
-use agentd_audit::redact::Patterns;
+use agentd_audit::redact::{Patterns, scrub};
 use agentd_core::{
     event::{Event, EventKind, StateChange},
     ids::SessionId,
+    interrupt::{Answer, Ask},
     ports::{Audit, Languages, Models, NoLanguages, Store as _, Toolbox},
     session::{Mount, SessionSettings},
 };
-use agentd_engine::{Engine, EngineParts};
-use agentd_replay::{Play, PlayProblem, PlayedModels, PlayedToolbox, RecordedProject, Recording, Redaction, Script};
+use agentd_engine::{Engine, EngineConfig, EngineParts};
+use agentd_replay::{
+    Play, PlayProblem, PlayedModels, PlayedToolbox, RecordedProject, Recording, RecordingError, Redaction, Script,
+    TurnFact,
+};
 use agentd_store::{SqliteStore, StoreConfig};
 use agentd_tools::{FileSnapshots, SnapshotConfig, WorkspaceFolders};
 use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
 
 use self::{
     folder::PlayFolder,
-    ports::{NoAudit, PlayedClock},
+    ports::{NoAudit, NoSnapshots, PlayedClock},
 };
 use crate::redact::Redactor;
 
@@ -66,7 +71,7 @@ pub struct Player {
 /// Wishes for a play.
 #[derive(Debug, Clone)]
 pub struct PlayOptions {
-    /// What is recorded, and what is real.
+    /// Parts that are real.
     pub play: Play,
     /// Folder of the project, where the session has one.
     pub project: Option<PathBuf>,
@@ -83,7 +88,7 @@ pub struct PlayNews(pub Arc<Event>);
 /// End of a play.
 #[derive(Debug)]
 pub struct PlayOutcome {
-    /// What did not go as recorded.
+    /// Everything that did not go as recorded.
     pub problems: Vec<PlayProblem>,
     /// Turns that were played.
     pub turns: usize,
@@ -103,6 +108,9 @@ pub enum PlayError {
     /// The files of the play could not be made.
     #[error("the folder of the replay could not be made: {0}")]
     Folder(#[from] std::io::Error),
+    /// The recording has no text any more that could be read again.
+    #[error(transparent)]
+    Recording(#[from] RecordingError),
     /// The recorded session has a project, and no folder was given for it.
     #[error("the recorded session has a project, and no folder was given for it")]
     NoProject,
@@ -133,16 +141,32 @@ impl Player {
         let captured = capture::gather(engine, session).await?;
         let project = engine.session(session).await?.show().await?.session.settings.project;
         let recording = agentd_replay::capture(&captured, env!("CARGO_PKG_VERSION"));
-        let recording = agentd_replay::redacted(&recording, &self.redact).unwrap_or(recording);
+        let recording = self.clean(recording)?;
         let folder = project.map(|mount| mount.path);
         let options = PlayOptions { play: Play::Learn, project: folder, writable: false, approve: false };
         let (news, mut told) = mpsc::channel(64);
         let listen = async { while told.recv().await.is_some() {} };
-        let (outcome, ()) = tokio::join!(self.play(engine, recording.clone(), options, news), listen);
-        Ok(outcome?.learned.unwrap_or(recording))
+        let stop = CancellationToken::new();
+        let (outcome, ()) = tokio::join!(self.play(engine, recording.clone(), options, news, &stop), listen);
+        self.clean(outcome?.learned.unwrap_or(recording))
     }
 
-    /// Plays a recording. News go to `news` until nobody listens, which ends it.
+    /// The recording without secrets: by their form in all texts, by their names in arguments that people were shown.
+    fn clean(&self, mut recording: Recording) -> Result<Recording, PlayError> {
+        let clean = |text: &str| (self.redact)(text);
+        for fact in recording.turns.iter_mut().flat_map(|turn| &mut turn.facts) {
+            let TurnFact::Question(question) = fact else { continue };
+            if let Ask::Approval { args, .. } = &mut question.ask {
+                scrub(args, &clean);
+            }
+            if let Answer::Edit { args } = &mut question.answer {
+                scrub(args, &clean);
+            }
+        }
+        Ok(agentd_replay::redacted(&recording, &self.redact)?)
+    }
+
+    /// Plays a recording. News go to `news` until nobody listens, which ends it as `stop` does.
     ///
     /// # Errors
     /// When the play could not begin, or the engine failed it. That something goes otherwise than recorded is an outcome.
@@ -152,6 +176,7 @@ impl Player {
         recording: Recording,
         options: PlayOptions,
         news: mpsc::Sender<PlayNews>,
+        stop: &CancellationToken,
     ) -> Result<PlayOutcome, PlayError> {
         let _turn = self.room.acquire().await.map_err(|_| PlayError::Stopping)?;
         let folder = PlayFolder::create(&self.parts.folder)?;
@@ -159,7 +184,10 @@ impl Player {
         let clock = Arc::new(PlayedClock::new(options.play));
         let store = open_store(folder.path().join("journal.db")).await?;
         let played = self.engine(engine, &script, &folder, &store, &clock, options.play);
-        let outcome = self.play_in(&played, &store, &script, &clock, &options, &news).await;
+        let outcome = tokio::select! {
+            outcome = self.play_in(&played, &store, &script, &clock, &options, &news) => outcome,
+            () = stop.cancelled() => Err(PlayError::Stopping),
+        };
         played.drain(std::time::Duration::ZERO).await;
         // What it holds is thrown away.
         let _ = store.close().await;
@@ -188,7 +216,7 @@ impl Player {
         clock.set(head.began);
         store.create_session(id, head.began, settings, first.into_iter().collect()).await?;
         let session = played.session(id).await?;
-        let drive = drive::Drive { session: &session, script, clock, options, news };
+        let drive = drive::Drive { engine: played, session: &session, script, clock, options, news };
         let turns = drive.all().await?;
         let learned = (options.play == Play::Learn).then(|| script.learned());
         Ok(PlayOutcome { problems: script.problems(), turns, learned })
@@ -220,11 +248,15 @@ impl Player {
             store: store.clone(),
             workspaces: Arc::new((parts.workspaces)(&folder.path().join("workspace"))),
             pictures: None,
-            snapshots: Arc::new(FileSnapshots::new(folder.path().join("undo"), parts.snapshots.clone())),
+            snapshots: match runs {
+                true => Arc::new(FileSnapshots::new(folder.path().join("undo"), parts.snapshots.clone())),
+                false => Arc::new(NoSnapshots),
+            },
             languages: if runs { Arc::clone(&parts.languages) } else { Arc::new(NoLanguages) },
             audit: if runs { Arc::clone(&parts.audit) } else { Arc::new(NoAudit) },
             clock: clock.clone(),
-            config: (*engine.config()).clone(),
+            // That question is asked of a model, and its answer is in no recording.
+            config: EngineConfig { ask_intent: false, ..(*engine.config()).clone() },
         })
     }
 }

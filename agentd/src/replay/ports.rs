@@ -5,8 +5,11 @@ use std::sync::{Mutex, PoisonError};
 use agentd_core::{
     Timestamp,
     audit::AuditEntry,
-    error::AuditError,
-    ports::{Audit, Clock},
+    error::{AuditError, WorkspaceError},
+    ids::{CallId, SessionId},
+    ports::{Audit, Changes, Clock, Snapshots, ToolContext, Workspace},
+    tool::{FileChange, FileChangeKind},
+    undo::{FilesReverted, UndoOutcome, UndoneFile},
 };
 use agentd_replay::Play;
 use futures_util::future::BoxFuture;
@@ -44,5 +47,54 @@ impl Audit for NoAudit {
 
     fn note(&self, _: AuditEntry) -> BoxFuture<'_, ()> {
         Box::pin(std::future::ready(()))
+    }
+}
+
+/// Changes no file: nothing runs, and what a recording says of files is a stranger's word.
+pub(super) struct NoSnapshots;
+
+impl Snapshots for NoSnapshots {
+    fn before<'a>(&'a self, _: &'a ToolContext, _: Option<&'a [String]>) -> BoxFuture<'a, Result<(), WorkspaceError>> {
+        Box::pin(std::future::ready(Ok(())))
+    }
+
+    fn after<'a>(&'a self, _: &'a ToolContext) -> BoxFuture<'a, Result<Changes, WorkspaceError>> {
+        Box::pin(std::future::ready(Ok(Changes::default())))
+    }
+
+    fn unfinished<'a>(
+        &'a self,
+        _: SessionId,
+        _: &'a Workspace,
+        _: &'a CallId,
+    ) -> BoxFuture<'a, Result<Changes, WorkspaceError>> {
+        Box::pin(std::future::ready(Ok(Changes::default())))
+    }
+
+    /// Tells that all is as it is wanted.
+    fn undo<'a>(
+        &'a self,
+        _: SessionId,
+        _: &'a Workspace,
+        changes: Vec<FileChange>,
+        _: bool,
+    ) -> BoxFuture<'a, Result<FilesReverted, WorkspaceError>> {
+        let done = |change: FileChange| UndoneFile {
+            path: change.path,
+            change: match change.change {
+                FileChangeKind::Created => FileChangeKind::Deleted,
+                FileChangeKind::Deleted => FileChangeKind::Created,
+                FileChangeKind::Modified => FileChangeKind::Modified,
+            },
+            outcome: UndoOutcome::Done,
+            reason: None,
+            diff: None,
+        };
+        let files = changes.into_iter().map(done).collect();
+        Box::pin(std::future::ready(Ok(FilesReverted { files, changes: Vec::new() })))
+    }
+
+    fn remove(&self, _: SessionId) -> BoxFuture<'_, Result<(), WorkspaceError>> {
+        Box::pin(std::future::ready(Ok(())))
     }
 }

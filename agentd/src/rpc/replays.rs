@@ -14,6 +14,7 @@ use futures_util::{
 };
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
+use tokio_util::sync::CancellationToken;
 use tonic::{Request, Response, Status, Streaming};
 
 use super::{Context, Refusal, absolute};
@@ -47,10 +48,16 @@ impl Replays for Context {
         let shutdown = self.shutdown.clone();
         // Ends with the play, which ends where its client is gone or the daemon stops.
         tokio::spawn(async move {
-            let told = tell(player, engine, recording, options, update, sender.clone());
+            let stop = shutdown.child_token();
+            let told = tell(player, engine, recording, options, update, sender.clone(), stop.clone());
+            tokio::pin!(told);
             let status = tokio::select! {
-                told = told => told.err(),
-                () = shutdown.cancelled() => Some(Refusal::stopping().into()),
+                told = &mut told => told.err(),
+                () = sender.closed() => {
+                    // What runs is ended in order before its folder goes.
+                    stop.cancel();
+                    told.await.err()
+                }
             };
             if let Some(status) = status {
                 let _ = sender.send(Err(status)).await;
@@ -74,6 +81,7 @@ async fn tell(
     options: PlayOptions,
     update: bool,
     client: mpsc::Sender<Result<v1::PlayEvent, Status>>,
+    stop: CancellationToken,
 ) -> Result<(), Status> {
     let (news, mut heard) = mpsc::channel(QUEUE);
     let hand_on = async {
@@ -86,7 +94,7 @@ async fn tell(
         // Whoever plays notices that nobody listens.
         drop(heard);
     };
-    let (outcome, ()) = tokio::join!(player.play(&engine, recording, options, news), hand_on);
+    let (outcome, ()) = tokio::join!(player.play(&engine, recording, options, news, &stop), hand_on);
     let PlayOutcome { problems, turns, learned } = outcome.map_err(Refusal::from)?;
     let learned = learned.filter(|_| update).map(|recording| pieces(&recording)).transpose()?;
     for data in learned.into_iter().flatten() {
@@ -158,6 +166,7 @@ impl From<PlayError> for Refusal {
         let refusal = |kind| Self { kind, message: error.to_string(), hint: None };
         match &error {
             PlayError::Store(_) | PlayError::Folder(_) => refusal(ErrorKind::Storage),
+            PlayError::Recording(_) => refusal(ErrorKind::InvalidInput).with_hint("record a shorter session"),
             PlayError::NoProject => refusal(ErrorKind::InvalidInput).with_hint("name one: -C DIR"),
             PlayError::Stopping => Self::stopping(),
             PlayError::Engine(engine) => {

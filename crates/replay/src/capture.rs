@@ -13,7 +13,7 @@ use agentd_core::{
     model::SlotInfo,
     origin::ServerFields,
     surroundings::Surroundings,
-    tool::{ToolCall, ToolResult},
+    tool::{FileChange, ToolCall, ToolResult},
 };
 use jiff::Timestamp;
 
@@ -140,7 +140,23 @@ fn captured_facts(events: &[&Event], voice: u32, voices: &mut Voices<'_>, depth:
             scribe.facts.extend(facts);
         }
     }
+    drop_failed_calls(&mut scribe.facts, voice);
     scribe.facts
+}
+
+/// Drops calls of models that came to nothing and were not the last: they failed and were made again, or were none of the session's own
+/// requests. What came behind them does not need them.
+fn drop_failed_calls(facts: &mut Vec<TurnFact>, voice: u32) {
+    let of_voice = |fact: &TurnFact| matches!(fact, TurnFact::Exchange(exchange) if exchange.voice == voice);
+    let last = facts.iter().rposition(of_voice);
+    let mut place = 0;
+    facts.retain(|fact| {
+        let is_last = Some(place) == last;
+        place += 1;
+        let is_empty = matches!(fact, TurnFact::Exchange(exchange)
+            if exchange.voice == voice && exchange.answer.parts.is_empty() && exchange.answer.finish == RecordedFinish::Unknown);
+        is_last || !is_empty
+    });
 }
 
 /// The work of a subagent behind that event of its session, to the end of its turn.
@@ -200,7 +216,8 @@ impl Scribe {
                 let voice = self.voice;
                 self.facts.push(TurnFact::Exchange(Exchange { voice, slot: *slot, request: None, answer }));
             }
-            EventKind::InterruptRaised { interrupt } => {
+            // Those of a subagent are told here, too, and are its own.
+            EventKind::InterruptRaised { interrupt } if interrupt.session_id == event.session_id => {
                 self.asked.insert(interrupt.id, interrupt.ask.clone());
             }
             EventKind::InterruptResolved { interrupt_id, answer, .. } => {
@@ -303,7 +320,8 @@ impl Scribe {
             error: result.error,
             exit_code: result.exit_code,
             details: result.details.clone(),
-            files: result.files.clone(),
+            // Where the project was on that machine does not travel.
+            files: result.files.iter().map(|file| FileChange::new(file.path.clone(), file.change)).collect(),
         }));
     }
 }

@@ -136,7 +136,7 @@ pub struct Exchange {
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct RecordedRequest {
     /// Messages.
-    pub messages: Vec<Value>,
+    pub messages: Vec<Arc<Value>>,
     /// Tools, each with its description and schema.
     pub tools: Arc<Vec<Value>>,
     /// Set if the tools may be called.

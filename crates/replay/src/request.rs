@@ -1,6 +1,6 @@
 //! A request as it is compared, and the difference between two.
 
-use std::{collections::HashMap, sync::Arc};
+use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use agentd_core::{
     model::{Message, ModelRequest},
@@ -16,6 +16,10 @@ pub type Redaction = Arc<dyn Fn(&str) -> String + Send + Sync>;
 
 /// Lines of a difference that are shown.
 const SHOWN_LINES: usize = 80;
+/// Bytes of a text in which a difference is looked for.
+const LONGEST: usize = 256 << 10;
+/// Time limit for a difference.
+const DIFF_TIME: Duration = Duration::from_millis(200);
 /// Length of a UUID as text.
 const UUID: usize = 36;
 
@@ -32,7 +36,8 @@ pub struct RequestDifference {
 /// taken out.
 pub(crate) fn canonical(request: &ModelRequest, redact: &Redaction) -> RecordedRequest {
     let mut ids = Ids::default();
-    let messages = request.messages.iter().map(|message| canonical_message(message, &mut ids, redact)).collect();
+    let messages =
+        request.messages.iter().map(|message| Arc::new(canonical_message(message, &mut ids, redact))).collect();
     let tool = |tool: &agentd_core::tool::ToolSpec| json!({ "name": tool.name, "description": redact(&tool.description), "parameters": tool.parameters });
     let tools = Arc::new(request.tools.iter().map(tool).collect());
     RecordedRequest { messages, tools, may_call: request.may_call }
@@ -117,7 +122,7 @@ pub(crate) fn shared(recorded: &RecordedRequest, now: &RecordedRequest) -> usize
 /// The first place in which they differ; none where they are the same.
 pub(crate) fn difference(recorded: &RecordedRequest, now: &RecordedRequest) -> Option<RequestDifference> {
     let at = shared(recorded, now);
-    let (old, new) = (recorded.messages.get(at), now.messages.get(at));
+    let (old, new) = (recorded.messages.get(at).map(Arc::as_ref), now.messages.get(at).map(Arc::as_ref));
     if old.is_some() || new.is_some() {
         let role = new.or(old).and_then(|message| message.get("role")?.as_str()).unwrap_or_default();
         return Some(RequestDifference { place: format!("message {} ({role})", at + 1), diff: diff(old, new) });
@@ -144,14 +149,23 @@ pub(crate) fn difference(recorded: &RecordedRequest, now: &RecordedRequest) -> O
 
 /// Both as text, line by line.
 fn diff(old: Option<&Value>, new: Option<&Value>) -> String {
-    let (old, new) = (shown(old), shown(new));
-    let diff = TextDiff::from_lines(&old, &new);
+    let (old, new) = (cut(shown(old)), cut(shown(new)));
+    let diff = TextDiff::configure().timeout(DIFF_TIME).diff_lines(&old, &new);
     let text = diff.unified_diff().context_radius(2).to_string();
     let mut lines: Vec<&str> = text.lines().take(SHOWN_LINES + 1).collect();
     if lines.len() > SHOWN_LINES {
         lines[SHOWN_LINES] = "… the rest is left out";
     }
     lines.join("\n")
+}
+
+/// The beginning of a text: a difference is looked for in that.
+fn cut(mut text: String) -> String {
+    if text.len() > LONGEST {
+        let end = (0..=LONGEST).rev().find(|end| text.is_char_boundary(*end)).unwrap_or_default();
+        text.truncate(end);
+    }
+    text
 }
 
 /// A message or a tool as people read it: texts with their line breaks, all else as JSON.

@@ -17,8 +17,8 @@ use serde_json::Value;
 
 use crate::{
     recording::{
-        Exchange, RecordedAnswer, RecordedRequest, RecordedResult, RecordedTurn, Recording, RecordingHead, SpokenPart,
-        TurnFact,
+        Exchange, RecordedAnswer, RecordedQuestion, RecordedRequest, RecordedResult, RecordedTurn, Recording,
+        RecordingHead, SpokenPart, TurnFact,
     },
     request::{self, Redaction, RequestDifference},
 };
@@ -136,10 +136,7 @@ impl Script {
     /// Answers of models of the turn that plays which nobody asked for.
     #[must_use]
     pub fn unplayed(&self) -> usize {
-        let state = self.state();
-        let facts = state.recording.turns.get(state.turn).map(|turn| turn.facts.as_slice()).unwrap_or_default();
-        let is_open = |(fact, played): &(&TurnFact, &bool)| !**played && matches!(fact, TurnFact::Exchange(_));
-        facts.iter().zip(&state.played).filter(is_open).count()
+        self.state().open(|fact| matches!(fact, TurnFact::Exchange(_)))
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -214,6 +211,23 @@ impl Script {
         }
     }
 
+    /// Keeps a question that was not asked when this was recorded: with the rules of then, or the client of then, nobody was asked.
+    pub fn learn_question(&self, ask: &Ask, answer: &Answer) {
+        let mut state = self.state();
+        let turn = state.turn;
+        let question = RecordedQuestion { ask: ask.clone(), answer: answer.clone() };
+        if let Some(turn) = state.recording.turns.get_mut(turn) {
+            turn.facts.push(TurnFact::Question(question));
+            state.played.push(true);
+        }
+    }
+
+    /// Recorded questions of the turn that plays which were not asked.
+    #[must_use]
+    pub fn unasked(&self) -> usize {
+        self.state().open(|fact| matches!(fact, TurnFact::Question(_)))
+    }
+
     /// Returns whether a call that is asked about now ran when it was recorded.
     #[must_use]
     pub fn ran(&self, asked: &Ask) -> bool {
@@ -239,6 +253,11 @@ impl State {
 
     fn fact(&self, place: usize) -> Option<&TurnFact> {
         self.facts().get(place)
+    }
+
+    /// Number of facts of the kind that were not played.
+    fn open(&self, is_it: impl Fn(&TurnFact) -> bool) -> usize {
+        self.facts().iter().zip(&self.played).filter(|(fact, played)| !**played && is_it(fact)).count()
     }
 
     fn exchange(&mut self, place: usize) -> Option<&mut Exchange> {
@@ -275,32 +294,34 @@ impl State {
             asked.messages.iter().any(|message| matches!(message, Message::User { text } if text.contains(task)))
         };
         let taken: Vec<u32> = self.voices.values().copied().collect();
-        let subagents = self.recording.turns.iter().flat_map(|turn| &turn.facts);
-        let found = subagents.filter_map(|fact| match fact {
-            TurnFact::Subagent(subagent) if !taken.contains(&subagent.voice) && has(&subagent.task) => {
-                Some(subagent.voice)
-            }
+        let facts = self.recording.turns.iter().flat_map(|turn| &turn.facts);
+        let subagents = facts.filter_map(|fact| match fact {
+            TurnFact::Subagent(subagent) if !taken.contains(&subagent.voice) && has(&subagent.task) => Some(subagent),
             _ => None,
         });
-        // One that is unknown has no answers.
-        let voice = found.min().unwrap_or(u32::MAX);
+        // A task may stand within another one: the longest is meant, of the same ones the first. An unknown one has no answers.
+        let found = subagents.max_by_key(|subagent| (subagent.task.len(), std::cmp::Reverse(subagent.voice)));
+        let voice = found.map_or(u32::MAX, |subagent| subagent.voice);
         self.voices.insert(asked.session_id, voice);
         voice
     }
 
     /// Place of the exchange with that request; else the difference to the nearest.
     fn same_request(&self, open: &[usize], now: &RecordedRequest) -> Result<usize, RequestDifference> {
-        let mut nearest: Option<(usize, RequestDifference)> = None;
+        let mut nearest: Option<(usize, &RecordedRequest)> = None;
         for place in open {
             let Some(TurnFact::Exchange(exchange)) = self.fact(*place) else { continue };
             let Some(recorded) = &exchange.request else { return Ok(*place) };
-            let Some(difference) = request::difference(recorded, now) else { return Ok(*place) };
+            if **recorded == *now {
+                return Ok(*place);
+            }
             let shared = request::shared(recorded, now);
-            if nearest.as_ref().is_none_or(|(most, _)| shared > *most) {
-                nearest = Some((shared, difference));
+            if nearest.is_none_or(|(most, _)| shared > most) {
+                nearest = Some((shared, recorded));
             }
         }
-        Err(nearest.map_or_else(|| RequestDifference { place: String::new(), diff: String::new() }, |(_, found)| found))
+        let difference = nearest.and_then(|(_, recorded)| request::difference(recorded, now));
+        Err(difference.unwrap_or_else(|| RequestDifference { place: String::new(), diff: String::new() }))
     }
 
     /// Place of the recorded result of a call. Where a call is put into the words of its tool, its arguments are not those

@@ -138,7 +138,7 @@ impl Writer {
             let may_call = request.may_call;
             self.line(&Line::Request(RequestLine { voice: *voice, slot: *slot, keeps, new_tools, may_call }))?;
             for message in request.messages.iter().skip(keeps) {
-                self.line(&Line::Message { message: message.clone() })?;
+                self.line(&Line::Message { message: Value::clone(message) })?;
             }
             for tool in request.tools.iter().filter(|_| new_tools) {
                 self.line(&Line::Tool { tool: tool.clone() })?;
@@ -243,7 +243,7 @@ impl Reader {
                 if open.1.messages.len() >= MAX_MESSAGES {
                     return Err(format!("the request has more than {MAX_MESSAGES} messages"));
                 }
-                open.1.messages.push(message);
+                open.1.messages.push(Arc::new(message));
             }
             Line::Tool { tool } => {
                 let open = self.open.as_mut().filter(|(line, ..)| line.new_tools);

@@ -25,7 +25,7 @@ const MAX_NAMES: i64 = 500;
 const OTHERS: &str = "others";
 
 /// Something to be counted.
-pub(crate) struct Counted<'a> {
+pub(crate) struct CountedEvent<'a> {
     pub(crate) kind: CounterKind,
     pub(crate) name: &'a str,
     pub(crate) outcome: &'a str,
@@ -43,11 +43,11 @@ pub(crate) fn count(connection: &Connection, zone: &TimeZone, event: &Event) -> 
                 connection,
                 zone,
                 event.at,
-                &Counted { kind: CounterKind::Turn, name: "", outcome: &outcome, milliseconds },
+                &CountedEvent { kind: CounterKind::Turn, name: "", outcome: &outcome, milliseconds },
             );
         }
         EventKind::ItemCompleted { item, .. } => match &item.body {
-            ItemBody::ToolResult(result) => Counted {
+            ItemBody::ToolResult(result) => CountedEvent {
                 kind: CounterKind::Tool,
                 // A model may call anything by any name.
                 name: if result.error == Some(ToolErrorCode::UnknownTool) { "unknown" } else { &result.name },
@@ -57,7 +57,7 @@ pub(crate) fn count(connection: &Connection, zone: &TimeZone, event: &Event) -> 
             _ => return Ok(()),
         },
         EventKind::Warning { code, .. } if !event.is_damaged() => {
-            Counted { kind: CounterKind::Warning, name: code, outcome: "", milliseconds: 0 }
+            CountedEvent { kind: CounterKind::Warning, name: code, outcome: "", milliseconds: 0 }
         }
         EventKind::InterruptResolved { interrupt_id, answer, .. } => {
             let Some((name, raised_at)) = asked(connection, &id_text(interrupt_id.as_uuid()), event)? else {
@@ -65,7 +65,7 @@ pub(crate) fn count(connection: &Connection, zone: &TimeZone, event: &Event) -> 
             };
             let waited = event.at.duration_since(raised_at).as_millis();
             let milliseconds = u64::try_from(waited).unwrap_or_default();
-            Counted { kind: CounterKind::Wait, name, outcome: outcome(answer), milliseconds }
+            CountedEvent { kind: CounterKind::Wait, name, outcome: outcome(answer), milliseconds }
         }
         _ => return Ok(()),
     };
@@ -99,8 +99,13 @@ fn outcome(answer: &Answer) -> &'static str {
 }
 
 /// Adds one to the counter that it belongs to.
-pub(crate) fn add(connection: &Connection, zone: &TimeZone, at: Timestamp, counted: &Counted<'_>) -> Result<(), Fault> {
-    let Counted { kind, name, outcome, milliseconds } = counted;
+pub(crate) fn add(
+    connection: &Connection,
+    zone: &TimeZone,
+    at: Timestamp,
+    counted: &CountedEvent<'_>,
+) -> Result<(), Fault> {
+    let CountedEvent { kind, name, outcome, milliseconds } = counted;
     let day = zone.to_datetime(at).date().to_string();
     let name = if has_room(connection, &day, kind.as_str(), name)? { *name } else { OTHERS };
     connection

@@ -14,7 +14,7 @@ use rusqlite_migration::{M, Migrations};
 
 use crate::{
     StoreConfig,
-    counters::{self, Counted},
+    counters::{self, CountedEvent},
     error::Fault,
     import,
     mark::{self, LOG_LIMIT, Loss, Mark, ShortLog},
@@ -101,7 +101,7 @@ pub(crate) fn open(config: &StoreConfig) -> Result<Connections, Fault> {
 /// Counts a start of the daemon.
 fn count_start(connection: &Connection, config: &StoreConfig, unclean: bool) -> Result<(), Fault> {
     let outcome = if unclean { "unclean" } else { "clean" };
-    let counted = Counted { kind: CounterKind::Start, name: "", outcome, milliseconds: 0 };
+    let counted = CountedEvent { kind: CounterKind::Start, name: "", outcome, milliseconds: 0 };
     match counters::add(connection, &(config.time_zone)(), jiff::Timestamp::now(), &counted) {
         // A start on a full disk is one all the same.
         Err(fault) if fault.is_disk_full() => Ok(()),

@@ -276,11 +276,11 @@ async fn pages_that_are_pictures_are_said_to_be_left_out_wherever_the_document_i
     const WHY: &str = "2 of its 3 pages are pictures without text, probably scanned";
     let world = World::start().await;
     let docs = async |args: &[&str]| world.daemon.agentctl(["docs"].iter().chain(args)).await;
-    docs(&["add", &fixture("partly.pdf")]).await.exits(0).says(&["uploads/partly.pdf", WHY, "OCR"]);
-    docs(&["list"]).await.exits(0).says(&["uploads/partly.pdf", WHY, "OCR"]);
+    docs(&["add", &fixture("partly.pdf")]).await.exits(0).says(&["uploads/partly.pdf", WHY, "make recognition"]);
+    docs(&["list"]).await.exits(0).says(&["uploads/partly.pdf", WHY, "make recognition"]);
     let listed = docs(&["list", "--json"]).await.exits(0).json();
     assert!(listed["documents"][0]["problem"].as_str().unwrap().contains(WHY), "{listed}");
-    docs(&["show", "uploads/partly.pdf"]).await.exits(0).says(&[WHY, "OCR"]);
+    docs(&["show", "uploads/partly.pdf"]).await.exits(0).says(&[WHY, "make recognition"]);
     for query in ["vermilion", "zebra"] {
         docs(&["search", query]).await.exits(0).says(&["uploads/partly.pdf could not be searched to its end", WHY]);
         let found = docs(&["search", query, "--json"]).await.exits(0).json();

@@ -215,13 +215,46 @@ async fn subagents_are_played_and_a_session_is_recorded_after_a_restart() {
 async fn the_examples_of_the_documentation_pass() {
     let daemon = TempDaemon::start("http://127.0.0.1:9/v1").await;
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/testing");
-    let passed = daemon.agentctl(["test", folder]).await.exits(0);
+    let skipped = daemon.agentctl(["test", folder]).await.exits(0);
+    assert!(skipped.stdout.contains("1 passed") && skipped.stderr.contains("live is live"), "{}", skipped.stderr);
+    let passed = daemon.agentctl(["test", folder, "--live"]).await.exits(0);
     assert!(passed.stdout.contains("2 passed, 0 failed"), "{}", passed.stdout);
     let page = fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/testing.md")).unwrap();
     for example in ["summary", "live"] {
         assert!(fs::exists(format!("{folder}/{example}.yaml")).unwrap());
     }
     assert!(page.contains("agentctl test docs/testing"));
+}
+
+/// A recording is a file from anywhere: what it says of files is done to none.
+#[tokio::test]
+async fn a_recorded_undo_touches_no_file() {
+    let world = World::start().await;
+    world.daemon.write("project/AGENTS.md", "Be brief.\n");
+    let write = || Reply::tool_call("write_file", json!({"path": "/project/a.txt", "content": "x\n"}));
+    let steps = vec![
+        (&["a.txt"][..], write()),
+        (&["took back", "removed", "undone"][..], Reply::tool_call("undo_patch", json!({}))),
+    ];
+    works_through(&world.model, steps, Reply::text("It is done."));
+    let folder = format!("{}:rw", project(&world));
+    let file = world.daemon.path().join("undo.jsonl");
+    let args = [
+        "run",
+        "Write it",
+        "-C",
+        &folder,
+        "--on-interrupt",
+        "approve",
+        "--record",
+        file.to_str().unwrap(),
+        "--max-steps",
+        "5",
+    ];
+    world.daemon.agentctl(args).await;
+    world.daemon.write("project/a.txt", "x\n");
+    world.daemon.agentctl(["run", "--replay", file.to_str().unwrap(), "-C", &folder]).await;
+    assert_eq!(fs::read_to_string(world.daemon.path().join("project/a.txt")).unwrap(), "x\n");
 }
 
 #[tokio::test]

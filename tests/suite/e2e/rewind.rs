@@ -63,7 +63,7 @@ async fn files_and_talk_go_back_together_and_the_session_keeps_all() {
     assert!(known.contains(&(new.clone(), "Numbers".to_owned())), "{known:?}");
     assert!(known.contains(&(old.clone(), "Numbers (before the rewind to turn 2)".to_owned())), "{known:?}");
     let output = world.daemon.agentctl(["run", "again", "--session", &new]).await.exits(0);
-    assert_eq!(output.stdout.trim(), "Heard again");
+    assert!(output.stdout.trim().ends_with("again"), "{}", output.stdout);
     let asked = world.model.requests().last().unwrap().body["messages"].to_string();
     assert!(asked.contains("Did one") && !asked.contains("Did two") && !asked.contains("Did three"), "{asked}");
 

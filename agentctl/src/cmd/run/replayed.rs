@@ -8,12 +8,12 @@ use clap::Args;
 
 use super::{AtInterrupt, Output, renderer};
 use crate::{
+    cmd::replay::{self, PlayWishes},
     daemon::{self, Daemon},
     exit::{Exit, Interactivity},
     failure::Failure,
     flags::Global,
     mount::ProjectChoice,
-    replay::{self, PlayWishes},
     turn::Renderer,
 };
 

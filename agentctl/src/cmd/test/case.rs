@@ -3,14 +3,14 @@
 use std::{
     collections::BTreeMap,
     fs,
-    path::{Path, PathBuf},
+    path::{Component, Path, PathBuf},
 };
 
 use agentd_proto::client::PlayMode;
 use serde::Deserialize;
 
 use super::expect::Expectations;
-use crate::{failure::Failure, replay::PlayWishes};
+use crate::{cmd::replay::PlayWishes, failure::Failure};
 
 /// Largest file of expectations, in bytes.
 const LARGEST: u64 = 1 << 20;
@@ -59,6 +59,11 @@ enum Mode {
 }
 
 impl TestCase {
+    /// Returns whether tools run or a model is asked.
+    pub(super) fn is_live(&self) -> bool {
+        self.mode != Mode::Strict
+    }
+
     /// The way to play it.
     pub(super) fn wishes(&self, update: bool) -> Result<PlayWishes, Failure> {
         let here = || {
@@ -160,6 +165,13 @@ fn read(path: &Path, name: String) -> Result<TestCase, Failure> {
     let file: TestFile = serde_saphyr::from_str(&text)
         .map_err(|error| refuse(error.to_string()).hint("docs/testing.md describes the files of tests"))?;
     let beside = |other: PathBuf| path.parent().unwrap_or(Path::new("")).join(other);
+    if file
+        .recording
+        .as_ref()
+        .is_some_and(|path| path.is_absolute() || path.components().any(|part| part == Component::ParentDir))
+    {
+        return Err(refuse("recording leads out of the folder of the test".to_owned()).hint("name a file in it"));
+    }
     let recording = file.recording.map_or_else(|| path.with_extension("jsonl"), beside);
     let TestFile { mode, project, writable, approve, expect, .. } = file;
     expect.check().map_err(refuse)?;

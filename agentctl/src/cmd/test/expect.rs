@@ -116,7 +116,7 @@ impl Expectations {
         pattern.map_err(|error| format!("expect.text.matches is no regular expression: {error}"))
     }
 
-    /// What is not as expected, a sentence each.
+    /// Everything that is not as expected, a sentence each.
     pub(super) fn failures(&self, played: &PlayedTurns) -> anyhow::Result<Vec<String>> {
         let mut failures = Vec::new();
         let Some(last) = &played.last else { return Ok(vec!["no turn came to an end".to_owned()]) };

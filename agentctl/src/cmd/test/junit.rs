@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::TestResult;
-use crate::replay;
+use crate::cmd::replay;
 
 /// The report of all tests.
 pub(super) fn report(suite: &str, results: &[TestResult], took: Duration) -> String {

@@ -45,6 +45,8 @@ impl Actor {
         let was_undone = ledger.undone.contains(&past.turn_id);
         let with_it = match request.turn {
             Some(TurnChoice::Since(turn)) => ledger.changed_behind(turn, request.redo),
+            // What was taken back with it comes back with it.
+            _ if request.redo => ledger.taken_back_with(past),
             _ => Vec::new(),
         };
         let (turn_id, turn) = (past.turn_id, past.number);
@@ -232,6 +234,8 @@ struct Ledger {
     changes: Vec<FileChange>,
     /// The same, each with the number of the turn that made it, or that was taken back with it.
     by_turn: Vec<(u64, Vec<FileChange>)>,
+    /// Changes that took others back and were not taken back themselves, in their order, each with the number of its turn.
+    taken_back: Vec<(u64, Vec<FileChange>)>,
     /// The turns that were taken back and not brought back since, the last one last.
     undone: Vec<TurnId>,
     /// The session whose turns the first ones are, and how many: what they did to files is that session's to undo.
@@ -282,6 +286,11 @@ impl Ledger {
                 self.changes.extend(files.iter().cloned());
                 let number = self.past(*turn_id).map_or(0, |past| past.number);
                 self.by_turn.push((number, files.clone()));
+                if *redo {
+                    self.taken_back.retain(|(of, _)| *of != number);
+                } else {
+                    self.taken_back.push((number, files.clone()));
+                }
                 if let Some(past) = self.past(*turn_id) {
                     if *redo { past.undone.clear() } else { past.undone.extend(files.iter().cloned()) }
                 }
@@ -291,6 +300,7 @@ impl Ledger {
                 self.undone.clear();
                 self.changes.clear();
                 self.by_turn.clear();
+                self.taken_back.clear();
                 self.turns.iter_mut().for_each(|past| *past = Past::of(past.turn_id, past.number));
             }
             _ => {}
@@ -346,18 +356,17 @@ impl Ledger {
             EngineError::new(ErrorKind::NotFound, message).with_hint("`agentctl sessions show` lists its turns")
         };
         let first = self.turns.iter().find(|past| past.number == turn).ok_or_else(none)?;
-        if let Some(from) = self.came_from(first) {
-            let message = format!("turn {turn} is a copy: another session ran it");
-            let hint = format!("agentctl rewind {from} --to {turn} --files takes its changes back there");
-            return Err(EngineError::new(ErrorKind::NotFound, message).with_hint(hint));
-        }
+        // What copied turns changed is the other session's to take back: of those nothing is known here.
         let meant = self.turns.iter().filter(|past| past.number >= turn);
         if let Some(damaged) = meant.clone().find(|past| past.is_damaged) {
             return Err(damaged.damaged());
         }
         let changes: Vec<FileChange> = match redo {
-            // Those that were taken back last were the latest: they come back first to last.
-            true => meant.flat_map(|past| past.undone.iter().cloned()).collect(),
+            // In the order in which they were taken back.
+            true => {
+                let of_them = self.taken_back.iter().filter(|(number, _)| *number >= turn);
+                of_them.flat_map(|(_, files)| files.iter().cloned()).collect()
+            }
             false => self.changes_since(turn),
         };
         Ok((first, folded(&changes)))
@@ -372,6 +381,15 @@ impl Ledger {
     fn changed_behind(&self, turn: u64, redo: bool) -> Vec<TurnId> {
         let behind = self.turns.iter().filter(|past| past.number > turn && !past.changes.is_empty());
         behind.filter(|past| self.undone.contains(&past.turn_id) == redo).map(|past| past.turn_id).collect()
+    }
+
+    /// Turns behind that one whose changes were taken back with its own.
+    fn taken_back_with(&self, first: &Past) -> Vec<TurnId> {
+        let behind = self.turns.iter().filter(|past| past.number > first.number && !past.changes.is_empty());
+        behind
+            .filter(|past| past.undone.is_empty() && self.undone.contains(&past.turn_id))
+            .map(|past| past.turn_id)
+            .collect()
     }
 
     /// The turn that is meant.

@@ -44,6 +44,7 @@ fn exchange() -> impl Strategy<Value = TurnFact> {
     (0..3_u32, request, proptest::collection::vec(part(), 0..4)).prop_map(|(voice, request, parts)| {
         let request = request.map(|(messages, may_call, tools)| {
             let tools = (0..tools).map(|number| json!({ "name": format!("tool {number}") })).collect();
+            let messages = messages.into_iter().map(Arc::new).collect();
             Arc::new(RecordedRequest { messages, tools: Arc::new(tools), may_call })
         });
         let usage = Some(Usage { prompt_tokens: 5, ..Usage::default() });

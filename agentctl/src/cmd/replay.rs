@@ -10,7 +10,8 @@ use agentd_core::{error::ErrorKind, event::Event};
 use agentd_proto::client::{PlayMode, PlayProblem, PlayReport, PlayRequest, PlayStep};
 use anstream::eprintln;
 
-use crate::{cmd::own_file, daemon::Daemon, failure::Failure, terminal::sanitize::clean};
+use super::own_file;
+use crate::{daemon::Daemon, failure::Failure, terminal::sanitize::clean};
 
 /// Largest recording that the daemon reads, in bytes.
 const LARGEST: u64 = 64 << 20;
