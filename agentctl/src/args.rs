@@ -40,7 +40,7 @@ pub(crate) enum Command {
     /// Talk to the model in the terminal
     Chat(cmd::chat::ChatArgs),
     /// Run one turn and print the answer
-    Run(cmd::run::RunArgs),
+    Run(Box<cmd::run::RunArgs>),
     /// Follow the live turn of a session
     Attach(cmd::attach::AttachArgs),
     /// Wait until nothing runs in a session, and print the answer

@@ -87,7 +87,7 @@ async fn handle(cli: Cli) -> anyhow::Result<Exit> {
     let global = &cli.global;
     match cli.command {
         Command::Chat(args) => cmd::chat::handle(global, args, command_line).await,
-        Command::Run(args) => cmd::run::handle(global, args).await,
+        Command::Run(args) => cmd::run::handle(global, *args).await,
         Command::Attach(args) => cmd::attach::handle(global, args).await,
         Command::Interrupts(args) => cmd::interrupts::handle(global, args).await,
         Command::Answer(args) => cmd::answer::handle(global, args).await,

@@ -438,7 +438,7 @@ mod tests {
         let own = [("review".to_owned(), "yours: Look".to_owned())];
         let words =
             |typed: &str| names(typed, &sessions, &[], &own).into_iter().map(|(_, word, _)| word).collect::<Vec<_>>();
-        assert_eq!(words("/re"), ["/resume", "/rename ", "/reset", "/review "]);
+        assert_eq!(words("/re"), ["/rewind ", "/resume", "/rename ", "/reset", "/review "]);
         assert_eq!(words("/load 02"), ["0200b"]);
         assert_eq!(words("/model c"), ["code", "chat"]);
         assert_eq!(words("/com"), ["/compact "]);

@@ -338,7 +338,7 @@ mod tests {
             let argument = match entry.name {
                 "model" => "code",
                 "mode" => "plan",
-                "undo" | "show" | "diff" | "copy" | "unpin" => "1",
+                "undo" | "rewind" | "show" | "diff" | "copy" | "unpin" => "1",
                 "compact" => "auto",
                 _ => entry.argument,
             };

@@ -222,7 +222,7 @@ impl Scribe {
             }
             EventKind::InterruptResolved { interrupt_id, answer, .. } => {
                 if let Some(ask) = self.asked.remove(interrupt_id) {
-                    self.facts.push(TurnFact::Question(RecordedQuestion { ask, answer: answer.clone() }));
+                    self.facts.push(TurnFact::Question(Box::new(RecordedQuestion { ask, answer: answer.clone() })));
                 }
             }
             EventKind::Warning { code, .. } => match code.as_str() {

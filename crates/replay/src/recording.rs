@@ -107,7 +107,7 @@ pub enum TurnFact {
     /// A tool returned something.
     Result(RecordedResult),
     /// A person was asked, and answered.
-    Question(RecordedQuestion),
+    Question(Box<RecordedQuestion>),
 }
 
 /// A subagent. Its requests are known by its task.

@@ -215,7 +215,7 @@ impl Script {
     pub fn learn_question(&self, ask: &Ask, answer: &Answer) {
         let mut state = self.state();
         let turn = state.turn;
-        let question = RecordedQuestion { ask: ask.clone(), answer: answer.clone() };
+        let question = Box::new(RecordedQuestion { ask: ask.clone(), answer: answer.clone() });
         if let Some(turn) = state.recording.turns.get_mut(turn) {
             turn.facts.push(TurnFact::Question(question));
             state.played.push(true);

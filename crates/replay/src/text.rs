@@ -102,7 +102,7 @@ pub fn write(recording: &Recording) -> Result<String, serde_json::Error> {
                 TurnFact::Subagent(voice) => writer.line(&Line::Subagent(voice.clone()))?,
                 TurnFact::Exchange(exchange) => writer.exchange(exchange)?,
                 TurnFact::Result(result) => writer.line(&Line::Result(result.clone()))?,
-                TurnFact::Question(question) => writer.line(&Line::Question(Box::new(question.clone())))?,
+                TurnFact::Question(question) => writer.line(&Line::Question(question.clone()))?,
             }
         }
         if let Some(end) = &turn.end {
@@ -252,7 +252,7 @@ impl Reader {
             Line::Answer(answer) => self.answer(answer)?,
             Line::Subagent(voice) => self.fact(TurnFact::Subagent(voice))?,
             Line::Result(result) => self.fact(TurnFact::Result(result))?,
-            Line::Question(question) => self.fact(TurnFact::Question(*question))?,
+            Line::Question(question) => self.fact(TurnFact::Question(question))?,
             Line::End(end) => {
                 self.refuse_open()?;
                 self.turn()?.end = Some(end);

@@ -17,7 +17,7 @@ use crate::{
 fn parse(line: &str) -> Result<RunArgs, clap::Error> {
     let words = ["agentctl", "run"].into_iter().chain(line.split_whitespace());
     match Cli::try_parse_from(words)?.command {
-        Command::Run(args) => Ok(args),
+        Command::Run(args) => Ok(*args),
         other => panic!("{other:?} is not run"),
     }
 }

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use agentd_core::{
+    Timestamp,
     event::{Event, EventKind},
     ids::{CallId, SessionId, TraceId, TurnId},
     item::{Item, ItemBody, ItemStatus},
@@ -48,7 +49,7 @@ impl Journal {
 
     fn add(&mut self, kind: EventKind) {
         let seq = self.events.len() as u64 + 1;
-        let at = "2026-11-25T10:00:00Z".parse().unwrap();
+        let at = Timestamp::UNIX_EPOCH;
         let event = Event { session_id: self.session, turn_id: Some(self.turn), seq, at, kind };
         self.events.push(Arc::new(event));
     }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use agentd_core::{model::Slot, origin::ServerFields, turn::StopReason, usage::Usage};
+use agentd_core::{Timestamp, model::Slot, origin::ServerFields, turn::StopReason, usage::Usage};
 use agentd_replay::{
     Exchange, RecordedAnswer, RecordedEnd, RecordedFinish, RecordedRequest, RecordedResult, RecordedStart,
     RecordedTurn, Recording, RecordingError, RecordingHead, SpokenPart, SubagentVoice, TurnFact, VERSION, read,
@@ -15,7 +15,7 @@ fn head() -> RecordingHead {
     RecordingHead {
         version: VERSION,
         agentd: "0.1.0".to_owned(),
-        began: "2026-11-25T10:00:00Z".parse().unwrap(),
+        began: Timestamp::UNIX_EPOCH,
         title: String::new(),
         project: None,
         surroundings: None,
