@@ -3,7 +3,7 @@
 //!
 //! - [`turns`] makes the trees of a session. The journal knows less of older turns, which are estimated.
 //! - [`span`]: the tree, as it is shown and written as JSON.
-//! - [`nest`]: subagents are sessions of their own; their turns become a part of the tree.
+//! - `nest`: subagents are sessions of their own; their turns become a part of the tree.
 //! - `build` reads the events, `arena` has the tree while it grows, `cut` finds the end of a turn that a crash cut off, `fit`
 //!   holds children inside their parents.
 
