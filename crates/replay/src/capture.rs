@@ -80,7 +80,7 @@ pub fn capture(session: &CapturedSession, agentd: &str) -> Recording {
     Recording { head, turns }
 }
 
-/// Where a server is does not travel.
+/// The address of a server does not travel.
 fn without_address(slot: &SlotInfo) -> SlotInfo {
     let mut slot = slot.clone();
     (slot.model.base_url, slot.model.figures) = (None, Vec::new());

@@ -1,4 +1,4 @@
-//! What of a recording was played. One for each play; the ports of the play share it.
+//! Progress of a play: one for each play; the ports of the play share it.
 
 use std::{
     collections::HashMap,

@@ -113,7 +113,7 @@ impl Collector {
     /// Listens.
     ///
     /// # Panics
-    /// Where there is no port.
+    /// If there is no port.
     #[expect(clippy::expect_used, reason = "a test cannot go on without its collector")]
     pub async fn start() -> Self {
         let received = Shared::default();

@@ -15,7 +15,7 @@ fn lines(lines: &[Value]) -> String {
     lines.iter().map(|line| format!("{line}\n")).collect()
 }
 
-/// What was said and done, a line each.
+/// Items as lines: all that was said and done.
 fn told(events: &[Event]) -> Vec<String> {
     let one = |event: &Event| match &event.kind {
         EventKind::TurnStarted { .. } => Some("turn".to_owned()),
@@ -43,7 +43,7 @@ fn told(events: &[Event]) -> Vec<String> {
     events.iter().filter_map(one).collect()
 }
 
-/// What holds for every history, whatever it says.
+/// Properties of every history, whatever it says.
 fn check_sound(history: &ForeignHistory) {
     assert_eq!(history.session.events, history.events.len() as u64);
     let mut before = None;

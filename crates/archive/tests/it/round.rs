@@ -1,4 +1,4 @@
-//! What is written is read again.
+//! Archives that are written are read again.
 
 use agentd_archive::ArchiveWriter;
 use agentd_core::archive::TreeFile;

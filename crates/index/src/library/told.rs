@@ -29,7 +29,7 @@ pub(super) struct ResolvedDocuments {
 
 impl ResolvedDocuments {
     /// Which documents these are: those that have at most so many bytes. Blocks, until that is known or nobody waits for it.
-    /// Where letters are not recognised, a picture is looked at only if nothing else is asked for.
+    /// Without recognition of letters a picture is looked at only if nothing else is asked for.
     pub(super) fn of(
         documents: Vec<OpenDocument>,
         digests: &Digests,

@@ -1,6 +1,6 @@
 //! Files of sessions that leave for another machine, and that come from one.
 //!
-//! What leaves is opened as in `copy`: as itself, through no link, and looked at once it is open. What comes is written
+//! A file that leaves is opened as in `copy`: as itself, through no link, and looked at once it is open. What comes is written
 //! into a folder that no session has, and moved to its name when it is whole; a mark beside it stays until its session is in
 //! the journal. So the next start knows what to remove.
 
@@ -147,7 +147,7 @@ impl Leaving<'_, '_> {
 enum StagedState {
     /// In a folder of its own.
     Hidden,
-    /// Where its session will look for it, with a mark beside it.
+    /// Place at which its session will look for it, with a mark beside it.
     InPlace,
     /// There for good.
     Settled,

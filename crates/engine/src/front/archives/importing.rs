@@ -1,7 +1,7 @@
 //! A session that comes from elsewhere, whoever made it.
 //!
 //! Nothing of it is trusted. No permission comes along: no grants, no mode that lets more run, no folder of the person.
-//! What was open is closed, so that nothing of it runs by itself. All of it is out of sight until [`SessionImport::finish`]
+//! Everything open is closed, so that nothing of it runs by itself. All of it is out of sight until [`SessionImport::finish`]
 //! puts it in its place, and gone where that is not reached.
 
 use std::{
