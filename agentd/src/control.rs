@@ -7,7 +7,7 @@ use std::{
     time::Duration,
 };
 
-use agentd_audit::AuditLog;
+use agentd_audit::{AuditLog, redact::Patterns};
 use agentd_core::{
     audit::{AuditEntry, AuditLine},
     error::ErrorKind,
@@ -19,6 +19,7 @@ use agentd_lsp::LanguagePool;
 use agentd_mcp::{McpPool, SessionServers};
 use agentd_policy::Policy;
 use agentd_proto::client::{ConfigOrigin, ReloadOutcome};
+use agentd_replay::Redaction;
 use agentd_tools::{PluginStore, SkillStore, sandbox::Sandbox};
 use futures_util::{FutureExt, future::BoxFuture};
 use tokio::sync::mpsc;
@@ -208,6 +209,11 @@ impl Control for DaemonControl {
 
     fn player(&self) -> Option<Arc<Player>> {
         Some(Arc::clone(&self.player))
+    }
+
+    fn redaction(&self) -> Redaction {
+        let (patterns, redactor) = (Patterns::default(), self.log.redactor());
+        Arc::new(move |text| patterns.clean(&redactor.clean(text)))
     }
 
     fn session_servers(&self) -> Option<&SessionServers> {

@@ -41,11 +41,15 @@ pub(crate) async fn start(
         content: settings.content,
         version: env!("CARGO_PKG_VERSION"),
     };
-    let telemetry = TelemetryConfig::read(|name| env.text(name), configured).unwrap_or_else(|error| {
-        tracing::warn!("telemetry is off: {error}");
-        None
-    });
     let mut exporters = Exporters::default();
+    let telemetry = match TelemetryConfig::read(|name| env.text(name), configured) {
+        Ok(telemetry) => telemetry,
+        Err(error) => {
+            // A slip in a variable forgets nothing: what is due is sent once it is mended.
+            tracing::warn!("telemetry is off: {error}");
+            return exporters;
+        }
+    };
     for signal in Signal::ALL {
         let sent = telemetry.as_ref().filter(|telemetry| telemetry.signal(signal).is_some());
         let Some(telemetry) = sent.cloned() else {

@@ -57,6 +57,10 @@ const STATUSES: [Choice<StatusGroup>; 5] = [
 
 impl Which {
     fn filter(&self, since: Option<Timestamp>) -> Result<SessionFilter, Failure> {
+        // A variable of a script that is empty would mean all sessions.
+        if self.words.iter().any(|word| word.trim().is_empty()) {
+            return Err(Failure::usage("a word to look for is empty").hint("leave it out to mean all sessions"));
+        }
         let project = self.project.as_deref().map(project::absolute).transpose()?;
         Ok(SessionFilter {
             project: project.map(PathBuf::from),

@@ -9,7 +9,7 @@
 //!   [`trusting`]: what the project brings along, and `/trust`.
 //! - [`advice`]: what stands below the greeting.
 //! - [`replay`]: the last turns of a session that is taken up.
-//! - [`moving`]: its commands that go to other sessions, [`picker`] a list to choose from.
+//! - [`moving`]: its commands that go to other sessions, [`picker`] a list to choose from, which [`choice`] opens.
 //! - [`history`]: its commands that compact and undo, [`rewind`] the one that goes back. [`show`]: the one that shows a result whole.
 //! - [`keys`]: what keys do at the prompt. [`paste`]: what is pasted there. [`own_editor`]: the person's editor.
 //!   [`status`]: the line above it. [`modes`]: `/mode`. [`models`]: `/model`.
@@ -23,6 +23,7 @@
 mod advice;
 mod asker;
 mod chat;
+mod choice;
 mod commands;
 mod console;
 mod conversation;

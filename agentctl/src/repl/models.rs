@@ -1,18 +1,9 @@
 //! `/model`: the model of the session, chosen from the slots and from what the server of its slot lists.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicBool, Ordering},
-};
-
 use agentd_core::model::{ListedModel, ModelInfo, Slot, SlotInfo, WindowSource};
 use agentd_proto::client::SessionView;
 
-use super::{
-    chat::Chat,
-    conversation::ChatBackend as _,
-    picker::{self, Choice},
-};
+use super::{chat::Chat, conversation::ChatBackend as _, picker::Choice};
 use crate::{
     daemon::Daemon,
     exit::Exit,
@@ -66,20 +57,8 @@ impl Chat {
             Choice::new(&row.label, &about)
         };
         let at = rows.iter().rposition(|row| row.is_current).unwrap_or(0);
-        let stop = Arc::new(AtomicBool::new(false));
-        self.signals.forget();
-        let keyboard = self.keyboard.clone();
         let choices = rows.iter().map(choice).collect();
-        let mut picking = Box::pin(picker::pick_at(&keyboard, "Models", choices, at, Arc::clone(&stop)));
-        let picked = tokio::select! {
-            biased;
-            signal = self.signals.next() => {
-                stop.store(true, Ordering::Relaxed);
-                picking.await?;
-                return self.left(signal).map(|()| Exit::Done);
-            }
-            picked = &mut picking => picked?,
-        };
+        let picked = self.choose("Models", choices, at).await?;
         if let Some(row) = picked.and_then(|index| rows.get(index)) {
             self.choose_model(&row.name).await?;
         }

@@ -1,21 +1,11 @@
 //! Commands that go to another session: by name, by choice, or a new one.
 
-use std::{
-    path::Path,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
-};
+use std::path::Path;
 
 use agentd_core::{Timestamp, error::ErrorKind, folder::AddedFolder, session::SessionSummary, visible};
 use agentd_proto::client::NewSession;
 
-use super::{
-    chat::Chat,
-    conversation::ChatBackend as _,
-    picker::{self, Choice},
-};
+use super::{chat::Chat, conversation::ChatBackend as _, picker::Choice};
 use crate::{
     exit::Exit,
     failure::Failure,
@@ -72,19 +62,7 @@ impl Chat {
             return Ok(Exit::Done);
         }
         let choices = sessions.iter().map(|session| choice(session, Timestamp::now())).collect();
-        let stop = Arc::new(AtomicBool::new(false));
-        self.signals.forget();
-        let keyboard = self.keyboard.clone();
-        let mut picking = Box::pin(picker::pick(&keyboard, "Sessions", choices, Arc::clone(&stop)));
-        let picked = tokio::select! {
-            biased;
-            signal = self.signals.next() => {
-                stop.store(true, Ordering::Relaxed);
-                picking.await?;
-                return self.left(signal).map(|()| Exit::Done);
-            }
-            picked = &mut picking => picked?,
-        };
+        let picked = self.choose("Sessions", choices, 0).await?;
         if let Some(session) = picked.and_then(|index| sessions.get(index)) {
             self.load(session.id.to_string()).await?;
         }

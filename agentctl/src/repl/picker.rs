@@ -140,24 +140,11 @@ impl<'a> List<'a> {
     }
 }
 
-/// Has the person choose; none where they leave it, or are told to stop.
+/// Has the person choose, with the mark at a row to begin with; none where they leave it, or are told to stop.
 ///
 /// # Errors
 /// When the terminal cannot be written.
 pub(crate) async fn pick(
-    keyboard: &Keyboard,
-    title: &str,
-    choices: Vec<Choice>,
-    stop: Arc<AtomicBool>,
-) -> io::Result<Option<usize>> {
-    pick_at(keyboard, title, choices, 0, stop).await
-}
-
-/// The same, with the mark at a row to begin with.
-///
-/// # Errors
-/// When the terminal cannot be written.
-pub(crate) async fn pick_at(
     keyboard: &Keyboard,
     title: &str,
     choices: Vec<Choice>,

@@ -1,17 +1,8 @@
 //! `/rewind`: goes back to before a turn that is chosen from a list.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicBool, Ordering},
-};
-
 use agentd_core::{event::EventKind, ids::SessionId, item::ItemBody, visible};
 
-use super::{
-    chat::Chat,
-    conversation::ChatBackend as _,
-    picker::{self, Choice},
-};
+use super::{chat::Chat, conversation::ChatBackend as _, picker::Choice};
 use crate::{
     daemon::Daemon,
     exit::Exit,
@@ -63,7 +54,7 @@ impl Chat {
             (true, true) => {
                 undo::print(&foreseen)?;
                 let parts = PARTS.map(|(name, about)| Choice::new(name, about)).to_vec();
-                match self.choose("Rewind", parts).await? {
+                match self.choose("Rewind", parts, 0).await? {
                     Some(0) => (true, true),
                     Some(1) => (false, true),
                     Some(_) => (true, false),
@@ -95,25 +86,8 @@ impl Chat {
         // The last one first: that is what most want back.
         let shown = |turn: &PastTurn| Choice::new(&format!("{}. {}", turn.number, turn.input), &turn.when);
         let choices = turns.iter().rev().map(shown).collect();
-        let chosen = self.choose("Rewind to before", choices).await?;
+        let chosen = self.choose("Rewind to before", choices, 0).await?;
         Ok(chosen.and_then(|index| turns.iter().rev().nth(index)).map(|turn| turn.number))
-    }
-
-    /// Has the person choose a row. None where they choose none.
-    async fn choose(&mut self, title: &'static str, choices: Vec<Choice>) -> anyhow::Result<Option<usize>> {
-        let stop = Arc::new(AtomicBool::new(false));
-        self.signals.forget();
-        let keyboard = self.keyboard.clone();
-        let mut picking = Box::pin(picker::pick(&keyboard, title, choices, Arc::clone(&stop)));
-        tokio::select! {
-            biased;
-            signal = self.signals.next() => {
-                stop.store(true, Ordering::Relaxed);
-                picking.await?;
-                self.left(signal).map(|()| None)
-            }
-            picked = &mut picking => Ok(picked?),
-        }
     }
 }
 

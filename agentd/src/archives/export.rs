@@ -1,20 +1,25 @@
 //! Writes a session as an archive, or hands out its events.
 
-use std::io::{self, Read, Write};
+use std::{
+    collections::BTreeSet,
+    io::{self, Read, Write},
+};
 
-use agentd_archive::{ArchiveWriter, Manifest};
+use agentd_archive::{ArchiveWriter, MAX_SESSIONS, Manifest};
 use agentd_core::{
     Timestamp,
     archive::{ArchivedSession, TreeFile},
+    error::ErrorKind,
     event::Event,
     files::FilesCopied,
     session::SessionSummary,
 };
 use agentd_engine::{Engine, EngineError, SessionExport};
 use agentd_proto::client::ExportedContent;
+use agentd_replay::Redaction;
 use tokio::runtime::Handle;
 
-use super::redact::Redactor;
+use super::redact::ArchiveRedactor;
 
 /// Size of the largest text file in which secrets are masked, in bytes.
 const MAX_TEXT: u64 = 32 << 20;
@@ -44,15 +49,15 @@ impl From<io::Error> for ExportFailure {
 pub struct Exporter {
     engine: Engine,
     export: SessionExport,
-    redactor: Option<Redactor>,
+    redactor: Option<ArchiveRedactor>,
     runtime: Handle,
 }
 
 impl Exporter {
-    /// Of that session; secrets are masked if `redact` is set. Must be called inside of a runtime.
+    /// Of that session, with what masks secrets where they are not to leave. Must be called inside of a runtime.
     #[must_use]
-    pub fn new(engine: Engine, export: SessionExport, redact: bool) -> Self {
-        Self { engine, export, redactor: redact.then(Redactor::default), runtime: Handle::current() }
+    pub fn new(engine: Engine, export: SessionExport, redact: Option<Redaction>) -> Self {
+        Self { engine, export, redactor: redact.map(ArchiveRedactor::new), runtime: Handle::current() }
     }
 
     /// The session as lists show it.
@@ -94,12 +99,19 @@ impl Exporter {
     /// # Errors
     /// When the session cannot be read or the archive cannot be written.
     pub fn archive(&self, out: impl Write + Send) -> Result<ExportedContent, ExportFailure> {
+        let sessions = self.export.sessions.len();
+        if sessions > MAX_SESSIONS {
+            let message =
+                format!("the session has {} subagents, and an archive holds {MAX_SESSIONS} sessions", sessions - 1);
+            let hint = "`--format json` or `markdown` exports the session itself";
+            return Err(EngineError::new(ErrorKind::InvalidInput, message).with_hint(hint).into());
+        }
         let mut archive = ArchiveWriter::begin(out, &self.manifest())?;
         let events = self.events(&mut |event| archive.event(&event))?;
-        let (mut written, mut skipped) = (FilesCopied::default(), 0);
+        let (mut written, mut skipped, mut taken) = (FilesCopied::default(), 0, BTreeSet::new());
         if let Some(session) = self.export.sessions.first() {
             let found = self.engine.exported_files(session.id, &mut |file, content| {
-                let added = self.file(&mut archive, file, content)?;
+                let added = self.file(&mut archive, file, content, &mut taken)?;
                 match added {
                     Some(bytes) => {
                         written.files += 1;
@@ -132,6 +144,7 @@ impl Exporter {
         archive: &mut ArchiveWriter<impl Write>,
         file: TreeFile,
         content: &mut dyn Read,
+        taken: &mut BTreeSet<String>,
     ) -> io::Result<Option<u64>> {
         let Some(redactor) = &self.redactor else {
             archive.file(&file, content)?;
@@ -147,7 +160,7 @@ impl Exporter {
             return Ok(None);
         }
         let text = redactor.text(&text);
-        let file = TreeFile { bytes: text.len() as u64, path: redactor.text(&file.path), ..file };
+        let file = TreeFile { bytes: text.len() as u64, path: redactor.path(&file.path, taken), ..file };
         archive.file(&file, &mut text.as_bytes())?;
         Ok(Some(file.bytes))
     }

@@ -17,6 +17,9 @@ use tokio::runtime::Handle;
 
 use crate::rpc::Refusal;
 
+/// Events of a foreign history that are stored together.
+const TOGETHER: usize = 64;
+
 impl From<ArchiveError> for Refusal {
     fn from(error: ArchiveError) -> Self {
         Self { kind: error.kind(), message: error.to_string(), hint: Some(error.hint().to_owned()) }
@@ -58,9 +61,17 @@ pub fn foreign(
     let history = foreign::read(source, format)?;
     let session = history.session.id;
     let mut import = runtime.block_on(engine.begin_import(vec![history.session], as_new))?.without_usage();
-    if let Err(error) = runtime.block_on(import.add(session, history.events)) {
-        runtime.block_on(import.abandon());
-        return Err(error.into());
+    let mut events = history.events.into_iter();
+    loop {
+        // Little at once: others write to the journal, too.
+        let some: Vec<Event> = events.by_ref().take(TOGETHER).collect();
+        if some.is_empty() {
+            break;
+        }
+        if let Err(error) = runtime.block_on(import.add(session, some)) {
+            runtime.block_on(import.abandon());
+            return Err(error.into());
+        }
     }
     let report = runtime.block_on(import.finish())?;
     Ok(ImportReport { left_out: history.left_out, ..report })

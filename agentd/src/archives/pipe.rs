@@ -75,18 +75,28 @@ impl<T> Write for PieceWriter<'_, T> {
     }
 }
 
+/// Piece that a client sends. Only with the end it is known that nothing more was to come.
+#[derive(Debug)]
+pub enum SourcePiece {
+    /// Bytes.
+    Data(Vec<u8>),
+    /// The end.
+    End,
+}
+
 /// Reads the pieces that a client sends as one stream of bytes.
 pub struct PieceReader {
-    pieces: mpsc::Receiver<io::Result<Vec<u8>>>,
+    pieces: mpsc::Receiver<io::Result<SourcePiece>>,
     runtime: Handle,
     piece: io::Cursor<Vec<u8>>,
+    is_over: bool,
 }
 
 impl PieceReader {
     /// A reader of that queue. Must be made inside of a runtime, and used on a thread that may block.
     #[must_use]
-    pub fn new(pieces: mpsc::Receiver<io::Result<Vec<u8>>>) -> Self {
-        Self { pieces, runtime: Handle::current(), piece: io::Cursor::default() }
+    pub fn new(pieces: mpsc::Receiver<io::Result<SourcePiece>>) -> Self {
+        Self { pieces, runtime: Handle::current(), piece: io::Cursor::default(), is_over: false }
     }
 }
 
@@ -94,14 +104,41 @@ impl Read for PieceReader {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         loop {
             let read = self.piece.read(buffer)?;
-            if read > 0 || buffer.is_empty() {
+            if read > 0 || buffer.is_empty() || self.is_over {
                 return Ok(read);
             }
             match self.runtime.block_on(timeout(PATIENCE, self.pieces.recv())) {
-                Ok(Some(piece)) => self.piece = io::Cursor::new(piece?),
-                Ok(None) => return Ok(0),
+                Ok(Some(piece)) => match piece? {
+                    SourcePiece::Data(piece) => self.piece = io::Cursor::new(piece),
+                    SourcePiece::End => self.is_over = true,
+                },
+                Ok(None) => return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "the client is gone")),
                 Err(_) => return Err(io::Error::new(io::ErrorKind::TimedOut, "the client sends nothing any more")),
             }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn only_an_end_that_is_told_is_one() {
+        for is_told in [true, false] {
+            let (sender, pieces) = mpsc::channel(QUEUE);
+            let mut reader = PieceReader::new(pieces);
+            sender.send(Ok(SourcePiece::Data(b"half".to_vec()))).await.unwrap();
+            if is_told {
+                sender.send(Ok(SourcePiece::End)).await.unwrap();
+            }
+            drop(sender);
+            let read = tokio::task::spawn_blocking(move || {
+                let mut bytes = Vec::new();
+                reader.read_to_end(&mut bytes).map_err(|error| error.kind())
+            });
+            let expected = if is_told { Ok(4) } else { Err(io::ErrorKind::UnexpectedEof) };
+            assert_eq!(read.await.unwrap(), expected);
         }
     }
 }

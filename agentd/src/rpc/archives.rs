@@ -20,7 +20,7 @@ use super::{Context, Refusal};
 use crate::archives::{
     export::{ExportFailure, Exporter},
     import,
-    pipe::{Outlet, PieceReader, PieceWriter, QUEUE},
+    pipe::{Outlet, PieceReader, PieceWriter, QUEUE, SourcePiece},
 };
 
 type Piece = Result<v1::ExportPiece, Status>;
@@ -42,7 +42,7 @@ impl Archives for Context {
         }
         let (sender, pieces) = mpsc::channel(QUEUE);
         let outlet = Outlet::new(sender);
-        let exporter = Exporter::new(self.engine.clone(), export, request.redact);
+        let exporter = Exporter::new(self.engine.clone(), export, request.redact.then(|| self.control.redaction()));
         let summary = (&exporter.summary()).into();
         tokio::task::spawn_blocking(move || {
             let exported = outlet.send(Ok(piece(export_piece::Part::Session(summary))));
@@ -105,14 +105,15 @@ fn piece(part: export_piece::Part) -> v1::ExportPiece {
     v1::ExportPiece { part: Some(part) }
 }
 
-/// Hands the client's pieces on, until it has no more or nobody takes them.
+/// Hands the client's pieces on, until it has no more or nobody takes them. Where this is dropped because the client is gone,
+/// no end is told.
 async fn hand_on(
     mut pieces: impl Stream<Item = Result<v1::ImportPiece, Status>> + Unpin,
-    queue: mpsc::Sender<io::Result<Vec<u8>>>,
+    queue: mpsc::Sender<io::Result<SourcePiece>>,
 ) {
     while let Some(piece) = pieces.next().await {
         let piece = match piece.map(|piece| piece.part) {
-            Ok(Some(Part::Data(data))) if data.len() <= MAX_CHUNK_BYTES => Ok(data),
+            Ok(Some(Part::Data(data))) if data.len() <= MAX_CHUNK_BYTES => Ok(SourcePiece::Data(data)),
             Ok(Some(Part::Data(_))) => Err(io::Error::other("a piece of it is larger than 1 MiB")),
             Ok(Some(Part::Abort(_))) => Err(io::Error::other("the client gave up")),
             Ok(_) => Err(io::Error::other("a piece of it is of a kind that is not known here")),
@@ -123,4 +124,6 @@ async fn hand_on(
             return;
         }
     }
+    // Where nobody takes it, the import has ended before.
+    let _gone = queue.send(Ok(SourcePiece::End)).await;
 }

@@ -48,6 +48,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use agentd_audit::redact::Patterns;
 use agentd_core::{
     audit::AuditLine,
     error::ErrorKind,
@@ -73,6 +74,7 @@ use agentd_proto::{
         turns_server::TurnsServer, worktrees_server::WorktreesServer,
     },
 };
+use agentd_replay::Redaction;
 use agentd_tools::{Sandbox, SkillStore};
 use futures_util::{Stream, future::BoxFuture};
 use tokio::sync::watch;
@@ -163,6 +165,12 @@ pub trait Control: Send + Sync + 'static {
     /// Player of recordings, where there is one.
     fn player(&self) -> Option<Arc<Player>> {
         None
+    }
+
+    /// Masks secrets in a text: those that the daemon knows, and what looks like one.
+    fn redaction(&self) -> Redaction {
+        let patterns = Patterns::default();
+        Arc::new(move |text| patterns.clean(text))
     }
 
     /// Retention of the data folder, where there is one.

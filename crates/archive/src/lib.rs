@@ -17,7 +17,7 @@ mod reader;
 mod writer;
 
 pub use error::ArchiveError;
-pub use manifest::{FORMAT, Manifest};
+pub use manifest::{FORMAT, MAX_SESSIONS, Manifest};
 pub use reader::{Unpack, unpack};
 pub use writer::ArchiveWriter;
 

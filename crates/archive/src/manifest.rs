@@ -10,7 +10,7 @@ pub const FORMAT: u32 = 1;
 /// The word that tells an archive from other tars.
 const ARCHIVE: &str = "agentd-session";
 /// Sessions that one archive may hold: one, and those that work for it.
-const MAX_SESSIONS: usize = 1000;
+pub const MAX_SESSIONS: usize = 10_000;
 
 /// Description of what an archive holds.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

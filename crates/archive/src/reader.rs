@@ -26,6 +26,8 @@ const MAX_MANIFEST: u64 = 8 << 20;
 const MAX_SUMS: u64 = 64 << 20;
 /// Maximum size of a part with events, in bytes.
 const MAX_PART: u64 = 64 << 20;
+/// Maximum size of an event, in bytes: a larger one reaches no client.
+const MAX_EVENT: usize = 16 << 20;
 /// Maximum size of all events, in bytes.
 const MAX_EVENTS: u64 = 4 << 30;
 /// Maximum number of members.
@@ -242,7 +244,11 @@ fn whole(content: &mut impl Read, size: u64, limit: u64, name: &str) -> Result<V
 fn events(lines: &[u8], name: &str) -> Result<Vec<Event>, ArchiveError> {
     let lines = lines.split(|byte| *byte == b'\n').filter(|line| !line.is_empty());
     // The message says where, not what: the events may be private.
-    let event = |(number, line)| {
+    let event = |(number, line): (usize, &[u8])| {
+        if line.len() > MAX_EVENT {
+            let (name, line) = (shown(name), number + 1);
+            return Err(ArchiveError::TooLarge(format!("line {line} of {name} has more than {MAX_EVENT} bytes")));
+        }
         serde_json::from_slice(line).map_err(|error: serde_json::Error| {
             let (name, line, column) = (shown(name), number + 1, error.column());
             ArchiveError::Changed(format!("line {line} of {name} cannot be read at its character {column}"))

@@ -92,7 +92,20 @@ pub fn scrub(value: &mut Value, clean: &dyn Fn(&str) -> String) {
             }
         }
         Value::String(text) => *text = clean(text),
-        Value::Array(items) => items.iter_mut().for_each(|item| scrub(item, clean)),
+        Value::Array(items) => {
+            let mut is_secret = false;
+            for item in items {
+                // An argument behind a flag that is named as secrets are.
+                let flag = item.as_str().filter(|text| text.starts_with('-') && !text.contains('='));
+                let is_flag = flag.is_some_and(is_secret_name);
+                if is_secret && item.is_string() {
+                    *item = Value::String(MASK.to_owned());
+                } else {
+                    scrub(item, clean);
+                }
+                is_secret = is_flag;
+            }
+        }
         Value::Object(fields) => {
             for (name, mut field) in std::mem::take(fields) {
                 match field {

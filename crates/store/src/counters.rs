@@ -3,7 +3,7 @@
 use agentd_core::{
     counters::{Counter, CounterKind, DayCounters, MAX_COUNTER_DAYS},
     event::{Event, EventKind},
-    interrupt::{Answer, Ask},
+    interrupt::{Answer, AnsweredBy, Ask},
     item::ItemBody,
     tool::ToolErrorCode,
 };
@@ -59,13 +59,19 @@ pub(crate) fn count(connection: &Connection, zone: &TimeZone, event: &Event) -> 
         EventKind::Warning { code, .. } if !event.is_damaged() => {
             CountedEvent { kind: CounterKind::Warning, name: code, outcome: "", milliseconds: 0 }
         }
-        EventKind::InterruptResolved { interrupt_id, answer, .. } => {
+        EventKind::InterruptResolved { interrupt_id, answer, by, .. } => {
             let Some((name, raised_at)) = asked(connection, &id_text(interrupt_id.as_uuid()), event)? else {
                 return Ok(());
             };
             let waited = event.at.duration_since(raised_at).as_millis();
             let milliseconds = u64::try_from(waited).unwrap_or_default();
-            CountedEvent { kind: CounterKind::Wait, name, outcome: outcome(answer), milliseconds }
+            let (outcome, milliseconds) = match by {
+                AnsweredBy::Client(_) => (outcome(answer), milliseconds),
+                AnsweredBy::Deadline => ("deadline", milliseconds),
+                // Nobody waited for an answer to the end: the daemon may have been off for days.
+                AnsweredBy::Daemon => ("withdrawn", 0),
+            };
+            CountedEvent { kind: CounterKind::Wait, name, outcome, milliseconds }
         }
         _ => return Ok(()),
     };

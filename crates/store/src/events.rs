@@ -117,7 +117,7 @@ pub(crate) fn turns(connection: &Connection, session_id: SessionId) -> Result<Ve
 }
 
 /// The turns of people's sessions whose ends are behind that place. Removed sessions are their own parents. What comes before
-/// the mark of a fork is a copy.
+/// the mark of a fork is a copy, and what was imported did not happen here.
 pub(crate) fn ended_turns(connection: &Connection, after: u64, at_most: usize) -> Result<EndedTurns, Fault> {
     let snapshot = connection.unchecked_transaction()?;
     let end = snapshot.query_row("SELECT coalesce(max(key), 0) FROM events", [], |row| row.get(0))?;
@@ -125,6 +125,7 @@ pub(crate) fn ended_turns(connection: &Connection, after: u64, at_most: usize) -
         "SELECT events.key, sessions.id, events.turn, events.seq, events.at
          FROM events JOIN sessions ON sessions.key = events.session
          WHERE events.key > ?1 AND events.kind = 'turn_ended' AND events.turn IS NOT NULL AND sessions.parent IS NULL
+            AND events.seq > sessions.imported
             AND NOT EXISTS (SELECT 1 FROM events AS later WHERE later.session = events.session AND later.seq > events.seq
                 AND later.kind = 'state_changed' AND later.payload LIKE '%\"state\":\"forked\"%')
          ORDER BY events.key LIMIT ?2",

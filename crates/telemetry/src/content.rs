@@ -15,29 +15,40 @@ pub(crate) fn of_turn(turn: &TurnTrace) -> Vec<KeyValue> {
         _ => None,
     };
     let input: Vec<Value> = turn.spans.iter().filter_map(said).collect();
-    let answer = turn.outcome.as_ref().map(|end| message("assistant", vec![part("text", &end.text)]));
+    let answer = turn.outcome.as_ref().map(|end| {
+        let finish = if end.error.is_some() { "error" } else { "stop" };
+        said_by_model(vec![part("text", &end.text)], finish)
+    });
     let mut attributes = vec![KeyValue::new(names::INPUT_MESSAGES, Value::Array(input).to_string())];
     attributes.extend(answer.map(|answer| KeyValue::new(names::OUTPUT_MESSAGES, json!([answer]).to_string())));
     attributes
 }
 
-/// Answer of a model call: its words, and the calls that it asked for.
+/// Answer of a model call: its words, and the calls that it asked for. A compaction asks for none, though it has the step of the
+/// call before it.
 pub(crate) fn of_call(turn: &TurnTrace, span: &Span, call: &ModelCallSpan) -> Vec<KeyValue> {
+    let is_of_turn = turn.spans.iter().any(|own| own.id == span.id);
     let words = span.children.iter().filter_map(|child| match &child.kind {
         SpanKind::Message { text } => Some(part("text", text)),
         SpanKind::Reasoning { text } => Some(part("reasoning", text)),
         _ => None,
     });
     let calls = turn.spans.iter().filter_map(|span| match &span.kind {
-        SpanKind::Tool(tool) if tool.step == call.step => {
+        SpanKind::Tool(tool) if is_of_turn && tool.step == call.step => {
             let arguments = cut(&tool.arguments);
             let arguments = serde_json::from_str(&arguments).unwrap_or(Value::String(arguments));
             Some(json!({"type": "tool_call", "id": tool.call_id, "name": tool.name, "arguments": arguments}))
         }
         _ => None,
     });
+    let calls: Vec<Value> = calls.collect();
+    let finish = match calls.is_empty() {
+        _ if call.error.is_some() || span.is_open => "error",
+        true => "stop",
+        false => "tool_call",
+    };
     let parts: Vec<Value> = words.chain(calls).collect();
-    vec![KeyValue::new(names::OUTPUT_MESSAGES, json!([message("assistant", parts)]).to_string())]
+    vec![KeyValue::new(names::OUTPUT_MESSAGES, json!([said_by_model(parts, finish)]).to_string())]
 }
 
 /// Arguments and result of a tool call.
@@ -53,6 +64,10 @@ pub(crate) fn cut(text: &str) -> String {
 
 fn message(role: &str, parts: Vec<Value>) -> Value {
     json!({"role": role, "parts": parts})
+}
+
+fn said_by_model(parts: Vec<Value>, finish: &str) -> Value {
+    json!({"role": "assistant", "parts": parts, "finish_reason": finish})
 }
 
 fn part(kind: &str, text: &str) -> Value {

@@ -13,6 +13,7 @@ use agentd_core::{
     session::EndedTurn,
 };
 use agentd_trace::{TurnTrace, nest, subagent_sessions, turns};
+use prost::Message as _;
 use tokio::{sync::watch, time::sleep};
 
 use crate::{
@@ -31,8 +32,11 @@ use crate::{
 
 /// Turns that are read from the journal at once.
 const BATCH: usize = 64;
-/// Spans of one message.
+/// Spans of one message, and the bytes that they have together, about. Servers take 4 MiB, unless they were told otherwise.
 const MOST_SPANS: usize = 400;
+const MOST_BYTES: usize = 1 << 20;
+/// Tries of a message that may itself be what the collector cannot do with.
+const MOST_TRIES: u32 = 8;
 /// Events that are read at once, and those of one session at the most.
 const PAGE: usize = 1000;
 const MOST_EVENTS: usize = 200_000;
@@ -140,8 +144,10 @@ struct Export {
     position: Option<Position>,
     /// Turns that were found and not sent.
     due: std::collections::VecDeque<EndedTurn>,
-    /// Messages of the first of them that were taken.
+    /// Spans of the first of them that were taken.
     taken: usize,
+    /// Tries of the next message after which the collector failed.
+    tries: u32,
     measures: Measures,
     /// Since when is measured.
     since: Timestamp,
@@ -177,6 +183,7 @@ impl Export {
             position,
             due: std::collections::VecDeque::new(),
             taken: 0,
+            tries: 0,
             measures: Measures::default(),
             since: Timestamp::now(),
         }
@@ -308,14 +315,27 @@ impl Export {
     }
 
     async fn send_spans(&mut self, tree: &TurnTrace, traceparent: Option<&str>) -> Result<(), Delay> {
-        let spans = spans::of_turn(tree, &TraceContext::of(tree, traceparent), self.content);
-        for part in spans.chunks(MOST_SPANS).skip(self.taken) {
+        let context = TraceContext::of(tree, traceparent);
+        if !context.is_sampled {
+            return Ok(());
+        }
+        let spans = spans::of_turn(tree, &context, self.content);
+        let mut most = MOST_BYTES;
+        while let Some(left) = spans.get(self.taken..).filter(|left| !left.is_empty()) {
+            let part = &left[..fitting(left, most)];
             let scope_spans = vec![trace::ScopeSpans { scope: Some(scope()), spans: part.to_vec() }];
             let message = trace::ExportTraces {
                 resource_spans: vec![trace::ResourceSpans { resource: Some(self.resource.clone()), scope_spans }],
             };
-            self.settle(self.collector.export(message).await)?;
-            self.taken += 1;
+            let size = message.encoded_len();
+            match self.collector.export(message).await {
+                ExportOutcome::TooLarge(_) if part.len() > 1 => most = most.min(size) / 2,
+                outcome => {
+                    let count = part.len();
+                    self.settle(outcome)?;
+                    self.taken += count;
+                }
+            }
         }
         Ok(())
     }
@@ -330,7 +350,8 @@ impl Export {
         let message = metric::ExportMetrics {
             resource_metrics: vec![metric::ResourceMetrics { resource: Some(self.resource.clone()), scope_metrics }],
         };
-        self.settle(self.collector.export(message).await)?;
+        let outcome = self.collector.export(message).await;
+        self.settle(outcome)?;
         if is_delta {
             self.since = now;
         } else {
@@ -340,21 +361,41 @@ impl Export {
     }
 
     /// Lets go of what will never be taken: what comes behind it must not wait for it.
-    fn settle(&self, outcome: ExportOutcome) -> Result<(), Delay> {
+    fn settle(&mut self, outcome: ExportOutcome) -> Result<(), Delay> {
         let signal = self.signal.as_str();
+        self.tries += 1;
+        let outcome = match outcome {
+            ExportOutcome::Later { why, is_doubtful: true, .. } if self.tries >= MOST_TRIES => {
+                ExportOutcome::Refused(why)
+            }
+            outcome => outcome,
+        };
+        if !matches!(outcome, ExportOutcome::Later { .. }) {
+            self.tries = 0;
+        }
         match outcome {
             ExportOutcome::Taken { rejected: 0 } => Ok(()),
             ExportOutcome::Taken { rejected } => {
                 tracing::warn!(signal, rejected, "the collector did not take all of a turn");
                 Ok(())
             }
-            ExportOutcome::Refused(why) => {
+            ExportOutcome::Refused(why) | ExportOutcome::TooLarge(why) => {
                 tracing::warn!(signal, "the collector does not take a turn, which is left out: {why}");
                 Ok(())
             }
-            ExportOutcome::Later { why, after } => Err(Delay { why, after }),
+            ExportOutcome::Later { why, after, .. } => Err(Delay { why, after }),
         }
     }
+}
+
+/// Number of spans that are sent together: as many as fit, and one at least.
+fn fitting(spans: &[trace::Span], most: usize) -> usize {
+    let mut size = 0;
+    let fits = |span: &&trace::Span| {
+        size += span.encoded_len();
+        size <= most
+    };
+    spans.iter().take(MOST_SPANS).take_while(fits).count().max(1)
 }
 
 fn scope() -> Scope {

@@ -7,6 +7,9 @@ use sha2::{Digest as _, Sha256};
 /// The variable with which a client says of which trace it is a part.
 pub const TRACEPARENT: &str = "TRACEPARENT";
 
+/// The flag of a `traceparent` whose trace is kept.
+const SAMPLED: u8 = 1;
+
 /// Place of a turn in a trace.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TraceContext {
@@ -14,6 +17,8 @@ pub struct TraceContext {
     pub trace_id: [u8; 16],
     /// The span of the client that the turn is a part of.
     pub parent: Option<[u8; 8]>,
+    /// Set unless the client leaves its trace out: then its parts are left out, too.
+    pub is_sampled: bool,
 }
 
 impl TraceContext {
@@ -24,7 +29,7 @@ impl TraceContext {
             return context;
         }
         let id = turn.trace_id.map_or_else(|| turn.turn_id.as_uuid(), |id| id.as_uuid());
-        Self { trace_id: *id.as_bytes(), parent: None }
+        Self { trace_id: *id.as_bytes(), parent: None, is_sampled: true }
     }
 
     /// Reads a `traceparent` of W3C Trace Context. Later versions may have more fields.
@@ -34,8 +39,9 @@ impl TraceContext {
         let (version, trace, span, flags) = (fields.next()?, fields.next()?, fields.next()?, fields.next()?);
         let is_known = bytes::<1>(version)? != [0xff] && (version != "00" || fields.next().is_none());
         let (trace_id, parent) = (bytes::<16>(trace)?, bytes::<8>(span)?);
-        bytes::<1>(flags)?;
-        (is_known && trace_id != [0; 16] && parent != [0; 8]).then_some(Self { trace_id, parent: Some(parent) })
+        let [flags] = bytes::<1>(flags)?;
+        let context = Self { trace_id, parent: Some(parent), is_sampled: flags & SAMPLED != 0 };
+        (is_known && trace_id != [0; 16] && parent != [0; 8]).then_some(context)
     }
 }
 
@@ -74,7 +80,8 @@ mod tests {
     fn a_traceparent_is_read_whole_or_not_at_all() {
         let good = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
         let context = TraceContext::parse(good).unwrap();
-        assert_eq!((context.trace_id[0], context.parent.unwrap()[7]), (0x0a, 0x31));
+        assert_eq!((context.trace_id[0], context.parent.unwrap()[7], context.is_sampled), (0x0a, 0x31, true));
+        assert!(!TraceContext::parse(&good.replace("-01", "-00")).unwrap().is_sampled);
         assert!(TraceContext::parse(&format!("{}-later", good.replacen("00", "01", 1))).is_some());
         for wrong in [
             "",

@@ -8,7 +8,7 @@ use agentd_trace::{ModelCallSpan, Span, SpanKind, ToolSpan, TurnTrace};
 use crate::{
     names,
     otlp::{attributes::KeyValue, metrics as otlp},
-    spans::{address, dollars, failure, nanoseconds, seconds, tool_failure},
+    spans::{address, call_failure, dollars, failure, nanoseconds, seconds, tool_failure, tool_name},
 };
 
 /// Series in all. More of them come of names without end, and are counted together.
@@ -71,20 +71,20 @@ impl Measures {
         if let Some(first) = call.first_token_ms {
             self.spread(names::CALL_FIRST_CHUNK, attributes.clone(), &SHORT, seconds(first));
         }
-        if span.is_open {
-            attributes.push((names::ERROR, "interrupted".to_owned()));
-        }
-        self.spread(names::CALL_DURATION, attributes, &SHORT, seconds(span.duration_ms()));
+        attributes.extend(call_failure(span, call).map(|error| (names::ERROR, error.to_owned())));
+        let took = call.took_ms.unwrap_or_else(|| span.duration_ms());
+        self.spread(names::CALL_DURATION, attributes, &SHORT, seconds(took));
     }
 
     fn tool(&mut self, turn: &TurnTrace, span: &Span, tool: &ToolSpan) {
         if tool.sampled != Usage::default() {
             self.spent(&of_model(&turn.model, None), &tool.sampled);
         }
-        let mut attributes = vec![(names::OPERATION, names::EXECUTE_TOOL.to_owned()), (names::TOOL, tool.name.clone())];
+        let mut attributes =
+            vec![(names::OPERATION, names::EXECUTE_TOOL.to_owned()), (names::TOOL, tool_name(tool).to_owned())];
         attributes.extend(tool_failure(span, tool).map(|error| (names::ERROR, error.to_owned())));
-        // Waiting for a person is no work of the tool.
-        let took = tool.duration_ms.unwrap_or_else(|| span.duration_ms());
+        // Waiting for a person is no work of the tool, and one that never ran took no time.
+        let took = tool.duration_ms.unwrap_or_else(|| if tool.ran { span.duration_ms() } else { 0 });
         self.spread(names::TOOL_DURATION, attributes, &SHORT, seconds(took));
     }
 

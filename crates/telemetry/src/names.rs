@@ -13,6 +13,22 @@ pub const EXECUTE_TOOL: &str = "execute_tool";
 /// A turn of an agent.
 pub const INVOKE_AGENT: &str = "invoke_agent";
 
+/// Name of a tool that there is not.
+pub const UNKNOWN: &str = "unknown";
+
+/// Method of an MCP server.
+pub const MCP_METHOD: &str = "mcp.method.name";
+/// The method that calls a tool.
+pub const TOOLS_CALL: &str = "tools/call";
+
+/// Beginning of the names of tools of MCP servers.
+const OF_SERVER: &str = "mcp_";
+
+/// Returns whether a tool belongs to an MCP server.
+pub(crate) fn is_of_server(tool: &str) -> bool {
+    tool.starts_with(OF_SERVER)
+}
+
 /// Name of an agent.
 pub const AGENT: &str = "gen_ai.agent.name";
 /// Id of a session.

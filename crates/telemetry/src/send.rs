@@ -34,12 +34,16 @@ pub enum ExportOutcome {
     },
     /// It will never be taken.
     Refused(String),
+    /// It will not be taken at once; parts of it may be.
+    TooLarge(String),
     /// It is to be tried again.
     Later {
         /// The reason.
         why: String,
         /// The pause that the collector asked for.
         after: Option<Duration>,
+        /// Set if the message itself may be what is wrong, so that it is not tried for ever.
+        is_doubtful: bool,
     },
 }
 
@@ -90,7 +94,7 @@ impl Collector {
                 Way::Grpc(channel) => self.call(channel.clone(), message).await,
             }
         };
-        let late = || ExportOutcome::Later { why: "it did not answer in time".to_owned(), after: None };
+        let late = || later("it did not answer in time".to_owned());
         tokio::time::timeout(self.timeout, sent).await.unwrap_or_else(|_| late())
     }
 
@@ -103,7 +107,7 @@ impl Collector {
         }
         let mut response = match request.body(message.encode_to_vec()).send().await {
             Ok(response) => response,
-            Err(error) => return ExportOutcome::Later { why: reason(error), after: None },
+            Err(error) => return later(reason(error)),
         };
         let status = response.status();
         if status.is_success() {
@@ -119,15 +123,16 @@ impl Collector {
         let why = format!("it answered {}", status.as_u16());
         match status {
             // These say that the message itself is wrong. All else may be mended: a key, a path, a load.
-            StatusCode::BAD_REQUEST
-            | StatusCode::PAYLOAD_TOO_LARGE
-            | StatusCode::UNSUPPORTED_MEDIA_TYPE
-            | StatusCode::UNPROCESSABLE_ENTITY => ExportOutcome::Refused(why),
+            StatusCode::BAD_REQUEST | StatusCode::UNSUPPORTED_MEDIA_TYPE | StatusCode::UNPROCESSABLE_ENTITY => {
+                ExportOutcome::Refused(why)
+            }
+            StatusCode::PAYLOAD_TOO_LARGE => ExportOutcome::TooLarge(why),
             _ => {
                 let seconds =
                     response.headers().get(header::RETRY_AFTER).and_then(|value| value.to_str().ok()?.parse().ok());
                 let after = seconds.map(|seconds| Duration::from_secs(seconds).min(LONGEST_PAUSE));
-                ExportOutcome::Later { why, after }
+                let is_doubtful = status == StatusCode::INTERNAL_SERVER_ERROR;
+                ExportOutcome::Later { why, after, is_doubtful }
             }
         }
     }
@@ -149,7 +154,7 @@ impl Collector {
         }
         let mut grpc = Grpc::new(channel).max_decoding_message_size(LONGEST_ANSWER);
         if let Err(error) = grpc.ready().await {
-            return ExportOutcome::Later { why: reason(error), after: None };
+            return later(reason(error));
         }
         let codec = tonic_prost::ProstCodec::<M, ExportResponse>::default();
         match grpc.unary(request, tonic::codegen::http::uri::PathAndQuery::from_static(path), codec).await {
@@ -157,12 +162,22 @@ impl Collector {
             Err(status) => {
                 let why = format!("it answered {:?}", status.code());
                 match status.code() {
-                    Code::InvalidArgument => ExportOutcome::Refused(why),
-                    _ => ExportOutcome::Later { why, after: None },
+                    Code::InvalidArgument | Code::DataLoss => ExportOutcome::Refused(why),
+                    // With details it says how long to wait, and without them that the message is too large.
+                    Code::ResourceExhausted if !status.details().is_empty() => later(why),
+                    Code::OutOfRange | Code::ResourceExhausted => ExportOutcome::TooLarge(why),
+                    code => {
+                        let is_doubtful = matches!(code, Code::Internal | Code::Unknown);
+                        ExportOutcome::Later { why, after: None, is_doubtful }
+                    }
                 }
             }
         }
     }
+}
+
+fn later(why: String) -> ExportOutcome {
+    ExportOutcome::Later { why, after: None, is_doubtful: false }
 }
 
 fn taken(response: ExportResponse) -> ExportOutcome {

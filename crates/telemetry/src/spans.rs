@@ -1,7 +1,7 @@
 //! Spans of a turn: `invoke_agent`, with `chat` and `execute_tool` in it, and the `invoke_agent` of a subagent in the
 //! `execute_tool` that gave it work. Questions, warnings and compactions are events of them.
 
-use agentd_core::{Timestamp, interrupt::AnsweredBy, turn::StopReason, usage::Usage};
+use agentd_core::{Timestamp, interrupt::AnsweredBy, tool::ToolErrorCode, turn::StopReason, usage::Usage};
 use agentd_trace::{InterruptSpan, ModelCallSpan, Span, SpanKind, SubagentSpan, ToolSpan, TurnTrace};
 
 use crate::{
@@ -10,6 +10,9 @@ use crate::{
     names,
     otlp::{attributes::KeyValue, trace as otlp},
 };
+
+/// Bytes of a tool's name at the most.
+const LONGEST_NAME: usize = 128;
 
 /// Spans of a turn and of those that worked for it.
 #[must_use]
@@ -112,7 +115,7 @@ impl SpanWriter {
         let id = span_id(turn.session_id, turn.turn_id, &span.id);
         self.add(format!("{} {}", names::CHAT, call.model), id, Some(parent), (span.at, span.end), attributes);
         self.spans[at].kind = otlp::SpanKind::Client.into();
-        self.fail(at, span.is_open.then_some("interrupted"), None);
+        self.fail(at, call_failure(span, call), None);
         at
     }
 
@@ -120,12 +123,15 @@ impl SpanWriter {
         let id = span_id(turn.session_id, turn.turn_id, &span.id);
         let mut attributes = vec![
             KeyValue::new(names::OPERATION, names::EXECUTE_TOOL),
-            KeyValue::new(names::TOOL, tool.name.as_str()),
+            KeyValue::new(names::TOOL, tool_name(tool)),
             KeyValue::new(names::TOOL_TYPE, "function"),
             KeyValue::new(names::TOOL_CALL, tool.call_id.as_str()),
             KeyValue::new(names::CONVERSATION, turn.session_id.to_string()),
             KeyValue::new(names::STEP, u64::from(tool.step)),
         ];
+        if names::is_of_server(&tool.name) {
+            attributes.push(KeyValue::new(names::MCP_METHOD, names::TOOLS_CALL));
+        }
         if let Some(code) = tool.exit_code {
             attributes.push(KeyValue::new(names::EXIT_CODE, i64::from(code)));
         }
@@ -133,7 +139,13 @@ impl SpanWriter {
             attributes.extend(content::of_tool(tool));
         }
         let at = self.spans.len();
-        self.add(format!("{} {}", names::EXECUTE_TOOL, tool.name), id, Some(parent), (span.at, span.end), attributes);
+        self.add(
+            format!("{} {}", names::EXECUTE_TOOL, tool_name(tool)),
+            id,
+            Some(parent),
+            (span.at, span.end),
+            attributes,
+        );
         self.fail(at, tool_failure(span, tool), None);
         // The model that the tool asked itself.
         if tool.sampled != Usage::default() {
@@ -249,6 +261,19 @@ pub(crate) fn failure(turn: &TurnTrace) -> Option<String> {
     let Some(end) = &turn.outcome else { return Some("interrupted".to_owned()) };
     let error = end.error.as_ref().map(|error| word(&error.kind));
     error.or_else(|| (end.reason != StopReason::Completed).then(|| word(&end.reason)))
+}
+
+/// Kind of the error of a model call.
+pub(crate) fn call_failure<'a>(span: &Span, call: &'a ModelCallSpan) -> Option<&'a str> {
+    call.error.as_deref().or_else(|| span.is_open.then_some("interrupted"))
+}
+
+/// The name of a tool. A model may call anything by any name: what is no tool is content, and is not told.
+pub(crate) fn tool_name(tool: &ToolSpan) -> &str {
+    match tool.error {
+        Some(ToolErrorCode::UnknownTool) => names::UNKNOWN,
+        _ => &tool.name[..tool.name.floor_char_boundary(LONGEST_NAME)],
+    }
 }
 
 /// Kind of the error of a tool call.

@@ -66,6 +66,11 @@ impl Arena {
         self.nodes.iter().any(|node| node.parent == Some(parent))
     }
 
+    /// Returns whether a model call has words.
+    pub(crate) fn has_words(&self, call: usize) -> bool {
+        self.first_words(call).is_some()
+    }
+
     /// Time of the first words of a model call.
     pub(crate) fn first_words(&self, call: usize) -> Option<Timestamp> {
         let is_words = |span: &Span| matches!(span.kind, SpanKind::Message { .. } | SpanKind::Reasoning { .. });

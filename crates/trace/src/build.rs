@@ -9,6 +9,7 @@ use agentd_core::{
     Timestamp,
     agent::{MAIN, Subagent},
     context::{PromptReport, TokenLevel},
+    error::ErrorKind,
     event::{Event, EventKind, StateChange},
     ids::{CallId, InterruptId, ItemId, SessionId, TurnId},
     model::Slot,
@@ -24,6 +25,9 @@ use crate::{
 
 /// The code of a warning that a model call is tried again.
 const RETRY: &str = "model_retry";
+
+/// Kind of an error of which the journal does not say more.
+const UNKNOWN_ERROR: &str = "_OTHER";
 
 /// The turns of a session, in the order in which they began. Events are those of one session, in their order; deltas are
 /// skipped.
@@ -90,6 +94,7 @@ impl<'a> TurnBuilder<'a> {
             reason: String::new(),
             max_steps: 0,
             outcome: None,
+            settled_at: None,
             usage: Usage::default(),
             waited_ms: 0,
             spans: Vec::new(),
@@ -148,6 +153,7 @@ impl<'a> TurnBuilder<'a> {
             }
             EventKind::ModelChosen { model, reason, .. } => {
                 self.call = None;
+                self.call_failed(None);
                 self.chosen(event, format!("model {model}"), reason);
             }
             EventKind::StateChanged { change } => self.changed(event, change),
@@ -188,6 +194,10 @@ impl<'a> TurnBuilder<'a> {
         span.id = format!("m{}", event.seq);
         if let Some(began) = paid.timing.and_then(|timing| earlier(event.at, timing.duration_ms)) {
             span.at = began;
+            // The question about the intent comes before all else of its turn.
+            if paid.step == 0 {
+                self.trace.at = self.trace.at.min(began);
+            }
         }
         let at = span.at;
         if let Some(call) = self.arena.call(number) {
@@ -197,6 +207,7 @@ impl<'a> TurnBuilder<'a> {
             call.usage = paid.usage;
             call.prompt.clone_from(paid.prompt);
             call.is_estimated = paid.timing.is_none();
+            call.took_ms = paid.timing.map(|timing| timing.duration_ms);
             call.first_token_ms = match paid.timing {
                 Some(timing) => timing.first_token_ms,
                 None => first.map(|first| between(at, first)),
@@ -215,6 +226,16 @@ impl<'a> TurnBuilder<'a> {
             }
             Some(EventKind::UsageUpdated { delegated, .. }) => *delegated,
             _ => false,
+        }
+    }
+
+    /// Notes that the last call gave no answer, where the turn goes on without a word or a tool call of it.
+    fn call_failed(&mut self, kind: Option<ErrorKind>) {
+        let Some((number, step)) = self.last_call.filter(|(number, _)| !self.arena.has_words(*number)) else { return };
+        let is_answered = self.tools.values().any(|tool| self.arena.tool(*tool).is_some_and(|tool| tool.step == step));
+        if let Some(call) = self.arena.call(number).filter(|call| step > 0 && !is_answered && call.error.is_none()) {
+            let name = kind.and_then(|kind| Some(serde_json::to_value(kind).ok()?.as_str()?.to_owned()));
+            call.error = Some(name.unwrap_or_else(|| UNKNOWN_ERROR.to_owned()));
         }
     }
 
@@ -269,6 +290,8 @@ impl<'a> TurnBuilder<'a> {
     fn ended(&mut self, event: &Event, result: &TurnResult) {
         self.trace.is_open = false;
         self.trace.trace_id.get_or_insert(result.trace_id);
+        self.trace.settled_at = Some(event.at);
+        self.call_failed(result.error.as_ref().map(|error| error.kind));
         self.trace.outcome = Some(TurnEnd {
             reason: result.stop_reason,
             error: result.error.clone(),

@@ -5,7 +5,7 @@ use std::{
     collections::{BTreeMap, BTreeSet},
 };
 
-use agentd_core::ids::SessionId;
+use agentd_core::{Timestamp, ids::SessionId};
 
 use crate::{
     fit,
@@ -35,10 +35,15 @@ fn nest_below(turns: &mut [TurnTrace], known: &BTreeMap<SessionId, Vec<TurnTrace
     for work in turns.iter().flat_map(TurnTrace::walk).filter_map(subagent) {
         begins.entry(work.session_id).or_default().insert(work.after);
     }
-    let part = |work: &SubagentSpan| -> Vec<TurnTrace> {
+    // A later turn may have given the session work again, and is not always among these: it began after the end of this one.
+    let part = |work: &SubagentSpan, settled: Option<Timestamp>| -> Vec<TurnTrace> {
         let next =
             begins.get(&work.session_id).and_then(|all| all.range(work.after.saturating_add(1)..).next().copied());
-        let is_part = |turn: &&TurnTrace| turn.first_seq > work.after && next.is_none_or(|next| turn.first_seq <= next);
+        let is_part = |turn: &&TurnTrace| {
+            let is_of_it =
+                next.map_or_else(|| settled.is_none_or(|settled| turn.at <= settled), |next| turn.first_seq <= next);
+            turn.first_seq > work.after && is_of_it
+        };
         let all = known.get(&work.session_id).into_iter().flatten().filter(is_part);
         let mut part: Vec<TurnTrace> = all.take(left.get()).cloned().collect();
         left.set(left.get() - part.len());
@@ -47,7 +52,8 @@ fn nest_below(turns: &mut [TurnTrace], known: &BTreeMap<SessionId, Vec<TurnTrace
         part
     };
     for turn in turns {
-        turn.spans.iter_mut().for_each(|span| fill(span, &part));
+        let of_turn = |work: &SubagentSpan| part(work, turn.settled_at);
+        turn.spans.iter_mut().for_each(|span| fill(span, &of_turn));
         fit::turn(turn, turn.at, turn.end);
     }
 }

@@ -49,6 +49,9 @@ pub struct TurnTrace {
     /// The end, with its reason.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub outcome: Option<TurnEnd>,
+    /// The time at which the journal was told of its end: of a turn that a crash cut off, long after it.
+    #[serde(skip)]
+    pub settled_at: Option<Timestamp>,
     /// Sum of all usage in the tree, subagents included.
     pub usage: Usage,
     /// Time in which a person was waited for, in milliseconds.
@@ -177,6 +180,12 @@ pub struct ModelCallSpan {
     pub first_token_ms: Option<u64>,
     /// Set if its times are estimated from the events around it.
     pub is_estimated: bool,
+    /// Duration as it was measured, in milliseconds: that of the span, unless clocks were put back.
+    #[serde(skip)]
+    pub took_ms: Option<u64>,
+    /// Kind of its error, where the turn went on with another model or ended with it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
     /// Number of retries.
     pub retries: u32,
     /// Usage.

@@ -255,3 +255,60 @@ async fn nothing_is_sent_to_anyone_where_nobody_asks_for_it() {
     let log = wrong.log();
     assert!(log.contains("telemetry is off: OTEL_EXPORTER_OTLP_ENDPOINT") && !log.contains("hush"), "{log}");
 }
+
+#[tokio::test]
+async fn what_is_too_large_for_a_collector_is_sent_in_parts() {
+    let (model, collector) = (model().await, Collector::start().await);
+    collector.set_mood(CollectorMood::AtMost(2500));
+    let endpoint = collector.http();
+    let daemon = TempDaemon::start_in(home(&model, &[("OTEL_EXPORTER_OTLP_ENDPOINT", &endpoint)])).await;
+    let result = ask(&daemon).await;
+    // The turn itself comes with the first part.
+    let spans = until("all of it has come", || async { Some(collector.spans()).filter(|it| it.len() == 10) }).await;
+    check(&spans, &result);
+}
+
+#[tokio::test]
+async fn a_slip_in_a_variable_and_what_the_client_leaves_out() {
+    let (model, collector) = (model().await, Collector::start().await);
+    collector.set_mood(CollectorMood::Answers(503));
+    let endpoint = collector.http();
+    let mut daemon = TempDaemon::start_in(home(&model, &[("OTEL_EXPORTER_OTLP_ENDPOINT", &endpoint)])).await;
+    let mut command = daemon.agentctl_command(["run", "Leave it out"]);
+    command.env("TRACEPARENT", "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-00");
+    Running::spawn(command).output(Vec::new()).await.exits(0);
+    let due = ask(&daemon).await;
+    assert_eq!(daemon.sigterm().await, Some(0));
+    collector.set_mood(CollectorMood::Takes);
+    daemon.set("OTEL_EXPORTER_OTLP_TIMEOUT", "10s");
+    daemon.restart().await;
+    assert!(daemon.log().contains("telemetry is off: OTEL_EXPORTER_OTLP_TIMEOUT"), "{}", daemon.log());
+    assert_eq!(daemon.sigterm().await, Some(0));
+    // What was due is sent once it is mended.
+    daemon.set("OTEL_EXPORTER_OTLP_TIMEOUT", "10000");
+    daemon.restart().await;
+    let spans = turns(&collector, 1).await;
+    check(&spans, &due);
+    assert!(spans.iter().all(|span| span.trace != "0af7651916cd43dd8448eb211c80319c"), "{spans:#?}");
+}
+
+#[tokio::test]
+async fn what_comes_from_elsewhere_did_not_happen_here() {
+    let (model, collector) = (model().await, Collector::start().await);
+    let endpoint = collector.http();
+    let daemon = TempDaemon::start_in(home(&model, &[("OTEL_EXPORTER_OTLP_ENDPOINT", &endpoint)])).await;
+    let first = ask(&daemon).await;
+    let session = first["session_id"].as_str().unwrap();
+    let file = daemon.path().join("a.tar.gz");
+    let file = file.to_str().unwrap();
+    daemon.agentctl(["sessions", "export", session, "-o", file]).await.exits(0);
+    daemon.agentctl(["sessions", "import", file, "--as-new"]).await.exits(0);
+    let second = ask(&daemon).await;
+    let spans = turns(&collector, 2).await;
+    let sessions: BTreeSet<&str> = spans
+        .iter()
+        .filter(|span| span.name == "invoke_agent main")
+        .filter_map(|span| span.attributes["gen_ai.conversation.id"].as_str())
+        .collect();
+    assert_eq!(sessions, BTreeSet::from([session, second["session_id"].as_str().unwrap()]));
+}

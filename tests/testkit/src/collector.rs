@@ -81,6 +81,8 @@ pub enum CollectorMood {
     Hangs,
     /// It answers with this status.
     Answers(u16),
+    /// It takes no message of more bytes, over HTTP.
+    AtMost(usize),
 }
 
 #[derive(Debug, Default)]
@@ -180,7 +182,7 @@ impl Collector {
 }
 
 /// Notes a request, and says what becomes of it.
-async fn answered(shared: &Shared, path: &str, headers: Attributes) -> Result<(), u16> {
+async fn answered(shared: &Shared, path: &str, headers: Attributes, size: usize) -> Result<(), u16> {
     let mood = {
         let mut state = shared.lock().unwrap_or_else(PoisonError::into_inner);
         state.requests.push((path.to_owned(), headers));
@@ -190,6 +192,8 @@ async fn answered(shared: &Shared, path: &str, headers: Attributes) -> Result<()
         CollectorMood::Takes => Ok(()),
         CollectorMood::Hangs => std::future::pending().await,
         CollectorMood::Answers(status) => Err(status),
+        CollectorMood::AtMost(most) if size > most => Err(413),
+        CollectorMood::AtMost(_) => Ok(()),
     }
 }
 
@@ -202,14 +206,14 @@ fn told(headers: &HeaderMap) -> Attributes {
 }
 
 async fn take_traces(State(shared): State<Shared>, headers: HeaderMap, body: Bytes) -> Result<Vec<u8>, StatusCode> {
-    answered(&shared, "/v1/traces", told(&headers)).await.map_err(status)?;
+    answered(&shared, "/v1/traces", told(&headers), body.len()).await.map_err(status)?;
     let request = ExportTraceServiceRequest::decode(body).map_err(|_| StatusCode::BAD_REQUEST)?;
     note_spans(&shared, request);
     Ok(ExportTraceServiceResponse::default().encode_to_vec())
 }
 
 async fn take_metrics(State(shared): State<Shared>, headers: HeaderMap, body: Bytes) -> Result<Vec<u8>, StatusCode> {
-    answered(&shared, "/v1/metrics", told(&headers)).await.map_err(status)?;
+    answered(&shared, "/v1/metrics", told(&headers), body.len()).await.map_err(status)?;
     let request = ExportMetricsServiceRequest::decode(body).map_err(|_| StatusCode::BAD_REQUEST)?;
     let metrics = request.resource_metrics.into_iter().flat_map(|of| of.scope_metrics).flat_map(|of| of.metrics);
     let mut points = Vec::new();
@@ -250,7 +254,7 @@ impl TraceService for Grpc {
     ) -> Result<tonic::Response<ExportTraceServiceResponse>, tonic::Status> {
         let headers = told(&request.metadata().clone().into_headers());
         let refused = |_| tonic::Status::unavailable("not now");
-        answered(&self.0, "grpc", headers).await.map_err(refused)?;
+        answered(&self.0, "grpc", headers, 0).await.map_err(refused)?;
         note_spans(&self.0, request.into_inner());
         Ok(tonic::Response::new(ExportTraceServiceResponse::default()))
     }

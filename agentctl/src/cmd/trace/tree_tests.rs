@@ -79,6 +79,7 @@ fn turn(number: u64, from: i64, to: i64, spans: Vec<Span>) -> TurnTrace {
         }),
         usage: usage(12_345, 210, Some(12_400)),
         waited_ms: 5000,
+        settled_at: None,
         spans,
     }
 }

@@ -1,7 +1,7 @@
 //! A history of turns and items, made of what another program tells.
 
 use std::{
-    collections::{BTreeMap, HashMap},
+    collections::{BTreeMap, HashMap, VecDeque},
     path::PathBuf,
     sync::Arc,
 };
@@ -20,6 +20,7 @@ use agentd_core::{
     turn::{StopReason, TurnResult},
     usage::Usage,
 };
+use jiff::SignedDuration;
 use sha2::{Digest as _, Sha256};
 use uuid::Builder;
 
@@ -43,6 +44,8 @@ pub(super) struct HistoryBuilder {
     turn: Option<OpenTurn>,
     model: String,
     left_out: BTreeMap<String, u64>,
+    /// The latest time that is believed.
+    latest: Timestamp,
     /// The id that the program gave the session.
     pub(super) foreign_id: String,
     /// The name of the session.
@@ -59,7 +62,7 @@ struct OpenTurn {
     began: Timestamp,
     answer: String,
     /// Calls without a result: ours by the program's.
-    calls: HashMap<String, (CallId, String)>,
+    calls: HashMap<String, VecDeque<(CallId, String)>>,
     has_work: bool,
     steps: u32,
     usage: Usage,
@@ -77,6 +80,7 @@ impl HistoryBuilder {
             turn: None,
             model: String::new(),
             left_out: BTreeMap::new(),
+            latest: Timestamp::now() + SignedDuration::from_hours(24),
             foreign_id: String::new(),
             title: String::new(),
             folder: String::new(),
@@ -85,7 +89,9 @@ impl HistoryBuilder {
 
     /// Takes note of the time of what follows. The clock of a history never goes back.
     pub(super) fn now(&mut self, at: Option<Timestamp>) {
-        let Some(at) = at.filter(|at| *at >= Timestamp::UNIX_EPOCH && at.as_second() < 4_102_444_800) else { return };
+        // A clock that was wrong once would put all that follows far away.
+        let latest = self.latest;
+        let Some(at) = at.filter(|at| *at >= Timestamp::UNIX_EPOCH && *at <= latest) else { return };
         self.began.get_or_insert(at);
         self.at = self.at.max(at);
     }
@@ -154,13 +160,15 @@ impl HistoryBuilder {
     pub(super) fn call(&mut self, foreign_id: &str, name: &str, arguments: String) {
         let name: String = name.chars().filter(|c| !c.is_control()).take(MAX_NAME).collect();
         let call_id = CallId::generate();
-        self.open_turn().calls.insert(foreign_id.to_owned(), (call_id.clone(), name.clone()));
+        let calls = &mut self.open_turn().calls;
+        calls.entry(foreign_id.to_owned()).or_default().push_back((call_id.clone(), name.clone()));
         self.item(ItemBody::ToolCall(ToolCall { call_id, name, arguments: cut_json(arguments) }), true);
     }
 
     /// The result of a call.
     pub(super) fn result(&mut self, foreign_id: &str, text: &str, failed: bool) {
-        let Some((call_id, name)) = self.turn.as_mut().and_then(|turn| turn.calls.remove(foreign_id)) else {
+        let calls = self.turn.as_mut().and_then(|turn| turn.calls.get_mut(foreign_id));
+        let Some((call_id, name)) = calls.and_then(VecDeque::pop_front) else {
             return self.leave_out("result without a call");
         };
         let error = failed.then_some(ToolErrorCode::Tool);
@@ -293,13 +301,19 @@ impl HistoryBuilder {
 
     fn completed(&mut self, item: Item) {
         let turn = Some(item.turn_id);
-        self.push(turn, EventKind::ItemStarted { item: item.clone() });
+        let mut started = item.clone();
+        match &mut started.body {
+            ItemBody::AgentMessage { text } | ItemBody::Reasoning { text } => text.clear(),
+            ItemBody::ToolResult(result) => result.text.clear(),
+            _ => {}
+        }
+        self.push(turn, EventKind::ItemStarted { item: started });
         self.push(turn, EventKind::ItemCompleted { item, status: ItemStatus::Done });
     }
 
     fn end_turn(&mut self) {
         let Some(turn) = self.turn.take() else { return };
-        let mut open: Vec<_> = turn.calls.into_values().collect();
+        let mut open: Vec<_> = turn.calls.into_values().flatten().collect();
         open.sort();
         for (call_id, name) in open {
             let text = "the history tells no result of this call".to_owned();

@@ -8,7 +8,7 @@ use serde_json::Value;
 use crate::ArchiveError;
 
 /// Maximum length of a line, in bytes.
-const MAX_LINE: u64 = 32 << 20;
+const MAX_LINE: u64 = 16 << 20;
 
 /// A line.
 pub(super) enum Line {

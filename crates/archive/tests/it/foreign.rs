@@ -248,6 +248,20 @@ fn opencode_is_read() {
 }
 
 #[test]
+fn calls_with_the_same_id_have_a_result_each_and_a_wrong_clock_moves_one_line() {
+    let line = |at: &str, payload: Value| json!({"timestamp": at, "type": "response_item", "payload": payload});
+    let (at, never) = ("2026-01-31T12:00:00Z", "2199-01-01T00:00:00Z");
+    let call = json!({"type": "function_call", "name": "shell", "arguments": "{}", "call_id": null});
+    let output = json!({"type": "function_call_output", "call_id": null, "output": "4"});
+    let user = json!({"type": "message", "role": "user", "content": [{"type": "input_text", "text": "Two and two?"}]});
+    let history = [line(never, user), line(at, call.clone()), line(at, call), line(at, output)];
+    let found = read(lines(&history).as_bytes(), ForeignFormat::Codex).unwrap();
+    check_sound(&found);
+    assert_eq!(found.left_out, Vec::<String>::new());
+    assert_eq!(found.events.last().unwrap().at, at.parse().unwrap());
+}
+
+#[test]
 fn what_is_no_history_is_refused() {
     let refused = |text: &[u8], format| read(text, format).unwrap_err();
     for format in [ForeignFormat::ClaudeCode, ForeignFormat::Codex] {

@@ -286,8 +286,8 @@ fn close_cut_off_items(
     facts: &mut Vec<EventKind>,
 ) -> CutOff {
     let mut cut_off = CutOff { ran: Vec::new(), unknown: Vec::new(), under_way: Vec::new() };
-    let mut settled = Vec::new();
     for item in items {
+        let mut paid = None;
         let (item, status) = match fate_of(&item, fates) {
             Some(SubagentStatus::GoesOn(subagent)) => {
                 cut_off.ran.push(subagent.call_id.clone());
@@ -297,12 +297,13 @@ fn close_cut_off_items(
             }
             Some(SubagentStatus::Ended(ended)) => {
                 let item = with_outcome(item, &ended.output);
-                settled.extend(Some(ended.delegated.usage).filter(|usage| *usage != Usage::default()));
+                paid = Some(ended.delegated.usage).filter(|usage| *usage != Usage::default());
                 if let ItemBody::ToolResult(result) = &item.body
                     && is_outcome(result)
                 {
                     ledger.results.insert(result.call_id.clone(), result.clone());
                     facts.push(EventKind::ItemCompleted { item, status: ItemStatus::Done });
+                    facts.extend(paid.and_then(|usage| ledger.pay(usage)));
                     continue;
                 }
                 (item, ItemStatus::Unknown)
@@ -314,8 +315,9 @@ fn close_cut_off_items(
             cut_off.ran.push(result.call_id.clone());
         }
         facts.push(EventKind::ItemCompleted { item, status });
+        // Right behind the result: so it is known of which call it is.
+        facts.extend(paid.and_then(|usage| ledger.pay(usage)));
     }
-    facts.extend(settled.into_iter().filter_map(|usage| ledger.pay(usage)));
     cut_off
 }
 

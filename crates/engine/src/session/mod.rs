@@ -4,7 +4,7 @@
 //! - `registry`: the map of sessions in memory; `siblings`: the way to it; `shared`, `gauges`: what all sessions share.
 //! - `actor`: what the actor holds; `run`: its loop. `load` restores it from the journal, `turns` begins and ends turns,
 //!   `launch` starts their tasks, also after a restart, `steers` adds to them, `queue` lets them wait, `room` keeps inputs
-//!   that do not fit, `asks` raises interrupts and takes answers, `undo` reverts what turns did to files, `context` and
+//!   that do not fit, `asks` raises interrupts and takes answers, `undo` reverts what turns did to files, `ledger` is what they did, `context` and
 //!   `context_view` say what a model sees, `settings` changes what is set, `routing` chooses the
 //!   models of a turn, `resting` knows those that do not answer,
 //!   `unsure` asks a model about an intent, `model_choice` sets one by its id, `visible` says which tools it is shown,
@@ -27,6 +27,7 @@ mod interrupts;
 mod journal;
 mod launch;
 mod leaving;
+mod ledger;
 mod load;
 mod map;
 mod map_search;

@@ -10,6 +10,7 @@ use agentd_core::{
     ids::SessionId,
     ports::{JournalImports, Store},
     session::{SessionSettings, SessionStatus},
+    turn::StopReason,
 };
 use agentd_store::SqliteStore;
 use agentd_testkit::{daemon::until, store_contract::EventScript};
@@ -91,6 +92,22 @@ async fn a_draft_is_seen_by_nobody_until_it_is_a_session() {
     assert_eq!(error.kind(), ErrorKind::Conflict);
     let error = imports(&store).add(draft, events).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::NotFound, "a draft that became a session takes no more");
+}
+
+#[tokio::test]
+async fn a_turn_that_was_imported_has_not_ended_here() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = open(folder.path());
+    let mut script = EventScript::new(SessionId::generate(), Timestamp::UNIX_EPOCH);
+    let draft = draft();
+    imports(&store).begin(draft).await.unwrap();
+    let events = vec![script.turn_started(), script.input("before"), script.turn_ended(StopReason::Completed)];
+    imports(&store).add(draft, events).await.unwrap();
+    imports(&store).finish(vec![made_of(draft, &script)]).await.unwrap();
+    assert_eq!(store.ended_turns(0, 10).await.unwrap().turns, []);
+    store.append(vec![script.turn_started(), script.turn_ended(StopReason::Completed)]).await.unwrap();
+    let ended = store.ended_turns(0, 10).await.unwrap().turns;
+    assert_eq!(ended.iter().map(|turn| turn.turn_id).collect::<Vec<_>>(), [script.turn]);
 }
 
 #[tokio::test]

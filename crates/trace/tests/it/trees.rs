@@ -157,6 +157,45 @@ fn turns_of_subagents_stand_below_the_call_and_are_not_counted_twice() {
 }
 
 #[test]
+fn later_work_of_a_session_is_no_part_of_an_earlier_turn() {
+    let child = SessionId::generate();
+    let mut parent = Script::new();
+    let mut delegate = |after: u64| {
+        let (call, running) = (CallId::generate(), ItemId::generate());
+        parent.start().after(100).paid(1, tokens(10, 1), timing(1, 100), false).called(&call, "delegate_task");
+        parent.item_started(running, result(&call, "delegate_task", "")).subagent(&call, child, after).after(100);
+        parent.item_completed(running, result(&call, "delegate_task", "found"), ItemStatus::Done);
+        parent.paid(1, tokens(7, 2), None, true).end(StopReason::Completed);
+    };
+    delegate(0);
+    delegate(3);
+    let mut work = Script::new();
+    work.session = child;
+    work.clock = 110;
+    work.start().input("look").end(StopReason::Completed);
+    work.clock = 310;
+    work.start().input("look again").end(StopReason::Completed);
+    let known = BTreeMap::from([(child, turns(&work.events))]);
+    let both = turns(&parent.events);
+    for (at, expected) in [(0, 1), (1, 2)] {
+        // Of one turn alone nothing says that there is another one.
+        let mut trees = [both[at].clone()];
+        nest(&mut trees, &known);
+        let SpanKind::Subagent(nested) = &trees[0].spans[1].children[0].kind else { panic!("{trees:?}") };
+        assert_eq!(nested.turns.iter().map(|turn| turn.number).collect::<Vec<_>>(), [expected]);
+    }
+}
+
+#[test]
+fn a_call_that_gave_no_answer_has_failed() {
+    let mut script = Script::new();
+    script.start().input("hello").after(50).paid(1, tokens(0, 0), timing(10, 50), false).end(StopReason::Failed);
+    let turn = &turns(&script.events)[0];
+    let SpanKind::ModelCall(call) = &turn.spans[1].kind else { panic!("{turn:?}") };
+    assert_eq!((call.error.as_deref(), call.took_ms), (Some("_OTHER"), Some(50)));
+}
+
+#[test]
 fn trees_are_written_as_json() {
     let mut script = Script::new();
     script.start().input("</script>").after(7).paid(1, tokens(1, 1), None, false).end(StopReason::Completed);

@@ -267,27 +267,27 @@
     for (let above = row.parent; above; above = above.parent) if (!above.unfolded && !query) return false;
     return true;
   };
-  // Draws the rows that are to be seen, the first ones at once.
+  // Draws the rows that are to be seen: the first ones at once, down to the one that is chosen, and the others later.
   const render = () => {
     const mine = ++drawing;
     const shown = rows.filter(isShown);
     tree.replaceChildren();
     const later = window.requestIdleCallback || ((work) => setTimeout(work, 0));
-    const part = (from) => {
+    const part = (from, to) => {
       if (mine !== drawing) return;
       const piece = document.createDocumentFragment();
-      for (const row of shown.slice(from, from + CHUNK)) {
+      for (const row of shown.slice(from, to)) {
         if (!row.element) draw(row);
         row.fold.textContent = row.hasChildren ? (row.unfolded || query ? "▾" : "▸") : "";
         if (row.hasChildren) row.element.setAttribute("aria-expanded", String(row.unfolded));
         piece.append(row.element);
       }
       tree.append(piece);
-      if (from + CHUNK < shown.length) later(() => part(from + CHUNK));
+      if (to < shown.length) later(() => part(to, to + CHUNK));
       else tree.dataset.drawn = String(shown.length);
     };
     delete tree.dataset.drawn;
-    part(0);
+    part(0, Math.max(CHUNK, shown.indexOf(current) + 1));
     if (!current || !isShown(current)) choose(shown[0], false);
     return shown;
   };

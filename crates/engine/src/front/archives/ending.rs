@@ -20,6 +20,11 @@ use agentd_core::{
 
 use crate::recovery;
 
+/// Turns that are open at once. Few are in a journal: one that runs, and such as never ran.
+const MAX_OPEN: usize = 1000;
+/// Bytes of words and questions that wait in open turns.
+const MAX_HELD: usize = 64 << 20;
+
 /// Why questions are withdrawn.
 const LEFT: &str = "the session was moved while this waited";
 
@@ -28,6 +33,8 @@ const LEFT: &str = "the session was moved while this waited";
 pub(super) struct OpenTurns {
     turns: Vec<OpenTurn>,
     pending: BTreeMap<InterruptId, Interrupt>,
+    /// Bytes that are held.
+    held: usize,
 }
 
 struct OpenTurn {
@@ -44,10 +51,16 @@ struct OpenTurn {
 
 impl OpenTurns {
     /// Takes note of the next event.
-    pub(super) fn take(&mut self, event: &Event) {
+    ///
+    /// # Errors
+    /// When more is open than any session has.
+    pub(super) fn take(&mut self, event: &Event) -> Result<(), &'static str> {
         match &event.kind {
             EventKind::TurnStarted { trace_id, .. } => {
-                let Some(id) = event.turn_id else { return };
+                let Some(id) = event.turn_id else { return Ok(()) };
+                if self.turns.len() == MAX_OPEN {
+                    return Err("more turns are open than a session has");
+                }
                 self.turns.push(OpenTurn {
                     id,
                     trace_id: *trace_id,
@@ -61,6 +74,7 @@ impl OpenTurns {
             }
             EventKind::TurnEnded { .. } => self.turns.retain(|turn| Some(turn.id) != event.turn_id),
             EventKind::InterruptRaised { interrupt } => {
+                self.held += serde_json::to_vec(interrupt).map_or(0, |text| text.len());
                 self.pending.insert(interrupt.id, (**interrupt).clone());
             }
             EventKind::InterruptResolved { interrupt_id, .. } => {
@@ -68,10 +82,11 @@ impl OpenTurns {
             }
             _ => {
                 if let Some(turn) = self.turns.iter_mut().find(|turn| Some(turn.id) == event.turn_id) {
-                    turn.take(event);
+                    self.held += turn.take(event);
                 }
             }
         }
+        if self.held > MAX_HELD { Err("open turns hold more than a session can") } else { Ok(()) }
     }
 
     /// Returns whether something is open.
@@ -93,25 +108,53 @@ impl OpenTurns {
     }
 }
 
+/// Bytes of an event without texts, about.
+const EVENT: usize = 500;
+
+/// Takes the texts out of an item.
+fn empty(body: &mut ItemBody) {
+    match body {
+        ItemBody::ToolCall(call) => call.arguments.clear(),
+        ItemBody::ToolResult(result) => {
+            result.text.clear();
+            result.details = None;
+        }
+        ItemBody::AgentMessage { text }
+        | ItemBody::Notice { text, .. }
+        | ItemBody::Reasoning { text }
+        | ItemBody::UserMessage { text, .. } => text.clear(),
+        ItemBody::Compaction(compaction) => compaction.summary.clear(),
+    }
+}
+
 impl OpenTurn {
-    fn take(&mut self, event: &Event) {
+    /// Takes note of an event, and returns the bytes that it holds on to.
+    fn take(&mut self, event: &Event) -> usize {
         let mut event = event.clone();
+        let mut held = 0;
         match &mut event.kind {
-            EventKind::ItemCompleted { item, .. } => match &mut item.body {
-                ItemBody::AgentMessage { text } => self.text = std::mem::take(text),
-                ItemBody::ToolCall(call) => call.arguments.clear(),
-                ItemBody::ToolResult(result) => {
-                    self.tool_used = true;
-                    (result.text, result.details) = (String::new(), None);
+            EventKind::ItemCompleted { item, .. } => {
+                match &mut item.body {
+                    ItemBody::AgentMessage { text } => self.text = std::mem::take(text),
+                    ItemBody::ToolResult(_) => self.tool_used = true,
+                    _ => {}
                 }
-                ItemBody::Notice { text, .. } | ItemBody::Reasoning { text } => text.clear(),
-                _ => {}
-            },
+                empty(&mut item.body);
+                item.origin = None;
+            }
             EventKind::UsageUpdated { step, turn, .. } => (self.steps, self.usage) = (*step, *turn),
-            EventKind::ItemStarted { .. } => {}
-            _ => return,
+            EventKind::ItemStarted { item } => {
+                match &item.body {
+                    // Words that nobody was given yet: the end of the turn tells them.
+                    ItemBody::UserMessage { text, .. } => held = text.len(),
+                    _ => empty(&mut item.body),
+                }
+                item.origin = None;
+            }
+            _ => return 0,
         }
         self.events.push(Arc::new(event));
+        held + EVENT
     }
 
     fn ending(self, session_id: SessionId, at: Timestamp) -> Vec<EventKind> {

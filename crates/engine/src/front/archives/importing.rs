@@ -166,7 +166,7 @@ impl SessionImport {
         let mut event = renamed(scrub::for_travel(event), &self.ids);
         incoming.last_seq = next;
         incoming.turns += u64::from(matches!(event.kind, EventKind::TurnStarted { .. }));
-        incoming.open.take(&event);
+        incoming.open.take(&event).map_err(|why| refused(why.to_owned()))?;
         event.session_id = self.ids.get(&event.session_id).copied().unwrap_or(event.session_id);
         Ok(event)
     }
@@ -319,15 +319,12 @@ fn refused(why: String) -> EngineError {
 }
 
 /// The event with the new ids of sessions that it names, also in the words of calls and results: models name sessions that
-/// worked for them.
+/// worked for them. A session that did not come along is none here, whoever has that id.
 fn renamed(mut event: Event, ids: &HashMap<SessionId, SessionId>) -> Event {
-    let rename = |id: &mut SessionId| *id = ids.get(id).copied().unwrap_or(*id);
+    let rename = |id: &mut SessionId| *id = ids.get(id).copied().unwrap_or_else(SessionId::generate);
     let rename_in = |text: &mut String| {
-        for (old, new) in ids.iter().filter(|(old, new)| old != new) {
-            let old = old.to_string();
-            if text.contains(&old) {
-                *text = text.replace(&old, &new.to_string());
-            }
+        if ids.iter().any(|(old, new)| old != new) {
+            *text = with_new_ids(text, ids);
         }
     };
     match &mut event.kind {
@@ -341,4 +338,42 @@ fn renamed(mut event: Event, ids: &HashMap<SessionId, SessionId>) -> Event {
         _ => {}
     }
     event
+}
+
+/// The text with new ids in the place of old ones, in one pass.
+fn with_new_ids(text: &str, ids: &HashMap<SessionId, SessionId>) -> String {
+    const LENGTH: usize = 36;
+    let mut out = String::with_capacity(text.len());
+    let mut rest = 0;
+    // An id has its first dash behind eight digits.
+    for (dash, _) in text.match_indices('-') {
+        let Some(start) = dash.checked_sub(8).filter(|start| *start >= rest) else { continue };
+        let written = text.get(start..start + LENGTH);
+        if let Some(new) = written.and_then(|id| id.parse().ok()).and_then(|old: SessionId| ids.get(&old)) {
+            out.push_str(&text[rest..start]);
+            out.push_str(&new.to_string());
+            rest = start + LENGTH;
+        }
+    }
+    out.push_str(&text[rest..]);
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn new_ids_stand_where_old_ones_did() {
+        let (old, new, other) = (SessionId::generate(), SessionId::generate(), SessionId::generate());
+        let ids = HashMap::from([(old, new)]);
+        for (text, expected) in [
+            (format!("{{\"context_id\": \"{old}\"}} - {other}"), format!("{{\"context_id\": \"{new}\"}} - {other}")),
+            (format!("{old}{old}"), format!("{new}{new}")),
+            (format!("é-{old}-"), format!("é-{new}-")),
+            ("a-b--- 12345678-".to_owned(), "a-b--- 12345678-".to_owned()),
+        ] {
+            assert_eq!(with_new_ids(&text, &ids), expected);
+        }
+    }
 }
