@@ -29,7 +29,9 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         eprintln!("{path}: {width}x{height}, {} lines in {:.2} s", lines.len(), begun.elapsed().as_secs_f32());
         for line in lines {
             let left = line.letters.first().map_or(0.0, |letter| letter.left);
-            println!("{:6.0} {left:6.0} {:5.1} {:.2} {}", line.base, line.size, line.confidence, line.text());
+            let right = line.letters.last().map_or(0.0, |letter| letter.right);
+            let (base, size, confidence) = (line.base, line.size, line.confidence);
+            println!("{base:6.0} {left:6.0}-{right:<6.0} {size:5.1} {confidence:.2} {}", line.text());
         }
     }
     Ok(())

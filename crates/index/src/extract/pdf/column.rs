@@ -45,7 +45,7 @@ fn columns(beside: Rows, gutter: f32, depth: usize, between: &mut Rows, regions:
     let is_left = |piece: &Piece| piece.right <= gutter;
     let all = || beside.iter().flatten();
     let (left, right): (Vec<&Piece>, Vec<&Piece>) = all().partition(|piece| is_left(piece));
-    if !(is_text(left) && is_text(right)) {
+    if !(has_text(left) && has_text(right)) {
         return between.extend(beside);
     }
     if !between.is_empty() {
@@ -83,10 +83,21 @@ fn gutter(rows: &Rows) -> Option<f32> {
     (count + 1 >= LINES).then_some(place)
 }
 
+/// Returns whether these look like running text, or like columns of it: one that is short leaves most of the lines beside it alone.
+fn has_text(pieces: Vec<&Piece>) -> bool {
+    let in_columns = |pieces: Vec<&Piece>| {
+        let Some(gutter) = gutter(&rows(pieces.iter().copied().cloned().collect())) else { return false };
+        let beside = pieces.into_iter().filter(|piece| !crosses(piece, gutter));
+        let (left, right) = beside.partition(|piece| piece.right <= gutter);
+        is_text(left) && is_text(right)
+    };
+    is_text(pieces.clone()) || in_columns(pieces)
+}
+
 /// Returns whether these look like lines of running text: most of them fill their column, and say more than a cell
 /// does.
 fn is_text(pieces: Vec<&Piece>) -> bool {
-    const FILLS: f32 = 0.55;
+    const FILLS: f32 = 0.5;
     const SAYS: usize = 12;
     let left = pieces.iter().map(|piece| piece.left).fold(f32::INFINITY, f32::min);
     let right = pieces.iter().map(|piece| piece.right).fold(f32::NEG_INFINITY, f32::max);
@@ -129,6 +140,24 @@ mod tests {
             "{told:?}"
         );
         assert!(told[2].starts_with("right text of line 0/"), "{told:?}");
+    }
+
+    #[test]
+    fn a_short_column_beside_longer_ones_is_read_first() {
+        let mut page = Vec::new();
+        for number in 0..20 {
+            let base = 780.0 - 12.0 * number as f32;
+            if number < 6 {
+                page.push(set(&format!("first text of line {number}"), 0.0, base, 10.0));
+            }
+            page.push(set(&format!("second text of line {number}"), 150.0, base, 10.0));
+            page.push(set(&format!("third text of line {number}"), 310.0, base, 10.0));
+        }
+        let told = told(page);
+        assert_eq!(told.len(), 3, "{told:?}");
+        for (region, word) in told.iter().zip(["first", "second", "third"]) {
+            assert!(region.split('/').all(|line| line.starts_with(word)), "{told:?}");
+        }
     }
 
     #[test]

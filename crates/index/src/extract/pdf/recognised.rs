@@ -12,8 +12,9 @@ const STEP: f32 = 0.25;
 /// The text of lines as Markdown.
 pub(in crate::extract) fn recognised(lines: &[Line]) -> String {
     let usual = usual_size(lines);
-    let letters = lines.iter().flat_map(|line| letters(line, size(line.size, usual))).collect();
-    text::markdown(&column::regions(line::pieces(letters)))
+    // A line is one piece at least: between columns there may be no more than between two words.
+    let pieces = lines.iter().flat_map(|line| line::pieces(letters(line, size(line.size, usual)).collect()));
+    text::markdown(&column::regions(pieces.collect()))
 }
 
 /// The size of most letters: that in the middle of all.
@@ -73,5 +74,19 @@ mod tests {
             "# A heading\n\nThe first line of what comes below the infrastructure of the harbour."
         );
         assert_eq!(recognised(&[]), "");
+    }
+
+    #[test]
+    fn columns_close_to_each_other_are_read_one_after_the_other() {
+        let of = |side: &'static str, left: f32| {
+            (0..6).map(move |number| {
+                line(&format!("{side} words of the column {number}"), left, 26.0 * number as f32, 20.0)
+            })
+        };
+        // 27 letters of 10 each, and a gutter as wide as a space and a half.
+        let lines: Vec<Line> = of("left", 0.0).chain(of("next", 285.0)).collect();
+        let text = recognised(&lines);
+        let (left, next) = (text.find("left words of the column 5"), text.find("next words of the column 0"));
+        assert!(left.is_some() && left < next, "{text}");
     }
 }
