@@ -17,7 +17,7 @@ use crate::{
     flags::Global,
     report::{self, Table},
     terminal::{
-        paint::{money, number},
+        paint::{self, money, number},
         sanitize::clean_line,
     },
 };
@@ -91,6 +91,11 @@ fn total(days: &[DayCounters]) -> Vec<Counter> {
     sums.into_iter().map(counter).collect()
 }
 
+/// Most calls take less than a second, and a person may be waited for over days.
+fn average_shown(milliseconds: u64) -> String {
+    if milliseconds < 60_000 { paint::duration(milliseconds) } else { report::span(milliseconds) }
+}
+
 fn print(total: &[Counter], usage: &UsageReport) -> anyhow::Result<()> {
     let mut table = Table::new(["WHAT", "NAME", "OUTCOME", "COUNT", "AVERAGE"]);
     for counter in total {
@@ -100,7 +105,7 @@ fn print(total: &[Counter], usage: &UsageReport) -> anyhow::Result<()> {
             clean_line(&counter.name),
             clean_line(&counter.outcome),
             number(counter.count),
-            average.map(report::span).unwrap_or_default(),
+            average.map(average_shown).unwrap_or_default(),
         ]);
     }
     table.print("nothing happened in these days")?;
