@@ -15,6 +15,7 @@ use agentd_core::{
     ports::{Audit as _, Clock},
 };
 use agentd_engine::Engine;
+use agentd_exchange::ExchangeLog;
 use agentd_lsp::LanguagePool;
 use agentd_mcp::{McpPool, SessionServers};
 use agentd_policy::Policy;
@@ -112,6 +113,8 @@ pub struct DaemonControl {
     pub log: LogHandle,
     /// Told of the new rules.
     pub audit: Arc<AuditLog>,
+    /// Told whether requests to models are kept.
+    pub exchanges: ExchangeLog,
     /// Plays recordings.
     pub player: Arc<Player>,
     /// Told how long what is kept.
@@ -140,6 +143,7 @@ impl DaemonControl {
         self.languages.reconfigure(new.languages.clone());
         self.toolbox.follow_settings(&new.tools, boot::idle_now(&self.languages));
         self.mcp.reconfigure(new.mcp.clone());
+        self.exchanges.follow_settings(new.daemon.trace.requests);
         self.retention.follow_settings(new.daemon.retention.clone());
         let notes = held_back(&current, &new);
         *current = new;
@@ -208,6 +212,10 @@ impl Control for DaemonControl {
 
     fn player(&self) -> Option<Arc<Player>> {
         Some(Arc::clone(&self.player))
+    }
+
+    fn exchanges(&self) -> Option<&ExchangeLog> {
+        Some(&self.exchanges)
     }
 
     fn session_servers(&self) -> Option<&SessionServers> {
@@ -308,6 +316,11 @@ fn held_back(old: &Config, new: &Config) -> Vec<String> {
     }
     if (&old.daemon.reading, &old.daemon.index) != (&new.daemon.reading, &new.daemon.index) {
         notes.push("`reading` or `index` has changed; reading and the index follow at the next start".to_owned());
+    }
+    if (old.daemon.trace.max_file_bytes, old.daemon.trace.max_files)
+        != (new.daemon.trace.max_file_bytes, new.daemon.trace.max_files)
+    {
+        notes.push("the sizes in `trace` have changed; traces follow at the next start".to_owned());
     }
     if old.daemon.audit != new.daemon.audit {
         notes.push("audit.max_file_bytes has changed; the audit log follows at the next start".to_owned());
