@@ -148,6 +148,23 @@ async fn every_attempt_is_an_entry() {
 }
 
 #[tokio::test]
+async fn a_request_that_nobody_waits_for_any_more_is_abandoned() {
+    let world = World::configured(ON).await;
+    world.model.reply(Reply::never());
+    let result = world.daemon.agentctl(["run", "Hello", "--detach", "--output", "json"]).await.exits(0).json();
+    let session = result["session_id"].as_str().unwrap().to_owned();
+    let requests = || async { (!world.model.requests().is_empty()).then_some(()) };
+    agentd_testkit::daemon::until("the model is asked", requests).await;
+    // While it is under way, it is there without an end.
+    assert_eq!(listed(&world.daemon, &session).await[0]["answer"], Value::Null);
+    world.client().await.cancel_turn(&session, None).await.unwrap();
+    let ended =
+        || async { Some(listed(&world.daemon, &session).await[0]["answer"].clone()).filter(|end| !end.is_null()) };
+    let answer = agentd_testkit::daemon::until("its end is kept", ended).await;
+    assert_eq!((&answer["outcome"], &answer["status"]), (&json!("abandoned"), &Value::Null), "{answer:#}");
+}
+
+#[tokio::test]
 async fn no_secret_is_kept() {
     let model = ModelServer::start().await;
     let home = TempHome::with_model(&model.base_url());
