@@ -4,7 +4,7 @@ use std::{env, fs, path::PathBuf};
 
 use prost::Message as _;
 
-const FILES: [&str; 26] = [
+const FILES: [&str; 27] = [
     "agent",
     "archive",
     "audit",
@@ -27,6 +27,7 @@ const FILES: [&str; 26] = [
     "skill",
     "storage",
     "tool",
+    "trace",
     "turn",
     "turn_result",
     "usage",

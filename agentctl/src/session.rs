@@ -58,6 +58,10 @@ pub(crate) struct TurnChoice {
     /// Mode: how much runs without asking; /mode and Shift-Tab change it [default for a new session: ask]
     #[arg(long, value_name = "MODE", value_parser = one_of(&MODES))]
     pub(crate) mode: Option<SessionMode>,
+    /// Keep requests to models and their answers as they are on the wire, from now on in this session, for `agentctl trace
+    /// --request`; they hold all that is said
+    #[arg(long)]
+    pub(crate) trace: bool,
 }
 
 /// The modes of a session.
@@ -103,14 +107,28 @@ impl SessionTarget {
                     project,
                     folders: folders.added,
                     worktree,
+                    trace: turn.trace.then_some(true),
                     ..NewSession::default()
                 }));
             }
         };
+        let place = if turn.trace { place.traced(daemon).await? } else { place };
         if project.is_none() && folders == FolderChanges::default() {
             return Ok(place);
         }
         place.show(daemon, project, &folders).await
+    }
+
+    /// Has requests of a session that exists kept from now on.
+    async fn traced(self, daemon: &Daemon) -> Result<Self, Failure> {
+        let stored = daemon.client.session(&self.name()).await?.session;
+        let id = stored.summary.id;
+        if stored.settings.trace != Some(true) {
+            // Folders that it has stay where none is named.
+            let settings = SessionSettings { trace: Some(true), folders: Vec::new(), ..stored.settings };
+            daemon.client.configure_session(&id.to_string(), &settings).await?;
+        }
+        Ok(Self::Known(id))
     }
 
     /// Sets the session's mode, if one is wanted. One that exists has it from its next call on.
@@ -235,6 +253,14 @@ impl SessionTarget {
         match self {
             Self::New(new) => new.project.clone(),
             known => daemon.client.session(&known.name()).await.ok()?.session.settings.project,
+        }
+    }
+
+    /// The setting of the session about its requests; none where it has none, or is not known.
+    pub(crate) async fn trace_there(&self, daemon: &Daemon) -> Option<bool> {
+        match self {
+            Self::New(new) => new.trace,
+            known => daemon.client.session(&known.name()).await.ok()?.session.settings.trace,
         }
     }
 

@@ -9,6 +9,7 @@ use std::{
 use agentd_audit::AuditLog;
 use agentd_core::ports::Clock;
 use agentd_engine::Engine;
+use agentd_exchange::ExchangeLog;
 use agentd_lsp::{FoundServer, LanguagePool};
 use agentd_mcp::{McpPool, SessionServers};
 use agentd_store::SqliteStore;
@@ -48,6 +49,9 @@ const CLOSING_SERVERS: Duration = Duration::from_secs(5);
 /// Time limit for closing the audit log. What somebody waited for is on the disk already.
 const CLOSING_AUDIT: Duration = Duration::from_secs(5);
 
+/// Time limit for writing requests to models that wait for it.
+const CLOSING_TRACES: Duration = Duration::from_secs(2);
+
 /// Time limit for closing the journal. What it was given is durable already.
 const CLOSING_JOURNAL: Duration = Duration::from_secs(5);
 
@@ -79,6 +83,7 @@ struct RunningParts<'a> {
     mcp: Arc<McpPool>,
     session_servers: Arc<SessionServers>,
     audit: Arc<AuditLog>,
+    exchanges: ExchangeLog,
     clock: Arc<dyn Clock>,
     server: Server,
     /// Ends the server and every stream.
@@ -104,6 +109,7 @@ pub async fn run(beginning: StartOptions, lock: &mut FolderLock) -> Result<(), F
         store,
         library,
         audit,
+        exchanges,
         clock,
         sandbox,
         models,
@@ -158,6 +164,7 @@ pub async fn run(beginning: StartOptions, lock: &mut FolderLock) -> Result<(), F
         log,
         audit: audit.clone(),
         retention: retention.clone(),
+        exchanges: exchanges.clone(),
         player,
         clock: clock.clone(),
         stop,
@@ -187,7 +194,9 @@ pub async fn run(beginning: StartOptions, lock: &mut FolderLock) -> Result<(), F
         () = feed_watchdog(&supervisor, &engine) => return Err(Failure::broken("the watchdog ended")),
         ended = &mut server => return Err(server_ended(ended)),
     };
-    supervisor.stopping(drain + CLOSING_GRACE + CLOSING_SERVERS + CLOSING_INDEX + CLOSING_AUDIT + CLOSING_JOURNAL);
+    supervisor.stopping(
+        drain + CLOSING_GRACE + CLOSING_SERVERS + CLOSING_INDEX + CLOSING_TRACES + CLOSING_AUDIT + CLOSING_JOURNAL,
+    );
     tracing::info!(deadline = ?drain, "stopping; turns that run may end until the deadline");
     let running = RunningParts {
         engine,
@@ -197,6 +206,7 @@ pub async fn run(beginning: StartOptions, lock: &mut FolderLock) -> Result<(), F
         mcp,
         session_servers,
         audit,
+        exchanges,
         clock,
         server,
         closing,
@@ -366,6 +376,9 @@ impl RunningParts<'_> {
             tracing::warn!(
                 "the index of documents took too long to close; missing parts are indexed again when needed"
             );
+        }
+        if timeout(CLOSING_TRACES, self.exchanges.flush()).await.is_err() {
+            tracing::warn!("some requests to models took too long to be written, and are missing in traces");
         }
         if timeout(CLOSING_AUDIT, audit::close(&self.audit, &self.store, &*self.clock)).await.is_err() {
             tracing::error!("the audit log took too long to close; the next start repairs it");

@@ -16,6 +16,7 @@ use agentd_core::{
     session::SessionSettings,
 };
 use agentd_engine::{Engine, EngineConfig, EngineParts};
+use agentd_exchange::ExchangeLog;
 use agentd_lsp::{FoundServer, LanguagePool, ProgramPlaces};
 use agentd_mcp::{McpPool, SessionServers};
 use agentd_models::{ModelRecords, ModelRouter};
@@ -35,6 +36,7 @@ use crate::{
     documents::{self, Library},
     embedded::{self, EmbeddedConfig},
     environment::Environment,
+    exchanges,
     failure::Failure,
     listener::SocketPlaces,
     mcp::{self, AllTools},
@@ -65,6 +67,8 @@ pub struct Parts {
     pub library: Arc<Library>,
     /// Closed when nothing runs any more.
     pub audit: Arc<AuditLog>,
+    /// Requests to models and their answers. Flushed when no turn runs any more.
+    pub exchanges: ExchangeLog,
     /// The time.
     pub clock: Arc<dyn Clock>,
     /// Sandbox of commands.
@@ -109,6 +113,7 @@ pub async fn assemble(
     let noted = audit::noted(&store).await;
     let audit = audit::open(config, paths, redactor.clone(), Arc::clone(&clock), noted).await?;
     audit::tell_start(&audit, &*clock, &config.rules).await;
+    let exchanges = exchanges::log(config, paths.traces(), own_redactor.clone(), Arc::clone(&clock));
     let confinement = sandbox::settings(config, paths, sockets, env);
     let sandbox = Arc::new(Sandbox::new(confinement.clone()));
     let code = code::reader(OWN_PROGRAM);
@@ -164,6 +169,7 @@ pub async fn assemble(
         snapshots: Arc::new(FileSnapshots::new(paths.data.join("undo"), snapshot_config(config))),
         languages: languages.clone(),
         audit: audit.clone(),
+        exchanges: Arc::new(exchanges.clone()),
         clock: Arc::clone(&clock),
         config: engine_config(config),
     });
@@ -176,6 +182,7 @@ pub async fn assemble(
         store,
         library,
         audit,
+        exchanges,
         clock,
         sandbox,
         models,

@@ -15,6 +15,7 @@ use agentd_core::{
     ports::{Audit as _, Clock},
 };
 use agentd_engine::Engine;
+use agentd_exchange::ExchangeLog;
 use agentd_lsp::LanguagePool;
 use agentd_mcp::{McpPool, SessionServers};
 use agentd_policy::Policy;
@@ -113,6 +114,8 @@ pub struct DaemonControl {
     pub log: LogHandle,
     /// Told of the new rules.
     pub audit: Arc<AuditLog>,
+    /// Told whether requests to models are kept.
+    pub exchanges: ExchangeLog,
     /// Plays recordings.
     pub player: Arc<Player>,
     /// Told how long what is kept.
@@ -141,6 +144,7 @@ impl DaemonControl {
         self.languages.reconfigure(new.languages.clone());
         self.toolbox.follow_settings(&new.tools, boot::idle_now(&self.languages));
         self.mcp.reconfigure(new.mcp.clone());
+        self.exchanges.follow_settings(new.daemon.trace.requests);
         self.retention.follow_settings(new.daemon.retention.clone());
         let notes = held_back(&current, &new);
         *current = new;
@@ -214,6 +218,10 @@ impl Control for DaemonControl {
     fn redaction(&self) -> Redaction {
         let (patterns, redactor) = (Patterns::default(), self.log.redactor());
         Arc::new(move |text| patterns.clean(&redactor.clean(text)))
+    }
+
+    fn exchanges(&self) -> Option<&ExchangeLog> {
+        Some(&self.exchanges)
     }
 
     fn session_servers(&self) -> Option<&SessionServers> {
@@ -314,6 +322,11 @@ fn held_back(old: &Config, new: &Config) -> Vec<String> {
     }
     if (&old.daemon.reading, &old.daemon.index) != (&new.daemon.reading, &new.daemon.index) {
         notes.push("`reading` or `index` has changed; reading and the index follow at the next start".to_owned());
+    }
+    if (old.daemon.trace.max_file_bytes, old.daemon.trace.max_files)
+        != (new.daemon.trace.max_file_bytes, new.daemon.trace.max_files)
+    {
+        notes.push("the sizes in `trace` have changed; traces follow at the next start".to_owned());
     }
     if old.daemon.audit != new.daemon.audit {
         notes.push("audit.max_file_bytes has changed; the audit log follows at the next start".to_owned());

@@ -30,6 +30,7 @@ pub mod control;
 pub mod documents;
 pub mod embedded;
 pub mod environment;
+mod exchanges;
 pub mod failure;
 mod footprint;
 pub mod health;

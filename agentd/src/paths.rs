@@ -62,6 +62,12 @@ impl Paths {
         self.data.join("plugin_data")
     }
 
+    /// The folder of requests to models and their answers, session by session.
+    #[must_use]
+    pub fn traces(&self) -> PathBuf {
+        self.data.join("traces")
+    }
+
     /// The journal.
     #[must_use]
     pub fn journal(&self) -> PathBuf {

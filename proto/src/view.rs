@@ -35,6 +35,8 @@ pub struct NewSession {
     pub mode: Option<SessionMode>,
     /// The id of a model on the server of the slot.
     pub model: Option<String>,
+    /// Says whether requests and answers are kept as they are on the wire.
+    pub trace: Option<bool>,
 }
 
 /// A session with what goes on in it.

@@ -220,6 +220,9 @@ fn print(view: &SessionView, items: &[NumberedItem], slots: &[SlotInfo]) -> anyh
     let asks = |asks: bool| if asks { "ask first" } else { "allowed" };
     line("mode", &format!("{}: {}", settings.mode, settings.mode.description()))?;
     line("tools", &format!("writing: {}, commands: {}", asks(settings.confirm_write), asks(settings.confirm_exec)))?;
+    if settings.trace == Some(true) {
+        line("trace", "requests to models are kept: `agentctl trace --requests`")?;
+    }
     if settings.pinned {
         line("pinned", "nothing of it is cleaned")?;
     }

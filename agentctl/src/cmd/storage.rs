@@ -78,6 +78,7 @@ fn what(part: StoragePart, view: &StorageView) -> String {
         StoragePart::Skills => "the skills that came with agentd".to_owned(),
         StoragePart::SkillEnvironments => "packages that skills need".to_owned(),
         StoragePart::Logs => "the daemon's log".to_owned(),
+        StoragePart::Traces => "requests to models, as they were sent".to_owned(),
         StoragePart::Other => String::new(),
     }
 }

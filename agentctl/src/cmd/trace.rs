@@ -4,6 +4,7 @@ mod fetch;
 mod follow;
 mod label;
 mod page;
+mod requests;
 mod tree;
 
 use std::{io::IsTerminal as _, path::PathBuf};
@@ -31,9 +32,15 @@ use crate::{
   agentctl trace --follow                      the turn that runs, part by part
   agentctl trace --html trace.html             as a page that needs no network
   agentctl trace --json | jq '.turns[].usage'
+  agentctl trace --requests                    requests to models that are kept
+  agentctl trace --request 3                   the third as it was sent, new parts marked
+  agentctl trace --turn 2 --request 1          the first of the second turn
+  agentctl trace --diff 3 4                    the difference of two
 
 Shows model calls, tools, questions and subagents, with the time, tokens and money of each. All of it comes from the journal, \
-so that turns that a crash cut off have their trace, too. Times of turns of older versions are estimated.")]
+so that turns that a crash cut off have their trace, too. Times of turns of older versions are estimated.
+
+Requests as they were sent are kept only where that is wanted: `agentctl run --trace`, or `trace: {requests: true}` in agentd.yaml.")]
 pub(crate) struct TraceArgs {
     /// The session: id, title, number in `sessions list`, or `last` [default: the one that was used last]
     session: Option<String>,
@@ -49,6 +56,15 @@ pub(crate) struct TraceArgs {
     /// Write a page with texts, arguments, results and diffs [default: of all turns]
     #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
     html: Option<PathBuf>,
+    /// List the requests to models that are kept
+    #[arg(long, conflicts_with_all = ["all", "follow", "html"])]
+    requests: bool,
+    /// Show a request as it was sent, with what is new beside the one before it marked, and its answer
+    #[arg(long, value_name = "N", conflicts_with_all = ["all", "follow", "html", "requests"])]
+    request: Option<u64>,
+    /// Show the difference of two requests
+    #[arg(long, value_names = ["N", "M"], num_args = 2, conflicts_with_all = ["all", "follow", "html", "requests", "request"])]
+    diff: Vec<u64>,
     /// Replace the file of --html if it is there
     #[arg(long, requires = "html")]
     force: bool,
@@ -60,6 +76,9 @@ pub(crate) async fn handle(global: &Global, args: TraceArgs) -> anyhow::Result<E
     let session_id = session::named_or_last(&daemon, args.session.as_deref()).await?;
     if args.follow {
         return follow::follow(&daemon, session_id, global.json).await;
+    }
+    if args.requests || args.request.is_some() || !args.diff.is_empty() {
+        return wire(&daemon, session_id, &args, global.json).await;
     }
     let mut trees = turns(&fetch::events(&daemon.client, session_id).await?);
     let every = args.all || (args.html.is_some() && args.turn.is_none());
@@ -76,6 +95,20 @@ pub(crate) async fn handle(global: &Global, args: TraceArgs) -> anyhow::Result<E
         let columns = if std::io::stdout().is_terminal() { look.columns() } else { tree::USUAL_COLUMNS };
         report::lines(trees.iter().flat_map(|turn| tree::lines(turn, columns, look.out_color)))
     })
+}
+
+/// Shows requests as they were on the wire.
+async fn wire(daemon: &Daemon, session: SessionId, args: &TraceArgs, json: bool) -> anyhow::Result<Exit> {
+    let turn = match &args.turn {
+        Some(name) => Some(chosen(turns(&fetch::events(&daemon.client, session).await?), Some(name))?.turn_id),
+        None => None,
+    };
+    let kept = requests::KeptRequests { client: &daemon.client, session, turn, json };
+    match (args.request, args.diff.as_slice()) {
+        (Some(number), _) => kept.show(number).await,
+        (None, [one, other]) => kept.diff(*one, *other).await,
+        _ => kept.list().await,
+    }
 }
 
 async fn write_page(

@@ -97,6 +97,7 @@ fn anew(settings: &SessionSettings, title: &str) -> NewSession {
             .map(|folder| Mount { path: folder.path.clone(), writable: folder.writable })
             .collect(),
         model: settings.model.clone(),
+        trace: settings.trace,
         mode: Some(settings.mode).filter(|mode| *mode == SessionMode::Plan),
         ..NewSession::default()
     }

@@ -44,7 +44,7 @@ mod moving;
 mod overview;
 pub(crate) mod own_commands;
 mod own_editor;
-mod pager;
+pub(crate) mod pager;
 mod paste;
 mod picker;
 mod plain;

@@ -81,7 +81,7 @@ impl Chat {
         }
     }
 
-    /// Begins a new session in the same folders and mode, with the same model. The one before stays as it is.
+    /// Begins a new session in the same folders and mode, with the same model, traced as before. The one before stays as it is.
     pub(super) async fn begin_anew(&mut self) -> anyhow::Result<Exit> {
         let status = self.known.status();
         let before = self.place.id();
@@ -89,7 +89,8 @@ impl Chat {
         let ModelChoice { slot, id: model } = self.model_choice().await.unwrap_or_default();
         let (project, mode) = (status.folder, Some(status.mode));
         let folders = status.added.iter().map(AddedFolder::mount).collect();
-        let new = NewSession { project, folders, mode, slot, model, ..NewSession::default() };
+        let trace = self.place.trace_there(&self.daemon).await;
+        let new = NewSession { project, folders, mode, slot, model, trace, ..NewSession::default() };
         self.place = SessionTarget::New(new);
         self.handed.forget();
         self.greet(None);

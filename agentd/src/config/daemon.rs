@@ -11,6 +11,7 @@ use super::{
     documents::{IndexLayer, IndexSettings, ReadingLayer, ReadingSettings},
     group::group,
     layers::{SourceFile, Subject},
+    observation::{TelemetryLayer, TelemetrySettings, TraceLayer, TraceSettings},
     origin::{Origin, Origins},
     value::{Auto, Limit, Span, Within},
     yaml,
@@ -201,16 +202,6 @@ group! {
 }
 
 group! {
-    /// Turns for an OpenTelemetry collector.
-    TelemetrySettings, TelemetryLayer {
-        /// Address of the collector, or `none`. Variables precede it.
-        endpoint: String,
-        /// Set if words, arguments and results are sent.
-        content: bool,
-    }
-}
-
-group! {
     /// The process.
     ServiceSettings, ServiceLayer {
         /// Time limit for running turns at a stop.
@@ -299,6 +290,8 @@ pub struct DaemonSettings {
     pub embedded: EmbeddedSettings,
     /// Turns for an OpenTelemetry collector.
     pub telemetry: TelemetrySettings,
+    /// Requests to models and their answers, as they are on the wire.
+    pub trace: TraceSettings,
     /// The process.
     pub service: ServiceSettings,
 }
@@ -322,6 +315,7 @@ struct DaemonLayer {
     retention: Option<RetentionLayer>,
     embedded: Option<EmbeddedFile>,
     telemetry: Option<TelemetryLayer>,
+    trace: Option<TraceLayer>,
     service: Option<ServiceLayer>,
 }
 
@@ -365,6 +359,7 @@ pub(super) fn resolve(sources: &Sources, origins: &mut Origins) -> Result<Daemon
     let mut retention = RetentionLayer::default();
     let mut embedded = EmbeddedLayer::default();
     let mut telemetry = TelemetryLayer::default();
+    let mut trace = TraceLayer::default();
     let mut service = ServiceLayer::default();
 
     let variables = sources.env.texts();
@@ -387,6 +382,7 @@ pub(super) fn resolve(sources: &Sources, origins: &mut Origins) -> Result<Daemon
         retention.overlay(layer.retention, "retention", &file.origin, origins);
         embedded.overlay(own_model, "embedded", &file.origin, origins);
         telemetry.overlay(layer.telemetry, "telemetry", &file.origin, origins);
+        trace.overlay(layer.trace, "trace", &file.origin, origins);
         service.overlay(layer.service, "service", &file.origin, origins);
     }
 
@@ -421,6 +417,7 @@ pub(super) fn resolve(sources: &Sources, origins: &mut Origins) -> Result<Daemon
         retention: retention.complete("retention")?,
         embedded: embedded.complete("embedded")?,
         telemetry: telemetry.complete("telemetry")?,
+        trace: trace.complete("trace")?,
         service: checked(service.complete("service")?, origins)?,
     })
 }

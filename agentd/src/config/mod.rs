@@ -24,6 +24,7 @@ mod languages;
 pub mod layers;
 mod mcp;
 mod models;
+mod observation;
 pub mod origin;
 mod skills;
 mod tool_names;

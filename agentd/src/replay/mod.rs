@@ -16,7 +16,7 @@ use agentd_core::{
     event::{Event, EventKind, StateChange},
     ids::SessionId,
     interrupt::{Answer, Ask},
-    ports::{Audit, Languages, Models, NoLanguages, Store as _, Toolbox},
+    ports::{Audit, Languages, Models, NoExchanges, NoLanguages, Store as _, Toolbox},
     session::{Mount, SessionSettings},
 };
 use agentd_engine::{Engine, EngineConfig, EngineParts};
@@ -253,6 +253,7 @@ impl Player {
                 false => Arc::new(NoSnapshots),
             },
             languages: if runs { Arc::clone(&parts.languages) } else { Arc::new(NoLanguages) },
+            exchanges: NoExchanges::port(),
             audit: if runs { Arc::clone(&parts.audit) } else { Arc::new(NoAudit) },
             clock: clock.clone(),
             // That question is asked of a model, and its answer is in no recording.

@@ -78,7 +78,7 @@ impl Retention {
     async fn bytes_of(&self, session: &SessionSummary) -> u64 {
         // A session is removed whether its size is known or not.
         let mut bytes = self.store.event_bytes(session.id).await.unwrap_or_default();
-        for folder in ["workspace", "undo"] {
+        for folder in ["workspace", "undo", "traces"] {
             let content = usage::content(self.data.join(folder).join(session.id.to_string())).await;
             bytes += content.map_or(0, |content| content.bytes);
         }

@@ -96,6 +96,7 @@ impl World {
             pictures: None,
             snapshots: snapshots.clone(),
             languages: Arc::new(agentd_core::ports::NoLanguages),
+            exchanges: agentd_core::ports::NoExchanges::port(),
             audit: audit.clone(),
             clock: clock.clone(),
             config: EngineConfig { idle_unload: Duration::from_millis(100), ..EngineConfig::default() },

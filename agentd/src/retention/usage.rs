@@ -57,6 +57,7 @@ fn part(name: &str) -> StoragePart {
         "skills" => StoragePart::Skills,
         "skill_environments" => StoragePart::SkillEnvironments,
         "logs" => StoragePart::Logs,
+        "traces" => StoragePart::Traces,
         name if name.starts_with("audit.") || name.starts_with("audit-") => StoragePart::Audit,
         _ => StoragePart::Other,
     }

@@ -4,7 +4,7 @@
 //!   that the client of a turn answers.
 //! - `archives`: sessions that leave and that come. `sessions`, `upload`: sessions and their files; `documents`: content of documents among them. `interrupts`:
 //!   pending requests. `grants`: stored rules. `skills`: the list of skills. `projects`: what projects bring along,
-//!   and trust in it. `plugins`: what was added as a whole. `policy`: verdicts of the rules, and of proposed ones. `mcp`: MCP servers; `session_servers`: those that clients bring for sessions. `audit`: the audit log. `storage`: disk usage. `usage`: tokens and money. `worktrees`: git worktrees of sessions. `replays`: recordings. `daemon`: the daemon itself; `watching`: what happens in
+//!   and trust in it. `plugins`: what was added as a whole. `policy`: verdicts of the rules, and of proposed ones. `mcp`: MCP servers; `session_servers`: those that clients bring for sessions. `audit`: the audit log. `storage`: disk usage. `usage`: tokens and money. `worktrees`: git worktrees of sessions. `replays`: recordings. `traces`: requests to models as they were on the wire. `daemon`: the daemon itself; `watching`: what happens in
 //!   all sessions.
 //! - `refusal`: how the engine's errors become statuses.
 //!
@@ -34,6 +34,7 @@ mod storage;
 #[cfg(test)]
 #[cfg(feature = "documents")]
 mod tests;
+mod traces;
 mod turns;
 mod upload;
 mod usage;
@@ -57,6 +58,7 @@ use agentd_core::{
     ports::{AuditReader, Knowledge},
 };
 use agentd_engine::Engine;
+use agentd_exchange::ExchangeLog;
 use agentd_lsp::LanguagePool;
 use agentd_mcp::{McpPool, SessionServers};
 use agentd_policy::Policy;
@@ -71,7 +73,7 @@ use agentd_proto::{
         mcp_server::McpServer, plugins_server::PluginsServer, policy_server::PolicyServer,
         projects_server::ProjectsServer, replays_server::ReplaysServer, sessions_server::SessionsServer,
         skills_server::SkillsServer, spending_server::SpendingServer, storage_server::StorageServer,
-        turns_server::TurnsServer, worktrees_server::WorktreesServer,
+        traces_server::TracesServer, turns_server::TurnsServer, worktrees_server::WorktreesServer,
     },
 };
 use agentd_replay::Redaction;
@@ -173,6 +175,11 @@ pub trait Control: Send + Sync + 'static {
         Arc::new(move |text| patterns.clean(text))
     }
 
+    /// Requests to models and their answers, where they can be kept.
+    fn exchanges(&self) -> Option<&ExchangeLog> {
+        None
+    }
+
     /// Retention of the data folder, where there is one.
     fn retention(&self) -> Option<Arc<Retention>> {
         None
@@ -254,6 +261,7 @@ async fn router_of(context: Context) -> Result<Router, tonic_reflection::server:
     health.set_serving::<SpendingServer<Context>>().await;
     health.set_serving::<WorktreesServer<Context>>().await;
     health.set_serving::<ReplaysServer<Context>>().await;
+    health.set_serving::<TracesServer<Context>>().await;
     health.set_serving::<DaemonServer<Context>>().await;
     let reflection = || {
         tonic_reflection::server::Builder::configure()
@@ -279,6 +287,7 @@ async fn router_of(context: Context) -> Result<Router, tonic_reflection::server:
         .add_service(SpendingServer::new(context.clone()).max_decoding_message_size(MAX_MESSAGE_BYTES))
         .add_service(WorktreesServer::new(context.clone()).max_decoding_message_size(MAX_MESSAGE_BYTES))
         .add_service(ReplaysServer::new(context.clone()).max_decoding_message_size(MAX_MESSAGE_BYTES))
+        .add_service(TracesServer::new(context.clone()).max_decoding_message_size(MAX_MESSAGE_BYTES))
         .add_service(DaemonServer::new(context).max_decoding_message_size(MAX_MESSAGE_BYTES))
         .add_service(health_service)
         .add_service(reflection().build_v1()?)

@@ -139,6 +139,7 @@ impl Daemon {
             pictures: None,
             snapshots: Arc::new(MemoryDisk::default()),
             languages: Arc::new(agentd_core::ports::NoLanguages),
+            exchanges: agentd_core::ports::NoExchanges::port(),
             audit: Arc::clone(&audit) as _,
             clock: Arc::new(StoppedClock::default()),
             config: EngineConfig::default(),

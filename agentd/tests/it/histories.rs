@@ -210,6 +210,7 @@ async fn goes_on(model: &Arc<dyn Model>, history: History) -> Option<String> {
         pictures: None,
         snapshots: disk,
         languages: Arc::new(agentd_core::ports::NoLanguages),
+        exchanges: agentd_core::ports::NoExchanges::port(),
         audit: Arc::new(MemoryAudit::default()),
         clock: Arc::new(StoppedClock::default()),
         config: EngineConfig { max_message_history: Some(limit), ..EngineConfig::default() },

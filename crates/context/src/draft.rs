@@ -61,6 +61,7 @@ impl RequestBuilder {
                 max_tokens: None,
                 has_fallback: false,
                 known_paths,
+                tap: Default::default(),
             },
             footprint,
         )

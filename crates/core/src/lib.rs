@@ -9,6 +9,7 @@
 //!   [`client_file`]: files of the project that it holds.
 //! - [`tool`]: abilities, requests and outcomes; [`catalogue`]: which tools there are; [`interrupt`]: durable pauses for a person;
 //!   [`policy`]: verdicts on calls; [`grant`]: rules that a person keeps; [`audit`]: what is kept of them for later.
+//! - [`exchange`]: what went over a wire, for whoever wants to see it.
 //! - [`model`]: what a model is asked and what it streams back; [`origin`]: what of that only its server understands;
 //!   [`usage`]: what it cost; [`spending`]: what all of it has cost.
 //! - [`context`]: what of a session a model sees, how full its window is, and what makes room.
@@ -39,6 +40,7 @@ pub mod counters;
 pub mod environment;
 pub mod error;
 pub mod event;
+pub mod exchange;
 pub mod files;
 pub mod folder;
 pub mod grant;

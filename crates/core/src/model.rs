@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use crate::{
     answer_schema::AnswerSchema,
     context::ServerRemark,
+    exchange::RequestTap,
     files::Picture,
     ids::SessionId,
     origin::{AnswerOrigin, ServerFields},
@@ -336,6 +337,8 @@ pub struct ModelRequest {
     /// Paths that exist in the workspace, relative to it, for models whose arguments are constrained
     /// ([`ModelInfo::embedded`]); empty for all others.
     pub known_paths: Vec<String>,
+    /// Keeps what goes over the wire for it.
+    pub tap: RequestTap,
 }
 
 /// One piece of a model's answer.

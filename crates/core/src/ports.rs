@@ -4,6 +4,7 @@ mod audit;
 mod client_files;
 mod code;
 mod confined;
+mod exchanges;
 mod imports;
 mod knowledge;
 mod languages;
@@ -49,6 +50,7 @@ pub use self::{
     client_files::{ClientFileAccess, ClientFiles},
     code::{CodeReader, OnCodeProgress},
     confined::{ConfineError, ConfinedProcess, ConfinedProgram, Confiner, ProgramEnd},
+    exchanges::{ExchangeRecorder, Exchanges, NoExchanges},
     imports::{JournalImports, StagedTree, TreeTransport},
     knowledge::{Knowledge, OnProgress},
     languages::{Languages, NoLanguages},

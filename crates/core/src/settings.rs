@@ -54,6 +54,9 @@ pub struct SessionSettings {
     /// nobody changes it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub former_project: Option<Box<PathBuf>>,
+    /// Says whether requests and answers are kept as they are on the wire; the daemon's own setting decides where absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub trace: Option<bool>,
 }
 
 /// Pinned rules of a session at the most.
@@ -181,6 +184,7 @@ impl Default for SessionSettings {
             mode: SessionMode::Ask,
             pins: Vec::new(),
             former_project: None,
+            trace: None,
         }
     }
 }

@@ -28,13 +28,15 @@ pub enum StoragePart {
     SkillEnvironments,
     /// The daemon's own log.
     Logs,
+    /// Requests to models and their answers.
+    Traces,
     /// All else.
     Other,
 }
 
 impl StoragePart {
     /// All, in the order in which they are shown.
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 13] = [
         Self::Journal,
         Self::JournalLog,
         Self::Audit,
@@ -46,6 +48,7 @@ impl StoragePart {
         Self::Skills,
         Self::SkillEnvironments,
         Self::Logs,
+        Self::Traces,
         Self::Other,
     ];
 
@@ -64,6 +67,7 @@ impl StoragePart {
             Self::Skills => "skills",
             Self::SkillEnvironments => "skill_environments",
             Self::Logs => "logs",
+            Self::Traces => "traces",
             Self::Other => "other",
         }
     }

@@ -106,6 +106,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
                 max_tokens: None,
                 has_fallback: false,
                 known_paths: known_paths.clone(),
+                tap: Default::default(),
             };
             let (text, tool) = call(&model, request).await?;
             let tool_calls = tool.iter().cloned().collect();

@@ -3,7 +3,8 @@
 //! [`EmbeddedModel`] is all that others see: an implementation of [`agentd_core::ports::Model`]. Behind it:
 //!
 //! - `model`: the port, and the way to the worker; `worker`: the one thread that owns the weights, loads them on first
-//!   use and releases them when idle; `status`: what can be counted from outside.
+//!   use and releases them when idle; `status`: what can be counted from outside; `recording`: what is kept of requests where
+//!   somebody wants to see them.
 //! - [`harness`]: what to do about a request. A model this small cannot choose tools by writing, so that the harness
 //!   decides by scores and the model only measures, fills in and speaks.
 //! - `inference`: evaluating prompts, answering greedily, scoring, filling in under a constraint; `constraint`: regular
@@ -29,6 +30,7 @@ mod inference;
 mod llama;
 mod memory;
 mod model;
+mod recording;
 mod repetition;
 mod status;
 mod vocabulary;

@@ -18,6 +18,7 @@ use tokio::sync::{Semaphore, mpsc};
 
 use crate::{
     config::EmbeddedConfig,
+    recording::Recording,
     status::{Counters, EmbeddedStatus},
     worker::{self, Job, QUEUE},
 };
@@ -92,12 +93,14 @@ impl Model for EmbeddedModel {
     }
 
     fn stream(&self, request: ModelRequest) -> BoxStream<'static, Result<ModelChunk, ModelError>> {
+        let mut recording = Recording::begin(&self.info.id, &request);
         let submitted = Self::submit(self.jobs.clone(), Arc::clone(&self.places), request);
         stream::once(submitted)
             .flat_map(|submitted| match submitted {
                 Ok(pieces) => stream::unfold(Some(pieces), next_piece).boxed(),
                 Err(error) => stream::once(std::future::ready(Err(error))).boxed(),
             })
+            .inspect(move |piece| recording.note(piece))
             .boxed()
     }
 }

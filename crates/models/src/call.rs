@@ -13,6 +13,7 @@ use std::{
 
 use agentd_core::{
     error::ModelError,
+    exchange::ExchangeOutcome,
     model::{LearntForm, ListedModel, Message, ModelChunk, ModelInfo, ModelRequest, WindowSource},
     ports::Model,
     tool::ToolSpec,
@@ -39,6 +40,7 @@ use crate::{
     failure::Failure,
     http::Target,
     learning::{Change, RequestForm, SentParts, Trials, candidates, fingerprint},
+    recording::{AttemptRequest, Recording},
     records::{ModelRecords, RecordKey},
     retry::{Retries, Retry},
     server,
@@ -148,6 +150,10 @@ struct Call {
     /// An answer that its server has paused, and its beginning.
     paused: Option<(Box<Reading>, String)>,
     pauses: u32,
+    /// Attempts, the current one among them.
+    attempts: u32,
+    /// The current attempt on the wire.
+    recording: Recording,
     chunks: VecDeque<ModelChunk>,
 }
 
@@ -160,7 +166,9 @@ impl Call {
             Retries::new(&ModelConfig { retries: cuts, ..model.config.clone() }).hurried(request.has_fallback);
         let tools = Arc::clone(&request.tools);
         let (trials, phase, chunks) = (Trials::default(), Phase::Opening, VecDeque::new());
-        Self { model, request, tools, trials, retries, cut_retries, phase, paused: None, pauses: 0, chunks }
+        let (attempts, recording) = (0, Recording::default());
+        let (paused, pauses) = (None, 0);
+        Self { model, request, tools, trials, retries, cut_retries, phase, paused, pauses, attempts, recording, chunks }
     }
 
     async fn next(&mut self) -> Option<Result<ModelChunk, ModelError>> {
@@ -182,7 +190,9 @@ impl Call {
                     let leaves_out = self.names_only() && form.has(&Change::WithoutNamedTools);
                     self.request.tools = if leaves_out { Arc::default() } else { Arc::clone(&self.tools) };
                     let begun = self.paused.as_ref().map(|(_, begun)| begun.as_str());
-                    let opened = open(&self.model, &self.request, &form, begun).await;
+                    self.attempts += 1;
+                    let attempt = Attempt { number: self.attempts, form: &form, paused: begun };
+                    let opened = open(&self.model, &self.request, attempt, &mut self.recording).await;
                     if opened.is_ok() && leaves_out && begun.is_none() {
                         self.chunks.push_back(ModelChunk::WithoutTools);
                     }
@@ -201,18 +211,24 @@ impl Call {
                     tokio::time::sleep(*wait).await;
                     Ok(Some(Phase::Opening))
                 }
-                Phase::Reading(reading) => match reading.advance(&self.model.target, &mut self.chunks).await {
-                    Ok(Progress::More) => Ok(None),
-                    Ok(Progress::Paused(begun)) => {
-                        self.pause(begun);
-                        continue;
+                Phase::Reading(reading) => {
+                    let progress = reading.advance(&self.model.target, &mut self.chunks, &mut self.recording).await;
+                    self.recording.chunks(&self.chunks);
+                    match progress {
+                        Ok(Progress::More) => Ok(None),
+                        Ok(Progress::Paused(begun)) => {
+                            self.recording.end(ExchangeOutcome::Paused);
+                            self.pause(begun);
+                            continue;
+                        }
+                        Ok(Progress::Ended) => {
+                            self.recording.end(ExchangeOutcome::Whole);
+                            self.keep_what_was_taken();
+                            Ok(Some(Phase::Ended))
+                        }
+                        Err(failure) => Err(failure),
                     }
-                    Ok(Progress::Ended) => {
-                        self.keep_what_was_taken();
-                        Ok(Some(Phase::Ended))
-                    }
-                    Err(failure) => Err(failure),
-                },
+                }
                 Phase::Failed(_) => match std::mem::replace(&mut self.phase, Phase::Ended) {
                     Phase::Failed(error) => return Some(Err(error)),
                     _ => return None,
@@ -222,7 +238,10 @@ impl Call {
             match outcome {
                 Ok(Some(phase)) => self.phase = phase,
                 Ok(None) => {}
-                Err(failure) => self.phase = self.recover(failure),
+                Err(failure) => {
+                    self.recording.fail(&failure.error);
+                    self.phase = self.recover(failure);
+                }
             }
         }
     }
@@ -338,20 +357,35 @@ impl Call {
     }
 }
 
+/// An attempt that is to be made.
+struct Attempt<'a> {
+    /// Its number, from 1.
+    number: u32,
+    form: &'a RequestForm,
+    /// Beginning of an answer that its server has paused.
+    paused: Option<&'a str>,
+}
+
 /// One attempt, up to the head of the answer. The deadline of the first byte goes on into reading it. What the server
 /// tells of the model is asked meanwhile; only where the request depends on it, it waits.
 async fn open(
     model: &Inner,
     request: &ModelRequest,
-    form: &RequestForm,
-    paused: Option<&str>,
+    attempt: Attempt<'_>,
+    recording: &mut Recording,
 ) -> Result<OpenedAnswer, Failure> {
+    let Attempt { number, form, paused } = attempt;
     if model.config.needs_id() || model.facts.lacks_abilities(&model.config) {
         model.look_up().await;
     }
     let deadline = model.target.deadlines.first_byte();
     let Outgoing { path, body, reader } = model.dialect.outgoing(&Order { paused, ..model.order(request, form) })?;
-    let posted = pin!(model.target.post(&path, body, &deadline));
+    *recording = Recording::begin(&request.tap, || {
+        let (url, headers) = model.target.shown_call(&path);
+        let (wire, model) = (model.config.wire.as_str(), model.facts.info().id.as_str());
+        AttemptRequest { wire, model, url, headers, attempt: number, body: &body }
+    });
+    let posted = pin!(model.target.post(&path, body, &deadline, recording));
     let response = match select(posted, pin!(model.look_up())).await {
         Either::Left((response, _)) => response,
         Either::Right(((), posted)) => posted.await,

@@ -17,6 +17,7 @@ use crate::{
     deadline::{Deadline, Deadlines},
     failure::{self, Failure},
     init_crypto, overlay,
+    recording::Recording,
 };
 
 /// The bytes of an error's body that are read.
@@ -149,17 +150,22 @@ impl Target {
     }
 
     /// Posts a JSON body and returns the answer once its head is there and says that all is well.
-    pub(crate) async fn post(&self, path: &str, body: String, deadline: &Deadline) -> Result<Response, Failure> {
+    pub(crate) async fn post(
+        &self,
+        path: &str,
+        body: String,
+        deadline: &Deadline,
+        recording: &mut Recording,
+    ) -> Result<Response, Failure> {
         let request = self
             .client
             .post(self.at(path))
-            .headers(self.headers.clone())
-            .header(CONTENT_TYPE, "application/json")
-            .header(ACCEPT, "text/event-stream, application/json")
+            .headers(self.headers_of_call())
             // A body of this kind is gone once it is sent; one of bytes is held until the answer begins, which may take a
             // model a while, in case it had to be sent again.
             .body(Body::wrap(body));
         let response = deadline.run(self, request.send()).await?.map_err(|error| Failure::unsent(self, error))?;
+        recording.head(&response);
         let status = response.status();
         if let Some(id) = failure::request_id(response.headers()) {
             tracing::debug!(request = id, %status, "the model at {self} has a name for this request");
@@ -169,7 +175,20 @@ impl Target {
         }
         let headers = response.headers().clone();
         let body = capped_body(response, deadline, self, MAX_ERROR_BODY).await;
+        recording.bytes(&body);
         Err(Failure::status(self, status, &headers, &body))
+    }
+
+    /// Address of a path and headers of a request to it, for people: without what is secret in the address.
+    pub(crate) fn shown_call(&self, path: &str) -> (String, HeaderMap) {
+        (shown(&self.at(path)), self.headers_of_call())
+    }
+
+    fn headers_of_call(&self) -> HeaderMap {
+        let mut headers = self.headers.clone();
+        headers.append(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        headers.append(ACCEPT, HeaderValue::from_static("text/event-stream, application/json"));
+        headers
     }
 
     /// Gets a JSON document.

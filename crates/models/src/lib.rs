@@ -9,6 +9,7 @@
 //! - `http`: clients, addresses and requests; `overlay`: configured fields over their own; `failure`: what went wrong, and
 //!   whether trying again can help; `throttle`: limits of a minute; `retry`: when to try again; `deadline`: how long to wait
 //!   for what.
+//! - `recording`: what goes over the wire, for whoever keeps it.
 //! - `sse`: bytes to events; `answer`: what has been read so far; `runaway`: answers that repeat without end.
 //! - `dialect`: the seam to the wires; `openai`, `responses`, `anthropic`, `llamacpp`: the wires. Their wire structs never leave their folders. Shared by
 //!   them: `distrust`: thoughts that a server has refused; `last_answers`: which answer was the last one of a session; `call_ids`: ids of calls, as a request names them; `sendable`, `readable`: what of a history can be sent back as it
@@ -44,6 +45,7 @@ mod llamacpp;
 mod openai;
 mod overlay;
 mod readable;
+mod recording;
 mod records;
 mod responses;
 mod retry;

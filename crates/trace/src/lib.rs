@@ -6,12 +6,14 @@
 //! - `nest`: subagents are sessions of their own; their turns become a part of the tree.
 //! - `build` reads the events, `arena` has the tree while it grows, `cut` finds the end of a turn that a crash cut off, `fit`
 //!   holds children inside their parents.
+//! - [`requests`]: requests as they were on the wire, made readable and compared.
 
 mod arena;
 mod build;
 mod cut;
 mod fit;
 pub mod nest;
+pub mod requests;
 pub mod span;
 
 pub use self::{

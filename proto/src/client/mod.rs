@@ -4,7 +4,7 @@
 //! connects again by itself when the daemon was restarted; open streams end with [`ClientErrorKind::Lost`].
 //!
 //! - [`connect`](self): this file, with the handshake and the calls about the daemon.
-//! - `sessions`, `archives`, `documents`, `mcp`, `turns`, `interrupts`, `grants`, `projects`, `plugins`, `replays`, `audit`, `storage`, `usage`, `watch`, `worktrees`:
+//! - `sessions`, `archives`, `documents`, `mcp`, `turns`, `interrupts`, `grants`, `projects`, `plugins`, `replays`, `audit`, `storage`, `traces`, `usage`, `watch`, `worktrees`:
 //!   the other calls. `error`: what can go wrong.
 
 mod archives;
@@ -23,6 +23,7 @@ mod replays;
 mod sessions;
 mod skills;
 mod storage;
+mod traces;
 mod turns;
 mod usage;
 mod watch;

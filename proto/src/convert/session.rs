@@ -148,6 +148,7 @@ impl From<&SessionSettings> for v1::SessionSettings {
             folders: settings.folders.iter().map(Into::into).collect(),
             worktree: settings.worktree.as_ref().map(Into::into),
             former_project: settings.former_project.as_ref().map(|path| path.to_string_lossy().into_owned()),
+            trace: settings.trace,
         }
     }
 }
@@ -188,6 +189,7 @@ pub fn settings_over(base: SessionSettings, said: v1::SessionSettings) -> Result
         worktree: said.worktree.map(Into::into).or(base.worktree),
         // Only a session that was imported has had one.
         former_project: base.former_project,
+        trace: said.trace.or(base.trace),
     })
 }
 
@@ -214,6 +216,7 @@ impl From<&NewSession> for v1::SessionSettings {
             pins: Vec::new(),
             worktree: new.worktree.as_deref().map(|name| (&SessionWorktree::wish(name)).into()),
             former_project: None,
+            trace: new.trace,
             folders: new.folders.iter().cloned().map(|mount| (&AddedFolder::unnamed(mount)).into()).collect(),
         }
     }

@@ -79,6 +79,7 @@ pub(crate) fn settings() -> SessionSettings {
         folders: vec![AddedFolder { at: "/folders/lib".into(), path: "/home/me/lib".into(), writable: false }],
         worktree: Some(worktree()),
         former_project: Some(Box::new("/home/them/app".into())),
+        trace: Some(true),
     }
 }
 

@@ -39,6 +39,7 @@
 //! - [`readme`]: the commands and the picture of the first page. [`shell`]: what a shell says that the daemon does not know.
 //! - [`usage`]: tokens and money of every call.
 //! - [`trace`]: a turn as a tree, and as a page. [`telemetry`]: turns for a collector.
+//! - [`wire_traces`]: requests to models as they were on the wire.
 //! - [`long_task`]: sixty steps whose requests only grow.
 //! - [`tiers`]: which tools a turn shows, and that nothing else can be called.
 //! - [`web`]: what may be asked of the web, and how pages are shown.
@@ -139,6 +140,7 @@ mod uploads;
 mod usage;
 mod watching;
 mod web;
+mod wire_traces;
 mod wire_world;
 mod wishes;
 mod worktrees;

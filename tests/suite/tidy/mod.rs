@@ -184,11 +184,12 @@ fn types_are_nouns() {
 }
 
 /// Which crates of the house a crate may know, and which libraries are its alone.
-const HOUSE: [(&str, &[&str]); 23] = [
+const HOUSE: [(&str, &[&str]); 24] = [
     ("crates/core", &[]),
     ("crates/policy", &["agentd-core"]),
     ("crates/context", &["agentd-core"]),
     ("crates/engine", &["agentd-context", "agentd-core", "agentd-policy"]),
+    ("crates/exchange", &["agentd-core"]),
     ("crates/models", &["agentd-core"]),
     ("crates/local", &["agentd-core"]),
     ("crates/lsp", &["agentd-core"]),
@@ -215,6 +216,7 @@ const HOUSE: [(&str, &[&str]); 23] = [
             "agentd-code",
             "agentd-core",
             "agentd-engine",
+            "agentd-exchange",
             "agentd-index",
             "agentd-local",
             "agentd-lsp",

@@ -109,6 +109,7 @@ pub fn request(
         answer_schema: None,
         max_tokens: None,
         known_paths: Vec::new(),
+        tap: Default::default(),
     })
 }
 

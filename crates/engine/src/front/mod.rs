@@ -26,7 +26,7 @@ use agentd_core::{
     interrupt::{Answer, Interrupt},
     item::Item,
     model::{ListedModel, Slot, SlotInfo},
-    ports::{Audit, Clock, Languages, Models, Pictures, Snapshots, Store, Toolbox, Workspaces},
+    ports::{Audit, Clock, Exchanges, Languages, Models, Pictures, Snapshots, Store, Toolbox, Workspaces},
     search::{SearchQuery, SearchResult},
     session::{SessionMode, SessionPage, SessionSettings, SessionSummary},
     tool::ToolSpec,
@@ -79,6 +79,8 @@ pub struct EngineParts {
     pub languages: Arc<dyn Languages>,
     /// The audit log.
     pub audit: Arc<dyn Audit>,
+    /// Keeps what goes over the wires of models.
+    pub exchanges: Arc<dyn Exchanges>,
     /// The time.
     pub clock: Arc<dyn Clock>,
     /// Settings.
@@ -98,8 +100,19 @@ impl Engine {
     /// An engine on these parts. Must be called inside a tokio runtime.
     #[must_use]
     pub fn new(parts: EngineParts) -> Self {
-        let EngineParts { models, toolbox, store, workspaces, pictures, snapshots, languages, audit, clock, config } =
-            parts;
+        let EngineParts {
+            models,
+            toolbox,
+            store,
+            workspaces,
+            pictures,
+            snapshots,
+            languages,
+            audit,
+            exchanges,
+            clock,
+            config,
+        } = parts;
         let chain = Arc::new(links::standard::chain());
         let stock = watch::Sender::new(Arc::new(ToolCatalog::new(toolbox.catalogue(), chain.tools())));
         let (sender, receiver) = watch::channel(Arc::new(config));
@@ -107,7 +120,18 @@ impl Engine {
         let registry = RegistryBuilder::new();
         let shared = Arc::new(Shared {
             closed: ClosedFolders::default(),
-            parts: Ports { models, toolbox, store, workspaces, pictures, snapshots, languages, audit, clock },
+            parts: Ports {
+                models,
+                toolbox,
+                store,
+                workspaces,
+                pictures,
+                snapshots,
+                languages,
+                audit,
+                exchanges,
+                clock,
+            },
             stock,
             session_stocks: watch::Sender::default(),
             toolsets: ToolSetCache::default(),

@@ -119,6 +119,7 @@ async fn remove_files(parts: &Ports, sessions: Vec<SessionId>) -> Result<(), Eng
         let removed = async {
             parts.workspaces.remove(id).await?;
             parts.snapshots.remove(id).await?;
+            parts.exchanges.remove(id).await?;
             // One that stays is found again.
             worktree::leave(&*parts.workspaces, &*parts.store, id).await;
             Ok::<_, WorkspaceError>(())

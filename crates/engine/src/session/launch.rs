@@ -109,7 +109,11 @@ impl Actor {
                 of_client: open.file_lines.live(),
             },
             recorder,
-            records: Records { store: Arc::clone(&shared.parts.store), audit: Arc::clone(&shared.parts.audit) },
+            records: Records {
+                store: Arc::clone(&shared.parts.store),
+                audit: Arc::clone(&shared.parts.audit),
+                exchanges: Arc::clone(&shared.parts.exchanges),
+            },
             control: Control {
                 cancel: cancel.clone(),
                 stopwatch: Stopwatch::start(state.worked).into(),

@@ -62,8 +62,19 @@ impl Actor {
         } else {
             with_folders(&*self.shared.parts.workspaces, known, added).await?
         };
-        let SessionSettings { mut grants, parent, pinned, mode, slot, model, pins, worktree, former_project, .. } =
-            self.state.settings.clone();
+        let SessionSettings {
+            mut grants,
+            parent,
+            pinned,
+            mode,
+            slot,
+            model,
+            pins,
+            worktree,
+            former_project,
+            trace,
+            ..
+        } = self.state.settings.clone();
         let place = |project: &Option<Mount>| project.as_ref().map(|mount| mount.path.clone());
         let worktree = worktree.filter(|_| place(&settings.project) == place(&self.state.settings.project));
         // Its name may be another folder's later, of which nobody has allowed anything.
@@ -84,6 +95,7 @@ impl Actor {
             folders,
             worktree,
             former_project,
+            trace: settings.trace.or(trace),
             ..settings
         })
         .await

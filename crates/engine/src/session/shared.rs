@@ -5,7 +5,7 @@ use std::sync::Arc;
 use agentd_context::{tokens::TokenCalibration, windows::ContextWindows};
 use agentd_core::{
     ids::SessionId,
-    ports::{Audit, Clock, Languages, Models, Pictures, Snapshots, Store, Toolbox, Workspaces},
+    ports::{Audit, Clock, Exchanges, Languages, Models, Pictures, Snapshots, Store, Toolbox, Workspaces},
 };
 use tokio::sync::watch;
 
@@ -61,6 +61,7 @@ pub(crate) struct Ports {
     pub(crate) snapshots: Arc<dyn Snapshots>,
     pub(crate) languages: Arc<dyn Languages>,
     pub(crate) audit: Arc<dyn Audit>,
+    pub(crate) exchanges: Arc<dyn Exchanges>,
     pub(crate) clock: Arc<dyn Clock>,
 }
 

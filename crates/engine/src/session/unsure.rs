@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use agentd_core::{
     event::EventKind,
+    exchange::{ExchangePurpose, ExchangeSource},
     model::{Message, ModelChunk, ModelRequest, Slot},
     routing::{Intent, IntentKind},
     usage::Usage,
@@ -40,6 +41,15 @@ impl Actor {
             return (intent, None);
         }
         let shown: String = text.chars().take(SHOWN).collect();
+        let source = || ExchangeSource {
+            owner: self.state.settings.files_of(self.id),
+            session_id: self.id,
+            turn_id: None,
+            trace_id: None,
+            step: 0,
+            purpose: ExchangePurpose::Intent,
+            agent: self.acting().name().to_owned(),
+        };
         let request = ModelRequest {
             session_id: self.id,
             messages: vec![
@@ -52,6 +62,7 @@ impl Actor {
             max_tokens: Some(ANSWER_TOKENS),
             has_fallback: true,
             known_paths: Vec::new(),
+            tap: self.shared.parts.exchanges.tap(&source, self.state.settings.trace),
         };
         let (mut said, mut usage) = (String::new(), None);
         let mut clock = CallClock::start();

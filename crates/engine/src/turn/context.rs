@@ -13,12 +13,13 @@ use agentd_core::{
     answer_schema::AnswerSchema,
     catalogue::Foreign,
     environment::ClientEnvironment,
+    exchange::{ExchangePurpose, ExchangeSource, RequestTap},
     guide::GuideLimits,
     ids::{CallId, ItemId, SessionId, TraceId, TurnId},
     interrupt::Ask,
     model::{ModelInfo, Slot},
     policy::{Confinement, Verdict},
-    ports::{Audit, Clock, Languages, Model, ReadRules, Snapshots, Store, ToolContext, Toolbox, Workspace},
+    ports::{Audit, Clock, Exchanges, Languages, Model, ReadRules, Snapshots, Store, ToolContext, Toolbox, Workspace},
     session::SessionSettings,
     state_files::StateFiles,
     tool::{Effect, ToolCall, ToolSpec},
@@ -158,11 +159,13 @@ pub(crate) struct TurnFiles {
     pub(crate) of_client: Arc<FileLines>,
 }
 
-/// Earlier records, and the audit log. What happens in the turn goes through its recorder alone.
+/// Earlier records, the audit log, and what went over wires. What happens in the turn goes through its recorder alone.
 pub(crate) struct Records {
     /// The journal, to be searched.
     pub(crate) store: Arc<dyn Store>,
     pub(crate) audit: Arc<dyn Audit>,
+    /// Keeps what goes over the wires of models.
+    pub(crate) exchanges: Arc<dyn Exchanges>,
 }
 
 /// Cancellation and time of a turn.
@@ -204,6 +207,20 @@ impl TurnContext {
     /// The schema that the answer has to match.
     pub(crate) fn answer_schema(&self) -> Option<Arc<AnswerSchema>> {
         self.answer_form.as_ref().map(|form| form.schema().clone().into())
+    }
+
+    /// The tap of a request that the turn makes.
+    pub(crate) fn tap(&self, step: u32, purpose: ExchangePurpose) -> RequestTap {
+        let source = || ExchangeSource {
+            owner: self.settings.files_of(self.ids.session),
+            session_id: self.ids.session,
+            turn_id: Some(self.ids.turn),
+            trace_id: Some(self.ids.trace),
+            step,
+            purpose,
+            agent: self.acting.name().to_owned(),
+        };
+        self.records.exchanges.tap(&source, self.settings.trace)
     }
 
     /// Waits for the future or for the turn's cancel, whichever comes first. Dropping the future is its cancel.

@@ -7,6 +7,7 @@ use agentd_core::{
     context::{CompactionCause, CompactionStrategy, PromptReport, ServerRemark},
     error::{ErrorKind, ModelError},
     event::EventKind,
+    exchange::ExchangePurpose,
     ids::{CallId, ItemId},
     item::{Item, ItemBody, ItemStatus},
     model::{Finish, ModelChunk, ModelInfo, Slot, UnrunReason, WindowSource},
@@ -62,6 +63,7 @@ pub(crate) async fn ask(
     // The last answer of another model can be given by the turn's own.
     let has_fallback = context.models.has_fallback || slot != context.models.slot;
     request.has_fallback = has_fallback;
+    request.tap = context.tap(state.steps, ExchangePurpose::Turn);
     let mut sent = state.meter.sending(footprint, &context.models.scales, &model.info().id);
     let may_call = request.may_call;
     let items = state.history.len();

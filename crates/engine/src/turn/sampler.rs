@@ -12,6 +12,7 @@ use agentd_context::tokens::estimate;
 use agentd_core::{
     audit::{AuditEntry, AuditFact},
     error::{ErrorKind, ModelError},
+    exchange::{ExchangePurpose, RequestTap},
     ids::SessionId,
     model::{Finish, Message, ModelChunk, ModelRequest},
     ports::{Audit, Clock, Model, SampleAnswer, SampleRequest, Sampler},
@@ -60,6 +61,7 @@ impl<'a> SamplingBudget<'a> {
         let model = context.models.model.info().id.clone();
         let line = Arc::new(Line {
             session: context.ids.session,
+            tap: context.tap(state.steps, ExchangePurpose::Tool),
             model: Arc::clone(&context.models.model),
             clock: Arc::clone(&context.control.clock),
             audit: Arc::clone(&context.records.audit),
@@ -100,6 +102,8 @@ impl<'a> SamplingBudget<'a> {
 struct Line {
     session: SessionId,
     model: Arc<dyn Model>,
+    /// Tap of each request.
+    tap: RequestTap,
     clock: Arc<dyn Clock>,
     audit: Arc<dyn Audit>,
     /// Audit entry of each request, but for what is not known before.
@@ -131,6 +135,7 @@ impl Line {
             max_tokens: Some(max_tokens),
             has_fallback: false,
             known_paths: Vec::new(),
+            tap: self.tap.clone(),
         };
         let _works = self.stopwatch.work();
         tokio::select! {

@@ -271,6 +271,7 @@ fn engine_on(
         pictures: None,
         snapshots: Arc::new(MemoryDisk::default()),
         languages: Arc::new(agentd_core::ports::NoLanguages),
+        exchanges: agentd_core::ports::NoExchanges::port(),
         audit: Arc::new(MemoryAudit::default()),
         clock: Arc::new(StoppedClock::default()),
         config: EngineConfig::default(),

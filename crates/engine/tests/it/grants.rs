@@ -424,6 +424,7 @@ async fn no_way_to_write_a_denied_command_gets_in_by_an_edit_or_a_rule() {
         pictures: None,
         snapshots: Arc::new(MemoryDisk::default()),
         languages: Arc::new(agentd_core::ports::NoLanguages),
+        exchanges: agentd_core::ports::NoExchanges::port(),
         audit: Arc::new(MemoryAudit::default()),
         clock: Arc::new(StoppedClock::default()),
         config: EngineConfig { policy: Arc::new(shipped()), ..EngineConfig::default() },

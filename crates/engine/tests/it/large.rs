@@ -72,6 +72,7 @@ async fn call_in(
         pictures: None,
         snapshots: Arc::new(MemoryDisk::default()),
         languages: Arc::new(agentd_core::ports::NoLanguages),
+        exchanges: agentd_core::ports::NoExchanges::port(),
         audit: Arc::new(MemoryAudit::default()),
         clock: Arc::new(StoppedClock::default()),
         config,

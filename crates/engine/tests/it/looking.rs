@@ -78,6 +78,7 @@ async fn ran(command: &str, policy: Policy, settings: SessionSettings, on_interr
         pictures: None,
         snapshots: disk,
         languages: Arc::new(agentd_core::ports::NoLanguages),
+        exchanges: agentd_core::ports::NoExchanges::port(),
         audit: Arc::new(MemoryAudit::default()),
         clock: Arc::new(StoppedClock::default()),
         config: EngineConfig { policy: Arc::new(policy), ..EngineConfig::default() },

@@ -115,6 +115,7 @@ impl World {
             pictures: Some(Arc::new(TestPictures)),
             snapshots: Arc::clone(&disk) as _,
             languages: Arc::new(agentd_core::ports::NoLanguages),
+            exchanges: agentd_core::ports::NoExchanges::port(),
             audit: Arc::clone(&audit) as _,
             clock: Arc::clone(&clock) as _,
             config,

@@ -251,6 +251,7 @@ mod tests {
             max_tokens: None,
             has_fallback: false,
             known_paths: vec!["uploads/notes.txt".to_owned()],
+            tap: Default::default(),
         }
     }
 

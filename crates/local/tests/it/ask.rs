@@ -39,6 +39,7 @@ pub(crate) fn request(messages: Vec<Message>, tools: &[&str], known_paths: &[&st
         max_tokens: None,
         has_fallback: false,
         known_paths: known_paths.iter().map(|path| (*path).to_owned()).collect(),
+        tap: Default::default(),
     }
 }
 

@@ -20,6 +20,7 @@ use crate::{
     dialect::AnswerReader,
     failure::{Failure, excerpt},
     http::Target,
+    recording::Recording,
     runaway::{self, Guard},
     sse::{Decoder, EventTooLarge},
 };
@@ -108,8 +109,9 @@ impl Reading {
         &mut self,
         target: &Target,
         chunks: &mut VecDeque<ModelChunk>,
+        recording: &mut Recording,
     ) -> Result<Progress, Failure> {
-        let read = self.gulp(target).await;
+        let read = self.gulp(target, recording).await;
         if let Some(what) = self.tell_pieces(chunks) {
             return Ok(self.end_runaway(what, chunks));
         }
@@ -129,7 +131,7 @@ impl Reading {
     }
 
     /// Waits for bytes and takes all that are there, so that what came together is told together. False at the end.
-    async fn gulp(&mut self, target: &Target) -> Result<bool, Failure> {
+    async fn gulp(&mut self, target: &Target, recording: &mut Recording) -> Result<bool, Failure> {
         let mut taken = 0;
         let mut next = match self.wait(target).await {
             Ok(next) => next,
@@ -144,6 +146,7 @@ impl Reading {
                 Some(Err(error)) => return Err(cut(target, error)),
                 Some(Ok(bytes)) => {
                     taken += bytes.len();
+                    recording.bytes(&bytes);
                     self.take(target, &bytes)?;
                 }
             }

@@ -121,6 +121,7 @@ fn request(text: &str) -> ModelRequest {
         max_tokens: None,
         has_fallback: false,
         known_paths: Vec::new(),
+        tap: Default::default(),
     }
 }
 

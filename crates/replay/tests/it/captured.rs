@@ -165,6 +165,7 @@ fn request(session_id: SessionId, text: &str) -> ModelRequest {
         max_tokens: None,
         has_fallback: false,
         known_paths: Vec::new(),
+        tap: Default::default(),
     }
 }
 

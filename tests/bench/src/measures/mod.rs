@@ -23,6 +23,7 @@ mod snapshot;
 mod start_up;
 mod subagents;
 mod turn;
+mod wire_trace;
 mod wires;
 
 use std::time::Duration;
@@ -66,6 +67,8 @@ pub(crate) enum Subject {
     Context,
     /// The wires of models beside each other: first token, and what a request repeats
     Wires,
+    /// Keeping requests as they are sent, beside not keeping them
+    WireTrace,
     /// Turns and loads through `agentctl acp`, and clients that watch all sessions
     Editors,
     /// Indexing, searching and mapping source code
@@ -122,6 +125,7 @@ impl Subject {
             Self::Search => search::measure().await,
             Self::Context => context::measure().await,
             Self::Wires => wires::measure().await,
+            Self::WireTrace => wire_trace::measure().await,
             Self::Editors => editors::measure().await,
             Self::Code => code::measure().await,
             Self::Documents => documents::measure().await,

@@ -56,6 +56,7 @@ fn request(session_id: SessionId, messages: Vec<Message>, tools: Vec<ToolSpec>) 
         max_tokens: Some(ANSWER_TOKENS),
         has_fallback: false,
         known_paths: Vec::new(),
+        tap: Default::default(),
     }
 }
 

@@ -10,6 +10,7 @@ use agentd_context::{
 use agentd_core::{
     context::{CompactionCause, CompactionStrategy, PromptReport},
     error::{ErrorKind, ModelError},
+    exchange::ExchangePurpose,
     item::Item,
     model::{Finish, Message, ModelChunk, ModelRequest, Slot},
     ports::Model,
@@ -111,7 +112,8 @@ async fn written(
 ) -> Result<Result<WrittenSummary, ModelError>, TurnExit> {
     let info = model.info();
     let mut clock = CallClock::start();
-    let mut chunks = model.stream(request);
+    let tap = context.tap(state.steps, ExchangePurpose::Summary);
+    let mut chunks = model.stream(ModelRequest { tap, ..request });
     let (mut text, mut usage, mut calls, mut broken) = (String::new(), None, false, 0);
     let end = loop {
         if text.len() > MAX_WRITTEN {

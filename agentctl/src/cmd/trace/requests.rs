@@ -1,0 +1,271 @@
+//! Requests to models as they were on the wire: listed, shown with what is new in them, and compared.
+
+use std::io::IsTerminal as _;
+
+use agentd_core::{
+    error::ErrorKind,
+    exchange::{Exchange, ExchangePurpose, KeptAnswer, KeptExchanges},
+    ids::{SessionId, TurnId},
+    visible,
+};
+use agentd_proto::client::Client;
+use agentd_trace::requests::{MarkedLine, marked, new_places, readable, unified};
+use serde_json::{Value, json};
+
+use crate::{
+    exit::Exit,
+    failure::Failure,
+    render::diff::{Room, preview},
+    repl::pager,
+    report::{self, Table},
+    terminal::{
+        self,
+        look::TerminalStyle,
+        paint::{GOOD, QUIET, STRONG, duration, number, paint},
+    },
+};
+
+/// Requests of a session that are kept.
+pub(super) struct KeptRequests<'a> {
+    pub(super) client: &'a Client,
+    pub(super) session: SessionId,
+    /// Turn whose requests are meant; all of the session where none is named.
+    pub(super) turn: Option<TurnId>,
+    pub(super) json: bool,
+}
+
+impl KeptRequests<'_> {
+    /// Lists them.
+    pub(super) async fn list(&self) -> anyhow::Result<Exit> {
+        let KeptExchanges { exchanges, remarks } = self.all().await?;
+        remarks.iter().for_each(|remark| terminal::note(&visible::line(remark)));
+        let told = json!({ "session_id": self.session, "requests": exchanges, "remarks": remarks });
+        report::show(self.json, &told, || {
+            let mut table =
+                Table::new(["REQUEST", "FOR", "STEP", "MODEL", "ANSWER", "TOKENS", "FIRST", "TIME", "SIZE"]);
+            for exchange in &exchanges {
+                table.row(row(exchange, self.session));
+            }
+            table.print("no requests of this turn are kept")
+        })
+    }
+
+    /// Shows one, with what is new beside the one before it.
+    pub(super) async fn show(&self, number: u64) -> anyhow::Result<Exit> {
+        let (exchange, remarks) = self.one(self.numbered(number).await?).await?;
+        let before = match exchange.before {
+            Some(before) => self.one(before).await.ok().map(|(before, _)| before),
+            None => None,
+        };
+        let body = |exchange: &Exchange| exchange.request.body.clone().unwrap_or_default();
+        if self.json {
+            let (now, then) = (parsed(&body(&exchange)), before.as_ref().map(|before| parsed(&body(before))));
+            let new = then.map(|then| new_places(&then, &now));
+            let mut told = serde_json::to_value(&exchange)?;
+            told["request"]["body"] = now;
+            told["new"] = json!(new);
+            told["remarks"] = json!(remarks);
+            report::json(&told)?;
+            return Ok(Exit::Done);
+        }
+        remarks.iter().for_each(|remark| terminal::note(&visible::line(remark)));
+        let color = TerminalStyle::detect().out_color;
+        let mut lines = heading(&exchange, before.as_ref(), self.session, color);
+        let (then, now) = (before.as_ref().map(|before| shown(&body(before))), shown(&body(&exchange)));
+        lines.push(String::new());
+        lines.extend(marked(then.as_deref().unwrap_or_default(), &now).iter().map(|line| margin(line, color)));
+        lines.extend(answer(&exchange, color));
+        page(lines).await
+    }
+
+    /// Shows the difference of two.
+    pub(super) async fn diff(&self, one: u64, other: u64) -> anyhow::Result<Exit> {
+        let numbers = (self.numbered(one).await?, self.numbered(other).await?);
+        let text = |exchange: Exchange| readable(&exchange.request.body.unwrap_or_default());
+        let (before, now) = (text(self.one(numbers.0).await?.0), text(self.one(numbers.1).await?.0));
+        let names = (format!("request {}", numbers.0), format!("request {}", numbers.1));
+        let diff = unified((&names.0, &names.1), &before, &now);
+        if self.json {
+            report::json(&json!({ "session_id": self.session, "requests": [numbers.0, numbers.1], "diff": diff }))?;
+            return Ok(Exit::Done);
+        }
+        if diff.is_empty() {
+            terminal::note("both requests have the same body");
+            return Ok(Exit::Done);
+        }
+        let look = TerminalStyle::detect();
+        page(match look.out_shown {
+            true => preview(&diff, Room::of_columns(look.columns()), look.out_color),
+            // For programs that read it.
+            false => visible::lines(&diff).lines().map(str::to_owned).collect(),
+        })
+        .await
+    }
+
+    async fn all(&self) -> Result<KeptExchanges, Failure> {
+        let mut kept = self.client.exchanges(&self.session.to_string(), &[]).await?;
+        if let Some(turn) = self.turn {
+            kept.exchanges.retain(|exchange| exchange.source.turn_id == Some(turn));
+        }
+        Ok(kept)
+    }
+
+    /// Number in the trace of the one that is meant: with a turn, numbers count from its first.
+    async fn numbered(&self, number: u64) -> Result<u64, Failure> {
+        if self.turn.is_none() {
+            return Ok(number);
+        }
+        let of_turn = self.all().await?.exchanges;
+        let at = usize::try_from(number).ok().and_then(|number| number.checked_sub(1));
+        at.and_then(|at| of_turn.get(at)).map(|exchange| exchange.number).ok_or_else(|| {
+            let kept = report::count(of_turn.len() as u64, "request");
+            Failure::new(ErrorKind::NotFound, format!("there is no request {number} of this turn"))
+                .hint(format!("{kept} of it are kept; `agentctl trace --requests` lists those of all turns"))
+        })
+    }
+
+    async fn one(&self, number: u64) -> Result<(Exchange, Vec<String>), Failure> {
+        let KeptExchanges { mut exchanges, remarks } =
+            self.client.exchanges(&self.session.to_string(), &[number]).await?;
+        let exchange = exchanges.pop().ok_or_else(|| {
+            Failure::new(ErrorKind::NotFound, format!("request {number} is not one of this session"))
+                .hint("`agentctl trace --requests` lists them")
+        })?;
+        Ok((exchange, remarks))
+    }
+}
+
+/// A body as JSON; one that is none as a text.
+fn parsed(body: &str) -> Value {
+    serde_json::from_str(body).unwrap_or_else(|_| body.into())
+}
+
+/// A body as lines, with every character to be seen.
+fn shown(body: &str) -> String {
+    visible::lines(&readable(body))
+}
+
+/// Name of whoever asked.
+fn asker(exchange: &Exchange, session: SessionId) -> String {
+    let source = &exchange.source;
+    let agent = if source.session_id == session { source.agent.clone() } else { format!("subagent {}", source.agent) };
+    match source.purpose {
+        ExchangePurpose::Turn => agent,
+        purpose => format!("{agent}: {}", purpose.as_str()),
+    }
+}
+
+fn outcome(answer: Option<&KeptAnswer>) -> String {
+    let Some(answer) = answer else { return "no end".to_owned() };
+    match answer.status {
+        Some(status) => format!("{} {status}", answer.outcome.as_str()),
+        None => answer.outcome.as_str().to_owned(),
+    }
+}
+
+fn micros(micros: Option<u64>) -> String {
+    micros.map(|micros| duration(micros / 1000)).unwrap_or_default()
+}
+
+fn tokens(answer: Option<&KeptAnswer>) -> String {
+    let Some(usage) = answer.and_then(|answer| answer.usage) else { return String::new() };
+    let cached =
+        if usage.cached_tokens > 0 { format!(" ({} cached)", number(usage.cached_tokens)) } else { String::new() };
+    format!("{}>{}{cached}", number(usage.prompt_tokens), number(usage.completion_tokens))
+}
+
+fn row(exchange: &Exchange, session: SessionId) -> Vec<String> {
+    let (request, answer) = (&exchange.request, exchange.answer.as_ref());
+    let attempt = if request.attempt > 1 { format!(" (attempt {})", request.attempt) } else { String::new() };
+    vec![
+        exchange.number.to_string(),
+        asker(exchange, session),
+        format!("{}{attempt}", exchange.source.step),
+        request.model.clone(),
+        outcome(answer),
+        tokens(answer),
+        micros(answer.and_then(|answer| answer.first_token_us)),
+        micros(answer.map(|answer| answer.duration_us)),
+        report::bytes(request.bytes),
+    ]
+}
+
+fn heading(exchange: &Exchange, before: Option<&Exchange>, session: SessionId, color: bool) -> Vec<String> {
+    let (request, source) = (&exchange.request, &exchange.source);
+    let to = if request.url.is_empty() { "in the daemon's process" } else { &request.url };
+    let mut lines = vec![
+        paint(
+            color,
+            STRONG,
+            &visible::line(&format!(
+                "request {} · {} · step {} · attempt {}",
+                exchange.number,
+                asker(exchange, session),
+                source.step,
+                request.attempt
+            )),
+        ),
+        visible::line(&format!("{} ({}) · {to} · {}", request.model, request.wire, report::bytes(request.bytes))),
+    ];
+    let ids = [source.turn_id.map(|id| format!("turn {id}")), source.trace_id.map(|id| format!("trace {id}"))];
+    let at = Some(format!("sent {}", exchange.at));
+    let ids: Vec<String> = ids.into_iter().chain([at]).flatten().collect();
+    lines.push(paint(color, QUIET, &ids.join(" · ")));
+    lines.extend(headers(&request.headers, color));
+    if request.is_cut {
+        lines.push("the body was too long to be kept whole".to_owned());
+    } else if request.body.is_none() {
+        lines.push("the body cannot be read: what it repeats of earlier requests is gone".to_owned());
+    }
+    lines.push(match before {
+        Some(before) => format!("+ is new beside request {}", before.number),
+        None => "there is no request before it: all of it is new".to_owned(),
+    });
+    lines
+}
+
+fn headers(headers: &[(String, String)], color: bool) -> Vec<String> {
+    let line = |(name, value): &(String, String)| paint(color, QUIET, &visible::line(&format!("{name}: {value}")));
+    headers.iter().map(line).collect()
+}
+
+fn margin(line: &MarkedLine, color: bool) -> String {
+    if line.is_new { paint(color, GOOD, &format!("+ {}", line.text)) } else { format!("| {}", line.text) }
+}
+
+fn answer(exchange: &Exchange, color: bool) -> Vec<String> {
+    let Some(answer) = &exchange.answer else {
+        return vec![String::new(), paint(color, STRONG, "no answer: its end is not known")];
+    };
+    let facts = [
+        Some(outcome(Some(answer))),
+        answer.first_byte_us.map(|span| format!("first byte {}", micros(Some(span)))),
+        answer.first_token_us.map(|span| format!("first token {}", micros(Some(span)))),
+        Some(micros(Some(answer.duration_us))),
+        Some(tokens(Some(answer))).filter(|tokens| !tokens.is_empty()),
+        Some(report::bytes(answer.bytes)),
+    ];
+    let facts: Vec<String> = facts.into_iter().flatten().collect();
+    let mut lines = vec![String::new(), paint(color, STRONG, &format!("answer · {}", facts.join(" · ")))];
+    lines.extend(answer.error.as_deref().map(visible::line));
+    lines.extend(headers(&answer.headers, color));
+    let body = answer.body.as_deref().unwrap_or_default();
+    lines.extend(shown(body).lines().map(str::to_owned));
+    if answer.is_cut {
+        lines.push("the rest of the answer was too long to be kept".to_owned());
+    }
+    lines
+}
+
+/// Shows lines page by page at a terminal, and prints them elsewhere.
+async fn page(lines: Vec<String>) -> anyhow::Result<Exit> {
+    let rows = (TerminalStyle::detect().size)().1;
+    if std::io::stdout().is_terminal() && std::io::stdin().is_terminal() && lines.len() >= rows {
+        let text = lines.join("\n") + "\n";
+        if tokio::task::spawn_blocking(move || pager::show(&text, || false)).await?? {
+            return Ok(Exit::Done);
+        }
+    }
+    report::lines(lines)?;
+    Ok(Exit::Done)
+}

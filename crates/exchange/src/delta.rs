@@ -1,0 +1,108 @@
+//! A body as the difference to an earlier one: the bytes that both begin and end with are not written again. Pure.
+
+use serde::{Deserialize, Serialize};
+
+/// Bytes that are compared at once.
+const STRIDE: usize = 1024;
+
+/// Bytes that a reference has to save.
+const WORTH: usize = 128;
+
+/// A body, or its difference to an earlier one.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Delta {
+    /// Number of the request whose body begins and ends the same; none for a whole body.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) base: Option<u64>,
+    /// Bytes of its beginning.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub(crate) head: usize,
+    /// Bytes of its end.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub(crate) tail: usize,
+    /// The text between them.
+    pub(crate) text: String,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+fn is_zero(number: &usize) -> bool {
+    *number == 0
+}
+
+/// The difference to whichever of these bodies it shares most with.
+pub(crate) fn delta<'a>(body: &str, bases: impl Iterator<Item = (u64, &'a str)>) -> Delta {
+    let shared = bases.map(|(number, base)| (number, shared_ends(base, body)));
+    match shared.max_by_key(|(_, (head, tail))| head + tail) {
+        Some((number, (head, tail))) if head + tail >= WORTH => {
+            Delta { base: Some(number), head, tail, text: body[head..body.len() - tail].to_owned() }
+        }
+        _ => Delta { text: body.to_owned(), ..Delta::default() },
+    }
+}
+
+/// The body again; none where the base is not the one that it was made with.
+pub(crate) fn apply(base: &str, delta: &Delta) -> Option<String> {
+    let head = base.get(..delta.head)?;
+    let tail = base.get(base.len().checked_sub(delta.tail)?..)?;
+    Some([head, &delta.text, tail].concat())
+}
+
+/// Bytes of the beginning and of the end that both share. They do not overlap, and cut no character.
+fn shared_ends(base: &str, body: &str) -> (usize, usize) {
+    let mut head = shared_beginning(base.as_bytes(), body.as_bytes());
+    while !body.is_char_boundary(head) || !base.is_char_boundary(head) {
+        head -= 1;
+    }
+    let mut tail = shared_end(&base.as_bytes()[head..], &body.as_bytes()[head..]);
+    while !body.is_char_boundary(body.len() - tail) || !base.is_char_boundary(base.len() - tail) {
+        tail -= 1;
+    }
+    (head, tail)
+}
+
+fn shared_beginning(one: &[u8], other: &[u8]) -> usize {
+    let strides = one.chunks_exact(STRIDE).zip(other.chunks_exact(STRIDE));
+    let at = strides.take_while(|(one, other)| one == other).count() * STRIDE;
+    at + one[at..].iter().zip(&other[at..]).take_while(|(one, other)| one == other).count()
+}
+
+fn shared_end(one: &[u8], other: &[u8]) -> usize {
+    let strides = one.rchunks_exact(STRIDE).zip(other.rchunks_exact(STRIDE));
+    let at = strides.take_while(|(one, other)| one == other).count() * STRIDE;
+    let (one, other) = (&one[..one.len() - at], &other[..other.len() - at]);
+    at + one.iter().rev().zip(other.iter().rev()).take_while(|(one, other)| one == other).count()
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn only_what_is_new_is_kept() {
+        let tools = "\"tools\":[".to_owned() + &"{\"name\":\"read\"},".repeat(300) + "]}";
+        let messages = "{\"messages\":[".to_owned() + &"{\"role\":\"user\"},".repeat(300);
+        let first = format!("{messages}],{tools}");
+        let second = format!("{messages}{{\"role\":\"assistant\"}}],{tools}");
+        let delta = delta(&second, [(1, "x"), (7, first.as_str())].into_iter());
+        assert_eq!((delta.base, delta.text.as_str()), (Some(7), "{\"role\":\"assistant\"}"));
+        assert_eq!(apply(&first, &delta).as_deref(), Some(second.as_str()));
+        assert_eq!(apply("{\"messages\":[", &delta), None, "another base");
+    }
+
+    proptest! {
+        #[test]
+        fn a_body_comes_back_as_it_was(
+            head in "[aé漢😀\"\\\\]{0,400}", one in "[aé漢😀]{0,40}", other in "[aé漢😀]{0,40}", tail in "[aé漢😀]{0,3000}",
+        ) {
+            let (base, body) = (format!("{head}{one}{tail}"), format!("{head}{other}{tail}"));
+            let kept = delta(&body, [(1, base.as_str())].into_iter());
+            let back = match kept.base { Some(_) => apply(&base, &kept), None => Some(kept.text.clone()) };
+            prop_assert_eq!(back, Some(body));
+            if kept.base.is_some() {
+                prop_assert!(kept.text.len() <= other.len() + 8, "{:?}", kept);
+            }
+        }
+    }
+}

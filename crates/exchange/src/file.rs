@@ -1,0 +1,202 @@
+//! The files of one session: `trace.jsonl`, and older ones with a number.
+
+use std::{
+    collections::VecDeque,
+    fs::{self, DirBuilder, File, OpenOptions, Permissions},
+    io::{self, BufRead as _, BufReader, Read as _, Seek as _, SeekFrom, Write as _},
+    os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _, PermissionsExt as _},
+    path::{Path, PathBuf},
+};
+
+use agentd_core::{
+    exchange::{KeptAnswer, KeptRequest},
+    ids::SessionId,
+};
+use nix::fcntl::OFlag;
+use serde::Deserialize;
+
+use crate::{
+    delta::{Delta, delta},
+    line::{AnswerLine, Header, Line, LostLines, RequestLine, VERSION},
+    writer::SentExchange,
+};
+
+/// Bodies that later ones can refer to, and the bytes that they have together.
+const BASES: usize = 6;
+const BASE_BYTES: usize = 8 << 20;
+
+/// Bytes of a line that is read to find its number.
+const MAX_LINE: u64 = 128 << 20;
+
+/// Limits of the files of a session.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct FileLimits {
+    pub(crate) bytes: u64,
+    pub(crate) files: u32,
+}
+
+/// The file of a session that is written now.
+pub(crate) struct TraceFile {
+    pub(crate) session: SessionId,
+    folder: PathBuf,
+    file: File,
+    size: u64,
+    /// Number of the next request.
+    next: u64,
+    bases: VecDeque<(u64, String)>,
+}
+
+impl TraceFile {
+    /// Opens the file of a session, and makes it where it is not there. What a crash has cut off stays a line of its own.
+    pub(crate) fn open(folder: PathBuf, session: SessionId) -> io::Result<Self> {
+        DirBuilder::new().recursive(true).mode(0o700).create(&folder)?;
+        let next =
+            [path_of(&folder, 0), path_of(&folder, 1)].iter().find_map(|path| last_number(path)).unwrap_or(0) + 1;
+        let mut file = open_private(&path_of(&folder, 0))?;
+        let mut size = file.metadata()?.len();
+        if size > 0 && !ends_with_line(&mut file, size)? {
+            file.write_all(b"\n")?;
+            size += 1;
+        }
+        let mut opened = Self { session, folder, file, size, next, bases: VecDeque::new() };
+        if size == 0 {
+            opened.write_header()?;
+        }
+        Ok(opened)
+    }
+
+    /// Writes a request, and returns its number.
+    pub(crate) fn request(&mut self, sent: SentExchange, limits: FileLimits) -> io::Result<u64> {
+        let SentExchange { source, at, mut request, .. } = sent;
+        let body = request.body.take().unwrap_or_default();
+        let number = self.next;
+        let line = |body: Delta, request: &KeptRequest| {
+            let (source, request) = (source.clone(), request.clone());
+            Line::Request(Box::new(RequestLine { number, at, source, request, body })).to_bytes().ok_or_else(unwritable)
+        };
+        let bases = self.bases.iter().map(|(number, base)| (*number, base.as_str()));
+        let mut bytes = line(delta(&body, bases), &request)?;
+        if self.is_full(bytes.len(), limits) {
+            self.rotate(limits)?;
+            // Nothing refers to another file.
+            bytes = line(Delta { text: body.clone(), ..Delta::default() }, &request)?;
+        }
+        self.append(&bytes)?;
+        self.next += 1;
+        self.remember(number, body);
+        Ok(number)
+    }
+
+    /// Writes the end of an exchange.
+    pub(crate) fn answer(&mut self, number: u64, answer: KeptAnswer, limits: FileLimits) -> io::Result<()> {
+        self.write(&Line::Answer(AnswerLine { number, answer }), limits)
+    }
+
+    /// Writes that lines are missing.
+    pub(crate) fn lost(&mut self, count: u64, limits: FileLimits) -> io::Result<()> {
+        self.write(&Line::Lost(LostLines { count }), limits)
+    }
+
+    fn write(&mut self, line: &Line, limits: FileLimits) -> io::Result<()> {
+        let bytes = line.to_bytes().ok_or_else(unwritable)?;
+        if self.is_full(bytes.len(), limits) {
+            self.rotate(limits)?;
+        }
+        self.append(&bytes)
+    }
+
+    fn is_full(&self, more: usize, limits: FileLimits) -> bool {
+        self.size > 0 && self.size.saturating_add(more as u64) > limits.bytes
+    }
+
+    /// Goes on in a new file.
+    fn rotate(&mut self, limits: FileLimits) -> io::Result<()> {
+        let most = limits.files.max(1);
+        for number in (0..most).rev() {
+            let path = path_of(&self.folder, number);
+            let moved = if number + 1 == most {
+                fs::remove_file(&path)
+            } else {
+                fs::rename(&path, path_of(&self.folder, number + 1))
+            };
+            match moved {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+                _ => {}
+            }
+        }
+        self.file = open_private(&path_of(&self.folder, 0))?;
+        self.size = 0;
+        self.bases.clear();
+        self.write_header()
+    }
+
+    fn write_header(&mut self) -> io::Result<()> {
+        let header = Header { version: VERSION, session_id: self.session, first: self.next };
+        self.append(&Line::Trace(header).to_bytes().ok_or_else(unwritable)?)
+    }
+
+    /// Writes a line whole or not at all.
+    fn append(&mut self, line: &[u8]) -> io::Result<()> {
+        let written = self.file.write_all(line);
+        if let Err(error) = written {
+            // What is left of it would be read as a cut line, and only takes room.
+            let _ = self.file.set_len(self.size);
+            return Err(error);
+        }
+        self.size += line.len() as u64;
+        Ok(())
+    }
+
+    fn remember(&mut self, number: u64, body: String) {
+        self.bases.push_back((number, body));
+        let bytes = |bases: &VecDeque<(u64, String)>| bases.iter().map(|(_, body)| body.len()).sum::<usize>();
+        while self.bases.len() > BASES || (self.bases.len() > 1 && bytes(&self.bases) > BASE_BYTES) {
+            self.bases.pop_front();
+        }
+    }
+}
+
+/// Path of a file of a session: 0 is the one that is written now.
+pub(crate) fn path_of(folder: &Path, number: u32) -> PathBuf {
+    folder.join(if number == 0 { "trace.jsonl".to_owned() } else { format!("trace.{number}.jsonl") })
+}
+
+fn open_private(path: &Path) -> io::Result<File> {
+    let mut options = OpenOptions::new();
+    options.read(true).append(true).create(true).mode(0o600).custom_flags(OFlag::O_NOFOLLOW.bits());
+    let file = options.open(path)?;
+    file.set_permissions(Permissions::from_mode(0o600))?;
+    Ok(file)
+}
+
+fn ends_with_line(file: &mut File, size: u64) -> io::Result<bool> {
+    let mut last = [0];
+    file.seek(SeekFrom::Start(size - 1))?;
+    file.read_exact(&mut last)?;
+    Ok(last == *b"\n")
+}
+
+/// Number of the last request in a file, or of the one before its first.
+fn last_number(path: &Path) -> Option<u64> {
+    #[derive(Deserialize)]
+    struct Numbers {
+        number: Option<u64>,
+        first: Option<u64>,
+    }
+    let mut reader = BufReader::new(File::open(path).ok()?);
+    let (mut last, mut line) = (None, Vec::new());
+    loop {
+        line.clear();
+        match reader.by_ref().take(MAX_LINE).read_until(b'\n', &mut line) {
+            Ok(0) | Err(_) => return last,
+            Ok(_) => {
+                let Ok(Numbers { number, first }) = serde_json::from_slice(&line) else { continue };
+                last = last.max(number).max(first.map(|first| first.saturating_sub(1)));
+            }
+        }
+    }
+}
+
+fn unwritable() -> io::Error {
+    io::Error::other("the line cannot be written as JSON")
+}

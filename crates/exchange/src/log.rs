@@ -1,0 +1,159 @@
+//! The log of exchanges behind its port.
+
+use std::{
+    io,
+    path::PathBuf,
+    sync::{
+        Arc, OnceLock,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
+};
+
+use agentd_core::{
+    error::{ErrorKind, WorkspaceError},
+    exchange::{ExchangeSource, KeptExchanges, KeptRequest, ReceivedAnswer, RequestTap, SentRequest},
+    ids::SessionId,
+    ports::{ExchangeRecorder, Exchanges},
+};
+use futures_util::future::BoxFuture;
+use tokio::sync::oneshot;
+
+use crate::{
+    ExchangeLogConfig, MAX_REQUEST, ReadFailure,
+    queue::Queue,
+    reader,
+    writer::{self, Command, Reply, SentExchange},
+};
+
+/// Bytes of a command besides the body.
+const OVERHEAD: usize = 512;
+
+/// Keeps exchanges with models. Cheap to clone.
+#[derive(Clone)]
+pub struct ExchangeLog(Arc<Inner>);
+
+struct Inner {
+    config: ExchangeLogConfig,
+    is_on: AtomicBool,
+    /// Keys of attempts, from 1.
+    keys: AtomicU64,
+    /// The way to the thread, which begins with the first exchange; none where no thread can be had.
+    queue: OnceLock<Option<Queue>>,
+}
+
+impl ExchangeLog {
+    /// A log. Nothing is opened before there is something to keep.
+    #[must_use]
+    pub fn new(config: ExchangeLogConfig) -> Self {
+        let is_on = AtomicBool::new(config.is_on);
+        Self(Arc::new(Inner { config, is_on, keys: AtomicU64::new(1), queue: OnceLock::new() }))
+    }
+
+    /// Keeps exchanges of all sessions that do not say otherwise, or only of those that ask for it.
+    pub fn follow_settings(&self, is_on: bool) {
+        self.0.is_on.store(is_on, Ordering::Relaxed);
+    }
+
+    /// Waits until everything is written that was there when it was called.
+    pub async fn flush(&self) {
+        let _ = self.0.ask(Command::Flush).await;
+    }
+
+    /// Exchanges of a session: those with these numbers, or all without their bodies where none is given.
+    ///
+    /// # Errors
+    /// When nothing is kept of it, there is none of a number, or the files cannot be read.
+    pub async fn read(&self, session: SessionId, numbers: Vec<u64>) -> Result<KeptExchanges, ReadFailure> {
+        self.flush().await;
+        let folder = self.0.folder(session);
+        let read = tokio::task::spawn_blocking(move || reader::read(&folder, &numbers)).await;
+        read.unwrap_or_else(|error| Err(ReadFailure::Io(io::Error::other(error))))
+    }
+}
+
+impl Exchanges for ExchangeLog {
+    fn tap(&self, source: &dyn Fn() -> ExchangeSource, wanted: Option<bool>) -> RequestTap {
+        if !wanted.unwrap_or_else(|| self.0.is_on.load(Ordering::Relaxed)) {
+            return RequestTap::default();
+        }
+        RequestTap::new(Some(Arc::new(SourceRecorder { log: Arc::clone(&self.0), source: source() })))
+    }
+
+    fn remove(&self, session: SessionId) -> BoxFuture<'_, Result<(), WorkspaceError>> {
+        Box::pin(async move {
+            let removed = match self.0.queue.get() {
+                Some(Some(_)) => self.0.ask(|reply| Command::Forget(session, reply)).await,
+                _ => {
+                    let folder = self.0.folder(session);
+                    let removed = tokio::task::spawn_blocking(move || writer::remove(&folder)).await;
+                    removed.unwrap_or_else(|error| Err(io::Error::other(error)))
+                }
+            };
+            removed.map_err(|error| {
+                WorkspaceError::new(ErrorKind::Storage, format!("could not remove the trace of a session: {error}"))
+            })
+        })
+    }
+}
+
+impl Inner {
+    fn folder(&self, session: SessionId) -> PathBuf {
+        self.config.folder.join(session.to_string())
+    }
+
+    fn queue(&self) -> Option<&Queue> {
+        self.queue.get_or_init(|| writer::start(&self.config)).as_ref()
+    }
+
+    /// Has the thread do something after all that waits; nothing is to be done where there is none.
+    async fn ask(&self, command: impl FnOnce(Reply) -> Command) -> io::Result<()> {
+        let Some(Some(queue)) = self.queue.get().cloned() else { return Ok(()) };
+        let (reply, done) = oneshot::channel();
+        let command = command(reply);
+        let sent = tokio::task::spawn_blocking(move || queue.send(command)).await;
+        if !matches!(sent, Ok(true)) {
+            return Ok(());
+        }
+        done.await.unwrap_or(Ok(()))
+    }
+}
+
+/// Keeps the exchanges of one request.
+struct SourceRecorder {
+    log: Arc<Inner>,
+    source: ExchangeSource,
+}
+
+impl ExchangeRecorder for SourceRecorder {
+    fn sent(&self, request: &SentRequest<'_>) -> u64 {
+        let Some(queue) = self.log.queue() else { return 0 };
+        let body = &request.body[..request.body.floor_char_boundary(MAX_REQUEST)];
+        let (key, bytes) = (self.log.keys.fetch_add(1, Ordering::Relaxed), body.len() + OVERHEAD);
+        let is_taken = queue.offer(self.source.owner, bytes, || {
+            let kept = KeptRequest {
+                wire: request.wire.to_owned(),
+                model: request.model.to_owned(),
+                url: request.url.to_owned(),
+                headers: request.headers.to_vec(),
+                attempt: request.attempt,
+                bytes: request.body.len() as u64,
+                is_cut: body.len() < request.body.len(),
+                body: Some(body.to_owned()),
+            };
+            let (source, at) = (self.source.clone(), self.log.config.clock.now());
+            Command::Sent(Box::new(SentExchange { key, source, at, request: kept, room: bytes }))
+        });
+        if is_taken { key } else { 0 }
+    }
+
+    fn ended(&self, key: u64, answer: ReceivedAnswer) {
+        // What was not taken has no end.
+        if key == 0 {
+            return;
+        }
+        if let Some(queue) = self.log.queue() {
+            let room = answer.body.len() + OVERHEAD;
+            queue.offer(self.source.owner, room, || Command::Ended { key, answer: Box::new(answer), room });
+        }
+    }
+}

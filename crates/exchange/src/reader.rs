@@ -1,0 +1,233 @@
+//! Exchanges out of the files of a session. Lines that cannot be read are left out, with a remark.
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    fs::{File, OpenOptions},
+    io::{self, BufRead as _, BufReader, Read as _, Seek as _, SeekFrom},
+    os::unix::fs::OpenOptionsExt as _,
+    path::Path,
+};
+
+use agentd_core::exchange::{Exchange, KeptAnswer, KeptExchanges};
+use nix::fcntl::OFlag;
+
+use crate::{
+    delta::{Delta, apply},
+    file::path_of,
+    line::{Line, RequestLine},
+};
+
+/// Bytes of a line that is read.
+const MAX_LINE: usize = 128 << 20;
+
+/// Files of a session that are looked for.
+const MAX_FILES: u32 = 1000;
+
+/// Reason why exchanges could not be read.
+#[derive(Debug)]
+pub enum ReadFailure {
+    /// Nothing is kept of the session.
+    NothingKept,
+    /// There is no exchange of that number; the first and the last that there are.
+    NoSuchNumber {
+        /// The number.
+        number: u64,
+        /// First and last number that are kept.
+        kept: (u64, u64),
+    },
+    /// The files cannot be read.
+    Io(io::Error),
+}
+
+impl From<io::Error> for ReadFailure {
+    fn from(error: io::Error) -> Self {
+        Self::Io(error)
+    }
+}
+
+/// Exchanges of the session whose files are in that folder: those with these numbers, or all without their bodies where none
+/// is given. It blocks.
+///
+/// # Errors
+/// When nothing is kept, there is none of a number, or the files cannot be read.
+pub fn read(folder: &Path, numbers: &[u64]) -> Result<KeptExchanges, ReadFailure> {
+    let mut trace = Trace::open(folder)?;
+    let (Some(first), Some(last)) = (trace.first(), trace.last()) else { return Err(ReadFailure::NothingKept) };
+    let mut exchanges = Vec::new();
+    for number in numbers {
+        let exchange = trace.whole(*number)?;
+        exchanges.push(exchange.ok_or(ReadFailure::NoSuchNumber { number: *number, kept: (first, last) })?);
+    }
+    if numbers.is_empty() {
+        exchanges = trace.entries.into_values().map(|entry| entry.exchange).collect();
+    }
+    Ok(KeptExchanges { exchanges, remarks: trace.remarks })
+}
+
+/// Place of a line.
+#[derive(Debug, Clone, Copy)]
+struct LinePlace {
+    file: usize,
+    offset: u64,
+}
+
+struct Entry {
+    exchange: Exchange,
+    request: LinePlace,
+    answer: Option<LinePlace>,
+}
+
+/// All lines of a session, without bodies.
+struct Trace {
+    files: Vec<BufReader<File>>,
+    entries: BTreeMap<u64, Entry>,
+    remarks: Vec<String>,
+}
+
+/// Lines that are missing or cannot be read.
+#[derive(Default)]
+struct Gaps {
+    cut: u64,
+    damaged: u64,
+    lost: u64,
+}
+
+impl Trace {
+    fn open(folder: &Path) -> Result<Self, ReadFailure> {
+        let mut files = Vec::new();
+        // The oldest has the highest number.
+        let there = (0..MAX_FILES).take_while(|number| *number == 0 || path_of(folder, *number).exists()).count();
+        for number in (0..there).rev() {
+            let number = u32::try_from(number).unwrap_or_default();
+            let flags = (OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK).bits();
+            match OpenOptions::new().read(true).custom_flags(flags).open(path_of(folder, number)) {
+                Ok(file) if file.metadata()?.is_file() => files.push(BufReader::new(file)),
+                Ok(_) => {}
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        let mut trace = Self { files, entries: BTreeMap::new(), remarks: Vec::new() };
+        trace.index()?;
+        Ok(trace)
+    }
+
+    fn first(&self) -> Option<u64> {
+        self.entries.first_key_value().map(|(number, _)| *number)
+    }
+
+    fn last(&self) -> Option<u64> {
+        self.entries.last_key_value().map(|(number, _)| *number)
+    }
+
+    fn index(&mut self) -> io::Result<()> {
+        let mut gaps = Gaps::default();
+        let mut latest = HashMap::new();
+        for file in 0..self.files.len() {
+            let mut offset = 0;
+            while let Some(line) = read_line(&mut self.files[file])? {
+                let place = LinePlace { file, offset };
+                offset += line.len() as u64;
+                // A line that was cut has the end that the next writer gave it.
+                match serde_json::from_slice(line.trim_ascii_end()) {
+                    Ok(Line::Request(line)) => {
+                        let key = (line.source.session_id, line.source.purpose.as_str());
+                        let before = latest.insert(key, line.number);
+                        self.add(*line, before, place);
+                    }
+                    Ok(Line::Answer(line)) => {
+                        if let Some(entry) = self.entries.get_mut(&line.number) {
+                            entry.exchange.answer = Some(KeptAnswer { body: None, ..line.answer });
+                            entry.answer = Some(place);
+                        }
+                    }
+                    Ok(Line::Lost(line)) => gaps.lost = gaps.lost.saturating_add(line.count),
+                    Ok(Line::Trace(_)) => {}
+                    Err(error) if error.is_eof() => gaps.cut += 1,
+                    Err(_) => gaps.damaged += 1,
+                }
+            }
+        }
+        self.remarks = gaps.remarks(self.first());
+        Ok(())
+    }
+
+    fn add(&mut self, line: RequestLine, before: Option<u64>, request: LinePlace) {
+        let RequestLine { number, at, source, request: kept, .. } = line;
+        let exchange = Exchange { number, source, at, before, request: kept, answer: None };
+        self.entries.insert(number, Entry { exchange, request, answer: None });
+    }
+
+    /// An exchange with its bodies.
+    fn whole(&mut self, number: u64) -> io::Result<Option<Exchange>> {
+        let Some(entry) = self.entries.get(&number) else { return Ok(None) };
+        let (mut exchange, place) = (entry.exchange.clone(), entry.answer);
+        exchange.request.body = self.body(number)?;
+        if let Some(place) = place
+            && let Some(Line::Answer(line)) = self.line(place)?
+        {
+            exchange.answer = Some(line.answer);
+        }
+        Ok(Some(exchange))
+    }
+
+    /// The body of a request, put together from those that it refers to; none where one of them cannot be read.
+    fn body(&mut self, number: u64) -> io::Result<Option<String>> {
+        let mut deltas: Vec<Delta> = Vec::new();
+        let mut next = Some(number);
+        while let Some(number) = next {
+            let Some(place) = self.entries.get(&number).map(|entry| entry.request) else { return Ok(None) };
+            let Some(Line::Request(line)) = self.line(place)? else { return Ok(None) };
+            // A body refers to earlier ones only, so this ends.
+            next = line.body.base.filter(|base| *base < number);
+            if next != line.body.base {
+                return Ok(None);
+            }
+            deltas.push(line.body);
+        }
+        let mut body = None;
+        for delta in deltas.into_iter().rev() {
+            body = match &body {
+                None => Some(delta.text),
+                Some(base) => match apply(base, &delta) {
+                    Some(body) => Some(body),
+                    None => return Ok(None),
+                },
+            };
+        }
+        Ok(body)
+    }
+
+    fn line(&mut self, place: LinePlace) -> io::Result<Option<Line>> {
+        let Some(file) = self.files.get_mut(place.file) else { return Ok(None) };
+        file.seek(SeekFrom::Start(place.offset))?;
+        Ok(read_line(file)?.and_then(|line| serde_json::from_slice(&line).ok()))
+    }
+}
+
+impl Gaps {
+    fn remarks(&self, first: Option<u64>) -> Vec<String> {
+        let lines = |count: u64| if count == 1 { "1 line".to_owned() } else { format!("{count} lines") };
+        let mut remarks = Vec::new();
+        if let Some(first) = first.filter(|first| *first > 1) {
+            remarks.push(format!("requests before {first} are no longer kept"));
+        }
+        if self.cut > 0 {
+            remarks.push(format!("{} of the trace: cut off by a stop, and left out", lines(self.cut)));
+        }
+        if self.damaged > 0 {
+            remarks.push(format!("{} of the trace: not readable, and left out", lines(self.damaged)));
+        }
+        if self.lost > 0 {
+            remarks.push(format!("{} missing: they could not be written, or came faster than that", lines(self.lost)));
+        }
+        remarks
+    }
+}
+
+/// The next line with its end; none behind the last.
+fn read_line(file: &mut BufReader<File>) -> io::Result<Option<Vec<u8>>> {
+    let mut line = Vec::new();
+    let read = file.by_ref().take(MAX_LINE as u64).read_until(b'\n', &mut line)?;
+    Ok((read > 0).then_some(line))
+}

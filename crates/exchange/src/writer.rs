@@ -1,0 +1,244 @@
+//! The one thread that writes. It holds the files of a few sessions open, and lets them go when nothing comes.
+
+use std::{
+    collections::BTreeMap,
+    fs, io,
+    path::Path,
+    sync::{
+        Arc,
+        mpsc::{Receiver, RecvTimeoutError},
+    },
+    thread,
+    time::Duration,
+};
+
+use agentd_core::{
+    Timestamp,
+    exchange::{ExchangeSource, KeptAnswer, KeptRequest, ReceivedAnswer},
+    ids::SessionId,
+};
+use tokio::sync::oneshot;
+
+use crate::{
+    ExchangeLogConfig, MAX_ANSWER,
+    clean::cleaned,
+    file::{FileLimits, TraceFile},
+    queue::{Queue, QueueState},
+};
+
+/// Files that are open at once.
+const OPEN_FILES: usize = 8;
+
+/// Exchanges whose end is waited for. One whose end was lost never comes.
+const OPEN_EXCHANGES: usize = 4096;
+
+/// Time without work after which files and bodies are let go.
+const IDLE: Duration = Duration::from_secs(60);
+
+/// Reply to whoever waits for the thread.
+pub(crate) type Reply = oneshot::Sender<io::Result<()>>;
+
+/// A request on its way to the thread.
+#[derive(Debug)]
+pub(crate) struct SentExchange {
+    pub(crate) key: u64,
+    pub(crate) source: ExchangeSource,
+    pub(crate) at: Timestamp,
+    pub(crate) request: KeptRequest,
+    /// Room that it takes in the queue.
+    pub(crate) room: usize,
+}
+
+/// Commands of the thread.
+#[derive(Debug)]
+pub(crate) enum Command {
+    /// To write a request.
+    Sent(Box<SentExchange>),
+    /// To write the end of an exchange.
+    Ended { key: u64, answer: Box<ReceivedAnswer>, room: usize },
+    /// To remove all that is kept of a session.
+    Forget(SessionId, Reply),
+    /// To tell that all before this is written.
+    Flush(Reply),
+}
+
+/// Starts the thread. None where none can be had.
+pub(crate) fn start(config: &ExchangeLogConfig) -> Option<Queue> {
+    let (queue, commands, state) = Queue::new();
+    let writer = Writer { config: config.clone(), state, files: Vec::new(), open: BTreeMap::new(), is_failing: false };
+    let started = thread::Builder::new().name("agentd-trace".to_owned()).spawn(move || writer.run(&commands));
+    started
+        .inspect_err(|error| tracing::warn!("requests to models are not kept, as no thread can be had: {error}"))
+        .ok()?;
+    Some(queue)
+}
+
+/// Removes the folder of a session.
+pub(crate) fn remove(folder: &Path) -> io::Result<()> {
+    match fs::remove_dir_all(folder) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
+    }
+}
+
+struct Writer {
+    config: ExchangeLogConfig,
+    state: Arc<QueueState>,
+    /// The latest at the end.
+    files: Vec<TraceFile>,
+    /// Exchanges without an end, by their keys: the session and the number.
+    open: BTreeMap<u64, (SessionId, u64)>,
+    /// Set if the last write failed: then the next failure is no news.
+    is_failing: bool,
+}
+
+impl Writer {
+    fn run(mut self, commands: &Receiver<Command>) {
+        loop {
+            // Where nothing is held, nothing has to be let go.
+            let next = match self.files.is_empty() {
+                true => commands.recv().map_err(|_| RecvTimeoutError::Disconnected),
+                false => commands.recv_timeout(IDLE),
+            };
+            match next {
+                Ok(command) => self.take(command),
+                Err(RecvTimeoutError::Timeout) => self.files.clear(),
+                Err(RecvTimeoutError::Disconnected) => return,
+            }
+        }
+    }
+
+    fn take(&mut self, command: Command) {
+        match command {
+            Command::Sent(sent) => {
+                let (session, room) = (sent.source.owner, sent.room);
+                self.request(*sent);
+                self.state.free(room);
+                self.tell_lost(session);
+            }
+            Command::Ended { key, answer, room } => {
+                self.answer(key, *answer);
+                self.state.free(room);
+            }
+            // Whoever does not wait any more needs no answer; so below.
+            Command::Forget(session, reply) => drop(reply.send(self.forget(session))),
+            Command::Flush(reply) => {
+                self.tell_all_lost();
+                drop(reply.send(Ok(())));
+            }
+        }
+    }
+
+    fn request(&mut self, mut sent: SentExchange) {
+        let (key, session, limits) = (sent.key, sent.source.owner, self.limits());
+        sent.request.body = sent.request.body.map(|body| cleaned(body, &self.config.clean));
+        let written = self.file(session).and_then(|file| file.request(sent, limits));
+        match self.told(session, written) {
+            Some(number) => drop(self.open.insert(key, (session, number))),
+            None => self.state.lose(session),
+        }
+        while self.open.len() > OPEN_EXCHANGES {
+            self.open.pop_first();
+        }
+    }
+
+    fn answer(&mut self, key: u64, answer: ReceivedAnswer) {
+        let Some((session, number)) = self.open.remove(&key) else { return };
+        let (answer, limits) = (self.kept(answer), self.limits());
+        let written = self.file(session).and_then(|file| file.answer(number, answer, limits));
+        if self.told(session, written).is_none() {
+            self.state.lose(session);
+        }
+    }
+
+    fn kept(&self, answer: ReceivedAnswer) -> KeptAnswer {
+        let clean = &self.config.clean;
+        let micros = |span: Duration| u64::try_from(span.as_micros()).unwrap_or(u64::MAX);
+        let ReceivedAnswer {
+            status,
+            headers,
+            mut body,
+            bytes,
+            first_byte,
+            first_token,
+            duration,
+            usage,
+            outcome,
+            error,
+        } = answer;
+        body.truncate(MAX_ANSWER);
+        KeptAnswer {
+            status,
+            headers: headers.into_iter().map(|(name, value)| (name, clean(&value))).collect(),
+            bytes,
+            is_cut: (body.len() as u64) < bytes,
+            first_byte_us: first_byte.map(micros),
+            first_token_us: first_token.map(micros),
+            duration_us: micros(duration),
+            usage,
+            outcome,
+            error: error.map(|error| clean(&error)),
+            body: Some(cleaned(String::from_utf8_lossy(&body).into_owned(), clean)),
+        }
+    }
+
+    /// The open file of a session.
+    fn file(&mut self, session: SessionId) -> io::Result<&mut TraceFile> {
+        let file = match self.files.iter().position(|file| file.session == session) {
+            Some(at) => self.files.remove(at),
+            None => TraceFile::open(self.config.folder.join(session.to_string()), session)?,
+        };
+        if self.files.len() >= OPEN_FILES {
+            self.files.remove(0);
+        }
+        self.files.push(file);
+        self.files.last_mut().ok_or_else(|| io::Error::other("no file is open"))
+    }
+
+    /// Tells the operator of a failure, once until something can be written again.
+    fn told<T>(&mut self, session: SessionId, written: io::Result<T>) -> Option<T> {
+        match written {
+            Ok(written) => {
+                self.is_failing = false;
+                Some(written)
+            }
+            Err(error) => {
+                if !std::mem::replace(&mut self.is_failing, true) {
+                    tracing::warn!(%session, "requests to models cannot be kept, and turns go on without: {error}");
+                }
+                // It is looked at anew next time.
+                self.files.retain(|file| file.session != session);
+                None
+            }
+        }
+    }
+
+    fn tell_lost(&mut self, session: SessionId) {
+        // As long as nothing can be written, this cannot either.
+        if !self.is_failing && self.files.iter().any(|file| file.session == session) {
+            self.tell_all_lost();
+        }
+    }
+
+    /// Writes how many lines are missing.
+    fn tell_all_lost(&mut self) {
+        let limits = self.limits();
+        for (session, count) in self.state.take_lost() {
+            let written = self.file(session).and_then(|file| file.lost(count, limits));
+            if self.told(session, written).is_none() {
+                self.state.lose_many(session, count);
+            }
+        }
+    }
+
+    fn forget(&mut self, session: SessionId) -> io::Result<()> {
+        self.files.retain(|file| file.session != session);
+        self.open.retain(|_, (of, _)| *of != session);
+        self.state.forget(session);
+        remove(&self.config.folder.join(session.to_string()))
+    }
+
+    fn limits(&self) -> FileLimits {
+        FileLimits { bytes: self.config.max_file_bytes, files: self.config.max_files }
+    }
+}

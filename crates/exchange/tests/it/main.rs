@@ -1,0 +1,195 @@
+//! The log of exchanges through its port: what was written is what is read.
+
+#![allow(clippy::unwrap_used)]
+
+use std::{
+    fs,
+    sync::{
+        Arc, Mutex,
+        mpsc::{self, Receiver},
+    },
+    time::Duration,
+};
+
+use agentd_core::{
+    Timestamp,
+    exchange::{ExchangeOutcome, ExchangePurpose, ExchangeSource, KeptExchanges, ReceivedAnswer, SentRequest},
+    ids::SessionId,
+    ports::{Clock, Exchanges as _},
+};
+use agentd_exchange::{Clean, ExchangeLog, ExchangeLogConfig, ReadFailure};
+use proptest::prelude::*;
+use tempfile::TempDir;
+
+struct StoppedClock;
+
+impl Clock for StoppedClock {
+    fn now(&self) -> Timestamp {
+        Timestamp::UNIX_EPOCH
+    }
+}
+
+struct World {
+    folder: TempDir,
+    log: ExchangeLog,
+    session: SessionId,
+}
+
+impl World {
+    fn new(max_file_bytes: u64, max_files: u32) -> Self {
+        Self::cleaned_by(max_file_bytes, max_files, Arc::new(|text| text.replace("s3cret", "[redacted]")))
+    }
+
+    fn cleaned_by(max_file_bytes: u64, max_files: u32, clean: Clean) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let log = ExchangeLog::new(ExchangeLogConfig {
+            folder: folder.path().to_owned(),
+            is_on: true,
+            max_file_bytes,
+            max_files,
+            clean,
+            clock: Arc::new(StoppedClock),
+        });
+        Self { folder, log, session: SessionId::generate() }
+    }
+
+    /// One exchange with that body.
+    fn exchange(&self, body: &str) {
+        let source = || ExchangeSource {
+            owner: self.session,
+            session_id: self.session,
+            turn_id: None,
+            trace_id: None,
+            step: 1,
+            purpose: ExchangePurpose::Turn,
+            agent: "main".to_owned(),
+        };
+        let tap = self.log.tap(&source, None);
+        let recorder = tap.recorder().unwrap();
+        let sent = SentRequest { wire: "openai", model: "m", url: "http://h/v1", headers: &[], attempt: 1, body };
+        let key = recorder.sent(&sent);
+        let answer = ReceivedAnswer {
+            status: Some(200),
+            body: b"yes".to_vec(),
+            bytes: 3,
+            duration: Duration::from_millis(2),
+            outcome: ExchangeOutcome::Whole,
+            ..ReceivedAnswer::default()
+        };
+        recorder.ended(key, answer);
+    }
+
+    async fn read(&self, numbers: &[u64]) -> Result<KeptExchanges, ReadFailure> {
+        self.log.read(self.session, numbers.to_vec()).await
+    }
+
+    async fn body(&self, number: u64) -> String {
+        self.read(&[number]).await.unwrap().exchanges.remove(0).request.body.unwrap()
+    }
+
+    fn path(&self) -> std::path::PathBuf {
+        self.folder.path().join(self.session.to_string()).join("trace.jsonl")
+    }
+}
+
+fn runtime() -> tokio::runtime::Runtime {
+    tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(24))]
+    #[test]
+    fn bodies_come_back_in_their_order_whatever_is_rotated_away(
+        parts in proptest::collection::vec("[a-z é漢\"\\\\\n]{0,600}", 1..30),
+        max_file_bytes in 1000u64..20_000,
+    ) {
+        runtime().block_on(async {
+            let world = World::new(max_file_bytes, 3);
+            let mut bodies = Vec::new();
+            let mut history = String::new();
+            for part in &parts {
+                history.push_str(part);
+                let body = serde_json::json!({"messages": history, "tools": "t".repeat(300)}).to_string();
+                world.exchange(&body);
+                bodies.push(body);
+            }
+            let kept = world.read(&[]).await.unwrap().exchanges;
+            assert_eq!(kept.last().unwrap().number, bodies.len() as u64);
+            for exchange in &kept {
+                assert_eq!(world.body(exchange.number).await, bodies[usize::try_from(exchange.number).unwrap() - 1]);
+                assert_eq!(exchange.before, Some(exchange.number - 1).filter(|before| *before >= kept[0].number));
+            }
+        });
+    }
+}
+
+#[tokio::test]
+async fn nothing_kept_and_unknown_numbers_are_told_apart() {
+    let world = World::new(1 << 20, 2);
+    assert!(matches!(world.read(&[]).await, Err(ReadFailure::NothingKept)));
+    world.exchange("{}");
+    assert!(matches!(world.read(&[2]).await, Err(ReadFailure::NoSuchNumber { number: 2, kept: (1, 1) })));
+    world.log.remove(world.session).await.unwrap();
+    assert!(!world.path().parent().unwrap().exists());
+    assert!(matches!(world.read(&[]).await, Err(ReadFailure::NothingKept)));
+}
+
+#[tokio::test]
+async fn damaged_and_cut_lines_are_skipped_with_a_remark() {
+    let world = World::new(1 << 20, 2);
+    for body in ["{\"a\":1}", "{\"b\":2}"] {
+        world.exchange(body);
+    }
+    world.log.flush().await;
+    let mut text = fs::read_to_string(world.path()).unwrap();
+    text.push_str("nonsense\n{\"type\":\"later\"}\n{\"type\":\"request\",\"numb");
+    fs::write(world.path(), text).unwrap();
+    let reopened = ExchangeLog::new(ExchangeLogConfig {
+        folder: world.folder.path().to_owned(),
+        is_on: true,
+        max_file_bytes: 1 << 20,
+        max_files: 2,
+        clean: Arc::new(str::to_owned),
+        clock: Arc::new(StoppedClock),
+    });
+    let world = World { log: reopened, ..world };
+    world.exchange("{\"c\":3}");
+    let kept = world.read(&[]).await.unwrap();
+    assert_eq!(kept.exchanges.iter().map(|exchange| exchange.number).collect::<Vec<_>>(), [1, 2, 3]);
+    assert_eq!((kept.remarks.len(), world.body(3).await.as_str()), (2, "{\"c\":3}"), "{:?}", kept.remarks);
+    assert!(kept.remarks[0].contains("1 line of the trace: cut off"), "{:?}", kept.remarks);
+    assert!(kept.remarks[1].contains("2 lines"), "{:?}", kept.remarks);
+}
+
+#[tokio::test]
+async fn secrets_are_taken_out_and_the_rest_stays_json() {
+    let world = World::new(1 << 20, 2);
+    world.exchange("{\"messages\":[{\"content\":\"the s3cret is s3cret\"}],\"n\":1.50}");
+    assert!(!fs::read_to_string(world.path()).unwrap_or_default().contains("s3cret"));
+    assert_eq!(world.body(1).await, "{\"messages\":[{\"content\":\"the [redacted] is [redacted]\"}],\"n\":1.5}");
+}
+
+/// Waits in the writing thread until it is let go.
+fn held(gate: Receiver<()>) -> Clean {
+    let gate = Mutex::new(gate);
+    Arc::new(move |text| {
+        // An error is that it was let go for good.
+        let _ = gate.lock().unwrap().recv();
+        text.to_owned()
+    })
+}
+
+#[tokio::test]
+async fn what_finds_no_room_is_counted_and_nothing_waits() {
+    let (open, gate) = mpsc::channel();
+    let world = World::cleaned_by(64 << 20, 2, held(gate));
+    // The thread stands still, and its queue has room for 1024 lines.
+    for number in 0..1000 {
+        world.exchange(&format!("{{\"n\":{number}}}"));
+    }
+    drop(open);
+    let kept = world.read(&[]).await.unwrap();
+    let lines: u64 = kept.exchanges.iter().map(|exchange| 1 + u64::from(exchange.answer.is_some())).sum();
+    let lost: u64 = kept.remarks[0].split(' ').next().unwrap().parse().unwrap();
+    assert!((1024..1100).contains(&lines) && lost > 400, "{lines} {lost}");
+}

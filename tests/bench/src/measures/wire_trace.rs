@@ -1,0 +1,74 @@
+//! The time that a trace of requests adds to a turn: two daemons beside each other, one of which keeps its requests.
+
+use std::time::Duration;
+
+use agentd_core::ids::SessionId;
+use anyhow::Context as _;
+
+use super::turn::{self, Seen};
+use crate::{
+    figures::{Figure, Samples},
+    report::Row,
+    world::{Daemon, Home, ModelProcess},
+};
+
+/// Deltas of an answer.
+const DELTAS: &str = "200";
+/// Turns that are not counted.
+const WARM_UP: usize = 20;
+/// Turns that are, of each daemon.
+const TURNS: usize = 300;
+/// Time until folders that were made a moment ago count as settled.
+const UNTIL_FOLDERS_SETTLE: Duration = Duration::from_millis(2500);
+
+pub(crate) async fn measure() -> anyhow::Result<Vec<Row>> {
+    let model = ModelProcess::start(&["fast", DELTAS]).await?;
+    let (without, with) = (Home::new(&model)?, Home::new(&model)?);
+    with.configure("agentd.yaml", "trace: {requests: true}\n")?;
+    let (quiet, traced) = (without.start().await?, with.start().await?);
+    let sessions = (begin(&quiet).await?, begin(&traced).await?);
+    tokio::time::sleep(UNTIL_FOLDERS_SETTLE).await;
+    let (mut off, mut on) = ((Samples::default(), Samples::default()), (Samples::default(), Samples::default()));
+    for number in 0..WARM_UP + TURNS {
+        // Whoever comes first is the other one each time.
+        let (plain, kept) = if number % 2 == 0 {
+            let plain = ask(&quiet, sessions.0).await?;
+            (plain, ask(&traced, sessions.1).await?)
+        } else {
+            let kept = ask(&traced, sessions.1).await?;
+            (ask(&quiet, sessions.0).await?, kept)
+        };
+        if number < WARM_UP {
+            continue;
+        }
+        off.0.add(plain.first_words);
+        off.1.add(plain.whole);
+        on.0.add(kept.first_words);
+        on.1.add(kept.whole);
+    }
+    let folder = with.data().join("traces").join(sessions.1.to_string());
+    let bytes = std::fs::metadata(folder.join("trace.jsonl")).context("no trace was kept")?.len();
+    let share = (on.1.median() / off.1.median() - 1.0) * 100.0;
+    let figures = vec![
+        Figure::percent("of a turn", share).at_most(3.0),
+        Figure::millis("to the first token", on.0.median() - off.0.median()).at_most(0.2),
+    ];
+    let note = format!(
+        "{TURNS} turns of one session each, in turns; a turn {:.2} ms with and {:.2} ms without, its first token {:.2} and \
+         {:.2} ms; {:.0} KB of trace a turn",
+        on.1.median(),
+        off.1.median(),
+        on.0.median(),
+        off.0.median(),
+        f64::from(u32::try_from(bytes / 1000).unwrap_or(u32::MAX)) / f64::from(u32::try_from(WARM_UP + TURNS)?),
+    );
+    Ok(vec![Row::new("trace of requests, on against off: added", figures).with_note(note)])
+}
+
+async fn begin(daemon: &Daemon) -> anyhow::Result<SessionId> {
+    Ok(turn::run(&daemon.client, turn::request(None, None), || {}).await?.session)
+}
+
+async fn ask(daemon: &Daemon, session: SessionId) -> anyhow::Result<Seen> {
+    turn::run(&daemon.client, turn::request(Some(session), None), || {}).await
+}

@@ -1,0 +1,383 @@
+//! Requests to models and their answers as they were on the wire: kept, shown and compared.
+
+use std::{
+    fs,
+    os::unix::fs::PermissionsExt as _,
+    path::{Path, PathBuf},
+};
+
+use agentd_testkit::{
+    daemon::{TempDaemon, TempHome},
+    model_server::{ModelServer, Provider, Recorded, Reply, UsagePlace},
+};
+use serde_json::{Value, json};
+
+use super::{World, on_small_disk, wire_world};
+
+/// Keeps the requests of all sessions.
+const ON: &str = "trace: {requests: true}\n";
+
+/// A key, as configurations have them.
+const KEY: &str = "key-of-the-test-4711";
+
+/// Text that a terminal would obey.
+const HOSTILE: &str = "look\u{1b}]0;owned\u{7}\u{202e}";
+
+/// Runs a turn in a new session, and returns the session.
+async fn session_of_turn(daemon: &TempDaemon, args: &[&str]) -> String {
+    let result = daemon.agentctl([&["run", "--output", "json"], args].concat()).await.exits(0).json();
+    result["session_id"].as_str().unwrap().to_owned()
+}
+
+async fn goes_on(daemon: &TempDaemon, session: &str, text: &str) {
+    daemon.agentctl(["run", text, "--session", session]).await.exits(0);
+}
+
+async fn shown(daemon: &TempDaemon, args: &[&str]) -> Value {
+    daemon.agentctl([&["trace", "--json"], args].concat()).await.exits(0).json()
+}
+
+async fn listed(daemon: &TempDaemon, session: &str) -> Vec<Value> {
+    shown(daemon, &[session, "--requests"]).await["requests"].as_array().unwrap().clone()
+}
+
+fn folder(daemon: &TempDaemon, session: &str) -> PathBuf {
+    daemon.data().join("traces").join(session)
+}
+
+/// All files of a trace, the current one first.
+fn files(folder: &Path) -> Vec<PathBuf> {
+    let older = (1..).map(|number| folder.join(format!("trace.{number}.jsonl")));
+    std::iter::once(folder.join("trace.jsonl")).chain(older).take_while(|path| path.exists()).collect()
+}
+
+fn bytes(folder: &Path) -> u64 {
+    files(folder).iter().map(|path| path.metadata().unwrap().len()).sum()
+}
+
+/// Each request that came is the one that is shown, and what is new in the later ones is named.
+async fn is_shown_as_it_came(daemon: &TempDaemon, session: &str, wire: &str, requests: &[Recorded]) {
+    assert!(requests.len() >= 2, "{requests:#?}");
+    for (at, recorded) in requests.iter().enumerate() {
+        let number = (at + 1).to_string();
+        let told = shown(daemon, &[session, "--request", &number]).await;
+        assert_eq!(told["request"]["body"], recorded.sent(), "{wire} {number}");
+        assert_eq!(told["request"]["bytes"], recorded.text.len(), "{wire} {number}");
+        assert_eq!(told["request"]["wire"], wire);
+        let url = told["request"]["url"].as_str().unwrap();
+        assert!(url.starts_with("http://127.0.0.1:") && url.ends_with(&recorded.path), "{url} {}", recorded.path);
+        let (answer, new) = (&told["answer"], &told["new"]);
+        assert_eq!((&answer["status"], &answer["outcome"]), (&json!(200), &json!("whole")), "{told:#}");
+        assert!(answer["first_token_us"].as_u64() <= answer["duration_us"].as_u64() && !answer["body"].is_null());
+        assert_eq!(
+            (&told["purpose"], &told["step"], &told["session_id"]),
+            (&json!("turn"), &json!(at + 1), &json!(session))
+        );
+        assert!(told["trace_id"].is_string() && told["turn_id"].is_string(), "{told:#}");
+        assert_eq!(new.is_null(), at == 0, "{new}");
+    }
+}
+
+#[tokio::test]
+async fn chat_completions_are_shown_as_they_were_sent() {
+    let world = World::configured(ON).await;
+    let usage = json!({"prompt_tokens": 900, "completion_tokens": 7, "prompt_tokens_details": {"cached_tokens": 800}});
+    world.model.reply(Reply::tool_call("list_workspace_files", json!({})));
+    world.model.reply(Reply::text("Done.").with_usage(UsagePlace::Tail, usage));
+    let session = session_of_turn(&world.daemon, &["List my files: {\"é\": \"漢\\u0041\"}"]).await;
+    let wire = shown(&world.daemon, &[&session, "--request", "1"]).await["request"]["wire"].clone();
+    is_shown_as_it_came(&world.daemon, &session, wire.as_str().unwrap(), &world.model.requests()).await;
+    let second = shown(&world.daemon, &[&session, "--request", "2"]).await;
+    let usage = &second["answer"]["usage"];
+    assert_eq!((&usage["prompt_tokens"], &usage["cached_tokens"]), (&json!(900), &json!(800)), "{second:#}");
+    assert!(!second["new"].as_array().unwrap().is_empty() && second["before"] == 1, "{second:#}");
+    let of_turn = shown(&world.daemon, &[&session, "--turn", "1", "--request", "2"]).await;
+    assert_eq!(of_turn["number"], 2);
+    world.daemon.agentctl(["trace", "--turn", "1", "--request", "3"]).await.exits(2).says(&["no request 3", "hint:"]);
+    world.daemon.agentctl(["trace", "--request", "3"]).await.exits(2).says(&["no request 3", "1 to 2 are kept"]);
+}
+
+#[tokio::test]
+async fn other_wires_are_shown_as_they_were_sent() {
+    for provider in [Provider::Anthropic, Provider::OpenAi] {
+        let mut world = wire_world::World::with(provider, &format!(", api_key: {KEY}"), ON).await;
+        world.turn("Look at it", &[], wire_world::steps(2)).await;
+        let session = world.session.clone().unwrap();
+        is_shown_as_it_came(&world.daemon, &session, provider.wire(), &world.model.requests()).await;
+        let first = shown(&world.daemon, &[&session, "--request", "1"]).await;
+        assert!(first["request"]["headers"].to_string().contains("[redacted]"), "{}", first["request"]["headers"]);
+        assert!(!fs::read_to_string(folder(&world.daemon, &session).join("trace.jsonl")).unwrap().contains(KEY));
+    }
+}
+
+#[tokio::test]
+async fn prompts_of_llama_cpp_are_shown_as_they_were_sent() {
+    let model = ModelServer::start().await;
+    let home = TempHome::new();
+    let url = model.root_url();
+    home.write("config/models.yaml", format!("base: {{wire: llamacpp, base_url: \"{url}\", context_window: 32768}}\n"));
+    home.write("config/agentd.yaml", ON);
+    let daemon = TempDaemon::start_in(home).await;
+    model.default_reply(Reply::text("Hello."));
+    let session = session_of_turn(&daemon, &["Hello"]).await;
+    goes_on(&daemon, &session, "And again").await;
+    let requests = model.requests();
+    for (at, recorded) in requests.iter().enumerate() {
+        let told = shown(&daemon, &[&session, "--request", &(at + 1).to_string()]).await;
+        assert_eq!(told["request"]["body"], recorded.sent());
+        assert_eq!(told["request"]["wire"], "llamacpp");
+    }
+    assert_eq!(requests.len(), 2);
+}
+
+#[tokio::test]
+async fn every_attempt_is_an_entry() {
+    let world = World::configured(ON).await;
+    world.model.reply(Reply::refusal(503, "come back later"));
+    world.model.reply(Reply::text("Here I am."));
+    let session = session_of_turn(&world.daemon, &["Hello"]).await;
+    let failed = shown(&world.daemon, &[&session, "--request", "1"]).await;
+    let answer = &failed["answer"];
+    assert_eq!((&answer["status"], &answer["outcome"]), (&json!(503), &json!("failed")), "{failed:#}");
+    assert!(answer["body"].as_str().unwrap().contains("come back later"), "{failed:#}");
+    assert!(answer["error"].as_str().unwrap().contains("come back later"), "{failed:#}");
+    let again = shown(&world.daemon, &[&session, "--request", "2"]).await;
+    assert_eq!((&again["request"]["attempt"], &again["new"]), (&json!(2), &json!([])), "{again:#}");
+    let shown = world.daemon.agentctl(["trace", "--requests"]).await.exits(0).stdout;
+    assert!(shown.contains("failed 503") && shown.contains("(attempt 2)") && shown.contains("whole 200"), "{shown}");
+}
+
+#[tokio::test]
+async fn a_request_that_nobody_waits_for_any_more_is_abandoned() {
+    let world = World::configured(ON).await;
+    world.model.reply(Reply::never());
+    let result = world.daemon.agentctl(["run", "Hello", "--detach", "--output", "json"]).await.exits(0).json();
+    let session = result["session_id"].as_str().unwrap().to_owned();
+    let requests = || async { (!world.model.requests().is_empty()).then_some(()) };
+    agentd_testkit::daemon::until("the model is asked", requests).await;
+    // While it is under way, it is there without an end.
+    assert_eq!(listed(&world.daemon, &session).await[0]["answer"], Value::Null);
+    world.client().await.cancel_turn(&session, None).await.unwrap();
+    let ended =
+        || async { Some(listed(&world.daemon, &session).await[0]["answer"].clone()).filter(|end| !end.is_null()) };
+    let answer = agentd_testkit::daemon::until("its end is kept", ended).await;
+    assert_eq!((&answer["outcome"], &answer["status"]), (&json!("abandoned"), &Value::Null), "{answer:#}");
+}
+
+#[tokio::test]
+async fn no_secret_is_kept() {
+    let model = ModelServer::start().await;
+    let home = TempHome::with_model(&model.base_url());
+    let url = model.base_url();
+    home.write(
+        "config/models.yaml",
+        format!("base: {{base_url: \"{url}\", api_key: {KEY}, headers: {{x-team: team-secret-0815}}}}\n"),
+    );
+    home.write("config/agentd.yaml", ON);
+    let daemon = TempDaemon::start_in(home).await;
+    model.lenient().respond_with(|request| match request.last_role() {
+        "tool" => Reply::text(format!("It is {KEY}, as you said.")),
+        _ => Reply::tool_call("write_file", json!({"path": "outputs/a.txt", "content": format!("say \"{KEY}\"\n")})),
+    });
+    let session = session_of_turn(&daemon, &[&format!("My key is \"{KEY}\", yes"), "--on-interrupt", "approve"]).await;
+    let requests = model.requests();
+    assert!(
+        requests.iter().all(|request| request.text.contains(KEY) && request.headers["x-team"] == "team-secret-0815")
+    );
+    let kept = fs::read_to_string(folder(&daemon, &session).join("trace.jsonl")).unwrap();
+    assert!(!kept.contains(KEY) && !kept.contains("team-secret"), "{kept}");
+    let told = shown(&daemon, &[&session, "--request", "2"]).await;
+    // It is JSON still, and all else is there.
+    let text = told["request"]["body"].to_string();
+    assert!(
+        text.contains("My key is") && text.contains("[redacted]") && told["request"]["body"].is_object(),
+        "{told:#}"
+    );
+    assert!(told["request"]["headers"].to_string().contains("[redacted]"), "{told:#}");
+}
+
+#[tokio::test]
+async fn files_are_private_rotated_and_removed_with_the_session() {
+    let limits = "trace: {requests: true, max_file_bytes: 65536, max_files: 2}\n";
+    let world = World::configured(limits).await;
+    world.model.respond_with(|request| Reply::text(format!("answer {} ", request.number).repeat(200)));
+    let words = |turn: usize| (0..3000).map(|word| format!("{turn}-{word} ")).collect::<String>();
+    let session = session_of_turn(&world.daemon, &[&words(0)]).await;
+    for turn in 1..8 {
+        goes_on(&world.daemon, &session, &words(turn)).await;
+    }
+    let listed = listed(&world.daemon, &session).await;
+    let folder = folder(&world.daemon, &session);
+    let mode = |path: &Path| path.metadata().unwrap().permissions().mode() & 0o777;
+    assert_eq!((files(&folder).len(), mode(&folder)), (2, 0o700));
+    assert!(files(&folder).iter().all(|path| mode(path) == 0o600));
+    // A request alone may be larger than a file.
+    assert!(bytes(&folder) < 600_000, "{}", bytes(&folder));
+    let (first, last) = (listed[0]["number"].as_u64().unwrap(), listed.last().unwrap()["number"].as_u64().unwrap());
+    assert!(first > 1 && last == 8, "{first} {last}");
+    for number in first..=last {
+        let told = shown(&world.daemon, &[&session, "--request", &number.to_string()]).await;
+        let recorded = &world.model.requests()[usize::try_from(number).unwrap() - 1];
+        assert_eq!(told["request"]["body"], recorded.sent(), "{number}");
+    }
+    world.daemon.agentctl(["trace", "--request", "1"]).await.exits(2).says(&["no request 1", "are kept"]);
+    let remarks = shown(&world.daemon, &[&session, "--requests"]).await["remarks"].to_string();
+    assert!(remarks.contains("no longer kept"), "{remarks}");
+    world.daemon.agentctl(["sessions", "delete", &session, "--yes"]).await.exits(0);
+    agentd_testkit::daemon::until("the trace is gone", || async { (!folder.exists()).then_some(()) }).await;
+}
+
+#[tokio::test]
+async fn a_trace_goes_on_after_a_kill_and_skips_what_was_cut() {
+    let mut world = World::configured(ON).await;
+    world.model.default_reply(Reply::text("Yes."));
+    let session = session_of_turn(&world.daemon, &["One"]).await;
+    goes_on(&world.daemon, &session, "Two").await;
+    let path = folder(&world.daemon, &session).join("trace.jsonl");
+    let ends = || async {
+        let text = fs::read_to_string(&path).ok()?;
+        (text.matches("\"type\":\"answer\"").count() == 2).then_some(text.len())
+    };
+    let length = agentd_testkit::daemon::until("both answers are written", ends).await;
+    world.daemon.kill9().await;
+    let file = fs::OpenOptions::new().write(true).open(&path).unwrap();
+    file.set_len(u64::try_from(length).unwrap() - 20).unwrap();
+    world.daemon.restart().await;
+    goes_on(&world.daemon, &session, "Three").await;
+    let told = shown(&world.daemon, &[&session, "--requests"]).await;
+    let numbers: Vec<u64> =
+        told["requests"].as_array().unwrap().iter().map(|request| request["number"].as_u64().unwrap()).collect();
+    assert_eq!(numbers, [1, 2, 3]);
+    assert!(told["remarks"].to_string().contains("1 line of the trace: cut off"), "{}", told["remarks"]);
+    assert!(told["requests"][1]["answer"].is_null() && told["requests"][2]["answer"]["status"] == 200, "{told:#}");
+    for number in 1..=3 {
+        let one = shown(&world.daemon, &[&session, "--request", &number.to_string()]).await;
+        assert_eq!(one["request"]["body"], world.model.requests()[number - 1].sent());
+    }
+    let cut = world.daemon.agentctl(["trace", "--request", "2"]).await.exits(0);
+    assert!(cut.stdout.contains("its end is not known"), "{}", cut.stdout);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn fifty_steps_take_room_for_what_is_new_in_them() {
+    let world = World::configured(ON).await;
+    world.model.respond_with(|request| {
+        let done = request.messages().iter().filter(|message| message["role"] == "tool").count();
+        if done >= 50 {
+            return Reply::text("Done.");
+        }
+        let content = format!("the words of step {done}: ").repeat(40);
+        Reply::tool_call("run_bash_command", json!({"command": format!("echo '{content}'")}))
+    });
+    let options = ["Do it", "--on-interrupt", "approve", "--max-steps", "100", "--output", "json"];
+    let result = world.daemon.agentctl([&["run"][..], &options].concat()).await.exits(0).json();
+    let session = result["session_id"].as_str().unwrap();
+    let requests = world.model.requests();
+    assert!(requests.len() > 50, "{}", requests.len());
+    let listed = listed(&world.daemon, session).await;
+    let sum = |key: &str| listed.iter().map(|one| one[key]["bytes"].as_u64().unwrap()).sum::<u64>();
+    let (sent, received, largest) = (sum("request"), sum("answer"), requests.last().unwrap().text.len() as u64);
+    let kept = bytes(&folder(&world.daemon, session));
+    // What is new once, what came, and the facts of each exchange; escapes make it a little more.
+    let linear = 2 * largest + 2 * received + 3000 * listed.len() as u64;
+    assert!(kept < linear && kept < sent / 4, "{kept} of {sent}; {linear}");
+    let last = shown(&world.daemon, &[session, "--request", &listed.len().to_string()]).await;
+    assert_eq!(last["request"]["body"], requests.last().unwrap().sent());
+}
+
+#[tokio::test]
+async fn nothing_is_kept_unless_it_is_wanted_and_then_for_that_session() {
+    let world = World::start().await;
+    world.model.default_reply(Reply::text("Yes."));
+    let quiet = session_of_turn(&world.daemon, &["Hello"]).await;
+    for args in [["--request", "1"], ["--diff", "1"]] {
+        let args: Vec<&str> =
+            [&["trace", quiet.as_str()][..], &args, if args[0] == "--diff" { &["2"] } else { &[] }].concat();
+        world.daemon.agentctl(args).await.exits(2).says(&["no requests of this session are kept", "hint:", "--trace"]);
+    }
+    assert!(!world.daemon.data().join("traces").exists());
+    let traced = session_of_turn(&world.daemon, &["Hello", "--trace"]).await;
+    goes_on(&world.daemon, &traced, "Again").await;
+    goes_on(&world.daemon, &quiet, "Again").await;
+    assert_eq!(listed(&world.daemon, &traced).await.len(), 2);
+    world.daemon.agentctl(["trace", &quiet, "--requests"]).await.exits(2).says(&["no requests"]);
+    world.daemon.agentctl(["run", "From now on", "--session", &quiet, "--trace"]).await.exits(0);
+    assert_eq!(listed(&world.daemon, &quiet).await.len(), 1);
+    world.daemon.write("config/agentd.yaml", ON);
+    world.daemon.agentctl(["reload"]).await.exits(0);
+    let third = session_of_turn(&world.daemon, &["Hello"]).await;
+    assert_eq!(listed(&world.daemon, &third).await.len(), 1);
+    let storage = world.daemon.agentctl(["storage", "--json"]).await.exits(0).json();
+    let part = storage["parts"].as_array().unwrap().iter().find(|part| part["part"] == "traces").unwrap();
+    assert_eq!(part["files"], 3, "{storage:#}");
+}
+
+#[tokio::test]
+async fn subagents_and_summaries_are_there_and_told_apart() {
+    let world = World::configured(ON).await;
+    world.model.respond_with(|request| {
+        let is_subagent = request.messages()[0]["content"].as_str().unwrap().contains("You are a subagent");
+        match (is_subagent, request.last_role()) {
+            (true, _) => Reply::text("Looked at it, and found all of it in order. ".repeat(5)),
+            (false, "tool") => Reply::text("Done."),
+            _ if request.last_user().contains("Have it done") => {
+                Reply::tool_call("delegate_task", json!({"task": "Look at it"}))
+            }
+            _ => Reply::text("## What the person wants\nTo have it done.\n## Next steps\nNone."),
+        }
+    });
+    let session = session_of_turn(&world.daemon, &["Have it done"]).await;
+    for turn in 0..10 {
+        goes_on(&world.daemon, &session, &format!("And this, {turn}. {}", "More words. ".repeat(400))).await;
+    }
+    world.daemon.agentctl(["compact", &session]).await.exits(0);
+    let listed = listed(&world.daemon, &session).await;
+    let of = |purpose: &str, own: bool| {
+        let fits = |one: &&Value| one["purpose"] == purpose && (one["session_id"] == *session) == own;
+        listed.iter().filter(fits).count()
+    };
+    assert_eq!((of("turn", true), of("turn", false)), (12, 1), "{listed:#?}");
+    assert!(of("summary", true) >= 1, "{listed:#?}");
+    let child = listed.iter().find(|one| one["session_id"] != *session).unwrap();
+    assert_eq!((&child["before"], &child["owner"]), (&Value::Null, &json!(session)));
+    let shown = world.daemon.agentctl(["trace", &session, "--requests"]).await.exits(0).stdout;
+    assert!(shown.contains("subagent") && shown.contains(": summary"), "{shown}");
+    let of_child = self::listed(&world.daemon, child["session_id"].as_str().unwrap()).await;
+    assert_eq!(of_child.len(), 1, "{of_child:#?}");
+}
+
+#[tokio::test]
+async fn what_is_new_is_marked_and_nothing_steers_the_terminal() {
+    let world = World::configured(ON).await;
+    world.model.default_reply(Reply::text(HOSTILE));
+    let session = session_of_turn(&world.daemon, &[&format!("{HOSTILE}\nfirst line\nsecond line")]).await;
+    goes_on(&world.daemon, &session, "And now?").await;
+    let second = world.daemon.agentctl(["trace", "--request", "2"]).await.exits(0).stdout;
+    let marked = |words: &str| second.lines().find(|line| line.contains(words)).map(|line| line.chars().next());
+    assert_eq!((marked("And now?"), marked("second line")), (Some(Some('+')), Some(Some('|'))), "{second}");
+    assert!(second.contains("+ is new beside request 1") && second.contains("answer · whole 200"), "{second}");
+    let diff = world.daemon.agentctl(["trace", "--diff", "1", "2"]).await.exits(0).stdout;
+    assert!(diff.starts_with("--- request 1\n+++ request 2\n@@") && diff.contains("And now?"), "{diff}");
+    assert!(diff.lines().any(|line| line.starts_with('+')), "{diff}");
+    for text in [&second, &diff] {
+        assert!(!text.contains(['\u{1b}', '\u{7}', '\u{202e}']), "{text}");
+    }
+    world.daemon.agentctl(["trace", "--diff", "2", "2"]).await.exits(0).says(&["the same body"]);
+}
+
+#[tokio::test]
+async fn a_disk_that_is_full_costs_the_turn_nothing() {
+    let model = ModelServer::start().await;
+    let home = TempHome::with_model(&model.base_url());
+    home.write("config/agentd.yaml", ON);
+    let Some(command) = on_small_disk(&home, "data/traces", "16k") else { return };
+    let daemon = TempDaemon::start_with(home, command).await;
+    model.default_reply(Reply::text("Yes."));
+    // Instructions and tools alone are more than the disk takes.
+    let session = session_of_turn(&daemon, &["Hello"]).await;
+    goes_on(&daemon, &session, "And again").await;
+    // It waits until all is written that can be.
+    daemon.agentctl(["trace", &session, "--requests"]).await.exits(2).says(&["no requests of this session are kept"]);
+    let log = daemon.log();
+    assert_eq!(log.matches("requests to models cannot be kept").count(), 1, "{log}");
+}
