@@ -98,6 +98,9 @@ pub enum Failure {
         /// Number of pages, sheets or slides that could be read.
         parts: u32,
     },
+    /// Letters of a page can only be recognised, and a quick reading does not do that. A full one is begun instead.
+    #[error("could not read the file: letters of it have to be recognised first")]
+    NeedsRecognition,
     /// Nobody waits for it any longer.
     #[error("stopped reading the file: it was cancelled")]
     Cancelled,
@@ -121,6 +124,7 @@ impl Failure {
             Self::TooLarge { .. } => "too_large",
             Self::TookTooLong { .. } => "took_too_long",
             Self::OutOfMemory { .. } => "out_of_memory",
+            Self::NeedsRecognition => "needs_recognition",
             Self::Cancelled => "cancelled",
             Self::Worker(_) => "worker",
         }
@@ -149,7 +153,7 @@ impl Failure {
             Self::TookTooLong { .. } | Self::OutOfMemory { .. } => {
                 "split it, or save it again in the program that made it: it may be damaged, or made to do harm"
             }
-            Self::Cancelled => "ask again",
+            Self::NeedsRecognition | Self::Cancelled => "ask again",
             Self::Worker(_) => "try again; if it stays so, the log of the daemon says more",
         }
     }

@@ -63,6 +63,8 @@ fn has_models(folder: &Path) -> bool {
 pub enum Recognition {
     /// There is none, and why.
     Missing(UnreadReason),
+    /// There is, and reading ends where it is needed: it has to wait for its turn.
+    Deferred,
     /// With the models of this folder.
     Ready {
         /// The folder.
@@ -83,7 +85,7 @@ impl Recognition {
     #[must_use]
     pub const fn budget(&self) -> Option<RecognitionBudget> {
         match self {
-            Self::Missing(_) => None,
+            Self::Missing(_) | Self::Deferred => None,
             Self::Ready { budget, .. } => Some(*budget),
         }
     }
@@ -92,6 +94,7 @@ impl Recognition {
     pub(crate) fn open(self) -> OpenRecognition {
         match self {
             Self::Missing(why) => OpenRecognition::Missing(why),
+            Self::Deferred => OpenRecognition::Deferred,
             Self::Ready { folder, budget } => {
                 let files = RECOGNITION_MODELS.map(|name| File::open(folder.join(name)));
                 match files.into_iter().collect::<io::Result<Vec<File>>>() {
@@ -108,6 +111,8 @@ impl Recognition {
 pub(crate) enum OpenRecognition {
     /// There is none, and why.
     Missing(UnreadReason),
+    /// Reading ends where it is needed.
+    Deferred,
     /// With these files.
     #[cfg_attr(not(feature = "ocr"), allow(dead_code, reason = "a build without recognition reads none"))]
     Ready {

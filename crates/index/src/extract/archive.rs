@@ -130,9 +130,9 @@ fn tell(
     let scanner = inner.take_scanner();
     *outer.scanner() = scanner;
     let outcome = outcome.unwrap_or_else(|_| Err(broken(kind, "its reader gave up")));
-    match stopped {
-        Some(failure) => Err(failure),
-        None => Ok(outcome.err()),
+    match (stopped, outcome) {
+        (Some(failure), _) | (None, Err(failure @ Failure::NeedsRecognition)) => Err(failure),
+        (None, outcome) => Ok(outcome.err()),
     }
 }
 

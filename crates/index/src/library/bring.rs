@@ -3,21 +3,27 @@
 use std::{
     collections::HashMap,
     fs::File,
+    mem,
     sync::{Arc, Mutex, PoisonError},
 };
 
 use agentd_core::knowledge::{DocumentProgress, Password};
+use futures_util::{StreamExt as _, stream};
 use tokio_util::sync::CancellationToken;
 
 use super::digests;
 use crate::{
-    ChunkConfig, Extractor, Failure, Kind, Piece, WantedParts,
+    ChunkConfig, Extractor, Failure, Kind, Piece, ReadingPass, WantedParts,
     chunk::Chunker,
     index::{About, Claim, DocumentId, IndexError, IndexHandle, Indexing},
 };
 
 /// Documents whose failures are remembered, so that a broken one is not read anew by each search.
 const MAX_BROKEN: usize = 1000;
+
+/// Passes over new documents, with the number that is brought in at the same time. Quick ones are more than are read at once, so
+/// that some are read while others are written for good together. Of scans one is recognised while the next is copied.
+const PASSES: [(ReadingPass, usize); 2] = [(ReadingPass::Quick, 8), (ReadingPass::Full, 2)];
 
 /// Whoever wants to know how far it is.
 pub(super) type Progress<'a> = &'a (dyn Fn(DocumentProgress) + Send + Sync);
@@ -59,15 +65,17 @@ impl FailureCache {
 }
 
 const fn is_passing(failure: &Failure) -> bool {
-    matches!(failure, Failure::Worker(_) | Failure::Cancelled)
+    matches!(failure, Failure::Worker(_) | Failure::Cancelled | Failure::NeedsRecognition)
 }
 
 /// Outcome for a document, where nothing is wrong with the index.
-pub(super) enum Outcome {
+enum Outcome {
     /// It can be found, or what could be read of it.
     Indexed,
     /// It could not be read.
     Unreadable(Failure),
+    /// Letters of it have to be recognised: nothing of it was kept.
+    NeedsRecognition,
 }
 
 /// Brings documents into the index.
@@ -81,18 +89,49 @@ pub(super) struct Ingester<'a> {
 }
 
 impl Ingester<'_> {
+    /// Brings documents in: first all that can be read at once, then those whose letters have to be recognised, so that none waits
+    /// behind a scan. Returns those that could not be read, by their names, and why. A failing index fails all.
+    pub(super) async fn bring_all(
+        &self,
+        documents: Vec<KnownDocument>,
+        progress: Progress<'_>,
+    ) -> Result<Vec<(String, String)>, IndexError> {
+        let mut unreadable = Vec::new();
+        let mut waiting = documents;
+        for (pass, at_once) in PASSES {
+            let bring = |known: KnownDocument| async move { (known.clone(), self.bring(known, pass, progress).await) };
+            let mut brought = stream::iter(mem::take(&mut waiting).into_iter().map(bring)).buffer_unordered(at_once);
+            while let Some((known, outcome)) = brought.next().await {
+                match outcome? {
+                    Outcome::Indexed => {}
+                    Outcome::Unreadable(failure) => unreadable.push((known.name, super::told(&failure))),
+                    Outcome::NeedsRecognition => waiting.push(known),
+                }
+            }
+        }
+        let left = waiting.into_iter().map(|known| (known.name, super::told(&Failure::NeedsRecognition)));
+        unreadable.extend(left);
+        Ok(unreadable)
+    }
+
     /// Brings a document in, unless it is there already. Waits while somebody else does the same. Whatever fails leaves
     /// nothing half done; of a document that breaks in the middle, what could be read is kept.
-    pub(super) async fn bring(&self, known: KnownDocument, progress: Progress<'_>) -> Result<Outcome, IndexError> {
+    async fn bring(
+        &self,
+        known: KnownDocument,
+        pass: ReadingPass,
+        progress: Progress<'_>,
+    ) -> Result<Outcome, IndexError> {
         let Some(claim) = self.index.claim(&known.id).await? else { return Ok(Outcome::Indexed) };
         // Whoever was at it before may have found out.
         if let Some(failure) = self.broken.why(&known.id) {
             return Ok(Outcome::Unreadable(failure));
         }
         let id = known.id;
-        match self.read(claim, known, progress).await? {
+        match self.read(claim, known, pass, progress).await? {
             Ok(()) => Ok(Outcome::Indexed),
             Err(Failure::Cancelled) => Err(IndexError::Cancelled),
+            Err(Failure::NeedsRecognition) => Ok(Outcome::NeedsRecognition),
             Err(failure) => {
                 self.broken.remember(id, failure.clone());
                 Ok(Outcome::Unreadable(failure))
@@ -104,6 +143,7 @@ impl Ingester<'_> {
         &self,
         claim: Claim,
         KnownDocument { id, name, file, inner, password }: KnownDocument,
+        pass: ReadingPass,
         progress: Progress<'_>,
     ) -> Result<Result<(), Failure>, IndexError> {
         let named = Kind::of_name(&name);
@@ -123,7 +163,11 @@ impl Ingester<'_> {
             return Ok(Err(Failure::Worker("it was changed while it was being read".to_owned())));
         }
         let wanted = WantedParts { named, inner, password, ..WantedParts::default() };
-        let mut extraction = match self.extractor.extract_wanted(copy, wanted, self.cancel.clone()).await {
+        let turn = match self.extractor.turn(pass, self.cancel).await {
+            Ok(turn) => turn,
+            Err(failure) => return Ok(Err(failure)),
+        };
+        let mut extraction = match self.extractor.extract_in(turn, copy, wanted, self.cancel.clone()) {
             Ok(extraction) => extraction,
             Err(failure) => return Ok(Err(failure)),
         };

@@ -25,18 +25,18 @@ use agentd_core::{
     },
     ports::{Knowledge, OnProgress},
 };
-use futures_util::{FutureExt as _, StreamExt as _, future::BoxFuture, stream};
+use futures_util::{FutureExt as _, future::BoxFuture};
 use tokio_util::sync::CancellationToken;
 
 use self::{
-    bring::{FailureCache, Ingester, KnownDocument, Outcome},
+    bring::{FailureCache, Ingester, KnownDocument},
     digests::Digests,
     reading::Reader,
     shelf::LazyIndex,
     told::ResolvedDocuments,
 };
 use crate::{
-    ChunkConfig, Extractor, Failure, Kind, Piece, ReadingLimits, WantedParts, Window,
+    ChunkConfig, Extractor, Failure, Kind, Piece, ReadingLimits, ReadingPass, WantedParts, Window,
     extract::recognise,
     index::{DocumentId, IndexConfig, IndexError, IndexHandle},
 };
@@ -46,9 +46,6 @@ use crate::{
 const READING: u32 = 6;
 /// The same for documents that are read with recognition of pictures: once there are models, documents are read again.
 const READING_PICTURES: u32 = READING + 1000;
-/// Documents that one search brings into the index at the same time: more than are read at once, so that some are read while
-/// others are written for good together.
-const AT_ONCE: usize = 8;
 
 /// Reads documents and finds what they say.
 #[derive(Debug)]
@@ -86,8 +83,26 @@ impl Library {
         self.extractor.recognition().budget().is_some()
     }
 
+    /// Parts of a document. One whose letters have to be recognised is read once more in a turn for that.
     async fn parts(
         &self,
+        document: OpenDocument,
+        range: PartRange,
+        cancel: CancellationToken,
+    ) -> Result<Reading, Failure> {
+        let again = document.again(document.password.clone());
+        match self.parts_in(ReadingPass::Quick, document, range, cancel.clone()).await {
+            Err(Failure::NeedsRecognition) => {
+                let again = again.map_err(|error| Failure::Worker(error.to_string()))?;
+                self.parts_in(ReadingPass::Full, again, range, cancel).await
+            }
+            read => read,
+        }
+    }
+
+    async fn parts_in(
+        &self,
+        pass: ReadingPass,
         document: OpenDocument,
         range: PartRange,
         cancel: CancellationToken,
@@ -100,7 +115,8 @@ impl Library {
         let window = Some(Window { row, letters });
         // An archive is read by the names of its files; each of them is a document.
         let wanted = WantedParts { named, first: range.first, window, listing: true, inner, password };
-        let mut extraction = self.extractor.extract_wanted(file, wanted, cancel).await?;
+        let turn = self.extractor.turn(pass, &cancel).await?;
+        let mut extraction = self.extractor.extract_in(turn, file, wanted, cancel)?;
         let mut reader = Reader::new(range, self.reading);
         loop {
             match extraction.next().await {
@@ -111,7 +127,7 @@ impl Library {
                     }
                 }
                 Some(Ok(Piece::End(_))) | None => return Ok(reader.finish(None)),
-                Some(Err(Failure::Cancelled)) => return Err(Failure::Cancelled),
+                Some(Err(failure @ (Failure::Cancelled | Failure::NeedsRecognition))) => return Err(failure),
                 // What was read of it is shown.
                 Some(Err(failure)) if reader.has_read() => return Ok(reader.finish(Some(told(&failure)))),
                 // All pages have come. What is wrong with some concerns whoever wants one that is there.
@@ -251,19 +267,9 @@ impl Library {
                 None => new.push(known.clone()),
             }
         }
-        let bringer = Ingester { extractor: &self.extractor, index, broken: failures, chunks: self.chunks, cancel };
+        let ingester = Ingester { extractor: &self.extractor, index, broken: failures, chunks: self.chunks, cancel };
         let tell = |step: DocumentProgress| progress(step);
-        let bring = |known: KnownDocument| {
-            let (name, bringer, tell) = (known.name.clone(), &bringer, &tell);
-            async move { (name, bringer.bring(known, tell).await) }
-        };
-        let mut brought = stream::iter(new.into_iter().map(bring)).buffer_unordered(AT_ONCE);
-        while let Some((name, outcome)) = brought.next().await {
-            match outcome? {
-                Outcome::Indexed => {}
-                Outcome::Unreadable(failure) => unreadable.push((name, told(&failure))),
-            }
-        }
+        unreadable.extend(ingester.bring_all(new, &tell).await?);
         Ok(unreadable)
     }
 

@@ -1,11 +1,13 @@
 //! Pages that are pictures, and the letters that are recognised on them. Needs the models that `make recognition` brings.
 
-use std::{env, fs::File, io::Cursor, os::unix::fs::symlink, path::PathBuf, sync::Arc};
+use std::{env, fs::File, io::Cursor, os::unix::fs::symlink, path::PathBuf, pin::pin, sync::Arc};
 
 use agentd_core::{knowledge::PartRange, ports::Knowledge as _};
 use agentd_index::{
-    Document, DocumentPlace, Extractor, Failure, Kind, Limits, Piece, RecognitionConfig, UnreadReason, WantedParts,
+    Document, DocumentPlace, Extractor, Failure, Kind, Limits, Piece, ReadingPass, RecognitionConfig, UnreadReason,
+    WantedParts,
 };
+use futures_util::future::join;
 use image::{GrayImage, ImageFormat, Luma};
 use tokio_util::sync::CancellationToken;
 
@@ -193,4 +195,29 @@ async fn scans_are_found_and_read_once_there_are_models() {
     assert!(reading.parts[0].text.contains("总则") && reading.broken.is_none(), "{reading:?}");
     let found = shop.library.search(both(), query("报表"), Arc::new(|_| {}), CancellationToken::new()).await.unwrap();
     assert_eq!(found.hits[0].place, "p. 2 (recognised)", "{found:?}");
+}
+
+#[tokio::test]
+async fn no_document_waits_behind_a_scan() {
+    let extractor = recognising(10);
+    let shop = Shop::with(extractor.clone());
+    // As long as letters of another document are recognised.
+    let busy = extractor.turn(ReadingPass::Full, &CancellationToken::new()).await.unwrap();
+    let read = |name: &str| shop.library.read(open(name), PartRange::default(), CancellationToken::new());
+    let mut scans = pin!(join(read("scan.pdf"), read("scan.png")));
+    let others = async {
+        let reading = read("latin.pdf").await.unwrap();
+        let both = shop.search(vec![open("latin.pdf"), open("cjk.pdf")], "QUARTZ-2").await;
+        (reading, both)
+    };
+    let (reading, finds) = tokio::select! {
+        biased;
+        read = &mut scans => panic!("recognised without a turn: {read:?}"),
+        others = others => others,
+    };
+    assert!(reading.parts[0].text.contains("QUARTZ-1") && finds.hits[0].place == "p. 2", "{reading:?} {finds:?}");
+    drop(busy);
+    let (pages, picture) = scans.await;
+    says(&pages.unwrap().parts[0].text, "", &HARBOUR);
+    says(&picture.unwrap().parts[0].text, "", &HARBOUR);
 }

@@ -115,7 +115,7 @@ fn tell_pages(document: &Pdf, teller: &mut Teller<'_>) -> Result<PageContent, Fa
         }
         let mut place = DocumentPlace::Page(number);
         if !has_text && content.has_picture {
-            match teller.scanner().page(number, page) {
+            match teller.scanner().page(number, page)? {
                 Ok(recognised) => {
                     text.insert_str(0, &recognised);
                     place = DocumentPlace::ScannedPage(number);

@@ -47,12 +47,16 @@ impl Scanner {
     pub(crate) fn new(opened: crate::recognition::OpenRecognition) -> Self {
         match opened {
             crate::recognition::OpenRecognition::Missing(why) => Self(why),
-            crate::recognition::OpenRecognition::Ready { .. } => Self(UnreadReason::NotBuilt),
+            crate::recognition::OpenRecognition::Deferred | crate::recognition::OpenRecognition::Ready { .. } => Self(UnreadReason::NotBuilt),
         }
     }
 
-    pub(super) fn page(&mut self, _number: u32, _page: &hayro_syntax::page::Page<'_>) -> Result<String, UnreadReason> {
-        Err(self.0)
+    pub(super) fn page(
+        &mut self,
+        _number: u32,
+        _page: &hayro_syntax::page::Page<'_>,
+    ) -> Result<Result<String, UnreadReason>, Failure> {
+        Ok(Err(self.0))
     }
 
     fn photo(&mut self, _bytes: &[u8]) -> Result<Result<String, UnreadReason>, Failure> {

@@ -34,6 +34,7 @@ pub(crate) struct Scanner {
 #[derive(Debug)]
 enum Models {
     Missing(UnreadReason),
+    Deferred,
     Opened(Vec<File>, NonZeroUsize),
     Loaded(Box<Recogniser>),
 }
@@ -48,6 +49,7 @@ impl Scanner {
     pub(crate) fn new(opened: OpenRecognition) -> Self {
         match opened {
             OpenRecognition::Missing(why) => Self { models: Models::Missing(why), pages: 0, time: Duration::ZERO },
+            OpenRecognition::Deferred => Self { models: Models::Deferred, pages: 0, time: Duration::ZERO },
             OpenRecognition::Ready { files, budget: RecognitionBudget { pages, time, threads } } => {
                 let threads = NonZeroUsize::new(threads).unwrap_or(NonZeroUsize::MIN);
                 Self { models: Models::Opened(files, threads), pages, time }
@@ -56,7 +58,14 @@ impl Scanner {
     }
 
     /// The text of a page of a PDF as Markdown, or why it is not known.
-    pub(in crate::extract) fn page(&mut self, number: u32, page: &Page<'_>) -> Result<String, UnreadReason> {
+    ///
+    /// # Errors
+    /// When it would have to be recognised, and that is deferred.
+    pub(in crate::extract) fn page(
+        &mut self,
+        number: u32,
+        page: &Page<'_>,
+    ) -> Result<Result<String, UnreadReason>, Failure> {
         self.read(number, || drawing::page(page))
     }
 
@@ -65,10 +74,21 @@ impl Scanner {
         // One that is too large or damaged is so whether or not anybody can read its letters.
         let mut failure = None;
         let read = self.read(1, || photo::picture(bytes).map_err(|why| failure = Some(why)).ok());
-        failure.map_or(Ok(read), Err)
+        failure.map_or(read, Err)
     }
 
-    fn read(&mut self, number: u32, draw: impl FnOnce() -> Option<Picture>) -> Result<String, UnreadReason> {
+    fn read(
+        &mut self,
+        number: u32,
+        draw: impl FnOnce() -> Option<Picture>,
+    ) -> Result<Result<String, UnreadReason>, Failure> {
+        match self.models {
+            Models::Deferred => Err(Failure::NeedsRecognition),
+            _ => Ok(self.recognised(number, draw)),
+        }
+    }
+
+    fn recognised(&mut self, number: u32, draw: impl FnOnce() -> Option<Picture>) -> Result<String, UnreadReason> {
         let spent = UnreadReason::Spent { first: number };
         if let Models::Missing(why) = self.models {
             return Err(why);
@@ -109,7 +129,7 @@ impl Scanner {
         match &self.models {
             Models::Loaded(recogniser) => Ok(recogniser),
             Models::Missing(why) => Err(*why),
-            Models::Opened(..) => Err(UnreadReason::NoModels),
+            Models::Deferred | Models::Opened(..) => Err(UnreadReason::NoModels),
         }
     }
 }
