@@ -143,7 +143,8 @@ pub(crate) async fn handle(global: &Global, args: DocsArgs) -> anyhow::Result<Ex
         }
         DocsCommand::Search { query, within, regex, limit, common } => {
             let session = named(&common).await?;
-            let query = DocumentQuery { text: query.join(" "), regex, limit, neighbours: false };
+            let text = query.join(" ");
+            let query = DocumentQuery { text, regex, limit, neighbours: false, begin_by: None };
             let mut spinner = Spinner::new(TerminalStyle::detect());
             spinner.show("searching");
             let found = daemon.client.search_documents(&session.to_string(), &within, &query).await;

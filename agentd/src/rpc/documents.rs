@@ -205,7 +205,8 @@ impl Context {
 
     /// Searches page after page, until it has taken too long: then the rest is counted.
     async fn search_all(&self, mut pages: Pages, query: DocumentQuery) -> Result<DocumentFinds, Refusal> {
-        let begun = Instant::now();
+        let begin_by = Instant::now() + self.search_patience;
+        let query = DocumentQuery { begin_by: Some(begin_by), ..query };
         let cancel = self.shutdown.child_token();
         let _guard = cancel.clone().drop_guard();
         let (mut finds, mut is_first) = (DocumentFinds::default(), true);
@@ -218,8 +219,8 @@ impl Context {
                 finds.add(found, query.limit);
             }
             is_first = false;
-            if begun.elapsed() > self.search_patience {
-                finds.not_searched = pages.left(self).await?;
+            if Instant::now() > begin_by {
+                finds.not_searched += pages.left(self).await?;
                 break;
             }
         }

@@ -5,15 +5,17 @@ use std::{
     fs::File,
     mem,
     sync::{Arc, Mutex, PoisonError},
+    time::Instant,
 };
 
 use agentd_core::knowledge::{DocumentProgress, Password};
 use futures_util::{StreamExt as _, stream};
+use tokio::time::timeout_at;
 use tokio_util::sync::CancellationToken;
 
 use super::digests;
 use crate::{
-    ChunkConfig, Extractor, Failure, Kind, Piece, ReadingPass, WantedParts,
+    ChunkConfig, Extractor, Failure, Kind, Piece, ReadingPass, WantedParts, WorkerTurn,
     chunk::Chunker,
     index::{About, Claim, DocumentId, IndexError, IndexHandle, Indexing},
 };
@@ -68,6 +70,15 @@ const fn is_passing(failure: &Failure) -> bool {
     matches!(failure, Failure::Worker(_) | Failure::Cancelled | Failure::NeedsRecognition)
 }
 
+/// Documents that did not come into the index.
+#[derive(Debug, Default)]
+pub(super) struct IngestReport {
+    /// Those that could not be read, by their names, and why.
+    pub(super) unreadable: Vec<(String, String)>,
+    /// Number of those for which there was no time.
+    pub(super) not_begun: usize,
+}
+
 /// Outcome for a document, where nothing is wrong with the index.
 enum Outcome {
     /// It can be found, or what could be read of it.
@@ -76,6 +87,8 @@ enum Outcome {
     Unreadable(Failure),
     /// Letters of it have to be recognised: nothing of it was kept.
     NeedsRecognition,
+    /// There was no time to begin with it.
+    NotBegun,
 }
 
 /// Brings documents into the index.
@@ -85,18 +98,20 @@ pub(super) struct Ingester<'a> {
     pub(super) index: &'a Arc<IndexHandle>,
     pub(super) broken: &'a FailureCache,
     pub(super) chunks: ChunkConfig,
+    /// Time from which on no document is begun.
+    pub(super) begin_by: Option<Instant>,
     pub(super) cancel: &'a CancellationToken,
 }
 
 impl Ingester<'_> {
     /// Brings documents in: first all that can be read at once, then those whose letters have to be recognised, so that none waits
-    /// behind a scan. Returns those that could not be read, by their names, and why. A failing index fails all.
+    /// behind a scan. A document that fails does so alone; a failing index fails all.
     pub(super) async fn bring_all(
         &self,
         documents: Vec<KnownDocument>,
         progress: Progress<'_>,
-    ) -> Result<Vec<(String, String)>, IndexError> {
-        let mut unreadable = Vec::new();
+    ) -> Result<IngestReport, IndexError> {
+        let mut report = IngestReport::default();
         let mut waiting = documents;
         for (pass, at_once) in PASSES {
             let bring = |known: KnownDocument| async move { (known.clone(), self.bring(known, pass, progress).await) };
@@ -104,14 +119,15 @@ impl Ingester<'_> {
             while let Some((known, outcome)) = brought.next().await {
                 match outcome? {
                     Outcome::Indexed => {}
-                    Outcome::Unreadable(failure) => unreadable.push((known.name, super::told(&failure))),
+                    Outcome::NotBegun => report.not_begun += 1,
+                    Outcome::Unreadable(failure) => report.unreadable.push((known.name, super::told(&failure))),
                     Outcome::NeedsRecognition => waiting.push(known),
                 }
             }
         }
         let left = waiting.into_iter().map(|known| (known.name, super::told(&Failure::NeedsRecognition)));
-        unreadable.extend(left);
-        Ok(unreadable)
+        report.unreadable.extend(left);
+        Ok(report)
     }
 
     /// Brings a document in, unless it is there already. Waits while somebody else does the same. Whatever fails leaves
@@ -122,13 +138,22 @@ impl Ingester<'_> {
         pass: ReadingPass,
         progress: Progress<'_>,
     ) -> Result<Outcome, IndexError> {
-        let Some(claim) = self.index.claim(&known.id).await? else { return Ok(Outcome::Indexed) };
+        let Some(claimed) = self.in_time(self.index.claim(&known.id)).await else { return Ok(Outcome::NotBegun) };
+        let Some(claim) = claimed? else { return Ok(Outcome::Indexed) };
         // Whoever was at it before may have found out.
         if let Some(failure) = self.broken.why(&known.id) {
             return Ok(Outcome::Unreadable(failure));
         }
         let id = known.id;
-        match self.read(claim, known, pass, progress).await? {
+        let read = match self.copy(&known).await? {
+            Ok(copy) => match self.in_time(self.extractor.turn(pass, self.cancel)).await {
+                None => return Ok(Outcome::NotBegun),
+                Some(Ok(turn)) => self.read(claim, known, copy, turn, progress).await?,
+                Some(Err(failure)) => Err(failure),
+            },
+            Err(failure) => Err(failure),
+        };
+        match read {
             Ok(()) => Ok(Outcome::Indexed),
             Err(Failure::Cancelled) => Err(IndexError::Cancelled),
             Err(Failure::NeedsRecognition) => Ok(Outcome::NeedsRecognition),
@@ -139,16 +164,19 @@ impl Ingester<'_> {
         }
     }
 
-    async fn read(
-        &self,
-        claim: Claim,
-        KnownDocument { id, name, file, inner, password }: KnownDocument,
-        pass: ReadingPass,
-        progress: Progress<'_>,
-    ) -> Result<Result<(), Failure>, IndexError> {
-        let named = Kind::of_name(&name);
+    /// What comes of this, where there is time for it.
+    async fn in_time<T>(&self, work: impl Future<Output = T>) -> Option<T> {
+        match self.begin_by {
+            Some(end) if Instant::now() >= end => None,
+            Some(end) => timeout_at(end.into(), work).await.ok(),
+            None => Some(work.await),
+        }
+    }
+
+    /// A copy of a document's file, which holds the bytes by which the document is known.
+    async fn copy(&self, known: &KnownDocument) -> Result<Result<File, Failure>, IndexError> {
         let (folder, most) = (self.index.folder().to_owned(), self.extractor.limits().bytes_in);
-        let stop = self.cancel.clone();
+        let (file, stop) = (Arc::clone(&known.file), self.cancel.clone());
         let copied = tokio::task::spawn_blocking(move || digests::copy(&file, &folder, most, &stop)).await;
         let copied = copied.map_err(|_| IndexError::Closed)?;
         let (hash, copy) = match copied {
@@ -158,15 +186,21 @@ impl Ingester<'_> {
                 error => return Ok(Err(Failure::Worker(error.to_string()))),
             },
         };
-        let hash = inner.as_deref().map_or(hash, |path| hash.within(path));
-        if !id.is_of(hash) {
-            return Ok(Err(Failure::Worker("it was changed while it was being read".to_owned())));
-        }
+        let hash = known.inner.as_deref().map_or(hash, |path| hash.within(path));
+        let is_same = known.id.is_of(hash);
+        Ok(is_same.then_some(copy).ok_or_else(|| Failure::Worker("it was changed while it was being read".to_owned())))
+    }
+
+    async fn read(
+        &self,
+        claim: Claim,
+        KnownDocument { name, inner, password, .. }: KnownDocument,
+        copy: File,
+        turn: WorkerTurn,
+        progress: Progress<'_>,
+    ) -> Result<Result<(), Failure>, IndexError> {
+        let named = Kind::of_name(&name);
         let wanted = WantedParts { named, inner, password, ..WantedParts::default() };
-        let turn = match self.extractor.turn(pass, self.cancel).await {
-            Ok(turn) => turn,
-            Err(failure) => return Ok(Err(failure)),
-        };
         let mut extraction = match self.extractor.extract_in(turn, copy, wanted, self.cancel.clone()) {
             Ok(extraction) => extraction,
             Err(failure) => return Ok(Err(failure)),

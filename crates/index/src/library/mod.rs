@@ -16,7 +16,7 @@ mod reading;
 mod shelf;
 mod told;
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Instant};
 
 use agentd_core::{
     error::{ErrorKind, KnowledgeError},
@@ -29,7 +29,7 @@ use futures_util::{FutureExt as _, future::BoxFuture};
 use tokio_util::sync::CancellationToken;
 
 use self::{
-    bring::{FailureCache, Ingester, KnownDocument},
+    bring::{FailureCache, IngestReport, Ingester, KnownDocument},
     digests::Digests,
     reading::Reader,
     shelf::LazyIndex,
@@ -188,9 +188,9 @@ impl Library {
         let index = Arc::new(IndexHandle::open(config).await?);
         let told = self.look_at(vec![document], cancel).await?;
         let broken = FailureCache::default();
-        let unreadable = self.bring_in(&index, &broken, &told.known, progress, cancel).await?;
+        let report = self.bring_in(&index, &broken, &told.known, query.begin_by, progress, cancel).await?;
         let answer = index.search(told.request(query), cancel.clone()).await?;
-        let finds = told.finds(&index, answer, unreadable, query, &broken);
+        let finds = told.finds(&index, answer, report, query, &broken);
         index.close().await?;
         Ok(finds)
     }
@@ -212,7 +212,7 @@ impl Library {
             let told = ResolvedDocuments::of(documents, &digests, most, recognises, &stop);
             let has_all = index.has_all(told.known.iter().map(|known| &known.id));
             let answer = if has_all { index.search_at_once(&told.request(&asked), stop) } else { None };
-            let finds = answer.map(|answer| told.finds(&index, answer, Vec::new(), &asked, &broken));
+            let finds = answer.map(|answer| told.finds(&index, answer, IngestReport::default(), &asked, &broken));
             (told, finds)
         };
         let (told, finds) = tokio::task::spawn_blocking(look).await.map_err(|_| IndexError::Closed)?;
@@ -239,12 +239,12 @@ impl Library {
         cancel: &CancellationToken,
     ) -> Result<DocumentFinds, IndexError> {
         let index = self.shelf.take().await?;
-        let mut broken = Vec::new();
+        let mut report = IngestReport::default();
         if !index.has_all(told.known.iter().map(|known| &known.id)) {
-            broken = self.bring_in(&index, &self.broken, &told.known, progress, cancel).await?;
+            report = self.bring_in(&index, &self.broken, &told.known, query.begin_by, progress, cancel).await?;
         }
         let answer = index.search(told.request(query), cancel.clone()).await?;
-        Ok(told.finds(&index, answer, broken, query, &self.broken))
+        Ok(told.finds(&index, answer, report, query, &self.broken))
     }
 
     /// Indexes what is not there yet. A document that fails does so alone, and is told with the reason; a failing index fails
@@ -254,9 +254,10 @@ impl Library {
         index: &Arc<IndexHandle>,
         failures: &FailureCache,
         known: &[KnownDocument],
+        begin_by: Option<Instant>,
         progress: &OnProgress,
         cancel: &CancellationToken,
-    ) -> Result<Vec<(String, String)>, IndexError> {
+    ) -> Result<IngestReport, IndexError> {
         let ids: Vec<DocumentId> = known.iter().map(|known| known.id).collect();
         let missing = index.missing(&ids).await?;
         let mut unreadable = Vec::new();
@@ -267,10 +268,12 @@ impl Library {
                 None => new.push(known.clone()),
             }
         }
-        let ingester = Ingester { extractor: &self.extractor, index, broken: failures, chunks: self.chunks, cancel };
+        let (extractor, chunks) = (&self.extractor, self.chunks);
+        let ingester = Ingester { extractor, index, broken: failures, chunks, begin_by, cancel };
         let tell = |step: DocumentProgress| progress(step);
-        unreadable.extend(ingester.bring_all(new, &tell).await?);
-        Ok(unreadable)
+        let mut report = ingester.bring_all(new, &tell).await?;
+        report.unreadable.extend(unreadable);
+        Ok(report)
     }
 
     async fn take(
@@ -289,8 +292,8 @@ impl Library {
                 index.remove(id).await?;
             }
         }
-        let broken = self.bring_in(&index, &self.broken, &known, &progress, cancel).await?;
-        Ok(self.states_of(&index, names, unreadable.into_iter().chain(broken).collect()))
+        let report = self.bring_in(&index, &self.broken, &known, None, &progress, cancel).await?;
+        Ok(self.states_of(&index, names, unreadable.into_iter().chain(report.unreadable).collect()))
     }
 
     /// States of documents, without reading them.

@@ -7,7 +7,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{
     READING, READING_PICTURES,
-    bring::{FailureCache, KnownDocument},
+    bring::{FailureCache, IngestReport, KnownDocument},
     digests::{DigestError, Digests},
 };
 use crate::{
@@ -84,15 +84,16 @@ impl ResolvedDocuments {
     }
 
     /// The finds, with the documents of which something is wrong: those that could not be looked at, those that
-    /// `broken` names, and those that could be read in part.
+    /// the report names, and those that could be read in part.
     pub(super) fn finds(
         &self,
         index: &IndexHandle,
         answer: Answer,
-        broken: Vec<(String, String)>,
+        report: IngestReport,
         query: &DocumentQuery,
         failures: &FailureCache,
     ) -> DocumentFinds {
+        let IngestReport { unreadable, not_begun } = report;
         let by = match answer.how {
             How::Index if is_phrase(query) => SearchedBy::Phrase,
             How::Index => SearchedBy::Words,
@@ -104,9 +105,9 @@ impl ResolvedDocuments {
         DocumentFinds {
             by,
             hits: answer.hits.into_iter().map(told_hit).collect(),
-            searched: self.known.len().saturating_sub(broken.len()),
-            not_searched: 0,
-            broken: self.unreadable.iter().cloned().chain(broken).chain(flawed).collect(),
+            searched: self.known.len().saturating_sub(unreadable.len() + not_begun),
+            not_searched: not_begun,
+            broken: self.unreadable.iter().cloned().chain(unreadable).chain(flawed).collect(),
             notes: answer.notes,
             late: !answer.complete,
             locked: self.locked(failures),

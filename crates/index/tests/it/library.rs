@@ -68,7 +68,7 @@ fn config(folder: &Path) -> IndexConfig {
 }
 
 pub(crate) fn query(text: &str) -> DocumentQuery {
-    DocumentQuery { text: text.to_owned(), regex: false, limit: 5, neighbours: false }
+    DocumentQuery { text: text.to_owned(), regex: false, limit: 5, neighbours: false, begin_by: None }
 }
 
 pub(crate) fn open(name: &str) -> OpenDocument {

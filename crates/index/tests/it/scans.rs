@@ -1,8 +1,20 @@
 //! Pages that are pictures, and the letters that are recognised on them. Needs the models that `make recognition` brings.
 
-use std::{env, fs::File, io::Cursor, os::unix::fs::symlink, path::PathBuf, pin::pin, sync::Arc};
+use std::{
+    env,
+    fs::File,
+    io::Cursor,
+    os::unix::fs::symlink,
+    path::PathBuf,
+    pin::pin,
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
-use agentd_core::{knowledge::PartRange, ports::Knowledge as _};
+use agentd_core::{
+    knowledge::{DocumentQuery, PartRange},
+    ports::Knowledge as _,
+};
 use agentd_index::{
     Document, DocumentPlace, Extractor, Failure, Kind, Limits, Piece, ReadingPass, RecognitionConfig, UnreadReason,
     WantedParts,
@@ -220,4 +232,27 @@ async fn no_document_waits_behind_a_scan() {
     let (pages, picture) = scans.await;
     says(&pages.unwrap().parts[0].text, "", &HARBOUR);
     says(&picture.unwrap().parts[0].text, "", &HARBOUR);
+}
+
+#[tokio::test]
+async fn a_search_that_has_no_more_time_begins_with_no_further_document() {
+    let extractor = recognising(10);
+    let shop = Shop::with(extractor.clone());
+    let search = async |names: &[&str], begin_by: Instant| {
+        let documents = names.iter().map(|name| open(name)).collect();
+        let query = DocumentQuery { begin_by: Some(begin_by), ..query("QUARTZ-2") };
+        shop.library.search(documents, query, Arc::new(|_| {}), CancellationToken::new()).await.unwrap()
+    };
+    assert_eq!(shop.search(vec![open("latin.pdf")], "QUARTZ-2").await.hits.len(), 1);
+    // What is in the index answers, however late it is.
+    let finds = search(&["latin.pdf", "cjk.pdf", "scan.pdf"], Instant::now()).await;
+    assert_eq!((finds.hits.len(), finds.searched, finds.not_searched), (1, 1, 2), "{finds:?}");
+    assert!(finds.broken.is_empty() && !finds.is_complete(), "{finds:?}");
+    // A scan does not wait for its turn any longer, either.
+    let busy = extractor.turn(ReadingPass::Full, &CancellationToken::new()).await.unwrap();
+    let finds = search(&["latin.pdf", "scan.pdf"], Instant::now() + Duration::from_millis(300)).await;
+    assert_eq!((finds.hits.len(), finds.searched, finds.not_searched), (1, 1, 1), "{finds:?}");
+    drop(busy);
+    let finds = search(&["latin.pdf", "scan.pdf"], Instant::now() + Duration::from_secs(600)).await;
+    assert_eq!((finds.searched, finds.not_searched, finds.is_complete()), (2, 0, true), "{finds:?}");
 }

@@ -223,6 +223,10 @@ pub(super) fn show_finds(query: &str, finds: &DocumentFinds) -> String {
             "[{locked} need a password; search_file and read_file ask the person for that of one]\n"
         ));
     }
+    if finds.not_searched > 0 {
+        let left = text::count(finds.not_searched, "document");
+        shown.push_str(&format!("[{left} not searched: time limit; search again, as what was read by now is kept]\n"));
+    }
     if finds.late {
         shown.push_str("[the search is incomplete: time limit; search one file]\n");
     }

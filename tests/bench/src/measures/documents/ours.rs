@@ -132,7 +132,7 @@ impl Ours {
 }
 
 fn asked(query: &str) -> DocumentQuery {
-    DocumentQuery { text: query.to_owned(), regex: false, limit: FINDS, neighbours: false }
+    DocumentQuery { text: query.to_owned(), regex: false, limit: FINDS, neighbours: false, begin_by: None }
 }
 
 fn is_answered(question: &Question, finds: &DocumentFinds) -> bool {
