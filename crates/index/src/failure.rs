@@ -15,10 +15,11 @@ pub enum Failure {
     Encrypted(Kind),
     /// Pages of it are pictures without text. All others are told.
     #[error(
-        "could not read {}the {kind}: {}{}",
+        "could not read {}the {kind}: {}{}{}",
         if .pictures < .pages { "all of " } else { "" },
         scanned(*.kind, *.pictures, *.pages),
-        why.beginning()
+        why.beginning(),
+        besides.as_deref().map(|damage| format!("; it is damaged, too ({damage})")).unwrap_or_default()
     )]
     Scanned {
         /// Its kind.
@@ -29,6 +30,9 @@ pub enum Failure {
         pages: u32,
         /// The reason why their letters were not recognised.
         why: UnreadReason,
+        /// Damage besides.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        besides: Option<String>,
     },
     /// It is damaged. Parts that could not be read are told without text, or not at all.
     #[error("could not read {}the {kind}: it is damaged ({why})", if *.parts == 0 { "" } else { "all of " })]
@@ -199,6 +203,15 @@ pub enum UnreadReason {
 }
 
 impl UnreadReason {
+    /// The one of two reasons that says more about what to do: a page that cannot be drawn says nothing about the others.
+    #[must_use]
+    pub const fn or(self, other: Self) -> Self {
+        match self {
+            Self::Undrawn => other,
+            why => why,
+        }
+    }
+
     /// Hint on what to do.
     #[must_use]
     pub const fn hint(self) -> &'static str {
@@ -252,5 +265,17 @@ fn read_so_far(parts: u32) -> String {
         0 => String::new(),
         1 => " beyond its first part".to_owned(),
         parts => format!(" beyond its first {parts} parts"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_page_that_cannot_be_drawn_does_not_hide_those_that_were_not_reached() {
+        let spent = UnreadReason::Spent { first: 51 };
+        assert_eq!((UnreadReason::Undrawn.or(spent), spent.or(UnreadReason::Undrawn)), (spent, spent));
+        assert_eq!(spent.or(UnreadReason::Spent { first: 52 }), spent);
     }
 }

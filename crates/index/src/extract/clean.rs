@@ -77,9 +77,8 @@ pub(crate) fn part(part: Part) -> Part {
             }
             Body::Table(table)
         }
-        Body::Picture(why) => Body::Picture(why),
     };
-    Part { place: place(part.place), body, notes: part.notes.map(owned) }
+    Part { place: place(part.place), body, notes: part.notes.map(owned), unread: part.unread }
 }
 
 fn place(place: DocumentPlace) -> DocumentPlace {
@@ -136,6 +135,9 @@ pub(crate) fn failure(failure: Failure) -> Failure {
     let short = |why: String| line(&why, WHY_BYTES);
     match failure {
         Failure::Broken { kind, parts, why } => Failure::Broken { kind, parts, why: short(why) },
+        Failure::Scanned { kind, pictures, pages, why, besides } => {
+            Failure::Scanned { kind, pictures, pages, why, besides: besides.map(short) }
+        }
         Failure::Mismatch { named, found } => Failure::Mismatch { named, found: short(found) },
         Failure::Entries { kind, failed, entries, why } => Failure::Entries { kind, failed, entries, why: short(why) },
         Failure::NoEntry { path } => Failure::NoEntry { path: short(path) },

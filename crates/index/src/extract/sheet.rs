@@ -200,7 +200,7 @@ mod tests {
                 .iter()
                 .map(|part| match &part.body {
                     crate::Body::Table(table) => format!("{} {}", part.place, table.header.is_some()),
-                    crate::Body::Text(_) | crate::Body::Picture(_) => String::new(),
+                    crate::Body::Text(_) => String::new(),
                 })
                 .collect();
             assert_eq!(places, expected, "{rows:?}");

@@ -123,6 +123,26 @@ impl<'a> Teller<'a> {
 
     /// Tells a text, in pieces where it is large.
     pub(super) fn text(&mut self, place: DocumentPlace, text: String, notes: Option<String>) -> Result<(), Failure> {
+        self.pieces(place, text, notes, None)
+    }
+
+    /// Tells the text of a page, and why the letters of a picture on it were not recognised.
+    pub(super) fn page(
+        &mut self,
+        place: DocumentPlace,
+        text: String,
+        unread: Option<UnreadReason>,
+    ) -> Result<(), Failure> {
+        self.pieces(place, text, None, unread)
+    }
+
+    fn pieces(
+        &mut self,
+        place: DocumentPlace,
+        text: String,
+        notes: Option<String>,
+        unread: Option<UnreadReason>,
+    ) -> Result<(), Failure> {
         let mut text = clean::owned(text);
         text.truncate(text.trim_end().len());
         // Told with the last piece, so what is there without bound is not.
@@ -137,7 +157,7 @@ impl<'a> Teller<'a> {
             rest = after;
         }
         let rest = if rest.len() == text.len() { text } else { rest.to_owned() };
-        self.part(Part { notes, ..Part::text(place, rest) })
+        self.part(Part { notes, unread, ..Part::text(place, rest) })
     }
 
     /// Tells a text of which the lines count, in pieces where it is large.
@@ -176,7 +196,7 @@ impl<'a> Teller<'a> {
             });
         }
         let place = DocumentPlace::Sheet { number, name: name.to_owned(), range };
-        self.part(Part { place, body: Body::Table(table), notes: None })
+        self.part(Part { place, body: Body::Table(table), notes: None, unread: None })
     }
 
     /// Tells of a sheet before the first that is wanted that it is there, so that it need not be read.
@@ -186,11 +206,6 @@ impl<'a> Teller<'a> {
         }
         self.table(number, name, Table::default())?;
         Ok(true)
-    }
-
-    /// Tells a page that is a picture, and why its letters were not recognised.
-    pub(super) fn picture(&mut self, place: DocumentPlace, why: UnreadReason) -> Result<(), Failure> {
-        self.part(Part { place, body: Body::Picture(why), notes: None })
     }
 
     /// Counts cells, before there is memory for them.

@@ -7,7 +7,7 @@ use agentd_index::{Document, Limits};
 use crate::bench::{document, extractor, read, told};
 
 /// A document of one page with this content. The resources may refer to more objects, which begin with the sixth.
-fn pdf(content: &str, resources: &str, more: &[&str]) -> Vec<u8> {
+pub(crate) fn pdf(content: &str, resources: &str, more: &[&str]) -> Vec<u8> {
     let stream = format!("<< /Length {} >> stream\n{content}\nendstream", content.len());
     let resources = format!("<< {resources} >>");
     let mut objects = vec![
@@ -26,7 +26,7 @@ fn pdf(content: &str, resources: &str, more: &[&str]) -> Vec<u8> {
     text.into_bytes()
 }
 
-const HELVETICA: &str = "/Font << /F1 << /Type /Font /Subtype /Type1 /BaseFont /Helvetica >> >>";
+pub(crate) const HELVETICA: &str = "/Font << /F1 << /Type /Font /Subtype /Type1 /BaseFont /Helvetica >> >>";
 
 async fn read_page(bytes: &[u8]) -> (Option<Document>, String) {
     let (document, failure) = read(&extractor(Limits::default()), "page.pdf", bytes).await;

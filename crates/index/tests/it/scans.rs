@@ -26,6 +26,7 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     bench::{extractor, fixture, read, told},
     library::{Shop, open, query},
+    pages::{HELVETICA, pdf},
 };
 
 /// Folder where `make recognition` puts the models, or where the environment says.
@@ -66,6 +67,67 @@ async fn letters_of_scanned_pages_are_recognised_and_marked() {
     says(&parts[1], "[p. 2 (recognised)]", &["总则", "各部门应当在每月五日之前提交报表"]);
     says(&parts[2], "[p. 3 (recognised)]", &HARBOUR);
     assert_eq!(parts[3].trim(), "[p. 4 (recognised)]", "an empty page says nothing");
+}
+
+/// A page that is the picture of the harbour's notice, with this drawn after it and this in its dictionary.
+fn scanned_page(content: &str, beside: &str) -> Vec<u8> {
+    let picture = image::open(fixture("scan.png")).unwrap().into_luma8();
+    let hex: String = picture.as_raw().iter().map(|pixel| format!("{pixel:02x}")).collect();
+    let (width, height, length) = (picture.width(), picture.height(), hex.len() + 1);
+    let picture = format!(
+        "<< /Type /XObject /Subtype /Image /Width {width} /Height {height} /ColorSpace /DeviceGray /BitsPerComponent 8 \
+         /Filter /ASCIIHexDecode /Length {length} >> stream\n{hex}>\nendstream"
+    );
+    let content = format!("q 600 0 0 800 0 0 cm /X Do Q {content}");
+    let resources = format!("{HELVETICA} /XObject << /X 7 0 R >>");
+    let page = pdf(&content, &resources, &["<< /Type /OCG /Name (draft) >>", &picture]);
+    let text = String::from_utf8(page).unwrap();
+    text.replacen("/MediaBox", &format!("{beside} /MediaBox"), 1).into_bytes()
+}
+
+#[tokio::test]
+async fn a_stamp_or_a_comment_does_not_keep_a_scanned_page_from_being_recognised() {
+    let extractor = recognising(10);
+    let stamp = "BT /F1 12 Tf 280 20 Td (PAID 17) Tj ET";
+    let comment = "/Annots [<< /Type /Annot /Subtype /Text /Rect [10 10 30 30] /T (Anna) /Contents (call them) >>]";
+    for (content, beside, own) in [(stamp, "", "PAID 17"), ("", comment, "Comment by Anna: call them")] {
+        let (document, failure) = read(&extractor, "page.pdf", &scanned_page(content, beside)).await;
+        let parts = told(&document.unwrap());
+        assert_eq!((failure, parts.len()), (None, 1), "{parts:?}");
+        says(&parts[0], "[p. 1 (recognised)]\n# Harbour notice", &HARBOUR);
+        assert!(parts[0].ends_with(&format!("\n\n{own}")), "{parts:?}");
+    }
+    // Without models its own text is told, and that there is more.
+    let nowhere = tempfile::tempdir().unwrap();
+    let without = RecognitionConfig { folders: vec![nowhere.path().to_owned()], pages: 9 };
+    let without = crate::bench::extractor(Limits::default()).recognising(without);
+    let (document, failure) = read(&without, "page.pdf", &scanned_page(stamp, "")).await;
+    assert_eq!(told(&document.unwrap()), ["[p. 1]\nPAID 17"]);
+    assert!(matches!(failure, Some(Failure::Scanned { pictures: 1, why: UnreadReason::NoModels, .. })), "{failure:?}");
+}
+
+#[tokio::test]
+async fn what_another_program_recognised_is_not_told_twice() {
+    let extractor = recognising(10);
+    let layer = |text: &str| format!("BT 3 Tr /F1 12 Tf 20 700 Td ({text}) Tj ET");
+    let (document, failure) = read(&extractor, "page.pdf", &scanned_page(&layer("Harbour notice"), "")).await;
+    let parts = told(&document.unwrap());
+    assert_eq!((failure, parts[0].matches("notice").count()), (None, 1), "{parts:?}");
+    says(&parts[0], "[p. 1 (recognised)]", &HARBOUR);
+    let whole = "A whole page that some program recognised before. ".repeat(4);
+    let (document, failure) = read(&extractor, "page.pdf", &scanned_page(&layer(&whole), "")).await;
+    assert_eq!((failure, told(&document.unwrap())), (None, vec![format!("[p. 1]\n{}", whole.trim())]));
+}
+
+#[tokio::test]
+async fn damage_does_not_hide_that_pages_were_not_recognised() {
+    let mut bytes = std::fs::read(fixture("scan.pdf")).unwrap();
+    let end = bytes.windows(5).rposition(|window| window == b"%%EOF").unwrap();
+    bytes.truncate(end);
+    let (_, failure) = read(&recognising(1), "scan.pdf", &bytes).await;
+    let told = failure.unwrap().to_string();
+    assert!(told.contains("those from page 2 on were not recognised yet"), "{told}");
+    assert!(told.contains("it is damaged, too (it ends early"), "{told}");
 }
 
 #[tokio::test]

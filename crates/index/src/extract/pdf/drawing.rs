@@ -89,7 +89,9 @@ impl<'f, 'a> Drawing<'f, 'a> {
                     self.state.page *= affine([m.0, m.1, m.2, m.3, m.4, m.5]);
                 }
                 TypedInstruction::XObject(named) => self.draw_named(named.0, resources, depth),
-                TypedInstruction::InlineImage(_) => self.content.has_picture |= !self.is_hidden(),
+                TypedInstruction::InlineImage(_) if !self.is_hidden() => {
+                    self.content.add_picture(self.state.page, false);
+                }
                 TypedInstruction::BeginMarkedContent(_) => self.begin_mark(None, resources),
                 TypedInstruction::BeginMarkedContentWithProperties(mark) => {
                     self.begin_mark(Some((mark.0, mark.1)), resources)
@@ -117,7 +119,11 @@ impl<'f, 'a> Drawing<'f, 'a> {
             return;
         }
         match stream.dict().get::<Name<'_>>("Subtype").as_deref() {
-            Some(b"Image") => self.content.has_picture = true,
+            Some(b"Image") => {
+                let dict = stream.dict();
+                let is_see_through = ["SMask", "Mask", "ImageMask"].iter().any(|key| dict.contains_key(*key));
+                self.content.add_picture(self.state.page, !is_see_through);
+            }
             Some(b"Form") => self.draw_form(&stream, resources, depth),
             _ => {}
         }

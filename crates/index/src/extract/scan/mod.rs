@@ -26,15 +26,10 @@ pub(super) fn picture(bytes: &[u8], teller: &mut Teller<'_>) -> Result<(), Failu
     match teller.scanner().photo(bytes)? {
         Ok(text) => teller.text(DocumentPlace::ScannedPage(1), text, None),
         Err(why) => {
-            teller.picture(DocumentPlace::Page(1), why)?;
-            Err(scanned(Kind::Picture, 1, 1, why))
+            teller.page(DocumentPlace::Page(1), String::new(), Some(why))?;
+            Err(Failure::Scanned { kind: Kind::Picture, pictures: 1, pages: 1, why, besides: None })
         }
     }
-}
-
-/// Failure of a document some pages of which are pictures that were not recognised.
-pub(super) const fn scanned(kind: Kind, pictures: u32, pages: u32, why: UnreadReason) -> Failure {
-    Failure::Scanned { kind, pictures, pages, why }
 }
 
 /// Recognition in a build that has none.
