@@ -168,6 +168,12 @@ impl Failure {
         matches!(self, Self::Encrypted(kind) if kind.opens_with_password())
     }
 
+    /// Returns whether letters were not recognised that other models or settings may.
+    #[must_use]
+    pub const fn lacks_recognition(&self) -> bool {
+        matches!(self, Self::Scanned { why, .. } if !matches!(why, UnreadReason::Undrawn))
+    }
+
     /// The same failure, after so many parts.
     #[must_use]
     pub fn after(mut self, read: u32) -> Self {

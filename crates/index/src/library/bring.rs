@@ -15,7 +15,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::digests;
 use crate::{
-    ChunkConfig, Extractor, Failure, Kind, Piece, ReadingPass, WantedParts, WorkerTurn,
+    ChunkConfig, Extractor, Failure, Kind, Piece, ReadingPass, RecognitionStamp, UnreadReason, WantedParts, WorkerTurn,
     chunk::Chunker,
     index::{About, Claim, DocumentId, IndexError, IndexHandle, Indexing},
 };
@@ -41,33 +41,47 @@ pub(super) struct KnownDocument {
     pub(super) password: Option<Password>,
 }
 
-/// Documents that could not be read at all, and why.
+/// Documents that could not be read at all, and why, each with the recognition by which it was tried.
 #[derive(Debug, Default, Clone)]
-pub(super) struct FailureCache(Arc<Mutex<HashMap<DocumentId, Failure>>>);
+pub(super) struct FailureCache(Arc<Mutex<HashMap<DocumentId, (Failure, RecognitionStamp)>>>);
 
 impl FailureCache {
-    /// Why it could not be read, where that is known and trying again would come to the same. What went wrong with the
-    /// machine and not with the document is tried again.
-    pub(super) fn why(&self, id: &DocumentId) -> Option<Failure> {
+    /// Why it could not be read, where that is known and trying again with this recognition would come to the same.
+    pub(super) fn why(&self, id: &DocumentId, recognition: &RecognitionStamp) -> Option<Failure> {
         let broken = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        broken.get(id).filter(|failure| !is_passing(failure)).cloned()
+        let (failure, before) = broken.get(id)?;
+        let is_outdated = failure.lacks_recognition() && recognition.promises_more_than(before);
+        Some(failure.clone()).filter(|_| !is_outdated)
     }
 
     pub(super) fn forget(&self, id: &DocumentId) {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(id);
     }
 
-    fn remember(&self, id: DocumentId, failure: Failure) {
+    /// Remembers a failure. What went wrong with the machine and not with the document is tried again, and so it is not.
+    fn remember(&self, id: DocumentId, failure: Failure, recognition: RecognitionStamp) {
+        if is_passing(&failure) || has_failed_recognition(&failure, &recognition) {
+            return;
+        }
         let mut broken = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if broken.len() >= MAX_BROKEN {
             broken.clear();
         }
-        broken.insert(id, failure);
+        broken.insert(id, (failure, recognition));
     }
 }
 
 const fn is_passing(failure: &Failure) -> bool {
     matches!(failure, Failure::Worker(_) | Failure::Cancelled | Failure::NeedsRecognition)
+}
+
+/// Returns whether recognition itself failed: the models that are there cannot be used, or there was no time for a single page.
+const fn has_failed_recognition(failure: &Failure, recognition: &RecognitionStamp) -> bool {
+    match failure {
+        Failure::Scanned { why: UnreadReason::NoModels, .. } => recognition.pages > 0,
+        Failure::Scanned { why: UnreadReason::Spent { first: 1 }, .. } => true,
+        _ => false,
+    }
 }
 
 /// Documents that did not come into the index.
@@ -100,6 +114,8 @@ pub(super) struct Ingester<'a> {
     pub(super) chunks: ChunkConfig,
     /// Time from which on no document is begun.
     pub(super) begin_by: Option<Instant>,
+    /// The recognition that there is: what was read with less is read again.
+    pub(super) recognition: &'a RecognitionStamp,
     pub(super) cancel: &'a CancellationToken,
 }
 
@@ -138,10 +154,11 @@ impl Ingester<'_> {
         pass: ReadingPass,
         progress: Progress<'_>,
     ) -> Result<Outcome, IndexError> {
-        let Some(claimed) = self.in_time(self.index.claim(&known.id)).await else { return Ok(Outcome::NotBegun) };
+        let claim = self.index.claim(&known.id, self.recognition);
+        let Some(claimed) = self.in_time(claim).await else { return Ok(Outcome::NotBegun) };
         let Some(claim) = claimed? else { return Ok(Outcome::Indexed) };
         // Whoever was at it before may have found out.
-        if let Some(failure) = self.broken.why(&known.id) {
+        if let Some(failure) = self.broken.why(&known.id, self.recognition) {
             return Ok(Outcome::Unreadable(failure));
         }
         let id = known.id;
@@ -158,7 +175,7 @@ impl Ingester<'_> {
             Err(Failure::Cancelled) => Err(IndexError::Cancelled),
             Err(Failure::NeedsRecognition) => Ok(Outcome::NeedsRecognition),
             Err(failure) => {
-                self.broken.remember(id, failure.clone());
+                self.broken.remember(id, failure.clone(), self.recognition.clone());
                 Ok(Outcome::Unreadable(failure))
             }
         }
@@ -200,6 +217,7 @@ impl Ingester<'_> {
         progress: Progress<'_>,
     ) -> Result<Result<(), Failure>, IndexError> {
         let named = Kind::of_name(&name);
+        let stamp = turn.recognition().stamp();
         let wanted = WantedParts { named, inner, password, ..WantedParts::default() };
         let mut extraction = match self.extractor.extract_in(turn, copy, wanted, self.cancel.clone()) {
             Ok(extraction) => extraction,
@@ -219,6 +237,9 @@ impl Ingester<'_> {
         let failure = loop {
             match extraction.next().await {
                 Some(Ok(Piece::Part(part))) => {
+                    if part.unread.is_some_and(|why| why != UnreadReason::Undrawn) {
+                        about.recognition.get_or_insert_with(|| stamp.clone());
+                    }
                     indexing.add(chunker.chunks(&part)).await?;
                     if last.as_ref().is_none_or(|last| !part.place.is_same(last)) {
                         about.parts += 1;

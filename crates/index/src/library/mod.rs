@@ -36,16 +36,14 @@ use self::{
     told::ResolvedDocuments,
 };
 use crate::{
-    ChunkConfig, Extractor, Failure, Kind, Piece, ReadingLimits, ReadingPass, WantedParts, Window,
+    ChunkConfig, Extractor, Failure, Kind, Piece, ReadingLimits, ReadingPass, RecognitionStamp, WantedParts, Window,
     extract::recognise,
     index::{DocumentId, IndexConfig, IndexError, IndexHandle},
 };
 
 /// Version of the readers of text and chunks. Counted up with every change of what comes of a document, so that
 /// documents are read again.
-const READING: u32 = 6;
-/// The same for documents that are read with recognition of pictures: once there are models, documents are read again.
-const READING_PICTURES: u32 = READING + 1000;
+const READING: u32 = 7;
 
 /// Reads documents and finds what they say.
 #[derive(Debug)]
@@ -78,9 +76,9 @@ impl Library {
         self.shelf.is_open().await
     }
 
-    /// Returns whether letters of pages that are pictures can be recognised now.
-    fn recognises(&self) -> bool {
-        self.extractor.recognition().budget().is_some()
+    /// Recognition as it can be had now.
+    fn recognition(&self) -> RecognitionStamp {
+        self.extractor.recognition().stamp()
     }
 
     /// Parts of a document. One whose letters have to be recognised is read once more in a turn for that.
@@ -147,11 +145,11 @@ impl Library {
         cancel: &CancellationToken,
     ) -> Result<ResolvedDocuments, IndexError> {
         let (digests, most) = (self.digests.clone(), self.extractor.limits().bytes_in);
-        let recognises = self.recognises();
+        let recognition = self.recognition();
         // Whoever drops this waits no more either.
         let stop = cancel.child_token();
         let _abandoned = stop.clone().drop_guard();
-        let look = move || ResolvedDocuments::of(documents, &digests, most, recognises, &stop);
+        let look = move || ResolvedDocuments::of(documents, &digests, most, recognition, &stop);
         tokio::task::spawn_blocking(look).await.map_err(|_| IndexError::Closed)
     }
 
@@ -188,7 +186,7 @@ impl Library {
         let index = Arc::new(IndexHandle::open(config).await?);
         let told = self.look_at(vec![document], cancel).await?;
         let broken = FailureCache::default();
-        let report = self.bring_in(&index, &broken, &told.known, query.begin_by, progress, cancel).await?;
+        let report = self.bring_in(&index, &broken, &told, query.begin_by, progress, cancel).await?;
         let answer = index.search(told.request(query), cancel.clone()).await?;
         let finds = told.finds(&index, answer, report, query, &broken);
         index.close().await?;
@@ -206,11 +204,11 @@ impl Library {
         let index = self.shelf.take().await?;
         let broken = self.broken.clone();
         let (digests, asked, stop) = (self.digests.clone(), query.clone(), cancel.child_token());
-        let (most, recognises) = (self.extractor.limits().bytes_in, self.recognises());
+        let (most, recognition) = (self.extractor.limits().bytes_in, self.recognition());
         let _abandoned = stop.clone().drop_guard();
         let look = move || {
-            let told = ResolvedDocuments::of(documents, &digests, most, recognises, &stop);
-            let has_all = index.has_all(told.known.iter().map(|known| &known.id));
+            let told = ResolvedDocuments::of(documents, &digests, most, recognition, &stop);
+            let has_all = index.has_all(told.known.iter().map(|known| &known.id), &told.recognition);
             let answer = if has_all { index.search_at_once(&told.request(&asked), stop) } else { None };
             let finds = answer.map(|answer| told.finds(&index, answer, IngestReport::default(), &asked, &broken));
             (told, finds)
@@ -240,8 +238,8 @@ impl Library {
     ) -> Result<DocumentFinds, IndexError> {
         let index = self.shelf.take().await?;
         let mut report = IngestReport::default();
-        if !index.has_all(told.known.iter().map(|known| &known.id)) {
-            report = self.bring_in(&index, &self.broken, &told.known, query.begin_by, progress, cancel).await?;
+        if !index.has_all(told.known.iter().map(|known| &known.id), &told.recognition) {
+            report = self.bring_in(&index, &self.broken, told, query.begin_by, progress, cancel).await?;
         }
         let answer = index.search(told.request(query), cancel.clone()).await?;
         Ok(told.finds(&index, answer, report, query, &self.broken))
@@ -253,7 +251,7 @@ impl Library {
         &self,
         index: &Arc<IndexHandle>,
         failures: &FailureCache,
-        known: &[KnownDocument],
+        ResolvedDocuments { known, recognition, .. }: &ResolvedDocuments,
         begin_by: Option<Instant>,
         progress: &OnProgress,
         cancel: &CancellationToken,
@@ -262,14 +260,15 @@ impl Library {
         let missing = index.missing(&ids).await?;
         let mut unreadable = Vec::new();
         let mut new = Vec::new();
-        for known in known.iter().filter(|known| missing.contains(&known.id)) {
-            match failures.why(&known.id) {
+        let is_new = |id: &DocumentId| missing.contains(id) || index.is_outdated(id, recognition);
+        for known in known.iter().filter(|known| is_new(&known.id)) {
+            match failures.why(&known.id, recognition) {
                 Some(failure) => unreadable.push((known.name.clone(), told(&failure))),
                 None => new.push(known.clone()),
             }
         }
         let (extractor, chunks) = (&self.extractor, self.chunks);
-        let ingester = Ingester { extractor, index, broken: failures, chunks, begin_by, cancel };
+        let ingester = Ingester { extractor, index, broken: failures, chunks, begin_by, recognition, cancel };
         let tell = |step: DocumentProgress| progress(step);
         let mut report = ingester.bring_all(new, &tell).await?;
         report.unreadable.extend(unreadable);
@@ -283,8 +282,9 @@ impl Library {
         progress: OnProgress,
         cancel: &CancellationToken,
     ) -> Result<Vec<DocumentState>, IndexError> {
-        let ResolvedDocuments { known, unreadable } = self.look_at(documents, cancel).await?;
-        let names: Vec<(DocumentId, String)> = known.iter().map(|known| (known.id, known.name.clone())).collect();
+        let resolved = self.look_at(documents, cancel).await?;
+        let named = |known: &KnownDocument| (known.id, known.name.clone());
+        let names: Vec<(DocumentId, String)> = resolved.known.iter().map(named).collect();
         let index = self.shelf.take().await?;
         if again {
             for (id, _) in &names {
@@ -292,15 +292,18 @@ impl Library {
                 index.remove(id).await?;
             }
         }
-        let report = self.bring_in(&index, &self.broken, &known, None, &progress, cancel).await?;
-        Ok(self.states_of(&index, names, unreadable.into_iter().chain(report.unreadable).collect()))
+        let report = self.bring_in(&index, &self.broken, &resolved, None, &progress, cancel).await?;
+        let ResolvedDocuments { unreadable, recognition, .. } = resolved;
+        Ok(self.states_of(&index, names, unreadable.into_iter().chain(report.unreadable).collect(), &recognition))
     }
 
     /// States of documents, without reading them.
     async fn known_of(&self, documents: Vec<OpenDocument>) -> Result<Vec<DocumentState>, IndexError> {
-        let ResolvedDocuments { known, unreadable } = self.look_at(documents, &CancellationToken::new()).await?;
+        let resolved = self.look_at(documents, &CancellationToken::new()).await?;
+        let ResolvedDocuments { known, unreadable, recognition } = resolved;
         let index = self.shelf.take().await?;
-        Ok(self.states_of(&index, known.into_iter().map(|known| (known.id, known.name)), unreadable))
+        let names = known.into_iter().map(|known| (known.id, known.name));
+        Ok(self.states_of(&index, names, unreadable, &recognition))
     }
 
     fn states_of(
@@ -308,6 +311,7 @@ impl Library {
         index: &IndexHandle,
         names: impl IntoIterator<Item = (DocumentId, String)>,
         unreadable: Vec<(String, String)>,
+        recognition: &RecognitionStamp,
     ) -> Vec<DocumentState> {
         let mut states = Vec::new();
         for (id, name) in names {
@@ -329,7 +333,7 @@ impl Library {
                     title: None,
                     parts: 0,
                     chunks: None,
-                    problem: why.or_else(|| self.broken.why(&id).map(|failure| told(&failure))),
+                    problem: why.or_else(|| self.broken.why(&id, recognition).map(|failure| told(&failure))),
                 },
             });
         }

@@ -269,12 +269,7 @@ pub struct Extraction {
 }
 
 impl Extraction {
-    fn of(
-        mut child: Child,
-        limits: Limits,
-        cancel: CancellationToken,
-        turn: WorkerTurn,
-    ) -> Result<Self, Failure> {
+    fn of(mut child: Child, limits: Limits, cancel: CancellationToken, turn: WorkerTurn) -> Result<Self, Failure> {
         let (Some(out), Some(stderr)) = (child.stdout.take(), child.stderr.take()) else {
             return Err(Failure::Worker("its streams could not be opened".to_owned()));
         };

@@ -35,6 +35,14 @@ pub struct WorkerTurn {
     _permit: OwnedSemaphorePermit,
 }
 
+impl WorkerTurn {
+    /// The recognition that the worker has.
+    #[must_use]
+    pub const fn recognition(&self) -> &Recognition {
+        &self.recognition
+    }
+}
+
 impl WorkerTurns {
     /// Turns for at most this many workers that read, and for those that recognise.
     pub(super) fn new(reading: usize) -> Self {

@@ -16,7 +16,7 @@ use crate::{
     library::{Shop, first, named},
 };
 
-type Files = Vec<(&'static str, Vec<u8>)>;
+pub(crate) type Files = Vec<(&'static str, Vec<u8>)>;
 
 fn files() -> Files {
     let of = |name: &str| std::fs::read(fixture(name)).unwrap();
@@ -29,7 +29,7 @@ fn files() -> Files {
     ]
 }
 
-fn zipped(files: &Files) -> Vec<u8> {
+pub(crate) fn zipped(files: &Files) -> Vec<u8> {
     let mut archive = ZipWriter::new(Cursor::new(Vec::new()));
     for (name, content) in files {
         // Some are stored as they are, so that the archive begins with the bytes of another format.

@@ -31,7 +31,11 @@ impl Shop {
     }
 
     pub(crate) fn with(extractor: Extractor) -> Self {
-        let folder = tempfile::tempdir().unwrap();
+        Self::in_folder(tempfile::tempdir().unwrap(), extractor)
+    }
+
+    /// One with the index that this folder has.
+    pub(crate) fn in_folder(folder: TempDir, extractor: Extractor) -> Self {
         let library = Library::new(extractor, config(folder.path()));
         Self { folder, library }
     }
@@ -187,7 +191,7 @@ async fn what_an_earlier_version_indexed_without_a_word_on_pictures_is_read_agai
     let text = "The annex names the vermilion barn.".to_owned();
     let chunk = Chunk { place: DocumentPlace::Page(1), heading: None, bytes: 0..text.len(), text };
     indexing.add(vec![chunk]).await.unwrap();
-    indexing.finish(About { kind: Some(Kind::Pdf), parts: 3, flaw: None }).await.unwrap();
+    indexing.finish(About { kind: Some(Kind::Pdf), parts: 3, ..About::default() }).await.unwrap();
     before.close().await.unwrap();
     drop(before);
     let finds = shop.search(vec![open("partly.pdf")], "vermilion").await;

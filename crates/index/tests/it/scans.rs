@@ -5,14 +5,14 @@ use std::{
     fs::File,
     io::Cursor,
     os::unix::fs::symlink,
-    path::PathBuf,
+    path::{Path, PathBuf},
     pin::pin,
     sync::Arc,
     time::{Duration, Instant},
 };
 
 use agentd_core::{
-    knowledge::{DocumentQuery, PartRange},
+    knowledge::{DocumentQuery, PartRange, RECOGNITION_MODELS},
     ports::Knowledge as _,
 };
 use agentd_index::{
@@ -25,7 +25,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     bench::{extractor, fixture, read, told},
-    library::{Shop, open, query},
+    library::{Shop, named, open, query},
     pages::{HELVETICA, pdf},
 };
 
@@ -235,13 +235,71 @@ async fn why_letters_are_not_recognised_is_told() {
             assert!(document.unwrap().markdown().is_empty(), "{name}");
         }
     }
-    // Files that are no models.
-    for name in ["ocr-detection.onnx", "ocr-recognition.onnx", "ocr-letters.txt"] {
-        std::fs::write(nowhere.path().join(name), "no model").unwrap();
-    }
+    bring_damaged_models(nowhere.path());
     let extractor = extractor(Limits::default()).recognising(config(9));
     let (_, failure) = read_scan(&extractor, "scan.pdf").await;
     assert!(matches!(failure, Some(Failure::Scanned { why: UnreadReason::NoModels, .. })), "{failure:?}");
+}
+
+/// Puts the models where they are looked for, or a file that is none under each of their names.
+fn bring_models(folder: &Path) {
+    for file in std::fs::read_dir(models()).unwrap().flatten() {
+        symlink(file.path(), folder.join(file.file_name())).unwrap();
+    }
+}
+
+fn bring_damaged_models(folder: &Path) {
+    for name in RECOGNITION_MODELS {
+        std::fs::write(folder.join(name), "no model").unwrap();
+    }
+}
+
+#[tokio::test]
+async fn a_scan_is_read_again_when_more_of_it_may_be_recognised() {
+    let pages = async |shop: &Shop| {
+        let finds = shop.search(vec![open("scan.pdf")], "lighthouse").await;
+        let mut pages: Vec<String> = finds.hits.iter().map(|hit| hit.place.clone()).collect();
+        pages.sort();
+        (pages.join(", "), finds.broken.len())
+    };
+    let shop = Shop::with(recognising(1));
+    assert_eq!(pages(&shop).await, ("p. 1 (recognised)".to_owned(), 1));
+    let Shop { folder, library } = shop;
+    library.close().await;
+    let shop = Shop::in_folder(folder, recognising(3));
+    let all = ("p. 1 (recognised), p. 3 (recognised)".to_owned(), 1);
+    assert_eq!(pages(&shop).await, all);
+    // What was recognised stays, though less would be now.
+    let Shop { folder, library } = shop;
+    library.close().await;
+    let shop = Shop::in_folder(folder, recognising(1));
+    assert_eq!(pages(&shop).await, all);
+    let Shop { folder, library } = shop;
+    library.close().await;
+    let nowhere = RecognitionConfig { folders: Vec::new(), pages: 9 };
+    assert_eq!(pages(&Shop::in_folder(folder, extractor(Limits::default()).recognising(nowhere))).await, all);
+}
+
+#[tokio::test]
+async fn documents_are_read_again_once_damaged_models_are_repaired() {
+    let folder = tempfile::tempdir().unwrap();
+    bring_damaged_models(folder.path());
+    let config = RecognitionConfig { folders: vec![folder.path().to_owned()], pages: 9 };
+    let shop = Shop::with(extractor(Limits::default()).recognising(config));
+    // The second has a page with letters, so that it comes into the index.
+    let notice = scanned_page("", "");
+    let path = shop.folder.path().join("mixed.zip");
+    std::fs::write(&path, crate::archives::zipped(&vec![("notes.md", b"text".to_vec()), ("notice.pdf", notice)]))
+        .unwrap();
+    let both = || vec![open("scan.png"), named(&path, "uploads/mixed.zip")];
+    let finds = shop.search(both(), "lighthouse").await;
+    assert_eq!((finds.hits.len(), finds.broken.len()), (0, 2), "{finds:?}");
+    for name in RECOGNITION_MODELS {
+        std::fs::remove_file(folder.path().join(name)).unwrap();
+    }
+    bring_models(folder.path());
+    let finds = shop.search(both(), "lighthouse").await;
+    assert_eq!((finds.hits.len(), finds.broken.len()), (2, 0), "{finds:?}");
 }
 
 #[tokio::test]
@@ -249,19 +307,22 @@ async fn scans_are_found_and_read_once_there_are_models() {
     let folder = tempfile::tempdir().unwrap();
     let config = RecognitionConfig { folders: vec![folder.path().to_owned()], pages: 9 };
     let shop = Shop::with(extractor(Limits::default()).recognising(config));
-    let both = || vec![open("scan.pdf"), open("scan.png")];
+    // The last ones do not say by their names that they may hold pictures.
+    let scan = |name: &str| named(&fixture("scan.pdf"), name);
+    let both = || vec![open("scan.pdf"), open("scan.png"), scan("uploads/scan"), scan("uploads/scan.docx")];
     let finds = shop.search(both(), "lighthouse").await;
-    assert!(finds.hits.is_empty() && finds.broken.len() == 1, "the picture is left out: {finds:?}");
+    assert!(finds.hits.is_empty() && finds.broken.len() == 3, "the picture is left out: {finds:?}");
     assert!(finds.broken[0].1.contains("make recognition"), "{finds:?}");
 
-    for file in std::fs::read_dir(models()).unwrap().flatten() {
-        symlink(file.path(), folder.path().join(file.file_name())).unwrap();
-    }
+    bring_models(folder.path());
     let finds = shop.search(both(), "lighthouse").await;
     let mut cited: Vec<String> = finds.hits.iter().map(agentd_core::knowledge::DocumentHit::citation).collect();
     cited.sort();
-    let expected = ["scan.pdf p. 1 (recognised)", "scan.pdf p. 3 (recognised)", "scan.png p. 1 (recognised)"];
-    assert_eq!((cited.as_slice(), finds.broken.len()), (expected.map(str::to_owned).as_slice(), 0), "{finds:?}");
+    cited.dedup();
+    for name in ["scan.pdf", "scan.png", "scan", "scan.docx"] {
+        assert!(cited.contains(&format!("{name} p. 1 (recognised)")), "{name}: {cited:?}");
+    }
+    assert_eq!(finds.broken, []);
 
     let range = PartRange { first: 2, count: Some(1), ..PartRange::default() };
     let reading = shop.library.read(open("scan.pdf"), range, CancellationToken::new()).await.unwrap();

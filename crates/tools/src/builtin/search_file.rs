@@ -61,9 +61,7 @@ pub(crate) fn prepare(job: &Job, args: Args, knowledge: &Arc<dyn Knowledge>) -> 
             Ok(PreparedFile::Document(document, query(text, regex, limit)))
         }
         Err(opened) => match documents::searchable(&**knowledge, &path, opened)? {
-            Some(document) => {
-                Ok(PreparedFile::Document(document, query(text, regex, USUAL)))
-            }
+            Some(document) => Ok(PreparedFile::Document(document, query(text, regex, USUAL))),
             None => grep::run(job, grep::Args::of_file(written, pattern(&text, regex))).map(PreparedFile::Text),
         },
     }

@@ -78,7 +78,8 @@ impl Setting<'_> {
             TypedInstruction::TextLeading(leading) => self.leading = leading.0.as_f32(),
             TypedInstruction::TextRise(rise) => self.rise = rise.0.as_f32(),
             TypedInstruction::TextRenderingMode(mode) => {
-                (self.is_outlined, self.is_hidden) = (matches!(mode.0.as_i64(), 2 | 6), matches!(mode.0.as_i64(), 3 | 7));
+                (self.is_outlined, self.is_hidden) =
+                    (matches!(mode.0.as_i64(), 2 | 6), matches!(mode.0.as_i64(), 3 | 7));
             }
             TypedInstruction::SetTextMatrix(m) => cursor.put(affine([m.0, m.1, m.2, m.3, m.4, m.5])),
             TypedInstruction::NextLine(by) => cursor.next_line(by.0.as_f64(), by.1.as_f64()),

@@ -14,11 +14,9 @@ mod present;
 pub(crate) use self::present::Scanner;
 
 use super::Teller;
-use crate::{
-    document::DocumentPlace,
-    failure::{Failure, UnreadReason},
-    kind::Kind,
-};
+#[cfg(not(feature = "ocr"))]
+use crate::failure::UnreadReason;
+use crate::{document::DocumentPlace, failure::Failure, kind::Kind};
 
 /// Tells of a picture what it says.
 pub(super) fn picture(bytes: &[u8], teller: &mut Teller<'_>) -> Result<(), Failure> {
@@ -42,7 +40,9 @@ impl Scanner {
     pub(crate) fn new(opened: crate::recognition::OpenRecognition) -> Self {
         match opened {
             crate::recognition::OpenRecognition::Missing(why) => Self(why),
-            crate::recognition::OpenRecognition::Deferred | crate::recognition::OpenRecognition::Ready { .. } => Self(UnreadReason::NotBuilt),
+            crate::recognition::OpenRecognition::Deferred | crate::recognition::OpenRecognition::Ready { .. } => {
+                Self(UnreadReason::NotBuilt)
+            }
         }
     }
 
