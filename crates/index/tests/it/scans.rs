@@ -78,11 +78,11 @@ fn scanned_page(content: &str, beside: &str) -> Vec<u8> {
         "<< /Type /XObject /Subtype /Image /Width {width} /Height {height} /ColorSpace /DeviceGray /BitsPerComponent 8 \
          /Filter /ASCIIHexDecode /Length {length} >> stream\n{hex}>\nendstream"
     );
-    let content = format!("q 600 0 0 800 0 0 cm /X Do Q {content}");
+    let content = format!("q 600 0 0 400 0 90 cm /X Do Q {content}");
     let resources = format!("{HELVETICA} /XObject << /X 7 0 R >>");
     let page = pdf(&content, &resources, &["<< /Type /OCG /Name (draft) >>", &picture]);
     let text = String::from_utf8(page).unwrap();
-    text.replacen("/MediaBox", &format!("{beside} /MediaBox"), 1).into_bytes()
+    text.replacen("/MediaBox [0 0 600 800]", &format!("{beside} /MediaBox [0 0 600 500]"), 1).into_bytes()
 }
 
 #[tokio::test]
@@ -109,7 +109,7 @@ async fn a_stamp_or_a_comment_does_not_keep_a_scanned_page_from_being_recognised
 #[tokio::test]
 async fn what_another_program_recognised_is_not_told_twice() {
     let extractor = recognising(10);
-    let layer = |text: &str| format!("BT 3 Tr /F1 12 Tf 20 700 Td ({text}) Tj ET");
+    let layer = |text: &str| format!("BT 3 Tr /F1 12 Tf 20 400 Td ({text}) Tj ET");
     let (document, failure) = read(&extractor, "page.pdf", &scanned_page(&layer("Harbour notice"), "")).await;
     let parts = told(&document.unwrap());
     assert_eq!((failure, parts[0].matches("notice").count()), (None, 1), "{parts:?}");
@@ -315,14 +315,12 @@ async fn scans_are_found_and_read_once_there_are_models() {
     assert!(finds.broken[0].1.contains("make recognition"), "{finds:?}");
 
     bring_models(folder.path());
-    let finds = shop.search(both(), "lighthouse").await;
-    let mut cited: Vec<String> = finds.hits.iter().map(agentd_core::knowledge::DocumentHit::citation).collect();
-    cited.sort();
-    cited.dedup();
-    for name in ["scan.pdf", "scan.png", "scan", "scan.docx"] {
+    for (number, name) in ["scan.pdf", "scan.png", "scan", "scan.docx"].into_iter().enumerate() {
+        let finds = shop.search(vec![both().swap_remove(number)], "lighthouse").await;
+        let cited: Vec<String> = finds.hits.iter().map(agentd_core::knowledge::DocumentHit::citation).collect();
         assert!(cited.contains(&format!("{name} p. 1 (recognised)")), "{name}: {cited:?}");
+        assert_eq!(finds.broken, []);
     }
-    assert_eq!(finds.broken, []);
 
     let range = PartRange { first: 2, count: Some(1), ..PartRange::default() };
     let reading = shop.library.read(open("scan.pdf"), range, CancellationToken::new()).await.unwrap();
@@ -366,15 +364,15 @@ async fn a_search_that_has_no_more_time_begins_with_no_further_document() {
         let query = DocumentQuery { begin_by: Some(begin_by), ..query("QUARTZ-2") };
         shop.library.search(documents, query, Arc::new(|_| {}), CancellationToken::new()).await.unwrap()
     };
-    assert_eq!(shop.search(vec![open("latin.pdf")], "QUARTZ-2").await.hits.len(), 1);
+    assert!(!shop.search(vec![open("latin.pdf")], "QUARTZ-2").await.hits.is_empty());
     // What is in the index answers, however late it is.
     let finds = search(&["latin.pdf", "cjk.pdf", "scan.pdf"], Instant::now()).await;
-    assert_eq!((finds.hits.len(), finds.searched, finds.not_searched), (1, 1, 2), "{finds:?}");
+    assert_eq!((finds.hits.is_empty(), finds.searched, finds.not_searched), (false, 1, 2), "{finds:?}");
     assert!(finds.broken.is_empty() && !finds.is_complete(), "{finds:?}");
     // A scan does not wait for its turn any longer, either.
     let busy = extractor.turn(ReadingPass::Full, &CancellationToken::new()).await.unwrap();
     let finds = search(&["latin.pdf", "scan.pdf"], Instant::now() + Duration::from_millis(300)).await;
-    assert_eq!((finds.hits.len(), finds.searched, finds.not_searched), (1, 1, 1), "{finds:?}");
+    assert_eq!((finds.hits.is_empty(), finds.searched, finds.not_searched), (false, 1, 1), "{finds:?}");
     drop(busy);
     let finds = search(&["latin.pdf", "scan.pdf"], Instant::now() + Duration::from_secs(600)).await;
     assert_eq!((finds.searched, finds.not_searched, finds.is_complete()), (2, 0, true), "{finds:?}");
