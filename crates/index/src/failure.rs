@@ -18,7 +18,7 @@ pub enum Failure {
         "could not read {}the {kind}: {}{}{}",
         if .pictures < .pages { "all of " } else { "" },
         scanned(*.kind, *.pictures, *.pages),
-        why.beginning(),
+        if *.kind == Kind::Picture { String::new() } else { why.beginning() },
         besides.as_deref().map(|damage| format!("; it is damaged, too ({damage})")).unwrap_or_default()
     )]
     Scanned {

@@ -103,6 +103,38 @@ async fn documents_in_an_archive_are_found_and_read_by_their_paths() {
 }
 
 #[tokio::test]
+async fn a_document_with_odd_spaces_in_its_name_opens_by_the_name_that_is_cited() {
+    let shop = Shop::new();
+    let files: Files = vec![
+        ("minutes/May\u{a0} 3.md", b"The barn is vermilion.".to_vec()),
+        ("minutes/May 3.md", b"The barn is ochre.".to_vec()),
+        ("minutes/a  b.md", b"The barn is teal.".to_vec()),
+    ];
+    let path = shop.folder.path().join("all.zip");
+    std::fs::write(&path, zipped(&files)).unwrap();
+    let hit = shop.search(vec![named(&path, "uploads/all.zip")], "teal").await.hits.remove(0);
+    let cited = hit.document.strip_prefix("uploads/all.zip!/").unwrap();
+    // The exact name comes before others that are cited in the same way.
+    for (inner, expected) in [(cited, "teal"), ("minutes/May 3.md", "ochre"), ("minutes/May\u{a0} 3.md", "vermilion")] {
+        let document = OpenDocument { inner: Some(inner.to_owned()), ..named(&path, "uploads/all.zip") };
+        let range = PartRange::default();
+        let reading = shop.library.read(document, range, CancellationToken::new()).await.unwrap();
+        assert!(reading.parts[0].text.contains(expected), "{inner}: {reading:?}");
+    }
+}
+
+#[tokio::test]
+async fn an_archive_that_unpacks_to_too_much_is_not_called_damaged() {
+    let limits = Limits { bytes_in: 1 << 20, ..Limits::default() };
+    let large = (0..5).map(|_| ("large.txt", b"barn ".repeat(200_000)));
+    let many: Files = [("first.txt", b"vermilion".to_vec())].into_iter().chain(large).collect();
+    let (document, failure) = read(&extractor(limits), "all.tgz", &packed(&taped(&many))).await;
+    let told = failure.unwrap().to_string();
+    assert_eq!(told, "could not read the file to its end: all that is in it is more than 4 MiB");
+    assert!(document.unwrap().markdown().contains("vermilion"));
+}
+
+#[tokio::test]
 async fn what_of_an_archive_is_not_read_is_said() {
     let mut wicked = files();
     wicked.push(("../../etc/evil.txt", b"out".to_vec()));

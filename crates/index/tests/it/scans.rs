@@ -120,6 +120,22 @@ async fn what_another_program_recognised_is_not_told_twice() {
 }
 
 #[tokio::test]
+async fn pictures_in_an_archive_beyond_the_budget_are_said_each_document_with_its_own_page() {
+    let of = |name: &str| std::fs::read(fixture(name)).unwrap();
+    let files = vec![("a.pdf", of("scan.pdf")), ("b.pdf", of("scan.pdf")), ("c.png", of("scan.png"))];
+    let (document, failure) = read(&recognising(2), "all.zip", &crate::archives::zipped(&files)).await;
+    let told = failure.unwrap().to_string();
+    assert!(told.contains("3 of its 3 files were not read"), "{told}");
+    let list = document.unwrap().parts.pop().unwrap().markdown();
+    for line in
+        ["those from page 3 on", "those from page 1 on", "c.png (12 KB), not read: the picture: its letters were not"]
+    {
+        assert!(list.contains(line), "{line}: {list}");
+    }
+    assert!(!list.lines().last().unwrap().contains("page"), "{list}");
+}
+
+#[tokio::test]
 async fn damage_does_not_hide_that_pages_were_not_recognised() {
     let mut bytes = std::fs::read(fixture("scan.pdf")).unwrap();
     let end = bytes.windows(5).rposition(|window| window == b"%%EOF").unwrap();

@@ -89,12 +89,12 @@ impl Scanner {
     }
 
     fn recognised(&mut self, number: u32, draw: impl FnOnce() -> Option<Picture>) -> Result<String, UnreadReason> {
+        // Of each document in an archive it is another page from which on none was recognised.
         let spent = UnreadReason::Spent { first: number };
         if let Models::Missing(why) = self.models {
             return Err(why);
         }
         if self.pages == 0 || self.time.is_zero() {
-            self.models = Models::Missing(spent);
             return Err(spent);
         }
         let begun = Instant::now();
@@ -113,7 +113,7 @@ impl Scanner {
         match lines.unwrap_or(Err(UnreadReason::Undrawn)) {
             Ok(lines) => Ok(markdown(&lines)),
             Err(why) => {
-                if why != UnreadReason::Undrawn {
+                if why == UnreadReason::NoModels {
                     self.models = Models::Missing(why);
                 }
                 Err(why)
