@@ -19,7 +19,7 @@ pub enum Failure {
         if .pictures < .pages { "all of " } else { "" },
         scanned(*.kind, *.pictures, *.pages),
         if *.kind == Kind::Picture { String::new() } else { why.beginning() },
-        besides.as_deref().map(|damage| format!("; it is damaged, too ({damage})")).unwrap_or_default()
+        besides.as_deref().map(|besides| format!("; {besides}")).unwrap_or_default()
     )]
     Scanned {
         /// Its kind.
@@ -30,7 +30,7 @@ pub enum Failure {
         pages: u32,
         /// The reason why their letters were not recognised.
         why: UnreadReason,
-        /// Damage besides.
+        /// Its other flaws, each a sentence without its full stop.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         besides: Option<String>,
     },
@@ -51,6 +51,14 @@ pub enum Failure {
         named: Kind,
         /// Kind by its bytes.
         found: String,
+    },
+    /// Text of it was left out, because there is too much in one place. All else is told.
+    #[error("could not read all of the {kind}: {what}; what is beyond was left out")]
+    Truncated {
+        /// Its kind.
+        kind: Kind,
+        /// The places, each with what it has too much of.
+        what: String,
     },
     /// Files of an archive were not read. All others are told.
     #[error("could not read all of the {kind}: {failed} of its {entries} files were not read ({why})")]
@@ -121,6 +129,7 @@ impl Failure {
             Self::Encrypted(_) => "encrypted",
             Self::Scanned { .. } => "scanned",
             Self::Broken { .. } => "broken",
+            Self::Truncated { .. } => "truncated",
             Self::Entries { .. } => "entries",
             Self::NoEntry { .. } => "no_entry",
             Self::Mismatch { .. } => "mismatch",
@@ -153,6 +162,7 @@ impl Failure {
             Self::Foreign { .. } => {
                 "save or export it as PDF, DOCX, XLSX, PPTX, ODT, ODS, ODP, RTF, EPUB, CSV, HTML, Markdown or plain text"
             }
+            Self::Truncated { .. } => "split it, or look at that place in the program that made it",
             Self::TooLarge { .. } => "split it, or raise the limit",
             Self::TookTooLong { .. } | Self::OutOfMemory { .. } => {
                 "split it, or save it again in the program that made it: it may be damaged, or made to do harm"
@@ -172,6 +182,16 @@ impl Failure {
     #[must_use]
     pub const fn lacks_recognition(&self) -> bool {
         matches!(self, Self::Scanned { why, .. } if !matches!(why, UnreadReason::Undrawn))
+    }
+
+    /// The same failure, with what was left out besides.
+    #[must_use]
+    pub fn with_truncated(mut self, what: &str) -> Self {
+        if let Self::Scanned { besides, .. } = &mut self {
+            let before = besides.take().map(|before| format!("{before}; ")).unwrap_or_default();
+            *besides = Some(format!("{before}{what}; what is beyond was left out"));
+        }
+        self
     }
 
     /// The same failure, after so many parts.

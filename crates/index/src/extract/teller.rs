@@ -26,6 +26,8 @@ pub struct Teller<'a> {
     bytes: u64,
     cells: u64,
     last: Option<DocumentPlace>,
+    /// Places of which something was left out, and their number.
+    truncated: (Vec<String>, usize),
 }
 
 impl<'a> Teller<'a> {
@@ -45,6 +47,7 @@ impl<'a> Teller<'a> {
             bytes: 0,
             cells: 0,
             last: None,
+            truncated: (Vec::new(), 0),
         }
     }
 
@@ -147,8 +150,11 @@ impl<'a> Teller<'a> {
         text.truncate(text.trim_end().len());
         // Told with the last piece, so what is there without bound is not.
         const NOTES_BYTES: usize = PIECE_BYTES / 2;
-        let notes =
-            notes.map(clean::owned).map(|notes| notes[..notes.floor_char_boundary(NOTES_BYTES)].trim().to_owned());
+        let notes = notes.map(clean::owned);
+        if notes.as_ref().is_some_and(|notes| notes.len() > NOTES_BYTES) {
+            self.leave_out(format!("the notes of {place} have more than {} KiB", NOTES_BYTES / 1024));
+        }
+        let notes = notes.map(|notes| notes[..notes.floor_char_boundary(NOTES_BYTES)].trim().to_owned());
         let notes = notes.filter(|notes| !notes.is_empty());
         let mut rest = text.as_str();
         while rest.len() > PIECE_BYTES {
@@ -206,6 +212,24 @@ impl<'a> Teller<'a> {
         }
         self.table(number, name, Table::default())?;
         Ok(true)
+    }
+
+    /// Takes note of a place that has more than is told.
+    pub(super) fn leave_out(&mut self, place: String) {
+        const NAMED: usize = 3;
+        let (places, count) = &mut self.truncated;
+        *count += 1;
+        if places.len() < NAMED {
+            places.push(place);
+        }
+    }
+
+    /// Places that have more than was told, with what they have too much of.
+    pub(super) fn truncated(&self) -> Option<String> {
+        let (places, count) = &self.truncated;
+        let more = count - places.len();
+        let more = if more > 0 { format!("; and so have {more} more places") } else { String::new() };
+        (*count > 0).then(|| clean::line(&format!("{}{more}", places.join("; ")), 300))
     }
 
     /// Counts cells, before there is memory for them.

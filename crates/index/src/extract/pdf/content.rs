@@ -27,6 +27,8 @@ pub(super) struct Content {
     pub(super) has_picture: bool,
     /// Share of the page that pictures cover, each counted by itself.
     pub(super) pictured: f64,
+    /// More than is followed of it, as the end of a sentence, where there is more.
+    pub(super) truncated: Option<String>,
     /// Number of the first letter that no picture can cover that was drawn so far.
     covered: usize,
     /// Degrees by which the page is turned clockwise to be seen.

@@ -77,7 +77,12 @@ impl<'f, 'a> Drawing<'f, 'a> {
         let (states, marks) = (self.states.len(), self.marks.len());
         while let Some(step) = steps.next() {
             self.steps += 1;
-            if self.steps > MOST_STEPS || self.content.glyphs.len() > MOST_GLYPHS {
+            if self.content.glyphs.len() > MOST_GLYPHS {
+                self.truncate(&format!("more than {MOST_GLYPHS} letters"));
+                break;
+            }
+            if self.steps > MOST_STEPS {
+                self.truncate(&format!("a content of more than {MOST_STEPS} steps"));
                 break;
             }
             match step {
@@ -132,6 +137,7 @@ impl<'f, 'a> Drawing<'f, 'a> {
     fn draw_form(&mut self, form: &Stream<'a>, resources: &Resources<'a>, depth: usize) {
         self.forms += 1;
         if depth >= DEEPEST || self.forms > MOST_FORMS {
+            self.truncate(&format!("more than {MOST_FORMS} drawings, or some that are {DEEPEST} deep"));
             return;
         }
         let Some(data) = unpacked(form) else { return };
@@ -144,6 +150,11 @@ impl<'f, 'a> Drawing<'f, 'a> {
         self.follow(TypedIter::new(&data), own.as_ref().unwrap_or(resources), depth + 1);
         self.restore();
         self.cursor = cursor;
+    }
+
+    /// Takes note that not all of the content is followed.
+    fn truncate(&mut self, why: &str) {
+        self.content.truncated.get_or_insert_with(|| why.to_owned());
     }
 
     fn is_hidden(&self) -> bool {

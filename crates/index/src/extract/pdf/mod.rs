@@ -34,14 +34,14 @@ use hayro_syntax::{DecryptionError, LoadPdfError, Pdf, PdfData};
 
 #[cfg(feature = "ocr")]
 pub(super) use self::recognised::recognised;
-use super::{Teller, broken};
+use super::{Teller, broken, clean};
 use crate::{failure::Failure, kind::Kind};
 
 /// Mark that must stand near the end of every PDF that came whole.
 const END_MARK: &[u8] = b"%%EOF";
 const END_MARK_WITHIN: usize = 4096;
 
-pub(super) fn extract(bytes: Vec<u8>, teller: &mut Teller<'_>, password: Option<&str>) -> Result<(), Failure> {
+pub(super) fn extract(bytes: Vec<u8>, teller: &mut Teller<'_>) -> Result<(), Failure> {
     let tail = &bytes[bytes.len().saturating_sub(END_MARK_WITHIN)..];
     let is_whole = tail.windows(END_MARK.len()).any(|window| window == END_MARK);
     const CUT_OFF: &str = "it ends early, as if it was not copied whole";
@@ -52,7 +52,7 @@ pub(super) fn extract(bytes: Vec<u8>, teller: &mut Teller<'_>, password: Option<
         matches!(opened, Err(LoadPdfError::Decryption(DecryptionError::PasswordProtected)))
     };
     let mut opened = Pdf::new(data.clone());
-    if let (true, Some(password)) = (is_locked(&opened), password) {
+    if let (true, Some(password)) = (is_locked(&opened), teller.password()) {
         opened = Pdf::new_with_password(data, password);
     }
     let document = opened.map_err(|error| match error {
@@ -72,7 +72,10 @@ pub(super) fn extract(bytes: Vec<u8>, teller: &mut Teller<'_>, password: Option<
     let damage = if is_whole { read.first_error } else { Some(CUT_OFF.to_owned()) };
     // Those of pages that were not looked at are not known; each one that is told says so itself.
     match (read.unread.filter(|_| teller.first() == 1), damage) {
-        (Some((pictures, why)), besides) => Err(Failure::Scanned { kind: Kind::Pdf, pictures, pages, why, besides }),
+        (Some((pictures, why)), damage) => {
+            let besides = damage.map(|damage| clean::line(&format!("it is damaged, too ({damage})"), 200));
+            Err(Failure::Scanned { kind: Kind::Pdf, pictures, pages, why, besides })
+        }
         (None, Some(damage)) => Err(broken(Kind::Pdf, &damage)),
         (None, None) => Ok(()),
     }

@@ -49,7 +49,11 @@ pub(super) fn tell(document: &Pdf, teller: &mut Teller<'_>) -> Result<PageFlaws,
             Some(Err(why)) => unread = Some(why),
             Some(Ok(_)) | None => {}
         }
-        texts.extend(own_texts(page, &content));
+        let beside = Beside::of(page);
+        for what in [&content.truncated, &beside.truncated].into_iter().flatten() {
+            teller.leave_out(format!("page {number} has {what}"));
+        }
+        texts.extend(own_texts(beside, &content));
         if number == 1 {
             texts.extend(field::attached(document).iter().map(|file| format!("Attached file: {file}")));
         }
@@ -91,8 +95,7 @@ fn stored(page: &Page<'_>) -> Option<Vec<u8>> {
 }
 
 /// The texts of a page itself: what is upright or most, then what is turned, then comments.
-fn own_texts(page: &Page<'_>, content: &Content) -> Vec<String> {
-    let beside = Beside::of(page);
+fn own_texts(beside: Beside, content: &Content) -> Vec<String> {
     let mut texts = Vec::new();
     for view in turn::views(content) {
         let mut letters = view.letters.clone();
