@@ -104,7 +104,7 @@ impl Documents for Context {
         let cancel = self.shutdown.child_token();
         let _guard = cancel.clone().drop_guard();
         let document = OpenDocument { password: request.password.map(Password::new), ..document };
-        let reading = match self.knowledge.read(document, range, cancel).await {
+        let reading = match self.knowledge.read(document, range, Arc::new(|_| {}), cancel).await {
             Err(error) if error.needs_password() => {
                 let hint = error.hint().map(|hint| format!("; {hint}")).unwrap_or_default();
                 v1::ReadDocumentResponse {

@@ -18,6 +18,7 @@ pub struct Teller<'a> {
     kind: Kind,
     has_head: bool,
     first: u32,
+    last_page: Option<u32>,
     window: Option<Window>,
     lists_only: bool,
     password: Option<String>,
@@ -39,6 +40,7 @@ impl<'a> Teller<'a> {
             kind,
             has_head: false,
             first: 1,
+            last_page: None,
             window: None,
             lists_only: false,
             password: None,
@@ -51,10 +53,10 @@ impl<'a> Teller<'a> {
         }
     }
 
-    /// The same, for whoever wants no page before this one, counted from 1.
+    /// The same, for whoever wants no page before the first one, counted from 1, and none behind the last one.
     #[must_use]
-    pub fn from_page(self, first: u32) -> Self {
-        Self { first: first.max(1), ..self }
+    pub fn pages(self, first: u32, last_page: Option<u32>) -> Self {
+        Self { first: first.max(1), last_page, ..self }
     }
 
     /// The same, for whoever wants no more than these rows.
@@ -106,6 +108,11 @@ impl<'a> Teller<'a> {
         self.first
     }
 
+    /// The last page that is wanted, where not all are.
+    pub(super) const fn last_page(&self) -> Option<u32> {
+        self.last_page
+    }
+
     /// Number of pages, sheets or slides so far.
     #[must_use]
     pub const fn parts(&self) -> u32 {
@@ -126,7 +133,7 @@ impl<'a> Teller<'a> {
 
     /// Tells a text, in pieces where it is large.
     pub(super) fn text(&mut self, place: DocumentPlace, text: String, notes: Option<String>) -> Result<(), Failure> {
-        self.pieces(place, text, notes, None)
+        self.text_pieces(place, text, notes, None)
     }
 
     /// Tells the text of a page, and why the letters of a picture on it were not recognised.
@@ -136,10 +143,10 @@ impl<'a> Teller<'a> {
         text: String,
         unread: Option<UnreadReason>,
     ) -> Result<(), Failure> {
-        self.pieces(place, text, None, unread)
+        self.text_pieces(place, text, None, unread)
     }
 
-    fn pieces(
+    fn text_pieces(
         &mut self,
         place: DocumentPlace,
         text: String,

@@ -86,13 +86,17 @@ impl Library {
         &self,
         document: OpenDocument,
         range: PartRange,
+        progress: &OnProgress,
         cancel: CancellationToken,
     ) -> Result<Reading, Failure> {
         let again = document.again(document.password.clone());
-        match self.parts_in(ReadingPass::Quick, document, range, cancel.clone()).await {
+        match self.parts_in(ReadingPass::Quick, document, range, &|_| {}, cancel.clone()).await {
             Err(Failure::NeedsRecognition) => {
                 let again = again.map_err(|error| Failure::Worker(error.to_string()))?;
-                self.parts_in(ReadingPass::Full, again, range, cancel).await
+                let name = again.name.clone();
+                let tell = move |parts| progress(DocumentProgress { document: name.clone(), parts, total: None });
+                tell(0);
+                self.parts_in(ReadingPass::Full, again, range, &tell, cancel).await
             }
             read => read,
         }
@@ -103,6 +107,7 @@ impl Library {
         pass: ReadingPass,
         document: OpenDocument,
         range: PartRange,
+        tell: &(dyn Fn(u32) + Send + Sync),
         cancel: CancellationToken,
     ) -> Result<Reading, Failure> {
         let named = Kind::of_name(&document.name);
@@ -112,14 +117,19 @@ impl Library {
         let OpenDocument { file, inner, password, .. } = document;
         let window = Some(Window { row, letters });
         // An archive is read by the names of its files; each of them is a document.
-        let wanted = WantedParts { named, first: range.first, window, listing: true, inner, password };
+        // Only of PDFs the last page is told, and these are read by as many pages where nobody says how many.
+        let count = range.count.unwrap_or(self.reading.pages.parts).max(1);
+        let last = Some(range.first.max(1).saturating_add(count - 1));
+        let wanted = WantedParts { named, first: range.first, last, window, listing: true, inner, password };
         let turn = self.extractor.turn(pass, &cancel).await?;
         let mut extraction = self.extractor.extract_in(turn, file, wanted, cancel)?;
-        let mut reader = Reader::new(range, self.reading);
+        let (mut reader, mut read) = (Reader::new(range, self.reading), 0);
         loop {
             match extraction.next().await {
                 Some(Ok(Piece::Head(head))) => reader.begin(head),
                 Some(Ok(Piece::Part(part))) => {
+                    read += 1;
+                    tell(read);
                     if reader.take(part).is_break() {
                         return Ok(reader.finish(None));
                     }
@@ -383,9 +393,11 @@ impl Knowledge for Library {
         &self,
         document: OpenDocument,
         range: PartRange,
+        progress: OnProgress,
         cancel: CancellationToken,
     ) -> BoxFuture<'_, Result<Reading, KnowledgeError>> {
-        self.parts(document, range, cancel).map(|read| read.map_err(|failure| of_failure(&failure))).boxed()
+        let read = async move { self.parts(document, range, &progress, cancel).await };
+        read.map(|read| read.map_err(|failure| of_failure(&failure))).boxed()
     }
 
     fn search(

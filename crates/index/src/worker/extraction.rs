@@ -165,9 +165,9 @@ impl Extractor {
     }
 
     fn start(&self, file: File, wanted: WantedParts, limits: Limits, recognition: Recognition) -> io::Result<Child> {
-        let WantedParts { named, first, window, listing, inner, password } = wanted;
+        let WantedParts { named, first, last, window, listing, inner, password } = wanted;
         let private = inner.is_some() || password.is_some();
-        let job = Job { named, limits, first: first.max(1), window, listing, private, recognition };
+        let job = Job { named, limits, first: first.max(1), last, window, listing, private, recognition };
         let stdin = if private {
             let password = password.map(|password| password.reveal().to_owned());
             Stdio::from(with_preface(file, &Private { password, inner }, self.limits.bytes_in)?)
@@ -213,6 +213,8 @@ pub struct WantedParts {
     /// The first page or sheet, counted from 1; 0 the same. Pages of a PDF before it are not read. Other documents are told
     /// from their beginning, as nothing but reading them tells where a part of them begins.
     pub first: u32,
+    /// The last page of a PDF, counted from 1; all pages where it is not said.
+    pub last: Option<u32>,
     /// Rows that are told; all of them where it is not said.
     pub window: Option<Window>,
     /// Set if of an archive only the names of its files are wanted.

@@ -1,6 +1,9 @@
 //! Archives of documents.
 
-use std::io::{Cursor, Write as _};
+use std::{
+    io::{Cursor, Write as _},
+    sync::Arc,
+};
 
 use agentd_core::{
     knowledge::{OpenDocument, PartRange, Reading},
@@ -86,7 +89,7 @@ async fn documents_in_an_archive_are_found_and_read_by_their_paths() {
         }
         let shown = async |document: OpenDocument, first: u32| -> Reading {
             let range = PartRange { first, ..PartRange::default() };
-            shop.library.read(document, range, CancellationToken::new()).await.unwrap()
+            shop.library.read(document, range, Arc::new(|_| {}), CancellationToken::new()).await.unwrap()
         };
         let list = shown(archive(), 1).await.parts.remove(0).text;
         assert!(list.contains("- papers/latin.pdf (") && list.contains("4 in all"), "{list}");
@@ -95,7 +98,10 @@ async fn documents_in_an_archive_are_found_and_read_by_their_paths() {
         assert!(page.format == "PDF" && page.parts[0].text.contains("QUARTZ-2"), "{page:?}");
         let finds = shop.search(vec![within("papers/latin.pdf")], "QUARTZ-3").await;
         assert_eq!(finds.hits[0].place, "p. 3");
-        let missing = shop.library.read(within("none.pdf"), PartRange::default(), CancellationToken::new()).await;
+        let missing = shop
+            .library
+            .read(within("none.pdf"), PartRange::default(), Arc::new(|_| {}), CancellationToken::new())
+            .await;
         assert!(missing.unwrap_err().to_string().contains("could not find none.pdf"));
         let states = shop.library.states(vec![archive()]).await.unwrap();
         assert!(states[0].chunks.is_some() && states[0].problem.is_none(), "{states:?}");
@@ -118,7 +124,7 @@ async fn a_document_with_odd_spaces_in_its_name_opens_by_the_name_that_is_cited(
     for (inner, expected) in [(cited, "teal"), ("minutes/May 3.md", "ochre"), ("minutes/May\u{a0} 3.md", "vermilion")] {
         let document = OpenDocument { inner: Some(inner.to_owned()), ..named(&path, "uploads/all.zip") };
         let range = PartRange::default();
-        let reading = shop.library.read(document, range, CancellationToken::new()).await.unwrap();
+        let reading = shop.library.read(document, range, Arc::new(|_| {}), CancellationToken::new()).await.unwrap();
         assert!(reading.parts[0].text.contains(expected), "{inner}: {reading:?}");
     }
 }

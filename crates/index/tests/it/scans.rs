@@ -7,12 +7,12 @@ use std::{
     os::unix::fs::symlink,
     path::{Path, PathBuf},
     pin::pin,
-    sync::Arc,
+    sync::{Arc, Mutex},
     time::{Duration, Instant},
 };
 
 use agentd_core::{
-    knowledge::{DocumentQuery, PartRange, RECOGNITION_MODELS},
+    knowledge::{DocumentProgress, DocumentQuery, PartRange, RECOGNITION_MODELS},
     ports::Knowledge as _,
 };
 use agentd_index::{
@@ -236,6 +236,29 @@ async fn the_rest_of_a_long_scan_is_told_and_recognised_when_it_is_asked_for() {
 }
 
 #[tokio::test]
+async fn no_page_is_recognised_behind_the_last_one_that_is_wanted() {
+    let extractor = recognising(10);
+    let wanted = WantedParts { named: Some(Kind::Pdf), first: 2, last: Some(3), ..WantedParts::default() };
+    let file = File::open(fixture("scan.pdf")).unwrap();
+    let mut extraction = extractor.extract_wanted(file, wanted, CancellationToken::new()).await.unwrap();
+    let mut places = Vec::new();
+    while let Some(piece) = extraction.next().await {
+        if let Piece::Part(part) = piece.unwrap() {
+            places.push(part.place);
+        }
+    }
+    assert_eq!(places, [DocumentPlace::ScannedPage(2), DocumentPlace::ScannedPage(3)]);
+    // Whoever reads one page is told how far it is, and of no other page.
+    let (shop, steps) = (Shop::with(extractor), Arc::new(Mutex::new(Vec::new())));
+    let told = Arc::clone(&steps);
+    let progress = Arc::new(move |step: DocumentProgress| told.lock().unwrap().push(step.parts));
+    let range = PartRange { first: 1, count: Some(1), ..PartRange::default() };
+    let reading = shop.library.read(open("scan.pdf"), range, progress, CancellationToken::new()).await.unwrap();
+    assert_eq!((reading.total, reading.parts.len(), reading.broken), (4, 1, None));
+    assert_eq!(*steps.lock().unwrap(), [0, 1]);
+}
+
+#[tokio::test]
 async fn why_letters_are_not_recognised_is_told() {
     let nowhere = tempfile::tempdir().unwrap();
     let config = |pages| RecognitionConfig { folders: vec![nowhere.path().to_owned()], pages };
@@ -339,7 +362,7 @@ async fn scans_are_found_and_read_once_there_are_models() {
     }
 
     let range = PartRange { first: 2, count: Some(1), ..PartRange::default() };
-    let reading = shop.library.read(open("scan.pdf"), range, CancellationToken::new()).await.unwrap();
+    let reading = shop.library.read(open("scan.pdf"), range, Arc::new(|_| {}), CancellationToken::new()).await.unwrap();
     assert_eq!((reading.total, reading.parts[0].label.as_str()), (4, "page 2 (recognised)"));
     assert!(reading.parts[0].text.contains("总则") && reading.broken.is_none(), "{reading:?}");
     let found = shop.library.search(both(), query("报表"), Arc::new(|_| {}), CancellationToken::new()).await.unwrap();
@@ -352,7 +375,8 @@ async fn no_document_waits_behind_a_scan() {
     let shop = Shop::with(extractor.clone());
     // As long as letters of another document are recognised.
     let busy = extractor.turn(ReadingPass::Full, &CancellationToken::new()).await.unwrap();
-    let read = |name: &str| shop.library.read(open(name), PartRange::default(), CancellationToken::new());
+    let read =
+        |name: &str| shop.library.read(open(name), PartRange::default(), Arc::new(|_| {}), CancellationToken::new());
     let mut scans = pin!(join(read("scan.pdf"), read("scan.png")));
     let others = async {
         let reading = read("latin.pdf").await.unwrap();

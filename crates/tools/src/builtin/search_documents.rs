@@ -132,7 +132,8 @@ impl Search {
             DocumentFinds::default()
         } else {
             let count = text::count(documents.len(), "document");
-            let found = knowledge.search(documents, self.query.clone(), documents::telling(progress), cancel).await;
+            let progress = documents::telling(progress, "indexing");
+            let found = knowledge.search(documents, self.query.clone(), progress, cancel).await;
             found.map_err(|error| documents::failed(&format!("search {count}"), &error))?
         };
         match &mut self.finds {

@@ -84,7 +84,7 @@ pub(crate) async fn search(
     };
     let (name, asked) = (document.name.clone(), query.text.clone());
     let search = |document: OpenDocument| {
-        let progress = documents::telling(&context.progress);
+        let progress = documents::telling(&context.progress, "indexing");
         let found = knowledge.search(vec![document], query.clone(), progress, context.cancel.clone());
         async move {
             let finds = found.await?;

@@ -69,9 +69,10 @@ pub(super) fn extract(bytes: Vec<u8>, teller: &mut Teller<'_>) -> Result<(), Fai
     teller.head(title.as_deref(), Some(pages))?;
     let read = pages::tell(&document, teller)?;
     let pages = u32::try_from(pages).unwrap_or(u32::MAX);
-    let damage = if is_whole { read.first_error } else { Some(CUT_OFF.to_owned()) };
+    let is_cut_off = !is_whole && !read.is_partial;
+    let damage = if is_cut_off { Some(CUT_OFF.to_owned()) } else { read.first_error };
     // Those of pages that were not looked at are not known; each one that is told says so itself.
-    match (read.unread.filter(|_| teller.first() == 1), damage) {
+    match (read.unread.filter(|_| teller.first() == 1 && !read.is_partial), damage) {
         (Some((pictures, why)), damage) => {
             let besides = damage.map(|damage| clean::line(&format!("it is damaged, too ({damage})"), 200));
             Err(Failure::Scanned { kind: Kind::Pdf, pictures, pages, why, besides })

@@ -25,6 +25,8 @@ use crate::{
 pub(super) struct PageFlaws {
     /// Number of pages that are pictures and were not recognised, and why the first of them was not.
     pub(super) unread: Option<(u32, UnreadReason)>,
+    /// Set if pages behind the last one that is wanted were not looked at.
+    pub(super) is_partial: bool,
     /// Failure of the first page that could not be read; the others are read nevertheless.
     pub(super) first_error: Option<String>,
 }
@@ -35,6 +37,10 @@ pub(super) fn tell(document: &Pdf, teller: &mut Teller<'_>) -> Result<PageFlaws,
     let (fonts, layers) = (Fonts::new(), Layers::of(document));
     let first = usize::try_from(teller.first() - 1).unwrap_or(usize::MAX);
     for (page, number) in document.pages().iter().zip(1..).skip(first) {
+        if teller.last_page().is_some_and(|last| number > last) {
+            flaws.is_partial = true;
+            break;
+        }
         let stored = stored(page);
         let mut content = Content::of(page, stored.as_deref().unwrap_or_default(), &fonts, &layers);
         let recognised = if content.is_scan() { Some(teller.scanner().page(number, page)?) } else { None };
