@@ -16,7 +16,10 @@ use super::{
 };
 use crate::{
     document::DocumentPlace,
-    extract::Teller,
+    extract::{
+        Teller,
+        scan::{MORE_TEXT, RecognisedText},
+    },
     failure::{Failure, UnreadReason},
 };
 
@@ -47,10 +50,13 @@ pub(super) fn tell(document: &Pdf, teller: &mut Teller<'_>) -> Result<PageFlaws,
         let (mut place, mut texts, mut unread) = (DocumentPlace::Page(number), Vec::new(), None);
         match recognised {
             // What another program recognised before says the same.
-            Some(Ok(recognised)) if content.hidden_letters() <= letters(&recognised) => {
+            Some(Ok(RecognisedText { text, is_cut })) if content.hidden_letters() <= letters(&text) => {
+                if is_cut {
+                    teller.leave_out(format!("page {number} has {MORE_TEXT}"));
+                }
                 content.glyphs.retain(|glyph| !glyph.is_hidden);
                 place = DocumentPlace::ScannedPage(number);
-                texts.push(recognised);
+                texts.push(text);
             }
             Some(Err(why)) => unread = Some(why),
             Some(Ok(_)) | None => {}

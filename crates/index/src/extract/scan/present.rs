@@ -8,10 +8,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-use agentd_ocr::{Line, ModelFiles, OcrError, Picture, Recogniser};
+use agentd_ocr::{ModelFiles, OcrError, PageText, Picture, Recogniser};
 use hayro_syntax::page::Page;
 
-use super::{drawing, photo};
+use super::{RecognisedText, drawing, photo};
 use crate::{
     extract::pdf,
     failure::{Failure, UnreadReason},
@@ -57,7 +57,7 @@ impl Scanner {
         }
     }
 
-    /// The text of a page of a PDF as Markdown, or why it is not known.
+    /// The text of a page of a PDF, or why it is not known.
     ///
     /// # Errors
     /// When it would have to be recognised, and that is deferred.
@@ -65,12 +65,12 @@ impl Scanner {
         &mut self,
         number: u32,
         page: &Page<'_>,
-    ) -> Result<Result<String, UnreadReason>, Failure> {
+    ) -> Result<Result<RecognisedText, UnreadReason>, Failure> {
         self.read(number, || drawing::page(page))
     }
 
     /// The same of the picture that a file is.
-    pub(super) fn photo(&mut self, bytes: &[u8]) -> Result<Result<String, UnreadReason>, Failure> {
+    pub(super) fn photo(&mut self, bytes: &[u8]) -> Result<Result<RecognisedText, UnreadReason>, Failure> {
         // One that is too large or damaged is so whether or not anybody can read its letters.
         let mut failure = None;
         let read = self.read(1, || photo::picture(bytes).map_err(|why| failure = Some(why)).ok());
@@ -81,14 +81,18 @@ impl Scanner {
         &mut self,
         number: u32,
         draw: impl FnOnce() -> Option<Picture>,
-    ) -> Result<Result<String, UnreadReason>, Failure> {
+    ) -> Result<Result<RecognisedText, UnreadReason>, Failure> {
         match self.models {
             Models::Deferred => Err(Failure::NeedsRecognition),
             _ => Ok(self.recognised(number, draw)),
         }
     }
 
-    fn recognised(&mut self, number: u32, draw: impl FnOnce() -> Option<Picture>) -> Result<String, UnreadReason> {
+    fn recognised(
+        &mut self,
+        number: u32,
+        draw: impl FnOnce() -> Option<Picture>,
+    ) -> Result<RecognisedText, UnreadReason> {
         // Of each document in an archive it is another page from which on none was recognised.
         let spent = UnreadReason::Spent { first: number };
         if let Models::Missing(why) = self.models {
@@ -100,18 +104,18 @@ impl Scanner {
         let begun = Instant::now();
         let deadline = begun + self.time;
         // A page whose drawing panics is one that cannot be drawn.
-        let lines = catch_unwind(AssertUnwindSafe(|| {
+        let text = catch_unwind(AssertUnwindSafe(|| {
             let recogniser = self.recogniser()?;
             let picture = draw().ok_or(UnreadReason::Undrawn)?;
-            recogniser.lines(&picture, deadline).map_err(|error| match error {
+            recogniser.text(&picture, deadline).map_err(|error| match error {
                 OcrError::Late => spent,
                 _ => UnreadReason::NoModels,
             })
         }));
         self.pages -= 1;
         self.time = self.time.saturating_sub(begun.elapsed());
-        match lines.unwrap_or(Err(UnreadReason::Undrawn)) {
-            Ok(lines) => Ok(markdown(&lines)),
+        match text.unwrap_or(Err(UnreadReason::Undrawn)) {
+            Ok(PageText { lines, is_cut }) => Ok(RecognisedText { text: pdf::recognised(&lines), is_cut }),
             Err(why) => {
                 if why == UnreadReason::NoModels {
                     self.models = Models::Missing(why);
@@ -146,8 +150,4 @@ fn load(files: &mut [File], threads: NonZeroUsize) -> Option<Recogniser> {
         letters: String::from_utf8(read(letters)?).ok()?,
     };
     Recogniser::load(files, threads).ok()
-}
-
-fn markdown(lines: &[Line]) -> String {
-    pdf::recognised(lines)
 }
