@@ -63,6 +63,7 @@ mod commands;
 mod context;
 mod crash;
 mod damage;
+mod document_progress;
 mod documents;
 mod earlier_files;
 mod embedded;

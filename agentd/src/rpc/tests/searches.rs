@@ -20,7 +20,7 @@ async fn search(patience: Duration) -> DocumentFinds {
         std::fs::write(folders.join(&id).join(format!("uploads/{number}.pdf")), format!("%PDF-1.7\n{number}")).unwrap();
     }
     let query = DocumentQuery { text: "zebra".to_owned(), regex: false, limit: 5, neighbours: false, begin_by: None };
-    client.search_documents(&id, &[], &query).await.unwrap()
+    client.search_documents(&id, &[], &query, |_| {}).await.unwrap()
 }
 
 #[tokio::test]

@@ -46,7 +46,7 @@ pub(super) struct KnownDocument {
 pub(super) struct FailureCache(Arc<Mutex<HashMap<DocumentId, (Failure, RecognitionStamp)>>>);
 
 impl FailureCache {
-    /// Why it could not be read, where that is known and trying again with this recognition would come to the same.
+    /// The reason why it could not be read, where that is known and trying again with this recognition would come to the same.
     pub(super) fn why(&self, id: &DocumentId, recognition: &RecognitionStamp) -> Option<Failure> {
         let broken = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let (failure, before) = broken.get(id)?;
@@ -181,7 +181,7 @@ impl Ingester<'_> {
         }
     }
 
-    /// What comes of this, where there is time for it.
+    /// Outcome of this, where there is time for it.
     async fn in_time<T>(&self, work: impl Future<Output = T>) -> Option<T> {
         match self.begin_by {
             Some(end) if Instant::now() >= end => None,

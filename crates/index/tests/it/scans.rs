@@ -109,7 +109,7 @@ async fn a_stamp_or_a_comment_does_not_keep_a_scanned_page_from_being_recognised
 #[tokio::test]
 async fn what_another_program_recognised_is_not_told_twice() {
     let extractor = recognising(10);
-    let layer = |text: &str| format!("BT 3 Tr /F1 12 Tf 20 400 Td ({text}) Tj ET");
+    let layer = |text: &str| format!("BT 3 Tr /F1 5 Tf 20 400 Td ({text}) Tj ET");
     let (document, failure) = read(&extractor, "page.pdf", &scanned_page(&layer("Harbour notice"), "")).await;
     let parts = told(&document.unwrap());
     assert_eq!((failure, parts[0].matches("notice").count()), (None, 1), "{parts:?}");
@@ -248,6 +248,8 @@ async fn no_page_is_recognised_behind_the_last_one_that_is_wanted() {
         }
     }
     assert_eq!(places, [DocumentPlace::ScannedPage(2), DocumentPlace::ScannedPage(3)]);
+    // Its turn ends with it.
+    drop(extraction);
     // Whoever reads one page is told how far it is, and of no other page.
     let (shop, steps) = (Shop::with(extractor), Arc::new(Mutex::new(Vec::new())));
     let told = Arc::clone(&steps);

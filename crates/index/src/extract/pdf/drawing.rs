@@ -11,11 +11,12 @@ use hayro_syntax::{
 
 use super::{
     content::Content,
-    font::{Fonts, unpacked},
+    font::Fonts,
     glyph,
     layer::Layers,
     path::Path,
     setting::{Cursor, Setting, affine},
+    stream::unpacked,
     string,
 };
 

@@ -7,7 +7,7 @@
 //! - [`letter`]: the letters. [`turn`]: which of them stand upright together. [`direction`]: scripts that are not read from the left.
 //! - [`line`](mod@line): pieces of lines, with [`accent`]s on their letters. [`column`](mod@column): in which order they are read.
 //! - [`pages`]: page by page, with those that are pictures. `recognised`: letters that were recognised, laid out.
-//! - [`field`]: what was filled in, comments and attached files. [`string`]: their texts. [`ruled`]: tables that are drawn with lines. [`text`]: paragraphs, headings, lists and listings.
+//! - [`field`]: what was filled in, comments and attached files. [`string`]: their texts. [`stream`]: what is packed. [`ruled`]: tables that are drawn with lines. [`text`]: paragraphs, headings, lists and listings.
 
 mod accent;
 mod column;
@@ -26,6 +26,7 @@ mod path;
 mod recognised;
 mod ruled;
 mod setting;
+mod stream;
 mod string;
 mod text;
 mod turn;

@@ -10,9 +10,9 @@ use super::{
     column,
     content::Content,
     field::{self, Beside},
-    font::{self, Fonts},
+    font::Fonts,
     layer::Layers,
-    line, ruled, text, turn,
+    line, ruled, stream, text, turn,
 };
 use crate::{
     document::DocumentPlace,
@@ -96,7 +96,7 @@ fn stored(page: &Page<'_>) -> Option<Vec<u8>> {
     };
     let mut stored = Vec::new();
     for part in &parts {
-        if let Some(part) = font::unpacked(part) {
+        if let Some(part) = stream::unpacked(part) {
             stored.extend_from_slice(&part);
             // No word goes on from one part to the next.
             stored.push(b'\n');
