@@ -143,10 +143,12 @@ pub(crate) async fn handle(global: &Global, args: DocsArgs) -> anyhow::Result<Ex
         }
         DocsCommand::Search { query, within, regex, limit, common } => {
             let session = named(&common).await?;
-            let query = DocumentQuery { text: query.join(" "), regex, limit, neighbours: false };
+            let text = query.join(" ");
+            let query = DocumentQuery { text, regex, limit, neighbours: false, begin_by: None };
             let mut spinner = Spinner::new(TerminalStyle::detect());
             spinner.show("searching");
-            let found = daemon.client.search_documents(&session.to_string(), &within, &query).await;
+            let show = |step: DocumentProgress| spinner.show(&progress(&step));
+            let found = daemon.client.search_documents(&session.to_string(), &within, &query, show).await;
             spinner.clear();
             let finds = found?;
             report::show(json, &show::json_of(&finds), || show::finds(&finds))

@@ -55,6 +55,7 @@ impl Knowledge for Library {
         &self,
         _document: OpenDocument,
         _range: PartRange,
+        _progress: OnProgress,
         _cancel: CancellationToken,
     ) -> BoxFuture<'_, Result<Reading, KnowledgeError>> {
         refused()

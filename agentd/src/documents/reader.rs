@@ -17,7 +17,7 @@ use agentd_index::{
 
 use crate::{boot::OWN_PROGRAM, config::DaemonSettings};
 
-/// Documents that are read at the same time.
+/// Documents that are read at the same time, besides one whose letters are recognised.
 const WORKERS: usize = 2;
 
 /// The library of a data folder. Nothing is opened and nothing runs before a document is searched.

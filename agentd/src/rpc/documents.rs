@@ -11,13 +11,13 @@ use agentd_core::{
     knowledge::{DocumentFinds, DocumentProgress, DocumentQuery, DocumentState, OpenDocument, PartRange, Password},
     ports::OnProgress,
 };
-use agentd_proto::v1::{self, documents_server::Documents, index_documents_response::Part};
+use agentd_proto::v1::{self, documents_server::Documents, index_documents_response::Part, search_documents_step};
 use futures_util::{
     StreamExt as _,
     stream::{self, BoxStream},
 };
 use tokio::sync::mpsc;
-use tokio_util::sync::DropGuard;
+use tokio_util::sync::{CancellationToken, DropGuard};
 use tonic::{Request, Response, Status};
 
 use super::{Context, Refusal};
@@ -37,7 +37,8 @@ const MOST_QUERY: usize = 2000;
 
 #[tonic::async_trait]
 impl Documents for Context {
-    type IndexStream = BoxStream<'static, Result<v1::IndexDocumentsResponse, Status>>;
+    type IndexStream = Steps<v1::IndexDocumentsResponse>;
+    type SearchWithProgressStream = Steps<v1::SearchDocumentsStep>;
 
     async fn index(&self, request: Request<v1::IndexDocumentsRequest>) -> Result<Response<Self::IndexStream>, Status> {
         let v1::IndexDocumentsRequest { session, paths, again } = request.into_inner();
@@ -67,10 +68,7 @@ impl Documents for Context {
             // Nobody waits for it when the client is gone.
             let _ = steps.send(last.map_err(Status::from)).await;
         });
-        let next = |(mut told, guard): (mpsc::Receiver<_>, DropGuard)| async {
-            told.recv().await.map(|step| (step, (told, guard)))
-        };
-        Ok(Response::new(stream::unfold((told, guard), next).boxed()))
+        Ok(Response::new(steps_of(told, guard)))
     }
 
     async fn list(
@@ -104,7 +102,7 @@ impl Documents for Context {
         let cancel = self.shutdown.child_token();
         let _guard = cancel.clone().drop_guard();
         let document = OpenDocument { password: request.password.map(Password::new), ..document };
-        let reading = match self.knowledge.read(document, range, cancel).await {
+        let reading = match self.knowledge.read(document, range, Arc::new(|_| {}), cancel).await {
             Err(error) if error.needs_password() => {
                 let hint = error.hint().map(|hint| format!("; {hint}")).unwrap_or_default();
                 v1::ReadDocumentResponse {
@@ -123,22 +121,52 @@ impl Documents for Context {
         &self,
         request: Request<v1::SearchDocumentsRequest>,
     ) -> Result<Response<v1::SearchDocumentsResponse>, Status> {
-        let request = request.into_inner();
-        let mut query = DocumentQuery::from(&request);
-        query.limit = query.limit.min(MOST_FINDS);
-        if query.text.trim().is_empty() || query.text.len() > MOST_QUERY {
-            let why = format!("could not search: a query has from 1 to {MOST_QUERY} bytes and says something");
-            return Err(Refusal::invalid(why).into());
-        }
-        let pages = self.documents(&request.session, request.paths).await?;
-        let finds = self.search_all(pages, query).await?;
+        let (pages, query) = self.search_of(request.into_inner()).await?;
+        let cancel = self.shutdown.child_token();
+        let _guard = cancel.clone().drop_guard();
+        let progress: OnProgress = Arc::new(|_| {});
+        let finds = self.search_all(pages, query, &progress, &cancel).await?;
         Ok(Response::new((&finds).into()))
+    }
+
+    async fn search_with_progress(
+        &self,
+        request: Request<v1::SearchDocumentsRequest>,
+    ) -> Result<Response<Self::SearchWithProgressStream>, Status> {
+        let (pages, query) = self.search_of(request.into_inner()).await?;
+        let (steps, told) = mpsc::channel(STEPS);
+        let cancel = self.shutdown.child_token();
+        let guard = cancel.clone().drop_guard();
+        let context = self.clone();
+        tokio::spawn(async move {
+            let sender = steps.clone();
+            let step = |part| v1::SearchDocumentsStep { part: Some(part) };
+            let progress: OnProgress = Arc::new(move |read: DocumentProgress| {
+                drop(sender.try_send(Ok(step(search_documents_step::Part::Progress((&read).into())))));
+            });
+            let found = context.search_all(pages, query, &progress, &cancel).await;
+            let last = found.map(|finds| step(search_documents_step::Part::Done((&finds).into())));
+            // Nobody waits for it when the client is gone.
+            let _ = steps.send(last.map_err(Status::from)).await;
+        });
+        Ok(Response::new(steps_of(told, guard)))
     }
 
     async fn stats(&self, _: Request<v1::DocumentStatsRequest>) -> Result<Response<v1::DocumentStatsResponse>, Status> {
         let stats = self.knowledge.stats().await.map_err(Refusal::from)?;
         Ok(Response::new((&stats).into()))
     }
+}
+
+/// Messages of a call that takes long.
+type Steps<T> = BoxStream<'static, Result<T, Status>>;
+
+/// The messages that a task sends, which ends when nobody takes them any longer.
+fn steps_of<T: Send + 'static>(told: mpsc::Receiver<Result<T, Status>>, guard: DropGuard) -> Steps<T> {
+    let next = |(mut told, guard): (mpsc::Receiver<_>, DropGuard)| async {
+        told.recv().await.map(|step| (step, (told, guard)))
+    };
+    stream::unfold((told, guard), next).boxed()
 }
 
 /// The documents at some paths, page by page: only so many are open at once.
@@ -203,14 +231,30 @@ impl Context {
         Ok(Pages { session, paths: paths.into(), taken: 0, names: HashSet::new(), notes: Vec::new() })
     }
 
+    /// The documents and the query of a search.
+    async fn search_of(&self, request: v1::SearchDocumentsRequest) -> Result<(Pages, DocumentQuery), Refusal> {
+        let mut query = DocumentQuery::from(&request);
+        query.limit = query.limit.min(MOST_FINDS);
+        if query.text.trim().is_empty() || query.text.len() > MOST_QUERY {
+            let why = format!("could not search: a query has from 1 to {MOST_QUERY} bytes and says something");
+            return Err(Refusal::invalid(why));
+        }
+        Ok((self.documents(&request.session, request.paths).await?, query))
+    }
+
     /// Searches page after page, until it has taken too long: then the rest is counted.
-    async fn search_all(&self, mut pages: Pages, query: DocumentQuery) -> Result<DocumentFinds, Refusal> {
-        let begun = Instant::now();
-        let cancel = self.shutdown.child_token();
-        let _guard = cancel.clone().drop_guard();
+    async fn search_all(
+        &self,
+        mut pages: Pages,
+        query: DocumentQuery,
+        progress: &OnProgress,
+        cancel: &CancellationToken,
+    ) -> Result<DocumentFinds, Refusal> {
+        let begin_by = Instant::now() + self.search_patience;
+        let query = DocumentQuery { begin_by: Some(begin_by), ..query };
         let (mut finds, mut is_first) = (DocumentFinds::default(), true);
         while let Some(documents) = pages.next(self).await? {
-            let found = self.knowledge.search(documents, query.clone(), Arc::new(|_| {}), cancel.clone());
+            let found = self.knowledge.search(documents, query.clone(), Arc::clone(progress), cancel.clone());
             let found = found.await.map_err(Refusal::from)?;
             if is_first {
                 finds = found;
@@ -218,8 +262,8 @@ impl Context {
                 finds.add(found, query.limit);
             }
             is_first = false;
-            if begun.elapsed() > self.search_patience {
-                finds.not_searched = pages.left(self).await?;
+            if Instant::now() > begin_by {
+                finds.not_searched += pages.left(self).await?;
                 break;
             }
         }

@@ -1,6 +1,6 @@
 //! Documents: what of one is read, what is looked for in many, and what is found. Pure.
 
-use std::{fs::File, ops::Range, path::PathBuf};
+use std::{fs::File, ops::Range, path::PathBuf, time::Instant};
 
 use serde::{Deserialize, Serialize};
 
@@ -259,6 +259,8 @@ pub struct DocumentQuery {
     pub limit: usize,
     /// Set if the text before and behind each find is wanted, too.
     pub neighbours: bool,
+    /// Time from which on no further document is brought into the index for it; none where that takes as long as it takes.
+    pub begin_by: Option<Instant>,
 }
 
 /// Way in which a query was searched.
@@ -285,7 +287,7 @@ pub struct DocumentFinds {
     pub hits: Vec<DocumentHit>,
     /// Documents that were searched, or what could be read of them.
     pub searched: usize,
-    /// Documents that were not, for there are too many.
+    /// Documents that were not, for there was no time to begin with them.
     #[serde(default)]
     pub not_searched: usize,
     /// Documents that could not be searched, or not to their end, and why.

@@ -60,13 +60,16 @@ pub struct Part {
     /// Notes of a slide's speaker, as Markdown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub notes: Option<String>,
+    /// Reason why the letters of a picture that is the page, or most of it, were not recognised.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unread: Option<UnreadReason>,
 }
 
 impl Part {
     /// A part that is a text.
     #[must_use]
     pub fn text(place: DocumentPlace, text: impl Into<String>) -> Self {
-        Self { place, body: Body::Text(text.into()), notes: None }
+        Self { place, body: Body::Text(text.into()), notes: None, unread: None }
     }
 
     /// All of it as Markdown, notes under a heading of their own.
@@ -75,7 +78,6 @@ impl Part {
         let mut text = match &self.body {
             Body::Text(text) => text.clone(),
             Body::Table(table) => table.markdown(),
-            Body::Picture(_) => String::new(),
         };
         if let Some(notes) = &self.notes {
             let gap = if text.is_empty() { "" } else { "\n\n" };
@@ -91,7 +93,6 @@ impl Part {
         let no_body = match &self.body {
             Body::Text(text) => text.trim().is_empty(),
             Body::Table(table) => table.rows.is_empty() && table.header.is_none(),
-            Body::Picture(_) => true,
         };
         no_body && self.notes.as_ref().is_none_or(|notes| notes.trim().is_empty())
     }
@@ -102,7 +103,6 @@ impl Part {
         let body = match &self.body {
             Body::Text(text) => text.len(),
             Body::Table(table) => table.header.iter().chain(&table.rows).map(Row::size).sum(),
-            Body::Picture(_) => 0,
         };
         (body + self.notes.as_ref().map_or(0, String::len)) as u64
     }
@@ -123,6 +123,7 @@ impl Part {
         }
         self.place.extend(next.place);
         self.notes = next.notes;
+        self.unread = self.unread.or(next.unread);
         None
     }
 }
@@ -135,8 +136,6 @@ pub enum Body {
     Text(String),
     /// The cells of a sheet.
     Table(Table),
-    /// Nothing that was read: a page that is a picture, and why its letters were not recognised.
-    Picture(UnreadReason),
 }
 
 /// Rows without anything that are shown one by one; of more their numbers are.
@@ -431,7 +430,7 @@ mod tests {
             let table = Table { first_column: 0, header: Some(row(1, &["h"])), rows };
             let range = table.range_of(&table.rows);
             let place = DocumentPlace::Sheet { number: 1, name: "S".to_owned(), range };
-            document.push(Part { place, body: Body::Table(table), notes: None });
+            document.push(Part { place, body: Body::Table(table), notes: None, unread: None });
         }
         document.push(Part::text(DocumentPlace::Page(1), "one "));
         document.push(Part::text(DocumentPlace::Page(1), "two"));

@@ -15,10 +15,11 @@ pub enum Failure {
     Encrypted(Kind),
     /// Pages of it are pictures without text. All others are told.
     #[error(
-        "could not read {}the {kind}: {}{}",
+        "could not read {}the {kind}: {}{}{}",
         if .pictures < .pages { "all of " } else { "" },
         scanned(*.kind, *.pictures, *.pages),
-        why.beginning()
+        if *.kind == Kind::Picture { String::new() } else { why.beginning() },
+        besides.as_deref().map(|besides| format!("; {besides}")).unwrap_or_default()
     )]
     Scanned {
         /// Its kind.
@@ -29,6 +30,9 @@ pub enum Failure {
         pages: u32,
         /// The reason why their letters were not recognised.
         why: UnreadReason,
+        /// Its other flaws, each a sentence without its full stop.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        besides: Option<String>,
     },
     /// It is damaged. Parts that could not be read are told without text, or not at all.
     #[error("could not read {}the {kind}: it is damaged ({why})", if *.parts == 0 { "" } else { "all of " })]
@@ -47,6 +51,14 @@ pub enum Failure {
         named: Kind,
         /// Kind by its bytes.
         found: String,
+    },
+    /// Text of it was left out, because there is too much in one place. All else is told.
+    #[error("could not read all of the {kind}: {what}; what is beyond was left out")]
+    Truncated {
+        /// Its kind.
+        kind: Kind,
+        /// The places, each with what it has too much of.
+        what: String,
     },
     /// Files of an archive were not read. All others are told.
     #[error("could not read all of the {kind}: {failed} of its {entries} files were not read ({why})")]
@@ -98,6 +110,9 @@ pub enum Failure {
         /// Number of pages, sheets or slides that could be read.
         parts: u32,
     },
+    /// Letters of a page can only be recognised, and a quick reading does not do that. A full one is begun instead.
+    #[error("could not read the file: letters of it have to be recognised first")]
+    NeedsRecognition,
     /// Nobody waits for it any longer.
     #[error("stopped reading the file: it was cancelled")]
     Cancelled,
@@ -114,6 +129,7 @@ impl Failure {
             Self::Encrypted(_) => "encrypted",
             Self::Scanned { .. } => "scanned",
             Self::Broken { .. } => "broken",
+            Self::Truncated { .. } => "truncated",
             Self::Entries { .. } => "entries",
             Self::NoEntry { .. } => "no_entry",
             Self::Mismatch { .. } => "mismatch",
@@ -121,6 +137,7 @@ impl Failure {
             Self::TooLarge { .. } => "too_large",
             Self::TookTooLong { .. } => "took_too_long",
             Self::OutOfMemory { .. } => "out_of_memory",
+            Self::NeedsRecognition => "needs_recognition",
             Self::Cancelled => "cancelled",
             Self::Worker(_) => "worker",
         }
@@ -145,11 +162,12 @@ impl Failure {
             Self::Foreign { .. } => {
                 "save or export it as PDF, DOCX, XLSX, PPTX, ODT, ODS, ODP, RTF, EPUB, CSV, HTML, Markdown or plain text"
             }
+            Self::Truncated { .. } => "split it, or look at that place in the program that made it",
             Self::TooLarge { .. } => "split it, or raise the limit",
             Self::TookTooLong { .. } | Self::OutOfMemory { .. } => {
                 "split it, or save it again in the program that made it: it may be damaged, or made to do harm"
             }
-            Self::Cancelled => "ask again",
+            Self::NeedsRecognition | Self::Cancelled => "ask again",
             Self::Worker(_) => "try again; if it stays so, the log of the daemon says more",
         }
     }
@@ -158,6 +176,22 @@ impl Failure {
     #[must_use]
     pub const fn needs_password(&self) -> bool {
         matches!(self, Self::Encrypted(kind) if kind.opens_with_password())
+    }
+
+    /// Returns whether letters were not recognised that other models or settings may.
+    #[must_use]
+    pub const fn lacks_recognition(&self) -> bool {
+        matches!(self, Self::Scanned { why, .. } if !matches!(why, UnreadReason::Undrawn))
+    }
+
+    /// The same failure, with what was left out besides.
+    #[must_use]
+    pub fn with_truncated(mut self, what: &str) -> Self {
+        if let Self::Scanned { besides, .. } = &mut self {
+            let before = besides.take().map(|before| format!("{before}; ")).unwrap_or_default();
+            *besides = Some(format!("{before}{what}; what is beyond was left out"));
+        }
+        self
     }
 
     /// The same failure, after so many parts.
@@ -195,6 +229,15 @@ pub enum UnreadReason {
 }
 
 impl UnreadReason {
+    /// The one of two reasons that says more about what to do: a page that cannot be drawn says nothing about the others.
+    #[must_use]
+    pub const fn or(self, other: Self) -> Self {
+        match self {
+            Self::Undrawn => other,
+            why => why,
+        }
+    }
+
     /// Hint on what to do.
     #[must_use]
     pub const fn hint(self) -> &'static str {
@@ -248,5 +291,17 @@ fn read_so_far(parts: u32) -> String {
         0 => String::new(),
         1 => " beyond its first part".to_owned(),
         parts => format!(" beyond its first {parts} parts"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_page_that_cannot_be_drawn_does_not_hide_those_that_were_not_reached() {
+        let spent = UnreadReason::Spent { first: 51 };
+        assert_eq!((UnreadReason::Undrawn.or(spent), spent.or(UnreadReason::Undrawn)), (spent, spent));
+        assert_eq!(spent.or(UnreadReason::Spent { first: 52 }), spent);
     }
 }

@@ -130,12 +130,6 @@ impl Kind {
         matches!(self, Self::Zip | Self::Tar)
     }
 
-    /// Returns whether it may hold pages that are pictures, whose letters are recognised.
-    #[must_use]
-    pub const fn may_be_scanned(self) -> bool {
-        matches!(self, Self::Pdf | Self::Picture) || self.is_archive()
-    }
-
     /// Returns whether a password opens it here.
     #[must_use]
     pub const fn opens_with_password(self) -> bool {

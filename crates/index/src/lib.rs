@@ -43,9 +43,9 @@ pub use library::Library;
 pub use limits::{Limits, ReadingLimit, ReadingLimits};
 pub use memory::give_back;
 pub use picture::PictureReader;
-pub use recognition::{Recognition, RecognitionConfig};
+pub use recognition::{Recognition, RecognitionConfig, RecognitionStamp};
 pub use search::{Answer, Hit, How, Query, Request, Snippet, Visible};
 pub use worker::{
-    Extraction, Extractor, PICTURE_WORKER_ARGUMENT, Piece, Summary, WORKER_ARGUMENT, WantedParts, Window,
-    run_picture_worker, run_worker,
+    Extraction, Extractor, PICTURE_WORKER_ARGUMENT, Piece, ReadingPass, Summary, WORKER_ARGUMENT, WantedParts, Window,
+    WorkerTurn, run_picture_worker, run_worker,
 };

@@ -5,7 +5,7 @@ use std::{
     io,
     num::NonZeroUsize,
     path::{Path, PathBuf},
-    time::Duration,
+    time::{Duration, UNIX_EPOCH},
 };
 
 use agentd_core::knowledge::RECOGNITION_MODELS;
@@ -52,6 +52,23 @@ impl RecognitionConfig {
     }
 }
 
+/// State of recognition that decides which letters are recognised.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RecognitionStamp {
+    /// Pages of one document that are recognised; 0 where there is no recognition.
+    pub pages: u32,
+    /// Size and time of each file of the models, in nanoseconds since 1970.
+    pub models: Vec<(u64, u128)>,
+}
+
+impl RecognitionStamp {
+    /// Returns whether a document that was not recognised to its end with `before` is worth reading again.
+    #[must_use]
+    pub fn promises_more_than(&self, before: &Self) -> bool {
+        self.pages > 0 && (self.models != before.models || self.pages > before.pages)
+    }
+}
+
 /// Returns whether all files of the models are there.
 fn has_models(folder: &Path) -> bool {
     RECOGNITION_MODELS.iter().all(|name| folder.join(name).is_file())
@@ -63,6 +80,8 @@ fn has_models(folder: &Path) -> bool {
 pub enum Recognition {
     /// There is none, and why.
     Missing(UnreadReason),
+    /// There is, and reading ends where it is needed: it has to wait for its turn.
+    Deferred,
     /// With the models of this folder.
     Ready {
         /// The folder.
@@ -83,15 +102,29 @@ impl Recognition {
     #[must_use]
     pub const fn budget(&self) -> Option<RecognitionBudget> {
         match self {
-            Self::Missing(_) => None,
+            Self::Missing(_) | Self::Deferred => None,
             Self::Ready { budget, .. } => Some(*budget),
         }
+    }
+
+    /// Its state, by which a change is known.
+    #[must_use]
+    pub fn stamp(&self) -> RecognitionStamp {
+        let Self::Ready { folder, budget } = self else { return RecognitionStamp::default() };
+        let of = |name| {
+            let found = folder.join(name).metadata()?;
+            let since = found.modified()?.duration_since(UNIX_EPOCH).unwrap_or_default();
+            Ok((found.len(), since.as_nanos()))
+        };
+        let models: io::Result<Vec<_>> = RECOGNITION_MODELS.into_iter().map(of).collect();
+        models.map(|models| RecognitionStamp { pages: budget.pages, models }).unwrap_or_default()
     }
 
     /// Opens the models' files, as long as files can be opened.
     pub(crate) fn open(self) -> OpenRecognition {
         match self {
             Self::Missing(why) => OpenRecognition::Missing(why),
+            Self::Deferred => OpenRecognition::Deferred,
             Self::Ready { folder, budget } => {
                 let files = RECOGNITION_MODELS.map(|name| File::open(folder.join(name)));
                 match files.into_iter().collect::<io::Result<Vec<File>>>() {
@@ -108,6 +141,8 @@ impl Recognition {
 pub(crate) enum OpenRecognition {
     /// There is none, and why.
     Missing(UnreadReason),
+    /// Reading ends where it is needed.
+    Deferred,
     /// With these files.
     #[cfg_attr(not(feature = "ocr"), allow(dead_code, reason = "a build without recognition reads none"))]
     Ready {
@@ -156,5 +191,15 @@ mod tests {
             cfg!(feature = "ocr").then_some((10, Duration::from_secs(60)))
         );
         assert!(config(u32::MAX).now().budget().is_none_or(|budget| budget.time == MOST_TIME));
+    }
+
+    #[test]
+    fn more_pages_and_other_models_promise_more() {
+        let stamp = |pages, size| RecognitionStamp { pages, models: vec![(size, 0)] };
+        assert!(stamp(9, 1).promises_more_than(&RecognitionStamp::default()));
+        assert!(stamp(9, 1).promises_more_than(&stamp(8, 1)) && stamp(9, 1).promises_more_than(&stamp(9, 2)));
+        assert!(!stamp(9, 1).promises_more_than(&stamp(9, 1)) && !stamp(8, 1).promises_more_than(&stamp(9, 1)));
+        // Without recognition nothing is read again, so that what was recognised stays.
+        assert!(!RecognitionStamp::default().promises_more_than(&stamp(9, 1)));
     }
 }

@@ -5,7 +5,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use agentd_ocr::{ModelFiles, Picture, Recogniser};
+use agentd_ocr::{ModelFiles, PageText, Picture, Recogniser};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut arguments = std::env::args().skip(1);
@@ -25,8 +25,9 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         let (width, height) = (grey.width() as usize, grey.height() as usize);
         let picture = Picture::new(width, height, grey.into_raw()).ok_or("an empty picture")?;
         let begun = Instant::now();
-        let lines = recogniser.lines(&picture, begun + Duration::from_secs(600))?;
-        eprintln!("{path}: {width}x{height}, {} lines in {:.2} s", lines.len(), begun.elapsed().as_secs_f32());
+        let PageText { lines, is_cut } = recogniser.text(&picture, begun + Duration::from_secs(600))?;
+        let (more, seconds) = (if is_cut { " and more" } else { "" }, begun.elapsed().as_secs_f32());
+        eprintln!("{path}: {width}x{height}, {} lines{more} in {seconds:.2} s", lines.len());
         for line in lines {
             let left = line.letters.first().map_or(0.0, |letter| letter.left);
             let right = line.letters.last().map_or(0.0, |letter| letter.right);

@@ -9,7 +9,7 @@
 //! - `page`: what is likely to be text, levelled, as [`Line`]s.
 //!
 //! Pictures come from strangers, and so may the models' files: both are only computed with. The caller bounds the size of
-//! a picture, and the time by [`Recogniser::lines`].
+//! a picture, and the time by [`Recogniser::text`].
 
 mod detection;
 mod letters;
@@ -22,7 +22,8 @@ use std::{num::NonZeroUsize, sync::Arc, time::Instant};
 
 use rten::{LoadError, Model, ModelOptions, RunError, ThreadPool};
 
-pub use page::{Letter, Line};
+pub use detection::MOST_LINES;
+pub use page::{Letter, Line, PageText};
 pub use picture::Picture;
 
 use self::letters::Alphabet;
@@ -98,13 +99,12 @@ impl Recogniser {
         })
     }
 
-    /// The lines of text in a picture, from top to bottom, as they are once the picture is level. Of noise, photographs and
-    /// drawings nothing is told.
+    /// The text in a picture. Of noise, photographs and drawings nothing is told.
     ///
     /// # Errors
     /// Fails at the deadline, and if a network fails.
-    pub fn lines(&self, picture: &Picture, deadline: Instant) -> Result<Vec<Line>, OcrError> {
-        page::lines(self, picture, deadline)
+    pub fn text(&self, picture: &Picture, deadline: Instant) -> Result<PageText, OcrError> {
+        page::text(self, picture, deadline)
     }
 }
 

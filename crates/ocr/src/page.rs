@@ -4,7 +4,7 @@ use std::{borrow::Cow, time::Instant};
 
 use crate::{
     OcrError, Picture, Recogniser,
-    detection::{self, TextBox},
+    detection::{self, TextBox, TextBoxes},
     recognition::{self, Sign},
     region::{Point, SlantedBox},
 };
@@ -26,6 +26,16 @@ const LONG: f32 = 5.0;
 const SIZE: f32 = 0.74;
 /// Distance from the lower edge of the box to where the letters stand, as a share of its height.
 const BASE: f32 = 0.24;
+
+/// Text of a picture.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct PageText {
+    /// From top to bottom, as they are once the picture is level.
+    pub lines: Vec<Line>,
+    /// Set if there may be more lines, which were not read: more than [`MOST_LINES`](crate::MOST_LINES), or more text than a page can
+    /// hold.
+    pub is_cut: bool,
+}
 
 /// A line of text. Lengths are pixels of the picture once it is level: x to the right, y down.
 #[derive(Debug, Clone, PartialEq)]
@@ -86,14 +96,14 @@ impl ReadBox {
     }
 }
 
-pub(crate) fn lines(recogniser: &Recogniser, picture: &Picture, deadline: Instant) -> Result<Vec<Line>, OcrError> {
+pub(crate) fn text(recogniser: &Recogniser, picture: &Picture, deadline: Instant) -> Result<PageText, OcrError> {
     let mut upright = Cow::Borrowed(picture);
-    let mut boxes = detection::boxes(recogniser, picture)?;
-    if lies_on_its_side(&boxes) {
+    let mut found = detection::boxes(recogniser, picture)?;
+    if lies_on_its_side(&found.boxes) {
         upright = Cow::Owned(picture.turned());
-        boxes = detection::boxes(recogniser, &upright)?;
+        found = detection::boxes(recogniser, &upright)?;
     }
-    let places = plausible(&boxes);
+    let (places, is_cut) = plausible(&found);
     let mut read = read(recogniser, &upright, places.clone(), deadline)?;
     if places.len() >= 3 && likely(&read) * 2 < places.len() {
         let turned = upright.turned().turned();
@@ -104,7 +114,9 @@ pub(crate) fn lines(recogniser: &Recogniser, picture: &Picture, deadline: Instan
         }
     }
     read.retain(ReadBox::is_likely);
-    Ok(levelled(&read, &upright))
+    // Where nothing is likely, there was no more than noise.
+    let is_cut = is_cut && !read.is_empty();
+    Ok(PageText { lines: levelled(&read, &upright), is_cut })
 }
 
 fn read(
@@ -131,16 +143,19 @@ fn lies_on_its_side(boxes: &[TextBox]) -> bool {
     boxes.len() >= 3 && long(true) > 2.0 * long(false)
 }
 
-/// Boxes of a shape that lines have, the surest first, as much as a page can hold.
-fn plausible(boxes: &[TextBox]) -> Vec<SlantedBox> {
-    let mut boxes: Vec<&TextBox> = boxes.iter().filter(|found| has_shape(&found.place)).collect();
+/// Boxes of a shape that lines have, the surest first, as much as a page can hold; set if there are more.
+fn plausible(found: &TextBoxes) -> (Vec<SlantedBox>, bool) {
+    let mut boxes: Vec<&TextBox> = found.boxes.iter().filter(|found| has_shape(&found.place)).collect();
     boxes.sort_by(|one, other| other.score.total_cmp(&one.score));
     let mut sum = 0.0;
     let fits = |found: &&TextBox| {
         sum += found.place.length / found.place.height;
         sum < MOST_TEXT
     };
-    boxes.into_iter().take_while(fits).map(|found| found.place).collect()
+    let count = boxes.len();
+    let places: Vec<SlantedBox> = boxes.into_iter().take_while(fits).map(|found| found.place).collect();
+    let is_cut = found.is_cut || places.len() < count;
+    (places, is_cut)
 }
 
 fn has_shape(place: &SlantedBox) -> bool {

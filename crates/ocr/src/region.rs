@@ -1,5 +1,7 @@
 //! Connected pixels, and the slanted boxes around them.
 
+use std::ops::ControlFlow;
+
 /// A point: x to the right, y down.
 pub(crate) type Point = (f32, f32);
 
@@ -34,11 +36,10 @@ impl SlantedBox {
     }
 }
 
-/// Groups of neighbouring pixels of a map that are set, as their positions in the map; at most so many groups, each of at
-/// least so many pixels.
-pub(crate) fn groups(is_set: &[bool], width: usize, most: usize, least: usize) -> Vec<Vec<usize>> {
+/// Shows groups of neighbouring pixels of a map that are set, each of at least so many, as their positions in the map, until no more
+/// are wanted.
+pub(crate) fn groups(is_set: &[bool], width: usize, least: usize, mut take: impl FnMut(&[usize]) -> ControlFlow<()>) {
     let mut is_seen = vec![false; is_set.len()];
-    let mut groups = Vec::new();
     let is_open = |at: usize, is_seen: &[bool]| is_set.get(at) == Some(&true) && is_seen.get(at) == Some(&false);
     for start in 0..is_set.len() {
         if !is_open(start, &is_seen) {
@@ -56,14 +57,10 @@ pub(crate) fn groups(is_set: &[bool], width: usize, most: usize, least: usize) -
                 }
             }
         }
-        if group.len() >= least {
-            groups.push(group);
-            if groups.len() == most {
-                break;
-            }
+        if group.len() >= least && take(&group).is_break() {
+            break;
         }
     }
-    groups
 }
 
 fn mark(is_seen: &mut [bool], at: usize) {
@@ -158,6 +155,16 @@ fn level(of: SlantedBox) -> SlantedBox {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// All groups, or as many.
+    fn groups(is_set: &[bool], width: usize, most: usize, least: usize) -> Vec<Vec<usize>> {
+        let mut groups = Vec::new();
+        super::groups(is_set, width, least, |group| {
+            groups.push(group.to_vec());
+            if groups.len() == most { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        });
+        groups
+    }
 
     #[test]
     fn a_slanted_line_has_a_slanted_box() {

@@ -3,12 +3,13 @@
 use agentd_core::knowledge::{
     DocumentFinds, DocumentListing, DocumentProgress, DocumentQuery, KnowledgeStats, PartRange, Password, Reading,
 };
+use tonic::Code;
 
 use super::{Client, ClientError};
 use crate::{
     MAX_MESSAGE_BYTES,
     convert::WireError,
-    v1::{self, documents_client::DocumentsClient, index_documents_response::Part},
+    v1::{self, documents_client::DocumentsClient, index_documents_response::Part, search_documents_step},
 };
 
 impl Client {
@@ -71,7 +72,8 @@ impl Client {
         Ok(self.documents().read(request).await?.into_inner().try_into()?)
     }
 
-    /// Finds what documents of a session say, all of them where no path is named.
+    /// Finds what documents of a session say, all of them where no path is named, and shows how far those are that are brought
+    /// into the index first.
     ///
     /// # Errors
     /// As of [`Self::index_documents`].
@@ -80,6 +82,7 @@ impl Client {
         session: &str,
         paths: &[String],
         query: &DocumentQuery,
+        mut show: impl FnMut(DocumentProgress),
     ) -> Result<DocumentFinds, ClientError> {
         let request = v1::SearchDocumentsRequest {
             session: session.to_owned(),
@@ -89,7 +92,22 @@ impl Client {
             limit: u32::try_from(query.limit).unwrap_or(u32::MAX),
             neighbours: query.neighbours,
         };
-        Ok(self.documents().search(request).await?.into_inner().try_into()?)
+        let mut steps = match self.documents().search_with_progress(request.clone()).await {
+            // A daemon from before there was this method.
+            Err(status) if status.code() == Code::Unimplemented => {
+                return Ok(self.documents().search(request).await?.into_inner().try_into()?);
+            }
+            steps => steps?.into_inner(),
+        };
+        while let Some(step) = steps.message().await? {
+            match step.part {
+                Some(search_documents_step::Part::Progress(step)) => show(step.try_into()?),
+                Some(search_documents_step::Part::Done(done)) => return Ok(done.try_into()?),
+                // From a newer daemon.
+                None => {}
+            }
+        }
+        Err(WireError::Missing("what was found").into())
     }
 
     /// Size of the index, of all sessions together.

@@ -168,7 +168,8 @@ impl TryFrom<v1::ReadDocumentResponse> for Reading {
 impl From<&v1::SearchDocumentsRequest> for DocumentQuery {
     fn from(request: &v1::SearchDocumentsRequest) -> Self {
         let limit = if request.limit == 0 { USUAL } else { size(request.limit) };
-        Self { text: request.query.clone(), regex: request.regex, limit, neighbours: request.neighbours }
+        let (text, regex, neighbours) = (request.query.clone(), request.regex, request.neighbours);
+        Self { text, regex, limit, neighbours, begin_by: None }
     }
 }
 

@@ -64,6 +64,7 @@ mod commands;
 mod context;
 mod crash;
 mod damage;
+mod document_progress;
 mod documents;
 mod earlier_files;
 mod embedded;

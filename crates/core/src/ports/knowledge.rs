@@ -25,11 +25,12 @@ pub trait Knowledge: Debug + Send + Sync {
         None
     }
 
-    /// Reads parts of a document.
+    /// Reads parts of a document, with word of how far that is where it takes long.
     fn read(
         &self,
         document: OpenDocument,
         range: PartRange,
+        progress: OnProgress,
         cancel: CancellationToken,
     ) -> BoxFuture<'_, Result<Reading, KnowledgeError>>;
 

@@ -72,6 +72,7 @@ fn table(rows: usize, cell: &str) -> Part {
         place: DocumentPlace::Sheet { number: 1, name: "Sales".to_owned(), range },
         body: Body::Table(table),
         notes: None,
+        unread: None,
     }
 }
 

@@ -1,16 +1,23 @@
 //! Archives: the documents in them, each read as what it is. An archive in an archive is not opened.
 
 use std::{
+    cell::Cell,
     io::{self, Cursor, Read},
     ops::ControlFlow,
     panic::{AssertUnwindSafe, catch_unwind},
+    rc::Rc,
 };
 
 use flate2::read::MultiGzDecoder;
 use zip::ZipArchive;
 
-use super::{Teller, broken, clean};
-use crate::{document::DocumentPlace, failure::Failure, kind::Kind, limits::Limits};
+use super::{Teller, broken, clean, too_large};
+use crate::{
+    document::DocumentPlace,
+    failure::{Failure, UnreadReason},
+    kind::Kind,
+    limits::Limits,
+};
 
 /// Files that are looked at.
 const MOST_FILES: usize = 10_000;
@@ -96,10 +103,13 @@ pub(super) fn extract(bytes: Vec<u8>, kind: Kind, teller: &mut Teller<'_>) -> Re
     Err(Failure::Entries { kind, failed: count, entries: files, why })
 }
 
-/// Of a file of a kind that is never read, that it was not is told where the files are listed, and is no failure.
+/// Of a file of a kind that is never read, that it was not is told where the files are listed, and is no failure. Nor is a picture
+/// where nobody wants the letters of any.
 const fn is_serious(failure: &Failure) -> bool {
+    use UnreadReason::{NotBuilt, Off};
     let is_foreign = matches!(failure, Failure::Foreign { .. } | Failure::Mismatch { .. });
-    !is_foreign && !matches!(failure, Failure::Scanned { kind: Kind::Picture, .. })
+    let is_unwanted = matches!(failure, Failure::Scanned { kind: Kind::Picture, why: Off | NotBuilt, .. });
+    !is_foreign && !is_unwanted
 }
 
 /// Tells of one document. What is wrong with it is returned; what ends the whole is an error.
@@ -130,22 +140,23 @@ fn tell(
     let scanner = inner.take_scanner();
     *outer.scanner() = scanner;
     let outcome = outcome.unwrap_or_else(|_| Err(broken(kind, "its reader gave up")));
-    match stopped {
-        Some(failure) => Err(failure),
-        None => Ok(outcome.err()),
+    match (stopped, outcome) {
+        (Some(failure), _) | (None, Err(failure @ Failure::NeedsRecognition)) => Err(failure),
+        (None, outcome) => Ok(outcome.err()),
     }
 }
 
-/// The bytes of one file in an archive.
+/// The bytes of one file in an archive. Its path is exactly this one, or the first that is cited so.
 pub(crate) fn entry(bytes: Vec<u8>, wanted: &str, limits: &Limits) -> Result<Vec<u8>, Failure> {
     let kind = if bytes.starts_with(b"PK") { Kind::Zip } else { Kind::Tar };
-    let mut found = None;
+    let (mut found, cited) = (None, clean::line(wanted, NAME_BYTES));
     visit(bytes, kind, limits, &mut |file| {
-        if file.path.as_deref() != Ok(wanted) {
-            return Ok(ControlFlow::Continue(()));
+        let Ok(path) = &file.path else { return Ok(ControlFlow::Continue(())) };
+        let is_it = path == wanted;
+        if is_it || (found.is_none() && clean::line(path, NAME_BYTES) == cited) {
+            found = Some(unpacked(file, limits, limits.bytes_in));
         }
-        found = Some(unpacked(file, limits, limits.bytes_in));
-        Ok(ControlFlow::Break(()))
+        Ok(if is_it { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
     })?;
     let found = found.ok_or_else(|| Failure::NoEntry { path: clean::line(wanted, NAME_BYTES) })?;
     let content = found.map_err(|why| broken(kind, &format!("{wanted}: {why}")))?;
@@ -183,9 +194,35 @@ fn visit(bytes: Vec<u8>, kind: Kind, limits: &Limits, visitor: &mut Visitor<'_>)
         Kind::Zip => visit_zip(bytes, visitor),
         _ if bytes.starts_with(b"\x1f\x8b") => {
             let most = limits.bytes_in.saturating_mul(TOTAL);
-            visit_tar(MultiGzDecoder::new(Cursor::new(bytes)).take(most), visitor)
+            let is_over = Rc::new(Cell::new(false));
+            let inner = MultiGzDecoder::new(Cursor::new(bytes));
+            let visited = visit_tar(BoundedReader { inner, left: most, is_over: Rc::clone(&is_over) }, visitor);
+            // To whoever reads the archive it seems to be damaged there.
+            if visited.is_err() && is_over.get() { Err(too_large("all that is in it", most)) } else { visited }
         }
         _ => visit_tar(Cursor::new(bytes), visitor),
+    }
+}
+
+/// A reader that fails where there is more than a number of bytes.
+struct BoundedReader<R> {
+    inner: R,
+    left: u64,
+    /// Set once it has failed.
+    is_over: Rc<Cell<bool>>,
+}
+
+impl<R: Read> Read for BoundedReader<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        if self.left == 0 {
+            let is_over = self.inner.read(&mut [0])? > 0;
+            self.is_over.set(is_over);
+            return if is_over { Err(io::Error::other("there is more than is unpacked")) } else { Ok(0) };
+        }
+        let most = usize::try_from(self.left).unwrap_or(usize::MAX).min(buffer.len());
+        let read = self.inner.read(buffer.get_mut(..most).unwrap_or_default())?;
+        self.left -= read as u64;
+        Ok(read)
     }
 }
 

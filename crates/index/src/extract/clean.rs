@@ -1,15 +1,15 @@
 //! Text as everybody can show it: no control characters, and nothing that is told without bound.
 
 use crate::{
-    document::{Body, DocumentPlace, Part},
+    document::{Body, DocumentPlace, Part, Row},
     failure::Failure,
     worker::frame::Head,
 };
 
 /// Columns that any spreadsheet has at most.
-const MAX_COLUMNS: usize = 16_384;
+pub(crate) const MAX_COLUMNS: u32 = 16_384;
 /// Rows that any spreadsheet has at most, with room for text files.
-const MAX_ROWS: u32 = 1 << 30;
+pub(crate) const MAX_ROWS: u32 = 1 << 30;
 const NAME_BYTES: usize = 300;
 const PATH_BYTES: usize = 1000;
 const TITLE_BYTES: usize = 500;
@@ -77,9 +77,8 @@ pub(crate) fn part(part: Part) -> Part {
             }
             Body::Table(table)
         }
-        Body::Picture(why) => Body::Picture(why),
     };
-    Part { place: place(part.place), body, notes: part.notes.map(owned) }
+    Part { place: place(part.place), body, notes: part.notes.map(owned), unread: part.unread }
 }
 
 fn place(place: DocumentPlace) -> DocumentPlace {
@@ -116,12 +115,12 @@ pub(crate) fn is_sound(part: &Part) -> bool {
     let Body::Table(table) = &part.body else { return true };
     let DocumentPlace::Sheet { range, .. } = at else { return false };
     let is_ordered = table.rows.windows(2).all(|pair| pair[0].number < pair[1].number);
-    let columns = usize::try_from(table.first_column).unwrap_or(usize::MAX);
+    let columns = |row: &Row| u64::from(table.first_column) + row.cells.len() as u64;
     let fits = table
         .header
         .iter()
         .chain(&table.rows)
-        .all(|row| (1..=MAX_ROWS).contains(&row.number) && columns.saturating_add(row.cells.len()) <= MAX_COLUMNS);
+        .all(|row| (1..=MAX_ROWS).contains(&row.number) && columns(row) <= MAX_COLUMNS.into());
     // Rows that nobody wants are not told, though the place has them.
     let is_within = match (range, table.range_of(&table.rows)) {
         (_, None) => true,
@@ -136,8 +135,12 @@ pub(crate) fn failure(failure: Failure) -> Failure {
     let short = |why: String| line(&why, WHY_BYTES);
     match failure {
         Failure::Broken { kind, parts, why } => Failure::Broken { kind, parts, why: short(why) },
+        Failure::Scanned { kind, pictures, pages, why, besides } => {
+            Failure::Scanned { kind, pictures, pages, why, besides: besides.map(short) }
+        }
         Failure::Mismatch { named, found } => Failure::Mismatch { named, found: short(found) },
         Failure::Entries { kind, failed, entries, why } => Failure::Entries { kind, failed, entries, why: short(why) },
+        Failure::Truncated { kind, what } => Failure::Truncated { kind, what: short(what) },
         Failure::NoEntry { path } => Failure::NoEntry { path: short(path) },
         Failure::Foreign { found } => Failure::Foreign { found: short(found) },
         Failure::TooLarge { what, most, parts } => Failure::TooLarge { what: short(what), most: short(most), parts },

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 
 use super::{
+    clean,
     package::Package,
     recognise::contains,
     xml::{self, Node},
@@ -12,25 +13,34 @@ use crate::{failure::Failure, kind::Kind, limits::Limits};
 /// Comments of a sheet by row and column, both from 0.
 pub(super) type Comments = BTreeMap<(u32, u32), String>;
 
-/// Comments of one sheet that are read.
-const MOST: usize = 20_000;
-/// Bytes of one comment.
-const LENGTH: usize = 4096;
+/// Comments of a workbook.
+#[derive(Debug, Default)]
+pub(super) struct BookComments {
+    /// By the names of their sheets.
+    pub(super) sheets: HashMap<String, Comments>,
+    /// Sheets with comments of which something was left out, and why.
+    pub(super) truncated: Vec<String>,
+}
 
-/// The comments of all sheets by their names, and the bytes again.
-pub(super) fn read(bytes: Vec<u8>, limits: &Limits) -> (HashMap<String, Comments>, Vec<u8>) {
+/// Comments of one sheet that are read.
+const MOST: usize = 100_000;
+/// Bytes of one comment; a cell has as many letters.
+const LENGTH: usize = 32 * 1024;
+
+/// The comments of all sheets, and the bytes again.
+pub(super) fn read(bytes: Vec<u8>, limits: &Limits) -> (BookComments, Vec<u8>) {
     if !contains(&bytes, b"comments") {
-        return (HashMap::new(), bytes);
+        return (BookComments::default(), bytes);
     }
     // A workbook without comments is still one: what is wrong is found by whoever reads its cells.
     match Package::open(bytes.clone(), Kind::Xlsx, limits) {
         Ok(mut package) => (found(&mut package).unwrap_or_default(), bytes),
-        Err(_) => (HashMap::new(), bytes),
+        Err(_) => (BookComments::default(), bytes),
     }
 }
 
-fn found(package: &mut Package) -> Result<HashMap<String, Comments>, Failure> {
-    let mut all = HashMap::new();
+fn found(package: &mut Package) -> Result<BookComments, Failure> {
+    let mut all = BookComments::default();
     let Some(book) = tree(package, "xl/workbook.xml")? else { return Ok(all) };
     let sheets = related(package, "xl/workbook.xml")?;
     let mut named = Vec::new();
@@ -41,7 +51,9 @@ fn found(package: &mut Package) -> Result<HashMap<String, Comments>, Failure> {
         let beside = related(package, path)?;
         let Some((_, _, path)) = beside.iter().find(|(_, kind, _)| kind.ends_with("/comments")) else { continue };
         if let Some(told) = tree(package, path)? {
-            all.insert(name.to_owned(), comments(&told));
+            let (comments, truncated) = comments(&told);
+            all.truncated.extend(truncated.map(|why| format!("sheet {name} has {why}")));
+            all.sheets.insert(name.to_owned(), comments);
         }
     }
     Ok(all)
@@ -79,12 +91,14 @@ fn joined(folder: &str, target: &str) -> String {
     parts.join("/")
 }
 
-fn comments(told: &Node) -> Comments {
+/// The comments of a sheet, and what it has too much of.
+fn comments(told: &Node) -> (Comments, Option<String>) {
+    let mut is_long = false;
     let mut authors = Vec::new();
     told.all("author", &mut authors);
     let mut list = Vec::new();
     told.all("comment", &mut list);
-    let of = |comment: &&Node| {
+    let mut of = |comment: &&Node| {
         let place = place(comment.attribute("ref")?)?;
         let by: Option<usize> = comment.attribute("authorId").and_then(|id| id.parse().ok());
         let by = by.and_then(|by| authors.get(by)).map(|by| by.text()).unwrap_or_default();
@@ -92,14 +106,21 @@ fn comments(told: &Node) -> Comments {
         let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
         // Many programs write the name into the comment as well.
         let text = text.strip_prefix(by.trim()).map(|rest| rest.trim_start_matches([':', ' '])).unwrap_or(&text);
+        is_long |= text.len() > LENGTH;
         let text = text.get(..text.floor_char_boundary(LENGTH)).unwrap_or_default();
         let by = if by.trim().is_empty() { String::new() } else { format!(" by {}", by.trim()) };
         (!text.is_empty()).then(|| (place, format!("[Comment{by}: {text}]")))
     };
-    list.iter().filter_map(of).take(MOST).collect()
+    let comments = list.iter().take(MOST).filter_map(&mut of).collect();
+    let truncated = match is_long {
+        _ if list.len() > MOST => Some(format!("more than {MOST} comments")),
+        true => Some(format!("a comment of more than {} KiB", LENGTH / 1024)),
+        false => None,
+    };
+    (comments, truncated)
 }
 
-/// Row and column of `B3`, both from 0.
+/// Row and column of `B3`, both from 0; none of a cell that no sheet can have.
 fn place(name: &str) -> Option<(u32, u32)> {
     let digits = name.find(|letter: char| letter.is_ascii_digit())?;
     let (letters, number) = name.split_at(digits);
@@ -107,7 +128,9 @@ fn place(name: &str) -> Option<(u32, u32)> {
         let letter = letter.to_ascii_uppercase().checked_sub(b'A').filter(|letter| *letter < 26)?;
         column.checked_mul(26)?.checked_add(u32::from(letter) + 1)
     })?;
-    Some((number.parse::<u32>().ok()?.checked_sub(1)?, column.checked_sub(1)?))
+    let (row, column) = (number.parse::<u32>().ok()?, column.checked_sub(1)?);
+    let can_be = (1..=clean::MAX_ROWS).contains(&row) && column < clean::MAX_COLUMNS;
+    can_be.then_some((row.checked_sub(1)?, column))
 }
 
 #[cfg(test)]
@@ -117,10 +140,19 @@ mod tests {
     #[test]
     fn a_comment_is_at_its_cell() {
         assert_eq!((place("B3"), place("AA10"), place("3")), (Some((2, 1)), Some((9, 26)), None));
+        assert_eq!((place("XFD1"), place("XFE1"), place("A0")), (Some((0, 16_383)), None, None));
+        assert_eq!((place("A1073741825"), place("ZZZZZZ1")), (None, None));
         let told = xml::parse(
             "<comments><authors><author>Anna</author></authors><commentList><comment ref='B3' authorId='0'><text><r><t>Anna:\n\
              </t></r><r><t>check this</t></r></text></comment></commentList></comments>",
         );
-        assert_eq!(comments(&told.unwrap()), Comments::from([((2, 1), "[Comment by Anna: check this]".to_owned())]));
+        let expected = Comments::from([((2, 1), "[Comment by Anna: check this]".to_owned())]);
+        assert_eq!(comments(&told.unwrap()), (expected, None));
+        let long = "x".repeat(LENGTH + 1);
+        let told = format!(
+            "<comments><commentList><comment ref='A1'><text><t>{long}</t></text></comment></commentList></comments>"
+        );
+        let (told, truncated) = comments(&xml::parse(&told).unwrap());
+        assert_eq!((told.len(), truncated.as_deref()), (1, Some("a comment of more than 32 KiB")));
     }
 }

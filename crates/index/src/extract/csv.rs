@@ -18,14 +18,29 @@ pub(super) fn extract(bytes: &[u8], teller: &mut Teller<'_>) -> Result<(), Failu
         .from_reader(text.as_bytes());
     let mut sheet = Sheet::new(1, String::new());
     let mut record = csv::StringRecord::new();
-    let mut row = 0;
+    let mut row = 0_u32;
     while reader.read_record(&mut record).map_err(|error| broken(Kind::Csv, &error.to_string()))? {
-        row += 1;
+        let start = record.position().map_or(0, csv::Position::byte);
+        let empty = empty_lines(text.as_bytes(), usize::try_from(start).unwrap_or(usize::MAX));
+        row = row.saturating_add(empty).saturating_add(1);
         for (column, cell) in (0..).zip(&record) {
             sheet.cell(row, column, cell.to_owned(), teller)?;
         }
     }
     sheet.end(teller)
+}
+
+/// Number of lines without anything before the record that begins there: rows of a spreadsheet that are no records.
+fn empty_lines(text: &[u8], start: usize) -> u32 {
+    // The end of the line before may come in two halves.
+    let is_half = start.checked_sub(1).is_some_and(|before| text.get(before..=start) == Some(b"\r\n"));
+    let mut rest = text.get(start + usize::from(is_half)..).unwrap_or_default();
+    let mut count = 0;
+    while let [b'\r', b'\n', behind @ ..] | [b'\r' | b'\n', behind @ ..] = rest {
+        rest = behind;
+        count += 1;
+    }
+    count
 }
 
 /// The separator that gives most lines the same number of cells, and more than one.
@@ -58,6 +73,30 @@ fn count_outside_quotes(line: &str, separator: u8) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{Body, Limits, Piece};
+
+    #[test]
+    fn rows_are_counted_as_spreadsheets_do() {
+        let numbers = |text: &str| {
+            let (limits, mut rows) = (Limits::default(), Vec::new());
+            let mut listener = |piece| {
+                if let Piece::Part(part) = piece
+                    && let Body::Table(table) = part.body
+                {
+                    rows.extend(table.header.iter().chain(&table.rows).map(|row| row.number));
+                }
+                Ok(())
+            };
+            extract(text.as_bytes(), &mut Teller::new(Kind::Csv, &limits, &mut listener)).unwrap();
+            rows
+        };
+        for end in ["\n", "\r\n", "\r"] {
+            let lines = |text: &str| numbers(&text.replace('\n', end));
+            assert_eq!(lines("a,b\n\n1,2\n\n\n3,\"x\ny\"\n\n4,5\n\n"), [1, 3, 6, 8], "{end:?}");
+            assert_eq!(lines("\n\na,b\n1,2"), [3, 4], "{end:?}");
+            assert_eq!(lines("1,2\n , \n3,4\n"), [1, 3], "{end:?}");
+        }
+    }
 
     #[test]
     fn the_separator_is_what_makes_rows_alike() {

@@ -48,13 +48,10 @@ use crate::{failure::Failure, kind::Kind};
 /// Tells of a document of this kind part by part.
 ///
 /// # Errors
-/// The damage, and whatever the teller's listener refuses. What was told before holds.
+/// The damage, what was left out, and whatever the teller's listener refuses. What was told before holds.
 pub fn extract(bytes: Vec<u8>, kind: Kind, teller: &mut Teller<'_>) -> Result<(), Failure> {
-    match kind {
-        Kind::Pdf => {
-            let password = teller.password().map(str::to_owned);
-            pdf::extract(bytes, teller, password.as_deref())
-        }
+    let told = match kind {
+        Kind::Pdf => pdf::extract(bytes, teller),
         Kind::Zip | Kind::Tar => archive::extract(bytes, kind, teller),
         Kind::Docx | Kind::Doc => docx::extract(bytes, kind, teller),
         Kind::Pptx | Kind::Ppt => pptx::extract(bytes, kind, teller),
@@ -74,8 +71,13 @@ pub fn extract(bytes: Vec<u8>, kind: Kind, teller: &mut Teller<'_>) -> Result<()
         Kind::Markdown => markdown::extract(&bytes, teller),
         Kind::Picture => scan::picture(&bytes, teller),
         Kind::Plain => plain::extract(&bytes, teller),
-    }?;
-    teller.end()
+    };
+    match (told, teller.truncated()) {
+        (Ok(()), None) => teller.end(),
+        (Ok(()), Some(what)) => Err(Failure::Truncated { kind, what }),
+        (Err(failure), Some(what)) => Err(failure.with_truncated(&what)),
+        (Err(failure), None) => Err(failure),
+    }
 }
 
 /// More than the limits allow; a size in bytes.

@@ -2,7 +2,7 @@
 
 use super::{Teller, clean};
 use crate::{
-    document::{Row, Table},
+    document::{CellRange, Row, Table},
     failure::Failure,
     worker::frame::PIECE_BYTES,
 };
@@ -28,6 +28,8 @@ pub(super) struct Sheet {
     is_judged: bool,
     first_column: Option<u32>,
     was_told: bool,
+    /// Set if it is known that there are cells that no sheet can have.
+    is_too_wide: bool,
 }
 
 /// The cells of a row that hold something: column and text.
@@ -47,6 +49,7 @@ impl Sheet {
             is_judged: false,
             first_column: None,
             was_told: false,
+            is_too_wide: false,
         }
     }
 
@@ -56,7 +59,18 @@ impl Sheet {
         if text.trim().is_empty() {
             return Ok(());
         }
-        text.truncate(text.floor_char_boundary(CELL_BYTES));
+        if column >= clean::MAX_COLUMNS || row > clean::MAX_ROWS {
+            if !std::mem::replace(&mut self.is_too_wide, true) {
+                let most = clean::MAX_COLUMNS;
+                teller.leave_out(format!("row {row}{} has more than {most} columns", self.of_sheet()));
+            }
+            return Ok(());
+        }
+        if text.len() > CELL_BYTES {
+            let cell = CellRange { first: (column, row), last: (column, row) };
+            teller.leave_out(format!("cell {cell}{} has more than {} KiB", self.of_sheet(), CELL_BYTES / 1024));
+            text.truncate(text.floor_char_boundary(CELL_BYTES));
+        }
         match self.rows.last_mut() {
             Some(last) if last.number == row => {
                 if last.cells.last().is_some_and(|(before, _)| *before >= column) {
@@ -80,6 +94,11 @@ impl Sheet {
         self.size += text.len() + 2 + 2 * usize::try_from(margin).unwrap_or_default();
         self.rows.push(Sparse { number: row, cells: vec![(column, text)] });
         Ok(())
+    }
+
+    /// Name of the sheet behind a thing of it, where it has one.
+    fn of_sheet(&self) -> String {
+        if self.name.is_empty() { String::new() } else { format!(" of {}", self.name) }
     }
 
     /// Tells what is left. A sheet without cells is told as well: it has a name.
@@ -200,7 +219,7 @@ mod tests {
                 .iter()
                 .map(|part| match &part.body {
                     crate::Body::Table(table) => format!("{} {}", part.place, table.header.is_some()),
-                    crate::Body::Text(_) | crate::Body::Picture(_) => String::new(),
+                    crate::Body::Text(_) => String::new(),
                 })
                 .collect();
             assert_eq!(places, expected, "{rows:?}");
@@ -223,6 +242,31 @@ mod tests {
         sheet.cell(1, 0, "a".to_owned(), &mut teller).unwrap();
         let failure = sheet.cell(1, 16_383, "b".to_owned(), &mut teller).unwrap_err();
         assert_eq!(failure.code(), "too_large");
+    }
+
+    #[test]
+    fn what_no_sheet_can_have_is_left_out_and_said() {
+        let (limits, mut rows) = (Limits::default(), Vec::new());
+        let mut listener = |piece| {
+            if let Piece::Part(part) = piece {
+                assert!(clean::is_sound(&part), "{part:?}");
+                rows.push(part.markdown());
+            }
+            Ok(())
+        };
+        let mut teller = Teller::new(Kind::Csv, &limits, &mut listener);
+        let mut sheet = Sheet::new(1, String::new());
+        let long = "x".repeat(CELL_BYTES + 1);
+        for (row, column, text) in
+            [(1, 0, "first"), (2, 16_383, "last"), (2, 16_384, "beyond"), (2, 99_999, "far"), (3, 0, &long)]
+        {
+            sheet.cell(row, column, text.to_owned(), &mut teller).unwrap();
+        }
+        sheet.end(&mut teller).unwrap();
+        let said = teller.truncated().unwrap();
+        assert_eq!(said, "row 2 has more than 16384 columns; cell A3 has more than 64 KiB");
+        let text = rows.concat();
+        assert!(text.contains("first") && text.contains("last") && !text.contains("beyond"), "{}", text.len());
     }
 
     #[test]

@@ -18,6 +18,7 @@ pub struct Teller<'a> {
     kind: Kind,
     has_head: bool,
     first: u32,
+    last_page: Option<u32>,
     window: Option<Window>,
     lists_only: bool,
     password: Option<String>,
@@ -26,6 +27,8 @@ pub struct Teller<'a> {
     bytes: u64,
     cells: u64,
     last: Option<DocumentPlace>,
+    /// Places of which something was left out, and their number.
+    truncated: (Vec<String>, usize),
 }
 
 impl<'a> Teller<'a> {
@@ -37,6 +40,7 @@ impl<'a> Teller<'a> {
             kind,
             has_head: false,
             first: 1,
+            last_page: None,
             window: None,
             lists_only: false,
             password: None,
@@ -45,13 +49,14 @@ impl<'a> Teller<'a> {
             bytes: 0,
             cells: 0,
             last: None,
+            truncated: (Vec::new(), 0),
         }
     }
 
-    /// The same, for whoever wants no page before this one, counted from 1.
+    /// The same, for whoever wants no page before the first one, counted from 1, and none behind the last one.
     #[must_use]
-    pub fn from_page(self, first: u32) -> Self {
-        Self { first: first.max(1), ..self }
+    pub fn pages(self, first: u32, last_page: Option<u32>) -> Self {
+        Self { first: first.max(1), last_page, ..self }
     }
 
     /// The same, for whoever wants no more than these rows.
@@ -103,6 +108,11 @@ impl<'a> Teller<'a> {
         self.first
     }
 
+    /// The last page that is wanted, where not all are.
+    pub(super) const fn last_page(&self) -> Option<u32> {
+        self.last_page
+    }
+
     /// Number of pages, sheets or slides so far.
     #[must_use]
     pub const fn parts(&self) -> u32 {
@@ -123,12 +133,35 @@ impl<'a> Teller<'a> {
 
     /// Tells a text, in pieces where it is large.
     pub(super) fn text(&mut self, place: DocumentPlace, text: String, notes: Option<String>) -> Result<(), Failure> {
+        self.text_pieces(place, text, notes, None)
+    }
+
+    /// Tells the text of a page, and why the letters of a picture on it were not recognised.
+    pub(super) fn page(
+        &mut self,
+        place: DocumentPlace,
+        text: String,
+        unread: Option<UnreadReason>,
+    ) -> Result<(), Failure> {
+        self.text_pieces(place, text, None, unread)
+    }
+
+    fn text_pieces(
+        &mut self,
+        place: DocumentPlace,
+        text: String,
+        notes: Option<String>,
+        unread: Option<UnreadReason>,
+    ) -> Result<(), Failure> {
         let mut text = clean::owned(text);
         text.truncate(text.trim_end().len());
         // Told with the last piece, so what is there without bound is not.
         const NOTES_BYTES: usize = PIECE_BYTES / 2;
-        let notes =
-            notes.map(clean::owned).map(|notes| notes[..notes.floor_char_boundary(NOTES_BYTES)].trim().to_owned());
+        let notes = notes.map(clean::owned);
+        if notes.as_ref().is_some_and(|notes| notes.len() > NOTES_BYTES) {
+            self.leave_out(format!("the notes of {place} have more than {} KiB", NOTES_BYTES / 1024));
+        }
+        let notes = notes.map(|notes| notes[..notes.floor_char_boundary(NOTES_BYTES)].trim().to_owned());
         let notes = notes.filter(|notes| !notes.is_empty());
         let mut rest = text.as_str();
         while rest.len() > PIECE_BYTES {
@@ -137,7 +170,7 @@ impl<'a> Teller<'a> {
             rest = after;
         }
         let rest = if rest.len() == text.len() { text } else { rest.to_owned() };
-        self.part(Part { notes, ..Part::text(place, rest) })
+        self.part(Part { notes, unread, ..Part::text(place, rest) })
     }
 
     /// Tells a text of which the lines count, in pieces where it is large.
@@ -176,7 +209,7 @@ impl<'a> Teller<'a> {
             });
         }
         let place = DocumentPlace::Sheet { number, name: name.to_owned(), range };
-        self.part(Part { place, body: Body::Table(table), notes: None })
+        self.part(Part { place, body: Body::Table(table), notes: None, unread: None })
     }
 
     /// Tells of a sheet before the first that is wanted that it is there, so that it need not be read.
@@ -188,9 +221,22 @@ impl<'a> Teller<'a> {
         Ok(true)
     }
 
-    /// Tells a page that is a picture, and why its letters were not recognised.
-    pub(super) fn picture(&mut self, place: DocumentPlace, why: UnreadReason) -> Result<(), Failure> {
-        self.part(Part { place, body: Body::Picture(why), notes: None })
+    /// Takes note of a place that has more than is told.
+    pub(super) fn leave_out(&mut self, place: String) {
+        const NAMED: usize = 3;
+        let (places, count) = &mut self.truncated;
+        *count += 1;
+        if places.len() < NAMED {
+            places.push(place);
+        }
+    }
+
+    /// Places that have more than was told, with what they have too much of.
+    pub(super) fn truncated(&self) -> Option<String> {
+        let (places, count) = &self.truncated;
+        let more = count - places.len();
+        let more = if more > 0 { format!("; and so have {more} more places") } else { String::new() };
+        (*count > 0).then(|| clean::line(&format!("{}{more}", places.join("; ")), 300))
     }
 
     /// Counts cells, before there is memory for them.

@@ -47,6 +47,7 @@ pub(super) fn xlsx(bytes: Vec<u8>, teller: &mut Teller<'_>) -> Result<(), Failur
     let (bytes, mut workbook) = opened(cursor(bytes), teller.limits())?;
     let names = workbook.sheet_names();
     teller.head(None, Some(names.len()))?;
+    comments.truncated.into_iter().for_each(|sheet| teller.leave_out(sheet));
     let mut damage = None;
     let mut is_mended = false;
     for (number, name) in (1..).zip(names) {
@@ -54,7 +55,7 @@ pub(super) fn xlsx(bytes: Vec<u8>, teller: &mut Teller<'_>) -> Result<(), Failur
             continue;
         }
         let merged = merged(workbook.merge_cells_by_sheet_name(&name).unwrap_or_default());
-        let own = comments.remove(&name).unwrap_or_default();
+        let own = comments.sheets.remove(&name).unwrap_or_default();
         let mut sheet = Merging { comments: own, ..Merging::new(number, name.clone(), merged) };
         let mut last = None;
         let mut told = xlsx_sheet(&mut workbook, &name, &mut sheet, &mut last, !is_mended, teller)?;

@@ -25,6 +25,7 @@ use super::{
 };
 use crate::{
     chunk::Chunk,
+    recognition::RecognitionStamp,
     search::{self, Answer, Request, Stop},
 };
 
@@ -97,11 +98,20 @@ impl IndexHandle {
         Ok(ids.iter().filter(|id| !view.entries.contains_key(id)).copied().collect())
     }
 
-    /// Returns whether all these documents are there, as far as that is known without looking at the disk: a search
+    /// Returns whether all these documents are there and none is outdated, as far as that is known without looking at the disk: a search
     /// finds out by itself when the index was deleted.
-    pub(crate) fn has_all<'a>(&self, mut ids: impl Iterator<Item = &'a DocumentId>) -> bool {
+    pub(crate) fn has_all<'a>(
+        &self,
+        mut ids: impl Iterator<Item = &'a DocumentId>,
+        recognition: &RecognitionStamp,
+    ) -> bool {
         let view = self.shared.view();
-        ids.all(|id| view.entries.contains_key(id))
+        ids.all(|id| view.entries.get(id).is_some_and(|entry| !entry.about.is_outdated(recognition)))
+    }
+
+    /// Returns whether a document is there and would say more if it was read with this recognition.
+    pub(crate) fn is_outdated(&self, id: &DocumentId, recognition: &RecognitionStamp) -> bool {
+        self.shared.view().entries.get(id).is_some_and(|entry| entry.about.is_outdated(recognition))
     }
 
     /// Flaws of these documents, where there are any and the document is there.
@@ -121,20 +131,20 @@ impl IndexHandle {
     /// # Errors
     /// When nothing can be written.
     pub async fn begin(&self, id: &DocumentId, title: Option<String>) -> Result<Option<Indexing>, IndexError> {
-        match self.claim(id).await? {
+        match self.claim(id, &RecognitionStamp::default()).await? {
             Some(claim) => claim.begin(title).await.map(Some),
             None => Ok(None),
         }
     }
 
-    /// The right to index a document, before anything is known of it; none where it is there already. Waits while somebody
-    /// else is at the same one.
+    /// The right to index a document, before anything is known of it; none where it is there already and is not outdated. Waits
+    /// while somebody else is at the same one.
     ///
     /// # Errors
     /// When the index was deleted and no new one can be begun.
-    pub async fn claim(&self, id: &DocumentId) -> Result<Option<Claim>, IndexError> {
+    pub async fn claim(&self, id: &DocumentId, recognition: &RecognitionStamp) -> Result<Option<Claim>, IndexError> {
         let alone = self.lock_of(id).lock_owned().await;
-        if self.shared.view().entries.contains_key(id) && self.missing(std::slice::from_ref(id)).await?.is_empty() {
+        if self.has_all(std::iter::once(id), recognition) && self.missing(std::slice::from_ref(id)).await?.is_empty() {
             return Ok(None);
         }
         Ok(Some(Claim::new(self.queue.clone(), *id, alone)))

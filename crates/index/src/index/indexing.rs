@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use tokio::sync::{OwnedMutexGuard, mpsc, oneshot};
 
 use super::{error::IndexError, id::DocumentId, view::Entry, writer::Command};
-use crate::{chunk::Chunk, kind::Kind};
+use crate::{chunk::Chunk, kind::Kind, recognition::RecognitionStamp};
 
 /// Number of chunks that go to the writer at once.
 const AT_ONCE: usize = 64;
@@ -21,6 +21,17 @@ pub struct About {
     /// Why that is not all of it, and what to do, where it is not.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub flaw: Option<String>,
+    /// The recognition with which it was read, where letters of it were not recognised and may be by another one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub recognition: Option<RecognitionStamp>,
+}
+
+impl About {
+    /// Returns whether it would say more if it was read with this recognition.
+    #[must_use]
+    pub fn is_outdated(&self, recognition: &RecognitionStamp) -> bool {
+        self.recognition.as_ref().is_some_and(|before| recognition.promises_more_than(before))
+    }
 }
 
 /// The right to index a document, which nobody else has meanwhile. It begins when the document is known.

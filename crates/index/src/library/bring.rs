@@ -3,21 +3,29 @@
 use std::{
     collections::HashMap,
     fs::File,
+    mem,
     sync::{Arc, Mutex, PoisonError},
+    time::Instant,
 };
 
 use agentd_core::knowledge::{DocumentProgress, Password};
+use futures_util::{StreamExt as _, stream};
+use tokio::time::timeout_at;
 use tokio_util::sync::CancellationToken;
 
 use super::digests;
 use crate::{
-    ChunkConfig, Extractor, Failure, Kind, Piece, WantedParts,
+    ChunkConfig, Extractor, Failure, Kind, Piece, ReadingPass, RecognitionStamp, UnreadReason, WantedParts, WorkerTurn,
     chunk::Chunker,
     index::{About, Claim, DocumentId, IndexError, IndexHandle, Indexing},
 };
 
 /// Documents whose failures are remembered, so that a broken one is not read anew by each search.
 const MAX_BROKEN: usize = 1000;
+
+/// Passes over new documents, with the number that is brought in at the same time. Quick ones are more than are read at once, so
+/// that some are read while others are written for good together. Of scans one is recognised while the next is copied.
+const PASSES: [(ReadingPass, usize); 2] = [(ReadingPass::Quick, 8), (ReadingPass::Full, 2)];
 
 /// Whoever wants to know how far it is.
 pub(super) type Progress<'a> = &'a (dyn Fn(DocumentProgress) + Send + Sync);
@@ -33,41 +41,68 @@ pub(super) struct KnownDocument {
     pub(super) password: Option<Password>,
 }
 
-/// Documents that could not be read at all, and why.
+/// Documents that could not be read at all, and why, each with the recognition by which it was tried.
 #[derive(Debug, Default, Clone)]
-pub(super) struct FailureCache(Arc<Mutex<HashMap<DocumentId, Failure>>>);
+pub(super) struct FailureCache(Arc<Mutex<HashMap<DocumentId, (Failure, RecognitionStamp)>>>);
 
 impl FailureCache {
-    /// Why it could not be read, where that is known and trying again would come to the same. What went wrong with the
-    /// machine and not with the document is tried again.
-    pub(super) fn why(&self, id: &DocumentId) -> Option<Failure> {
+    /// The reason why it could not be read, where that is known and trying again with this recognition would come to the same.
+    pub(super) fn why(&self, id: &DocumentId, recognition: &RecognitionStamp) -> Option<Failure> {
         let broken = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        broken.get(id).filter(|failure| !is_passing(failure)).cloned()
+        let (failure, before) = broken.get(id)?;
+        let is_outdated = failure.lacks_recognition() && recognition.promises_more_than(before);
+        Some(failure.clone()).filter(|_| !is_outdated)
     }
 
     pub(super) fn forget(&self, id: &DocumentId) {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(id);
     }
 
-    fn remember(&self, id: DocumentId, failure: Failure) {
+    /// Remembers a failure. What went wrong with the machine and not with the document is tried again, and so it is not.
+    fn remember(&self, id: DocumentId, failure: Failure, recognition: RecognitionStamp) {
+        if is_passing(&failure) || has_failed_recognition(&failure, &recognition) {
+            return;
+        }
         let mut broken = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if broken.len() >= MAX_BROKEN {
             broken.clear();
         }
-        broken.insert(id, failure);
+        broken.insert(id, (failure, recognition));
     }
 }
 
 const fn is_passing(failure: &Failure) -> bool {
-    matches!(failure, Failure::Worker(_) | Failure::Cancelled)
+    matches!(failure, Failure::Worker(_) | Failure::Cancelled | Failure::NeedsRecognition)
+}
+
+/// Returns whether recognition itself failed: the models that are there cannot be used, or there was no time for a single page.
+const fn has_failed_recognition(failure: &Failure, recognition: &RecognitionStamp) -> bool {
+    match failure {
+        Failure::Scanned { why: UnreadReason::NoModels, .. } => recognition.pages > 0,
+        Failure::Scanned { why: UnreadReason::Spent { first: 1 }, .. } => true,
+        _ => false,
+    }
+}
+
+/// Documents that did not come into the index.
+#[derive(Debug, Default)]
+pub(super) struct IngestReport {
+    /// Those that could not be read, by their names, and why.
+    pub(super) unreadable: Vec<(String, String)>,
+    /// Number of those for which there was no time.
+    pub(super) not_begun: usize,
 }
 
 /// Outcome for a document, where nothing is wrong with the index.
-pub(super) enum Outcome {
+enum Outcome {
     /// It can be found, or what could be read of it.
     Indexed,
     /// It could not be read.
     Unreadable(Failure),
+    /// Letters of it have to be recognised: nothing of it was kept.
+    NeedsRecognition,
+    /// There was no time to begin with it.
+    NotBegun,
 }
 
 /// Brings documents into the index.
@@ -77,38 +112,88 @@ pub(super) struct Ingester<'a> {
     pub(super) index: &'a Arc<IndexHandle>,
     pub(super) broken: &'a FailureCache,
     pub(super) chunks: ChunkConfig,
+    /// Time from which on no document is begun.
+    pub(super) begin_by: Option<Instant>,
+    /// The recognition that there is: what was read with less is read again.
+    pub(super) recognition: &'a RecognitionStamp,
     pub(super) cancel: &'a CancellationToken,
 }
 
 impl Ingester<'_> {
+    /// Brings documents in: first all that can be read at once, then those whose letters have to be recognised, so that none waits
+    /// behind a scan. A document that fails does so alone; a failing index fails all.
+    pub(super) async fn bring_all(
+        &self,
+        documents: Vec<KnownDocument>,
+        progress: Progress<'_>,
+    ) -> Result<IngestReport, IndexError> {
+        let mut report = IngestReport::default();
+        let mut waiting = documents;
+        for (pass, at_once) in PASSES {
+            let bring = |known: KnownDocument| async move { (known.clone(), self.bring(known, pass, progress).await) };
+            let mut brought = stream::iter(mem::take(&mut waiting).into_iter().map(bring)).buffer_unordered(at_once);
+            while let Some((known, outcome)) = brought.next().await {
+                match outcome? {
+                    Outcome::Indexed => {}
+                    Outcome::NotBegun => report.not_begun += 1,
+                    Outcome::Unreadable(failure) => report.unreadable.push((known.name, super::told(&failure))),
+                    Outcome::NeedsRecognition => waiting.push(known),
+                }
+            }
+        }
+        let left = waiting.into_iter().map(|known| (known.name, super::told(&Failure::NeedsRecognition)));
+        report.unreadable.extend(left);
+        Ok(report)
+    }
+
     /// Brings a document in, unless it is there already. Waits while somebody else does the same. Whatever fails leaves
     /// nothing half done; of a document that breaks in the middle, what could be read is kept.
-    pub(super) async fn bring(&self, known: KnownDocument, progress: Progress<'_>) -> Result<Outcome, IndexError> {
-        let Some(claim) = self.index.claim(&known.id).await? else { return Ok(Outcome::Indexed) };
+    async fn bring(
+        &self,
+        known: KnownDocument,
+        pass: ReadingPass,
+        progress: Progress<'_>,
+    ) -> Result<Outcome, IndexError> {
+        let claim = self.index.claim(&known.id, self.recognition);
+        let Some(claimed) = self.in_time(claim).await else { return Ok(Outcome::NotBegun) };
+        let Some(claim) = claimed? else { return Ok(Outcome::Indexed) };
         // Whoever was at it before may have found out.
-        if let Some(failure) = self.broken.why(&known.id) {
+        if let Some(failure) = self.broken.why(&known.id, self.recognition) {
             return Ok(Outcome::Unreadable(failure));
         }
         let id = known.id;
-        match self.read(claim, known, progress).await? {
+        let read = match self.copy(&known).await? {
+            Ok(copy) => match self.in_time(self.extractor.turn(pass, self.cancel)).await {
+                None => return Ok(Outcome::NotBegun),
+                Some(Ok(turn)) => self.read(claim, known, copy, turn, progress).await?,
+                Some(Err(failure)) => Err(failure),
+            },
+            Err(failure) => Err(failure),
+        };
+        match read {
             Ok(()) => Ok(Outcome::Indexed),
             Err(Failure::Cancelled) => Err(IndexError::Cancelled),
+            Err(Failure::NeedsRecognition) => Ok(Outcome::NeedsRecognition),
             Err(failure) => {
-                self.broken.remember(id, failure.clone());
+                self.broken.remember(id, failure.clone(), self.recognition.clone());
                 Ok(Outcome::Unreadable(failure))
             }
         }
     }
 
-    async fn read(
-        &self,
-        claim: Claim,
-        KnownDocument { id, name, file, inner, password }: KnownDocument,
-        progress: Progress<'_>,
-    ) -> Result<Result<(), Failure>, IndexError> {
-        let named = Kind::of_name(&name);
+    /// Outcome of this, where there is time for it.
+    async fn in_time<T>(&self, work: impl Future<Output = T>) -> Option<T> {
+        match self.begin_by {
+            Some(end) if Instant::now() >= end => None,
+            Some(end) => timeout_at(end.into(), work).await.ok(),
+            None => Some(work.await),
+        }
+    }
+
+    /// A copy of a document's file, which holds the bytes by which the document is known.
+    async fn copy(&self, known: &KnownDocument) -> Result<Result<File, Failure>, IndexError> {
         let (folder, most) = (self.index.folder().to_owned(), self.extractor.limits().bytes_in);
-        let stop = self.cancel.clone();
+        let (file, stop) = (Arc::clone(&known.file), self.cancel.clone());
         let copied = tokio::task::spawn_blocking(move || digests::copy(&file, &folder, most, &stop)).await;
         let copied = copied.map_err(|_| IndexError::Closed)?;
         let (hash, copy) = match copied {
@@ -118,12 +203,23 @@ impl Ingester<'_> {
                 error => return Ok(Err(Failure::Worker(error.to_string()))),
             },
         };
-        let hash = inner.as_deref().map_or(hash, |path| hash.within(path));
-        if !id.is_of(hash) {
-            return Ok(Err(Failure::Worker("it was changed while it was being read".to_owned())));
-        }
+        let hash = known.inner.as_deref().map_or(hash, |path| hash.within(path));
+        let is_same = known.id.is_of(hash);
+        Ok(is_same.then_some(copy).ok_or_else(|| Failure::Worker("it was changed while it was being read".to_owned())))
+    }
+
+    async fn read(
+        &self,
+        claim: Claim,
+        KnownDocument { name, inner, password, .. }: KnownDocument,
+        copy: File,
+        turn: WorkerTurn,
+        progress: Progress<'_>,
+    ) -> Result<Result<(), Failure>, IndexError> {
+        let named = Kind::of_name(&name);
+        let stamp = turn.recognition().stamp();
         let wanted = WantedParts { named, inner, password, ..WantedParts::default() };
-        let mut extraction = match self.extractor.extract_wanted(copy, wanted, self.cancel.clone()).await {
+        let mut extraction = match self.extractor.extract_in(turn, copy, wanted, self.cancel.clone()) {
             Ok(extraction) => extraction,
             Err(failure) => return Ok(Err(failure)),
         };
@@ -141,6 +237,9 @@ impl Ingester<'_> {
         let failure = loop {
             match extraction.next().await {
                 Some(Ok(Piece::Part(part))) => {
+                    if part.unread.is_some_and(|why| why != UnreadReason::Undrawn) {
+                        about.recognition.get_or_insert_with(|| stamp.clone());
+                    }
                     indexing.add(chunker.chunks(&part)).await?;
                     if last.as_ref().is_none_or(|last| !part.place.is_same(last)) {
                         about.parts += 1;

@@ -153,7 +153,7 @@ mod tests {
             let range = Some(CellRange { first: (0, first), last: (0, last) });
             let place = DocumentPlace::Sheet { number: 1, name: "S".to_owned(), range };
             let body = Body::Table(Table { first_column: 0, header, rows });
-            ShowablePart { number: 1, label: String::new(), part: Part { place, body, notes: None } }
+            ShowablePart { number: 1, label: String::new(), part: Part { place, body, notes: None, unread: None } }
         };
         let row = |number: u32, text: &str| Row { number, cells: vec![text.to_owned()] };
         let rows = told.iter().map(|(number, text)| row(*number, text)).collect();

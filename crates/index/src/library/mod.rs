@@ -16,7 +16,7 @@ mod reading;
 mod shelf;
 mod told;
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Instant};
 
 use agentd_core::{
     error::{ErrorKind, KnowledgeError},
@@ -25,30 +25,25 @@ use agentd_core::{
     },
     ports::{Knowledge, OnProgress},
 };
-use futures_util::{FutureExt as _, StreamExt as _, future::BoxFuture, stream};
+use futures_util::{FutureExt as _, future::BoxFuture};
 use tokio_util::sync::CancellationToken;
 
 use self::{
-    bring::{FailureCache, Ingester, KnownDocument, Outcome},
+    bring::{FailureCache, IngestReport, Ingester, KnownDocument},
     digests::Digests,
     reading::Reader,
     shelf::LazyIndex,
     told::ResolvedDocuments,
 };
 use crate::{
-    ChunkConfig, Extractor, Failure, Kind, Piece, ReadingLimits, WantedParts, Window,
+    ChunkConfig, Extractor, Failure, Kind, Piece, ReadingLimits, ReadingPass, RecognitionStamp, WantedParts, Window,
     extract::recognise,
     index::{DocumentId, IndexConfig, IndexError, IndexHandle},
 };
 
 /// Version of the readers of text and chunks. Counted up with every change of what comes of a document, so that
 /// documents are read again.
-const READING: u32 = 6;
-/// The same for documents that are read with recognition of pictures: once there are models, documents are read again.
-const READING_PICTURES: u32 = READING + 1000;
-/// Documents that one search brings into the index at the same time: more than are read at once, so that some are read while
-/// others are written for good together.
-const AT_ONCE: usize = 8;
+const READING: u32 = 7;
 
 /// Reads documents and finds what they say.
 #[derive(Debug)]
@@ -81,15 +76,38 @@ impl Library {
         self.shelf.is_open().await
     }
 
-    /// Returns whether letters of pages that are pictures can be recognised now.
-    fn recognises(&self) -> bool {
-        self.extractor.recognition().budget().is_some()
+    /// Recognition as it can be had now.
+    fn recognition(&self) -> RecognitionStamp {
+        self.extractor.recognition().stamp()
     }
 
+    /// Parts of a document. One whose letters have to be recognised is read once more in a turn for that.
     async fn parts(
         &self,
         document: OpenDocument,
         range: PartRange,
+        progress: &OnProgress,
+        cancel: CancellationToken,
+    ) -> Result<Reading, Failure> {
+        let again = document.again(document.password.clone());
+        match self.parts_in(ReadingPass::Quick, document, range, &|_| {}, cancel.clone()).await {
+            Err(Failure::NeedsRecognition) => {
+                let again = again.map_err(|error| Failure::Worker(error.to_string()))?;
+                let name = again.name.clone();
+                let tell = move |parts| progress(DocumentProgress { document: name.clone(), parts, total: None });
+                tell(0);
+                self.parts_in(ReadingPass::Full, again, range, &tell, cancel).await
+            }
+            read => read,
+        }
+    }
+
+    async fn parts_in(
+        &self,
+        pass: ReadingPass,
+        document: OpenDocument,
+        range: PartRange,
+        tell: &(dyn Fn(u32) + Send + Sync),
         cancel: CancellationToken,
     ) -> Result<Reading, Failure> {
         let named = Kind::of_name(&document.name);
@@ -99,19 +117,25 @@ impl Library {
         let OpenDocument { file, inner, password, .. } = document;
         let window = Some(Window { row, letters });
         // An archive is read by the names of its files; each of them is a document.
-        let wanted = WantedParts { named, first: range.first, window, listing: true, inner, password };
-        let mut extraction = self.extractor.extract_wanted(file, wanted, cancel).await?;
-        let mut reader = Reader::new(range, self.reading);
+        // Only of PDFs the last page is told, and these are read by as many pages where nobody says how many.
+        let count = range.count.unwrap_or(self.reading.pages.parts).max(1);
+        let last = Some(range.first.max(1).saturating_add(count - 1));
+        let wanted = WantedParts { named, first: range.first, last, window, listing: true, inner, password };
+        let turn = self.extractor.turn(pass, &cancel).await?;
+        let mut extraction = self.extractor.extract_in(turn, file, wanted, cancel)?;
+        let (mut reader, mut read) = (Reader::new(range, self.reading), 0);
         loop {
             match extraction.next().await {
                 Some(Ok(Piece::Head(head))) => reader.begin(head),
                 Some(Ok(Piece::Part(part))) => {
+                    read += 1;
+                    tell(read);
                     if reader.take(part).is_break() {
                         return Ok(reader.finish(None));
                     }
                 }
                 Some(Ok(Piece::End(_))) | None => return Ok(reader.finish(None)),
-                Some(Err(Failure::Cancelled)) => return Err(Failure::Cancelled),
+                Some(Err(failure @ (Failure::Cancelled | Failure::NeedsRecognition))) => return Err(failure),
                 // What was read of it is shown.
                 Some(Err(failure)) if reader.has_read() => return Ok(reader.finish(Some(told(&failure)))),
                 // All pages have come. What is wrong with some concerns whoever wants one that is there.
@@ -131,11 +155,11 @@ impl Library {
         cancel: &CancellationToken,
     ) -> Result<ResolvedDocuments, IndexError> {
         let (digests, most) = (self.digests.clone(), self.extractor.limits().bytes_in);
-        let recognises = self.recognises();
+        let recognition = self.recognition();
         // Whoever drops this waits no more either.
         let stop = cancel.child_token();
         let _abandoned = stop.clone().drop_guard();
-        let look = move || ResolvedDocuments::of(documents, &digests, most, recognises, &stop);
+        let look = move || ResolvedDocuments::of(documents, &digests, most, recognition, &stop);
         tokio::task::spawn_blocking(look).await.map_err(|_| IndexError::Closed)
     }
 
@@ -172,9 +196,9 @@ impl Library {
         let index = Arc::new(IndexHandle::open(config).await?);
         let told = self.look_at(vec![document], cancel).await?;
         let broken = FailureCache::default();
-        let unreadable = self.bring_in(&index, &broken, &told.known, progress, cancel).await?;
+        let report = self.bring_in(&index, &broken, &told, query.begin_by, progress, cancel).await?;
         let answer = index.search(told.request(query), cancel.clone()).await?;
-        let finds = told.finds(&index, answer, unreadable, query, &broken);
+        let finds = told.finds(&index, answer, report, query, &broken);
         index.close().await?;
         Ok(finds)
     }
@@ -190,13 +214,13 @@ impl Library {
         let index = self.shelf.take().await?;
         let broken = self.broken.clone();
         let (digests, asked, stop) = (self.digests.clone(), query.clone(), cancel.child_token());
-        let (most, recognises) = (self.extractor.limits().bytes_in, self.recognises());
+        let (most, recognition) = (self.extractor.limits().bytes_in, self.recognition());
         let _abandoned = stop.clone().drop_guard();
         let look = move || {
-            let told = ResolvedDocuments::of(documents, &digests, most, recognises, &stop);
-            let has_all = index.has_all(told.known.iter().map(|known| &known.id));
+            let told = ResolvedDocuments::of(documents, &digests, most, recognition, &stop);
+            let has_all = index.has_all(told.known.iter().map(|known| &known.id), &told.recognition);
             let answer = if has_all { index.search_at_once(&told.request(&asked), stop) } else { None };
-            let finds = answer.map(|answer| told.finds(&index, answer, Vec::new(), &asked, &broken));
+            let finds = answer.map(|answer| told.finds(&index, answer, IngestReport::default(), &asked, &broken));
             (told, finds)
         };
         let (told, finds) = tokio::task::spawn_blocking(look).await.map_err(|_| IndexError::Closed)?;
@@ -223,12 +247,12 @@ impl Library {
         cancel: &CancellationToken,
     ) -> Result<DocumentFinds, IndexError> {
         let index = self.shelf.take().await?;
-        let mut broken = Vec::new();
-        if !index.has_all(told.known.iter().map(|known| &known.id)) {
-            broken = self.bring_in(&index, &self.broken, &told.known, progress, cancel).await?;
+        let mut report = IngestReport::default();
+        if !index.has_all(told.known.iter().map(|known| &known.id), &told.recognition) {
+            report = self.bring_in(&index, &self.broken, told, query.begin_by, progress, cancel).await?;
         }
         let answer = index.search(told.request(query), cancel.clone()).await?;
-        Ok(told.finds(&index, answer, broken, query, &self.broken))
+        Ok(told.finds(&index, answer, report, query, &self.broken))
     }
 
     /// Indexes what is not there yet. A document that fails does so alone, and is told with the reason; a failing index fails
@@ -237,34 +261,28 @@ impl Library {
         &self,
         index: &Arc<IndexHandle>,
         failures: &FailureCache,
-        known: &[KnownDocument],
+        ResolvedDocuments { known, recognition, .. }: &ResolvedDocuments,
+        begin_by: Option<Instant>,
         progress: &OnProgress,
         cancel: &CancellationToken,
-    ) -> Result<Vec<(String, String)>, IndexError> {
+    ) -> Result<IngestReport, IndexError> {
         let ids: Vec<DocumentId> = known.iter().map(|known| known.id).collect();
         let missing = index.missing(&ids).await?;
         let mut unreadable = Vec::new();
         let mut new = Vec::new();
-        for known in known.iter().filter(|known| missing.contains(&known.id)) {
-            match failures.why(&known.id) {
+        let is_new = |id: &DocumentId| missing.contains(id) || index.is_outdated(id, recognition);
+        for known in known.iter().filter(|known| is_new(&known.id)) {
+            match failures.why(&known.id, recognition) {
                 Some(failure) => unreadable.push((known.name.clone(), told(&failure))),
                 None => new.push(known.clone()),
             }
         }
-        let bringer = Ingester { extractor: &self.extractor, index, broken: failures, chunks: self.chunks, cancel };
+        let (extractor, chunks) = (&self.extractor, self.chunks);
+        let ingester = Ingester { extractor, index, broken: failures, chunks, begin_by, recognition, cancel };
         let tell = |step: DocumentProgress| progress(step);
-        let bring = |known: KnownDocument| {
-            let (name, bringer, tell) = (known.name.clone(), &bringer, &tell);
-            async move { (name, bringer.bring(known, tell).await) }
-        };
-        let mut brought = stream::iter(new.into_iter().map(bring)).buffer_unordered(AT_ONCE);
-        while let Some((name, outcome)) = brought.next().await {
-            match outcome? {
-                Outcome::Indexed => {}
-                Outcome::Unreadable(failure) => unreadable.push((name, told(&failure))),
-            }
-        }
-        Ok(unreadable)
+        let mut report = ingester.bring_all(new, &tell).await?;
+        report.unreadable.extend(unreadable);
+        Ok(report)
     }
 
     async fn take(
@@ -274,8 +292,9 @@ impl Library {
         progress: OnProgress,
         cancel: &CancellationToken,
     ) -> Result<Vec<DocumentState>, IndexError> {
-        let ResolvedDocuments { known, unreadable } = self.look_at(documents, cancel).await?;
-        let names: Vec<(DocumentId, String)> = known.iter().map(|known| (known.id, known.name.clone())).collect();
+        let resolved = self.look_at(documents, cancel).await?;
+        let named = |known: &KnownDocument| (known.id, known.name.clone());
+        let names: Vec<(DocumentId, String)> = resolved.known.iter().map(named).collect();
         let index = self.shelf.take().await?;
         if again {
             for (id, _) in &names {
@@ -283,15 +302,18 @@ impl Library {
                 index.remove(id).await?;
             }
         }
-        let broken = self.bring_in(&index, &self.broken, &known, &progress, cancel).await?;
-        Ok(self.states_of(&index, names, unreadable.into_iter().chain(broken).collect()))
+        let report = self.bring_in(&index, &self.broken, &resolved, None, &progress, cancel).await?;
+        let ResolvedDocuments { unreadable, recognition, .. } = resolved;
+        Ok(self.states_of(&index, names, unreadable.into_iter().chain(report.unreadable).collect(), &recognition))
     }
 
     /// States of documents, without reading them.
     async fn known_of(&self, documents: Vec<OpenDocument>) -> Result<Vec<DocumentState>, IndexError> {
-        let ResolvedDocuments { known, unreadable } = self.look_at(documents, &CancellationToken::new()).await?;
+        let resolved = self.look_at(documents, &CancellationToken::new()).await?;
+        let ResolvedDocuments { known, unreadable, recognition } = resolved;
         let index = self.shelf.take().await?;
-        Ok(self.states_of(&index, known.into_iter().map(|known| (known.id, known.name)), unreadable))
+        let names = known.into_iter().map(|known| (known.id, known.name));
+        Ok(self.states_of(&index, names, unreadable, &recognition))
     }
 
     fn states_of(
@@ -299,6 +321,7 @@ impl Library {
         index: &IndexHandle,
         names: impl IntoIterator<Item = (DocumentId, String)>,
         unreadable: Vec<(String, String)>,
+        recognition: &RecognitionStamp,
     ) -> Vec<DocumentState> {
         let mut states = Vec::new();
         for (id, name) in names {
@@ -320,7 +343,7 @@ impl Library {
                     title: None,
                     parts: 0,
                     chunks: None,
-                    problem: why.or_else(|| self.broken.why(&id).map(|failure| told(&failure))),
+                    problem: why.or_else(|| self.broken.why(&id, recognition).map(|failure| told(&failure))),
                 },
             });
         }
@@ -370,9 +393,11 @@ impl Knowledge for Library {
         &self,
         document: OpenDocument,
         range: PartRange,
+        progress: OnProgress,
         cancel: CancellationToken,
     ) -> BoxFuture<'_, Result<Reading, KnowledgeError>> {
-        self.parts(document, range, cancel).map(|read| read.map_err(|failure| of_failure(&failure))).boxed()
+        let read = async move { self.parts(document, range, &progress, cancel).await };
+        read.map(|read| read.map_err(|failure| of_failure(&failure))).boxed()
     }
 
     fn search(

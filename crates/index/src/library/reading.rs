@@ -99,10 +99,7 @@ impl Reader {
         let (kind, wanted, first) = (self.kind(), self.wanted(), self.range.first);
         let letters = self.limits.of(kind).letters;
         let head = self.head.unwrap_or(Head { kind, title: None, parts: None });
-        let pictures = self.kept.iter().filter_map(|(number, part)| match part.body {
-            Body::Picture(why) => Some((*number, why)),
-            _ => None,
-        });
+        let pictures = self.kept.iter().filter_map(|(number, part)| Some((*number, part.unread?)));
         let pictures: Vec<(u32, UnreadReason)> = pictures.collect();
         let is_whole = self.kept.iter().any(|(_, part)| is_whole(&part.place));
         let (parts_are, total, parts) = if is_whole {
@@ -131,7 +128,8 @@ impl Reader {
         let parts = fit(parts, self.range, letters);
         let is_shown = |(number, _): &&(u32, UnreadReason)| parts.iter().any(|part| part.number == *number);
         let shown: Vec<UnreadReason> = pictures.iter().filter(is_shown).map(|(_, why)| *why).collect();
-        let broken = broken.or_else(|| shown.first().map(|why| scanned_of_shown(shown.len(), *why)));
+        let why = shown.iter().copied().reduce(UnreadReason::or);
+        let broken = broken.or_else(|| why.map(|why| scanned_of_shown(shown.len(), why)));
         Reading { format: kind.to_string(), title: head.title, parts_are, total, parts, broken, locked: false }
     }
 }
@@ -146,7 +144,6 @@ fn letters(part: &Part) -> usize {
     match &part.body {
         Body::Text(text) => text.chars().count(),
         Body::Table(table) => table.rows.iter().flat_map(|row| &row.cells).map(|cell| cell.chars().count() + 3).sum(),
-        Body::Picture(_) => 0,
     }
 }
 

@@ -6,12 +6,12 @@ use agentd_core::knowledge::{DocumentFinds, DocumentHit, DocumentQuery, OpenDocu
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    READING, READING_PICTURES,
-    bring::{FailureCache, KnownDocument},
+    READING,
+    bring::{FailureCache, IngestReport, KnownDocument},
     digests::{DigestError, Digests},
 };
 use crate::{
-    DocumentPlace, Kind,
+    DocumentPlace, Kind, RecognitionStamp,
     extract::too_large,
     index::{DocumentId, IndexHandle},
     search::{Answer, Hit, How, Query, Request, Visible},
@@ -25,6 +25,8 @@ pub(super) struct ResolvedDocuments {
     pub(super) known: Vec<KnownDocument>,
     /// Names and why they could not.
     pub(super) unreadable: Vec<(String, String)>,
+    /// Recognition as it can be had for them.
+    pub(super) recognition: RecognitionStamp,
 }
 
 impl ResolvedDocuments {
@@ -34,11 +36,12 @@ impl ResolvedDocuments {
         documents: Vec<OpenDocument>,
         digests: &Digests,
         most: u64,
-        recognises: bool,
+        recognition: RecognitionStamp,
         cancel: &CancellationToken,
     ) -> Self {
         let is_one = documents.len() == 1;
-        let mut told = Self { known: Vec::with_capacity(documents.len()), unreadable: Vec::new() };
+        let recognises = recognition.pages > 0;
+        let mut told = Self { known: Vec::with_capacity(documents.len()), unreadable: Vec::new(), recognition };
         for OpenDocument { name, file, inner, password } in documents {
             if cancel.is_cancelled() {
                 break;
@@ -50,9 +53,8 @@ impl ResolvedDocuments {
             match digests.of(&file, most, cancel) {
                 Ok(hash) => {
                     let hash = inner.as_deref().map_or(hash, |path| hash.within(path));
-                    let reading = if recognises && kind.may_be_scanned() { READING_PICTURES } else { READING };
                     told.known.push(KnownDocument {
-                        id: DocumentId::new(hash, kind, reading),
+                        id: DocumentId::new(hash, kind, READING),
                         name,
                         file: Arc::new(file),
                         inner,
@@ -79,20 +81,21 @@ impl ResolvedDocuments {
     /// Names of documents that a password would open.
     fn locked(&self, failures: &FailureCache) -> Vec<String> {
         let is_locked =
-            |known: &&KnownDocument| failures.why(&known.id).is_some_and(|failure| failure.needs_password());
+            |known: &&KnownDocument| failures.why(&known.id, &self.recognition).is_some_and(|why| why.needs_password());
         self.known.iter().filter(is_locked).map(|known| known.name.clone()).collect()
     }
 
     /// The finds, with the documents of which something is wrong: those that could not be looked at, those that
-    /// `broken` names, and those that could be read in part.
+    /// the report names, and those that could be read in part.
     pub(super) fn finds(
         &self,
         index: &IndexHandle,
         answer: Answer,
-        broken: Vec<(String, String)>,
+        report: IngestReport,
         query: &DocumentQuery,
         failures: &FailureCache,
     ) -> DocumentFinds {
+        let IngestReport { unreadable, not_begun } = report;
         let by = match answer.how {
             How::Index if is_phrase(query) => SearchedBy::Phrase,
             How::Index => SearchedBy::Words,
@@ -104,9 +107,9 @@ impl ResolvedDocuments {
         DocumentFinds {
             by,
             hits: answer.hits.into_iter().map(told_hit).collect(),
-            searched: self.known.len().saturating_sub(broken.len()),
-            not_searched: 0,
-            broken: self.unreadable.iter().cloned().chain(broken).chain(flawed).collect(),
+            searched: self.known.len().saturating_sub(unreadable.len() + not_begun),
+            not_searched: not_begun,
+            broken: self.unreadable.iter().cloned().chain(unreadable).chain(flawed).collect(),
             notes: answer.notes,
             late: !answer.complete,
             locked: self.locked(failures),

@@ -125,7 +125,7 @@ fn tell(out: &mut File, mut file: File, job: &Job, recognition: OpenRecognition)
             Failure::Cancelled
         })
     };
-    let teller = extract::Teller::new(kind, &job.limits, &mut listener).from_page(job.first).within(job.window);
+    let teller = extract::Teller::new(kind, &job.limits, &mut listener).pages(job.first, job.last).within(job.window);
     let scanner = extract::Scanner::new(recognition);
     let mut teller = teller.listing(job.listing).with_password(password).with_scanner(scanner);
     let outcome = catch_unwind(AssertUnwindSafe(|| extract::extract(bytes, kind, &mut teller)));

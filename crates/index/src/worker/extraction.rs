@@ -2,11 +2,10 @@
 
 use std::{
     fs::File,
-    io::{self, Write as _},
+    io::{self, Seek as _, Write as _},
     os::unix::fs::FileExt as _,
     path::PathBuf,
     process::Stdio,
-    sync::Arc,
 };
 
 use agentd_core::knowledge::Password;
@@ -19,7 +18,6 @@ use nix::{
 use tokio::{
     io::{AsyncReadExt as _, BufReader},
     process::{Child, ChildStderr, ChildStdout, Command},
-    sync::{OwnedSemaphorePermit, Semaphore},
     time::{Instant, timeout_at},
 };
 use tokio_util::sync::CancellationToken;
@@ -28,6 +26,7 @@ use super::{
     WORKER_ARGUMENT,
     frame::{FRAME_BYTES, Frame, Job, PRIVATE_BYTES, Piece, Private, Summary, Window},
     post_mortem,
+    turn::{ReadingPass, WorkerTurn, WorkerTurns},
 };
 use crate::{
     document::Document,
@@ -48,16 +47,16 @@ pub struct Extractor {
     limits: Limits,
     recognition: Option<RecognitionConfig>,
     /// A worker may take much memory, so there are never more than this many.
-    turns: Arc<Semaphore>,
+    turns: WorkerTurns,
 }
 
 impl Extractor {
     /// An extractor. Nothing is started. `program` calls [`run_worker`](super::run_worker) when its first argument is
     /// [`WORKER_ARGUMENT`]; `/proc/self/exe` is the daemon's own even after its file was replaced. At most `at_once` workers
-    /// run at a time.
+    /// read at a time; one more may recognise letters.
     #[must_use]
     pub fn new(program: PathBuf, limits: Limits, at_once: usize) -> Self {
-        Self { program, limits, recognition: None, turns: Arc::new(Semaphore::new(at_once.max(1))) }
+        Self { program, limits, recognition: None, turns: WorkerTurns::new(at_once) }
     }
 
     /// The same, with recognition of pages that are pictures.
@@ -102,11 +101,29 @@ impl Extractor {
         wanted: WantedParts,
         cancel: CancellationToken,
     ) -> Result<Extraction, Failure> {
-        let turn = tokio::select! {
-            turn = Arc::clone(&self.turns).acquire_owned() => turn,
-            () = cancel.cancelled() => return Err(Failure::Cancelled),
-        };
-        let turn = turn.map_err(|_| Failure::Cancelled)?;
+        let turn = self.turn(ReadingPass::Full, &cancel).await?;
+        self.extract_in(turn, file, wanted, cancel)
+    }
+
+    /// The next turn of this kind, as soon as fewer than the allowed number of workers run.
+    ///
+    /// # Errors
+    /// When it was cancelled.
+    pub async fn turn(&self, pass: ReadingPass, cancel: &CancellationToken) -> Result<WorkerTurn, Failure> {
+        self.turns.next(pass, self.recognition(), cancel).await
+    }
+
+    /// Begins to read what is wanted of a document, in a turn that was waited for.
+    ///
+    /// # Errors
+    /// When it is no regular file or too large, and when no worker can be started.
+    pub fn extract_in(
+        &self,
+        turn: WorkerTurn,
+        file: File,
+        wanted: WantedParts,
+        cancel: CancellationToken,
+    ) -> Result<Extraction, Failure> {
         let metadata = file.metadata().map_err(|error| Failure::Worker(format!("it cannot be looked at: {error}")))?;
         if !metadata.is_file() {
             return Err(Failure::Foreign { found: "it is not a regular file".to_owned() });
@@ -114,10 +131,9 @@ impl Extractor {
         if metadata.len() > self.limits.bytes_in {
             return Err(too_large("its size", self.limits.bytes_in));
         }
-        let recognition = self.recognition();
-        let limits = with_recognition(self.limits, &recognition, wanted.named);
+        let limits = with_recognition(self.limits, &turn.recognition);
         let child = self
-            .start(file, wanted, limits, recognition)
+            .start(file, wanted, limits, turn.recognition.clone())
             .map_err(|error| Failure::Worker(format!("no worker could be started: {error}")))?;
         Extraction::of(child, limits, cancel, turn)
     }
@@ -149,13 +165,15 @@ impl Extractor {
     }
 
     fn start(&self, file: File, wanted: WantedParts, limits: Limits, recognition: Recognition) -> io::Result<Child> {
-        let WantedParts { named, first, window, listing, inner, password } = wanted;
+        let WantedParts { named, first, last, window, listing, inner, password } = wanted;
         let private = inner.is_some() || password.is_some();
-        let job = Job { named, limits, first: first.max(1), window, listing, private, recognition };
+        let job = Job { named, limits, first: first.max(1), last, window, listing, private, recognition };
         let stdin = if private {
             let password = password.map(|password| password.reveal().to_owned());
             Stdio::from(with_preface(file, &Private { password, inner }, self.limits.bytes_in)?)
         } else {
+            // Another worker may have read it before.
+            (&file).rewind()?;
             Stdio::from(file)
         };
         Command::new(&self.program)
@@ -176,10 +194,9 @@ impl Extractor {
 /// Settings of the libraries of a worker: it starts the threads that it needs, and each that lies idle takes address space.
 const FEW_THREADS: [(&str, &str); 2] = [("RTEN_NUM_THREADS", "1"), ("MALLOC_ARENA_MAX", "4")];
 
-/// Limits on reading a document of this name: one that may have pages that are pictures takes longer and needs more memory.
-fn with_recognition(limits: Limits, recognition: &Recognition, named: Option<Kind>) -> Limits {
-    let may_have = named.is_none_or(Kind::may_be_scanned);
-    match recognition.budget().filter(|_| may_have) {
+/// Limits on reading with this recognition, which takes longer and needs more memory.
+fn with_recognition(limits: Limits, recognition: &Recognition) -> Limits {
+    match recognition.budget() {
         Some(budget) => {
             let time = limits.time.saturating_add(budget.time);
             Limits { time, memory: limits.memory.saturating_add(budget.memory()), ..limits }
@@ -196,6 +213,8 @@ pub struct WantedParts {
     /// The first page or sheet, counted from 1; 0 the same. Pages of a PDF before it are not read. Other documents are told
     /// from their beginning, as nothing but reading them tells where a part of them begins.
     pub first: u32,
+    /// The last page of a PDF, counted from 1; all pages where it is not said.
+    pub last: Option<u32>,
     /// Rows that are told; all of them where it is not said.
     pub window: Option<Window>,
     /// Set if of an archive only the names of its files are wanted.
@@ -248,16 +267,11 @@ pub struct Extraction {
     cancel: CancellationToken,
     is_over: bool,
     /// Given back when this is dropped, after the worker was killed.
-    _turn: OwnedSemaphorePermit,
+    _turn: WorkerTurn,
 }
 
 impl Extraction {
-    fn of(
-        mut child: Child,
-        limits: Limits,
-        cancel: CancellationToken,
-        turn: OwnedSemaphorePermit,
-    ) -> Result<Self, Failure> {
+    fn of(mut child: Child, limits: Limits, cancel: CancellationToken, turn: WorkerTurn) -> Result<Self, Failure> {
         let (Some(out), Some(stderr)) = (child.stdout.take(), child.stderr.take()) else {
             return Err(Failure::Worker("its streams could not be opened".to_owned()));
         };

@@ -23,6 +23,9 @@ pub struct Job {
     /// beginning all the same.
     #[serde(default)]
     pub first: u32,
+    /// The last page of a PDF of which something is told; all pages where it is not said.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last: Option<u32>,
     /// Rows that are told; all of them where it is not said.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub window: Option<Window>,

@@ -8,6 +8,7 @@
 //! - `child`: the worker's side, [`run_worker`]; [`confine`](mod@confine) is how it gives up its rights.
 //! - `extraction`: the daemon's side: [`Extractor`] starts workers, [`Extraction`] reads and checks one.
 //! - `picture`: the same for pictures, [`run_picture_worker`].
+//! - `turn`: how many workers there are at a time.
 //! - `post_mortem`: what the end of a worker says about the document that it read.
 
 mod child;
@@ -16,6 +17,7 @@ mod extraction;
 pub mod frame;
 mod picture;
 mod post_mortem;
+mod turn;
 
 pub use child::run_worker;
 pub(crate) use extraction::too_many_parts;
@@ -23,6 +25,7 @@ pub use extraction::{Extraction, Extractor, WantedParts};
 pub use frame::{Piece, Summary, Window};
 pub use picture::{PICTURE_WORKER_ARGUMENT, run_picture_worker};
 pub(crate) use picture::{PictureHeader, SIDE};
+pub use turn::{ReadingPass, WorkerTurn};
 
 /// The first argument by which a program knows that it is to be the worker.
 pub const WORKER_ARGUMENT: &str = "extract-worker";

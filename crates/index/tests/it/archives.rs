@@ -1,6 +1,9 @@
 //! Archives of documents.
 
-use std::io::{Cursor, Write as _};
+use std::{
+    io::{Cursor, Write as _},
+    sync::Arc,
+};
 
 use agentd_core::{
     knowledge::{OpenDocument, PartRange, Reading},
@@ -16,7 +19,7 @@ use crate::{
     library::{Shop, first, named},
 };
 
-type Files = Vec<(&'static str, Vec<u8>)>;
+pub(crate) type Files = Vec<(&'static str, Vec<u8>)>;
 
 fn files() -> Files {
     let of = |name: &str| std::fs::read(fixture(name)).unwrap();
@@ -29,7 +32,7 @@ fn files() -> Files {
     ]
 }
 
-fn zipped(files: &Files) -> Vec<u8> {
+pub(crate) fn zipped(files: &Files) -> Vec<u8> {
     let mut archive = ZipWriter::new(Cursor::new(Vec::new()));
     for (name, content) in files {
         // Some are stored as they are, so that the archive begins with the bytes of another format.
@@ -86,7 +89,7 @@ async fn documents_in_an_archive_are_found_and_read_by_their_paths() {
         }
         let shown = async |document: OpenDocument, first: u32| -> Reading {
             let range = PartRange { first, ..PartRange::default() };
-            shop.library.read(document, range, CancellationToken::new()).await.unwrap()
+            shop.library.read(document, range, Arc::new(|_| {}), CancellationToken::new()).await.unwrap()
         };
         let list = shown(archive(), 1).await.parts.remove(0).text;
         assert!(list.contains("- papers/latin.pdf (") && list.contains("4 in all"), "{list}");
@@ -95,11 +98,46 @@ async fn documents_in_an_archive_are_found_and_read_by_their_paths() {
         assert!(page.format == "PDF" && page.parts[0].text.contains("QUARTZ-2"), "{page:?}");
         let finds = shop.search(vec![within("papers/latin.pdf")], "QUARTZ-3").await;
         assert_eq!(finds.hits[0].place, "p. 3");
-        let missing = shop.library.read(within("none.pdf"), PartRange::default(), CancellationToken::new()).await;
+        let missing = shop
+            .library
+            .read(within("none.pdf"), PartRange::default(), Arc::new(|_| {}), CancellationToken::new())
+            .await;
         assert!(missing.unwrap_err().to_string().contains("could not find none.pdf"));
         let states = shop.library.states(vec![archive()]).await.unwrap();
         assert!(states[0].chunks.is_some() && states[0].problem.is_none(), "{states:?}");
     }
+}
+
+#[tokio::test]
+async fn a_document_with_odd_spaces_in_its_name_opens_by_the_name_that_is_cited() {
+    let shop = Shop::new();
+    let files: Files = vec![
+        ("minutes/May\u{a0} 3.md", b"The barn is vermilion.".to_vec()),
+        ("minutes/May 3.md", b"The barn is ochre.".to_vec()),
+        ("minutes/a  b.md", b"The barn is teal.".to_vec()),
+    ];
+    let path = shop.folder.path().join("all.zip");
+    std::fs::write(&path, zipped(&files)).unwrap();
+    let hit = shop.search(vec![named(&path, "uploads/all.zip")], "teal").await.hits.remove(0);
+    let cited = hit.document.strip_prefix("uploads/all.zip!/").unwrap();
+    // The exact name comes before others that are cited in the same way.
+    for (inner, expected) in [(cited, "teal"), ("minutes/May 3.md", "ochre"), ("minutes/May\u{a0} 3.md", "vermilion")] {
+        let document = OpenDocument { inner: Some(inner.to_owned()), ..named(&path, "uploads/all.zip") };
+        let range = PartRange::default();
+        let reading = shop.library.read(document, range, Arc::new(|_| {}), CancellationToken::new()).await.unwrap();
+        assert!(reading.parts[0].text.contains(expected), "{inner}: {reading:?}");
+    }
+}
+
+#[tokio::test]
+async fn an_archive_that_unpacks_to_too_much_is_not_called_damaged() {
+    let limits = Limits { bytes_in: 1 << 20, ..Limits::default() };
+    let large = (0..5).map(|_| ("large.txt", b"barn ".repeat(200_000)));
+    let many: Files = [("first.txt", b"vermilion".to_vec())].into_iter().chain(large).collect();
+    let (document, failure) = read(&extractor(limits), "all.tgz", &packed(&taped(&many))).await;
+    let told = failure.unwrap().to_string();
+    assert_eq!(told, "could not read the file to its end: all that is in it is more than 4 MiB");
+    assert!(document.unwrap().markdown().contains("vermilion"));
 }
 
 #[tokio::test]

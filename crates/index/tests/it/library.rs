@@ -31,7 +31,11 @@ impl Shop {
     }
 
     pub(crate) fn with(extractor: Extractor) -> Self {
-        let folder = tempfile::tempdir().unwrap();
+        Self::in_folder(tempfile::tempdir().unwrap(), extractor)
+    }
+
+    /// One with the index that this folder has.
+    pub(crate) fn in_folder(folder: TempDir, extractor: Extractor) -> Self {
         let library = Library::new(extractor, config(folder.path()));
         Self { folder, library }
     }
@@ -68,7 +72,7 @@ fn config(folder: &Path) -> IndexConfig {
 }
 
 pub(crate) fn query(text: &str) -> DocumentQuery {
-    DocumentQuery { text: text.to_owned(), regex: false, limit: 5, neighbours: false }
+    DocumentQuery { text: text.to_owned(), regex: false, limit: 5, neighbours: false, begin_by: None }
 }
 
 pub(crate) fn open(name: &str) -> OpenDocument {
@@ -125,7 +129,8 @@ async fn what_cannot_be_read_is_told_and_stops_no_other() {
         let why = |name: &str| finds.broken.iter().find(|(broken, _)| broken.ends_with(name)).unwrap().1.clone();
         assert!(why("password.pdf").contains("password") && why("scanned.pdf").contains("OCR"), "{finds:?}");
     }
-    let read = shop.library.read(open("password.pdf"), PartRange::default(), CancellationToken::new()).await;
+    let read =
+        shop.library.read(open("password.pdf"), PartRange::default(), Arc::new(|_| {}), CancellationToken::new()).await;
     let error = read.unwrap_err();
     assert!(
         error.kind() == ErrorKind::Rejected && error.hint().unwrap().contains("without one") && error.needs_password(),
@@ -161,7 +166,8 @@ async fn whoever_reads_pages_that_are_pictures_is_told_so() {
     let shop = Shop::new();
     let check = async |first: u32, count: Option<u32>, shown: usize, broken: Option<&str>| {
         let range = PartRange { first, count, ..PartRange::default() };
-        let reading = shop.library.read(open("partly.pdf"), range, CancellationToken::new()).await.unwrap();
+        let reading =
+            shop.library.read(open("partly.pdf"), range, Arc::new(|_| {}), CancellationToken::new()).await.unwrap();
         assert_eq!((reading.total, reading.parts.len()), (3, shown), "{reading:?}");
         assert_eq!(reading.broken.as_deref(), broken, "{reading:?}");
     };
@@ -187,7 +193,7 @@ async fn what_an_earlier_version_indexed_without_a_word_on_pictures_is_read_agai
     let text = "The annex names the vermilion barn.".to_owned();
     let chunk = Chunk { place: DocumentPlace::Page(1), heading: None, bytes: 0..text.len(), text };
     indexing.add(vec![chunk]).await.unwrap();
-    indexing.finish(About { kind: Some(Kind::Pdf), parts: 3, flaw: None }).await.unwrap();
+    indexing.finish(About { kind: Some(Kind::Pdf), parts: 3, ..About::default() }).await.unwrap();
     before.close().await.unwrap();
     drop(before);
     let finds = shop.search(vec![open("partly.pdf")], "vermilion").await;
@@ -199,7 +205,7 @@ async fn parts_are_read_by_their_numbers() {
     let shop = Shop::new();
     let check = async |name: &str, first: u32, count: Option<u32>| {
         let range = PartRange { first, count, ..PartRange::default() };
-        shop.library.read(open(name), range, CancellationToken::new()).await.unwrap()
+        shop.library.read(open(name), range, Arc::new(|_| {}), CancellationToken::new()).await.unwrap()
     };
     let reading = check("latin.pdf", 2, Some(1)).await;
     assert_eq!((reading.parts_are, reading.total, reading.parts.len()), (PartKind::Page, 3, 1));
@@ -353,7 +359,11 @@ async fn a_long_sheet_is_read_on_row_by_row_to_its_end() {
     let (mut steps, mut next_row) = (0, 2);
     loop {
         let range = PartRange { from, ..PartRange::default() };
-        let reading = shop.library.read(named(&path, "long.csv"), range, CancellationToken::new()).await.unwrap();
+        let reading = shop
+            .library
+            .read(named(&path, "long.csv"), range, Arc::new(|_| {}), CancellationToken::new())
+            .await
+            .unwrap();
         let [part] = &reading.parts[..] else { panic!("{reading:?}") };
         let shown = part.shown.unwrap();
         assert_eq!((shown.unit, shown.first, shown.total), (ExtentUnit::Row, next_row, 8999), "{shown}");

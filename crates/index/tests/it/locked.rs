@@ -1,5 +1,7 @@
 //! Documents that open with a password only.
 
+use std::sync::Arc;
+
 use agentd_core::{
     knowledge::{OpenDocument, PartRange, Password},
     ports::Knowledge as _,
@@ -17,7 +19,7 @@ async fn a_password_opens_what_is_read_and_searched_and_nothing_of_it_is_kept() 
     let shop = Shop::new();
     for (name, word, place) in [("password.pdf", "QUARTZ-2", "p. 2"), ("password.xlsx", "first", "Totals!A2:D3")] {
         let read = async |document: OpenDocument| {
-            shop.library.read(document, PartRange::default(), CancellationToken::new()).await
+            shop.library.read(document, PartRange::default(), Arc::new(|_| {}), CancellationToken::new()).await
         };
         let refused = read(open(name)).await.unwrap_err();
         assert!(refused.needs_password() && refused.hint().unwrap().contains("ask for the password"), "{refused}");
@@ -45,7 +47,7 @@ async fn documents_of_office_2007_are_opened_too() {
     let shop = Shop::new();
     let read = async |password: &str| {
         let document = with("more/standard.docx", password);
-        shop.library.read(document, PartRange::default(), CancellationToken::new()).await
+        shop.library.read(document, PartRange::default(), Arc::new(|_| {}), CancellationToken::new()).await
     };
     assert!(read("wrong").await.unwrap_err().needs_password());
     assert!(read("secret").await.unwrap().parts[0].text.contains("Doors are closed at ten"));

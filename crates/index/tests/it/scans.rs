@@ -1,17 +1,32 @@
 //! Pages that are pictures, and the letters that are recognised on them. Needs the models that `make recognition` brings.
 
-use std::{env, fs::File, io::Cursor, os::unix::fs::symlink, path::PathBuf, sync::Arc};
-
-use agentd_core::{knowledge::PartRange, ports::Knowledge as _};
-use agentd_index::{
-    Document, DocumentPlace, Extractor, Failure, Kind, Limits, Piece, RecognitionConfig, UnreadReason, WantedParts,
+use std::{
+    env,
+    fs::File,
+    io::Cursor,
+    os::unix::fs::symlink,
+    path::{Path, PathBuf},
+    pin::pin,
+    sync::{Arc, Mutex},
+    time::{Duration, Instant},
 };
+
+use agentd_core::{
+    knowledge::{DocumentProgress, DocumentQuery, PartRange, RECOGNITION_MODELS},
+    ports::Knowledge as _,
+};
+use agentd_index::{
+    Document, DocumentPlace, Extractor, Failure, Kind, Limits, Piece, ReadingPass, RecognitionConfig, UnreadReason,
+    WantedParts,
+};
+use futures_util::future::join;
 use image::{GrayImage, ImageFormat, Luma};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
     bench::{extractor, fixture, read, told},
-    library::{Shop, open, query},
+    library::{Shop, named, open, query},
+    pages::{HELVETICA, pdf},
 };
 
 /// Folder where `make recognition` puts the models, or where the environment says.
@@ -52,6 +67,83 @@ async fn letters_of_scanned_pages_are_recognised_and_marked() {
     says(&parts[1], "[p. 2 (recognised)]", &["总则", "各部门应当在每月五日之前提交报表"]);
     says(&parts[2], "[p. 3 (recognised)]", &HARBOUR);
     assert_eq!(parts[3].trim(), "[p. 4 (recognised)]", "an empty page says nothing");
+}
+
+/// A page that is the picture of the harbour's notice, with this drawn after it and this in its dictionary.
+fn scanned_page(content: &str, beside: &str) -> Vec<u8> {
+    let picture = image::open(fixture("scan.png")).unwrap().into_luma8();
+    let hex: String = picture.as_raw().iter().map(|pixel| format!("{pixel:02x}")).collect();
+    let (width, height, length) = (picture.width(), picture.height(), hex.len() + 1);
+    let picture = format!(
+        "<< /Type /XObject /Subtype /Image /Width {width} /Height {height} /ColorSpace /DeviceGray /BitsPerComponent 8 \
+         /Filter /ASCIIHexDecode /Length {length} >> stream\n{hex}>\nendstream"
+    );
+    let content = format!("q 600 0 0 400 0 90 cm /X Do Q {content}");
+    let resources = format!("{HELVETICA} /XObject << /X 7 0 R >>");
+    let page = pdf(&content, &resources, &["<< /Type /OCG /Name (draft) >>", &picture]);
+    let text = String::from_utf8(page).unwrap();
+    text.replacen("/MediaBox [0 0 600 800]", &format!("{beside} /MediaBox [0 0 600 500]"), 1).into_bytes()
+}
+
+#[tokio::test]
+async fn a_stamp_or_a_comment_does_not_keep_a_scanned_page_from_being_recognised() {
+    let extractor = recognising(10);
+    let stamp = "BT /F1 12 Tf 280 20 Td (PAID 17) Tj ET";
+    let comment = "/Annots [<< /Type /Annot /Subtype /Text /Rect [10 10 30 30] /T (Anna) /Contents (call them) >>]";
+    for (content, beside, own) in [(stamp, "", "PAID 17"), ("", comment, "Comment by Anna: call them")] {
+        let (document, failure) = read(&extractor, "page.pdf", &scanned_page(content, beside)).await;
+        let parts = told(&document.unwrap());
+        assert_eq!((failure, parts.len()), (None, 1), "{parts:?}");
+        says(&parts[0], "[p. 1 (recognised)]\n# Harbour notice", &HARBOUR);
+        assert!(parts[0].ends_with(&format!("\n\n{own}")), "{parts:?}");
+    }
+    // Without models its own text is told, and that there is more.
+    let nowhere = tempfile::tempdir().unwrap();
+    let without = RecognitionConfig { folders: vec![nowhere.path().to_owned()], pages: 9 };
+    let without = crate::bench::extractor(Limits::default()).recognising(without);
+    let (document, failure) = read(&without, "page.pdf", &scanned_page(stamp, "")).await;
+    assert_eq!(told(&document.unwrap()), ["[p. 1]\nPAID 17"]);
+    assert!(matches!(failure, Some(Failure::Scanned { pictures: 1, why: UnreadReason::NoModels, .. })), "{failure:?}");
+}
+
+#[tokio::test]
+async fn what_another_program_recognised_is_not_told_twice() {
+    let extractor = recognising(10);
+    let layer = |text: &str| format!("BT 3 Tr /F1 5 Tf 20 400 Td ({text}) Tj ET");
+    let (document, failure) = read(&extractor, "page.pdf", &scanned_page(&layer("Harbour notice"), "")).await;
+    let parts = told(&document.unwrap());
+    assert_eq!((failure, parts[0].matches("notice").count()), (None, 1), "{parts:?}");
+    says(&parts[0], "[p. 1 (recognised)]", &HARBOUR);
+    let whole = "A whole page that some program recognised before. ".repeat(4);
+    let (document, failure) = read(&extractor, "page.pdf", &scanned_page(&layer(&whole), "")).await;
+    assert_eq!((failure, told(&document.unwrap())), (None, vec![format!("[p. 1]\n{}", whole.trim())]));
+}
+
+#[tokio::test]
+async fn pictures_in_an_archive_beyond_the_budget_are_said_each_document_with_its_own_page() {
+    let of = |name: &str| std::fs::read(fixture(name)).unwrap();
+    let files = vec![("a.pdf", of("scan.pdf")), ("b.pdf", of("scan.pdf")), ("c.png", of("scan.png"))];
+    let (document, failure) = read(&recognising(2), "all.zip", &crate::archives::zipped(&files)).await;
+    let told = failure.unwrap().to_string();
+    assert!(told.contains("3 of its 3 files were not read"), "{told}");
+    let list = document.unwrap().parts.pop().unwrap().markdown();
+    for line in
+        ["those from page 3 on", "those from page 1 on", "c.png (12 KB), not read: the picture: its letters were not"]
+    {
+        assert!(list.contains(line), "{line}: {list}");
+    }
+    assert!(!list.lines().last().unwrap().contains("page"), "{list}");
+}
+
+#[tokio::test]
+async fn damage_does_not_hide_that_pages_were_not_recognised() {
+    let mut bytes = std::fs::read(fixture("scan.pdf")).unwrap();
+    let end = bytes.windows(5).rposition(|window| window == b"%%EOF").unwrap();
+    bytes.truncate(end);
+    let (_, failure) = read(&recognising(1), "scan.pdf", &bytes).await;
+    let told = failure.unwrap().to_string();
+    assert!(told.contains("those from page 2 on were not recognised yet"), "{told}");
+    assert!(told.contains("it is damaged, too (it ends early"), "{told}");
 }
 
 #[tokio::test]
@@ -144,6 +236,31 @@ async fn the_rest_of_a_long_scan_is_told_and_recognised_when_it_is_asked_for() {
 }
 
 #[tokio::test]
+async fn no_page_is_recognised_behind_the_last_one_that_is_wanted() {
+    let extractor = recognising(10);
+    let wanted = WantedParts { named: Some(Kind::Pdf), first: 2, last: Some(3), ..WantedParts::default() };
+    let file = File::open(fixture("scan.pdf")).unwrap();
+    let mut extraction = extractor.extract_wanted(file, wanted, CancellationToken::new()).await.unwrap();
+    let mut places = Vec::new();
+    while let Some(piece) = extraction.next().await {
+        if let Piece::Part(part) = piece.unwrap() {
+            places.push(part.place);
+        }
+    }
+    assert_eq!(places, [DocumentPlace::ScannedPage(2), DocumentPlace::ScannedPage(3)]);
+    // Its turn ends with it.
+    drop(extraction);
+    // Whoever reads one page is told how far it is, and of no other page.
+    let (shop, steps) = (Shop::with(extractor), Arc::new(Mutex::new(Vec::new())));
+    let told = Arc::clone(&steps);
+    let progress = Arc::new(move |step: DocumentProgress| told.lock().unwrap().push(step.parts));
+    let range = PartRange { first: 1, count: Some(1), ..PartRange::default() };
+    let reading = shop.library.read(open("scan.pdf"), range, progress, CancellationToken::new()).await.unwrap();
+    assert_eq!((reading.total, reading.parts.len(), reading.broken), (4, 1, None));
+    assert_eq!(*steps.lock().unwrap(), [0, 1]);
+}
+
+#[tokio::test]
 async fn why_letters_are_not_recognised_is_told() {
     let nowhere = tempfile::tempdir().unwrap();
     let config = |pages| RecognitionConfig { folders: vec![nowhere.path().to_owned()], pages };
@@ -159,13 +276,71 @@ async fn why_letters_are_not_recognised_is_told() {
             assert!(document.unwrap().markdown().is_empty(), "{name}");
         }
     }
-    // Files that are no models.
-    for name in ["ocr-detection.onnx", "ocr-recognition.onnx", "ocr-letters.txt"] {
-        std::fs::write(nowhere.path().join(name), "no model").unwrap();
-    }
+    bring_damaged_models(nowhere.path());
     let extractor = extractor(Limits::default()).recognising(config(9));
     let (_, failure) = read_scan(&extractor, "scan.pdf").await;
     assert!(matches!(failure, Some(Failure::Scanned { why: UnreadReason::NoModels, .. })), "{failure:?}");
+}
+
+/// Puts the models where they are looked for, or a file that is none under each of their names.
+fn bring_models(folder: &Path) {
+    for file in std::fs::read_dir(models()).unwrap().flatten() {
+        symlink(file.path(), folder.join(file.file_name())).unwrap();
+    }
+}
+
+fn bring_damaged_models(folder: &Path) {
+    for name in RECOGNITION_MODELS {
+        std::fs::write(folder.join(name), "no model").unwrap();
+    }
+}
+
+#[tokio::test]
+async fn a_scan_is_read_again_when_more_of_it_may_be_recognised() {
+    let pages = async |shop: &Shop| {
+        let finds = shop.search(vec![open("scan.pdf")], "lighthouse").await;
+        let mut pages: Vec<String> = finds.hits.iter().map(|hit| hit.place.clone()).collect();
+        pages.sort();
+        (pages.join(", "), finds.broken.len())
+    };
+    let shop = Shop::with(recognising(1));
+    assert_eq!(pages(&shop).await, ("p. 1 (recognised)".to_owned(), 1));
+    let Shop { folder, library } = shop;
+    library.close().await;
+    let shop = Shop::in_folder(folder, recognising(3));
+    let all = ("p. 1 (recognised), p. 3 (recognised)".to_owned(), 1);
+    assert_eq!(pages(&shop).await, all);
+    // What was recognised stays, though less would be now.
+    let Shop { folder, library } = shop;
+    library.close().await;
+    let shop = Shop::in_folder(folder, recognising(1));
+    assert_eq!(pages(&shop).await, all);
+    let Shop { folder, library } = shop;
+    library.close().await;
+    let nowhere = RecognitionConfig { folders: Vec::new(), pages: 9 };
+    assert_eq!(pages(&Shop::in_folder(folder, extractor(Limits::default()).recognising(nowhere))).await, all);
+}
+
+#[tokio::test]
+async fn documents_are_read_again_once_damaged_models_are_repaired() {
+    let folder = tempfile::tempdir().unwrap();
+    bring_damaged_models(folder.path());
+    let config = RecognitionConfig { folders: vec![folder.path().to_owned()], pages: 9 };
+    let shop = Shop::with(extractor(Limits::default()).recognising(config));
+    // The second has a page with letters, so that it comes into the index.
+    let notice = scanned_page("", "");
+    let path = shop.folder.path().join("mixed.zip");
+    std::fs::write(&path, crate::archives::zipped(&vec![("notes.md", b"text".to_vec()), ("notice.pdf", notice)]))
+        .unwrap();
+    let both = || vec![open("scan.png"), named(&path, "uploads/mixed.zip")];
+    let finds = shop.search(both(), "lighthouse").await;
+    assert_eq!((finds.hits.len(), finds.broken.len()), (0, 2), "{finds:?}");
+    for name in RECOGNITION_MODELS {
+        std::fs::remove_file(folder.path().join(name)).unwrap();
+    }
+    bring_models(folder.path());
+    let finds = shop.search(both(), "lighthouse").await;
+    assert_eq!((finds.hits.len(), finds.broken.len()), (2, 0), "{finds:?}");
 }
 
 #[tokio::test]
@@ -173,24 +348,74 @@ async fn scans_are_found_and_read_once_there_are_models() {
     let folder = tempfile::tempdir().unwrap();
     let config = RecognitionConfig { folders: vec![folder.path().to_owned()], pages: 9 };
     let shop = Shop::with(extractor(Limits::default()).recognising(config));
-    let both = || vec![open("scan.pdf"), open("scan.png")];
+    // The last ones do not say by their names that they may hold pictures.
+    let scan = |name: &str| named(&fixture("scan.pdf"), name);
+    let both = || vec![open("scan.pdf"), open("scan.png"), scan("uploads/scan"), scan("uploads/scan.docx")];
     let finds = shop.search(both(), "lighthouse").await;
-    assert!(finds.hits.is_empty() && finds.broken.len() == 1, "the picture is left out: {finds:?}");
+    assert!(finds.hits.is_empty() && finds.broken.len() == 3, "the picture is left out: {finds:?}");
     assert!(finds.broken[0].1.contains("make recognition"), "{finds:?}");
 
-    for file in std::fs::read_dir(models()).unwrap().flatten() {
-        symlink(file.path(), folder.path().join(file.file_name())).unwrap();
+    bring_models(folder.path());
+    for (number, name) in ["scan.pdf", "scan.png", "scan", "scan.docx"].into_iter().enumerate() {
+        let finds = shop.search(vec![both().swap_remove(number)], "lighthouse").await;
+        let cited: Vec<String> = finds.hits.iter().map(agentd_core::knowledge::DocumentHit::citation).collect();
+        assert!(cited.contains(&format!("{name} p. 1 (recognised)")), "{name}: {cited:?}");
+        assert_eq!(finds.broken, []);
     }
-    let finds = shop.search(both(), "lighthouse").await;
-    let mut cited: Vec<String> = finds.hits.iter().map(agentd_core::knowledge::DocumentHit::citation).collect();
-    cited.sort();
-    let expected = ["scan.pdf p. 1 (recognised)", "scan.pdf p. 3 (recognised)", "scan.png p. 1 (recognised)"];
-    assert_eq!((cited.as_slice(), finds.broken.len()), (expected.map(str::to_owned).as_slice(), 0), "{finds:?}");
 
     let range = PartRange { first: 2, count: Some(1), ..PartRange::default() };
-    let reading = shop.library.read(open("scan.pdf"), range, CancellationToken::new()).await.unwrap();
+    let reading = shop.library.read(open("scan.pdf"), range, Arc::new(|_| {}), CancellationToken::new()).await.unwrap();
     assert_eq!((reading.total, reading.parts[0].label.as_str()), (4, "page 2 (recognised)"));
     assert!(reading.parts[0].text.contains("总则") && reading.broken.is_none(), "{reading:?}");
     let found = shop.library.search(both(), query("报表"), Arc::new(|_| {}), CancellationToken::new()).await.unwrap();
     assert_eq!(found.hits[0].place, "p. 2 (recognised)", "{found:?}");
+}
+
+#[tokio::test]
+async fn no_document_waits_behind_a_scan() {
+    let extractor = recognising(10);
+    let shop = Shop::with(extractor.clone());
+    // As long as letters of another document are recognised.
+    let busy = extractor.turn(ReadingPass::Full, &CancellationToken::new()).await.unwrap();
+    let read =
+        |name: &str| shop.library.read(open(name), PartRange::default(), Arc::new(|_| {}), CancellationToken::new());
+    let mut scans = pin!(join(read("scan.pdf"), read("scan.png")));
+    let others = async {
+        let reading = read("latin.pdf").await.unwrap();
+        let both = shop.search(vec![open("latin.pdf"), open("cjk.pdf")], "QUARTZ-2").await;
+        (reading, both)
+    };
+    let (reading, finds) = tokio::select! {
+        biased;
+        read = &mut scans => panic!("recognised without a turn: {read:?}"),
+        others = others => others,
+    };
+    assert!(reading.parts[0].text.contains("QUARTZ-1") && finds.hits[0].place == "p. 2", "{reading:?} {finds:?}");
+    drop(busy);
+    let (pages, picture) = scans.await;
+    says(&pages.unwrap().parts[0].text, "", &HARBOUR);
+    says(&picture.unwrap().parts[0].text, "", &HARBOUR);
+}
+
+#[tokio::test]
+async fn a_search_that_has_no_more_time_begins_with_no_further_document() {
+    let extractor = recognising(10);
+    let shop = Shop::with(extractor.clone());
+    let search = async |names: &[&str], begin_by: Instant| {
+        let documents = names.iter().map(|name| open(name)).collect();
+        let query = DocumentQuery { begin_by: Some(begin_by), ..query("QUARTZ-2") };
+        shop.library.search(documents, query, Arc::new(|_| {}), CancellationToken::new()).await.unwrap()
+    };
+    assert!(!shop.search(vec![open("latin.pdf")], "QUARTZ-2").await.hits.is_empty());
+    // What is in the index answers, however late it is.
+    let finds = search(&["latin.pdf", "cjk.pdf", "scan.pdf"], Instant::now()).await;
+    assert_eq!((finds.hits.is_empty(), finds.searched, finds.not_searched), (false, 1, 2), "{finds:?}");
+    assert!(finds.broken.is_empty() && !finds.is_complete(), "{finds:?}");
+    // A scan does not wait for its turn any longer, either.
+    let busy = extractor.turn(ReadingPass::Full, &CancellationToken::new()).await.unwrap();
+    let finds = search(&["latin.pdf", "scan.pdf"], Instant::now() + Duration::from_millis(300)).await;
+    assert_eq!((finds.hits.is_empty(), finds.searched, finds.not_searched), (false, 1, 1), "{finds:?}");
+    drop(busy);
+    let finds = search(&["latin.pdf", "scan.pdf"], Instant::now() + Duration::from_secs(600)).await;
+    assert_eq!((finds.searched, finds.not_searched, finds.is_complete()), (2, 0, true), "{finds:?}");
 }

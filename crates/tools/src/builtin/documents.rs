@@ -104,7 +104,7 @@ pub(super) fn searchable(
 
 /// Reports at once that a document is read, and then its progress: after a second at the earliest, and the more seldom
 /// the longer it takes.
-pub(super) fn telling(progress: &CallProgress) -> OnProgress {
+pub(super) fn telling(progress: &CallProgress, doing: &'static str) -> OnProgress {
     const AT_LEAST: Duration = Duration::from_secs(1);
     let (progress, begun) = (progress.clone(), Instant::now());
     let last: Mutex<Option<Instant>> = Mutex::default();
@@ -113,16 +113,16 @@ pub(super) fn telling(progress: &CallProgress) -> OnProgress {
         let pause = AT_LEAST.max(begun.elapsed() / 10);
         if last.is_none_or(|last| last.elapsed() >= pause) {
             *last = Some(Instant::now());
-            progress.tell(&step_line(&step));
+            progress.tell(&step_line(doing, &step));
         }
     })
 }
 
 /// `indexing uploads/report.pdf: 12 of 300`.
-fn step_line(DocumentProgress { document, parts, total }: &DocumentProgress) -> String {
+fn step_line(doing: &str, DocumentProgress { document, parts, total }: &DocumentProgress) -> String {
     match total.filter(|total| *total > 0) {
-        Some(total) => format!("indexing {document}: {parts} of {total}"),
-        None => format!("indexing {document}: {parts} so far"),
+        Some(total) => format!("{doing} {document}: {parts} of {total}"),
+        None => format!("{doing} {document}: {parts} so far"),
     }
 }
 
@@ -222,6 +222,10 @@ pub(super) fn show_finds(query: &str, finds: &DocumentFinds) -> String {
         shown.push_str(&format!(
             "[{locked} need a password; search_file and read_file ask the person for that of one]\n"
         ));
+    }
+    if finds.not_searched > 0 {
+        let left = text::count(finds.not_searched, "document");
+        shown.push_str(&format!("[{left} not searched: time limit; search again, as what was read by now is kept]\n"));
     }
     if finds.late {
         shown.push_str("[the search is incomplete: time limit; search one file]\n");

@@ -101,7 +101,9 @@ pub(crate) async fn finish(
         (OpenedFile::Document(..), None) => return Err(Failure::tool("documents are not read here")),
     };
     let name = document.name.clone();
-    let read = |document: OpenDocument| knowledge.read(document, range, context.cancel.clone());
+    let read = |document: OpenDocument| {
+        knowledge.read(document, range, documents::telling(&context.progress, "reading"), context.cancel.clone())
+    };
     let reading = passwords::unlocked(context, passwords, document, &format!("read {name}"), read).await?;
     documents::show(&name, range, &reading)
 }

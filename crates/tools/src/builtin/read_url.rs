@@ -75,7 +75,8 @@ pub(crate) async fn run(
     let document = OpenDocument::new(name.clone(), held(&content)?);
     let cancel = context.cancel.child_token();
     let _ended = cancel.clone().drop_guard();
-    let reading = knowledge.read(document, PartRange { first, ..PartRange::default() }, cancel);
+    let progress = documents::telling(&context.progress, "reading");
+    let reading = knowledge.read(document, PartRange { first, ..PartRange::default() }, progress, cancel);
     let reading = match tokio::time::timeout(READING, reading).await {
         Ok(reading) => reading.map_err(|error| documents::failed(&format!("read {}", answer.url), &error))?,
         Err(_) => {

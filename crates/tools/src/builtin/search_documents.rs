@@ -95,10 +95,11 @@ impl Search {
         let Args { query: text, path, regex, offset, max_results } = args;
         check(&text)?;
         let limit = max_results.unwrap_or(USUAL).clamp(1, MOST);
+        let begun = Instant::now();
         Ok(Self {
-            query: DocumentQuery { text, regex, limit, neighbours: false },
+            query: DocumentQuery { text, regex, limit, neighbours: false, begin_by: Some(begun + PATIENCE) },
             path,
-            begun: Instant::now(),
+            begun,
             finds: None,
             next: offset,
             beyond: 0,
@@ -131,7 +132,8 @@ impl Search {
             DocumentFinds::default()
         } else {
             let count = text::count(documents.len(), "document");
-            let found = knowledge.search(documents, self.query.clone(), documents::telling(progress), cancel).await;
+            let progress = documents::telling(progress, "indexing");
+            let found = knowledge.search(documents, self.query.clone(), progress, cancel).await;
             found.map_err(|error| documents::failed(&format!("search {count}"), &error))?
         };
         match &mut self.finds {

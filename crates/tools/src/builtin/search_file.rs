@@ -58,15 +58,18 @@ pub(crate) fn prepare(job: &Job, args: Args, knowledge: &Arc<dyn Knowledge>) -> 
         Ok(document) => {
             let document = documents::within(document, inner);
             let limit = max_results.unwrap_or(USUAL).clamp(1, MOST);
-            Ok(PreparedFile::Document(document, DocumentQuery { text, regex, limit, neighbours: true }))
+            Ok(PreparedFile::Document(document, query(text, regex, limit)))
         }
         Err(opened) => match documents::searchable(&**knowledge, &path, opened)? {
-            Some(document) => {
-                Ok(PreparedFile::Document(document, DocumentQuery { text, regex, limit: USUAL, neighbours: true }))
-            }
+            Some(document) => Ok(PreparedFile::Document(document, query(text, regex, USUAL))),
             None => grep::run(job, grep::Args::of_file(written, pattern(&text, regex))).map(PreparedFile::Text),
         },
     }
+}
+
+/// A query for one file, which is read however long that takes.
+const fn query(text: String, regex: bool, limit: usize) -> DocumentQuery {
+    DocumentQuery { text, regex, limit, neighbours: true, begin_by: None }
 }
 
 pub(crate) async fn search(
@@ -81,7 +84,7 @@ pub(crate) async fn search(
     };
     let (name, asked) = (document.name.clone(), query.text.clone());
     let search = |document: OpenDocument| {
-        let progress = documents::telling(&context.progress);
+        let progress = documents::telling(&context.progress, "indexing");
         let found = knowledge.search(vec![document], query.clone(), progress, context.cancel.clone());
         async move {
             let finds = found.await?;

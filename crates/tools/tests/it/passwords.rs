@@ -46,6 +46,7 @@ impl Knowledge for Locked {
         &self,
         mut document: OpenDocument,
         range: PartRange,
+        _: OnProgress,
         _: CancellationToken,
     ) -> BoxFuture<'_, Result<Reading, KnowledgeError>> {
         let inner = document.inner.clone().unwrap_or_default();

@@ -38,8 +38,9 @@ pub(super) async fn search(daemon: &Daemon, reach: &Reach, args: &arguments::Sea
             .into());
     }
     let limit = args.limit.unwrap_or(FINDS).clamp(1, MOST_FINDS);
-    let query = DocumentQuery { text: args.query.clone(), regex: args.regex, limit, neighbours: false };
-    let finds = client.search_documents(&name, &args.paths, &query).await?;
+    let (text, regex) = (args.query.clone(), args.regex);
+    let query = DocumentQuery { text, regex, limit, neighbours: false, begin_by: None };
+    let finds = client.search_documents(&name, &args.paths, &query, |_| {}).await?;
 
     let mut unread = BTreeSet::new();
     let named = finds.hits.iter().map(|hit| &hit.document).chain(finds.broken.iter().map(|(document, _)| document));

@@ -1,5 +1,6 @@
-//! Content of a page as it is drawn: letters with their places, lines, and whether there are pictures.
+//! Content of a page as it is drawn: letters with their places, lines, and how much of it pictures cover.
 
+use hayro_font::kurbo::{Affine, Point, Rect as Area};
 use hayro_syntax::{
     object::Rect,
     page::{Page, Rotation},
@@ -12,6 +13,11 @@ use super::{
     layer::Layers,
 };
 
+/// Share of a page from which on pictures are most of it.
+const MOST: f64 = 0.5;
+/// Letters of a page that has a text of its own, at least. A stamp, a note and a page number have fewer.
+const TEXT: usize = 100;
+
 /// Content of a page, as it is drawn.
 #[derive(Debug, Default)]
 pub(super) struct Content {
@@ -19,6 +25,12 @@ pub(super) struct Content {
     /// Straight lines from one point to the other.
     pub(super) lines: Vec<(Place, Place)>,
     pub(super) has_picture: bool,
+    /// Share of the page that pictures cover, each counted by itself.
+    pub(super) pictured: f64,
+    /// More than is followed of it, as the end of a sentence, where there is more.
+    pub(super) truncated: Option<String>,
+    /// Number of the first letter that no picture can cover that was drawn so far.
+    covered: usize,
     /// Degrees by which the page is turned clockwise to be seen.
     pub(super) rotation: f32,
     /// Part of the stored page that is seen: left, bottom, right, top.
@@ -38,6 +50,34 @@ impl Content {
             (left - OVER..=right + OVER).contains(&x) && (bottom - OVER..=top + OVER).contains(&y)
         });
         content
+    }
+
+    /// Takes note of a picture, which fills the unit square of this place. What was drawn before is not seen below one that is most
+    /// of the page, unless one can see through it.
+    pub(super) fn add_picture(&mut self, place: Affine, is_opaque: bool) {
+        let [left, bottom, right, top] = self.corners.map(f64::from);
+        let page = Area::new(left, bottom, right, top);
+        let covered = place.transform_rect_bbox(Area::new(0.0, 0.0, 1.0, 1.0)).intersect(page);
+        self.has_picture = true;
+        let share = if page.area() > 0.0 { covered.area() / page.area() } else { 0.0 };
+        self.pictured += share;
+        if share > MOST && is_opaque {
+            let is_below = |glyph: &Glyph| covered.contains(Point::new(glyph.start.0.into(), glyph.start.1.into()));
+            let new = self.glyphs.get_mut(self.covered..).unwrap_or_default();
+            new.iter_mut().for_each(|glyph| glyph.is_hidden |= is_below(glyph));
+            self.covered = self.glyphs.len();
+        }
+    }
+
+    /// Number of letters that are not seen.
+    pub(super) fn hidden_letters(&self) -> usize {
+        self.glyphs.iter().filter(|glyph| glyph.is_hidden && glyph.letter.is_alphanumeric()).count()
+    }
+
+    /// Returns whether what the page says is in pictures: it has no letters, or next to none beside a picture that is most of it.
+    pub(super) fn is_scan(&self) -> bool {
+        let letters = self.glyphs.iter().filter(|glyph| glyph.is_ink()).take(TEXT).count();
+        self.has_picture && (letters == 0 || letters < TEXT && self.pictured > MOST)
     }
 }
 

@@ -11,11 +11,12 @@ use hayro_syntax::{
 
 use super::{
     content::Content,
-    font::{Fonts, unpacked},
+    font::Fonts,
     glyph,
     layer::Layers,
     path::Path,
     setting::{Cursor, Setting, affine},
+    stream::unpacked,
     string,
 };
 
@@ -77,7 +78,12 @@ impl<'f, 'a> Drawing<'f, 'a> {
         let (states, marks) = (self.states.len(), self.marks.len());
         while let Some(step) = steps.next() {
             self.steps += 1;
-            if self.steps > MOST_STEPS || self.content.glyphs.len() > MOST_GLYPHS {
+            if self.content.glyphs.len() > MOST_GLYPHS {
+                self.truncate(&format!("more than {MOST_GLYPHS} letters"));
+                break;
+            }
+            if self.steps > MOST_STEPS {
+                self.truncate(&format!("a content of more than {MOST_STEPS} steps"));
                 break;
             }
             match step {
@@ -89,7 +95,9 @@ impl<'f, 'a> Drawing<'f, 'a> {
                     self.state.page *= affine([m.0, m.1, m.2, m.3, m.4, m.5]);
                 }
                 TypedInstruction::XObject(named) => self.draw_named(named.0, resources, depth),
-                TypedInstruction::InlineImage(_) => self.content.has_picture |= !self.is_hidden(),
+                TypedInstruction::InlineImage(_) if !self.is_hidden() => {
+                    self.content.add_picture(self.state.page, false);
+                }
                 TypedInstruction::BeginMarkedContent(_) => self.begin_mark(None, resources),
                 TypedInstruction::BeginMarkedContentWithProperties(mark) => {
                     self.begin_mark(Some((mark.0, mark.1)), resources)
@@ -117,7 +125,11 @@ impl<'f, 'a> Drawing<'f, 'a> {
             return;
         }
         match stream.dict().get::<Name<'_>>("Subtype").as_deref() {
-            Some(b"Image") => self.content.has_picture = true,
+            Some(b"Image") => {
+                let dict = stream.dict();
+                let is_see_through = ["SMask", "Mask", "ImageMask"].iter().any(|key| dict.contains_key(*key));
+                self.content.add_picture(self.state.page, !is_see_through);
+            }
             Some(b"Form") => self.draw_form(&stream, resources, depth),
             _ => {}
         }
@@ -126,6 +138,7 @@ impl<'f, 'a> Drawing<'f, 'a> {
     fn draw_form(&mut self, form: &Stream<'a>, resources: &Resources<'a>, depth: usize) {
         self.forms += 1;
         if depth >= DEEPEST || self.forms > MOST_FORMS {
+            self.truncate(&format!("more than {MOST_FORMS} drawings, or some that are {DEEPEST} deep"));
             return;
         }
         let Some(data) = unpacked(form) else { return };
@@ -138,6 +151,11 @@ impl<'f, 'a> Drawing<'f, 'a> {
         self.follow(TypedIter::new(&data), own.as_ref().unwrap_or(resources), depth + 1);
         self.restore();
         self.cursor = cursor;
+    }
+
+    /// Takes note that not all of the content is followed.
+    fn truncate(&mut self, why: &str) {
+        self.content.truncated.get_or_insert_with(|| why.to_owned());
     }
 
     fn is_hidden(&self) -> bool {

@@ -8,8 +8,8 @@ use hayro_syntax::{
 
 use super::{content, line::Piece, string, turn::View};
 
-/// Characters that are read of one.
-const MOST_LETTERS: usize = 4000;
+/// Characters that are read of each.
+const MOST_LETTERS: usize = 100_000;
 /// Fields and comments of a page that are looked at.
 const MOST: usize = 5000;
 /// Fields above a field that are asked for its value.
@@ -24,6 +24,8 @@ pub(super) struct Beside {
     pub(super) comments: Vec<String>,
     /// Names of files that are attached to a place of the page.
     pub(super) files: Vec<String>,
+    /// More than is read of them, as the end of a sentence, where there is more.
+    pub(super) truncated: Option<String>,
 }
 
 impl Beside {
@@ -31,6 +33,9 @@ impl Beside {
         let mut beside = Self::default();
         if let Some(listed) = page.raw().get::<Array<'_>>("Annots") {
             listed.iter::<Dict<'_>>().take(MOST).for_each(|one| beside.take(&one));
+            if listed.iter::<Dict<'_>>().nth(MOST).is_some() {
+                beside.truncated = Some(format!("more than {MOST} fields and comments"));
+            }
         }
         beside
     }
@@ -48,7 +53,7 @@ impl Beside {
             Some(kind) => {
                 let file = one.get::<Object<'_>>("FS").and_then(|file| file_name(&file));
                 self.files.extend(file.filter(|_| kind == b"FileAttachment"));
-                let said = text(one, "Contents").map(|said| said.trim().chars().take(MOST_LETTERS).collect::<String>());
+                let said = text(one, "Contents").map(|said| self.bounded(said.trim()));
                 if let Some(said) = said.filter(|said| !said.is_empty()) {
                     let by = text(one, "T").filter(|by| !by.trim().is_empty());
                     let by = by.map(|by| format!(" by {}", by.trim())).unwrap_or_default();
@@ -59,11 +64,21 @@ impl Beside {
         }
     }
 
+    /// As much of a text as is read.
+    fn bounded(&mut self, text: &str) -> String {
+        if text.chars().nth(MOST_LETTERS).is_some() {
+            let why = || format!("a field or a comment of more than {MOST_LETTERS} letters");
+            self.truncated.get_or_insert_with(why);
+        }
+        text.chars().take(MOST_LETTERS).collect()
+    }
+
     /// Keeps a text with the place of what it belongs to.
     fn put(&mut self, text: Option<String>, of: &Dict<'_>) {
         if let (Some(text), Some(place)) = (text, of.get::<Rect>("Rect"))
             && !text.trim().is_empty()
         {
+            let text = self.bounded(&text);
             self.texts.push((text, content::rectangle(&place)));
         }
     }
@@ -77,12 +92,12 @@ impl Beside {
 fn pieces_of(text: &str, [one_x, one_y, other_x, other_y]: [f32; 4], view: &View) -> Vec<Piece> {
     let ((one_x, one_y), (other_x, other_y)) = (view.point((one_x, one_y)), view.point((other_x, other_y)));
     let (left, right, top) = (one_x.min(other_x), one_x.max(other_x), one_y.max(other_y));
-    let lines: Vec<String> = text.lines().map(|line| line.chars().take(MOST_LETTERS).collect()).collect();
+    let lines: Vec<&str> = text.lines().collect();
     #[expect(clippy::cast_precision_loss, reason = "lines of a field")]
     let size = ((top - one_y.min(other_y)) / lines.len().max(1) as f32 / 1.4).clamp(4.0, 12.0);
     let mut base = top;
     let mut pieces = Vec::new();
-    for line in lines.into_iter().filter(|line: &String| !line.trim().is_empty()) {
+    for line in lines.into_iter().filter(|line| !line.trim().is_empty()) {
         base -= 1.1 * size;
         let text = line.trim().to_owned();
         pieces.push(Piece { text, left, right, base, size, is_bold: false, is_mono: false, is_table: false });

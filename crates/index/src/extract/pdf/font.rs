@@ -4,7 +4,7 @@ use std::{cell::RefCell, collections::HashMap, rc::Rc, sync::Arc};
 
 use hayro_cmap::{BfString, CMap, CMapName, CidFamily};
 use hayro_font::{CMapResolverFn, Font, FontCache, FontGlyph, FontQuery, FontResolverFn, GlyphId};
-use hayro_syntax::object::{Array, Dict, Name, Object, Stream, String as Bytes};
+use hayro_syntax::object::{Array, Dict, Name, Object, String as Bytes};
 
 /// Units in which a font tells its widths, to the size of its letters.
 const UNITS: f32 = 1000.0;
@@ -230,9 +230,4 @@ impl Face<'_> {
         let letter = char::from_u32(code).filter(|letter| self.is_simple && !letter.is_control())?;
         Some(BfString::Char(letter))
     }
-}
-
-/// Bytes of a stream as they were before they were packed. A stream that cannot be unpacked is none.
-pub(super) fn unpacked<'a>(stream: &Stream<'a>) -> Option<std::borrow::Cow<'a, [u8]>> {
-    stream.decoded_data().ok()
 }

@@ -24,6 +24,8 @@ pub(super) struct Glyph {
     pub(super) is_mono: bool,
     /// Set if the glyph of the letter before stands for this one, too.
     pub(super) is_joined: bool,
+    /// Set if it can be found and not be seen: programs lay what they recognised under or over a picture.
+    pub(super) is_hidden: bool,
 }
 
 impl Glyph {
@@ -44,6 +46,11 @@ impl Glyph {
     fn along(&self, by: f32) -> Place {
         let (sin, cos) = self.angle.to_radians().sin_cos();
         (self.start.0 + by * cos, self.start.1 + by * sin)
+    }
+
+    /// Returns whether it says something.
+    pub(super) fn is_ink(&self) -> bool {
+        !self.letter.is_whitespace()
     }
 
     /// Returns whether its place is a place.

@@ -24,6 +24,7 @@ pub(super) struct Setting<'a> {
     leading: f32,
     rise: f32,
     is_outlined: bool,
+    is_hidden: bool,
 }
 
 impl Default for Setting<'_> {
@@ -37,6 +38,7 @@ impl Default for Setting<'_> {
             leading: 0.0,
             rise: 0.0,
             is_outlined: false,
+            is_hidden: false,
         }
     }
 }
@@ -75,7 +77,10 @@ impl Setting<'_> {
             TypedInstruction::HorizontalScaling(part) => self.stretch = part.0.as_f32() / 100.0,
             TypedInstruction::TextLeading(leading) => self.leading = leading.0.as_f32(),
             TypedInstruction::TextRise(rise) => self.rise = rise.0.as_f32(),
-            TypedInstruction::TextRenderingMode(mode) => self.is_outlined = matches!(mode.0.as_i64(), 2 | 6),
+            TypedInstruction::TextRenderingMode(mode) => {
+                (self.is_outlined, self.is_hidden) =
+                    (matches!(mode.0.as_i64(), 2 | 6), matches!(mode.0.as_i64(), 3 | 7));
+            }
             TypedInstruction::SetTextMatrix(m) => cursor.put(affine([m.0, m.1, m.2, m.3, m.4, m.5])),
             TypedInstruction::NextLine(by) => cursor.next_line(by.0.as_f64(), by.1.as_f64()),
             TypedInstruction::NextLineAndSetLeading(by) => {
@@ -188,6 +193,7 @@ impl Setting<'_> {
             is_bold: face.is_bold || self.is_outlined,
             is_mono: face.is_mono,
             is_joined: false,
+            is_hidden: self.is_hidden,
         }
     }
 }

@@ -14,27 +14,38 @@ mod present;
 pub(crate) use self::present::Scanner;
 
 use super::Teller;
-use crate::{
-    document::DocumentPlace,
-    failure::{Failure, UnreadReason},
-    kind::Kind,
-};
+#[cfg(not(feature = "ocr"))]
+use crate::failure::UnreadReason;
+use crate::{document::DocumentPlace, failure::Failure, kind::Kind};
+
+/// Text that was recognised on a page.
+#[derive(Debug)]
+#[cfg_attr(not(feature = "ocr"), allow(dead_code, reason = "a build without recognition makes none"))]
+pub(super) struct RecognisedText {
+    /// As Markdown.
+    pub(super) text: String,
+    /// Set if there may be more lines than are recognised.
+    pub(super) is_cut: bool,
+}
+
+/// Words for a page on which there may be more.
+pub(super) const MORE_TEXT: &str = "more text than is recognised on one page (5000 lines)";
 
 /// Tells of a picture what it says.
 pub(super) fn picture(bytes: &[u8], teller: &mut Teller<'_>) -> Result<(), Failure> {
     teller.head(None, Some(1))?;
     match teller.scanner().photo(bytes)? {
-        Ok(text) => teller.text(DocumentPlace::ScannedPage(1), text, None),
+        Ok(RecognisedText { text, is_cut }) => {
+            if is_cut {
+                teller.leave_out(format!("it has {MORE_TEXT}"));
+            }
+            teller.text(DocumentPlace::ScannedPage(1), text, None)
+        }
         Err(why) => {
-            teller.picture(DocumentPlace::Page(1), why)?;
-            Err(scanned(Kind::Picture, 1, 1, why))
+            teller.page(DocumentPlace::Page(1), String::new(), Some(why))?;
+            Err(Failure::Scanned { kind: Kind::Picture, pictures: 1, pages: 1, why, besides: None })
         }
     }
-}
-
-/// Failure of a document some pages of which are pictures that were not recognised.
-pub(super) const fn scanned(kind: Kind, pictures: u32, pages: u32, why: UnreadReason) -> Failure {
-    Failure::Scanned { kind, pictures, pages, why }
 }
 
 /// Recognition in a build that has none.
@@ -47,15 +58,21 @@ impl Scanner {
     pub(crate) fn new(opened: crate::recognition::OpenRecognition) -> Self {
         match opened {
             crate::recognition::OpenRecognition::Missing(why) => Self(why),
-            crate::recognition::OpenRecognition::Ready { .. } => Self(UnreadReason::NotBuilt),
+            crate::recognition::OpenRecognition::Deferred | crate::recognition::OpenRecognition::Ready { .. } => {
+                Self(UnreadReason::NotBuilt)
+            }
         }
     }
 
-    pub(super) fn page(&mut self, _number: u32, _page: &hayro_syntax::page::Page<'_>) -> Result<String, UnreadReason> {
-        Err(self.0)
+    pub(super) fn page(
+        &mut self,
+        _number: u32,
+        _page: &hayro_syntax::page::Page<'_>,
+    ) -> Result<Result<RecognisedText, UnreadReason>, Failure> {
+        Ok(Err(self.0))
     }
 
-    fn photo(&mut self, _bytes: &[u8]) -> Result<Result<String, UnreadReason>, Failure> {
+    fn photo(&mut self, _bytes: &[u8]) -> Result<Result<RecognisedText, UnreadReason>, Failure> {
         Ok(Err(self.0))
     }
 }

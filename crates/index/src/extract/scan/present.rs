@@ -8,10 +8,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-use agentd_ocr::{Line, ModelFiles, OcrError, Picture, Recogniser};
+use agentd_ocr::{ModelFiles, OcrError, PageText, Picture, Recogniser};
 use hayro_syntax::page::Page;
 
-use super::{drawing, photo};
+use super::{RecognisedText, drawing, photo};
 use crate::{
     extract::pdf,
     failure::{Failure, UnreadReason},
@@ -34,6 +34,7 @@ pub(crate) struct Scanner {
 #[derive(Debug)]
 enum Models {
     Missing(UnreadReason),
+    Deferred,
     Opened(Vec<File>, NonZeroUsize),
     Loaded(Box<Recogniser>),
 }
@@ -48,6 +49,7 @@ impl Scanner {
     pub(crate) fn new(opened: OpenRecognition) -> Self {
         match opened {
             OpenRecognition::Missing(why) => Self { models: Models::Missing(why), pages: 0, time: Duration::ZERO },
+            OpenRecognition::Deferred => Self { models: Models::Deferred, pages: 0, time: Duration::ZERO },
             OpenRecognition::Ready { files, budget: RecognitionBudget { pages, time, threads } } => {
                 let threads = NonZeroUsize::new(threads).unwrap_or(NonZeroUsize::MIN);
                 Self { models: Models::Opened(files, threads), pages, time }
@@ -55,45 +57,67 @@ impl Scanner {
         }
     }
 
-    /// The text of a page of a PDF as Markdown, or why it is not known.
-    pub(in crate::extract) fn page(&mut self, number: u32, page: &Page<'_>) -> Result<String, UnreadReason> {
+    /// The text of a page of a PDF, or why it is not known.
+    ///
+    /// # Errors
+    /// When it would have to be recognised, and that is deferred.
+    pub(in crate::extract) fn page(
+        &mut self,
+        number: u32,
+        page: &Page<'_>,
+    ) -> Result<Result<RecognisedText, UnreadReason>, Failure> {
         self.read(number, || drawing::page(page))
     }
 
     /// The same of the picture that a file is.
-    pub(super) fn photo(&mut self, bytes: &[u8]) -> Result<Result<String, UnreadReason>, Failure> {
+    pub(super) fn photo(&mut self, bytes: &[u8]) -> Result<Result<RecognisedText, UnreadReason>, Failure> {
         // One that is too large or damaged is so whether or not anybody can read its letters.
         let mut failure = None;
         let read = self.read(1, || photo::picture(bytes).map_err(|why| failure = Some(why)).ok());
-        failure.map_or(Ok(read), Err)
+        failure.map_or(read, Err)
     }
 
-    fn read(&mut self, number: u32, draw: impl FnOnce() -> Option<Picture>) -> Result<String, UnreadReason> {
+    fn read(
+        &mut self,
+        number: u32,
+        draw: impl FnOnce() -> Option<Picture>,
+    ) -> Result<Result<RecognisedText, UnreadReason>, Failure> {
+        match self.models {
+            Models::Deferred => Err(Failure::NeedsRecognition),
+            _ => Ok(self.recognised(number, draw)),
+        }
+    }
+
+    fn recognised(
+        &mut self,
+        number: u32,
+        draw: impl FnOnce() -> Option<Picture>,
+    ) -> Result<RecognisedText, UnreadReason> {
+        // Of each document in an archive it is another page from which on none was recognised.
         let spent = UnreadReason::Spent { first: number };
         if let Models::Missing(why) = self.models {
             return Err(why);
         }
         if self.pages == 0 || self.time.is_zero() {
-            self.models = Models::Missing(spent);
             return Err(spent);
         }
         let begun = Instant::now();
         let deadline = begun + self.time;
         // A page whose drawing panics is one that cannot be drawn.
-        let lines = catch_unwind(AssertUnwindSafe(|| {
+        let text = catch_unwind(AssertUnwindSafe(|| {
             let recogniser = self.recogniser()?;
             let picture = draw().ok_or(UnreadReason::Undrawn)?;
-            recogniser.lines(&picture, deadline).map_err(|error| match error {
+            recogniser.text(&picture, deadline).map_err(|error| match error {
                 OcrError::Late => spent,
                 _ => UnreadReason::NoModels,
             })
         }));
         self.pages -= 1;
         self.time = self.time.saturating_sub(begun.elapsed());
-        match lines.unwrap_or(Err(UnreadReason::Undrawn)) {
-            Ok(lines) => Ok(markdown(&lines)),
+        match text.unwrap_or(Err(UnreadReason::Undrawn)) {
+            Ok(PageText { lines, is_cut }) => Ok(RecognisedText { text: pdf::recognised(&lines), is_cut }),
             Err(why) => {
-                if why != UnreadReason::Undrawn {
+                if why == UnreadReason::NoModels {
                     self.models = Models::Missing(why);
                 }
                 Err(why)
@@ -109,7 +133,7 @@ impl Scanner {
         match &self.models {
             Models::Loaded(recogniser) => Ok(recogniser),
             Models::Missing(why) => Err(*why),
-            Models::Opened(..) => Err(UnreadReason::NoModels),
+            Models::Deferred | Models::Opened(..) => Err(UnreadReason::NoModels),
         }
     }
 }
@@ -126,8 +150,4 @@ fn load(files: &mut [File], threads: NonZeroUsize) -> Option<Recogniser> {
         letters: String::from_utf8(read(letters)?).ok()?,
     };
     Recogniser::load(files, threads).ok()
-}
-
-fn markdown(lines: &[Line]) -> String {
-    pdf::recognised(lines)
 }

@@ -82,7 +82,7 @@ impl Ours {
         let name = path.file_name().context("the document has no name")?.to_string_lossy().into_owned();
         let uploaded = self.daemon.client.upload(&self.session, &name, tokio::fs::File::open(path).await?).await?;
         let begun = Instant::now();
-        let finds = self.daemon.client.search_documents(&self.session, &[uploaded.path], &asked(query)).await?;
+        let finds = self.daemon.client.search_documents(&self.session, &[uploaded.path], &asked(query), |_| {}).await?;
         let took = begun.elapsed();
         ensure!(!finds.hits.is_empty(), "{query:?} was not found in {name}: {:?}", finds.broken);
         Ok(took)
@@ -92,13 +92,14 @@ impl Ours {
     pub(super) async fn search(&self, questions: &[Question]) -> anyhow::Result<(Samples, Vec<bool>)> {
         let (mut samples, mut answered) = (Samples::default(), Vec::new());
         for question in questions {
-            let finds = self.daemon.client.search_documents(&self.session, &[], &asked(&question.query)).await?;
+            let finds =
+                self.daemon.client.search_documents(&self.session, &[], &asked(&question.query), |_| {}).await?;
             answered.push(is_answered(question, &finds));
         }
         for question in questions {
             let query = asked(&question.query);
             let begun = Instant::now();
-            self.daemon.client.search_documents(&self.session, &[], &query).await?;
+            self.daemon.client.search_documents(&self.session, &[], &query, |_| {}).await?;
             samples.add(begun.elapsed());
         }
         Ok((samples, answered))
@@ -132,7 +133,7 @@ impl Ours {
 }
 
 fn asked(query: &str) -> DocumentQuery {
-    DocumentQuery { text: query.to_owned(), regex: false, limit: FINDS, neighbours: false }
+    DocumentQuery { text: query.to_owned(), regex: false, limit: FINDS, neighbours: false, begin_by: None }
 }
 
 fn is_answered(question: &Question, finds: &DocumentFinds) -> bool {
