@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use crate::{files::FilesCopied, ids::SessionId, settings::SessionSettings};
+use crate::{context::ContextView, files::FilesCopied, ids::SessionId, settings::SessionSettings};
 
 /// Description of a session in front of its events.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -16,6 +16,19 @@ pub struct ArchivedSession {
     pub settings: SessionSettings,
     /// The number of its last event.
     pub events: u64,
+    /// Content of its window as it leaves, where that is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub context: Option<ContextView>,
+}
+
+/// Origin of a session that was imported.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ImportOrigin {
+    /// Number of the last event that was imported. What the events up to there say of a machine holds for another one.
+    pub events: u64,
+    /// Content of its window where it comes from. It is shown until something happens in the session here.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub context: Option<ContextView>,
 }
 
 /// Identifier of events that belong to no session yet.

@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     agent::Parent,
+    archive::ImportOrigin,
     folder::{AddedFolder, Mounts},
     grant::Grant,
     ids::SessionId,
@@ -54,6 +55,9 @@ pub struct SessionSettings {
     /// nobody changes it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub former_project: Option<Box<PathBuf>>,
+    /// Origin of it, where it was imported. It is born with that, and nobody changes it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub imported: Option<Box<ImportOrigin>>,
 }
 
 /// Pinned rules of a session at the most.
@@ -181,6 +185,7 @@ impl Default for SessionSettings {
             mode: SessionMode::Ask,
             pins: Vec::new(),
             former_project: None,
+            imported: None,
         }
     }
 }

@@ -20,7 +20,7 @@ use crate::{
         Exchange, RecordedAnswer, RecordedQuestion, RecordedRequest, RecordedResult, RecordedTurn, Recording,
         RecordingHead, SpokenPart, TurnFact,
     },
-    request::{self, Redaction, RequestDifference},
+    request::{self, CanonicalRequests, Redaction, RequestDifference},
 };
 
 /// Way in which a recording is played.
@@ -65,6 +65,7 @@ struct State {
     played: Vec<bool>,
     /// Sessions that speak, with their numbers in the recording.
     voices: HashMap<SessionId, u32>,
+    requests: CanonicalRequests,
     problems: Vec<PlayProblem>,
 }
 
@@ -73,7 +74,14 @@ impl Script {
     #[must_use]
     pub fn new(recording: Recording, play: Play, redact: Redaction) -> Self {
         let models = recording.head.models.clone();
-        let state = State { recording, turn: 0, played: Vec::new(), voices: HashMap::new(), problems: Vec::new() };
+        let state = State {
+            recording,
+            turn: 0,
+            played: Vec::new(),
+            voices: HashMap::new(),
+            requests: CanonicalRequests::default(),
+            problems: Vec::new(),
+        };
         Self { play, redact, state: Mutex::new(state), models }
     }
 
@@ -148,8 +156,8 @@ impl Script {
     /// # Errors
     /// When there is none, or the request is not the recorded one.
     pub(crate) fn answer(&self, asked: &ModelRequest) -> Result<Vec<ModelChunk>, ModelError> {
-        let now = request::canonical(asked, &self.redact);
         let mut state = self.state();
+        let now = state.requests.of(asked, &self.redact);
         let voice = state.voice(asked);
         let open = state.open_exchanges(voice);
         let Some(first) = open.first().copied() else {
@@ -157,7 +165,10 @@ impl Script {
         };
         let place = match self.play {
             Play::Strict => match state.same_request(&open, &now) {
-                Ok(place) => place,
+                Ok(place) => {
+                    state.share(asked.session_id, place);
+                    place
+                }
                 Err(difference) => {
                     let message = format!("the request differs from the recorded one at {}", difference.place);
                     return Err(state.refuse(&message, Some(difference)));
@@ -304,6 +315,14 @@ impl State {
         let voice = found.map_or(u32::MAX, |subagent| subagent.voice);
         self.voices.insert(asked.session_id, voice);
         voice
+    }
+
+    /// Goes on from the request of that exchange, which equals the last one of the session.
+    fn share(&mut self, session: SessionId, place: usize) {
+        let fact = self.recording.turns.get(self.turn).and_then(|turn| turn.facts.get(place));
+        if let Some(TurnFact::Exchange(Exchange { request: Some(recorded), .. })) = fact {
+            self.requests.share(session, recorded);
+        }
     }
 
     /// Place of the exchange with that request; else the difference to the nearest.

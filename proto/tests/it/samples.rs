@@ -3,6 +3,7 @@
 use agentd_core::{
     Timestamp,
     agent::{Parent, Subagent},
+    archive::ImportOrigin,
     context::{
         Compaction, CompactionCause, CompactionReport, CompactionStrategy, PromptReport, ServerRemark, TokenLevel,
         Window,
@@ -79,6 +80,7 @@ pub(crate) fn settings() -> SessionSettings {
         folders: vec![AddedFolder { at: "/folders/lib".into(), path: "/home/me/lib".into(), writable: false }],
         worktree: Some(worktree()),
         former_project: Some(Box::new("/home/them/app".into())),
+        imported: Some(Box::new(ImportOrigin { events: 12, context: None })),
     }
 }
 

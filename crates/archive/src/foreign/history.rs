@@ -60,6 +60,8 @@ struct OpenTurn {
     answer: String,
     /// Calls without a result: ours by the program's.
     calls: HashMap<String, (CallId, String)>,
+    /// Exit codes of commands whose results are not read yet, by the program's ids of their calls.
+    exits: HashMap<String, i32>,
     has_work: bool,
     steps: u32,
     usage: Usage,
@@ -158,16 +160,23 @@ impl HistoryBuilder {
         self.item(ItemBody::ToolCall(ToolCall { call_id, name, arguments: cut_json(arguments) }), true);
     }
 
+    /// Takes note of the exit code of a call whose result follows.
+    pub(super) fn exit(&mut self, foreign_id: &str, code: Option<i64>) {
+        let Some(code) = code.and_then(|code| i32::try_from(code).ok()) else { return };
+        if let Some(turn) = self.turn.as_mut().filter(|turn| turn.calls.contains_key(foreign_id)) {
+            turn.exits.insert(foreign_id.to_owned(), code);
+        }
+    }
+
     /// The result of a call.
     pub(super) fn result(&mut self, foreign_id: &str, text: &str, failed: bool) {
         let Some((call_id, name)) = self.turn.as_mut().and_then(|turn| turn.calls.remove(foreign_id)) else {
             return self.leave_out("result without a call");
         };
+        let exit_code = self.turn.as_mut().and_then(|turn| turn.exits.remove(foreign_id));
         let error = failed.then_some(ToolErrorCode::Tool);
-        self.item(
-            ItemBody::ToolResult(ToolResult { text: cut(text), error, ..ToolResult::empty(call_id, name) }),
-            true,
-        );
+        let result = ToolResult { text: cut(text), error, exit_code, ..ToolResult::empty(call_id, name) };
+        self.item(ItemBody::ToolResult(result), true);
     }
 
     /// Usage of a model call.
@@ -212,7 +221,7 @@ impl HistoryBuilder {
         let settings = SessionSettings { project, ..SessionSettings::default() };
         let events = self.events.len() as u64;
         let left_out = self.left_out.into_iter().map(|(what, count)| format!("{count} × {what}")).collect();
-        let session = ArchivedSession { id, created_at: began, settings, events };
+        let session = ArchivedSession { id, created_at: began, settings, events, context: None };
         Ok(ForeignHistory { session, events: self.events, left_out })
     }
 
@@ -265,6 +274,7 @@ impl HistoryBuilder {
             began: self.at,
             answer: String::new(),
             calls: HashMap::new(),
+            exits: HashMap::new(),
             has_work: false,
             steps: 0,
             usage: Usage::default(),

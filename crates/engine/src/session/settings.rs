@@ -62,8 +62,9 @@ impl Actor {
         } else {
             with_folders(&*self.shared.parts.workspaces, known, added).await?
         };
-        let SessionSettings { mut grants, parent, pinned, mode, slot, model, pins, worktree, former_project, .. } =
-            self.state.settings.clone();
+        let known_settings = self.state.settings.clone();
+        let SessionSettings { mut grants, parent, pinned, mode, slot, model, pins, worktree, .. } = known_settings;
+        let (former_project, imported) = (known_settings.former_project, known_settings.imported);
         let place = |project: &Option<Mount>| project.as_ref().map(|mount| mount.path.clone());
         let worktree = worktree.filter(|_| place(&settings.project) == place(&self.state.settings.project));
         // Its name may be another folder's later, of which nobody has allowed anything.
@@ -84,6 +85,7 @@ impl Actor {
             folders,
             worktree,
             former_project,
+            imported,
             ..settings
         })
         .await
