@@ -7,7 +7,7 @@ use std::{
 
 use agentd_core::{
     error::{ErrorKind, ModelError},
-    ids::SessionId,
+    ids::{CallId, SessionId},
     interrupt::{Answer, Ask},
     model::{Message, ModelChunk, ModelRequest, SlotInfo},
     tool::{ToolCall, ToolErrorCode, ToolOutput},
@@ -66,6 +66,8 @@ struct State {
     /// Sessions that speak, with their numbers in the recording.
     voices: HashMap<SessionId, u32>,
     requests: CanonicalRequests,
+    /// Previews of the calls of the turn that plays.
+    previews: HashMap<CallId, Option<String>>,
     problems: Vec<PlayProblem>,
 }
 
@@ -80,6 +82,7 @@ impl Script {
             played: Vec::new(),
             voices: HashMap::new(),
             requests: CanonicalRequests::default(),
+            previews: HashMap::new(),
             problems: Vec::new(),
         };
         Self { play, redact, state: Mutex::new(state), models }
@@ -121,6 +124,7 @@ impl Script {
         let facts = state.recording.turns.get(place).map_or(0, |turn| turn.facts.len());
         state.turn = place;
         state.played = vec![false; facts];
+        state.previews.clear();
         state.voices.insert(session, 0);
     }
 
@@ -207,6 +211,17 @@ impl Script {
             Some(TurnFact::Result(result)) => Some(output(result)),
             _ => None,
         }
+    }
+
+    /// Preview that a person was shown of a call as they were asked about it; none where they were not. It stays the same for the call.
+    pub(crate) fn preview(&self, call: &ToolCall) -> Option<String> {
+        let mut state = self.state();
+        if let Some(known) = state.previews.get(&call.call_id) {
+            return known.clone();
+        }
+        let preview = state.recorded_preview(call);
+        state.previews.insert(call.call_id.clone(), preview.clone());
+        preview
     }
 
     /// The recorded answer to a question; none where it was not asked.
@@ -351,6 +366,24 @@ impl State {
             of_tool(fact) && matches!(fact, TurnFact::Result(known) if are_same(&known.arguments, &call.arguments))
         };
         self.find(same).or_else(|| if by_order { self.find(of_tool) } else { None })
+    }
+
+    /// Preview of the next question about that call, or else about its tool.
+    fn recorded_preview(&self, call: &ToolCall) -> Option<String> {
+        let asked = serde_json::from_str::<Value>(&call.arguments).ok();
+        let about = |fact: &TurnFact, same: bool| match fact {
+            TurnFact::Question(known) => matches!(&known.ask, Ask::Approval { tool, args, .. }
+                if *tool == call.name && (!same || Some(args) == asked.as_ref())),
+            _ => false,
+        };
+        let place = self.find(|fact| about(fact, true)).or_else(|| self.find(|fact| about(fact, false)))?;
+        match self.fact(place)? {
+            TurnFact::Question(question) => match &question.ask {
+                Ask::Approval { preview, .. } => preview.clone(),
+                Ask::Question { .. } => None,
+            },
+            _ => None,
+        }
     }
 
     fn step(&self) -> usize {

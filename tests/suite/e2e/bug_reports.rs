@@ -78,15 +78,13 @@ async fn travels(world: &World, session: &str, to: &TempDaemon) -> Value {
     json_of(to, &["sessions", "import", &file]).await
 }
 
-/// Events as far as a replay repeats them, those of the session and then those of its subagent: everything but the times and what tells
-/// of the place, with ids by the order in which they come.
+/// Events of the session as far as a replay repeats them: everything but the times and what tells of the place, with ids by the order in
+/// which they come. Of its subagents it tells the results.
 fn repeated(events: &[Value]) -> Vec<String> {
-    let own = events[0]["session_id"].clone();
-    let (mut events, of_subagent): (Vec<&Value>, Vec<&Value>) =
-        events.iter().filter(|event| is_repeated(event)).partition(|event| event["session_id"] == own);
-    events.extend(of_subagent);
+    let own = &events[0]["session_id"];
     let mut ids = Vec::new();
-    events.into_iter().map(|event| told(event, &mut ids).to_string()).collect()
+    let repeated = events.iter().filter(|event| is_repeated(event) && event["session_id"] == *own);
+    repeated.map(|event| told(event, &mut ids).to_string()).collect()
 }
 
 /// Parts of events are no facts, and guides of the project, what is told of the machine and how full the window is belong to the place.
