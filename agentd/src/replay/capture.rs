@@ -3,9 +3,9 @@
 use std::{collections::HashMap, sync::Arc};
 
 use agentd_core::{
-    archive::ImportOrigin,
     event::{Event, EventKind, StateChange},
     ids::SessionId,
+    import_origin::ImportOrigin,
     model::{Slot, SlotInfo},
 };
 use agentd_engine::{Engine, EngineError};

@@ -6,10 +6,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     agent::Parent,
-    archive::ImportOrigin,
     folder::{AddedFolder, Mounts},
     grant::Grant,
     ids::SessionId,
+    import_origin::ImportOrigin,
     model::Slot,
     worktree::SessionWorktree,
 };

@@ -4,9 +4,9 @@ use std::path::PathBuf;
 
 use agentd_core::{
     agent::Parent,
-    archive::ImportOrigin,
     files::{EarlierFiles, FilesCopied},
     folder::AddedFolder,
+    import_origin::ImportOrigin,
     model::Slot,
     session::{
         Mount, SessionFilter, SessionMode, SessionSettings, SessionStatus, SessionSummary, StoredSession, Todo,

@@ -3,7 +3,6 @@
 use agentd_core::{
     Timestamp,
     agent::{Parent, Subagent},
-    archive::ImportOrigin,
     context::{
         Compaction, CompactionCause, CompactionReport, CompactionStrategy, PromptReport, ServerRemark, TokenLevel,
         Window,
@@ -14,6 +13,7 @@ use agentd_core::{
     folder::AddedFolder,
     grant::GrantScope,
     ids::{CallId, InterruptId, ItemId, SessionId, TraceId, TurnId},
+    import_origin::ImportOrigin,
     interrupt::{Answer, AnsweredBy, Ask, AskedBy, Interrupt},
     item::{Item, ItemBody, ItemStatus, NoticeSource, NoticeTopic},
     model::Slot,

@@ -1,7 +1,7 @@
 //! A history of turns and items, made of what another program tells.
 
 use std::{
-    collections::{BTreeMap, HashMap},
+    collections::{BTreeMap, HashMap, HashSet},
     path::PathBuf,
     sync::Arc,
 };
@@ -60,8 +60,8 @@ struct OpenTurn {
     answer: String,
     /// Calls without a result: ours by the program's.
     calls: HashMap<String, (CallId, String)>,
-    /// Exit codes of commands whose results are not read yet, by the program's ids of their calls.
-    exits: HashMap<String, i32>,
+    /// The program's ids of calls whose commands failed, and whose results are not read yet.
+    failed: HashSet<String>,
     has_work: bool,
     steps: u32,
     usage: Usage,
@@ -160,11 +160,11 @@ impl HistoryBuilder {
         self.item(ItemBody::ToolCall(ToolCall { call_id, name, arguments: cut_json(arguments) }), true);
     }
 
-    /// Takes note of the exit code of a call whose result follows.
+    /// Takes note of the exit code of a call whose result follows. A text that tells it stands in the result.
     pub(super) fn exit(&mut self, foreign_id: &str, code: Option<i64>) {
-        let Some(code) = code.and_then(|code| i32::try_from(code).ok()) else { return };
-        if let Some(turn) = self.turn.as_mut().filter(|turn| turn.calls.contains_key(foreign_id)) {
-            turn.exits.insert(foreign_id.to_owned(), code);
+        let has_failed = code.is_some_and(|code| code != 0);
+        if let Some(turn) = self.turn.as_mut().filter(|turn| has_failed && turn.calls.contains_key(foreign_id)) {
+            turn.failed.insert(foreign_id.to_owned());
         }
     }
 
@@ -173,9 +173,9 @@ impl HistoryBuilder {
         let Some((call_id, name)) = self.turn.as_mut().and_then(|turn| turn.calls.remove(foreign_id)) else {
             return self.leave_out("result without a call");
         };
-        let exit_code = self.turn.as_mut().and_then(|turn| turn.exits.remove(foreign_id));
+        let failed = failed || self.turn.as_mut().is_some_and(|turn| turn.failed.remove(foreign_id));
         let error = failed.then_some(ToolErrorCode::Tool);
-        let result = ToolResult { text: cut(text), error, exit_code, ..ToolResult::empty(call_id, name) };
+        let result = ToolResult { text: cut(text), error, ..ToolResult::empty(call_id, name) };
         self.item(ItemBody::ToolResult(result), true);
     }
 
@@ -274,7 +274,7 @@ impl HistoryBuilder {
             began: self.at,
             answer: String::new(),
             calls: HashMap::new(),
-            exits: HashMap::new(),
+            failed: HashSet::new(),
             has_work: false,
             steps: 0,
             usage: Usage::default(),

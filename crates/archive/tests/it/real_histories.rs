@@ -1,7 +1,6 @@
 //! Histories as the programs themselves wrote them, with their own instructions taken out: Codex 0.171, OpenCode 1.18.
 
 use agentd_archive::foreign::{ForeignFormat, ForeignHistory, read};
-use agentd_core::{event::EventKind, item::ItemBody};
 
 use crate::foreign::{check_sound, told};
 
@@ -9,17 +8,6 @@ fn history(text: &str, format: ForeignFormat) -> ForeignHistory {
     let found = read(text.as_bytes(), format).unwrap();
     check_sound(&found);
     found
-}
-
-fn exits(history: &ForeignHistory) -> Vec<Option<i32>> {
-    let exit = |kind: &EventKind| match kind {
-        EventKind::ItemCompleted { item, .. } => match &item.body {
-            ItemBody::ToolResult(result) => Some(result.exit_code),
-            _ => None,
-        },
-        _ => None,
-    };
-    history.events.iter().filter_map(|event| exit(&event.kind)).collect()
 }
 
 #[test]
@@ -41,7 +29,8 @@ fn codex_tells_of_commands() {
     let shown = |code: u8, chunk: &str, count: u8, output: &str| {
         format!(
             "Chunk ID: {chunk}|Wall time: 0.0000 seconds|Process exited with code {code}|Original token count: \
-             {count}|Output:|{output}|"
+             {count}|Output:|{output}|{}",
+            if code == 0 { "" } else { " E_TOOL" }
         )
     };
     let first = turn("Where is the door?", "cat hall.txt", &shown(0, "c400af", 5, "wall|door|window"));
@@ -49,7 +38,6 @@ fn codex_tells_of_commands() {
     let second = turn("Do the second thing", "cat missing.txt", &second);
     assert_eq!(lines[2..10], first);
     assert_eq!(lines[11..], second);
-    assert_eq!(exits(&found), [Some(0), Some(1)]);
     assert_eq!(found.left_out, ["2 × message of the program"]);
     assert_eq!(found.session.settings.project.unwrap().path.to_str(), Some("/home/me/app"));
 }
@@ -74,12 +62,11 @@ fn opencode_tells_of_reads_and_commands() {
         "call: read {\"filePath\":\"/home/me/app/hall.txt\"}",
         "model: The door is in line 2.",
         "call: bash {\"command\":\"cat missing.txt\",\"description\":\"Shows a file\"}",
-        "result: bash cat: missing.txt: No such file or directory\n",
+        "result: bash cat: missing.txt: No such file or directory\n E_TOOL",
         "usage: scripted 900 700 12",
     ];
     for line in expected {
         assert!(lines.iter().any(|found| found == line), "{line}: {lines:#?}");
     }
-    assert_eq!(exits(&found), [None, Some(1)]);
     assert_eq!((lines.iter().filter(|line| *line == "turn").count(), found.left_out.len()), (2, 0));
 }

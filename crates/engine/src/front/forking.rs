@@ -7,12 +7,12 @@
 use std::sync::Arc;
 
 use agentd_core::{
-    archive::ImportOrigin,
     context::{HistoryFile, Window},
     error::ErrorKind,
     event::{Event, EventKind, StateChange},
     files::{EarlierFiles, FilesCopied},
     ids::SessionId,
+    import_origin::ImportOrigin,
     item::{Item, ItemBody, ItemStatus},
     ports::Store,
     session::{NewFork, SessionMode, SessionSettings, TurnSpan},

@@ -12,12 +12,13 @@ use std::{
 
 use agentd_core::{
     Timestamp,
-    archive::{ArchivedSession, DraftId, ImportOrigin, ImportReport, SessionDraft, TreeFile},
+    archive::{ArchivedSession, DraftId, ImportReport, SessionDraft, TreeFile},
     audit::{AuditEntry, AuditFact},
     error::ErrorKind,
     event::{Event, EventKind, StateChange},
     files::FilesCopied,
     ids::{SessionId, TurnId},
+    import_origin::ImportOrigin,
     interrupt::AnsweredBy,
     item::ItemBody,
     ports::{JournalImports, StagedTree},
