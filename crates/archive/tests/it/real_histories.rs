@@ -14,15 +14,15 @@ fn history(text: &str, format: ForeignFormat) -> ForeignHistory {
 fn codex_tells_of_commands() {
     let found = history(include_str!("histories/codex.jsonl"), ForeignFormat::Codex);
     let lines: Vec<String> = told(&found.events).iter().map(|line| line.replace('\n', "|")).collect();
-    let turn = |question: &str, command: &str, result: &str| {
+    let turn = |question: &str, command: &str, result: &str, prompt: u64| {
         [
             format!("person: {question}"),
             "thought: I look at the file first.".to_owned(),
             format!("call: exec_command {{\"cmd\": \"{command}\"}}"),
             format!("result: exec_command {result}"),
-            "usage: scripted 1200 1000 20".to_owned(),
+            format!("usage: scripted {prompt} 1000 20"),
             "model: The door is in line 2.".to_owned(),
-            "usage: scripted 1250 1000 20".to_owned(),
+            format!("usage: scripted {} 1000 20", prompt + 50),
             "end: The door is in line 2.".to_owned(),
         ]
     };
@@ -33,9 +33,9 @@ fn codex_tells_of_commands() {
             if code == 0 { "" } else { " E_TOOL" }
         )
     };
-    let first = turn("Where is the door?", "cat hall.txt", &shown(0, "c400af", 5, "wall|door|window"));
+    let first = turn("Where is the door?", "cat hall.txt", &shown(0, "c400af", 5, "wall|door|window"), 1200);
     let second = shown(1, "10f8d7", 11, "cat: missing.txt: No such file or directory");
-    let second = turn("Do the second thing", "cat missing.txt", &second);
+    let second = turn("Do the second thing", "cat missing.txt", &second, 1250);
     assert_eq!(lines[2..10], first);
     assert_eq!(lines[11..], second);
     assert_eq!(found.left_out, ["2 × message of the program"]);

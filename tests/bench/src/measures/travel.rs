@@ -185,7 +185,11 @@ async fn page(home: &Home, session: SessionId) -> anyhow::Result<Row> {
     let mut samples = Samples::default();
     for _ in 0..RUNS {
         let mut command = home.command("agentctl")?;
-        command.args(["trace", &id, "--force", "--html"]).arg(&path).stdout(std::process::Stdio::null());
+        command
+            .args(["trace", &id, "--force", "--html"])
+            .arg(&path)
+            .stdout(std::process::Stdio::null())
+            .stderr(std::process::Stdio::null());
         let begun = Instant::now();
         let status = tokio::task::spawn_blocking(move || command.status()).await??;
         samples.add(begun.elapsed());
