@@ -3,7 +3,7 @@
 use std::{path::PathBuf, time::Duration};
 
 use agentd_core::{
-    files::FilesCopied,
+    files::{EarlierFiles, FilesCopied},
     ids::{SessionId, TurnId},
     interrupt::Interrupt,
     item::Item,
@@ -83,6 +83,8 @@ pub struct ForkReply {
     pub turn: u64,
     /// The files that came along.
     pub files: FilesCopied,
+    /// Files that were brought to that turn, where that was asked for.
+    pub earlier: Option<EarlierFiles>,
 }
 
 /// An item and the event that completed it.

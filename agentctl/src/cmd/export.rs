@@ -3,6 +3,7 @@
 
 mod atif;
 mod events;
+mod html;
 mod markdown;
 
 use std::{
@@ -30,6 +31,7 @@ use crate::{
   agentctl sessions export 0193a5b2 --redact -o shared.tar.gz
   agentctl sessions export 'Tax papers' --format markdown | less
   agentctl sessions export last --format json | jq -c 'select(.type == \"turn_ended\").result.text'
+  agentctl sessions export last --redact --format html -o page.html
   agentctl sessions export last --format atif -o trajectory.json
   agentctl sessions export last | ssh other agentctl sessions import -
 
@@ -63,12 +65,14 @@ enum Format {
     Markdown,
     Json,
     Atif,
+    Html,
 }
 
-const FORMATS: [Choice<Format>; 4] = [
+const FORMATS: [Choice<Format>; 5] = [
     ("archive", "a gzipped tar that `sessions import` takes", Format::Archive),
     ("markdown", "a text for people", Format::Markdown),
     ("json", "a line of JSON for each stored event, as in --output stream-json", Format::Json),
+    ("html", "the page of `agentctl trace --html`, of all turns", Format::Html),
     ("atif", "an Agent Trajectory Interchange Format document", Format::Atif),
 ];
 
@@ -89,7 +93,9 @@ pub(crate) async fn handle(daemon: &Daemon, args: ExportArgs) -> anyhow::Result<
     let id = daemon.client.find_session(&args.session).await?.to_string();
     let stream = match args.format {
         Format::Archive => daemon.client.export_archive(&id, args.redact).await?,
-        Format::Markdown | Format::Json | Format::Atif => daemon.client.export_events(&id, args.redact).await?,
+        Format::Markdown | Format::Json | Format::Atif | Format::Html => {
+            daemon.client.export_events(&id, args.redact).await?
+        }
     };
     let Some(output) = &args.output else {
         if args.format == Format::Archive && io::stdout().is_terminal() {
@@ -160,6 +166,7 @@ async fn write(
         Format::Markdown => Box::new(markdown::Markdown::new(out)),
         Format::Json => Box::new(events::Events::new(out)),
         Format::Atif => Box::new(atif::Atif::new(out)),
+        Format::Html => Box::new(html::Html::new(out)),
     };
     while let Some(part) = stream.next().await? {
         match part {

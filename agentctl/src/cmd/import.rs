@@ -1,5 +1,7 @@
 //! `agentctl sessions import`: takes a session in, from an archive or from the history of another program.
 
+mod opencode_db;
+
 use std::{
     io::{self, IsTerminal as _},
     path::PathBuf,
@@ -9,7 +11,7 @@ use agentd_core::archive::ImportReport;
 use clap::Args;
 
 use crate::{
-    daemon::Daemon,
+    daemon::{CLIENT, Daemon},
     exit::Exit,
     failure::Failure,
     flags::{Choice, one_of},
@@ -25,6 +27,7 @@ use crate::{
   ssh other agentctl sessions export last | agentctl sessions import -
   agentctl sessions import ~/.claude/projects/-home-me-app/5c1f….jsonl --from claude-code
   agentctl sessions import ~/.codex/sessions/2026/01/31/rollout-….jsonl --from codex
+  agentctl sessions import ~/.local/share/opencode/opencode.db --from opencode --pick last
   opencode export ses_… | agentctl sessions import - --from opencode
 
 The session keeps its id, and is refused where that is here already. It has no grants, asks before it changes anything, and \
@@ -38,6 +41,9 @@ pub(crate) struct ImportArgs {
     /// Program whose history it is [default: an archive of agentd]
     #[arg(long, value_name = "PROGRAM", value_parser = one_of(&PROGRAMS))]
     from: Option<Program>,
+    /// Session of a database that holds several: its id, or `last`
+    #[arg(long, value_name = "ID", requires = "from")]
+    pick: Option<String>,
     /// Give it a new id, so that it stands beside the same session
     #[arg(long)]
     as_new: bool,
@@ -50,7 +56,7 @@ struct Program(&'static str);
 const PROGRAMS: [Choice<Program>; 3] = [
     ("claude-code", "a .jsonl file below ~/.claude/projects", Program("claude-code")),
     ("codex", "a rollout-….jsonl file below ~/.codex/sessions", Program("codex")),
-    ("opencode", "the output of `opencode export`", Program("opencode")),
+    ("opencode", "its opencode.db, or the output of `opencode export`", Program("opencode")),
 ];
 
 /// Imports.
@@ -62,12 +68,15 @@ pub(crate) async fn handle(daemon: &Daemon, args: ImportArgs, json: bool) -> any
                 .hint("name a FILE, or pipe one in")
                 .into());
         }
-        daemon.client.import(tokio::io::stdin(), from, args.as_new).await?
+        daemon.client.import(tokio::io::stdin(), from, args.as_new, CLIENT).await?
+    } else if from == Some("opencode") && opencode_db::is_database(&args.file) {
+        let history = opencode_db::read(&args.file, args.pick.as_deref())?;
+        daemon.client.import(history.as_slice(), from, args.as_new, CLIENT).await?
     } else {
         let file = tokio::fs::File::open(&args.file).await.map_err(|error| {
             Failure::usage(format!("could not read {}: {error}", args.file.display())).hint("name a file that is there")
         })?;
-        daemon.client.import(file, from, args.as_new).await?
+        daemon.client.import(file, from, args.as_new, CLIENT).await?
     };
     report::show(json, &report, || tell(&report))
 }

@@ -1,9 +1,9 @@
 //! `agentctl trace`: a turn as a tree with times, tokens and money, in the terminal or as a page.
 
-mod fetch;
+pub(super) mod fetch;
 mod follow;
 mod label;
-mod page;
+pub(super) mod page;
 mod requests;
 mod tree;
 

@@ -71,7 +71,7 @@ pub(crate) async fn talk(daemon: &Daemon, view: &SessionView, turn: u64) -> anyh
     let (id, title) = (summary.id.to_string(), summary.title.as_str());
     let new = match turn - 1 {
         0 => daemon.client.create_session(&anew(&view.session.settings, title)).await?.session.summary.id,
-        last => daemon.client.fork_session(&id, Some(last), Some(title)).await?.session.session.summary.id,
+        last => daemon.client.fork_session(&id, Some(last), Some(title), false).await?.session.session.summary.id,
     };
     let known: String = title.chars().take(MAX_TITLE).collect();
     let left = format!("{known} (before the rewind to turn {turn})");

@@ -31,6 +31,10 @@ pub(crate) fn lines(view: &ContextView, columns: usize, color: bool) -> Vec<Stri
         let rest = plain.strip_prefix(sign).unwrap_or(&plain);
         lines.push(format!("{}{rest}", paint(color, style, sign)));
     }
+    if view.imported {
+        let words = "these are the figures of the machine that it comes from; they are counted anew with the next turn";
+        lines.insert(1, clip(words, columns));
+    }
     let free = view.window.saturating_sub(view.tokens);
     let name = format!("{FREE} free");
     lines.push(clip(&row(&name, &number(free), &percent(free, view.window).to_string(), "", "", ""), columns));
@@ -142,6 +146,7 @@ mod tests {
             ],
             messages: 62,
             max_messages: 200,
+            imported: false,
             next_cuts: vec!["After about 2864 more tokens the older part is replaced by a summary.".to_owned()],
         }
     }

@@ -30,8 +30,8 @@ impl From<ArchiveError> for Refusal {
 ///
 /// # Errors
 /// Why it is refused. Nothing of it is left then.
-pub fn archive(engine: Engine, source: impl Read, as_new: bool) -> Result<ImportReport, Refusal> {
-    let mut incoming = Incoming { engine, as_new, import: None, runtime: Handle::current() };
+pub fn archive(engine: Engine, source: impl Read, as_new: bool, client: String) -> Result<ImportReport, Refusal> {
+    let mut incoming = Incoming { engine, as_new, client, import: None, runtime: Handle::current() };
     let unpacked = unpack(source, &mut incoming);
     let Incoming { import, runtime, .. } = incoming;
     let Some(import) = import else {
@@ -56,11 +56,13 @@ pub fn foreign(
     source: impl Read,
     format: ForeignFormat,
     as_new: bool,
+    client: String,
 ) -> Result<ImportReport, Refusal> {
     let runtime = Handle::current();
     let history = foreign::read(source, format)?;
     let session = history.session.id;
-    let mut import = runtime.block_on(engine.begin_import(vec![history.session], as_new))?.without_usage();
+    let begun = runtime.block_on(engine.begin_import(vec![history.session], as_new))?;
+    let mut import = begun.without_usage().told_of(format.program(), &client);
     let mut events = history.events.into_iter();
     loop {
         // Little at once: others write to the journal, too.
@@ -81,6 +83,7 @@ pub fn foreign(
 struct Incoming {
     engine: Engine,
     as_new: bool,
+    client: String,
     import: Option<SessionImport>,
     runtime: Handle,
 }
@@ -96,7 +99,8 @@ impl Unpack for Incoming {
 
     fn manifest(&mut self, manifest: &Manifest) -> Result<(), Refusal> {
         let begun = self.engine.begin_import(manifest.sessions.clone(), self.as_new);
-        self.import = Some(self.runtime.block_on(begun)?);
+        let begun = self.runtime.block_on(begun)?;
+        self.import = Some(begun.told_of(&manifest.made_by, &self.client));
         Ok(())
     }
 

@@ -86,6 +86,10 @@ impl ArchiveRedactor {
     /// A description without secrets.
     pub(super) fn session(&self, mut session: ArchivedSession) -> ArchivedSession {
         session.settings.pins.iter_mut().for_each(|pin| *pin = self.text(pin));
+        if let Some(view) = &mut session.context {
+            view.segments.iter_mut().for_each(|segment| segment.source = self.text(&segment.source));
+            view.next_cuts.iter_mut().for_each(|cut| *cut = self.text(cut));
+        }
         session
     }
 }

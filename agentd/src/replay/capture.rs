@@ -5,6 +5,8 @@ use std::{collections::HashMap, sync::Arc};
 use agentd_core::{
     event::{Event, EventKind, StateChange},
     ids::SessionId,
+    import_origin::ImportOrigin,
+    model::{Slot, SlotInfo},
 };
 use agentd_engine::{Engine, EngineError};
 use agentd_replay::{CapturedSession, RecordedProject};
@@ -36,10 +38,29 @@ pub(super) async fn gather(engine: &Engine, session: SessionId) -> Result<Captur
         began: summary.created_at,
         title: summary.title,
         project: view.session.settings.project.map(|mount| RecordedProject { writable: mount.writable }),
-        models: engine.models(),
+        models: models(engine.models(), &events, view.session.settings.imported.as_deref()),
         events,
         subagents,
     })
+}
+
+/// The models of the slots, each as the last turn had it: a session may have been imported from where others are configured.
+fn models(mut models: Vec<SlotInfo>, events: &[Arc<Event>], origin: Option<&ImportOrigin>) -> Vec<SlotInfo> {
+    let figures = origin.and_then(|origin| origin.context.as_ref());
+    let mut told: HashMap<Slot, &str> = HashMap::new();
+    for event in events {
+        if let EventKind::TurnStarted { slot, model, .. } = &event.kind {
+            told.insert(*slot, model);
+        }
+    }
+    for known in &mut models {
+        let Some(id) = told.get(&known.slot).filter(|id| !id.is_empty()) else { continue };
+        (*id).clone_into(&mut known.model.id);
+        if let Some(view) = figures.filter(|view| view.model == *id) {
+            known.model.context_window = view.window;
+        }
+    }
+    models
 }
 
 async fn read(engine: &Engine, session: SessionId, room: &mut usize) -> Result<Vec<Arc<Event>>, EngineError> {

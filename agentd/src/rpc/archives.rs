@@ -66,15 +66,15 @@ impl Archives for Context {
     ) -> Result<Response<v1::ImportResponse>, Status> {
         let mut pieces = request.into_inner();
         let first = pieces.next().await.transpose()?.and_then(|piece| piece.part);
-        let Some(Part::Header(v1::ImportHeader { as_new, from })) = first else {
+        let Some(Part::Header(v1::ImportHeader { as_new, from, client })) = first else {
             return Err(Refusal::invalid("the first piece of an import must be its header").into());
         };
         let format = if from.is_empty() { None } else { Some(from.parse::<ForeignFormat>().map_err(unknown)?) };
         let (sender, queue) = mpsc::channel(QUEUE);
         let (engine, source) = (self.engine.clone(), PieceReader::new(queue));
         let importing = tokio::task::spawn_blocking(move || match format {
-            None => import::archive(engine, source, as_new),
-            Some(format) => import::foreign(engine, source, format, as_new),
+            None => import::archive(engine, source, as_new, client),
+            Some(format) => import::foreign(engine, source, format, as_new, client),
         });
         hand_on(pieces, sender).await;
         let imported = importing.await.map_err(|error| {

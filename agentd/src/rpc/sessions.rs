@@ -1,7 +1,7 @@
 //! Sessions.
 
 use agentd_core::{files::UploadReceipt, item::Item};
-use agentd_engine::SessionHandle;
+use agentd_engine::{ForkWishes, ForkedSession, SessionHandle};
 use agentd_proto::{
     MAX_CHUNK_BYTES,
     client::{ForkReply, NumberedItem, SessionView},
@@ -92,11 +92,13 @@ impl Sessions for Context {
         &self,
         request: Request<v1::ForkSessionRequest>,
     ) -> Result<Response<v1::ForkSessionResponse>, Status> {
-        let v1::ForkSessionRequest { session, at_turn, title } = request.into_inner();
+        let v1::ForkSessionRequest { session, at_turn, title, earlier_files } = request.into_inner();
         let from = self.session_id(&session).await?;
-        let forked = self.engine.fork_session(from, at_turn, title).await.map_err(Refusal::from)?;
+        let forked = self.engine.fork_session(from, ForkWishes { at_turn, title, earlier_files }).await;
+        let forked = forked.map_err(Refusal::from)?;
         let session = view(&forked.session).await?;
-        Ok(Response::new((&ForkReply { session, turn: forked.turn, files: forked.files }).into()))
+        let ForkedSession { turn, files, earlier, .. } = forked;
+        Ok(Response::new((&ForkReply { session, turn, files, earlier }).into()))
     }
 
     async fn delete(

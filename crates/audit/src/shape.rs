@@ -72,6 +72,9 @@ impl Shape<'_> {
             AuditFact::PluginRemoved { plugin, by } => {
                 AuditFact::PluginRemoved { plugin: self.text(&plugin), by: self.answerer(by) }
             }
+            AuditFact::SessionImported { source, former_id, events, by } => {
+                AuditFact::SessionImported { source: self.text(&source), former_id, events, by: self.answerer(by) }
+            }
             AuditFact::Undone { of_turn, files, by } => {
                 AuditFact::Undone { of_turn, files: self.files(files), by: self.text(&by) }
             }

@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use crate::{files::FilesCopied, ids::SessionId, settings::SessionSettings};
+use crate::{context::ContextView, files::FilesCopied, ids::SessionId, settings::SessionSettings};
 
 /// Description of a session in front of its events.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -16,6 +16,9 @@ pub struct ArchivedSession {
     pub settings: SessionSettings,
     /// The number of its last event.
     pub events: u64,
+    /// Content of its window as it leaves, where that is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub context: Option<ContextView>,
 }
 
 /// Identifier of events that belong to no session yet.

@@ -139,6 +139,18 @@ pub enum AuditFact {
         /// The client that did it.
         by: AnsweredBy,
     },
+    /// A session was taken in from a file. Told before it is there.
+    SessionImported {
+        /// The program that wrote the file, by its own word.
+        source: String,
+        /// The id that the file names, where the session has another one here.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        former_id: Option<SessionId>,
+        /// Number of its events, those of its subagents included.
+        events: u64,
+        /// The client that brought it.
+        by: AnsweredBy,
+    },
     /// Changes of files were undone.
     Undone {
         /// Whose changes; absent where a single call's were.
@@ -227,6 +239,7 @@ impl AuditFact {
             Self::ProjectDistrusted { .. } => "project_distrusted",
             Self::PluginAdded { .. } => "plugin_added",
             Self::PluginRemoved { .. } => "plugin_removed",
+            Self::SessionImported { .. } => "session_imported",
             Self::Undone { .. } => "undone",
             Self::DaemonStarted { .. } => "daemon_started",
             Self::DaemonStopped { .. } => "daemon_stopped",

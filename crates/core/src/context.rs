@@ -250,6 +250,28 @@ pub struct ContextView {
     pub max_messages: u32,
     /// Cuts that come next, and when, in a sentence each.
     pub next_cuts: Vec<String>,
+    /// Set if these are the figures of the machine that the session was imported from.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub imported: bool,
+}
+
+/// Parts of a window that are told at the most.
+const MAX_SEGMENTS: usize = 1000;
+/// Cuts that are told at the most.
+const MAX_CUTS: usize = 16;
+/// Length of a text among the figures at the most, in bytes.
+const MAX_FIGURE_TEXT: usize = 4096;
+
+impl ContextView {
+    /// Returns whether its size is that of a view which a daemon makes: one of a stranger may be larger.
+    #[must_use]
+    pub fn is_bounded(&self) -> bool {
+        let Self { model, segments, next_cuts, .. } = self;
+        let texts = segments.iter().map(|segment| &segment.source).chain(next_cuts).chain([model]);
+        segments.len() <= MAX_SEGMENTS
+            && next_cuts.len() <= MAX_CUTS
+            && texts.into_iter().all(|text| text.len() <= MAX_FIGURE_TEXT)
+    }
 }
 
 /// A part of a request.

@@ -140,3 +140,16 @@ pub struct FilesCopied {
     /// too much.
     pub left_out: u64,
 }
+
+/// Files of a fork as they were at the end of its turn.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct EarlierFiles {
+    /// Number of own files that are as they were then, where they were changed since.
+    pub restored: u64,
+    /// Number of files of the project and of added folders that were written below [`Self::folder`].
+    pub shared: u64,
+    /// Folder of the fork that holds those; empty where there are none.
+    pub folder: String,
+    /// Files that stayed as they are now, each with the reason.
+    pub left: Vec<String>,
+}

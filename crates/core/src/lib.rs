@@ -47,6 +47,7 @@ pub mod grant;
 pub mod guide;
 mod handed_over;
 pub mod ids;
+pub mod import_origin;
 pub mod input;
 pub mod interrupt;
 pub mod item;

@@ -9,6 +9,7 @@ use crate::{
     folder::{AddedFolder, Mounts},
     grant::Grant,
     ids::SessionId,
+    import_origin::ImportOrigin,
     model::Slot,
     worktree::SessionWorktree,
 };
@@ -57,6 +58,9 @@ pub struct SessionSettings {
     /// Says whether requests and answers are kept as they are on the wire; the daemon's own setting decides where absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub trace: Option<bool>,
+    /// Origin of it, where it was imported. It is born with that, and nobody changes it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub imported: Option<Box<ImportOrigin>>,
 }
 
 /// Pinned rules of a session at the most.
@@ -185,6 +189,7 @@ impl Default for SessionSettings {
             pins: Vec::new(),
             former_project: None,
             trace: None,
+            imported: None,
         }
     }
 }

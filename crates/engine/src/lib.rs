@@ -52,7 +52,7 @@ pub use front::{
     Engine, EngineParts,
     archives::{SessionExport, importing::SessionImport},
     dry_run::{DryRunSubject, LookedUp, unknown_tool},
-    forking::ForkedSession,
+    forking::{ForkWishes, ForkedSession},
     model_test::ModelTest,
     starting::CheckedParts,
 };

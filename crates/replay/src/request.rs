@@ -3,8 +3,10 @@
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use agentd_core::{
+    ids::SessionId,
     model::{Message, ModelRequest},
     origin::AnswerOrigin,
+    tool::ToolSpec,
 };
 use serde_json::{Value, json};
 use similar::TextDiff;
@@ -32,15 +34,67 @@ pub struct RequestDifference {
     pub diff: String,
 }
 
-/// The request as it is compared: ids stand by the order in which they come, origins of answers are left out, secrets are
-/// taken out.
-pub(crate) fn canonical(request: &ModelRequest, redact: &Redaction) -> RecordedRequest {
-    let mut ids = Ids::default();
-    let messages =
-        request.messages.iter().map(|message| Arc::new(canonical_message(message, &mut ids, redact))).collect();
-    let tool = |tool: &agentd_core::tool::ToolSpec| json!({ "name": tool.name, "description": redact(&tool.description), "parameters": tool.parameters });
-    let tools = Arc::new(request.tools.iter().map(tool).collect());
-    RecordedRequest { messages, tools, may_call: request.may_call }
+/// Requests as they are compared: ids stand by the order in which they come, origins of answers are left out, secrets are
+/// taken out. A request repeats most of the one before it in its session, and what it repeats is not made again.
+#[derive(Default)]
+pub(crate) struct CanonicalRequests {
+    last: HashMap<SessionId, CanonicalRequest>,
+}
+
+/// The last request of a session, beside its form that is compared.
+#[derive(Default)]
+struct CanonicalRequest {
+    asked: Vec<Message>,
+    messages: Vec<Arc<Value>>,
+    ids: Ids,
+    /// Number of ids behind each message.
+    known: Vec<usize>,
+    asked_tools: Option<Arc<[ToolSpec]>>,
+    tools: Arc<Vec<Value>>,
+}
+
+impl CanonicalRequests {
+    /// The request as it is compared.
+    pub(crate) fn of(&mut self, request: &ModelRequest, redact: &Redaction) -> RecordedRequest {
+        let last = self.last.entry(request.session_id).or_default();
+        last.take_messages(&request.messages, redact);
+        last.take_tools(&request.tools, redact);
+        let (messages, tools) = (last.messages.clone(), Arc::clone(&last.tools));
+        RecordedRequest { messages, tools, may_call: request.may_call }
+    }
+
+    /// Takes the parts of an equal request in the place of those of the last one, so that the next comparison is one of pointers.
+    pub(crate) fn share(&mut self, session: SessionId, equal: &RecordedRequest) {
+        if let Some(last) = self.last.get_mut(&session) {
+            last.messages.clone_from(&equal.messages);
+            last.tools = Arc::clone(&equal.tools);
+        }
+    }
+}
+
+impl CanonicalRequest {
+    fn take_messages(&mut self, asked: &[Message], redact: &Redaction) {
+        let kept = self.asked.iter().zip(asked).take_while(|(before, now)| before == now).count();
+        self.asked.truncate(kept);
+        self.messages.truncate(kept);
+        self.known.truncate(kept);
+        self.ids.forget_behind(self.known.last().copied().unwrap_or_default());
+        for message in &asked[kept..] {
+            self.messages.push(Arc::new(canonical_message(message, &mut self.ids, redact)));
+            self.known.push(self.ids.order.len());
+            self.asked.push(message.clone());
+        }
+    }
+
+    fn take_tools(&mut self, asked: &Arc<[ToolSpec]>, redact: &Redaction) {
+        let is_known = |known: &Arc<[ToolSpec]>| Arc::ptr_eq(known, asked) || known == asked;
+        if self.asked_tools.as_ref().is_some_and(is_known) {
+            return;
+        }
+        let tool = |tool: &ToolSpec| json!({ "name": tool.name, "description": redact(&tool.description), "parameters": tool.parameters });
+        self.tools = Arc::new(asked.iter().map(tool).collect());
+        self.asked_tools = Some(Arc::clone(asked));
+    }
 }
 
 fn canonical_message(message: &Message, ids: &mut Ids, redact: &Redaction) -> Value {
@@ -74,12 +128,26 @@ fn settle(value: &mut Value, ids: &mut Ids, redact: &Redaction) {
 #[derive(Default)]
 struct Ids {
     known: HashMap<String, String>,
+    /// The same ids in the order in which they came.
+    order: Vec<String>,
 }
 
 impl Ids {
     fn name(&mut self, id: &str) -> String {
-        let next = self.known.len() + 1;
-        self.known.entry(id.to_owned()).or_insert_with(|| format!("id-{next}")).clone()
+        if let Some(name) = self.known.get(id) {
+            return name.clone();
+        }
+        self.order.push(id.to_owned());
+        let name = format!("id-{}", self.order.len());
+        self.known.insert(id.to_owned(), name.clone());
+        name
+    }
+
+    /// Forgets all but the first of them.
+    fn forget_behind(&mut self, count: usize) {
+        for id in self.order.drain(count.min(self.order.len())..) {
+            self.known.remove(&id);
+        }
     }
 
     /// The text with every id by its name.
@@ -194,5 +262,7 @@ mod tests {
         assert_eq!(ids.settle(&text), "a-b ä id-1 und id-2, id-1-x 12345678-no");
         assert_eq!(ids.name(one), "id-2");
         assert_eq!(ids.settle("ääää-"), "ääää-");
+        ids.forget_behind(1);
+        assert_eq!((ids.name(two), ids.name("third"), ids.name(one)), ("id-1".into(), "id-2".into(), "id-3".into()));
     }
 }

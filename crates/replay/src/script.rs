@@ -7,7 +7,7 @@ use std::{
 
 use agentd_core::{
     error::{ErrorKind, ModelError},
-    ids::SessionId,
+    ids::{CallId, SessionId},
     interrupt::{Answer, Ask},
     model::{Message, ModelChunk, ModelRequest, SlotInfo},
     tool::{ToolCall, ToolErrorCode, ToolOutput},
@@ -20,7 +20,7 @@ use crate::{
         Exchange, RecordedAnswer, RecordedQuestion, RecordedRequest, RecordedResult, RecordedTurn, Recording,
         RecordingHead, SpokenPart, TurnFact,
     },
-    request::{self, Redaction, RequestDifference},
+    request::{self, CanonicalRequests, Redaction, RequestDifference},
 };
 
 /// Way in which a recording is played.
@@ -65,6 +65,9 @@ struct State {
     played: Vec<bool>,
     /// Sessions that speak, with their numbers in the recording.
     voices: HashMap<SessionId, u32>,
+    requests: CanonicalRequests,
+    /// Previews of the calls of the turn that plays.
+    previews: HashMap<CallId, Option<String>>,
     problems: Vec<PlayProblem>,
 }
 
@@ -73,7 +76,15 @@ impl Script {
     #[must_use]
     pub fn new(recording: Recording, play: Play, redact: Redaction) -> Self {
         let models = recording.head.models.clone();
-        let state = State { recording, turn: 0, played: Vec::new(), voices: HashMap::new(), problems: Vec::new() };
+        let state = State {
+            recording,
+            turn: 0,
+            played: Vec::new(),
+            voices: HashMap::new(),
+            requests: CanonicalRequests::default(),
+            previews: HashMap::new(),
+            problems: Vec::new(),
+        };
         Self { play, redact, state: Mutex::new(state), models }
     }
 
@@ -113,6 +124,7 @@ impl Script {
         let facts = state.recording.turns.get(place).map_or(0, |turn| turn.facts.len());
         state.turn = place;
         state.played = vec![false; facts];
+        state.previews.clear();
         state.voices.insert(session, 0);
     }
 
@@ -148,8 +160,8 @@ impl Script {
     /// # Errors
     /// When there is none, or the request is not the recorded one.
     pub(crate) fn answer(&self, asked: &ModelRequest) -> Result<Vec<ModelChunk>, ModelError> {
-        let now = request::canonical(asked, &self.redact);
         let mut state = self.state();
+        let now = state.requests.of(asked, &self.redact);
         let voice = state.voice(asked);
         let open = state.open_exchanges(voice);
         let Some(first) = open.first().copied() else {
@@ -157,7 +169,10 @@ impl Script {
         };
         let place = match self.play {
             Play::Strict => match state.same_request(&open, &now) {
-                Ok(place) => place,
+                Ok(place) => {
+                    state.share(asked.session_id, place);
+                    place
+                }
                 Err(difference) => {
                     let message = format!("the request differs from the recorded one at {}", difference.place);
                     return Err(state.refuse(&message, Some(difference)));
@@ -196,6 +211,17 @@ impl Script {
             Some(TurnFact::Result(result)) => Some(output(result)),
             _ => None,
         }
+    }
+
+    /// Preview that a person was shown of a call as they were asked about it; none where they were not. It stays the same for the call.
+    pub(crate) fn preview(&self, call: &ToolCall) -> Option<String> {
+        let mut state = self.state();
+        if let Some(known) = state.previews.get(&call.call_id) {
+            return known.clone();
+        }
+        let preview = state.recorded_preview(call);
+        state.previews.insert(call.call_id.clone(), preview.clone());
+        preview
     }
 
     /// The recorded answer to a question; none where it was not asked.
@@ -306,6 +332,14 @@ impl State {
         voice
     }
 
+    /// Goes on from the request of that exchange, which equals the last one of the session.
+    fn share(&mut self, session: SessionId, place: usize) {
+        let fact = self.recording.turns.get(self.turn).and_then(|turn| turn.facts.get(place));
+        if let Some(TurnFact::Exchange(Exchange { request: Some(recorded), .. })) = fact {
+            self.requests.share(session, recorded);
+        }
+    }
+
     /// Place of the exchange with that request; else the difference to the nearest.
     fn same_request(&self, open: &[usize], now: &RecordedRequest) -> Result<usize, RequestDifference> {
         let mut nearest: Option<(usize, &RecordedRequest)> = None;
@@ -332,6 +366,24 @@ impl State {
             of_tool(fact) && matches!(fact, TurnFact::Result(known) if are_same(&known.arguments, &call.arguments))
         };
         self.find(same).or_else(|| if by_order { self.find(of_tool) } else { None })
+    }
+
+    /// Preview of the next question about that call, or else about its tool.
+    fn recorded_preview(&self, call: &ToolCall) -> Option<String> {
+        let asked = serde_json::from_str::<Value>(&call.arguments).ok();
+        let about = |fact: &TurnFact, same: bool| match fact {
+            TurnFact::Question(known) => matches!(&known.ask, Ask::Approval { tool, args, .. }
+                if *tool == call.name && (!same || Some(args) == asked.as_ref())),
+            _ => false,
+        };
+        let place = self.find(|fact| about(fact, true)).or_else(|| self.find(|fact| about(fact, false)))?;
+        match self.fact(place)? {
+            TurnFact::Question(question) => match &question.ask {
+                Ask::Approval { preview, .. } => preview.clone(),
+                Ask::Question { .. } => None,
+            },
+            _ => None,
+        }
     }
 
     fn step(&self) -> usize {

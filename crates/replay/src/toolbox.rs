@@ -51,9 +51,13 @@ impl Toolbox for PlayedToolbox {
         self.shown.meant(call)
     }
 
-    // Files that the call was about are not here: a preview could only be wrong, or refuse what once ran.
-    fn preview<'a>(&'a self, _: &'a ToolContext, _: &'a ToolCall) -> BoxFuture<'a, Result<Option<String>, ToolOutput>> {
-        at_once(Ok(None))
+    // Files that the call was about are not here: a preview of its own could only be wrong, or refuse what once ran.
+    fn preview<'a>(
+        &'a self,
+        _: &'a ToolContext,
+        call: &'a ToolCall,
+    ) -> BoxFuture<'a, Result<Option<String>, ToolOutput>> {
+        at_once(Ok(self.script.preview(call)))
     }
 
     fn changes(&self, _: &ToolContext, _: &ToolCall) -> Option<Vec<String>> {

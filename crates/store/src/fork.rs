@@ -3,7 +3,10 @@
 //! What the copied events add up to is worked out by a reader, so that the one thread that writes only copies rows. Events
 //! are never changed, so what was read is what is copied.
 
+use std::sync::Arc;
+
 use agentd_core::{
+    event::{Event, EventKind, StateChange},
     ids::SessionId,
     session::{NewFork, SessionSettings},
 };
@@ -25,7 +28,7 @@ impl Fork {
     /// Reads what is to be copied.
     pub(crate) fn prepare(connection: &Connection, fork: NewFork) -> Result<Self, Fault> {
         let NewFork { id, at, from, through, first } = fork;
-        let past = past(connection, from, through, at)?;
+        let past = past(connection, from, through, at)?.of_this_machine(imported(&first));
         Ok(Self { id, at, from, past, first: Append::of_session(id, first)? })
     }
 
@@ -50,6 +53,15 @@ impl Fork {
         past.save(connection, key, *at)?;
         first.as_ref().map_or(Ok(()), |append| append.apply(connection, rows))
     }
+}
+
+/// Number of the last event that came from another machine, as the first events of the fork tell; 0 where none did.
+fn imported(first: &[Arc<Event>]) -> u64 {
+    let told = first.iter().find_map(|event| match &event.kind {
+        EventKind::StateChanged { change: StateChange::Settings { settings } } => settings.imported.as_ref(),
+        _ => None,
+    });
+    told.map_or(0, |origin| origin.events)
 }
 
 /// Copies rows, with their numbers. What names the session inside of an event names the new one.

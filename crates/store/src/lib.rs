@@ -14,7 +14,7 @@
 //!   session's events add up to, pure; `append`: one append, checked and applied to all of them; `rows`: what the writer
 //!   knows of the sessions that it wrote to lately.
 //! - `removal`: how a session is removed: at once for readers, in pieces on the disk. `upkeep`: what the writer does for the
-//!   file while nothing waits. `audit_head`: how far the audit log was.
+//!   file while nothing waits. `counted`: deleted sessions that are not counted again. `audit_head`: how far the audit log was.
 //! - `anchor`: whether the files are still those that were opened. `mark`: whether what they held last is still there. `reserve`: room for removing on a full disk. `damage`: what
 //!   stands in for an event that cannot be read.
 //! - `fork`: a session that goes on from a copy of another's events. `import`: sessions that come from elsewhere. `past`: what
@@ -29,6 +29,7 @@ mod batch;
 mod change;
 mod codec;
 mod config;
+mod counted;
 mod counters;
 mod damage;
 mod error;

@@ -19,7 +19,7 @@ use rusqlite::{Connection, params};
 
 use crate::{
     codec::{number, text},
-    damage,
+    counted, damage,
     error::Fault,
     projection::Projection,
     sessions, state_files,
@@ -34,7 +34,10 @@ pub(crate) struct Past {
     files: StateFiles,
     handed_over: PendingAttachments,
     tools: Vec<String>,
-    surroundings: Option<Surroundings>,
+    /// Where it works, and the number of the event that tells it.
+    surroundings: Option<(u64, Surroundings)>,
+    /// Number of the last event whose calls were counted before.
+    counted: u64,
     /// Model calls by quarter of an hour, slot and model, with the time of one of them: no day begins within one.
     calls: BTreeMap<(i64, Slot, String), (Timestamp, Usage)>,
 }
@@ -49,6 +52,7 @@ impl Past {
         at: Timestamp,
     ) -> Result<Self, Fault> {
         let mut past = Self {
+            counted: counted::through(connection, id)?,
             projection: Projection::new(at),
             agents: Vec::new(),
             todos: Vec::new(),
@@ -87,7 +91,9 @@ impl Past {
             EventKind::StateChanged { change: StateChange::File(change) } => self.files.apply(&change, event.at),
             EventKind::StateChanged { change: StateChange::Agent { stack } } => self.agents = stack,
             EventKind::StateChanged { change: StateChange::Tools { names } } => self.tools = names,
-            EventKind::StateChanged { change: StateChange::Surroundings(found) } => self.surroundings = Some(found),
+            EventKind::StateChanged { change: StateChange::Surroundings(found) } => {
+                self.surroundings = Some((event.seq, found));
+            }
             EventKind::StateChanged { change: StateChange::Reset } => {
                 self.files = StateFiles::default();
                 self.agents.clear();
@@ -96,7 +102,7 @@ impl Past {
             }
             // What the copied turns took was paid for in the other session.
             EventKind::StateChanged { change: StateChange::Forked { .. } } => self.calls.clear(),
-            EventKind::UsageUpdated { slot, model, usage, delegated: false, .. } => {
+            EventKind::UsageUpdated { slot, model, usage, delegated: false, .. } if event.seq > self.counted => {
                 let quarter = event.at.as_second().div_euclid(900);
                 self.calls.entry((quarter, slot, model)).or_insert((event.at, Usage::default())).1 += usage;
             }
@@ -108,8 +114,16 @@ impl Past {
     /// Has the session look around again before its next turn, whatever its events say of where it works: it came from
     /// elsewhere.
     pub(crate) fn looking_around_again(mut self) -> Self {
-        if let Some(surroundings) = &mut self.surroundings {
+        if let Some((_, surroundings)) = &mut self.surroundings {
             surroundings.project.get_or_insert_with(|| "/".into());
+        }
+        self
+    }
+
+    /// The same, where that is told by one of the events up to this number, which came from elsewhere.
+    pub(crate) fn of_this_machine(self, imported: u64) -> Self {
+        if self.surroundings.as_ref().is_some_and(|(seq, _)| *seq <= imported) {
+            return self.looking_around_again();
         }
         self
     }
@@ -120,7 +134,7 @@ impl Past {
         sessions::save_todos(connection, key, &self.todos)?;
         sessions::save_handed_over(connection, key, &self.handed_over)?;
         sessions::save_tools(connection, key, &self.tools)?;
-        sessions::save_surroundings(connection, key, self.surroundings.as_ref())?;
+        sessions::save_surroundings(connection, key, self.surroundings.as_ref().map(|(_, found)| found))?;
         for (path, file) in self.files.iter() {
             let change = StateFileChange { path: path.to_owned(), content: Some(file.content.clone()) };
             state_files::change(connection, key, file.changed, &change)?;

@@ -20,6 +20,7 @@ use rusqlite::{Connection, OptionalExtension as _, TransactionBehavior};
 
 use crate::{
     codec::{id_from, id_text, limit, number_from},
+    counted,
     error::Fault,
     sessions, usage,
 };
@@ -69,6 +70,7 @@ pub(crate) fn remove(connection: &Connection, id: SessionId) -> Result<Vec<i64>,
 }
 
 fn hide(connection: &Connection, key: i64) -> Result<(), Fault> {
+    counted::remember(connection, key)?;
     connection
         .prepare_cached(
             "INSERT INTO files_left (session) SELECT id FROM sessions WHERE key = ?1 ON CONFLICT DO NOTHING",

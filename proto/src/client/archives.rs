@@ -96,13 +96,14 @@ impl Client {
         content: impl AsyncRead + Send,
         from: Option<&str>,
         as_new: bool,
+        client: &str,
     ) -> Result<ImportReport, ClientError> {
-        let header = v1::ImportHeader { as_new, from: from.unwrap_or_default().to_owned() };
+        let header = v1::ImportHeader { as_new, from: from.unwrap_or_default().to_owned(), client: client.to_owned() };
         let first = v1::ImportPiece { part: Some(Part::Header(header)) };
         let (pieces, queue) = mpsc::channel(QUEUE);
         let frames = stream::iter([first]).chain(ReceiverStream::new(queue));
-        let mut client = self.archives_client();
-        let (read, answer) = tokio::join!(send(content, pieces), client.import(frames));
+        let mut archives = self.archives_client();
+        let (read, answer) = tokio::join!(send(content, pieces), archives.import(frames));
         // A file that cannot be read is the cause where both failed.
         read?;
         Ok(answer?.into_inner().try_into()?)

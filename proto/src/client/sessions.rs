@@ -143,7 +143,7 @@ impl Client {
     }
 
     /// Makes a session that goes on from a copy of another's history: up to the end of that turn, or all that was before a
-    /// turn that is open.
+    /// turn that is open. With `earlier_files` its files are as they were then.
     ///
     /// # Errors
     /// When there is no such session or turn, the turn has not ended, or the connection fails.
@@ -152,9 +152,10 @@ impl Client {
         session: &str,
         at_turn: Option<u64>,
         title: Option<&str>,
+        earlier_files: bool,
     ) -> Result<ForkReply, ClientError> {
         let title = title.map(str::to_owned);
-        let request = v1::ForkSessionRequest { session: session.to_owned(), at_turn, title };
+        let request = v1::ForkSessionRequest { session: session.to_owned(), at_turn, title, earlier_files };
         Ok(self.sessions_client().fork(request).await?.into_inner().try_into()?)
     }
 

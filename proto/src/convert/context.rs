@@ -151,6 +151,7 @@ impl From<&ContextView> for v1::ContextView {
             messages: view.messages,
             max_messages: view.max_messages,
             next_cuts: view.next_cuts.clone(),
+            imported: view.imported,
         }
     }
 }
@@ -168,6 +169,7 @@ impl TryFrom<v1::ContextView> for ContextView {
             messages: view.messages,
             max_messages: view.max_messages,
             next_cuts: view.next_cuts,
+            imported: view.imported,
         })
     }
 }

@@ -4,8 +4,9 @@ use std::path::PathBuf;
 
 use agentd_core::{
     agent::Parent,
-    files::FilesCopied,
+    files::{EarlierFiles, FilesCopied},
     folder::AddedFolder,
+    import_origin::ImportOrigin,
     model::Slot,
     session::{
         Mount, SessionFilter, SessionMode, SessionSettings, SessionStatus, SessionSummary, StoredSession, Todo,
@@ -149,6 +150,7 @@ impl From<&SessionSettings> for v1::SessionSettings {
             worktree: settings.worktree.as_ref().map(Into::into),
             former_project: settings.former_project.as_ref().map(|path| path.to_string_lossy().into_owned()),
             trace: settings.trace,
+            imported_events: settings.imported.as_ref().map(|imported| imported.events),
         }
     }
 }
@@ -162,7 +164,9 @@ impl TryFrom<v1::SessionSettings> for SessionSettings {
         let parent = settings.parent.clone().map(TryInto::try_into).transpose()?;
         let (pinned, pins) = (settings.pinned, settings.pins.clone());
         let former_project = settings.former_project.clone().map(|path| Box::new(path.into()));
-        Ok(Self { grants, parent, pinned, pins, former_project, ..settings_over(Self::default(), settings)? })
+        let imported = settings.imported_events.map(|events| Box::new(ImportOrigin { events, context: None }));
+        let rest = settings_over(Self::default(), settings)?;
+        Ok(Self { grants, parent, pinned, pins, former_project, imported, ..rest })
     }
 }
 
@@ -190,6 +194,7 @@ pub fn settings_over(base: SessionSettings, said: v1::SessionSettings) -> Result
         // Only a session that was imported has had one.
         former_project: base.former_project,
         trace: said.trace.or(base.trace),
+        imported: base.imported,
     })
 }
 
@@ -217,6 +222,7 @@ impl From<&NewSession> for v1::SessionSettings {
             worktree: new.worktree.as_deref().map(|name| (&SessionWorktree::wish(name)).into()),
             former_project: None,
             trace: new.trace,
+            imported_events: None,
             folders: new.folders.iter().cloned().map(|mount| (&AddedFolder::unnamed(mount)).into()).collect(),
         }
     }
@@ -325,13 +331,14 @@ impl TryFrom<v1::SessionSummary> for SessionSummary {
 
 impl From<&ForkReply> for v1::ForkSessionResponse {
     fn from(forked: &ForkReply) -> Self {
-        let ForkReply { session, turn, files } = forked;
+        let ForkReply { session, turn, files, earlier } = forked;
         Self {
             session: Some(session.into()),
             turn: *turn,
             files_copied: files.files,
             bytes_copied: files.bytes,
             files_left_out: files.left_out,
+            earlier: earlier.clone().map(Into::into),
         }
     }
 }
@@ -342,7 +349,21 @@ impl TryFrom<v1::ForkSessionResponse> for ForkReply {
     fn try_from(wire: v1::ForkSessionResponse) -> Result<Self, WireError> {
         let session = wire.session.ok_or(WireError::Missing("the new session"))?.try_into()?;
         let files = FilesCopied { files: wire.files_copied, bytes: wire.bytes_copied, left_out: wire.files_left_out };
-        Ok(Self { session, turn: wire.turn, files })
+        Ok(Self { session, turn: wire.turn, files, earlier: wire.earlier.map(Into::into) })
+    }
+}
+
+impl From<EarlierFiles> for v1::EarlierFiles {
+    fn from(files: EarlierFiles) -> Self {
+        let EarlierFiles { restored, shared, folder, left } = files;
+        Self { restored, shared, folder, left }
+    }
+}
+
+impl From<v1::EarlierFiles> for EarlierFiles {
+    fn from(files: v1::EarlierFiles) -> Self {
+        let v1::EarlierFiles { restored, shared, folder, left } = files;
+        Self { restored, shared, folder, left }
     }
 }
 

@@ -13,6 +13,7 @@ use agentd_core::{
     folder::AddedFolder,
     grant::GrantScope,
     ids::{CallId, InterruptId, ItemId, SessionId, TraceId, TurnId},
+    import_origin::ImportOrigin,
     interrupt::{Answer, AnsweredBy, Ask, AskedBy, Interrupt},
     item::{Item, ItemBody, ItemStatus, NoticeSource, NoticeTopic},
     model::Slot,
@@ -80,6 +81,7 @@ pub(crate) fn settings() -> SessionSettings {
         worktree: Some(worktree()),
         former_project: Some(Box::new("/home/them/app".into())),
         trace: Some(true),
+        imported: Some(Box::new(ImportOrigin { events: 12, context: None })),
     }
 }
 

@@ -215,3 +215,58 @@ async fn the_model_of_a_fork_takes_back_only_what_it_did_itself() {
     world.goes_on(Some(&fork), "Write and take back", &own).await;
     assert_eq!(world.content_of(&fork, "outputs/own.txt").await, None);
 }
+
+/// Files as they were: the fork's own are taken back, those of the project are written beside it.
+#[tokio::test]
+async fn a_fork_has_the_files_of_its_turn_where_that_is_wished() {
+    let world = World::start().await;
+    world.daemon.write("project/a.txt", "before\n");
+    let view = format!("{}:rw", world.daemon.path().join("project").display());
+    let first = [writes("outputs/plan.md", "dig\n"), writes("outputs/gone.md", "soon\n"), Reply::text("Noted.")];
+    for reply in &first {
+        world.model.reply(reply.clone());
+    }
+    let args = ["run", "Plan it", "-C", &view, "--output", "json", "--on-interrupt", "approve"];
+    let result = world.daemon.agentctl(args).await.exits(0).json();
+    let origin = result["session_id"].as_str().unwrap().to_owned();
+    let second = [
+        writes("outputs/plan.md", "dig, then sow\n"),
+        Reply::tool_call("run_bash_command", json!({"command": "rm outputs/gone.md"})),
+        writes("outputs/new.md", "later\n"),
+        writes("/project/a.txt", "after\n"),
+        writes("/project/new.txt", "after\n"),
+        Reply::text("Done."),
+    ];
+    world.goes_on(Some(&origin), "Now do it", &second).await;
+    let third = [writes("outputs/mine.md", "model\n"), Reply::text("Done.")];
+    world.goes_on(Some(&origin), "And mine", &third).await;
+    // Something else changes a file behind the model's back.
+    let own = world.daemon.write("own.md", "by hand\n");
+    world.daemon.agentctl(["files", "put", &origin, "outputs/mine.md", own.to_str().unwrap()]).await.exits(0);
+
+    let args = ["sessions", "fork", &origin, "--at-turn", "1", "--files", "--json"];
+    let told = world.daemon.agentctl(args).await.exits(0).json();
+    let early = told["session_id"].as_str().unwrap().to_owned();
+    let content = async |path: &str| world.content_of(&early, path).await;
+    assert_eq!(content("outputs/plan.md").await.as_deref(), Some("dig\n"), "{told:#}");
+    assert_eq!(content("outputs/gone.md").await.as_deref(), Some("soon\n"));
+    assert_eq!(content("outputs/new.md").await, None);
+    let files = &told["earlier_files"];
+    assert_eq!((&files["folder"], &files["shared"]), (&json!("outputs/at-turn-1"), &json!(1)), "{told:#}");
+    assert_eq!(content("outputs/at-turn-1/project/a.txt").await.as_deref(), Some("before\n"));
+    assert_eq!(content("outputs/at-turn-1/project/new.txt").await, None);
+    // What somebody else has changed stays, and is named; the project and the other session have what they had.
+    assert_eq!(content("outputs/mine.md").await.as_deref(), Some("by hand\n"));
+    let left = files["left"].as_array().unwrap();
+    assert!(left.len() == 1 && left[0].as_str().unwrap().starts_with("outputs/mine.md: "), "{told:#}");
+    assert_eq!(world.daemon.read("project/a.txt"), "after\n");
+    assert_eq!(world.content_of(&origin, "outputs/plan.md").await.as_deref(), Some("dig, then sow\n"));
+    world.goes_on(Some(&early), "Where are we?", &[Reply::text("At the plan.")]).await;
+    let asked = world.last_request();
+    assert!(asked.contains("outputs/at-turn-1/ holds what their files held then"), "{asked}");
+    let people = world.daemon.agentctl(["sessions", "fork", &origin, "--at-turn", "1", "--files"]).await.exits(0);
+    people.says(&["brought to that turn", "the project stays as it is now", "as it is now: outputs/mine.md"]);
+    // Without the wish they are as they are now.
+    let now = world.fork(&origin, &["--at-turn", "1"]).await;
+    assert_eq!(world.content_of(&now, "outputs/plan.md").await.as_deref(), Some("dig, then sow\n"));
+}

@@ -14,7 +14,8 @@
 //! - [`parts`]: what a client hands over with an input. [`client_tools`]: tools that it answers. [`watching`]: one stream over all
 //!   sessions.
 //! - [`code`]: source code, found by meaning, name and structure.
-//! - [`forks`]: sessions that go on from a copy of another's history. [`travel`]: sessions that leave for another daemon;
+//! - [`forks`]: sessions that go on from a copy of another's history. [`travel`]: sessions that leave for another daemon, [`bug_reports`] with all
+//!   that a stranger needs to see what happened;
 //!   [`travel_hostile`]: forged ones.
 //! - [`projects`]: what projects bring along, used where the person trusts it.
 //! - [`plugins`]: folders with parts of all kinds, added and removed as a whole.
@@ -56,6 +57,7 @@ mod audit;
 mod bad_documents;
 mod bad_input;
 mod bad_models;
+mod bug_reports;
 mod chat;
 mod checks;
 mod client_tools;

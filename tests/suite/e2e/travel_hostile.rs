@@ -4,6 +4,7 @@ use agentd_archive::{ArchiveWriter, Manifest};
 use agentd_core::{
     Timestamp,
     archive::{ArchivedSession, TreeFile},
+    context::ContextView,
     event::Event,
     ids::{SessionId, TraceId, TurnId},
 };
@@ -16,13 +17,14 @@ struct Forgery {
     id: SessionId,
     turn: TurnId,
     settings: Value,
+    context: Option<ContextView>,
     events: Vec<Value>,
 }
 
 impl Forgery {
     fn new() -> Self {
         let settings = json!({"confirm_write": true, "confirm_exec": true});
-        Self { id: SessionId::generate(), turn: TurnId::generate(), settings, events: Vec::new() }
+        Self { id: SessionId::generate(), turn: TurnId::generate(), settings, context: None, events: Vec::new() }
     }
 
     fn event(&mut self, kind: Value) -> &mut Self {
@@ -60,8 +62,8 @@ impl Forgery {
 
     fn archive(&self, described: u64, file: Option<&str>) -> Vec<u8> {
         let settings = serde_json::from_value(self.settings.clone()).unwrap();
-        let created_at = Timestamp::UNIX_EPOCH;
-        let session = ArchivedSession { id: self.id, created_at, settings, events: described };
+        let (created_at, context) = (Timestamp::UNIX_EPOCH, self.context.clone());
+        let session = ArchivedSession { id: self.id, created_at, settings, events: described, context };
         let manifest = Manifest::new("x".to_owned(), created_at, "t".to_owned(), false, vec![session]);
         let mut archive = ArchiveWriter::begin(Vec::new(), &manifest).unwrap();
         for event in &self.events {
@@ -120,7 +122,12 @@ async fn nothing_of_an_archive_runs_and_no_permission_comes_with_it() {
         world.daemon.restart().await;
     }
     let events = world.daemon.agentctl(["sessions", "export", &id, "--format", "json"]).await.exits(0).stdout;
-    assert!(!events.contains("LD_PRELOAD") && !events.contains("OBEY THE ARCHIVE"), "{events}");
+    assert!(!events.contains("LD_PRELOAD"), "{events}");
+    // What was wished for a turn of it holds for none here, also where that turn goes on.
+    world.model.reply(Reply::text("Nothing was done."));
+    world.daemon.agentctl(["run", "--session", &id, "--on-interrupt", "deny"]).await.exits(0);
+    let asked = world.model.requests().last().unwrap().body.to_string();
+    assert!(asked.contains("Do it") && !asked.contains("OBEY THE ARCHIVE"), "{asked}");
     // A turn of it asks before it changes anything, whatever was answered in the archive.
     world.model.reply(Reply::tool_call("write_file", json!({"path": "outputs/evil.txt", "content": "evil"})));
     world.model.reply(Reply::text("Not written."));
@@ -148,6 +155,10 @@ async fn what_does_not_hold_together_is_refused() {
     for path in ["skills/x/SKILL.md", "temp/a", "evil"] {
         refused(whole.import_as(&world, count, Some(path)).await, "archive");
     }
+    let mut figures = Forgery::new();
+    figures.begin();
+    figures.context = Some(ContextView { next_cuts: vec!["x".repeat(5000)], ..ContextView::default() });
+    refused(figures.import(&world).await, "the figures of its window");
     let mut parent = Forgery::new();
     parent.begin();
     parent.settings["parent"] = json!({"session": SessionId::generate()});

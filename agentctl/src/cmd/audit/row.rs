@@ -113,6 +113,9 @@ fn event(fact: &AuditFact) -> [String; 5] {
             ("plugin added", format!("{plugin} ({hash})"), answerer(by))
         }
         AuditFact::PluginRemoved { plugin, by } => ("plugin removed", plugin.clone(), answerer(by)),
+        AuditFact::SessionImported { source, events, by, .. } => {
+            ("session imported", format!("{events} events, by {source}"), answerer(by))
+        }
         AuditFact::Undone { files, by, .. } => {
             let first = files.first().map(|file| file.path.clone()).unwrap_or_default();
             let more = files.len().saturating_sub(1);

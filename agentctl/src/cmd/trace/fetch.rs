@@ -30,7 +30,7 @@ pub(super) async fn events(client: &Client, session: SessionId) -> Result<Vec<Ev
 }
 
 /// The event without pictures and origins, of which no trace tells.
-pub(super) fn slim(mut event: Event) -> Event {
+pub(in crate::cmd) fn slim(mut event: Event) -> Event {
     if let EventKind::ItemStarted { item } | EventKind::ItemCompleted { item, .. } = &mut event.kind {
         item.origin = None;
     }

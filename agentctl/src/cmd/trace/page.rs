@@ -23,14 +23,14 @@ const SCRIPT: &str = include_str!("page/page.js");
 
 /// Data of the page.
 #[derive(Debug, Serialize)]
-pub(super) struct PageData<'a> {
-    pub(super) title: &'a str,
-    pub(super) session_id: SessionId,
-    pub(super) turns: &'a [TurnTrace],
+pub(in crate::cmd) struct PageData<'a> {
+    pub(in crate::cmd) title: &'a str,
+    pub(in crate::cmd) session_id: SessionId,
+    pub(in crate::cmd) turns: &'a [TurnTrace],
 }
 
 /// The whole page.
-pub(super) fn render(data: &PageData<'_>) -> serde_json::Result<String> {
+pub(in crate::cmd) fn render(data: &PageData<'_>) -> serde_json::Result<String> {
     let data = serde_json::to_string(data)?.replace('<', "\\u003c");
     let policy = format!(
         "default-src 'none'; script-src '{}'; style-src '{}'; base-uri 'none'; form-action 'none'",

@@ -41,6 +41,8 @@ fn take(line: &Value, history: &mut HistoryBuilder) {
         "response_item" => item(payload, history),
         "compacted" => history.summary(text(payload, "message")),
         "event_msg" => event(payload, history),
+        // What the program keeps for itself. Tokens are told by events, too.
+        "token_usage_record" | "world_state" | "id_allocation" | "security_risk_score" => {}
         other => history.leave_out(if other.is_empty() { "line without a type" } else { other }),
     }
 }
@@ -82,11 +84,20 @@ fn item(item: &Value, history: &mut HistoryBuilder) {
     }
 }
 
-/// Of the events only the counts of tokens tell something that the items do not.
+/// Of the events only the counts of tokens and the exit codes of commands tell something that the items do not.
 fn event(event: &Value, history: &mut HistoryBuilder) {
-    if text(event, "type") != "token_count" {
-        return;
+    match text(event, "type") {
+        "token_count" => count(event, history),
+        "item_completed" => {
+            let item = event.get("item").unwrap_or(&Value::Null);
+            history.exit(text(item, "id"), item.get("exit_code").and_then(Value::as_i64));
+        }
+        "exec_command_end" => history.exit(text(event, "call_id"), event.get("exit_code").and_then(Value::as_i64)),
+        _ => {}
     }
+}
+
+fn count(event: &Value, history: &mut HistoryBuilder) {
     let Some(usage) = event.get("info").and_then(|info| info.get("last_token_usage")) else { return };
     history.usage(Usage::of_call(Some(Usage {
         prompt_tokens: number(usage, "input_tokens"),

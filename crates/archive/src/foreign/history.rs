@@ -1,7 +1,7 @@
 //! A history of turns and items, made of what another program tells.
 
 use std::{
-    collections::{BTreeMap, HashMap, VecDeque},
+    collections::{BTreeMap, HashMap, HashSet, VecDeque},
     path::PathBuf,
     sync::Arc,
 };
@@ -63,6 +63,8 @@ struct OpenTurn {
     answer: String,
     /// Calls without a result: ours by the program's.
     calls: HashMap<String, VecDeque<(CallId, String)>>,
+    /// The program's ids of calls whose commands failed, and whose results are not read yet.
+    failed: HashSet<String>,
     has_work: bool,
     steps: u32,
     usage: Usage,
@@ -165,17 +167,24 @@ impl HistoryBuilder {
         self.item(ItemBody::ToolCall(ToolCall { call_id, name, arguments: cut_json(arguments) }), true);
     }
 
+    /// Takes note of the exit code of a call whose result follows. A text that tells it stands in the result.
+    pub(super) fn exit(&mut self, foreign_id: &str, code: Option<i64>) {
+        let has_failed = code.is_some_and(|code| code != 0);
+        if let Some(turn) = self.turn.as_mut().filter(|turn| has_failed && turn.calls.contains_key(foreign_id)) {
+            turn.failed.insert(foreign_id.to_owned());
+        }
+    }
+
     /// The result of a call.
     pub(super) fn result(&mut self, foreign_id: &str, text: &str, failed: bool) {
         let calls = self.turn.as_mut().and_then(|turn| turn.calls.get_mut(foreign_id));
         let Some((call_id, name)) = calls.and_then(VecDeque::pop_front) else {
             return self.leave_out("result without a call");
         };
+        let failed = failed || self.turn.as_mut().is_some_and(|turn| turn.failed.remove(foreign_id));
         let error = failed.then_some(ToolErrorCode::Tool);
-        self.item(
-            ItemBody::ToolResult(ToolResult { text: cut(text), error, ..ToolResult::empty(call_id, name) }),
-            true,
-        );
+        let result = ToolResult { text: cut(text), error, ..ToolResult::empty(call_id, name) };
+        self.item(ItemBody::ToolResult(result), true);
     }
 
     /// Usage of a model call.
@@ -220,7 +229,7 @@ impl HistoryBuilder {
         let settings = SessionSettings { project, ..SessionSettings::default() };
         let events = self.events.len() as u64;
         let left_out = self.left_out.into_iter().map(|(what, count)| format!("{count} × {what}")).collect();
-        let session = ArchivedSession { id, created_at: began, settings, events };
+        let session = ArchivedSession { id, created_at: began, settings, events, context: None };
         Ok(ForeignHistory { session, events: self.events, left_out })
     }
 
@@ -273,6 +282,7 @@ impl HistoryBuilder {
             began: self.at,
             answer: String::new(),
             calls: HashMap::new(),
+            failed: HashSet::new(),
             has_work: false,
             steps: 0,
             usage: Usage::default(),

@@ -46,7 +46,8 @@ impl ForeignFormat {
     }
 
     /// The program's own name.
-    fn program(self) -> &'static str {
+    #[must_use]
+    pub fn program(self) -> &'static str {
         match self {
             Self::ClaudeCode => "Claude Code",
             Self::Codex => "Codex",

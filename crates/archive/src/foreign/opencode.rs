@@ -69,6 +69,8 @@ fn answer(part: &Value, history: &mut HistoryBuilder) {
             let state = part.get("state").unwrap_or(&Value::Null);
             let arguments = state.get("input").map_or_else(|| "{}".to_owned(), Value::to_string);
             history.call(text(part, "callID"), text(part, "tool"), arguments);
+            let exit = state.get("metadata").and_then(|metadata| metadata.get("exit")?.as_i64());
+            history.exit(text(part, "callID"), exit);
             match text(state, "status") {
                 "completed" => {
                     history.result(text(part, "callID"), &joined(state.get("output").unwrap_or(&Value::Null)), false);

@@ -16,7 +16,7 @@ fn lines(lines: &[Value]) -> String {
 }
 
 /// Items as lines: all that was said and done.
-fn told(events: &[Event]) -> Vec<String> {
+pub(crate) fn told(events: &[Event]) -> Vec<String> {
     let one = |event: &Event| match &event.kind {
         EventKind::TurnStarted { .. } => Some("turn".to_owned()),
         EventKind::TurnEnded { result } => Some(format!("end: {}", result.text)),
@@ -44,7 +44,7 @@ fn told(events: &[Event]) -> Vec<String> {
 }
 
 /// Properties of every history, whatever it says.
-fn check_sound(history: &ForeignHistory) {
+pub(crate) fn check_sound(history: &ForeignHistory) {
     assert_eq!(history.session.events, history.events.len() as u64);
     let mut before = None;
     for (event, seq) in history.events.iter().zip(1..) {

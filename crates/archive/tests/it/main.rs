@@ -5,6 +5,7 @@
 
 mod foreign;
 mod hostile;
+mod real_histories;
 mod round;
 
 use std::io::Read;
@@ -55,7 +56,7 @@ fn read(archive: &[u8]) -> Result<Unpacked, ArchiveError> {
 
 fn session(events: u64) -> ArchivedSession {
     let settings = SessionSettings::default();
-    ArchivedSession { id: SessionId::generate(), created_at: Timestamp::UNIX_EPOCH, settings, events }
+    ArchivedSession { id: SessionId::generate(), created_at: Timestamp::UNIX_EPOCH, settings, events, context: None }
 }
 
 fn event(session: SessionId, seq: u64, words: &str) -> Event {

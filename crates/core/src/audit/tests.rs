@@ -43,6 +43,12 @@ fn names_are_what_json_says() {
             by: AnsweredBy::Client("agentctl".to_owned()),
         },
         AuditFact::PluginRemoved { plugin: "kit".to_owned(), by: AnsweredBy::Daemon },
+        AuditFact::SessionImported {
+            source: "agentd 1".to_owned(),
+            former_id: None,
+            events: 7,
+            by: AnsweredBy::Client("agentctl".to_owned()),
+        },
         AuditFact::DaemonStarted { version: "1".to_owned(), pid: 7 },
         AuditFact::RulesRead { sources: Vec::new(), sha256: None, problem: None },
         AuditFact::LogContinued { previous: "audit-1.jsonl".to_owned() },

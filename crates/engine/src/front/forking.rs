@@ -10,14 +10,15 @@ use agentd_core::{
     context::{HistoryFile, Window},
     error::ErrorKind,
     event::{Event, EventKind, StateChange},
-    files::FilesCopied,
+    files::{EarlierFiles, FilesCopied},
     ids::SessionId,
+    import_origin::ImportOrigin,
     item::{Item, ItemBody, ItemStatus},
     ports::Store,
     session::{NewFork, SessionMode, SessionSettings, TurnSpan},
 };
 
-use super::Engine;
+use super::{Engine, fork_files};
 use crate::{
     error::EngineError,
     session::{SessionHandle, news::SessionNews, plain_title},
@@ -29,6 +30,17 @@ const PAGE: u64 = 500;
 /// Characters of the other session's name that stand in that of a fork.
 const MAX_KNOWN: usize = 150;
 
+/// Wishes for a fork.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ForkWishes {
+    /// Last turn to copy, from 1; all that was before an open turn where absent.
+    pub at_turn: Option<u64>,
+    /// Name of the fork; that of the other session with `(fork)` where absent.
+    pub title: Option<String>,
+    /// Bring its files to that turn. Else they are copies of what is there now.
+    pub earlier_files: bool,
+}
+
 /// A session that was forked.
 pub struct ForkedSession {
     /// The new session.
@@ -37,6 +49,8 @@ pub struct ForkedSession {
     pub turn: u64,
     /// The files that came along.
     pub files: FilesCopied,
+    /// Files that were brought to that turn, where that was wished.
+    pub earlier: Option<EarlierFiles>,
 }
 
 /// Where a history is cut.
@@ -51,34 +65,50 @@ struct ForkPoint {
 impl Engine {
     /// Makes a session that goes on from a copy of another's history: up to the end of that turn, or all that was before a
     /// turn that is open. Settings and todos come along, and the files of the session's own state as they were then; of the
-    /// files on the disk copies as they are now. What was granted to the session does not, nor what waits for an answer.
+    /// files on the disk copies as they are now, or as they were then. What was granted to the session does not, nor what waits for an
+    /// answer.
     ///
     /// # Errors
     /// When there is no such session or turn, the turn has not ended, or the journal or the files cannot be written.
-    pub async fn fork_session(
-        &self,
-        from: SessionId,
-        at_turn: Option<u64>,
-        title: Option<String>,
-    ) -> Result<ForkedSession, EngineError> {
+    pub async fn fork_session(&self, from: SessionId, wishes: ForkWishes) -> Result<ForkedSession, EngineError> {
         let parts = &self.shared.parts;
         // Its actor has settled what a stop left behind.
         let stored = self.session(from).await?.show().await?.session;
-        let cut = cut(&parts.store.turns(from).await?, stored.summary.last_seq, at_turn)?;
+        let cut = cut(&parts.store.turns(from).await?, stored.summary.last_seq, wishes.at_turn)?;
         let history = history_file(&*parts.store, from, cut.through).await?;
         let (id, at) = (SessionId::generate(), parts.clock.now());
         let files_of = stored.settings.files_of(from);
+        if wishes.earlier_files && files_of != from {
+            return Err(refused_files(files_of));
+        }
         // It works for nobody but the person, whoever the other worked for.
         // A mode that lets more run is a permission as a grant is one.
         let mode = if stored.settings.mode == SessionMode::Plan { SessionMode::Plan } else { SessionMode::Ask };
         let settings = SessionSettings { grants: Vec::new(), parent: None, pinned: false, mode, ..stored.settings };
-        let facts = facts(&*parts.store, from, cut, settings, title.as_deref(), &stored.summary.title).await?;
+        let imported = settings.imported.as_ref().map(|origin| Box::new(ImportOrigin { context: None, ..**origin }));
+        let settings = SessionSettings { imported, ..settings };
+        let title = name(wishes.title.as_deref(), &stored.summary.title)?;
         let files = match parts.workspaces.copy(files_of, id, history).await {
             Ok(files) => files,
             Err(error) => {
                 // Half a copy of a session that is not there would lie about for ever.
                 let _ = parts.workspaces.remove(id).await;
                 return Err(error.into());
+            }
+        };
+        let made = async {
+            let earlier = match wishes.earlier_files {
+                true => Some(fork_files::bring_back(parts, from, id, cut.through, cut.turn).await?),
+                false => None,
+            };
+            let facts = facts(&*parts.store, from, cut, settings, title, earlier.as_ref()).await?;
+            Ok::<_, EngineError>((earlier, facts))
+        };
+        let (earlier, facts) = match made.await {
+            Ok(made) => made,
+            Err(error) => {
+                let _ = parts.workspaces.remove(id).await;
+                return Err(error);
             }
         };
         let numbered = facts.into_iter().zip(cut.through + 1..);
@@ -90,7 +120,7 @@ impl Engine {
             return Err(error.into());
         }
         self.shared.news.tell(SessionNews::Created(id));
-        Ok(ForkedSession { session: self.session(id).await?, turn: cut.turn, files })
+        Ok(ForkedSession { session: self.session(id).await?, turn: cut.turn, files, earlier })
     }
 }
 
@@ -176,11 +206,11 @@ async fn facts(
     from: SessionId,
     cut: ForkPoint,
     settings: SessionSettings,
-    title: Option<&str>,
-    known: &str,
+    title: Option<String>,
+    earlier: Option<&EarlierFiles>,
 ) -> Result<Vec<EventKind>, EngineError> {
     let mut facts = vec![StateChange::Forked { from, turn: cut.turn }, StateChange::Settings { settings }];
-    facts.extend(name(title, known)?.map(|title| StateChange::Title { title }));
+    facts.extend(title.map(|title| StateChange::Title { title }));
     let mut facts: Vec<EventKind> = facts.into_iter().map(|change| EventKind::StateChanged { change }).collect();
     // A notice belongs to a turn: to the last that is copied.
     let last =
@@ -188,16 +218,43 @@ async fn facts(
     let turn_id = last.iter().filter(|event| event.seq <= cut.through).rev().find_map(|event| event.turn_id);
     if let Some(turn_id) = turn_id {
         let text = format!(
-            "{FORK_NOTICE} all before this is a copy of another session's history, up to the end of its turn {}. \
-             uploads/ and outputs/ hold copies of what that session had there when the fork was made, which may be more or \
-             less than the history says; temp/ is empty. Look before you rely on a file.",
-            cut.turn
+            "{FORK_NOTICE} all before this is a copy of another session's history, up to the end of its turn {}. {} temp/ is \
+             empty. Look before you rely on a file.",
+            cut.turn,
+            words_on_files(earlier, cut.turn)
         );
         let item = Item::new(turn_id, ItemBody::notice(text));
         facts.push(EventKind::ItemStarted { item: item.clone() });
         facts.push(EventKind::ItemCompleted { item, status: ItemStatus::Done });
     }
     Ok(facts)
+}
+
+/// Tells the model of the files that a fork has.
+fn words_on_files(earlier: Option<&EarlierFiles>, turn: u64) -> String {
+    let Some(EarlierFiles { folder, left, .. }) = earlier else {
+        return "uploads/ and outputs/ hold copies of what that session had there when the fork was made, which may be more or less \
+                than the history says;"
+            .to_owned();
+    };
+    let mut words = format!("uploads/ and outputs/ were brought to what they held at the end of turn {turn};");
+    if !left.is_empty() {
+        words.push_str(&format!(" {} could not be, and are as they were later;", left.len()));
+    }
+    if !folder.is_empty() {
+        words.push_str(&format!(
+            " /project and /folders are as they are now, and {folder}/ holds what their files held then, where they were changed \
+             since;"
+        ));
+    }
+    words
+}
+
+fn refused_files(parent: SessionId) -> EngineError {
+    let message =
+        "this session works for another one, and its files are that one's: they cannot be brought to a turn of it";
+    EngineError::new(ErrorKind::Conflict, message)
+        .with_hint(format!("fork it without --files, or fork session {parent} with them"))
 }
 
 /// The name of the fork: that which is given, or one that tells the two apart.

@@ -4,6 +4,7 @@ pub mod archives;
 mod cleaning;
 pub mod dry_run;
 mod files;
+mod fork_files;
 pub mod forking;
 mod grants;
 mod listing;

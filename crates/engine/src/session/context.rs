@@ -32,6 +32,9 @@ use crate::{
 impl Actor {
     /// Content of the window of the model that would be asked next.
     pub(super) async fn context(&mut self) -> Result<ContextView, Fault> {
+        if let Some(view) = self.imported_context() {
+            return Ok(view);
+        }
         let workspace = self.workspace().await?;
         let config = self.shared.config();
         let pictures = self.has_pictures(&[]);
@@ -57,6 +60,14 @@ impl Actor {
             window: self.shared.windows.of(model.info()),
             held: self.state.window().held,
         }))
+    }
+
+    /// Figures of the machine that the session comes from, as long as nothing has happened in it here: they are about the
+    /// same history, and what follows from this machine's models and tools shows with the next turn.
+    fn imported_context(&self) -> Option<ContextView> {
+        let imported = self.state.settings.imported.as_ref()?;
+        let view = imported.context.as_ref().filter(|_| imported.events == self.journal.head())?;
+        Some(ContextView { imported: true, ..view.clone() })
     }
 
     /// Guides that people wrote for the model, where the history does not have them.

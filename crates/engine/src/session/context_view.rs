@@ -106,6 +106,7 @@ pub(crate) fn view(standing: &ContextViewInput<'_>) -> ContextView {
         messages: count(messages),
         max_messages: standing.max_messages.map_or(0, count),
         next_cuts: next_cuts(standing, tokens, messages),
+        imported: false,
     }
 }
 

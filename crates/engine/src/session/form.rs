@@ -50,7 +50,7 @@ impl Actor {
     async fn form_before(&self) -> Result<Option<Arc<AnswerForm>>, Fault> {
         let store = &self.shared.parts.store;
         let turns = store.turns(self.id).await.map_err(EngineError::from)?;
-        for turn in turns.iter().rev() {
+        for turn in turns.iter().rev().take_while(|turn| !self.is_imported(turn.began)) {
             let first = store.events(self.id, turn.began.saturating_sub(1), 1).await.map_err(EngineError::from)?;
             if let Some(EventKind::TurnStarted { compacts: false, answer_schema, .. }) =
                 first.first().map(|event| &event.kind)

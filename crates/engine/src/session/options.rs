@@ -143,7 +143,7 @@ impl Actor {
     pub(super) async fn continued_options(&self, own: TurnOptions) -> Result<TurnOptions, EngineError> {
         let store = &self.shared.parts.store;
         let turns = store.turns(self.id).await?;
-        for turn in turns.iter().rev() {
+        for turn in turns.iter().rev().take_while(|turn| !self.is_imported(turn.began)) {
             let first = store.events(self.id, turn.began.saturating_sub(1), 1).await?;
             if let Some(EventKind::TurnStarted { compacts: false, options, .. }) =
                 first.first().map(|event| &event.kind)
@@ -153,6 +153,11 @@ impl Actor {
             }
         }
         Ok(own)
+    }
+
+    /// Returns whether the event with that number was imported: what a stranger wished for a turn holds for none here.
+    pub(super) fn is_imported(&self, seq: u64) -> bool {
+        self.state.settings.imported.as_ref().is_some_and(|origin| seq <= origin.events)
     }
 
     /// The name of our tool for which others have this one.

@@ -62,19 +62,10 @@ impl Actor {
         } else {
             with_folders(&*self.shared.parts.workspaces, known, added).await?
         };
-        let SessionSettings {
-            mut grants,
-            parent,
-            pinned,
-            mode,
-            slot,
-            model,
-            pins,
-            worktree,
-            former_project,
-            trace,
-            ..
-        } = self.state.settings.clone();
+        let known_settings = self.state.settings.clone();
+        let SessionSettings { mut grants, parent, pinned, mode, slot, model, pins, worktree, .. } = known_settings;
+        let (former_project, imported, trace) =
+            (known_settings.former_project, known_settings.imported, known_settings.trace);
         let place = |project: &Option<Mount>| project.as_ref().map(|mount| mount.path.clone());
         let worktree = worktree.filter(|_| place(&settings.project) == place(&self.state.settings.project));
         // Its name may be another folder's later, of which nobody has allowed anything.
@@ -96,6 +87,7 @@ impl Actor {
             worktree,
             former_project,
             trace: settings.trace.or(trace),
+            imported,
             ..settings
         })
         .await

@@ -132,6 +132,7 @@ impl SessionState {
     /// Takes in a stored event.
     pub(crate) fn apply(&mut self, event: &Event) {
         self.handed_over.apply(&event.kind);
+        self.forget_imported_figures();
         match &event.kind {
             EventKind::ItemCompleted { item, .. } => {
                 self.has_open_plan = plan::is_open_behind(item).unwrap_or(self.has_open_plan);
@@ -172,6 +173,13 @@ impl SessionState {
                 | StateChange::Undone { .. } => {}
             },
             _ => {}
+        }
+    }
+
+    /// Forgets the figures of another machine: something has happened here.
+    fn forget_imported_figures(&mut self) {
+        if let Some(imported) = &mut self.settings.imported {
+            imported.context = None;
         }
     }
 

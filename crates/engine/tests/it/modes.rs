@@ -86,7 +86,7 @@ async fn a_fork_asks_again_unless_it_plans() {
     run(&session, "Go!").await;
     for (mode, expected) in [(SessionMode::Auto, SessionMode::Ask), (SessionMode::Plan, SessionMode::Plan)] {
         session.set_mode(mode, client()).await.unwrap();
-        let fork = world.engine.fork_session(session.id(), None, None).await.unwrap().session;
+        let fork = world.engine.fork_session(session.id(), Default::default()).await.unwrap().session;
         assert_eq!(fork.show().await.unwrap().session.settings.mode, expected);
     }
 }

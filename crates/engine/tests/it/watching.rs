@@ -77,6 +77,6 @@ async fn sessions_that_begin_with_their_turn_and_forks_are_told_of() {
     crate::world::to_end(&mut started.events).await;
     assert!(matches!(next(&mut news).await, SessionNews::Created(id) if id == session.id()));
     while let Some(Ok(_)) = news.try_next() {}
-    let fork = world.engine.fork_session(session.id(), None, None).await.unwrap();
+    let fork = world.engine.fork_session(session.id(), Default::default()).await.unwrap();
     assert!(matches!(next(&mut news).await, SessionNews::Created(id) if id == fork.session.id()));
 }

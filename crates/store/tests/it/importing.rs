@@ -10,7 +10,9 @@ use agentd_core::{
     ids::SessionId,
     ports::{JournalImports, Store},
     session::{SessionSettings, SessionStatus},
+    spending::{UsageGrouping, UsageQuery},
     turn::StopReason,
+    usage::Usage,
 };
 use agentd_store::SqliteStore;
 use agentd_testkit::{daemon::until, store_contract::EventScript};
@@ -145,4 +147,38 @@ async fn the_next_start_removes_drafts() {
     assert_eq!(imports(&store).add(draft, Vec::new()).await.unwrap_err().kind(), ErrorKind::NotFound);
     store.close().await.unwrap();
     assert_eq!((rows(folder.path(), "sessions"), rows(folder.path(), "events")), (0, 0));
+}
+
+#[tokio::test]
+async fn calls_of_a_session_that_comes_back_count_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = open(folder.path());
+    let mut script = EventScript::new(SessionId::generate(), Timestamp::now());
+    let usage = Usage { prompt_tokens: 10, calls: 1, ..Usage::default() };
+    let mut events: Vec<Arc<Event>> = (0..3).map(|_| script.paid(usage)).collect();
+    let calls = async || {
+        let query = UsageQuery { last_days: None, since: None, until: None, by: UsageGrouping::Model };
+        store.usage(query, Timestamp::now()).await.unwrap().total.calls
+    };
+    let import = async |events: &[Arc<Event>], counts_usage| {
+        let draft = draft();
+        imports(&store).begin(draft).await.unwrap();
+        imports(&store).add(draft, events.to_vec()).await.unwrap();
+        let session = SessionDraft { counts_usage, ..made_of(draft, &script) };
+        imports(&store).finish(vec![session]).await.unwrap();
+    };
+    for _ in 0..2 {
+        import(&events, true).await;
+        assert_eq!(calls().await, 3);
+        store.delete_session(script.session).await.unwrap();
+        assert_eq!(calls().await, 3, "what was paid stays paid");
+    }
+    // It went on elsewhere: only what is new counts.
+    let mut more = EventScript::new(script.session, Timestamp::now());
+    events = (0..5).map(|_| more.paid(usage)).collect();
+    import(&events, true).await;
+    assert_eq!(calls().await, 5);
+    // Nothing in the file names it once it is gone.
+    store.delete_session(script.session).await.unwrap();
+    assert_eq!(rows(folder.path(), "counted"), 1);
 }

@@ -22,6 +22,7 @@ mod search;
 mod snapshot;
 mod start_up;
 mod subagents;
+mod travel;
 mod turn;
 mod wire_trace;
 mod wires;
@@ -63,6 +64,8 @@ pub(crate) enum Subject {
     Journal,
     /// Finding what was said, in a large journal
     Search,
+    /// Export, import, replay, rewind and the page of a long session
+    Travel,
     /// What a request costs before it is sent, and how much of it is new
     Context,
     /// The wires of models beside each other: first token, and what a request repeats
@@ -102,7 +105,7 @@ impl Subject {
             // Most of it is the other, and the first time what it needs; all numbers of turns take longer.
             Self::Recall => Duration::from_secs(3600),
             Self::McpSoak => Duration::from_secs(180),
-            Self::Wires | Self::Editors | Self::Code => Duration::from_secs(120),
+            Self::Wires | Self::Editors | Self::Code | Self::Travel => Duration::from_secs(120),
             _ => Duration::from_secs(40),
         }
     }
@@ -123,6 +126,7 @@ impl Subject {
             Self::Sandbox => sandbox::measure().await,
             Self::Journal => journal::measure().await,
             Self::Search => search::measure().await,
+            Self::Travel => travel::measure().await,
             Self::Context => context::measure().await,
             Self::Wires => wires::measure().await,
             Self::WireTrace => wire_trace::measure().await,

@@ -5,7 +5,7 @@ use std::{fs, io, os::unix::fs::MetadataExt as _, path::Path, sync::Arc, time::I
 use agentd_core::{
     Timestamp,
     ids::{CallId, SessionId, TurnId},
-    ports::{Snapshots as _, ToolContext, Workspaces as _},
+    ports::{Snapshots as _, ToolContext, Workspace, Workspaces as _},
     session::Mount,
 };
 use agentd_tools::{FileSnapshots, SnapshotConfig, WorkspaceFolders};
@@ -77,7 +77,12 @@ async fn call(home: &Path, project: &Path) -> anyhow::Result<ToolContext> {
     let session_id = SessionId::generate();
     let mount = Mount { path: project.to_owned(), writable: true };
     let workspace = WorkspaceFolders::new(home.join("workspace")).open(session_id, Some(mount).into()).await?;
-    Ok(ToolContext {
+    Ok(context(session_id, workspace))
+}
+
+/// A call in that workspace.
+pub(super) fn context(session_id: SessionId, workspace: Workspace) -> ToolContext {
+    ToolContext {
         session_id,
         turn_id: TurnId::generate(),
         call_id: CallId::generate(),
@@ -93,10 +98,10 @@ async fn call(home: &Path, project: &Path) -> anyhow::Result<ToolContext> {
         confinement: agentd_core::policy::Confinement::Usual,
         now: Timestamp::now(),
         cancel: Default::default(),
-    })
+    }
 }
 
-fn make_tree(project: &Path) -> io::Result<()> {
+pub(super) fn make_tree(project: &Path) -> io::Result<()> {
     for folder in 0..FOLDERS {
         let folder = project.join(format!("part{}", folder % 20)).join(format!("module{folder}"));
         fs::create_dir_all(&folder)?;

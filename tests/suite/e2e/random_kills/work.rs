@@ -182,7 +182,7 @@ impl Worker {
 
     async fn fork(&mut self, client: &Client) -> Result<(), ClientError> {
         let Some(session) = self.some_session() else { return Ok(()) };
-        let fork = client.fork_session(&session, None, None).await?;
+        let fork = client.fork_session(&session, None, None, false).await?;
         let fork = fork.session.session.summary.id.to_string();
         self.seen.session(&fork);
         self.known.push(fork);

@@ -13,10 +13,13 @@ use std::{
 use agentd_core::{
     Timestamp,
     archive::{ArchivedSession, DraftId, ImportReport, SessionDraft, TreeFile},
+    audit::{AuditEntry, AuditFact},
     error::ErrorKind,
     event::{Event, EventKind, StateChange},
     files::FilesCopied,
     ids::{SessionId, TurnId},
+    import_origin::ImportOrigin,
+    interrupt::AnsweredBy,
     item::ItemBody,
     ports::{JournalImports, StagedTree},
     session::{MAX_PIN, MAX_PINS, SessionMode, SessionSettings},
@@ -27,6 +30,8 @@ use crate::{error::EngineError, session::news::SessionNews};
 
 /// Length of a model's id at the most.
 const MAX_MODEL: usize = 200;
+/// Characters of a name in the audit log.
+const MAX_TOLD: usize = 100;
 
 /// A session that is coming in. One that is neither finished nor abandoned is removed at the next start.
 pub struct SessionImport {
@@ -36,6 +41,9 @@ pub struct SessionImport {
     ids: HashMap<SessionId, SessionId>,
     as_new: bool,
     counts_usage: bool,
+    /// The program that wrote it, by its own word, and the client that brings it.
+    source: String,
+    client: String,
     at: Timestamp,
     tree: Option<Box<dyn StagedTree>>,
 }
@@ -77,6 +85,8 @@ impl Engine {
             ids,
             as_new,
             counts_usage: !as_new,
+            source: String::new(),
+            client: String::new(),
             at,
             tree: None,
         };
@@ -96,7 +106,7 @@ impl Engine {
 
 /// Refuses sessions that do not belong together.
 fn check(archived: &[ArchivedSession]) -> Result<(), EngineError> {
-    let refused = |why: &str| Err(EngineError::new(ErrorKind::InvalidInput, format!("the archive is refused: {why}")));
+    let refused = |why: &str| Err(refused(why.to_owned()));
     let mut known = HashSet::new();
     for session in archived {
         let parent = session.settings.parent.as_ref().map(|parent| parent.session);
@@ -117,6 +127,9 @@ fn check(archived: &[ArchivedSession]) -> Result<(), EngineError> {
         if model.as_ref().is_some_and(|model| model.len() > MAX_MODEL) {
             return refused("the name of its model is too long");
         }
+        if session.context.as_ref().is_some_and(|view| !view.is_bounded()) {
+            return refused("the figures of its window are more, or longer, than a window has");
+        }
     }
     if known.is_empty() { refused("it holds no session") } else { Ok(()) }
 }
@@ -126,6 +139,13 @@ impl SessionImport {
     #[must_use]
     pub fn without_usage(self) -> Self {
         Self { counts_usage: false, ..self }
+    }
+
+    /// The same, as the audit log is to tell it: written by this program, and brought by this client.
+    #[must_use]
+    pub fn told_of(self, source: &str, client: &str) -> Self {
+        let bounded = |text: &str| text.chars().filter(|c| !c.is_control()).take(MAX_TOLD).collect();
+        Self { source: bounded(source), client: bounded(client), ..self }
     }
 
     /// Id that the session will have.
@@ -219,6 +239,7 @@ impl SessionImport {
             None => FilesCopied::default(),
         };
         let drafts = self.sessions.iter().map(|incoming| self.draft(incoming)).collect();
+        self.audit().await?;
         self.journal()?.finish(drafts).await?;
         if let Some(tree) = self.tree.take()
             && let Err(error) = tree.reveal()
@@ -229,16 +250,36 @@ impl SessionImport {
         self.report(files, interrupted).await
     }
 
+    /// Tells the audit log what comes. Where it cannot be written, nothing comes.
+    async fn audit(&self) -> Result<(), EngineError> {
+        let fact = AuditFact::SessionImported {
+            source: self.source.clone(),
+            former_id: self.former_id(),
+            events: self.events(),
+            by: AnsweredBy::Client(self.client.clone()),
+        };
+        Ok(self.engine.shared.parts.audit.record(AuditEntry::of_session(self.at, self.id(), fact)).await?)
+    }
+
+    /// Id that the archive names, where the session gets another one.
+    fn former_id(&self) -> Option<SessionId> {
+        self.sessions.first().map(|first| first.archived.id).filter(|_| self.as_new)
+    }
+
+    /// Number of events of all sessions.
+    fn events(&self) -> u64 {
+        self.sessions.iter().map(|incoming| incoming.last_seq).sum()
+    }
+
     async fn report(&self, files: FilesCopied, interrupted: bool) -> Result<ImportReport, EngineError> {
         let session_id = self.id();
         let stored = self.engine.shared.parts.store.session(session_id).await?;
-        let former_id = self.sessions.first().map(|first| first.archived.id).filter(|_| self.as_new);
         Ok(ImportReport {
             session_id,
             title: stored.map(|stored| stored.summary.title).unwrap_or_default(),
-            former_id,
+            former_id: self.former_id(),
             turns: self.sessions.first().map_or(0, |first| first.turns),
-            events: self.sessions.iter().map(|incoming| incoming.last_seq).sum(),
+            events: self.events(),
             subagents: self.sessions.len().saturating_sub(1) as u64,
             files,
             interrupted,
@@ -273,13 +314,15 @@ impl SessionImport {
             id: self.ids.get(&archived.id).copied().unwrap_or(archived.id),
             created_at: archived.created_at,
             at: self.at,
-            settings: self.settings(archived.settings.clone()),
+            settings: self.settings(incoming),
             counts_usage: self.counts_usage,
         }
     }
 
     /// The settings that a session from elsewhere has here: none that lets more run than a new session would.
-    fn settings(&self, came_with: SessionSettings) -> SessionSettings {
+    fn settings(&self, incoming: &IncomingSession) -> SessionSettings {
+        let came_with = incoming.archived.settings.clone();
+        let imported = ImportOrigin { events: incoming.last_seq, context: incoming.archived.context.clone() };
         let defaults = self.engine.session_defaults();
         let SessionSettings { confirm_write, confirm_exec, slot, model, project, parent, mode, pins, .. } = came_with;
         let models = &self.engine.shared.parts.models;
@@ -297,6 +340,7 @@ impl SessionImport {
             mode: if mode == SessionMode::Plan { SessionMode::Plan } else { SessionMode::Ask },
             pins,
             former_project: project.map(|mount| Box::new(mount.path)).or(came_with.former_project),
+            imported: Some(Box::new(imported)),
             ..SessionSettings::default()
         }
     }

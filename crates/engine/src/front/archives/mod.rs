@@ -14,6 +14,7 @@ use std::io::{self, Read};
 
 use agentd_core::{
     archive::{ArchivedSession, TreeFile},
+    context::ContextView,
     error::ErrorKind,
     event::Event,
     files::FilesCopied,
@@ -42,8 +43,11 @@ impl Engine {
     /// # Errors
     /// When there is no such session, or the journal cannot be read.
     pub async fn export_session(&self, id: SessionId) -> Result<SessionExport, EngineError> {
-        let stored = self.session(id).await?.show().await?.session;
-        let mut sessions = vec![archived(stored.summary.clone(), stored.settings)];
+        let session = self.session(id).await?;
+        let stored = session.show().await?.session;
+        // A session whose project is gone has no request to weigh.
+        let context = session.context().await.ok().map(|view| ContextView { imported: false, ..view });
+        let mut sessions = vec![ArchivedSession { context, ..archived(stored.summary.clone(), stored.settings) }];
         for child in self.shared.parts.store.children(id).await? {
             let Some(stored) = self.shared.parts.store.session(child.id).await? else { continue };
             sessions.push(archived(stored.summary, stored.settings));
@@ -85,6 +89,7 @@ impl Engine {
 }
 
 fn archived(summary: SessionSummary, settings: SessionSettings) -> ArchivedSession {
-    let settings = SessionSettings { grants: Vec::new(), ..settings };
-    ArchivedSession { id: summary.id, created_at: summary.created_at, settings, events: summary.last_seq }
+    let settings = SessionSettings { grants: Vec::new(), imported: None, ..settings };
+    let (id, created_at, events) = (summary.id, summary.created_at, summary.last_seq);
+    ArchivedSession { id, created_at, settings, events, context: None }
 }

@@ -13,10 +13,8 @@ const MAX_TITLE: usize = 200;
 /// The event without what never travels.
 pub(super) fn for_travel(mut event: Event) -> Event {
     match &mut event.kind {
-        EventKind::TurnStarted { environment, options, answer_schema, .. } => {
-            *environment = Default::default();
-            (*options, *answer_schema) = (None, None);
-        }
+        // Wishes for the turn stay: a replay needs them. They hold for no other turn.
+        EventKind::TurnStarted { environment, .. } => *environment = Default::default(),
         EventKind::ItemStarted { item } | EventKind::ItemCompleted { item, .. } => {
             if let ItemBody::ToolResult(result) = &mut item.body {
                 only_tell(&mut result.files);
@@ -24,7 +22,10 @@ pub(super) fn for_travel(mut event: Event) -> Event {
         }
         EventKind::TurnEnded { result } => only_tell(&mut result.files),
         EventKind::StateChanged { change } => match change {
-            StateChange::Settings { settings } => settings.grants.clear(),
+            StateChange::Settings { settings } => {
+                settings.grants.clear();
+                settings.imported = None;
+            }
             StateChange::Queue { added, .. } => *added = None,
             StateChange::Undone { files, .. } => only_tell(files),
             StateChange::Title { title } if title.chars().count() > MAX_TITLE => {
@@ -76,9 +77,9 @@ mod tests {
     fn permissions_environments_and_queued_turns_stay() {
         let started = json!({
             "type": "turn_started", "trace_id": TraceId::generate(), "slot": "base", "model": "m", "reason": "r",
-            "max_steps": 9, "options": {"instructions": "obey"},
+            "max_steps": 9, "environment": {"LANG": "xx_YY"},
         });
-        check(started, &["obey"]);
+        check(started, &["xx_YY"]);
         let settings = json!({
             "type": "state_changed", "change": {"state": "settings", "settings": {
                 "confirm_write": true, "confirm_exec": true, "grants": [{"rule": "run_bash_command: make"}],

@@ -1,0 +1,283 @@
+//! A session in one file: on another machine, which has neither its project nor its model, it has the same history and the same
+//! figures, and its turns are played again byte for byte. What an import is honest about: usage, the audit log, the machine.
+
+use std::fs;
+
+use agentd_testkit::{
+    daemon::{TempDaemon, until},
+    model_server::{Recorded, Reply},
+};
+use serde_json::{Value, json};
+
+use super::{World, tool_texts};
+
+/// A machine without a model, to which sessions come.
+async fn empty_machine() -> TempDaemon {
+    TempDaemon::start("http://127.0.0.1:9/v1").await
+}
+
+async fn json_of(daemon: &TempDaemon, args: &[&str]) -> Value {
+    daemon.agentctl(args.iter().chain(&["--json"])).await.exits(0).json()
+}
+
+async fn events_of(daemon: &TempDaemon, session: &str) -> Vec<Value> {
+    daemon.agentctl(["sessions", "export", session, "--format", "json"]).await.exits(0).json_lines()
+}
+
+/// A model that looks, edits, runs a command, and has a subagent look once more.
+fn answer(request: &Recorded) -> Reply {
+    if request.messages()[0]["content"].as_str().is_some_and(|text| text.contains("You are a subagent")) {
+        return Reply::text("The report. Each thing was looked at and found in order. ".repeat(6)).and_reasoning("Hm.");
+    }
+    let told = tool_texts(request);
+    let asked = request.messages().iter().filter(|message| message["role"] == "user").count();
+    let edit = json!({"path": "/project/notes.txt", "old_string": "old", "new_string": "new"});
+    let steps = [
+        (
+            "old words",
+            Reply::tool_call("read_file", json!({"path": "/project/notes.txt"})).and_reasoning("First I look."),
+        ),
+        ("Edited", Reply::tool_call("edit_file", edit)),
+        ("it ran", Reply::tool_call("run_bash_command", json!({"command": "echo it ran; echo x > made"}))),
+    ];
+    let next = steps.into_iter().find(|(done, _)| !told.contains(done)).map(|(_, reply)| reply);
+    let delegates = || Reply::tool_call("delegate_task", json!({"task": "Look at all of it once more."}));
+    match (next, asked > 1 && told.contains("it ran"), told.contains("The report.")) {
+        (Some(reply), ..) => reply,
+        (None, true, false) if request.last_role() == "user" => delegates(),
+        _ => Reply::text("It is done."),
+    }
+}
+
+/// A session with a project and three turns. In the first a person is asked twice.
+async fn worked_on(world: &World) -> String {
+    world.daemon.write("project/notes.txt", "old words\n");
+    world.daemon.write("project/AGENTS.md", "Be brief.\n");
+    world.model.respond_with(answer);
+    let project = format!("{}:rw", world.daemon.path().join("project").display());
+    let args = ["run", "Change it", "-C", &project, "--on-interrupt", "wait", "--output", "json"];
+    let running = world.daemon.spawn_agentctl(args);
+    for tool in ["edit_file", "run_bash_command"] {
+        let asked = async || {
+            let all = json_of(&world.daemon, &["interrupts"]).await;
+            all.as_array().unwrap().iter().find(|asked| asked["tool"] == tool)?["id"].as_str().map(str::to_owned)
+        };
+        let interrupt = until("it asks", asked).await;
+        world.daemon.agentctl(["answer", &interrupt, "approve"]).await.exits(0);
+    }
+    let id = running.output(Vec::new()).await.exits(0).json()["session_id"].as_str().unwrap().to_owned();
+    for prompt in ["Now look once more", "And what else?"] {
+        world.daemon.agentctl(["run", prompt, "--session", &id, "--on-interrupt", "deny"]).await.exits(0);
+    }
+    id
+}
+
+async fn travels(world: &World, session: &str, to: &TempDaemon) -> Value {
+    let file = world.daemon.path().join("report.tar.gz").display().to_string();
+    world.daemon.agentctl(["sessions", "export", session, "-o", &file]).await.exits(0);
+    json_of(to, &["sessions", "import", &file]).await
+}
+
+/// Events of the session as far as a replay repeats them: everything but the times and what tells of the place, with ids by the order in
+/// which they come. Of its subagents it tells the results.
+fn repeated(events: &[Value]) -> Vec<String> {
+    let own = &events[0]["session_id"];
+    let mut ids = Vec::new();
+    let repeated = events.iter().filter(|event| is_repeated(event) && event["session_id"] == *own);
+    repeated.map(|event| told(event, &mut ids).to_string()).collect()
+}
+
+/// Parts of events are no facts, and guides of the project, what is told of the machine and how full the window is belong to the place.
+fn is_repeated(event: &Value) -> bool {
+    let state = event["change"]["state"].as_str().unwrap_or_default();
+    let kind = event["item"]["kind"].as_str().unwrap_or_default();
+    !["item_delta", "result"].contains(&event["type"].as_str().unwrap())
+        && kind != "notice"
+        && !["surroundings", "token_level", "title"].contains(&state)
+}
+
+fn told(value: &Value, ids: &mut Vec<String>) -> Value {
+    match value {
+        Value::Object(fields) => {
+            let kept = fields.iter().filter(|(name, _)| !TIMES.contains(&name.as_str()));
+            kept.map(|(name, value)| (name.clone(), told(value, ids))).collect()
+        }
+        Value::Array(values) => values.iter().map(|value| told(value, ids)).collect(),
+        Value::String(text) => json!(with_places(text, ids)),
+        other => other.clone(),
+    }
+}
+
+/// Fields with a time or a number of an event, of what tells of the place, and why a slot was chosen: a replay names it.
+const TIMES: [&str; 17] = [
+    "at",
+    "seq",
+    "raised_at",
+    "deadline",
+    "duration_ms",
+    "timing",
+    "trace_id",
+    "prompt",
+    "environment",
+    "by",
+    "asked_by",
+    "origin",
+    "project",
+    "reason",
+    "rule",
+    "for_good",
+    "folder",
+];
+
+/// The text with every id by its place among all.
+fn with_places(text: &str, ids: &mut Vec<String>) -> String {
+    let is_of_id = |letter: char| letter.is_ascii_alphanumeric() || "-_".contains(letter);
+    let words = text.split_inclusive(|letter| !is_of_id(letter));
+    let mut named = |word: &str| {
+        let id = word.trim_end_matches(|letter| !is_of_id(letter));
+        if !is_id(id) {
+            return word.to_owned();
+        }
+        let place = ids.iter().position(|known| known == id).unwrap_or_else(|| {
+            ids.push(id.to_owned());
+            ids.len() - 1
+        });
+        word.replace(id, &format!("id {place}"))
+    };
+    words.map(&mut named).collect()
+}
+
+fn is_id(text: &str) -> bool {
+    let is_uuid = text.len() == 36 && text.bytes().filter(|byte| *byte == b'-').count() == 4;
+    is_uuid || text.strip_prefix("call_").is_some_and(|rest| rest.len() == 24)
+}
+
+#[tokio::test]
+async fn a_bug_report_is_one_file() {
+    let world = World::start().await;
+    let id = worked_on(&world).await;
+    let (here, figures) = (events_of(&world.daemon, &id).await, json_of(&world.daemon, &["context", &id]).await);
+    let other = empty_machine().await;
+    let report = travels(&world, &id, &other).await;
+    assert_eq!((&report["turns"], &report["subagents"]), (&json!(3), &json!(1)), "{report:#}");
+    fs::remove_dir_all(world.daemon.path().join("project")).unwrap();
+
+    // The same history, and the same figures, also after a restart.
+    let mut other = other;
+    assert_eq!(events_of(&other, &id).await, here);
+    other.kill9().await;
+    other.restart().await;
+    let mut there = json_of(&other, &["context", &id]).await;
+    assert_eq!(there.as_object_mut().unwrap().remove("imported"), Some(json!(true)));
+    assert_eq!(there, figures);
+    let shown = other.agentctl(["context", &id]).await.exits(0).stdout;
+    assert!(shown.contains("figures of the machine that it comes from"), "{shown}");
+
+    // Every turn is played again, without a model and without the project.
+    let file = other.path().join("report.jsonl").display().to_string();
+    other.agentctl(["sessions", "record", &id, "-o", &file]).await.exits(0);
+    let played = other.agentctl(["run", "--replay", &file, "--output", "stream-json"]).await.exits(0).json_lines();
+    let (then, now) = (repeated(&here), repeated(&played));
+    let others = then.iter().zip(&now).filter(|(then, now)| then != now);
+    let others: Vec<String> = others.map(|(then, now)| format!("- {then}\n+ {now}")).collect();
+    assert!(others.is_empty() && then.len() == now.len(), "{} and {}\n{}", then.len(), now.len(), others.join("\n"));
+    assert_eq!(json_of(&other, &["sessions", "list"]).await.as_array().unwrap().len(), 1, "nothing is left of it");
+}
+
+#[tokio::test]
+async fn what_is_shown_as_a_page_is_the_whole_session() {
+    let world = World::start().await;
+    let id = worked_on(&world).await;
+    let path = world.daemon.path().join("page.html").display().to_string();
+    world.daemon.agentctl(["sessions", "export", &id, "--format", "html", "-o", &path]).await.exits(0);
+    let page = fs::read_to_string(&path).unwrap();
+    let traced = world.daemon.path().join("trace.html").display().to_string();
+    world.daemon.agentctl(["trace", &id, "--html", &traced]).await.exits(0);
+    assert_eq!(page, fs::read_to_string(&traced).unwrap(), "it is the same page");
+    for part in ["Change it", "Now look once more", "it ran", "Look at all of it once more.", "The report."] {
+        assert!(page.contains(part), "{part}");
+    }
+    let masked = ["sessions", "export", &id, "--format", "html", "--redact"];
+    let masked = world.daemon.agentctl(masked).await.exits(0).stdout;
+    assert!(masked.starts_with("<!") && masked.contains("The report."), "{masked}");
+}
+
+#[tokio::test]
+async fn what_comes_back_is_not_counted_twice_and_every_import_is_in_the_audit_log() {
+    let world = World::start().await;
+    let id = worked_on(&world).await;
+    let total = async || json_of(&world.daemon, &["usage"]).await["total"].clone();
+    let before = total().await;
+    let early = world.daemon.path().join("early.tar.gz").display().to_string();
+    world.daemon.agentctl(["sessions", "export", &id, "-o", &early]).await.exits(0);
+    let imports = async || {
+        let lines = json_of(&world.daemon, &["audit"]).await;
+        lines
+            .as_array()
+            .unwrap()
+            .iter()
+            .filter(|line| line.to_string().contains("session_imported"))
+            .cloned()
+            .collect::<Vec<_>>()
+    };
+    for times in 1..=2 {
+        world.daemon.agentctl(["sessions", "delete", &id, "--yes"]).await.exits(0);
+        json_of(&world.daemon, &["sessions", "import", &early]).await;
+        assert_eq!(total().await, before, "it was paid for once");
+        assert_eq!(imports().await.len(), times);
+    }
+    let told = imports().await[0].to_string();
+    assert!(told.contains(&id) && told.contains("agentd ") && told.contains("agentctl"), "{told}");
+    let people = world.daemon.agentctl(["audit"]).await.exits(0).stdout;
+    assert!(people.contains("session imported"), "{people}");
+    // It goes on, and what is new counts; so it does for the machine that it goes to.
+    world.daemon.agentctl(["run", "And then?", "--session", &id]).await.exits(0);
+    let grown = total().await;
+    assert!(grown["calls"].as_u64() > before["calls"].as_u64(), "{grown}");
+    let other = empty_machine().await;
+    travels(&world, &id, &other).await;
+    assert_eq!(json_of(&other, &["usage"]).await["total"], grown);
+}
+
+#[tokio::test]
+async fn a_fork_of_what_came_looks_at_the_machine_that_it_is_on() {
+    let world = World::start().await;
+    world.model.respond_with(|_| Reply::text("Hello."));
+    let id = json_of_run(&world, &["run", "Hello"]).await;
+    json_of_run(&world, &["run", "Again", "--session", &id]).await;
+    let file = world.daemon.path().join("session.tar.gz").display().to_string();
+    world.daemon.agentctl(["sessions", "export", &id, "-o", &file]).await.exits(0);
+    // The words of another machine, in an archive whose hashes fit.
+    let other = TempDaemon::start(&world.model.base_url()).await;
+    let folder = other.path().join("unpacked");
+    fs::create_dir(&folder).unwrap();
+    let script = "tar xzf \"$0\" && sed -i 's/This machine runs [^.]*/This machine runs Elsewhere/' journal/*/*.jsonl && \
+                  sha256sum manifest.json journal/*/*.jsonl > SHA256SUMS && \
+                  tar czf ../elsewhere.tar.gz --format=gnu manifest.json journal/*/*.jsonl SHA256SUMS";
+    let packed = std::process::Command::new("sh").args(["-c", script, &file]).current_dir(&folder).status().unwrap();
+    assert!(packed.success());
+    let file = other.path().join("elsewhere.tar.gz").display().to_string();
+    json_of(&other, &["sessions", "import", &file]).await;
+    assert!(events_of(&other, &id).await.iter().any(|event| event.to_string().contains("runs Elsewhere")));
+    let forks = async |turn: &str| {
+        let args = ["sessions", "fork", &id, "--at-turn", turn];
+        other.agentctl(args).await.exits(0).stdout.trim().to_owned()
+    };
+    let early = forks("1").await;
+    for session in [&id, &early] {
+        other.agentctl(["run", "Where are you?", "--session", session]).await.exits(0);
+        let asked = world.model.requests().last().unwrap().body.to_string();
+        assert!(!asked.contains("runs Elsewhere"), "{asked}");
+    }
+    // Also one that is made behind that, of a turn from elsewhere.
+    let late = forks("1").await;
+    other.agentctl(["run", "Where are you?", "--session", &late]).await.exits(0);
+    let asked = world.model.requests().last().unwrap().body.to_string();
+    assert!(!asked.contains("runs Elsewhere"), "{asked}");
+}
+
+async fn json_of_run(world: &World, args: &[&str]) -> String {
+    let all = args.iter().chain(&["--output", "json", "--on-interrupt", "approve"]);
+    let result = world.daemon.agentctl(all).await.exits(0).json();
+    result["session_id"].as_str().unwrap().to_owned()
+}
