@@ -83,7 +83,7 @@ pub trait Model: Send + Sync {
         Box::pin(std::future::ready(()))
     }
 
-    /// Returns whether its id and its window are known, or will not be for now, since its server was asked for them: what a turn
+    /// Returns whether its id and its window are known, or stay unknown because its server was asked in vain: what a turn
     /// shows depends on the window.
     fn is_known(&self) -> bool {
         true

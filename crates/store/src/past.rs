@@ -34,7 +34,7 @@ pub(crate) struct Past {
     files: StateFiles,
     handed_over: PendingAttachments,
     tools: Vec<String>,
-    /// Where it works, and the number of the event that tells it.
+    /// The machine and the folder in which it works, and the number of the event that tells them.
     surroundings: Option<(u64, Surroundings)>,
     /// Number of the last event whose calls were counted before.
     counted: u64,

@@ -1,4 +1,4 @@
-//! What the turns of a session did to files, as its journal tells: which of it stands, what took it back, and which of it a
+//! Changes of files by the turns of a session, as its journal tells: which of them stand, what took them back, and which turn a
 //! request means.
 
 use agentd_core::{
