@@ -33,8 +33,10 @@ recognition: ## Bring the models that recognise the letters of scans (6 MB out o
 
 mcp-servers: $(SERVERS)/ready ## Bring the MCP servers that the tests try, into the target folder
 
+# Without what recognises scans, whose models it does not bring: that is a tenth of the build. `make build` has it.
 chat: model ## Talk: builds for it, brings the built-in model, starts the daemon, opens the chat
-	$(CARGO) build --profile chat --locked -p agentd -p agentctl
+	$(CARGO) build --profile chat --locked -p agentd -p agentctl --no-default-features \
+		--features agentd/builtin-model,agentd/code,agentd/documents,agentctl/mcp-serve
 	@$(TARGET)/chat/agentctl chat
 
 test: test-rust test-clients test-skills test-dist ## Run all tests

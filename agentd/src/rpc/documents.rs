@@ -45,30 +45,17 @@ impl Documents for Context {
         let mut pages = self.documents(&session, paths).await?;
         // What can be refused is refused before anything is told.
         let mut page = pages.next(self).await?;
-        let (steps, told) = mpsc::channel(STEPS);
-        // Whoever goes away ends the reading; what was read whole by then stays.
-        let cancel = self.shutdown.child_token();
-        let guard = cancel.clone().drop_guard();
-        let context = self.clone();
-        tokio::spawn(async move {
-            let sender = steps.clone();
-            let progress: OnProgress = Arc::new(move |step: DocumentProgress| {
-                drop(sender.try_send(Ok(part(Part::Progress((&step).into())))));
-            });
-            let taken = async {
-                let mut states = Vec::new();
-                while let Some(documents) = page.take() {
-                    let done = context.knowledge.take_in(documents, again, Arc::clone(&progress), cancel.clone()).await;
-                    states.extend(done.map_err(Refusal::from)?);
-                    page = pages.next(&context).await?;
-                }
-                Ok::<_, Refusal>(listed(&states, pages.notes))
-            };
-            let last = taken.await.map(|states| part(Part::Done(states)));
-            // Nobody waits for it when the client is gone.
-            let _ = steps.send(last.map_err(Status::from)).await;
-        });
-        Ok(Response::new(steps_of(told, guard)))
+        let progress = |step: DocumentProgress| part(Part::Progress((&step).into()));
+        // What was read whole when the client goes away stays.
+        Ok(Response::new(self.steps(progress, async move |context, progress, cancel| {
+            let mut states = Vec::new();
+            while let Some(documents) = page.take() {
+                let done = context.knowledge.take_in(documents, again, Arc::clone(&progress), cancel.clone()).await;
+                states.extend(done.map_err(Refusal::from)?);
+                page = pages.next(&context).await?;
+            }
+            Ok(part(Part::Done(listed(&states, pages.notes))))
+        })))
     }
 
     async fn list(
@@ -134,22 +121,12 @@ impl Documents for Context {
         request: Request<v1::SearchDocumentsRequest>,
     ) -> Result<Response<Self::SearchWithProgressStream>, Status> {
         let (pages, query) = self.search_of(request.into_inner()).await?;
-        let (steps, told) = mpsc::channel(STEPS);
-        let cancel = self.shutdown.child_token();
-        let guard = cancel.clone().drop_guard();
-        let context = self.clone();
-        tokio::spawn(async move {
-            let sender = steps.clone();
-            let step = |part| v1::SearchDocumentsStep { part: Some(part) };
-            let progress: OnProgress = Arc::new(move |read: DocumentProgress| {
-                drop(sender.try_send(Ok(step(search_documents_step::Part::Progress((&read).into())))));
-            });
-            let found = context.search_all(pages, query, &progress, &cancel).await;
-            let last = found.map(|finds| step(search_documents_step::Part::Done((&finds).into())));
-            // Nobody waits for it when the client is gone.
-            let _ = steps.send(last.map_err(Status::from)).await;
-        });
-        Ok(Response::new(steps_of(told, guard)))
+        let step = |part| v1::SearchDocumentsStep { part: Some(part) };
+        let progress = move |read: DocumentProgress| step(search_documents_step::Part::Progress((&read).into()));
+        Ok(Response::new(self.steps(progress, async move |context, progress, cancel| {
+            let finds = context.search_all(pages, query, &progress, &cancel).await?;
+            Ok(step(search_documents_step::Part::Done((&finds).into())))
+        })))
     }
 
     async fn stats(&self, _: Request<v1::DocumentStatsRequest>) -> Result<Response<v1::DocumentStatsResponse>, Status> {
@@ -161,12 +138,29 @@ impl Documents for Context {
 /// Messages of a call that takes long.
 type Steps<T> = BoxStream<'static, Result<T, Status>>;
 
-/// The messages that a task sends, which ends when nobody takes them any longer.
-fn steps_of<T: Send + 'static>(told: mpsc::Receiver<Result<T, Status>>, guard: DropGuard) -> Steps<T> {
-    let next = |(mut told, guard): (mpsc::Receiver<_>, DropGuard)| async {
-        told.recv().await.map(|step| (step, (told, guard)))
-    };
-    stream::unfold((told, guard), next).boxed()
+impl Context {
+    /// Messages of work that tells how far it is: its steps, then what came of it. A client that goes away ends it.
+    fn steps<T: Send + 'static, F: Future<Output = Result<T, Refusal>> + Send + 'static>(
+        &self,
+        step: impl Fn(DocumentProgress) -> T + Send + Sync + 'static,
+        work: impl FnOnce(Self, OnProgress, CancellationToken) -> F,
+    ) -> Steps<T> {
+        let (steps, told) = mpsc::channel(STEPS);
+        let cancel = self.shutdown.child_token();
+        let guard = cancel.clone().drop_guard();
+        let sender = steps.clone();
+        let progress: OnProgress = Arc::new(move |read| drop(sender.try_send(Ok(step(read)))));
+        let work = work(self.clone(), progress, cancel);
+        tokio::spawn(async move {
+            let last = work.await.map_err(Status::from);
+            // Nobody waits for it when the client is gone.
+            let _ = steps.send(last).await;
+        });
+        let next = |(mut told, guard): (mpsc::Receiver<_>, DropGuard)| async {
+            told.recv().await.map(|step| (step, (told, guard)))
+        };
+        stream::unfold((told, guard), next).boxed()
+    }
 }
 
 /// The documents at some paths, page by page: only so many are open at once.

@@ -132,9 +132,7 @@ fn finish(connection: &Connection, rows: &mut Rows, draft: &PreparedDraft) -> Re
         None => None,
     };
     connection
-        .prepare_cached(
-            "UPDATE sessions SET id = ?2, created_at = ?3, parent = ?4, imported = last_seq WHERE key = ?1",
-        )?
+        .prepare_cached("UPDATE sessions SET id = ?2, created_at = ?3, parent = ?4 WHERE key = ?1")?
         .execute(params![key, id_text(id.as_uuid()), time(*created_at)?, parent])?;
     connection
         .prepare_cached("INSERT INTO session_state (session, settings, todos) VALUES (?1, ?2, '[]')")?

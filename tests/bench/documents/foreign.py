@@ -5,7 +5,7 @@
 
 The first brings them; `corpus.json` in the folder names the `documents`. The second compares the text of their pages, as `TEXTS`
 has it by document and page, with that of PyMuPDF, python-docx and python-pptx: the share of the words of each page that are
-there, and the share of them that stand in the same order.
+there, and the share of them that stand in the same order. Workbooks are compared with openpyxl cell by cell (`cells.py`).
 
 A word counts once a page, since some programs print it several times to make it bold. Chinese and Korean count letter by letter. Words
 of one letter do not count, and of Arabic and Hebrew ones not the order of their letters, which PyMuPDF changes. Of longer ones
@@ -29,15 +29,21 @@ import pptx
 import pymupdf
 from pptx.enum.shapes import MSO_SHAPE_TYPE
 
+import cells
 import manuals
 import real
 
-SDISTS = ["pypdf==6.1.1", "ocrmypdf==16.11.0", "python-docx==1.2.0", "python-pptx==1.0.2"]
-ENDINGS = (".pdf", ".docx", ".pptx")
+SDISTS = [
+    "pypdf==6.1.1", "ocrmypdf==16.11.0", "python-docx==1.2.0", "python-pptx==1.0.2", "agate-excel==0.4.2", "csvkit==2.2.0",
+    "frictionless==5.21.0", "pyexcel-xlsx==0.6.1", "tablib==3.10.0", "xlsx2csv==0.8.6",
+]
+BOOK = ".xlsx"
+ENDINGS = (".pdf", ".docx", ".pptx", BOOK)
 PACKAGES = ["debian-reference-en", "debian-reference-ja", "debian-reference-zh-cn", "installation-guide-amd64", "maint-guide-ru", "octave-doc"]
 WIDE = "\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af\uf900-\ufaff"
 WORD = re.compile(f"[{WIDE}]|[^\\W{WIDE}]{{2,}}")
 FROM_RIGHT = re.compile("[\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufefc]")
+BOOK_PACKAGES = ["r-cran-gdata", "r-cran-openxlsx", "r-cran-readxl"]
 LEAST_WORDS = 20
 LEAST_JOINED = 4
 
@@ -82,6 +88,13 @@ def pages_of(path):
         return {}
 
 
+def parts_of(path):
+    """Its pages, slides or sheets."""
+    if path.suffix == BOOK:
+        return {place.partition("\t")[0] for place in cells.of_book(path)}
+    return pages_of(path)
+
+
 def bring_sdist(package, into):
     with tempfile.TemporaryDirectory() as folder:
         pip = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--no-binary", ":all:", package]
@@ -104,7 +117,10 @@ def bring(target):
         bring_sdist(package, part)
     for package in PACKAGES:
         manuals.bring(package, part)
-    documents = [{"name": path.name, "pages": len(pages_of(path))} for path in sorted(part.iterdir())]
+    for package in BOOK_PACKAGES:
+        for name, content in manuals.files_of(package, "*" + BOOK):
+            (part / f"{package}-{name}".replace(" ", "_")).write_bytes(content)
+    documents = [{"name": path.name, "pages": len(parts_of(path))} for path in sorted(part.iterdir())]
     made = {"documents": [document for document in documents if document["pages"]], "questions": []}
     (part / "corpus.json").write_text(json.dumps(made, ensure_ascii=False, indent=1), encoding="utf-8")
     shutil.rmtree(target, ignore_errors=True)
@@ -128,6 +144,8 @@ def judge(folder, texts):
     verdicts = {}
     for name, pages in sorted(texts.items()):
         path = folder / name
+        if path.suffix == BOOK:
+            continue
         verdict = verdicts.setdefault(path.suffix[1:], {"documents": 0, "words": 0, "found": 0, "ordered": 0, "compared": 0, "worst": []})
         own_known = own_found = 0
         for place, text in pages_of(path).items():
@@ -144,7 +162,22 @@ def judge(folder, texts):
         verdict["found"] += own_found
         if own_known >= LEAST_WORDS and own_found < 0.9 * own_known:
             verdict["worst"].append(f"{name} {100 * own_found / own_known:.0f} %")
-    json.dump(verdicts, sys.stdout)
+    json.dump({"texts": verdicts, "books": judge_books(folder, texts)}, sys.stdout)
+
+
+def judge_books(folder, texts):
+    verdict = {"books": 0, "cells": 0, "equal": 0, "comments": 0, "said": 0, "wrong": []}
+    for name, told in sorted(texts.items()):
+        if not name.endswith(BOOK):
+            continue
+        known, equal, comments, said, wrong = cells.judge(cells.of_book(folder / name), told)
+        verdict["books"] += 1
+        verdict["cells"] += known
+        verdict["equal"] += equal
+        verdict["comments"] += comments
+        verdict["said"] += said
+        verdict["wrong"] += [f"{len(wrong)} of {name}"] if wrong else []
+    return verdict
 
 
 if __name__ == "__main__":

@@ -29,7 +29,8 @@ SMALLEST = 150_000
 WITHOUT = {"refman.pdf", "snippets.de.pdf", "essay.de.pdf", "web.de.pdf", "changes.de.pdf", "liboctave.pdf"}
 
 
-def bring(package, into):
+def files_of(package, pattern):
+    """The names and contents of files in a package of Debian."""
     with tempfile.TemporaryDirectory() as folder:
         try:
             if not real.run("apt-get", "download", package, cwd=folder):
@@ -39,11 +40,16 @@ def bring(package, into):
         except (OSError, StopIteration, subprocess.TimeoutExpired) as error:
             real.tell(f"without {package}: {error}")
             return
-        for path in sorted(pathlib.Path(folder, "x").rglob("*.pdf*")):
-            if path.is_symlink() or not path.is_file() or path.name in WITHOUT or path.stat().st_size < SMALLEST:
-                continue
-            content = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
-            (into / path.name.removesuffix(".gz")).write_bytes(content)
+        for path in sorted(pathlib.Path(folder, "x").rglob(pattern)):
+            if path.is_file() and not path.is_symlink():
+                yield path.name, path.read_bytes()
+
+
+def bring(package, into):
+    for name, content in files_of(package, "*.pdf*"):
+        if name not in WITHOUT and len(content) >= SMALLEST:
+            plain = gzip.decompress(content) if name.endswith(".gz") else content
+            (into / name.removesuffix(".gz")).write_bytes(plain)
 
 
 def pages_of(path):

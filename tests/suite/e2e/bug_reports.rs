@@ -264,6 +264,13 @@ async fn a_fork_of_what_came_looks_at_the_machine_that_it_is_on() {
         other.agentctl(args).await.exits(0).stdout.trim().to_owned()
     };
     let early = forks("1").await;
+    // What is cut off did not come along, and what follows happens here.
+    let origin = async |session: &str| {
+        let shown = json_of(&other, &["sessions", "show", session]).await;
+        (shown["settings"]["imported_events"].as_u64().unwrap(), shown["last_seq"].as_u64().unwrap())
+    };
+    let ((whole, _), (part, last)) = (origin(&id).await, origin(&early).await);
+    assert!(part < whole && part < last, "{part} of {whole}, and {last} in the fork");
     for session in [&id, &early] {
         other.agentctl(["run", "Where are you?", "--session", session]).await.exits(0);
         let asked = world.model.requests().last().unwrap().body.to_string();

@@ -85,7 +85,9 @@ impl Engine {
         // A mode that lets more run is a permission as a grant is one.
         let mode = if stored.settings.mode == SessionMode::Plan { SessionMode::Plan } else { SessionMode::Ask };
         let settings = SessionSettings { grants: Vec::new(), parent: None, pinned: false, mode, ..stored.settings };
-        let imported = settings.imported.as_ref().map(|origin| Box::new(ImportOrigin { context: None, ..**origin }));
+        // What is cut off is not there, and what follows happens here.
+        let kept = |origin: &ImportOrigin| ImportOrigin { events: origin.events.min(cut.through), context: None };
+        let imported = settings.imported.as_deref().map(|origin| Box::new(kept(origin)));
         let settings = SessionSettings { imported, ..settings };
         let title = name(wishes.title.as_deref(), &stored.summary.title)?;
         let files = match parts.workspaces.copy(files_of, id, history).await {

@@ -19,6 +19,7 @@ use agentd_core::{
     undo::{UndoReport, UndoRequest},
 };
 use tokio::sync::{mpsc, oneshot};
+use tokio_util::sync::CancellationToken;
 
 use super::{
     orders::{CleanOrder, HoldMark, Lease, Retirement, SessionCleaned},
@@ -157,6 +158,8 @@ pub struct SessionHandle {
     pub(super) fate: Arc<OnceLock<EngineError>>,
     /// Hold on the session, once it is to be removed.
     pub(super) held: Arc<OnceLock<HoldMark>>,
+    /// Cancelled once the actor is gone, however it went.
+    pub(super) ended: CancellationToken,
 }
 
 impl SessionHandle {
@@ -426,7 +429,17 @@ impl SessionHandle {
         let gone = || self.fate.get().cloned().unwrap_or_else(EngineError::unloaded);
         let (reply, answer) = oneshot::channel();
         self.commands.send(command(reply)).await.map_err(|_| gone())?;
-        answer.await.map_err(|_| gone())?
+        self.answered(answer).await.unwrap_or_else(|| Err(gone()))
+    }
+
+    /// Answer of the actor. None where it went without one: a command that is sent just when the receiver is dropped stays in
+    /// the channel as long as there is a sender, and its reply with it.
+    async fn answered<T>(&self, answer: oneshot::Receiver<T>) -> Option<T> {
+        tokio::select! {
+            biased;
+            answer = answer => answer.ok(),
+            () = self.ended.cancelled() => None,
+        }
     }
 }
 
@@ -440,4 +453,38 @@ pub(crate) fn plain_title(title: &str) -> Result<String, EngineError> {
         return Err(EngineError::new(ErrorKind::InvalidInput, "a session's name cannot be empty"));
     }
     Ok(title)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_command_that_slips_in_as_the_actor_leaves_is_answered() {
+        let (commands, receiver) = mpsc::channel(QUEUE);
+        let (fate, held) = (Arc::default(), Arc::default());
+        let handle = SessionHandle { id: SessionId::generate(), commands, fate, held, ended: CancellationToken::new() };
+        // What a sender has reserved may come when the receiver has looked for the last time.
+        let slot = handle.commands.reserve().await.unwrap();
+        drop(receiver);
+        handle.ended.cancel();
+        let (reply, answer) = oneshot::channel();
+        slot.send(Command::Close { reply });
+        let answered = tokio::time::timeout(Duration::from_secs(20), handle.answered(answer)).await;
+        assert!(answered.expect("nobody waits for ever").is_none());
+    }
+
+    #[tokio::test]
+    async fn an_answer_holds_though_the_actor_is_gone_by_then() {
+        let (commands, receiver) = mpsc::channel(QUEUE);
+        let (fate, held) = (Arc::default(), Arc::default());
+        let handle = SessionHandle { id: SessionId::generate(), commands, fate, held, ended: CancellationToken::new() };
+        drop(receiver);
+        let (reply, answer) = oneshot::channel();
+        reply.send(1).unwrap();
+        handle.ended.cancel();
+        assert_eq!(handle.answered(answer).await, Some(1));
+    }
 }

@@ -9,6 +9,7 @@ use std::sync::{Arc, OnceLock};
 
 use agentd_core::{Timestamp, error::ErrorKind, ids::SessionId};
 use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
 
 use super::{
     SessionHandle,
@@ -43,7 +44,8 @@ impl SessionHandle {
     pub(crate) fn withheld(id: SessionId, mark: HoldMark) -> Self {
         let (commands, _) = mpsc::channel(1);
         let fate = Arc::new(OnceLock::from(being_deleted(id)));
-        Self { id, commands, fate, held: Arc::new(OnceLock::from(mark)) }
+        // Its channel takes nothing, so nobody waits for an answer.
+        Self { id, commands, fate, held: Arc::new(OnceLock::from(mark)), ended: CancellationToken::new() }
     }
 
     /// Tells that the session is being removed.

@@ -8,6 +8,7 @@ use tokio::{
     task::{JoinError, JoinHandle},
     time::Instant,
 };
+use tokio_util::sync::CancellationToken;
 
 use super::{
     actor::{Actor, BATCH, Fault, Next, OpenTurn},
@@ -64,9 +65,12 @@ fn spawn_with<F: Future<Output = Result<Actor, EngineError>> + Send + 'static>(
 ) -> (SessionHandle, JoinHandle<()>) {
     let (sender, commands) = mpsc::channel(QUEUE);
     let fate = Arc::new(OnceLock::new());
-    let handle = SessionHandle { id, commands: sender, fate: Arc::clone(&fate), held: Arc::default() };
+    let ended = CancellationToken::new();
+    let handle =
+        SessionHandle { id, commands: sender, fate: Arc::clone(&fate), held: Arc::default(), ended: ended.clone() };
     let actor = actor(commands);
     let task = tokio::spawn(async move {
+        let _ended = ended.drop_guard();
         let ended = match actor.await {
             Ok(actor) => actor.live().await,
             Err(error) => Err(error),

@@ -8,6 +8,7 @@ use agentd_core::{
     error::ErrorKind,
     event::Event,
     ids::SessionId,
+    import_origin::ImportOrigin,
     ports::{JournalImports, Store},
     session::{SessionSettings, SessionStatus},
     spending::{UsageGrouping, UsageQuery},
@@ -105,7 +106,9 @@ async fn a_turn_that_was_imported_has_not_ended_here() {
     imports(&store).begin(draft).await.unwrap();
     let events = vec![script.turn_started(), script.input("before"), script.turn_ended(StopReason::Completed)];
     imports(&store).add(draft, events).await.unwrap();
-    imports(&store).finish(vec![made_of(draft, &script)]).await.unwrap();
+    let origin = Some(Box::new(ImportOrigin { events: 3, context: None }));
+    let settings = SessionSettings { imported: origin, ..SessionSettings::default() };
+    imports(&store).finish(vec![SessionDraft { settings, ..made_of(draft, &script) }]).await.unwrap();
     assert_eq!(store.ended_turns(0, 10).await.unwrap().turns, []);
     store.append(vec![script.turn_started(), script.turn_ended(StopReason::Completed)]).await.unwrap();
     let ended = store.ended_turns(0, 10).await.unwrap().turns;

@@ -33,7 +33,7 @@ impl Environment {
 
     /// The environment with documents that are known to be hard.
     pub(super) async fn with_foreign() -> anyhow::Result<Self> {
-        Self::with("bench-foreign", &["foreign.py", "manuals.py", "forms.py", "real.py"]).await
+        Self::with("bench-foreign", &["foreign.py", "cells.py", "manuals.py", "forms.py", "real.py"]).await
     }
 
     /// The environment with scans, of which the words are known.

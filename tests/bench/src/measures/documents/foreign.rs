@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, fs::File, time::Instant};
 
-use agentd_index::{DocumentPlace, Extractor, Kind, Limits};
+use agentd_index::{Body, DocumentPlace, Extractor, Kind, Limits, Part};
 use anyhow::Context as _;
 use serde::Deserialize;
 use tokio_util::sync::CancellationToken;
@@ -34,6 +34,25 @@ struct Verdict {
     worst: Vec<String>,
 }
 
+/// Findings of the script about workbooks.
+#[derive(Debug, Deserialize)]
+struct BookVerdict {
+    books: u64,
+    cells: u64,
+    equal: u64,
+    comments: u64,
+    /// Comments that are there.
+    said: u64,
+    /// Workbooks with cells that differ.
+    wrong: Vec<String>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Verdicts {
+    texts: BTreeMap<String, Verdict>,
+    books: BookVerdict,
+}
+
 pub(crate) async fn measure() -> anyhow::Result<Vec<Row>> {
     let environment = match Environment::with_foreign().await {
         Ok(environment) => environment,
@@ -49,26 +68,16 @@ pub(crate) async fn measure() -> anyhow::Result<Vec<Row>> {
         let file = File::open(&path).with_context(|| path.display().to_string())?;
         let (read, _) = extractor.read(file, Kind::of_name(&document.name), CancellationToken::new()).await;
         let pages = texts.entry(&document.name).or_default();
-        for part in read.iter().flat_map(|read| &read.parts) {
-            // Of a text without pages, all parts are one.
-            let place = match part.place {
-                DocumentPlace::Page(number) | DocumentPlace::ScannedPage(number) | DocumentPlace::Slide(number) => {
-                    number.to_string()
-                }
-                _ => String::new(),
-            };
-            let page = pages.entry(place).or_default();
-            page.push_str(&part.markdown());
-            page.push('\n');
-        }
+        read.iter().flat_map(|read| &read.parts).for_each(|part| tell(part, pages));
     }
     let took = begun.elapsed();
     let folder = world::folder()?;
     let told = folder.path().join("texts.json");
     std::fs::write(&told, serde_json::to_vec(&texts)?)?;
     let mut script = environment.script("foreign.py");
-    let verdicts: BTreeMap<String, Verdict> = answer(script.arg("judge").arg(&corpus.folder).arg(&told)).await?;
-    let mut rows: Vec<Row> = verdicts.iter().flat_map(|(format, verdict)| of_format(format, verdict)).collect();
+    let verdicts: Verdicts = answer(script.arg("judge").arg(&corpus.folder).arg(&told)).await?;
+    let mut rows: Vec<Row> = verdicts.texts.iter().flat_map(|(format, verdict)| of_format(format, verdict)).collect();
+    rows.extend(of_books(&verdicts.books));
     rows.push(
         Row::new("pages of all of them a second", vec![Figure::per_second("", rate(corpus.pages(), took))])
             .with_note(format!("{} pages", corpus.pages())),
@@ -76,9 +85,46 @@ pub(crate) async fn measure() -> anyhow::Result<Vec<Row>> {
     Ok(rows)
 }
 
+/// Adds a part to the texts of a document by their places.
+fn tell(part: &Part, pages: &mut BTreeMap<String, String>) {
+    if let (DocumentPlace::Sheet { name, .. }, Body::Table(table)) = (&part.place, &part.body) {
+        for row in table.header.iter().chain(&table.rows) {
+            for (column, cell) in (table.first_column + 1..).zip(&row.cells) {
+                pages.entry(format!("{name}\t{}\t{column}", row.number)).or_insert_with(|| cell.clone());
+            }
+        }
+        return;
+    }
+    // Of a text without pages, all parts are one.
+    let place = match part.place {
+        DocumentPlace::Page(number) | DocumentPlace::ScannedPage(number) | DocumentPlace::Slide(number) => {
+            number.to_string()
+        }
+        _ => String::new(),
+    };
+    let page = pages.entry(place).or_default();
+    page.push_str(&part.markdown());
+    page.push('\n');
+}
+
+fn share(part: u64, whole: u64) -> f64 {
+    100.0 * as_f64(part) / as_f64(whole.max(1))
+}
+
+fn of_books(verdict: &BookVerdict) -> [Row; 2] {
+    let BookVerdict { books, cells, equal, comments, said, wrong } = verdict;
+    let named = wrong.iter().take(NAMED).cloned().collect::<Vec<_>>().join(", ");
+    let note = format!("{books} files, {cells} cells; {named}");
+    [
+        Row::new("cells of foreign workbooks", vec![Figure::percent("", share(*equal, *cells)).at_least(WORDS)])
+            .with_note(note),
+        Row::new("comments on their cells", vec![Figure::percent("", share(*said, *comments)).at_least(WORDS)])
+            .with_note(format!("{said} of {comments}")),
+    ]
+}
+
 fn of_format(format: &str, verdict: &Verdict) -> [Row; 2] {
     let Verdict { documents, words, found, compared, ordered, worst } = verdict;
-    let share = |part: u64, whole: u64| 100.0 * as_f64(part) / as_f64(whole.max(1));
     let named = worst.iter().take(NAMED).cloned().collect::<Vec<_>>().join(", ");
     let note = format!(
         "{documents} files, {words} words, each once a page; {:.1} % of them in the same order",
