@@ -5,6 +5,9 @@ use serde::{Deserialize, Serialize};
 /// Bytes that are compared at once.
 const STRIDE: usize = 1024;
 
+/// Bytes that are shared for one that is not, in bodies that are nearly the same.
+const NEARLY: usize = 15;
+
 /// Bytes that a reference has to save.
 const WORTH: usize = 128;
 
@@ -29,10 +32,20 @@ fn is_zero(number: &usize) -> bool {
     *number == 0
 }
 
-/// The difference to whichever of these bodies it shares most with.
+/// The difference to the first of these bodies that is nearly the same, or to whichever it shares most with.
 pub(crate) fn delta<'a>(body: &str, bases: impl Iterator<Item = (u64, &'a str)>) -> Delta {
-    let shared = bases.map(|(number, base)| (number, shared_ends(base, body)));
-    match shared.max_by_key(|(_, (head, tail))| head + tail) {
+    let mut best = None;
+    for (number, base) in bases {
+        let (head, tail) = shared_ends(base, body);
+        if best.is_none_or(|(_, (best_head, best_tail))| head + tail > best_head + best_tail) {
+            best = Some((number, (head, tail)));
+        }
+        // The others would save little more, and each is as long as this one.
+        if (head + tail).saturating_mul(NEARLY + 1) >= body.len().saturating_mul(NEARLY) {
+            break;
+        }
+    }
+    match best {
         Some((number, (head, tail))) if head + tail >= WORTH => {
             Delta { base: Some(number), head, tail, text: body[head..body.len() - tail].to_owned() }
         }

@@ -74,7 +74,8 @@ impl TraceFile {
             let (source, request) = (source.clone(), request.clone());
             Line::Request(Box::new(RequestLine { number, at, source, request, body })).to_bytes().ok_or_else(unwritable)
         };
-        let bases = self.bases.iter().map(|(number, base)| (*number, base.as_str()));
+        // The latest is most likely the one that it goes on with.
+        let bases = self.bases.iter().rev().map(|(number, base)| (*number, base.as_str()));
         let mut bytes = line(delta(&body, bases), &request)?;
         if self.is_full(bytes.len(), limits) {
             self.rotate(limits)?;

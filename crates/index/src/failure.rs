@@ -243,8 +243,8 @@ impl UnreadReason {
     pub const fn hint(self) -> &'static str {
         match self {
             Self::NotBuilt => {
-                "run it through text recognition (OCR) first, or build agentd with the feature `ocr`, which is on unless it \
-                 was switched off"
+                "run it through text recognition (OCR) first, or build agentd with the feature `ocr`, as `make install` does and \
+                 `make chat` does not"
             }
             Self::Off => {
                 "set reading.recognised_pages in agentd.yaml to more than 0, or run it through text recognition (OCR) first"

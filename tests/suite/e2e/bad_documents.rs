@@ -282,7 +282,7 @@ async fn pages_that_are_pictures_are_said_to_be_left_out_wherever_the_document_i
     assert!(listed["documents"][0]["problem"].as_str().unwrap().contains(WHY), "{listed}");
     docs(&["show", "uploads/partly.pdf"]).await.exits(0).says(&[WHY, "make recognition"]);
     for query in ["vermilion", "zebra"] {
-        docs(&["search", query]).await.exits(0).says(&["uploads/partly.pdf could not be searched to its end", WHY]);
+        docs(&["search", query]).await.exits(0).says(&["uploads/partly.pdf could not be searched whole", WHY]);
         let found = docs(&["search", query, "--json"]).await.exits(0).json();
         assert_eq!((&found["complete"], &found["searched"]), (&json!(false), &json!(1)), "{found}");
         assert!(found["broken"][0]["why"].as_str().unwrap().contains(WHY), "{found}");

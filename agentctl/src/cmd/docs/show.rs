@@ -44,7 +44,7 @@ fn broken_lines(broken: &[(String, String)]) -> Vec<String> {
     let line = |(name, why): &(String, String), why_in_full: bool| {
         // Behind the first sentence stands what to do, which is the same for most.
         let why = if why_in_full { why.as_str() } else { why.split("; ").next().unwrap_or(why) };
-        format!("{} could not be searched to its end: {}", clean_line(name), clean_line(why))
+        format!("{} could not be searched whole: {}", clean_line(name), clean_line(why))
     };
     if let [one] = broken {
         return vec![line(one, true)];
@@ -52,7 +52,7 @@ fn broken_lines(broken: &[(String, String)]) -> Vec<String> {
     let mut lines: Vec<String> = broken.iter().take(MOST_TOLD).map(|one| line(one, false)).collect();
     if broken.len() > MOST_TOLD {
         let more = report::count((broken.len() - MOST_TOLD) as u64, "more document");
-        lines.push(format!("{more} could not be searched to the end; agentctl docs list says why of each"));
+        lines.push(format!("{more} could not be searched whole; agentctl docs list says why of each"));
     }
     lines
 }
@@ -157,10 +157,9 @@ fn place(hit: &DocumentHit) -> String {
 /// Prints the size of the index.
 pub(super) fn stats(stats: &KnowledgeStats) -> anyhow::Result<()> {
     let KnowledgeStats { documents, chunks, bytes, stale, folder } = stats;
-    #[expect(clippy::cast_precision_loss, reason = "one digit after the point is shown")]
-    let megabytes = *bytes as f64 / 1e6;
+    let size = report::bytes(*bytes);
     report::lines([
-        format!("documents  {documents}\nchunks     {chunks}\nstale      {stale}\nsize       {megabytes:.1} MB"),
+        format!("documents  {documents}\nchunks     {chunks}\nstale      {stale}\nsize       {size}"),
         format!("folder     {}", clean_line(&folder.display().to_string())),
     ])
 }
@@ -199,7 +198,7 @@ mod tests {
         check(
             DocumentFinds { broken, ..DocumentFinds::default() },
             false,
-            "a.pdf could not be searched to its end: 2 of",
+            "a.pdf could not be searched whole: 2 of",
         );
     }
 
@@ -210,8 +209,7 @@ mod tests {
                 |n| (format!("uploads/{n}.pdf"), "could not read the PDF: it is a scan; run OCR over it".to_owned());
             broken_lines(&(0..count).map(one).collect::<Vec<_>>())
         };
-        let full =
-            "uploads/0.pdf could not be searched to its end: could not read the PDF: it is a scan; run OCR over it";
+        let full = "uploads/0.pdf could not be searched whole: could not read the PDF: it is a scan; run OCR over it";
         assert_eq!(broken(1), [full]);
         let many = broken(18);
         assert_eq!(many.len(), MOST_TOLD + 1, "{many:?}");

@@ -140,7 +140,8 @@ async fn what_cannot_be_read_is_told_and_stops_no_other() {
 
 /// What is wrong with a document that begins with a page of text and goes on with two pictures.
 const PARTLY: &str = "could not read all of the PDF: 2 of its 3 pages are pictures without text, probably scanned; run it \
-                      through text recognition (OCR) first, or build agentd with the feature `ocr`, which is on unless it was switched off";
+                      through text recognition (OCR) first, or build agentd with the feature `ocr`, as `make install` does and `make \
+                      chat` does not";
 
 #[tokio::test]
 async fn pages_that_are_pictures_are_a_flaw_of_a_document_that_has_text() {
@@ -175,7 +176,7 @@ async fn whoever_reads_pages_that_are_pictures_is_told_so() {
     // Where reading ends before the document does, it is known of the pages that are shown.
     check(1, Some(1), 1, None).await;
     let of_shown = "1 of the pages shown is a picture without text, probably scanned; run it through text recognition \
-                    (OCR) first, or build agentd with the feature `ocr`, which is on unless it was switched off";
+                    (OCR) first, or build agentd with the feature `ocr`, as `make install` does and `make chat` does not";
     check(1, Some(2), 2, Some(of_shown)).await;
     check(2, Some(1), 1, Some(of_shown)).await;
     // Of pages before those that are shown nothing is known, as they are not read.

@@ -9,7 +9,7 @@ use super::{
     candidates::Tool,
     naming::{in_project, named_files},
     reading::{self, Reading},
-    words::{among, is_path_like, is_telling, words},
+    words::{among, is_path_like, is_telling, names_file, words},
 };
 
 /// Finds that are looked at for an answer.
@@ -76,6 +76,7 @@ fn part(request: &str) -> Option<u32> {
 pub(super) fn names_part(word: &str) -> bool {
     let number = word.trim_end_matches(|letter: char| letter.is_ascii_alphabetic());
     among(PARTS, word)
+        || counted(word).is_some()
         || ORDINALS.contains(&word)
         || !number.is_empty() && number.chars().all(|letter| letter.is_ascii_digit())
 }
@@ -87,18 +88,14 @@ fn counted(request: &str) -> Option<u32> {
     digits.chars().rev().collect::<String>().parse().ok().filter(|number| *number > 0)
 }
 
-/// The words to search a document for.
+/// The words to search a document for. Those of its name are left out where others are left.
 fn query(request: &str, path: &str) -> String {
-    let path = path.to_lowercase();
     let tells = |word: &&str| {
         let lower = word.to_lowercase();
-        is_telling(word)
-            && !is_path_like(word)
-            && !among(ASKING, &lower)
-            && !among(DOCUMENTS, &lower)
-            && !path.contains(&lower)
+        is_telling(word) && !is_path_like(word) && !among(ASKING, &lower) && !among(DOCUMENTS, &lower)
     };
-    words(request).filter(tells).collect::<Vec<_>>().join(" ")
+    let (named, others): (Vec<&str>, Vec<&str>) = words(request).filter(tells).partition(|word| names_file(word, path));
+    if others.is_empty() { named } else { others }.join(" ")
 }
 
 /// The finds of a search of a document, each line behind its place. Empty if nothing was found.
@@ -177,6 +174,8 @@ mod tests {
         assert_eq!(called("How much did revenue grow?", false), None);
         assert_eq!(called("How much did revenue grow in the report?", false), found("revenue grow"));
         assert_eq!(called("Who signed plan.docx?", false).as_deref().map(|call| &call[..12]), Some("search_file "));
+        assert_eq!(called("What is the load?", true), found("load"), "a word within another one of the path");
+        assert_eq!(called("合同金额是多少？", true), found("合同金额是多少"));
         assert_eq!(called("Summarise the report", true), None);
         assert_eq!(called("When is the deadline in notes.txt?", true), None);
     }

@@ -3,7 +3,7 @@
 use super::{
     direct::asks_of_project,
     document::names_part,
-    words::{is_path_like, is_telling, words},
+    words::{is_path_like, is_telling, names_file, words},
 };
 
 /// The person's wish about a text.
@@ -29,6 +29,9 @@ const QUESTIONS: &[&str] = &[
     "who", "whom", "whose", "what", "when", "where", "why", "how", "which", "does", "do", "did", "is", "are", "was",
     "were", "can", "tell",
 ];
+/// Signs that end a question, and words of Chinese that make one.
+const SIGNS: [char; 3] = ['?', '？', '؟'];
+const CHINESE_QUESTIONS: &[&str] = &["什么", "什麼", "多少", "几", "幾", "谁", "誰", "哪", "怎", "吗", "嗎", "何"];
 
 /// Tells what is wanted by the words of the request. `path` is the file.
 pub(crate) fn wanted(request: &str, path: &str) -> Reading {
@@ -45,23 +48,23 @@ pub(crate) fn wanted(request: &str, path: &str) -> Reading {
     if asks_short {
         return Reading::Summarize;
     }
-    let path = path.to_lowercase();
     let tells_more = words(&lower).any(|word| {
         is_telling(word)
             && !is_path_like(word)
             && !QUESTIONS.contains(&word)
-            && !path.contains(word)
+            && !names_file(word, path)
             && !names_part(word)
     });
-    let is_question = lower.trim_end().ends_with('?') || words(&lower).any(|word| QUESTIONS.contains(&word));
+    let is_question = lower.trim_end().ends_with(SIGNS)
+        || words(&lower).any(|word| QUESTIONS.contains(&word))
+        || CHINESE_QUESTIONS.iter().any(|word| lower.contains(word));
     if tells_more && is_question { Reading::Ask } else { Reading::Show }
 }
 
 /// Returns whether the request is "what is … about?" with nothing but the file between.
 fn is_about(lower: &str, path: &str) -> bool {
-    let name = path.rsplit('/').next().unwrap_or(path).to_lowercase();
     let mut last = words(lower).filter(|word| is_telling(word) || *word == "about").collect::<Vec<_>>();
-    last.retain(|word| !name.contains(*word) && !is_path_like(word));
+    last.retain(|word| !names_file(word, path) && !is_path_like(word));
     last == ["about"]
 }
 
@@ -94,5 +97,11 @@ mod tests {
         check("Who signed on page 3?", Reading::Ask);
         check("What does page 3 say?\n\nUploaded file: uploads/notes.txt", Reading::Show);
         check("What does this project do?", Reading::Open);
+        check("合同金额是多少？", Reading::Ask);
+        check("谁签了合同", Reading::Ask);
+        check("第3页说了什么？", Reading::Show);
+        // A word within another one of the path is no name of the file.
+        check("What is the load?", Reading::Ask);
+        check("Who is noted?", Reading::Ask);
     }
 }

@@ -121,7 +121,9 @@ pub(crate) fn words(text: &str) -> impl Iterator<Item = &str> {
 }
 
 fn is_opening(letter: char) -> bool {
-    matches!(letter, '"' | '\'' | '`' | '(' | '[' | '{' | '<' | '“' | '‘' | '„' | '«' | ',' | ';' | ':' | '!' | '?')
+    let is_latin =
+        matches!(letter, '"' | '\'' | '`' | '(' | '[' | '{' | '<' | '“' | '‘' | '„' | '«' | ',' | ';' | ':' | '!' | '?');
+    is_latin || matches!(letter, '？' | '！' | '，' | '。' | '：' | '；' | '「' | '」' | '《' | '》' | '（' | '）' | '؟')
 }
 
 fn is_closing(letter: char) -> bool {
@@ -152,6 +154,13 @@ pub(crate) fn is_path_like(word: &str) -> bool {
             && extension.chars().any(|letter| letter.is_ascii_alphabetic())
     });
     has_extension && name.chars().any(char::is_alphanumeric)
+}
+
+/// Returns whether a word is one of those that the name of a file is made of, whatever its case.
+pub(crate) fn names_file(word: &str, path: &str) -> bool {
+    let name = path.rsplit('/').next().unwrap_or(path).to_lowercase();
+    let word = word.to_lowercase();
+    name.split(|letter: char| !letter.is_alphanumeric()).any(|part| part == word)
 }
 
 /// Returns whether a word is a pattern of names, and no product of numbers.
@@ -188,6 +197,17 @@ mod tests {
         check("What's in notes.txt?", &["What", "in", "notes.txt"]);
         check("(see .gitignore)", &["see", ".gitignore"]);
         check(" ... ", &[]);
+        check("《合同》，金额是多少？", &["合同》，金额是多少"]);
+    }
+
+    #[test]
+    fn a_file_is_named_by_whole_words() {
+        let check = |word: &str, expected: bool| assert_eq!(names_file(word, "uploads/Revenue-2024.pdf"), expected, "{word}");
+        check("revenue", true);
+        check("2024", true);
+        check("load", false);
+        check("even", false);
+        check("uploads", false);
     }
 
     #[test]

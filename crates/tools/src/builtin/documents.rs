@@ -211,11 +211,11 @@ pub(super) fn show_finds(query: &str, finds: &DocumentFinds) -> String {
     for (name, why) in finds.broken.iter().take(MAX_NAMED) {
         // What to do stands behind it, once for one document, and not again and again for many.
         let why = if finds.broken.len() == 1 { why.as_str() } else { why.split("; ").next().unwrap_or(why) };
-        shown.push_str(&format!("[{name} could not be searched to its end: {why}]\n"));
+        shown.push_str(&format!("[{name} could not be searched whole: {why}]\n"));
     }
     if finds.broken.len() > MAX_NAMED {
         let more = text::count(finds.broken.len() - MAX_NAMED, "more document");
-        shown.push_str(&format!("[{more} could not be searched to the end; search_file says why of one]\n"));
+        shown.push_str(&format!("[{more} could not be searched whole; search_file says why of one]\n"));
     }
     if !finds.locked.is_empty() && finds.searched + finds.locked.len() > 1 {
         let locked = text::count(finds.locked.len(), "document");
