@@ -267,7 +267,7 @@ async fn a_fork_of_what_came_looks_at_the_machine_that_it_is_on() {
     // What is cut off did not come along, and what follows happens here.
     let origin = async |session: &str| {
         let shown = json_of(&other, &["sessions", "show", session]).await;
-        (shown["settings"]["imported_events"].as_u64().unwrap(), shown["last_seq"].as_u64().unwrap())
+        (shown["settings"]["imported"]["events"].as_u64().unwrap(), shown["last_seq"].as_u64().unwrap())
     };
     let ((whole, _), (part, last)) = (origin(&id).await, origin(&early).await);
     assert!(part < whole && part < last, "{part} of {whole}, and {last} in the fork");

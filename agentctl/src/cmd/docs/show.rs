@@ -195,11 +195,7 @@ mod tests {
         check(DocumentFinds { not_searched: 4, ..DocumentFinds::default() }, false, "4 documents not searched");
         check(DocumentFinds { late: true, ..DocumentFinds::default() }, false, "is incomplete");
         let broken = vec![("a.pdf".to_owned(), "2 of its 3 pages are pictures".to_owned())];
-        check(
-            DocumentFinds { broken, ..DocumentFinds::default() },
-            false,
-            "a.pdf could not be searched whole: 2 of",
-        );
+        check(DocumentFinds { broken, ..DocumentFinds::default() }, false, "a.pdf could not be searched whole: 2 of");
     }
 
     #[test]

@@ -121,9 +121,12 @@ pub(crate) fn words(text: &str) -> impl Iterator<Item = &str> {
 }
 
 fn is_opening(letter: char) -> bool {
-    let is_latin =
-        matches!(letter, '"' | '\'' | '`' | '(' | '[' | '{' | '<' | '“' | '‘' | '„' | '«' | ',' | ';' | ':' | '!' | '?');
-    is_latin || matches!(letter, '？' | '！' | '，' | '。' | '：' | '；' | '「' | '」' | '《' | '》' | '（' | '）' | '؟')
+    let is_latin = matches!(
+        letter,
+        '"' | '\'' | '`' | '(' | '[' | '{' | '<' | '“' | '‘' | '„' | '«' | ',' | ';' | ':' | '!' | '?'
+    );
+    is_latin
+        || matches!(letter, '？' | '！' | '，' | '。' | '：' | '；' | '「' | '」' | '《' | '》' | '（' | '）' | '؟')
 }
 
 fn is_closing(letter: char) -> bool {
@@ -202,7 +205,8 @@ mod tests {
 
     #[test]
     fn a_file_is_named_by_whole_words() {
-        let check = |word: &str, expected: bool| assert_eq!(names_file(word, "uploads/Revenue-2024.pdf"), expected, "{word}");
+        let check =
+            |word: &str, expected: bool| assert_eq!(names_file(word, "uploads/Revenue-2024.pdf"), expected, "{word}");
         check("revenue", true);
         check("2024", true);
         check("load", false);
