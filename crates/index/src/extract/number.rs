@@ -192,7 +192,7 @@ fn sections(code: &str) -> Vec<&str> {
 impl Section {
     fn parse(code: &str) -> Option<Self> {
         let mut section = Self::default();
-        let (mut has_point, mut commas) = (false, 0);
+        let (mut has_point, mut commas, mut whole) = (false, 0, 0);
         let mut rest = code;
         while let Some(letter) = rest.chars().next() {
             let after = &rest[letter.len_utf8()..];
@@ -235,6 +235,7 @@ impl Section {
                         section.least_decimals = least;
                     } else {
                         section.least_whole += is_least;
+                        whole += 1;
                     }
                 }
                 '.' if !has_point && !section.is_general => (has_point, section.has_digits) = (true, true),
@@ -255,7 +256,7 @@ impl Section {
             }
         }
         section.shift -= 3 * commas;
-        let is_engineering = section.exponent.is_some() && (section.least_whole != 1 || section.has_groups);
+        let is_engineering = section.exponent.is_some() && whole != 1;
         (section.most_decimals <= MOST_DECIMALS && !is_engineering).then_some(section)
     }
 

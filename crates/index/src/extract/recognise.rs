@@ -74,7 +74,12 @@ fn is_picture(bytes: &[u8]) -> bool {
 fn named_by_its_bytes(bytes: &[u8]) -> Option<String> {
     // A PDF has been looked for already, and only where one can begin.
     let found = infer::get(bytes).filter(|found| found.mime_type() != "application/pdf")?;
-    if found.matcher_type() == MatcherType::Font && !is_font(bytes) {
+    // Of these two, next to nothing is looked at.
+    let is_doubtful = match found.mime_type() {
+        "image/bmp" => !is_picture(bytes),
+        _ => found.matcher_type() == MatcherType::Font && !is_font(bytes),
+    };
+    if is_doubtful {
         return None;
     }
     let what = match found.matcher_type() {

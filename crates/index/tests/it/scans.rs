@@ -99,8 +99,12 @@ async fn a_stamp_or_a_comment_does_not_keep_a_scanned_page_from_being_recognised
     }
     // A form that was filled in has more letters of its own, and a page of text below which there is a picture has many.
     let form = |count: usize| {
-        let line =
-            |number: usize| format!("BT /F1 6 Tf 10 {} Td (Typed line number {number} of it) Tj ET ", 80 - number * 7);
+        let line = |number: usize| {
+            format!(
+                "BT /F1 6 Tf 10 {} Td (Typed line number {number} of it) Tj ET ",
+                80 - number * if count > 10 { 2 } else { 7 }
+            )
+        };
         (0..count).map(line).collect::<String>()
     };
     let (document, failure) = read(&extractor, "page.pdf", &scanned_page(&form(8), "")).await;

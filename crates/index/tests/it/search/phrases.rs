@@ -48,11 +48,10 @@ async fn a_phrase_of_a_text_finds_it() {
             let phrase: String = words.iter().skip(from).take(count).map(String::as_str).collect();
             let phrase = phrase.replace(|letter| "\"\\“”„＂".contains(letter), " ");
             // A word that goes on beyond the phrase is another word, unless its script has no words.
-            let is_whole = words.get(from + count).is_none_or(|next| !joins(&phrase, next))
-                && from
-                    .checked_sub(1)
-                    .and_then(|before| words.get(before))
-                    .is_none_or(|before| !joins(before, &phrase));
+            // There may be nothing between two of them.
+            let beside = |words: Option<&[String]>| words.unwrap_or_default().concat();
+            let (before, next) = (beside(words.get(..from)), beside(words.get(from + count..)));
+            let is_whole = !joins(&phrase, &next) && !joins(&before, &phrase);
             if !is_whole || !phrase.chars().any(char::is_alphanumeric) {
                 continue;
             }
