@@ -89,7 +89,7 @@ pub fn grouped_number(text: &str, runs: &[LetterRun]) -> Option<(String, usize, 
         (end, count) = (run.range.end, count + 1);
     }
     let least = if mark == '.' { 3 } else { 2 };
-    (count >= least).then(|| (digits, count, first.range.start..end))
+    (count >= least).then_some((digits, count, first.range.start..end))
 }
 
 /// Groups of a number that are looked at: more are no number.
