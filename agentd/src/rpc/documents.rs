@@ -227,13 +227,18 @@ impl Context {
 
     /// The documents and the query of a search.
     async fn search_of(&self, request: v1::SearchDocumentsRequest) -> Result<(Pages, DocumentQuery), Refusal> {
-        let mut query = DocumentQuery::from(&request);
-        query.limit = query.limit.min(MOST_FINDS);
+        let query = DocumentQuery::from(&request);
         if query.text.trim().is_empty() || query.text.len() > MOST_QUERY {
             let why = format!("could not search: a query has from 1 to {MOST_QUERY} bytes and says something");
             return Err(Refusal::invalid(why));
         }
-        Ok((self.documents(&request.session, request.paths).await?, query))
+        let mut pages = self.documents(&request.session, request.paths).await?;
+        if query.limit > MOST_FINDS {
+            let asked = query.limit;
+            pages.notes.push(format!("a search tells {MOST_FINDS} finds at the most, and {asked} were asked for"));
+        }
+        let limit = query.limit.min(MOST_FINDS);
+        Ok((pages, DocumentQuery { limit, ..query }))
     }
 
     /// Searches page after page, until it has taken too long: then the rest is counted.

@@ -1,8 +1,12 @@
 //! Documents: what of one is read, what is looked for in many, and what is found. Pure.
 
-use std::{fs::File, ops::Range, path::PathBuf, time::Instant};
+mod finds;
+
+use std::{fs::File, path::PathBuf, time::Instant};
 
 use serde::{Deserialize, Serialize};
+
+pub use self::finds::{DocumentFinds, DocumentHit, SearchedBy};
 
 /// Ends of the names of documents: what has pages, sheets, slides or chapters and is searched rather than read. Not `dot` and
 /// `pot`, old templates: more often they are graphs and translations, which are text.
@@ -31,7 +35,7 @@ pub struct OpenDocument {
     pub name: String,
     /// Open for reading.
     pub file: File,
-    /// Path of the document in the archive that the file is; none where it is the file itself.
+    /// Path of the document in the archive or mail that the file is; none where it is the file itself.
     pub inner: Option<String>,
     /// The password that may open it. What such a document says is kept nowhere.
     pub password: Option<Password>,
@@ -87,12 +91,21 @@ pub fn has_archive_name(name: &str) -> bool {
     ARCHIVE_ENDINGS.iter().any(|ending| name.ends_with(ending))
 }
 
-/// The archive and the path in it, of a name such as `uploads/all.zip!/report.pdf`; the slash may be left out.
+/// Ends of the names of mails, whose attached files are named as those in archives are.
+const MAIL_ENDINGS: [&str; 2] = [".eml", ".msg"];
+
+/// Returns whether a file has documents within by its name: an archive, or a mail with attached files.
+fn has_documents_within(name: &str) -> bool {
+    let lower = name.to_ascii_lowercase();
+    has_archive_name(name) || MAIL_ENDINGS.iter().any(|ending| lower.ends_with(ending))
+}
+
+/// The archive or mail and the path in it, of a name such as `uploads/all.zip!/report.pdf`; the slash may be left out.
 #[must_use]
 pub fn in_archive(name: &str) -> Option<(&str, &str)> {
     name.match_indices('!').find_map(|(at, _)| {
         let (archive, inner) = (&name[..at], name[at + 1..].trim_start_matches('/'));
-        (has_archive_name(archive) && !inner.is_empty()).then_some((archive, inner))
+        (has_documents_within(archive) && !inner.is_empty()).then_some((archive, inner))
     })
 }
 
@@ -263,71 +276,6 @@ pub struct DocumentQuery {
     pub begin_by: Option<Instant>,
 }
 
-/// Way in which a query was searched.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum SearchedBy {
-    /// By its words, in the index.
-    #[default]
-    Words,
-    /// By a phrase, in the index.
-    Phrase,
-    /// By a regular expression, in what the index says could match.
-    NarrowedRegex,
-    /// In every text.
-    Scan,
-}
-
-/// Finds in documents, the best first.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub struct DocumentFinds {
-    /// Way in which the query was searched.
-    pub by: SearchedBy,
-    /// The finds.
-    pub hits: Vec<DocumentHit>,
-    /// Documents that were searched, or what could be read of them.
-    pub searched: usize,
-    /// Documents that were not, for there was no time to begin with them.
-    #[serde(default)]
-    pub not_searched: usize,
-    /// Documents that could not be searched, or not to their end, and why.
-    pub broken: Vec<(String, String)>,
-    /// Notes on how the query was read, each a sentence without its full stop.
-    pub notes: Vec<String>,
-    /// Set if the search was ended before it had seen everything.
-    pub late: bool,
-    /// Names of documents that were not searched because they need a password.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub locked: Vec<String>,
-}
-
-impl DocumentFinds {
-    /// True if all documents were searched to the end.
-    #[must_use]
-    pub fn is_complete(&self) -> bool {
-        !self.late && self.not_searched == 0 && self.broken.is_empty()
-    }
-
-    /// Adds what was found in other documents by the same query, and keeps the best.
-    pub fn add(&mut self, other: Self, limit: usize) {
-        self.by = other.by;
-        self.hits.extend(other.hits);
-        // Scores of one index can be compared; of equal ones the first stays first.
-        self.hits.sort_by(|left, right| right.score.total_cmp(&left.score));
-        self.hits.truncate(limit);
-        self.searched += other.searched;
-        self.not_searched += other.not_searched;
-        self.broken.extend(other.broken);
-        for note in other.notes {
-            if !self.notes.contains(&note) {
-                self.notes.push(note);
-            }
-        }
-        self.late |= other.late;
-        self.locked.extend(other.locked);
-    }
-}
-
 /// Progress of a document on its way into the index.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DocumentProgress {
@@ -382,90 +330,9 @@ pub struct KnowledgeStats {
     pub folder: PathBuf,
 }
 
-/// A find.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct DocumentHit {
-    /// The document's name, as it was given.
-    pub document: String,
-    /// Place in it, as it is cited: `p. 12`, `Sales!A2:F20`, `slide 7`, `:120-134` for lines. Empty where there is only one place.
-    pub place: String,
-    /// Its score; only to be compared with others of the same search.
-    pub score: f32,
-    /// The text around what was looked for.
-    pub snippet: String,
-    /// Where in it that is, in bytes.
-    pub marks: Vec<Range<usize>>,
-    /// The text before it, where that was wanted.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub before: Option<String>,
-    /// The text behind it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub after: Option<String>,
-}
-
-impl DocumentHit {
-    /// As it is cited: `report.pdf p. 12`.
-    #[must_use]
-    pub fn citation(&self) -> String {
-        let name = self.document.rsplit('/').next().unwrap_or(&self.document);
-        self.behind(name, " ")
-    }
-
-    /// The place behind a name of its document, with a gap between them unless it is lines.
-    #[must_use]
-    pub fn behind(&self, name: &str, gap: &str) -> String {
-        match self.place.as_str() {
-            "" => name.to_owned(),
-            lines if lines.starts_with(':') => format!("{name}{lines}"),
-            place => format!("{name}{gap}{place}"),
-        }
-    }
-
-    /// The snippet with what was looked for between marks.
-    #[must_use]
-    pub fn marked(&self, open: &str, close: &str) -> String {
-        let (mut shown, mut from) = (String::new(), 0);
-        for mark in &self.marks {
-            let (Some(before), Some(hit)) = (self.snippet.get(from..mark.start), self.snippet.get(mark.clone())) else {
-                continue;
-            };
-            shown.push_str(before);
-            shown.push_str(open);
-            shown.push_str(hit);
-            shown.push_str(close);
-            from = mark.end;
-        }
-        shown.push_str(self.snippet.get(from..).unwrap_or_default());
-        shown
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    #[allow(clippy::single_range_in_vec_init, reason = "one mark is one range")]
-    fn finds_are_shown_with_their_place_and_their_marks() {
-        let check = |document: &str, place: &str, marks: Vec<Range<usize>>, cited: &str, marked: &str| {
-            let hit = DocumentHit {
-                document: document.to_owned(),
-                place: place.to_owned(),
-                score: 1.0,
-                snippet: "纳税 is due".to_owned(),
-                marks,
-                before: None,
-                after: None,
-            };
-            assert_eq!((hit.citation().as_str(), hit.marked("**", "**").as_str()), (cited, marked));
-        };
-        check("uploads/report.pdf", "p. 12", vec![0..6], "report.pdf p. 12", "**纳税** is due");
-        check("notes.md", "", Vec::new(), "notes.md", "纳税 is due");
-        check("a/b.xlsx", "Sales!A2:F20", vec![0..3, 10..13], "b.xlsx Sales!A2:F20", "**纳**税 is **due**");
-        check("uploads/notes.md", ":120-134", Vec::new(), "notes.md:120-134", "纳税 is due");
-        // Marks that do not fit the text are left out.
-        check("a", "", vec![1..2, 9..99], "a", "纳税 is due");
-    }
 
     #[test]
     fn a_document_in_an_archive_is_named_behind_it() {
@@ -474,6 +341,7 @@ mod tests {
         check("all.TAR.GZ!b.pdf", Some(("all.TAR.GZ", "b.pdf")));
         check("a!b/all.tgz!/c!.pdf", Some(("a!b/all.tgz", "c!.pdf")));
         check("all.zip!/", None);
+        check("uploads/fees.eml!/plan.pdf", Some(("uploads/fees.eml", "plan.pdf")));
         check("all.pdf!/a", None);
         check("all.zip", None);
         assert_eq!(format!("{:?}", Password::new("secret".to_owned())), "Password(…)");

@@ -18,7 +18,7 @@ pub enum Failure {
         "could not read {}the {kind}: {}{}{}",
         if .pictures < .pages { "all of " } else { "" },
         scanned(*.kind, *.pictures, *.pages),
-        if *.kind == Kind::Picture { String::new() } else { why.beginning() },
+        if *.kind == Kind::Picture && *.pages == 1 { String::new() } else { why.beginning() },
         besides.as_deref().map(|besides| format!("; {besides}")).unwrap_or_default()
     )]
     Scanned {
@@ -163,7 +163,7 @@ impl Failure {
                 "save or export it as PDF, DOCX, XLSX, PPTX, ODT, ODS, ODP, RTF, EPUB, CSV, HTML, Markdown or plain text"
             }
             Self::Truncated { .. } => "split it, or look at that place in the program that made it",
-            Self::TooLarge { .. } => "split it, or raise the limit",
+            Self::TooLarge { .. } => "split it into smaller ones",
             Self::TookTooLong { .. } | Self::OutOfMemory { .. } => {
                 "split it, or save it again in the program that made it: it may be damaged, or made to do harm"
             }
@@ -219,9 +219,14 @@ pub enum UnreadReason {
     Off,
     /// The models that recognise are not there, or are damaged.
     NoModels,
-    /// As many pages were recognised as are at once, or for as long.
+    /// As many pages were recognised as are at once.
     Spent {
         /// The first page that was not.
+        first: u32,
+    },
+    /// Recognition took as long as it may. Another time it may come farther.
+    OutOfTime {
+        /// The first page that was not recognised.
         first: u32,
     },
     /// The page cannot be drawn.
@@ -253,7 +258,9 @@ impl UnreadReason {
                 "`make recognition` brings the models that recognise letters; agentctl doctor names the command where agentd \
                  was installed from a package"
             }
-            Self::Spent { .. } => "ask for them by page: read_file recognises those that it is asked for with offset",
+            Self::Spent { .. } | Self::OutOfTime { .. } => {
+                "ask for them by page: read_file recognises those that it is asked for with offset"
+            }
             Self::Undrawn => "open it in the program that made it and save it again",
         }
     }
@@ -261,7 +268,9 @@ impl UnreadReason {
     /// The page where it begins, as the end of a sentence.
     fn beginning(self) -> String {
         match self {
-            Self::Spent { first } => format!("; those from page {first} on were not recognised yet"),
+            Self::Spent { first } | Self::OutOfTime { first } => {
+                format!("; those from page {first} on were not recognised yet")
+            }
             _ => String::new(),
         }
     }
@@ -274,7 +283,7 @@ pub(crate) fn scanned_of_shown(pictures: usize, why: UnreadReason) -> String {
 }
 
 fn scanned(kind: Kind, pictures: u32, pages: u32) -> String {
-    if kind == Kind::Picture {
+    if kind == Kind::Picture && pages == 1 {
         return "its letters were not recognised".to_owned();
     }
     let which = match (pictures, pages) {

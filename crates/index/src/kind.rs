@@ -112,7 +112,7 @@ impl Kind {
             "zip" => Self::Zip,
             "tar" | "tgz" => Self::Tar,
             "gz" if is_packed_tar() => Self::Tar,
-            "png" | "jpg" | "jpeg" => Self::Picture,
+            "png" | "jpg" | "jpeg" | "tif" | "tiff" | "webp" | "gif" | "bmp" => Self::Picture,
             "txt" | "text" | "log" | "rst" => Self::Plain,
             _ => return None,
         })

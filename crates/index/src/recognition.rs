@@ -5,7 +5,8 @@ use std::{
     io,
     num::NonZeroUsize,
     path::{Path, PathBuf},
-    time::{Duration, UNIX_EPOCH},
+    sync::LazyLock,
+    time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
 use agentd_core::knowledge::RECOGNITION_MODELS;
@@ -59,15 +60,26 @@ pub struct RecognitionStamp {
     pub pages: u32,
     /// Size and time of each file of the models, in nanoseconds since 1970.
     pub models: Vec<(u64, u128)>,
+    /// This run of the program. Of a document it is that in which its pages took too long; none where they did not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub late_in: Option<u64>,
 }
 
 impl RecognitionStamp {
-    /// Returns whether a document that was not recognised to its end with `before` is worth reading again.
+    /// Returns whether a document that was not recognised to its end with `before` is worth reading again. One that took too long is
+    /// so once in each run: the machine may have been busy, and it may be as slow again.
     #[must_use]
     pub fn promises_more_than(&self, before: &Self) -> bool {
-        self.pages > 0 && (self.models != before.models || self.pages > before.pages)
+        let may_be_faster = before.late_in.is_some() && self.late_in != before.late_in;
+        self.pages > 0 && (self.models != before.models || self.pages > before.pages || may_be_faster)
     }
 }
+
+/// A number by which this run of the program differs from others.
+static RUN: LazyLock<u64> = LazyLock::new(|| {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(now.as_nanos()).unwrap_or(u64::MAX)
+});
 
 /// Returns whether all files of the models are there.
 fn has_models(folder: &Path) -> bool {
@@ -117,7 +129,8 @@ impl Recognition {
             Ok((found.len(), since.as_nanos()))
         };
         let models: io::Result<Vec<_>> = RECOGNITION_MODELS.into_iter().map(of).collect();
-        models.map(|models| RecognitionStamp { pages: budget.pages, models }).unwrap_or_default()
+        let stamp = |models| RecognitionStamp { pages: budget.pages, models, late_in: Some(*RUN) };
+        models.map(stamp).unwrap_or_default()
     }
 
     /// Opens the models' files, as long as files can be opened.
@@ -195,10 +208,13 @@ mod tests {
 
     #[test]
     fn more_pages_and_other_models_promise_more() {
-        let stamp = |pages, size| RecognitionStamp { pages, models: vec![(size, 0)] };
+        let stamp = |pages, size| RecognitionStamp { pages, models: vec![(size, 0)], late_in: Some(7) };
         assert!(stamp(9, 1).promises_more_than(&RecognitionStamp::default()));
         assert!(stamp(9, 1).promises_more_than(&stamp(8, 1)) && stamp(9, 1).promises_more_than(&stamp(9, 2)));
         assert!(!stamp(9, 1).promises_more_than(&stamp(9, 1)) && !stamp(8, 1).promises_more_than(&stamp(9, 1)));
+        // What took too long is tried again in another run of the program, and once in each.
+        let late = |run| RecognitionStamp { late_in: run, ..stamp(9, 1) };
+        assert!(stamp(9, 1).promises_more_than(&late(Some(6))) && !stamp(9, 1).promises_more_than(&late(None)));
         // Without recognition nothing is read again, so that what was recognised stays.
         assert!(!RecognitionStamp::default().promises_more_than(&stamp(9, 1)));
     }

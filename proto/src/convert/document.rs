@@ -184,6 +184,7 @@ impl From<&DocumentFinds> for v1::SearchDocumentsResponse {
             notes: finds.notes.clone(),
             late: finds.late,
             not_searched: number(finds.not_searched),
+            more: finds.more,
         }
     }
 }
@@ -195,12 +196,15 @@ impl TryFrom<v1::SearchDocumentsResponse> for DocumentFinds {
         Ok(Self {
             // Which of the broken ones those are is for tools, which can ask.
             locked: Vec::new(),
+            // It counts where pages are joined, and that was done.
+            is_loose: false,
             by: by(finds.by)?,
             hits: all(finds.hits)?,
             searched: size(finds.searched),
             broken: finds.broken.into_iter().map(|broken| (broken.name, broken.why)).collect(),
             notes: finds.notes,
             late: finds.late,
+            more: finds.more,
             not_searched: size(finds.not_searched),
         })
     }

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use super::{
     normal::Normal,
-    runs::{LetterRun, runs},
+    runs::{LetterRun, MOST_GROUPS, grouped_number, runs},
 };
 
 /// A term with its place in the text.
@@ -25,7 +25,8 @@ pub struct Token {
 pub enum Form {
     /// A whole word.
     Word,
-    /// A part of a word such as `camelCase`, at the position of the whole.
+    /// A part of a word such as `camelCase`, at the position of the whole; or a number without the marks between its thousands, at
+    /// the position of its first digits.
     Part,
     /// Two letters of a script without spaces, at the position of the first.
     Pair,
@@ -39,17 +40,27 @@ pub fn exact(text: &str, tell: &mut dyn FnMut(Token)) {
     let normal = Normal::new(text);
     let whole = normal.text();
     let mut position = 0;
-    let mut runs = runs(whole).peekable();
-    while let Some(run) = runs.next() {
+    let all: Vec<LetterRun> = runs(whole).collect();
+    let (mut runs, mut last_number) = (all.iter().cloned().enumerate().peekable(), 0);
+    while let Some((at, run)) = runs.next() {
         if run.script.is_unspaced() {
             // Kana after Chinese letters without a gap is the same stretch: pairs do not care for words.
             let mut range = run.range;
-            while let Some(next) = runs.next_if(|next| next.script.is_unspaced() && next.range.start == range.end) {
+            while let Some((_, next)) =
+                runs.next_if(|(_, next)| next.script.is_unspaced() && next.range.start == range.end)
+            {
                 range.end = next.range.end;
             }
             position = pairs(&normal, range, position, tell);
         } else {
             word(&normal, &run, position, tell);
+            let groups = &all[at..all.len().min(at + MOST_GROUPS)];
+            if at >= last_number
+                && let Some((text, count, range)) = grouped_number(whole, groups)
+            {
+                tell(Token { text, range: normal.origin(range), position, form: Form::Part });
+                last_number = at + count;
+            }
             position += 1;
         }
     }
@@ -143,6 +154,8 @@ mod tests {
         check("ｶﾀｶﾅ", &["カタ@0", "タカ@1", "カナ@2", "ナ@3"]);
         check("한국어 문서", &["한국@0", "국어@1", "어@2", "문서@3", "서@4"]);
         check("ＡＢＣ１２", &["abc12@0"]);
+        check("ราคา 5", &["รา@0", "าค@1", "คา@2", "า@3", "5@4"]);
+        check("1,234 of", &["1@0", "1234@0", "234@1", "of@2"]);
         check("Straße ÉCOLE", &["straße@0", "école@1"]);
         check("  ,.;  ", &[]);
     }

@@ -4,10 +4,11 @@
 //!
 //! - [`normal`]: compatibility forms become plain ones (`ｆｕｌｌ　ｗｉｄｔｈ`, `ﬁ`), and every piece remembers where it came from.
 //! - [`runs`]: where words end, and where scripts without spaces begin.
-//! - [`exact`](mod@exact): every word as it is written, parts of `camelCase` beside the whole, and Chinese, Japanese and Korean as pairs
-//!   of letters; with positions, so that phrases are found to the letter.
+//! - [`exact`](mod@exact): every word as it is written, parts of `camelCase` beside the whole, and scripts without spaces as pairs of
+//!   letters; with positions, so that phrases are found to the letter.
 //! - [`language`]: the language of a text, told by its smallest words.
-//! - [`words`](mod@words): words by their stems, Chinese words of a dictionary, pairs of kana and hangul; by these chunks are ranked.
+//! - [`words`](mod@words): words by their stems, Chinese words of a dictionary, pairs of letters of other scripts without spaces; by these chunks are
+//!   ranked.
 //! - [`dictionary`]: the Chinese dictionary, which is large and therefore there only while it is needed.
 //! - [`stop`]: Chinese and Japanese words that say nothing about what a text is about.
 
@@ -25,4 +26,4 @@ pub use language::Language;
 pub use words::{stem, stems, words};
 
 /// Counts up whenever the same text gives other terms than before: an index made by another version is made anew.
-pub const ANALYSIS_VERSION: u32 = 2;
+pub const ANALYSIS_VERSION: u32 = 3;

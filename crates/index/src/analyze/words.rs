@@ -7,7 +7,7 @@ use super::{
     Dictionary, Language,
     exact::{parts, small},
     normal::Normal,
-    runs::{Script, runs},
+    runs::{LetterRun, MOST_GROUPS, Script, grouped_number, runs},
 };
 
 /// Longer words are codes, not words: they are found by their [exact](super::exact::exact) form only.
@@ -80,16 +80,26 @@ pub fn plain(word: &str) -> String {
     plain
 }
 
-/// Tells the words of a text: stemmed by its language, Chinese words and the words within them, pairs of kana and hangul.
+/// Tells the words of a text: stemmed by its language, Chinese words and the words within them, pairs of letters of the other scripts
+/// without spaces. A number in groups of thousands is told without its commas, too.
 pub fn words(text: &str, dictionary: &Dictionary, tell: &mut dyn FnMut(String)) {
     let normal = Normal::new(text);
     let language = language(normal.text());
-    for run in runs(normal.text()) {
-        let run_text = normal.text().get(run.range).unwrap_or_default();
+    let all: Vec<LetterRun> = runs(normal.text()).collect();
+    let mut last_number = 0;
+    for (at, run) in all.iter().enumerate() {
+        let groups = &all[at..all.len().min(at + MOST_GROUPS)];
+        if at >= last_number
+            && let Some((digits, count, _)) = grouped_number(normal.text(), groups)
+        {
+            tell(digits);
+            last_number = at + count;
+        }
+        let run_text = normal.text().get(run.range.clone()).unwrap_or_default();
         match run.script {
             Script::Spaced => spaced(run_text, language, tell),
             Script::Han => dictionary.all_words(run_text, tell),
-            Script::Kana | Script::Hangul => pairs(run_text, tell),
+            Script::Kana | Script::Hangul | Script::SoutheastAsian => pairs(run_text, tell),
         }
     }
 }
@@ -144,6 +154,8 @@ mod tests {
         check(&dictionary, "userNames in 2023", &["usernam", "user", "name", "in", "2023"]);
         check(&dictionary, "カメラ", &["カメ", "メラ"]);
         check(&dictionary, "한국어", &["한국", "국어"]);
+        check(&dictionary, "กรุงเทพ", &["กร", "รุ", "ุง", "งเ", "เท", "ทพ"]);
+        check(&dictionary, "cost 1,234,567.5", &["cost", "1234567", "1", "234", "567", "5"]);
         assert!(!dictionary.is_loaded(), "nothing Chinese was asked for");
         check(&dictionary, "我来到北京清华大学", &["我", "来到", "北京", "清华", "华大", "大学", "清华大学"]);
         check(&dictionary, "使用PDF文件", &["使用", "pdf", "文件"]);

@@ -52,7 +52,7 @@ pub(super) fn extract(bytes: Vec<u8>, kind: Kind, teller: &mut Teller<'_>) -> Re
     let lists_only = teller.lists_only();
     let password = teller.password().map(str::to_owned);
     let mut lines: Vec<String> = Vec::new();
-    let mut failed: Vec<String> = Vec::new();
+    let mut failed = Unread::default();
     let mut left = limits.bytes_in.saturating_mul(TOTAL);
     let mut files = 0;
     let visited = visit(bytes, kind, &limits, &mut |file| {
@@ -62,7 +62,7 @@ pub(super) fn extract(bytes: Vec<u8>, kind: Kind, teller: &mut Teller<'_>) -> Re
             Ok(path) => clean::line(path, NAME_BYTES),
             Err(why) => {
                 lines.push(format!("- ({why})"));
-                failed.push(why.clone());
+                failed.0.push(why.clone());
                 return Ok(ControlFlow::Continue(()));
             }
         };
@@ -83,7 +83,7 @@ pub(super) fn extract(bytes: Vec<u8>, kind: Kind, teller: &mut Teller<'_>) -> Re
                 let why = why.trim_start_matches("could not read ").to_owned();
                 lines.push(format!("- {path} ({size}), not read: {why}"));
                 if is_serious {
-                    failed.push(format!("{path}: {why}"));
+                    failed.0.push(format!("{path}: {why}"));
                 }
             }
         }
@@ -92,15 +92,34 @@ pub(super) fn extract(bytes: Vec<u8>, kind: Kind, teller: &mut Teller<'_>) -> Re
     let heading = format!("Files in the {kind}, {files} in all:\n\n");
     teller.text(DocumentPlace::Whole, format!("{heading}{}", lines.join("\n")), None)?;
     visited?;
-    if failed.is_empty() {
-        return Ok(());
+    failed.told(kind, files)
+}
+
+/// Files in another one that were not read, each with its reason.
+#[derive(Debug, Default)]
+pub(super) struct Unread(Vec<String>);
+
+impl Unread {
+    /// Takes note of a file, unless it is of a kind that nobody reads.
+    pub(super) fn add(&mut self, name: &str, failure: &Failure) {
+        if is_serious(failure) {
+            let why = failure.to_string();
+            self.0.push(format!("{name}: {}", why.trim_start_matches("could not read ")));
+        }
     }
-    let count = u32::try_from(failed.len()).unwrap_or(u32::MAX);
-    let more = failed.len().saturating_sub(NAMED);
-    failed.truncate(NAMED);
-    let more = if more > 0 { format!("; and {more} more") } else { String::new() };
-    let why = clean::line(&format!("{}{more}", failed.join("; ")), 300);
-    Err(Failure::Entries { kind, failed: count, entries: files, why })
+
+    /// The failure that they are, of so many files in all.
+    pub(super) fn told(mut self, kind: Kind, entries: u32) -> Result<(), Failure> {
+        let failed = u32::try_from(self.0.len()).unwrap_or(u32::MAX);
+        if failed == 0 {
+            return Ok(());
+        }
+        let more = self.0.len().saturating_sub(NAMED);
+        self.0.truncate(NAMED);
+        let more = if more > 0 { format!("; and {more} more") } else { String::new() };
+        let why = clean::line(&format!("{}{more}", self.0.join("; ")), 300);
+        Err(Failure::Entries { kind, failed, entries, why })
+    }
 }
 
 /// Of a file of a kind that is never read, that it was not is told where the files are listed, and is no failure. Nor is a picture
@@ -112,8 +131,8 @@ const fn is_serious(failure: &Failure) -> bool {
     !is_foreign && !is_unwanted
 }
 
-/// Tells of one document. What is wrong with it is returned; what ends the whole is an error.
-fn tell(
+/// Tells of one document in another. What is wrong with it is returned; what ends the whole is an error.
+pub(super) fn tell(
     path: &str,
     bytes: Vec<u8>,
     password: Option<&str>,
@@ -135,7 +154,7 @@ fn tell(
         outer.part(part).inspect_err(|failure| stopped = Some(failure.clone()))
     };
     let inner = Teller::new(kind, &limits, &mut listener).with_password(password.map(str::to_owned));
-    let mut inner = inner.with_scanner(scanner);
+    let mut inner = inner.with_scanner(scanner).within_another(true);
     let outcome = catch_unwind(AssertUnwindSafe(|| super::extract(bytes, kind, &mut inner)));
     let scanner = inner.take_scanner();
     *outer.scanner() = scanner;
@@ -146,8 +165,21 @@ fn tell(
     }
 }
 
-/// The bytes of one file in an archive. Its path is exactly this one, or the first that is cited so.
+/// The bytes of one file in an archive, or of one that is attached to a mail. Its path is exactly this one, or the first that is
+/// cited so.
 pub(crate) fn entry(bytes: Vec<u8>, wanted: &str, limits: &Limits) -> Result<Vec<u8>, Failure> {
+    let missing = || Failure::NoEntry { path: clean::line(wanted, NAME_BYTES) };
+    let content = match super::recognise(&bytes, Some(Kind::Eml)) {
+        Ok(kind @ (Kind::Eml | Kind::Msg)) => super::mail::entry(bytes, kind, wanted)?.ok_or_else(missing)?,
+        _ => archived(bytes, wanted, limits)?.ok_or_else(missing)?,
+    };
+    match super::recognise(&content, Kind::of_name(wanted)) {
+        Ok(kind) if kind.is_archive() => Err(nested()),
+        _ => Ok(content),
+    }
+}
+
+fn archived(bytes: Vec<u8>, wanted: &str, limits: &Limits) -> Result<Option<Vec<u8>>, Failure> {
     let kind = if bytes.starts_with(b"PK") { Kind::Zip } else { Kind::Tar };
     let (mut found, cited) = (None, clean::line(wanted, NAME_BYTES));
     visit(bytes, kind, limits, &mut |file| {
@@ -158,16 +190,11 @@ pub(crate) fn entry(bytes: Vec<u8>, wanted: &str, limits: &Limits) -> Result<Vec
         }
         Ok(if is_it { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
     })?;
-    let found = found.ok_or_else(|| Failure::NoEntry { path: clean::line(wanted, NAME_BYTES) })?;
-    let content = found.map_err(|why| broken(kind, &format!("{wanted}: {why}")))?;
-    match super::recognise(&content, Kind::of_name(wanted)) {
-        Ok(kind) if kind.is_archive() => Err(nested()),
-        _ => Ok(content),
-    }
+    found.transpose().map_err(|why| broken(kind, &format!("{wanted}: {why}")))
 }
 
 fn nested() -> Failure {
-    Failure::Foreign { found: "it is an archive in an archive, which is not opened".to_owned() }
+    Failure::Foreign { found: "it is an archive in an archive or a mail, which is not opened".to_owned() }
 }
 
 /// Unpacks a file, as far as that is allowed.

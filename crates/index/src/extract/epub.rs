@@ -21,7 +21,11 @@ pub(super) fn extract(bytes: Vec<u8>, teller: &mut Teller<'_>) -> Result<(), Fai
     let mut missing = None;
     let by = said("creator").filter(|by| !by.trim().is_empty());
     teller.text(DocumentPlace::Whole, by.map(|by| format!("By {}", by.trim())).unwrap_or_default(), None)?;
-    for item in spine.nodes().filter(|item| item.name == "itemref").take(MOST) {
+    let chapters = || spine.nodes().filter(|item| item.name == "itemref");
+    if chapters().nth(MOST).is_some() {
+        teller.leave_out(format!("it has more than {MOST} chapters"));
+    }
+    for item in chapters().take(MOST) {
         let id = item.attribute("idref");
         let Some(item) = manifest.nodes().find(|item| id.is_some() && item.attribute("id") == id) else { continue };
         let Some(path) = item.attribute("href").map(|href| resolved(&folder, href)) else { continue };

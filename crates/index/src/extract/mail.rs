@@ -1,27 +1,35 @@
-//! Mail: who wrote what to whom, the text, and which files are attached.
+//! Mail: who wrote what to whom, the text, and the attached files, each a document within.
 
-use std::io::Cursor;
+use std::{collections::HashSet, io::Cursor};
 
-use mail_parser::{Address, MessageParser, MimeHeaders as _};
+use mail_parser::{Address, MessageParser, MessagePart, MimeHeaders as _};
 use office_oxide::cfb::CfbReader;
 
-use super::{Teller, broken, html};
+use super::{
+    Teller,
+    archive::{self, Unread},
+    broken, clean, html,
+};
 use crate::{document::DocumentPlace, failure::Failure, kind::Kind};
 
-/// People, and files, that are named.
+/// People of a list, and files, that are told.
 const MOST: usize = 200;
+/// Bytes of the name of a file.
+const NAME_BYTES: usize = 200;
 
 /// A message as mail servers keep it.
 pub(super) fn message(bytes: &[u8], teller: &mut Teller<'_>) -> Result<(), Failure> {
     let mail = MessageParser::default().parse(bytes).ok_or_else(|| broken(Kind::Eml, "it has no header"))?;
     let mut told = Message {
         subject: mail.subject().unwrap_or_default().to_owned(),
-        from: people(mail.from()),
-        to: people(mail.to()),
-        copy: people(mail.cc()),
         date: mail.date().map(|date| date.to_rfc822()).unwrap_or_default(),
         ..Message::default()
     };
+    for (list, into) in [(mail.from(), &mut told.from), (mail.to(), &mut told.to), (mail.cc(), &mut told.copy)] {
+        let (people, is_cut) = people(list);
+        *into = people;
+        told.has_many_people |= is_cut;
+    }
     let texts = (0..mail.text_body_count()).filter_map(|at| mail.body_text(at));
     told.text = texts.collect::<Vec<_>>().join("\n\n");
     // Many have both, and some only the one for browsers, which the library would tell without its tables and lists.
@@ -30,12 +38,22 @@ pub(super) fn message(bytes: &[u8], teller: &mut Teller<'_>) -> Result<(), Failu
     if is_page && !pages.is_empty() {
         told.text = html::markdown(&pages.join("\n")).map_err(|why| broken(Kind::Eml, &why))?;
     }
-    let names = mail.attachments().map(|part| match part.message() {
-        Some(inner) => inner.subject().map_or_else(|| "a message".to_owned(), |about| format!("message {about:?}")),
-        None => part.attachment_name().unwrap_or("a file without a name").to_owned(),
-    });
-    told.files = names.take(MOST).collect();
-    told.tell(teller)
+    told.has_many_files = mail.attachment_count() > MOST;
+    told.files = named(mail.attachments().take(MOST).map(attached));
+    told.tell(Kind::Eml, teller)
+}
+
+/// A file that is attached to a message.
+fn attached(part: &MessagePart<'_>) -> Attachment {
+    if let Some(inner) = part.message() {
+        let name = format!("{}.eml", inner.subject().unwrap_or("message"));
+        return Attachment { name, content: Some(inner.raw_message().to_vec()) };
+    }
+    let name = part.attachment_name().unwrap_or("a file without a name").to_owned();
+    // A picture that stands in the text is a sign or a signature more often than a page.
+    let is_picture = part.content_type().is_some_and(|kind| kind.ctype().eq_ignore_ascii_case("image"));
+    let is_in_text = is_picture && part.content_id().is_some();
+    Attachment { name, content: (!is_in_text).then(|| part.contents().to_vec()) }
 }
 
 /// A message of Outlook.
@@ -55,15 +73,25 @@ pub(super) fn outlook(bytes: Vec<u8>, teller: &mut Teller<'_>) -> Result<(), Fai
         let page = file.open_stream_by_path("__substg1.0_10130102").unwrap_or_default();
         told.text = html::markdown(&html::decoded(&page)).map_err(|why| broken(Kind::Msg, &why))?;
     }
-    for number in 0..MOST {
+    let mut files = outlook_files(&mut file);
+    told.has_many_files = files.len() > MOST;
+    files.truncate(MOST);
+    told.files = named(files.into_iter());
+    told.tell(Kind::Msg, teller)
+}
+
+/// The files that are attached to a message of Outlook, and one more than are told where there are more.
+fn outlook_files(file: &mut CfbReader<Cursor<Vec<u8>>>) -> Vec<Attachment> {
+    let mut files = Vec::new();
+    for number in 0..=MOST {
         let folder = format!("__attach_version1.0_#{number:08X}/");
-        let names = [0x3707, 0x3704, 0x3001].map(|name| property(&mut file, &folder, name));
-        match names.into_iter().find(|name| !name.trim().is_empty()) {
-            Some(name) => told.files.push(name),
-            None => break,
-        }
+        let names = [0x3707, 0x3704, 0x3001].map(|name| property(file, &folder, name));
+        let Some(name) = names.into_iter().find(|name| !name.trim().is_empty()) else { break };
+        // A message within is a folder of its own there, and not read.
+        let content = file.open_stream_by_path(&format!("{folder}__substg1.0_37010102")).ok();
+        files.push(Attachment { name, content });
     }
-    told.tell(teller)
+    files
 }
 
 /// A text of a message of Outlook, by its number; empty where there is none.
@@ -75,6 +103,43 @@ fn property(file: &mut CfbReader<Cursor<Vec<u8>>>, folder: &str, number: u16) ->
     super::encoding::decode(&bytes, None).trim_end_matches('\0').to_owned()
 }
 
+/// A file that is attached to a message.
+#[derive(Debug)]
+struct Attachment {
+    name: String,
+    /// None of what is not read.
+    content: Option<Vec<u8>>,
+}
+
+/// Files under names that are names, each its own.
+fn named(files: impl Iterator<Item = Attachment>) -> Vec<Attachment> {
+    let mut taken = HashSet::new();
+    let own = |Attachment { name, content }: Attachment| {
+        let plain = clean::line(&name.replace(['/', '\\'], "_"), NAME_BYTES);
+        let (stem, ending) =
+            plain.rsplit_once('.').map_or((&*plain, String::new()), |(stem, ending)| (stem, format!(".{ending}")));
+        let others = (2..).map(|number| format!("{stem} ({number}){ending}"));
+        let name = std::iter::once(plain.clone()).chain(others).find(|name| !taken.contains(name)).unwrap_or_default();
+        taken.insert(name.clone());
+        Attachment { name, content }
+    };
+    files.map(own).collect()
+}
+
+/// Content of the file that is attached to a message under this name.
+pub(super) fn entry(bytes: Vec<u8>, kind: Kind, wanted: &str) -> Result<Option<Vec<u8>>, Failure> {
+    let files = if kind == Kind::Msg {
+        let file = CfbReader::new(Cursor::new(bytes));
+        let mut file = file.map_err(|error| broken(Kind::Msg, &error.to_string()))?;
+        named(outlook_files(&mut file).into_iter())
+    } else {
+        let mail = MessageParser::default().parse(&bytes).ok_or_else(|| broken(Kind::Eml, "it has no header"))?;
+        named(mail.attachments().take(MOST).map(attached))
+    };
+    let wanted = clean::line(wanted, NAME_BYTES);
+    Ok(files.into_iter().find(|file| file.name == wanted).and_then(|file| file.content))
+}
+
 /// A message as it is told.
 #[derive(Debug, Default)]
 struct Message {
@@ -84,12 +149,21 @@ struct Message {
     copy: String,
     date: String,
     text: String,
-    files: Vec<String>,
+    files: Vec<Attachment>,
+    has_many_people: bool,
+    has_many_files: bool,
 }
 
 impl Message {
-    fn tell(self, teller: &mut Teller<'_>) -> Result<(), Failure> {
+    /// Tells the message, and then the files that are attached to it, unless no more than their names are wanted.
+    fn tell(self, kind: Kind, teller: &mut Teller<'_>) -> Result<(), Failure> {
         teller.head(Some(&self.subject), None)?;
+        if self.has_many_people {
+            teller.leave_out(format!("it is from or to more than {MOST} people"));
+        }
+        if self.has_many_files {
+            teller.leave_out(format!("more than {MOST} files are attached to it"));
+        }
         let said =
             [("From", self.from), ("To", self.to), ("Cc", self.copy), ("Date", self.date), ("Subject", self.subject)];
         let mut lines: Vec<String> = said
@@ -97,15 +171,43 @@ impl Message {
             .filter(|(_, value)| !value.trim().is_empty())
             .map(|(name, v)| format!("{name}: {}", v.trim()))
             .collect();
-        lines.extend(self.files.iter().map(|file| format!("Attached file: {file}")));
-        teller.text(DocumentPlace::Whole, format!("{}\n\n{}", lines.join("\n"), self.text.trim()), None)
+        lines.extend(self.files.iter().map(|file| format!("Attached file: {}", file.name)));
+        teller.text(DocumentPlace::Whole, format!("{}\n\n{}", lines.join("\n"), self.text.trim()), None)?;
+        if teller.lists_only() || teller.is_inner() {
+            return Ok(());
+        }
+        let (count, mut unread) = (u32::try_from(self.files.len()).unwrap_or(u32::MAX), Unread::default());
+        let password = teller.password().map(str::to_owned);
+        for Attachment { name, content } in self.files {
+            let Some(content) = content else { continue };
+            if let Some(failure) = archive::tell(&name, content, password.as_deref(), teller)? {
+                unread.add(&name, &failure);
+            }
+        }
+        unread.told(kind, count)
     }
 }
 
-fn people(address: Option<&Address<'_>>) -> String {
+/// The people of a list, and whether there are more.
+fn people(address: Option<&Address<'_>>) -> (String, bool) {
     let one = |address: &mail_parser::Addr<'_>| match (address.name(), address.address()) {
         (Some(name), Some(address)) => format!("{name} <{address}>"),
         (name, address) => name.or(address).unwrap_or_default().to_owned(),
     };
-    address.map(|list| list.iter().take(MOST).map(one).collect::<Vec<_>>().join(", ")).unwrap_or_default()
+    let Some(list) = address else { return Default::default() };
+    let people: Vec<String> = list.iter().take(MOST).map(one).collect();
+    (people.join(", "), list.iter().nth(MOST).is_some())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_have_names_of_their_own() {
+        let files = ["a.pdf", "a.pdf", "../../etc/passwd", "a.pdf", "notes", "notes"];
+        let files = files.map(|name| Attachment { name: name.to_owned(), content: None });
+        let names: Vec<String> = named(files.into_iter()).into_iter().map(|file| file.name).collect();
+        assert_eq!(names, ["a.pdf", "a (2).pdf", ".._.._etc_passwd", "a (3).pdf", "notes", "notes (2)"]);
+    }
 }

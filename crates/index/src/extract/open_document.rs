@@ -12,6 +12,20 @@ const SPACES: usize = 100;
 /// Cells that one element may stand for.
 const REPEATED: usize = 100;
 
+/// Takes note where a table has more cells than are told. Empty ones fill a row up to its end.
+fn note_repeated(content: &Node, teller: &mut Teller<'_>) {
+    let mut cells = Vec::new();
+    content.all("table-cell", &mut cells);
+    if cells.into_iter().any(|cell| repeated(cell) > REPEATED && !cell.text().trim().is_empty()) {
+        teller.leave_out(format!("a row of a table has the same cell more than {REPEATED} times"));
+    }
+}
+
+/// Number of cells that an element stands for.
+fn repeated(cell: &Node) -> usize {
+    cell.attribute("number-columns-repeated").and_then(|times| times.parse().ok()).unwrap_or(1)
+}
+
 /// A text, with what stands above and below its pages.
 pub(super) fn text(bytes: Vec<u8>, teller: &mut Teller<'_>) -> Result<(), Failure> {
     let (mut package, content) = opened(bytes, Kind::Odt, teller)?;
@@ -72,6 +86,7 @@ fn opened(bytes: Vec<u8>, kind: Kind, teller: &mut Teller<'_>) -> Result<(Packag
         pages.len()
     });
     teller.head(title.as_deref(), slides)?;
+    note_repeated(&content, teller);
     Ok((package, content))
 }
 
@@ -141,10 +156,8 @@ fn cells(row: &Node) -> Vec<String> {
     for cell in row.nodes().filter(|cell| cell.name.ends_with("table-cell")) {
         let mut blocks = Vec::new();
         write(cell, 0, &mut blocks);
-        let repeated =
-            cell.attribute("number-columns-repeated").and_then(|times| times.parse().ok()).unwrap_or(1_usize);
         let text = blocks.join("<br>");
-        (0..repeated.min(REPEATED)).for_each(|_| cells.push(text.clone()));
+        (0..repeated(cell).min(REPEATED)).for_each(|_| cells.push(text.clone()));
     }
     cells
 }

@@ -4,7 +4,7 @@ use std::io::{Cursor, Read as _};
 
 use infer::MatcherType;
 
-use super::{broken, encoding};
+use super::{broken, encoding, scan::tiff};
 use crate::{failure::Failure, kind::Kind};
 
 /// Distance from its start within which a PDF may say that it is one; some have a header of the mail that brought them
@@ -13,6 +13,9 @@ const PDF_HEADER_WITHIN: usize = 1024;
 
 /// Bytes of an old office file that are searched for the names of its parts.
 const CFB_WITHIN: usize = 4 * 1024 * 1024;
+
+/// Name of the list of types in a package of Office.
+const OFFICE_TYPES: &str = "[Content_Types].xml";
 
 /// Kind of these bytes.
 ///
@@ -59,13 +62,26 @@ pub fn recognise(bytes: &[u8], named: Option<Kind>) -> Result<Kind, Failure> {
 
 /// Returns whether it is a picture of a kind whose letters are recognised.
 fn is_picture(bytes: &[u8]) -> bool {
-    bytes.starts_with(b"\x89PNG\r\n\x1a\n") || bytes.starts_with(b"\xff\xd8\xff")
+    let starts: [&[u8]; 4] = [b"\x89PNG\r\n\x1a\n", b"\xff\xd8\xff", b"GIF87a", b"GIF89a"];
+    let is_webp = bytes.starts_with(b"RIFF") && bytes.get(8..12) == Some(b"WEBP");
+    // Two letters are no sign; the length of what comes behind them is one.
+    let is_bitmap =
+        bytes.starts_with(b"BM") && matches!(bytes.get(14..18), Some([12 | 40 | 52 | 56 | 64 | 108 | 124, 0, 0, 0]));
+    starts.iter().any(|start| bytes.starts_with(start)) || is_webp || is_bitmap || tiff::is_tiff(bytes)
 }
 
 /// Name of a format that its first bytes tell and that is no text.
 fn named_by_its_bytes(bytes: &[u8]) -> Option<String> {
     // A PDF has been looked for already, and only where one can begin.
     let found = infer::get(bytes).filter(|found| found.mime_type() != "application/pdf")?;
+    // Of these two, next to nothing is looked at.
+    let is_doubtful = match found.mime_type() {
+        "image/bmp" => !is_picture(bytes),
+        _ => found.matcher_type() == MatcherType::Font && !is_font(bytes),
+    };
+    if is_doubtful {
+        return None;
+    }
     let what = match found.matcher_type() {
         MatcherType::Text => return None,
         MatcherType::Image => "a picture",
@@ -77,6 +93,15 @@ fn named_by_its_bytes(bytes: &[u8]) -> Option<String> {
         MatcherType::Book | MatcherType::Doc | MatcherType::Custom => "a file",
     };
     Some(format!("it is {what} ({})", found.mime_type()))
+}
+
+/// Returns whether the first table of a font follows its header. Five bytes, most of them zeros, are all that the library looks at.
+fn is_font(bytes: &[u8]) -> bool {
+    const MOST_TABLES: u8 = 64;
+    let is_web = bytes.starts_with(b"wOF");
+    let has_count = matches!(bytes.get(4..6), Some([0, count]) if (1..=MOST_TABLES).contains(count));
+    let tag = bytes.get(12..16).unwrap_or_default();
+    is_web || has_count && !tag.is_empty() && tag.iter().all(|byte| (b' '..=b'~').contains(byte))
 }
 
 fn foreign(named: Option<Kind>, found: &str) -> Failure {
@@ -159,11 +184,15 @@ fn zipped(bytes: &[u8], named: Option<Kind>) -> Result<Kind, Failure> {
     // Some programs write the separators of Windows.
     let is_below = |name: &str, start: &str| name.trim_start_matches(['/', '\\']).replace('\\', "/").starts_with(start);
     let has = |start: &str| archive.file_names().flatten().any(|name| is_below(&name, start));
-    if has("xl/workbook.bin") {
+    // Archives of documents may have folders of these names, too; the list of types is in every package of Office.
+    let is_types = |name: &str| name.trim_start_matches(['/', '\\']).eq_ignore_ascii_case(OFFICE_TYPES);
+    let is_named = named.is_some_and(|kind| matches!(kind, Kind::Docx | Kind::Xlsx | Kind::Xlsb | Kind::Pptx));
+    let is_package = is_named || archive.file_names().flatten().any(|name| is_types(&name));
+    if is_package && has("xl/workbook.bin") {
         return Ok(Kind::Xlsb);
     }
     for (folder, kind) in [("word/", Kind::Docx), ("xl/", Kind::Xlsx), ("ppt/", Kind::Pptx)] {
-        if has(folder) {
+        if is_package && has(folder) {
             return Ok(kind);
         }
     }
@@ -217,6 +246,37 @@ fn compound(bytes: &[u8], named: Option<Kind>) -> Result<Kind, Failure> {
 mod tests {
     use super::*;
 
+    fn zip_of(names: &[&str]) -> Vec<u8> {
+        let mut archive = zip::ZipWriter::new(Cursor::new(Vec::new()));
+        for name in names {
+            archive.start_file(*name, zip::write::SimpleFileOptions::default()).unwrap();
+        }
+        archive.finish().unwrap().into_inner()
+    }
+
+    #[test]
+    fn an_archive_with_folders_named_as_those_of_office_is_an_archive() {
+        let zip = Some(Kind::Zip);
+        for folder in ["word/a.txt", "xl/a.csv", "ppt/a.md", "xl/workbook.bin"] {
+            assert_eq!(recognise(&zip_of(&[folder]), zip).ok(), zip, "{folder}");
+            assert!(recognise(&zip_of(&[folder]), None).is_err(), "{folder}");
+        }
+        for (name, kind) in
+            [("word/document.xml", Kind::Docx), ("xl/a.xml", Kind::Xlsx), ("xl/workbook.bin", Kind::Xlsb)]
+        {
+            assert_eq!(recognise(&zip_of(&["[Content_Types].xml", name]), zip).ok(), Some(kind), "{name}");
+        }
+    }
+
+    #[test]
+    fn a_font_has_tables() {
+        let told = |bytes: &[u8]| recognise(bytes, None).unwrap_err().to_string();
+        let font = [b"\0\x01\0\0\0\x0c\0\x80\0\x03\0\x40".as_slice(), b"GDEF", &[0; 200]].concat();
+        assert!(told(&font).contains("a font"), "{}", told(&font));
+        let other = [b"\0\x01\0\0".as_slice(), &[0; 200]].concat();
+        assert!(told(&other).contains("of no kind that is known"), "{}", told(&other));
+    }
+
     #[test]
     fn bytes_say_what_it_is_before_the_name_does() {
         let check = |bytes: &[u8], name: &str, expected: Result<Kind, &str>| {
@@ -234,7 +294,12 @@ mod tests {
         check(b"fn main() {}", "main.rs", Ok(Kind::Plain));
         check(b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR", "a.pdf", Err("mismatch"));
         check(b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR", "a", Ok(Kind::Picture));
-        check(b"GIF89a\x01\0\x01\0", "a", Err("foreign"));
+        check(b"GIF89a\x01\0\x01\0", "a", Ok(Kind::Picture));
+        check(b"RIFF\x10\0\0\0WEBPVP8 ", "a.webp", Ok(Kind::Picture));
+        check(b"II*\0\x08\0\0\0\0\0\0\0\0\0", "fax.TIF", Ok(Kind::Picture));
+        check(b"BM\x46\0\0\0\0\0\0\0\x36\0\0\0\x28\0\0\0\x01\0\0\0", "a.bmp", Ok(Kind::Picture));
+        check(b"BM is short for a mark", "a.txt", Ok(Kind::Plain));
+        check(b"\0\0\0\x18ftypavif\0\0\0\0", "a", Err("foreign"));
         check(b"a note", "a.png", Err("mismatch"));
         check(b"", "a.pdf", Err("broken"));
         check(b"", "a.txt", Ok(Kind::Plain));

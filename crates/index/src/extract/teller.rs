@@ -21,6 +21,7 @@ pub struct Teller<'a> {
     last_page: Option<u32>,
     window: Option<Window>,
     lists_only: bool,
+    is_inner: bool,
     password: Option<String>,
     scanner: Scanner,
     parts: u32,
@@ -43,6 +44,7 @@ impl<'a> Teller<'a> {
             last_page: None,
             window: None,
             lists_only: false,
+            is_inner: false,
             password: None,
             scanner: Scanner::default(),
             parts: 0,
@@ -71,6 +73,12 @@ impl<'a> Teller<'a> {
         Self { lists_only, ..self }
     }
 
+    /// The same, of a document that is in an archive or attached to a mail: nothing within it is opened.
+    #[must_use]
+    pub fn within_another(self, is_inner: bool) -> Self {
+        Self { is_inner, ..self }
+    }
+
     /// The same, of a document that this password may open.
     #[must_use]
     pub fn with_password(self, password: Option<String>) -> Self {
@@ -96,6 +104,11 @@ impl<'a> Teller<'a> {
     /// Returns whether of an archive only the names of its files are wanted.
     pub(super) const fn lists_only(&self) -> bool {
         self.lists_only
+    }
+
+    /// Returns whether it is in an archive or attached to a mail.
+    pub(super) const fn is_inner(&self) -> bool {
+        self.is_inner
     }
 
     /// The password that may open it.

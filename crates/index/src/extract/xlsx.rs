@@ -4,12 +4,13 @@
 use std::{collections::BTreeMap, io::Cursor, rc::Rc};
 
 use calamine::{
-    Data, DataType, Dimensions, ExcelDateTime, Ods, OdsError, Reader, SheetType, Xls, XlsError, Xlsb, XlsbError, Xlsx,
-    XlsxError, XlsxFormulaMetadata,
+    Data, Dimensions, Ods, OdsError, Reader, SheetType, Xls, XlsError, Xlsb, XlsbError, Xlsx, XlsxError,
+    XlsxFormulaMetadata,
 };
 
 use super::{
     Teller, broken,
+    cell::{SheetFormats, shown},
     comments::{self, Comments},
     package::Package,
     sheet::Sheet,
@@ -157,6 +158,7 @@ fn xlsx_sheet(
     stops: bool,
     teller: &mut Teller<'_>,
 ) -> Result<Result<(), XlsxError>, Failure> {
+    let mut formats = SheetFormats::of(workbook, name);
     let mut cells = match workbook.worksheet_cells_reader(name) {
         Ok(cells) => cells,
         Err(error) => return Ok(Err(error)),
@@ -172,7 +174,7 @@ fn xlsx_sheet(
                     continue;
                 }
                 *last = Some((row, column));
-                let text = shown(&cell.value).or_else(|| cell.formula.and_then(formula));
+                let text = shown(&cell.value, formats.at(row, column)).or_else(|| cell.formula.and_then(formula));
                 sheet.cell(row, column, text.unwrap_or_default(), teller)?;
             }
             Ok(None) => return Ok(unreadable.map_or(Ok(()), Err)),
@@ -218,15 +220,31 @@ pub(super) fn xls(bytes: Vec<u8>, teller: &mut Teller<'_>) -> Result<(), Failure
     let mut workbook: Xls<Bytes> = Xls::new(cursor(bytes)).map_err(|error| failure(&error))?;
     let names = workbook.sheet_names();
     teller.head(None, Some(names.len()))?;
+    let mut damage = None;
     for (number, name) in (1..).zip(names) {
         if teller.skips(number, &name)? {
             continue;
         }
         let merged = merged(workbook.merge_cells_by_sheet_name(&name).unwrap_or_default());
-        let range = workbook.worksheet_range(&name).map_err(|error| failure(&error))?;
-        tell_range(number, name, &range, merged, teller)?;
+        // The other sheets are read all the same.
+        match workbook.worksheet_range(&name) {
+            Ok(range) => tell_range(number, name, &range, merged, teller)?,
+            Err(error) => lost(number, name, failure(&error), &mut damage, teller)?,
+        }
     }
-    Ok(())
+    damage.map_or(Ok(()), Err)
+}
+
+/// Tells of a sheet that cannot be read that it is there, and keeps the first failure.
+fn lost(
+    number: u32,
+    name: String,
+    failure: Failure,
+    damage: &mut Option<Failure>,
+    teller: &mut Teller<'_>,
+) -> Result<(), Failure> {
+    damage.get_or_insert(failure);
+    Sheet::new(number, name).end(teller)
 }
 
 /// A workbook of Excel in its binary form. Cells come one by one.
@@ -246,27 +264,34 @@ pub(super) fn xlsb(bytes: Vec<u8>, teller: &mut Teller<'_>) -> Result<(), Failur
     let mut workbook = opened.map_err(|error| failure(&error))?;
     let sheets = workbook.sheets_metadata().to_vec();
     teller.head(None, Some(sheets.len()))?;
+    let mut damage = None;
     for (number, calamine::Sheet { name, typ, .. }) in (1..).zip(sheets) {
         // Charts, dialogs and macros have no cells of their own.
         if teller.skips(number, &name)? || typ != SheetType::WorkSheet {
             continue;
         }
-        let mut cells = workbook.worksheet_cells_reader(&name).map_err(|error| failure(&error))?;
+        let mut cells = match workbook.worksheet_cells_reader(&name) {
+            Ok(cells) => cells,
+            Err(error) => {
+                lost(number, name, failure(&error), &mut damage, teller)?;
+                continue;
+            }
+        };
         let mut sheet = Merging::new(number, name, MergedCells::new());
         let whole = loop {
             match cells.next_cell() {
                 Ok(Some(cell)) => {
                     let (row, column) = cell.get_position();
-                    sheet.cell(row, column, shown(cell.get_value()).unwrap_or_default(), teller)?;
+                    sheet.cell(row, column, shown(cell.get_value(), None).unwrap_or_default(), teller)?;
                 }
                 Ok(None) => break Ok(()),
                 Err(error) => break Err(failure(&error)),
             }
         };
         sheet.end(teller)?;
-        whole?;
+        damage = damage.or(whole.err());
     }
-    Ok(())
+    damage.map_or(Ok(()), Err)
 }
 
 /// A workbook of LibreOffice. Its reader limits how many cells it makes.
@@ -278,14 +303,17 @@ pub(super) fn ods(bytes: Vec<u8>, teller: &mut Teller<'_>) -> Result<(), Failure
     let mut workbook: Ods<Bytes> = Ods::new(cursor(bytes)).map_err(|error| failure(&error))?;
     let names = workbook.sheet_names();
     teller.head(None, Some(names.len()))?;
+    let mut damage = None;
     for (number, name) in (1..).zip(names) {
         if teller.skips(number, &name)? {
             continue;
         }
-        let range = workbook.worksheet_range(&name).map_err(|error| failure(&error))?;
-        tell_range(number, name, &range, MergedCells::new(), teller)?;
+        match workbook.worksheet_range(&name) {
+            Ok(range) => tell_range(number, name, &range, MergedCells::new(), teller)?,
+            Err(error) => lost(number, name, failure(&error), &mut damage, teller)?,
+        }
     }
-    Ok(())
+    damage.map_or(Ok(()), Err)
 }
 
 fn tell_range(
@@ -300,7 +328,7 @@ fn tell_range(
     for (row, column, value) in range.used_cells() {
         let row = first_row.saturating_add(u32::try_from(row).unwrap_or(u32::MAX));
         let column = first_column.saturating_add(u32::try_from(column).unwrap_or(u32::MAX));
-        sheet.cell(row, column, shown(value).unwrap_or_default(), teller)?;
+        sheet.cell(row, column, shown(value, None).unwrap_or_default(), teller)?;
     }
     sheet.end(teller)
 }
@@ -406,77 +434,5 @@ impl Merging {
         self.with_comments(u32::MAX, u32::MAX, String::new(), teller)?;
         self.flush(teller)?;
         self.sheet.end(teller)
-    }
-}
-
-/// Shown text of a cell; none where it is empty.
-fn shown(value: &impl DataType) -> Option<String> {
-    if let Some(date) = value.get_datetime() {
-        return Some(date_shown(date));
-    }
-    if let Some(error) = value.get_error() {
-        return Some(error.to_string());
-    }
-    // Those of the other forms: text, numbers, truth, and dates that are written out.
-    let text = value.get_string().map(str::to_owned);
-    let text =
-        text.or_else(|| value.get_datetime_iso().or_else(|| value.get_duration_iso()).map(|iso| iso.replace('T', " ")));
-    let text = text.or_else(|| value.get_int().map(|number| number.to_string()));
-    let text = text.or_else(|| value.get_float().map(|number| number.to_string()));
-    text.or_else(|| value.get_bool().map(|truth| if truth { "TRUE" } else { "FALSE" }.to_owned()))
-}
-
-/// `2024-03-05`, `2024-03-05 14:30`, `14:30:15`, and hours for a span of time.
-fn date_shown(date: ExcelDateTime) -> String {
-    const DAY_SECONDS: f64 = 86_400.0;
-    let value = date.as_f64();
-    // There are no days before the first one; spreadsheets show them as so much time before it, or not at all.
-    if date.is_duration() || value < 0.0 {
-        let seconds = value * DAY_SECONDS;
-        let sign = if seconds < 0.0 { "-" } else { "" };
-        // A span of more seconds than fit is shown as the longest one.
-        #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a float is cut to what fits")]
-        let seconds = seconds.abs().round() as u64;
-        return format!("{sign}{}:{:02}:{:02}", seconds / 3600, seconds / 60 % 60, seconds % 60);
-    }
-    let (year, month, day, hour, minute, second, _) = date.to_ymd_hms_milli();
-    let time = match (hour, minute, second) {
-        (0, 0, 0) if value >= 1.0 => String::new(),
-        (hour, minute, 0) => format!("{hour:02}:{minute:02}"),
-        (hour, minute, second) => format!("{hour:02}:{minute:02}:{second:02}"),
-    };
-    // Before the first day there is only the time of day.
-    let day = if value < 1.0 { String::new() } else { format!("{year:04}-{month:02}-{day:02}") };
-    format!("{day}{}{time}", if day.is_empty() || time.is_empty() { "" } else { " " })
-}
-
-#[cfg(test)]
-mod tests {
-    use calamine::{DataRef, ExcelDateTimeType};
-
-    use super::*;
-
-    #[test]
-    fn dates_read_as_dates() {
-        let check = |value: f64, kind: ExcelDateTimeType, expected: &str| {
-            assert_eq!(date_shown(ExcelDateTime::new(value, kind, false)), expected);
-        };
-        check(45_943.0, ExcelDateTimeType::DateTime, "2025-10-13");
-        check(45_943.5, ExcelDateTimeType::DateTime, "2025-10-13 12:00");
-        check(0.604_340_277_8, ExcelDateTimeType::DateTime, "14:30:15");
-        check(1.25, ExcelDateTimeType::TimeDelta, "30:00:00");
-        check(f64::MAX, ExcelDateTimeType::DateTime, "9999-12-31");
-        check(f64::NAN, ExcelDateTimeType::TimeDelta, "0:00:00");
-        check(-0.5, ExcelDateTimeType::DateTime, "-12:00:00");
-        check(-2.25, ExcelDateTimeType::DateTime, "-54:00:00");
-    }
-
-    #[test]
-    fn cells_show_what_people_see() {
-        assert_eq!(shown(&DataRef::Float(3.0)).as_deref(), Some("3"));
-        assert_eq!(shown(&DataRef::Float(0.1)).as_deref(), Some("0.1"));
-        assert_eq!(shown(&Data::Bool(true)).as_deref(), Some("TRUE"));
-        assert_eq!(shown(&Data::DateTimeIso("2024-03-05T14:30:00".to_owned())).as_deref(), Some("2024-03-05 14:30:00"));
-        assert_eq!(shown(&Data::Empty), None);
     }
 }

@@ -1,7 +1,6 @@
 //! A document on its way from a file into the index.
 
 use std::{
-    collections::HashMap,
     fs::File,
     mem,
     sync::{Arc, Mutex, PoisonError},
@@ -13,15 +12,15 @@ use futures_util::{StreamExt as _, stream};
 use tokio::time::timeout_at;
 use tokio_util::sync::CancellationToken;
 
-use super::digests;
+use super::{bounded::BoundedCache, digests};
 use crate::{
     ChunkConfig, Extractor, Failure, Kind, Piece, ReadingPass, RecognitionStamp, UnreadReason, WantedParts, WorkerTurn,
     chunk::Chunker,
     index::{About, Claim, DocumentId, IndexError, IndexHandle, Indexing},
 };
 
-/// Documents whose failures are remembered, so that a broken one is not read anew by each search.
-const MAX_BROKEN: usize = 1000;
+/// Documents whose failures are remembered, so that a broken one is not read anew by each search. Each takes some hundred bytes.
+const MAX_BROKEN: usize = 50_000;
 
 /// Passes over new documents, with the number that is brought in at the same time. Quick ones are more than are read at once, so
 /// that some are read while others are written for good together. Of scans one is recognised while the next is copied.
@@ -43,7 +42,9 @@ pub(super) struct KnownDocument {
 
 /// Documents that could not be read at all, and why, each with the recognition by which it was tried.
 #[derive(Debug, Default, Clone)]
-pub(super) struct FailureCache(Arc<Mutex<HashMap<DocumentId, (Failure, RecognitionStamp)>>>);
+pub(super) struct FailureCache(Arc<Mutex<Failures>>);
+
+type Failures = BoundedCache<DocumentId, (Failure, RecognitionStamp), MAX_BROKEN>;
 
 impl FailureCache {
     /// The reason why it could not be read, where that is known and trying again with this recognition would come to the same.
@@ -63,11 +64,7 @@ impl FailureCache {
         if is_passing(&failure) || has_failed_recognition(&failure, &recognition) {
             return;
         }
-        let mut broken = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if broken.len() >= MAX_BROKEN {
-            broken.clear();
-        }
-        broken.insert(id, (failure, recognition));
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(id, (failure, recognition));
     }
 }
 
@@ -79,7 +76,7 @@ const fn is_passing(failure: &Failure) -> bool {
 const fn has_failed_recognition(failure: &Failure, recognition: &RecognitionStamp) -> bool {
     match failure {
         Failure::Scanned { why: UnreadReason::NoModels, .. } => recognition.pages > 0,
-        Failure::Scanned { why: UnreadReason::Spent { first: 1 }, .. } => true,
+        Failure::Scanned { why: UnreadReason::OutOfTime { first: 1 }, .. } => true,
         _ => false,
     }
 }
@@ -237,8 +234,8 @@ impl Ingester<'_> {
         let failure = loop {
             match extraction.next().await {
                 Some(Ok(Piece::Part(part))) => {
-                    if part.unread.is_some_and(|why| why != UnreadReason::Undrawn) {
-                        about.recognition.get_or_insert_with(|| stamp.clone());
+                    if let Some(why) = part.unread {
+                        note_unread(&mut about.recognition, why, &stamp);
                     }
                     indexing.add(chunker.chunks(&part)).await?;
                     if last.as_ref().is_none_or(|last| !part.place.is_same(last)) {
@@ -254,6 +251,17 @@ impl Ingester<'_> {
         // The next document is read while this one is written for good.
         drop(extraction);
         finish(indexing, about, failure).await
+    }
+}
+
+/// Takes note of the recognition that did not reach a page. One that had no more time is worth another try.
+fn note_unread(known: &mut Option<RecognitionStamp>, why: UnreadReason, now: &RecognitionStamp) {
+    if why == UnreadReason::Undrawn {
+        return;
+    }
+    let known = known.get_or_insert_with(|| RecognitionStamp { late_in: None, ..now.clone() });
+    if matches!(why, UnreadReason::OutOfTime { .. }) {
+        known.late_in = now.late_in;
     }
 }
 

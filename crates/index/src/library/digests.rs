@@ -1,7 +1,6 @@
 //! Which document a file is: the hash of its bytes, remembered while the file is as it was.
 
 use std::{
-    collections::HashMap,
     fs::File,
     io::{self, Read as _, Seek as _, Write as _},
     os::unix::fs::{FileExt as _, MetadataExt as _},
@@ -12,10 +11,11 @@ use std::{
 
 use tokio_util::sync::CancellationToken;
 
+use super::bounded::BoundedCache;
 use crate::index::{ContentHash, folder::private};
 
-/// Files that are remembered at the most.
-const MAX_KNOWN: usize = 4096;
+/// Files that are remembered at the most, of about 200 bytes each.
+const MAX_KNOWN: usize = 100_000;
 /// A file that was changed less than this before it was looked at may be changed again without its time's telling.
 const SETTLED: Duration = Duration::from_secs(2);
 
@@ -26,7 +26,7 @@ pub(super) struct Digests {
 }
 
 /// By device and number of the file.
-type Hashes = HashMap<(u64, u64), (Stamp, ContentHash)>;
+type Hashes = BoundedCache<(u64, u64), (Stamp, ContentHash), MAX_KNOWN>;
 
 /// Properties that change when a file does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -79,11 +79,7 @@ impl Digests {
             return Err(DigestError::TooLarge);
         }
         if is_settled && Stamp::of(file)?.1 == stamp {
-            let mut known = self.lock();
-            if known.len() >= MAX_KNOWN {
-                known.clear();
-            }
-            known.insert(identity, (stamp, hash));
+            self.lock().insert(identity, (stamp, hash));
         }
         Ok(hash)
     }

@@ -1,6 +1,7 @@
 //! Documents read and searched: the port [`Knowledge`] on extraction, chunks and index.
 //!
 //! - `digests`: which document a file is, so that what did not change is not read again to tell; and copies that stay.
+//! - `bounded`: what is remembered of so many things at the most.
 //! - `bring`: a document on its way from a file into the index.
 //! - `shelf`: the index while it is needed.
 //! - `told`: what is known of the documents that somebody asks about, and what is found in them as it is told.
@@ -9,6 +10,7 @@
 //! A document comes into the index at its first search, and stays there for everybody who has the same bytes. Nobody finds
 //! what he does not have: a search names its documents, and they are told by their bytes.
 
+mod bounded;
 mod bring;
 mod digests;
 mod fitting;
@@ -43,7 +45,7 @@ use crate::{
 
 /// Version of the readers of text and chunks. Counted up with every change of what comes of a document, so that
 /// documents are read again.
-const READING: u32 = 7;
+const READING: u32 = 8;
 
 /// Reads documents and finds what they say.
 #[derive(Debug)]

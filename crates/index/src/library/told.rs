@@ -14,7 +14,7 @@ use crate::{
     DocumentPlace, Kind, RecognitionStamp,
     extract::too_large,
     index::{DocumentId, IndexHandle},
-    search::{Answer, Hit, How, Query, Request, Visible},
+    search::{Answer, Hit, How, MOST_HITS, Query, Request, Visible},
 };
 
 /// Time limit for reading through texts.
@@ -104,7 +104,7 @@ impl ResolvedDocuments {
         };
         let flaws = index.flaws(self.known.iter().map(|known| &known.id));
         let flawed = self.known.iter().zip(flaws).filter_map(|(known, flaw)| Some((known.name.clone(), flaw?)));
-        DocumentFinds {
+        let mut finds = DocumentFinds {
             by,
             hits: answer.hits.into_iter().map(told_hit).collect(),
             searched: self.known.len().saturating_sub(unreadable.len() + not_begun),
@@ -112,8 +112,17 @@ impl ResolvedDocuments {
             broken: self.unreadable.iter().cloned().chain(unreadable).chain(flawed).collect(),
             notes: answer.notes,
             late: !answer.complete,
+            more: false,
+            is_loose: answer.is_loose,
             locked: self.locked(failures),
+        };
+        if answer.is_loose {
+            finds.note(DocumentFinds::LOOSE.to_owned());
         }
+        if answer.more {
+            finds.tell_more(query.limit.clamp(1, MOST_HITS));
+        }
+        finds
     }
 }
 

@@ -3,6 +3,7 @@
 use tantivy::{
     DocId, DocSet as _, TERMINATED, Term,
     query::{Bm25StatisticsProvider as _, EnableScoring, FuzzyTermQuery, Query},
+    schema::IndexRecordOption,
 };
 
 use super::{
@@ -12,7 +13,7 @@ use super::{
 };
 use crate::{
     analyze::{Form, exact::tokens, stems, words::pairs},
-    index::{error::IndexError, view::View},
+    index::{error::IndexError, schema::split_key, view::View},
 };
 
 /// Worth of a word that stands only in the heading of a chunk, beside one in its text.
@@ -29,6 +30,12 @@ const LEAST_LETTERS: usize = 4;
 const UNSPACED: &str = "\u{2e80}";
 /// Words that are taken for what was meant by one.
 const MOST_MEANT: usize = 8;
+
+/// Words of which it is counted in how many chunks they are, and the number from which on they are as frequent as any.
+const MOST_COUNTED: usize = 64;
+const ENOUGH: u64 = 100;
+/// Chunks with a word that are looked at to tell how many of them may be seen.
+const LOOKED_AT: usize = 20_000;
 
 /// Something that is asked for, and the forms in which a chunk may have it.
 pub(super) struct Concept {
@@ -103,15 +110,21 @@ impl<'a> Concepts<'a> {
             known += self.take(stem, 1.0, &mut alternatives)?;
         }
         let mut share = share;
-        if known <= RARE && exact.chars().count() >= LEAST_LETTERS && exact.chars().all(char::is_alphabetic) {
+        let may_be_wrong = exact.chars().count() >= LEAST_LETTERS && exact.chars().all(char::is_alphabetic);
+        // What others have says nothing about what is rare here.
+        let mut seen = if may_be_wrong { 0 } else { u64::MAX };
+        for stem in stems.iter().filter(|_| may_be_wrong) {
+            seen += self.seen(&Term::from_field_text(self.planner.fields.words, stem), RARE + 1)?;
+        }
+        if seen <= RARE {
             let mut as_meant = 0;
-            for word in self.almost(exact, known)? {
+            for word in self.almost(exact, seen)? {
                 for stem in crate::analyze::stems(&word) {
-                    as_meant += self.take(&stem, if known == 0 { 1.0 } else { ALMOST }, &mut alternatives)?;
+                    as_meant += self.take(&stem, if seen == 0 { 1.0 } else { ALMOST }, &mut alternatives)?;
                 }
                 self.meant.push(word);
             }
-            if known == 0 && as_meant > 0 {
+            if seen == 0 && as_meant > 0 {
                 share *= ALMOST;
             }
             known += as_meant;
@@ -183,7 +196,28 @@ impl<'a> Concepts<'a> {
         query.map_or_else(|| Ok(Vec::new()), |query| found(self.view, &*query))
     }
 
-    /// Words of the index that differ by one letter, or by two that changed places; the most frequent first.
+    /// Number of chunks with a term that whoever asks may see, up to `most`. Of a term that very many others have not all are
+    /// looked at.
+    fn seen(&self, term: &Term, most: u64) -> Result<u64, IndexError> {
+        let mut left = LOOKED_AT.min(usize::try_from(self.frequencies.doc_freq(term)?).unwrap_or(usize::MAX));
+        let mut seen = 0;
+        for (segment, reader) in (0..).zip(self.view.searcher.segment_readers()) {
+            let index = reader.inverted_index(term.field())?;
+            let Some(mut postings) = index.read_postings(term, IndexRecordOption::Basic)? else { continue };
+            let keys = self.view.keys(segment)?;
+            while postings.doc() != TERMINATED && left > 0 && seen < most {
+                let doc = postings.doc();
+                let is_seen = self.planner.allowed.has(split_key(keys.get_val(doc)).0) && !reader.is_deleted(doc);
+                seen += u64::from(is_seen);
+                left -= 1;
+                postings.advance();
+            }
+        }
+        Ok(seen)
+    }
+
+    /// Words that differ by one letter, or by two that changed places, and are more frequent in what whoever asks may see; the most
+    /// frequent first.
     fn almost(&self, word: &str, known: u64) -> Result<Vec<String>, IndexError> {
         let query = FuzzyTermQuery::new(Term::from_field_text(self.planner.fields.exact, word), 1, true);
         let automaton = query.automaton()?;
@@ -202,6 +236,12 @@ impl<'a> Concepts<'a> {
         }
         // What is as rare may be as wrong.
         words.retain(|(chunks, found)| found != word && *chunks > known && found.chars().all(char::is_alphabetic));
+        words.sort_by(|one, other| other.cmp(one));
+        words.truncate(MOST_COUNTED);
+        for (chunks, word) in &mut words {
+            *chunks = self.seen(&Term::from_field_text(self.planner.fields.exact, word), ENOUGH)?;
+        }
+        words.retain(|(chunks, _)| *chunks > known);
         words.sort_by(|one, other| other.cmp(one));
         words.truncate(MOST_MEANT);
         Ok(words.into_iter().map(|(_, word)| word).collect())

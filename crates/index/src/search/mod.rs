@@ -28,6 +28,7 @@ pub use request::{Answer, Hit, How, Query, Request, Visible};
 pub use snippet::Snippet;
 
 pub(crate) use pattern::Stop;
+pub(crate) use request::MOST_HITS;
 
 use crate::{
     analyze::Dictionary,
@@ -89,12 +90,17 @@ struct FoundChunk {
     marks: Vec<std::ops::Range<usize>>,
 }
 
+/// Adds the chunks beside each hit. One of another page or sheet would be cited by the place of the hit, so it is left out.
 fn add_neighbours(view: &View, hits: &mut [Hit]) -> Result<(), IndexError> {
     for hit in hits {
-        if let Some(before) = hit.ordinal.checked_sub(1) {
-            hit.before = view.chunk_of(hit.owner, before)?.map(|chunk| chunk.text);
-        }
-        hit.after = view.chunk_of(hit.owner, hit.ordinal.saturating_add(1))?.map(|chunk| chunk.text);
+        let (owner, place) = (hit.owner, &hit.chunk.place);
+        let beside = |ordinal| -> Result<Option<String>, IndexError> {
+            let chunk = view.chunk_of(owner, ordinal)?;
+            Ok(chunk.filter(|chunk| chunk.place.is_same(place)).map(|chunk| chunk.text))
+        };
+        let before = hit.ordinal.checked_sub(1).map(beside).transpose()?.flatten();
+        let after = beside(hit.ordinal.saturating_add(1))?;
+        (hit.before, hit.after) = (before, after);
     }
     Ok(())
 }

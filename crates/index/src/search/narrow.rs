@@ -5,6 +5,7 @@ use regex_syntax::{
     hir::{Class, Hir, HirKind},
 };
 use tantivy::query::{BooleanQuery, Occur, Query};
+use unicode_normalization::char::canonical_combining_class;
 
 use super::plan::Planner;
 use crate::analyze::{Form, exact::tokens};
@@ -17,8 +18,7 @@ const LONGEST: usize = 32;
 const MOST: usize = 32;
 
 /// The rest of a word of a script with spaces. Without the others most terms need no look, as those are pairs of letters.
-const SPACED: &str =
-    "[^\u{3005}-\u{3007}\u{3041}-\u{30FF}\u{3131}-\u{318E}\u{31F0}-\u{31FF}\u{3400}-\u{9FFF}\u{AC00}-\u{D7FF}]*";
+const SPACED: &str = "[^\u{E00}-\u{EFF}\u{1000}-\u{109F}\u{1780}-\u{17FF}\u{3005}-\u{3007}\u{3041}-\u{30FF}\u{3131}-\u{318E}\u{31F0}-\u{31FF}\u{3400}-\u{9FFF}\u{AC00}-\u{D7FF}]*";
 
 /// Property of every match.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -154,6 +154,8 @@ fn terms(letters: &str) -> Vec<RequiredTerm> {
         let (open_start, open_end) = match token.form {
             // At the edges of the letters a word may go on.
             Form::Word => (token.range.start == 0, token.range.end == letters.len()),
+            // A mark may be another one's neighbour in the text than in the index, where marks are in order.
+            Form::Pair if token.text.chars().any(|letter| canonical_combining_class(letter) > 0) => return None,
             Form::Pair => (false, false),
             Form::Part | Form::Last => return None,
         };

@@ -31,6 +31,8 @@ pub struct ParsedQuery {
     pub any: bool,
     /// All of it without quotes and operators, to be found as one phrase.
     pub whole: String,
+    /// Number of words that were too many.
+    pub left_out: usize,
 }
 
 /// A word or phrase that is searched for.
@@ -43,7 +45,7 @@ pub enum Unit {
         /// Without its ending, in each language.
         stems: Vec<String>,
     },
-    /// A word of Chinese, Japanese or Korean.
+    /// A word of a script without spaces, such as Chinese.
     Letters(String),
     /// The beginning of words, in small letters.
     Prefix(String),
@@ -59,7 +61,9 @@ pub fn parse(query: &str, dictionary: &Dictionary) -> ParsedQuery {
     let query = query.get(..query.floor_char_boundary(LONGEST)).unwrap_or(query).replace("\\\"", "\"");
     let mut parsed = ParsedQuery::default();
     let mut is_excluded = false;
-    for piece in pieces(&query) {
+    let pieces = pieces(&query);
+    let has_operators = pieces.iter().any(Piece::is_no_capitals);
+    for piece in pieces {
         match piece {
             Piece::Quoted(text) => {
                 if tokens(text).is_empty() {
@@ -68,16 +72,20 @@ pub fn parse(query: &str, dictionary: &Dictionary) -> ParsedQuery {
                 push(&mut parsed, vec![Unit::Phrase(text.trim().to_owned())], text, &mut is_excluded);
             }
             Piece::Plain(text) => match text {
-                "AND" | "&&" | "+" => {}
-                "OR" | "||" | "|" => parsed.any = true,
-                "NOT" => is_excluded = true,
+                "&&" | "+" => {}
+                "||" | "|" => parsed.any = true,
+                "AND" if has_operators => {}
+                "OR" if has_operators => parsed.any = true,
+                "NOT" if has_operators => is_excluded = true,
                 text => push(&mut parsed, units(text, dictionary), text, &mut is_excluded),
             },
         }
     }
     drop_stop_words(&mut parsed.units);
-    parsed.units.truncate(MOST);
-    parsed.excluded.truncate(MOST);
+    for units in [&mut parsed.units, &mut parsed.excluded] {
+        parsed.left_out += units.len().saturating_sub(MOST);
+        units.truncate(MOST);
+    }
     parsed.whole.truncate(parsed.whole.trim_end().len());
     parsed
 }
@@ -121,6 +129,19 @@ enum Piece<'a> {
     Quoted(&'a str),
     /// Without spaces.
     Plain(&'a str),
+}
+
+/// Words that are operators, unless all is in capitals.
+const OPERATORS: [&str; 3] = ["AND", "OR", "NOT"];
+
+impl Piece<'_> {
+    /// Returns whether it is a word beside which one in capitals is an operator. Where all is in capitals, as in a line that was
+    /// copied out of a form, none is.
+    fn is_no_capitals(&self) -> bool {
+        let (Self::Quoted(text) | Self::Plain(text)) = self;
+        let is_capitals = text.chars().any(char::is_uppercase) && !text.chars().any(char::is_lowercase);
+        !is_capitals && !OPERATORS.contains(text) && text.chars().any(char::is_alphanumeric)
+    }
 }
 
 /// Quotes are quotes only where they are closed.
@@ -224,8 +245,8 @@ fn joined(text: &str, dictionary: &Dictionary) -> Vec<Unit> {
     units
 }
 
-/// Words of a stretch of Chinese, Japanese or Korean. Only the Chinese dictionary is at hand; kana and hangul are left whole, and
-/// so are Chinese letters beside kana, which are Japanese.
+/// Words of a stretch of a script without spaces. Only the Chinese dictionary is at hand; all else is left whole, and so are
+/// Chinese letters beside kana, which are Japanese.
 fn cut(letters: &str, dictionary: &Dictionary) -> Vec<String> {
     use crate::analyze::runs::Script;
     let all_han = letters.chars().all(|letter| Script::of(letter) == Some(Script::Han));
@@ -279,7 +300,11 @@ mod tests {
         check("cats AND dogs", "cat dog");
         check("cats OR dogs", "cat dog |any");
         check("cats NOT dogs", "cat |not dog");
-        check("NOT", "");
+        check("cats NOT DOGS", "cat |not dog");
+        check("人工 NOT 智能", "人工 |not 智能");
+        check("SHIPPING NOT INCLUDED", "ship includ");
+        check("TERMS AND CONDITIONS OR \"FINAL OFFER\"", "term condit \"FINAL OFFER\"");
+        check("NOT", "not");
         check("title:budget page:12 note:x", "budget 12 note x");
         check("section 4.1", "section <4.1>");
         check("user_name@host.org src/main.rs", "<user_name@host.org> <src/main.rs>");
@@ -293,5 +318,12 @@ mod tests {
         check("\"\" \" \" ''", "");
         check("", "");
         check("cat cat CATS", "cat cat");
+    }
+
+    #[test]
+    fn words_that_are_too_many_are_counted() {
+        let words: Vec<String> = (100..130).map(|number| format!("x{number}")).collect();
+        let parsed = parse(&words.join(" "), &Dictionary::default());
+        assert_eq!((parsed.units.len(), parsed.left_out), (MOST, 6));
     }
 }

@@ -12,7 +12,7 @@ use super::{
     hit,
     narrow::Need,
     plan::Planner,
-    request::{Answer, How, Request},
+    request::{Answer, How, MOST_HITS, Request},
 };
 use crate::index::{error::IndexError, view::View};
 
@@ -24,8 +24,6 @@ const MARKS: usize = 64;
 const CHECK_EVERY: usize = 64;
 /// Number of spans that are kept for the next chunk.
 const KEPT: usize = 4;
-/// Maximum number of hits, whatever is asked for.
-const MOST: usize = 200;
 
 /// When to stop.
 #[derive(Debug, Clone)]
@@ -75,14 +73,14 @@ pub(crate) fn search(
     let planner = Planner { fields: &view.fields, allowed, all_chunks: view.searcher.num_docs() };
     let narrowed = pattern.need.query(&planner);
     let how = if narrowed.is_some() { How::Narrowed } else { How::Scan };
-    let mut answer = Answer { hits: Vec::new(), missing: Vec::new(), complete: true, notes: Vec::new(), how };
+    let mut answer = Answer::of(how);
     if allowed.chunks == 0 {
         return Ok(answer);
     }
     let query = narrowed.unwrap_or_else(|| planner.seen());
     let mut candidates: Vec<Candidate> = view.searcher.search(&query, &All { view, allowed })?;
     candidates.sort_by_key(Candidate::place);
-    let limit = request.limit.clamp(1, MOST);
+    let limit = request.limit.clamp(1, MOST_HITS);
     let mut texts = Texts { view, stores: HashMap::new() };
     for (read, candidate) in candidates.iter().enumerate() {
         if read % CHECK_EVERY == 0 {
@@ -100,13 +98,13 @@ pub(crate) fn search(
         if marks.is_empty() {
             continue;
         }
+        if answer.hits.len() == limit {
+            answer.more = true;
+            break;
+        }
         #[expect(clippy::cast_precision_loss, reason = "there are few marks")]
         let candidate = Candidate { score: marks.len() as f32, ..*candidate };
         answer.hits.extend(hit(view, request, &candidate, FoundChunk { chunk, marks }));
-        if answer.hits.len() == limit {
-            answer.complete = read + 1 == candidates.len();
-            break;
-        }
     }
     Ok(answer)
 }

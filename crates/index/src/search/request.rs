@@ -8,6 +8,9 @@ use crate::{chunk::Chunk, document::DocumentPlace, index::id::DocumentId};
 /// Characters of a chunk that are shown around its hits.
 pub(crate) const CITED: usize = 240;
 
+/// Maximum number of hits, whatever is asked for.
+pub(crate) const MOST_HITS: usize = 200;
+
 /// Search request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Request {
@@ -68,10 +71,29 @@ pub struct Answer {
     pub missing: Vec<DocumentId>,
     /// False when reading was cut off by time, so that there may be more.
     pub complete: bool,
+    /// Set if there are more matches than were asked for, as far as that is known without further work.
+    pub more: bool,
+    /// Set if a phrase in quotes stands nowhere, and the hits have some of its words only.
+    pub is_loose: bool,
     /// Notes for the caller, each a sentence without its full stop.
     pub notes: Vec<String>,
     /// Way in which it was found.
     pub how: How,
+}
+
+impl Answer {
+    /// An answer that has found nothing yet.
+    pub(crate) const fn of(how: How) -> Self {
+        Self {
+            hits: Vec::new(),
+            missing: Vec::new(),
+            complete: true,
+            more: false,
+            is_loose: false,
+            notes: Vec::new(),
+            how,
+        }
+    }
 }
 
 /// Way in which something was found.

@@ -12,7 +12,7 @@ use super::{
     parse::{ParsedQuery, Unit, parse},
     plan::Planner,
     rank::{RankQuery, best},
-    request::{Answer, Hit, How, Request},
+    request::{Answer, Hit, How, MOST_HITS, Request},
 };
 use crate::{
     analyze::{Dictionary, exact::tokens},
@@ -20,8 +20,6 @@ use crate::{
     index::{error::IndexError, view::View},
 };
 
-/// Maximum number of hits, whatever is asked for.
-const MOST: usize = 200;
 /// Words of a query up to which it is looked for to the letter as a whole. A question is in no text.
 const MOST_WHOLE: usize = 10;
 /// Chunks that are looked at for each hit: several of a page are one hit where there are others.
@@ -36,29 +34,51 @@ pub(crate) fn search(
     text: &str,
 ) -> Result<Answer, IndexError> {
     let parsed = parse(text, dictionary);
-    let mut answer =
-        Answer { hits: Vec::new(), missing: Vec::new(), complete: true, notes: Vec::new(), how: How::Index };
+    let mut answer = Answer::of(How::Index);
     if parsed.units.is_empty() {
         answer.notes.push("there is no word in what was searched for".to_owned());
+    }
+    if parsed.left_out > 0 {
+        let (searched, left_out) = (parsed.units.len() + parsed.excluded.len(), parsed.left_out);
+        let note = format!(
+            "the query has too many words: its first {searched} were searched for, and {left_out} were left out"
+        );
+        answer.notes.push(note);
     }
     if allowed.chunks == 0 {
         return Ok(answer);
     }
-    let limit = request.limit.clamp(1, MOST);
-    let (candidates, meant) = candidates(view, allowed, &parsed, limit * LOOKED_AT, &mut answer.notes)?;
-    let needles = HighlightTerms::new(&parsed, &meant);
-    answer.hits = hits(view, request, &candidates, limit, &needles)?;
+    let limit = request.limit.clamp(1, MOST_HITS);
+    let found = candidates(view, allowed, &parsed, limit * LOOKED_AT)?;
+    let needles = HighlightTerms::new(&parsed, &found.meant);
+    answer.hits = hits(view, request, &found.candidates, limit, &needles)?;
+    answer.is_loose = found.is_loose;
+    // Of several words nearly every chunk has one, and the best come first: that there are more says something where each has all.
+    let has_all = parsed.units.len() == 1 || has_phrase(&parsed);
+    answer.more = has_all && !found.is_loose && found.candidates.len() > answer.hits.len();
     Ok(answer)
 }
 
-/// Chunks that may be hits, the best first, and the words that were taken for what was meant.
+/// Chunks that may be hits, the best first.
+struct FoundCandidates {
+    candidates: Vec<Candidate>,
+    /// Words that were taken for what was meant.
+    meant: Vec<String>,
+    /// Set if a phrase in quotes stands nowhere, and they have some of its words.
+    is_loose: bool,
+}
+
+/// Returns whether something is in quotes that chunks must have.
+fn has_phrase(parsed: &ParsedQuery) -> bool {
+    !parsed.any && parsed.units.iter().any(|unit| matches!(unit, Unit::Phrase(_)))
+}
+
 fn candidates(
     view: &View,
     allowed: &AllowedDocuments,
     parsed: &ParsedQuery,
     most: usize,
-    notes: &mut Vec<String>,
-) -> Result<(Vec<Candidate>, Vec<String>), IndexError> {
+) -> Result<FoundCandidates, IndexError> {
     let planner = Planner { fields: &view.fields, allowed, all_chunks: view.searcher.num_docs() };
     let frequencies = Frequencies::new(&view.searcher);
     let (concepts, meant) = Concepts::new(view, &planner, &frequencies).of(parsed)?;
@@ -82,16 +102,13 @@ fn candidates(
         let anywhere = wanted.within.replace(with_all);
         let found = best(view, allowed, &wanted, most)?;
         if !found.is_empty() {
-            return Ok((found, meant));
+            return Ok(FoundCandidates { candidates: found, meant, is_loose: false });
         }
         wanted.within = anywhere;
     }
-    let found = best(view, allowed, &wanted, most)?;
-    let has_phrase = parsed.units.iter().any(|unit| matches!(unit, Unit::Phrase(_)));
-    if has_phrase && !parsed.any && !found.is_empty() {
-        notes.push("nothing has it word for word; these have some of its words".to_owned());
-    }
-    Ok((found, meant))
+    let candidates = best(view, allowed, &wanted, most)?;
+    let is_loose = has_phrase(parsed) && !candidates.is_empty();
+    Ok(FoundCandidates { candidates, meant, is_loose })
 }
 
 /// Chunks that are in all of them, by segment.
@@ -121,12 +138,7 @@ fn hits(
             break;
         }
         let chunk = view.chunk(candidate.address)?;
-        let page = match &chunk.place {
-            DocumentPlace::Page(number) | DocumentPlace::ScannedPage(number) | DocumentPlace::Slide(number) => {
-                Some((candidate.owner, *number))
-            }
-            _ => None,
-        };
+        let page = page_of(&chunk.place).map(|(path, number)| (candidate.owner, path.map(str::to_owned), number));
         let is_new = page.is_none_or(|page| pages.insert(page));
         let into = if is_new { &mut hits } else { &mut others };
         let marks = needles.marks(&chunk.text);
@@ -136,4 +148,15 @@ fn hits(
     hits.append(&mut others);
     hits.sort_by(|one, other| other.score.total_cmp(&one.score));
     Ok(hits)
+}
+
+/// The page or slide that a place is on, with the path of its document in an archive; none for places of other kinds.
+fn page_of(place: &DocumentPlace) -> Option<(Option<&str>, u32)> {
+    match place {
+        DocumentPlace::Page(number) | DocumentPlace::ScannedPage(number) | DocumentPlace::Slide(number) => {
+            Some((None, *number))
+        }
+        DocumentPlace::Inner { path, place } => page_of(place).map(|(_, number)| (Some(path.as_str()), number)),
+        _ => None,
+    }
 }

@@ -127,7 +127,8 @@ fn tell(out: &mut File, mut file: File, job: &Job, recognition: OpenRecognition)
     };
     let teller = extract::Teller::new(kind, &job.limits, &mut listener).pages(job.first, job.last).within(job.window);
     let scanner = extract::Scanner::new(recognition);
-    let mut teller = teller.listing(job.listing).with_password(password).with_scanner(scanner);
+    let teller = teller.listing(job.listing).within_another(inner.is_some());
+    let mut teller = teller.with_password(password).with_scanner(scanner);
     let outcome = catch_unwind(AssertUnwindSafe(|| extract::extract(bytes, kind, &mut teller)));
     let read = teller.parts();
     match (broken_pipe, outcome.unwrap_or_else(|panic| Err(gave_up(kind, panic.as_ref())))) {

@@ -169,3 +169,69 @@ async fn what_of_an_archive_is_not_read_is_said() {
         assert!(failure.is_some_and(|failure| ["mismatch", "broken"].contains(&failure.code())), "{name}");
     }
 }
+
+/// A message with these files attached to it.
+fn mail(files: &[(&str, &str, Vec<u8>)]) -> Vec<u8> {
+    let mut text = "From: Anna <anna@example.org>\r\nTo: otto@example.org\r\nSubject: Papers\r\nMIME-Version: 1.0\r\n\
+                    Content-Type: multipart/mixed; boundary=\"x\"\r\n\r\n--x\r\nContent-Type: text/plain\r\n\r\n\
+                    The papers are attached.\r\n"
+        .to_owned();
+    for (name, head, content) in files {
+        use base64::Engine as _;
+        let content = base64::engine::general_purpose::STANDARD.encode(content);
+        text.push_str(&format!(
+            "--x\r\nContent-Disposition: attachment; filename=\"{name}\"\r\nContent-Transfer-Encoding: base64\r\n{head}\r\n\r\n\
+             {content}\r\n"
+        ));
+    }
+    text.push_str("--x--\r\n");
+    text.into_bytes()
+}
+
+#[tokio::test]
+async fn files_that_are_attached_to_a_mail_are_found_and_read_by_their_names() {
+    const BINARY: &str = "Content-Type: application/octet-stream";
+    let shop = Shop::new();
+    let of = |name: &str| std::fs::read(fixture(name)).unwrap();
+    let inner = mail(&[("deep.txt", BINARY, b"a cobalt anchor".to_vec())]);
+    let bytes = mail(&[
+        ("latin.pdf", BINARY, of("latin.pdf")),
+        ("notes.md", BINARY, b"The barn is vermilion.".to_vec()),
+        ("notes.md", BINARY, b"The barn is ochre.".to_vec()),
+        ("all.zip", BINARY, zipped(&files())),
+        ("before.eml", BINARY, inner),
+        ("logo.png", "Content-Type: image/png\r\nContent-ID: <logo@x>", of("scan.png")),
+    ]);
+    let path = shop.folder.path().join("papers.eml");
+    std::fs::write(&path, &bytes).unwrap();
+    let letter = || named(&path, "uploads/papers.eml");
+    for (text, document, place) in [
+        ("papers attached", "uploads/papers.eml", ""),
+        ("QUARTZ-2", "uploads/papers.eml!/latin.pdf", "p. 2"),
+        ("vermilion", "uploads/papers.eml!/notes.md", ":1"),
+        ("ochre", "uploads/papers.eml!/notes (2).md", ":1"),
+        ("deep.txt", "uploads/papers.eml!/before.eml", ""),
+    ] {
+        let finds = shop.search(vec![letter()], text).await;
+        let hit = finds.hits.first().unwrap_or_else(|| panic!("{text}: {finds:?}"));
+        assert_eq!((hit.document.as_str(), hit.place.as_str()), (document, place), "{text}");
+        assert_eq!(finds.broken, [], "an archive in a mail is no failure");
+    }
+    // What is attached to an attached mail is named and not read.
+    assert_eq!(shop.search(vec![letter()], "cobalt").await.hits, []);
+    let within = |inner: &str| OpenDocument { inner: Some(inner.to_owned()), ..letter() };
+    let shown = async |document: OpenDocument| {
+        shop.library.read(document, PartRange::default(), Arc::new(|_| {}), CancellationToken::new()).await
+    };
+    let whole = shown(letter()).await.unwrap();
+    assert!(whole.parts.len() == 1 && whole.parts[0].text.contains("Attached file: notes (2).md"), "{whole:?}");
+    let page = shown(within("latin.pdf")).await.unwrap();
+    assert!(page.format == "PDF" && page.parts[0].text.contains("QUARTZ-1"), "{page:?}");
+    assert!(shown(within("none.pdf")).await.unwrap_err().to_string().contains("could not find none.pdf"));
+    // Of a locked one that is said.
+    let locked = mail(&[("locked.pdf", BINARY, of("password.pdf"))]);
+    let (document, failure) = read(&extractor(Limits::default()), "a.eml", &locked).await;
+    let failure = failure.unwrap().to_string();
+    assert!(failure.contains("1 of its 1 files were not read (locked.pdf"), "{failure}");
+    assert!(document.unwrap().markdown().contains("The papers are attached."));
+}

@@ -63,6 +63,21 @@ async fn a_page_seen_in_a_mirror_is_read_as_it_is_meant() {
 }
 
 #[tokio::test]
+async fn letters_on_a_curve_are_read_in_their_order() {
+    let mut content = "BT /F1 12 Tf 10 750 Td (A seal:) Tj ET ".to_owned();
+    for (number, letter) in (0_u8..).zip("HARBOUR OF BREST".chars()) {
+        let angle = (f32::from(number) * 12.0 - 90.0).to_radians();
+        let (sin, cos) = angle.sin_cos();
+        let (x, y) = (300.0 + 60.0 * sin, 400.0 + 60.0 * cos);
+        // Upright at the top of the circle.
+        write!(content, "BT /F1 10 Tf {cos} {} {sin} {cos} {x} {y} Tm ({letter}) Tj ET ", -sin).unwrap();
+    }
+    let told = text(&content, HELVETICA, &[]).await;
+    let seen = |letter: char| told.matches(letter).count();
+    assert_eq!((seen('R'), seen('B'), seen('O'), seen('E')), (3, 2, 2, 1), "{told}");
+}
+
+#[tokio::test]
 async fn letters_come_from_the_names_of_glyphs() {
     let encoding = "/Encoding << /Differences [1 /alpha /element /braceleft /summation] >>";
     let font = format!("/Font << /F1 << /Type /Font /Subtype /Type1 /BaseFont /CMSY10 {encoding} >> >>");

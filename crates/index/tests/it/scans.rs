@@ -97,6 +97,23 @@ async fn a_stamp_or_a_comment_does_not_keep_a_scanned_page_from_being_recognised
         says(&parts[0], "[p. 1 (recognised)]\n# Harbour notice", &HARBOUR);
         assert!(parts[0].ends_with(&format!("\n\n{own}")), "{parts:?}");
     }
+    // A form that was filled in has more letters of its own, and a page of text below which there is a picture has many.
+    let form = |count: usize| {
+        let line = |number: usize| {
+            format!(
+                "BT /F1 6 Tf 10 {} Td (Typed line number {number} of it) Tj ET ",
+                80 - number * if count > 10 { 2 } else { 7 }
+            )
+        };
+        (0..count).map(line).collect::<String>()
+    };
+    let (document, failure) = read(&extractor, "page.pdf", &scanned_page(&form(8), "")).await;
+    let parts = told(&document.unwrap());
+    assert_eq!(failure, None, "{parts:?}");
+    says(&parts[0], "[p. 1 (recognised)]\n# Harbour notice", &[&HARBOUR[..], &["Typed line number 7"]].concat());
+    let (document, failure) = read(&extractor, "page.pdf", &scanned_page(&form(30), "")).await;
+    let parts = told(&document.unwrap());
+    assert!(failure.is_none() && parts[0].starts_with("[p. 1]") && !parts[0].contains("Harbour"), "{parts:?}");
     // Without models its own text is told, and that there is more.
     let nowhere = tempfile::tempdir().unwrap();
     let without = RecognitionConfig { folders: vec![nowhere.path().to_owned()], pages: 9 };
@@ -155,6 +172,64 @@ async fn pictures_are_documents_of_one_page() {
         let document = document.unwrap();
         assert_eq!((failure, document.kind), (None, Kind::Picture), "{name}");
         says(&told(&document)[0], "[p. 1 (recognised)]", &HARBOUR);
+    }
+}
+
+#[tokio::test]
+async fn pages_of_a_fax_are_pages_however_they_are_packed() {
+    let extractor = recognising(10);
+    let (document, failure) = read_scan(&extractor, "fax.tif").await;
+    let parts = told(&document.unwrap());
+    assert_eq!((failure, parts.len()), (None, 3), "{parts:?}");
+    for (part, number) in parts.iter().zip(1..) {
+        says(part, &format!("[p. {number} (recognised)]"), &HARBOUR);
+    }
+    // One page of it is read alone, and of one that is damaged the others are read.
+    let wanted = WantedParts { named: Some(Kind::Picture), first: 2, last: Some(2), ..WantedParts::default() };
+    let file = File::open(fixture("fax.tif")).unwrap();
+    let mut extraction = extractor.extract_wanted(file, wanted, CancellationToken::new()).await.unwrap();
+    let mut places = Vec::new();
+    while let Some(piece) = extraction.next().await {
+        if let Piece::Part(part) = piece.unwrap() {
+            places.push(part.place);
+        }
+    }
+    assert_eq!(places, [DocumentPlace::ScannedPage(2)]);
+    drop(extraction);
+    let mut damaged = std::fs::read(fixture("fax.tif")).unwrap();
+    // The width of the first page, which is described near byte 2188.
+    damaged[2188 + 2 + 8..2188 + 2 + 12].copy_from_slice(&[0; 4]);
+    let (document, failure) = read(&extractor, "fax.tif", &damaged).await;
+    let parts = told(&document.unwrap());
+    assert_eq!((failure.map(|failure| failure.code()), parts.len()), (Some("broken"), 3), "{parts:?}");
+    says(&parts[2], "[p. 3 (recognised)]", &HARBOUR);
+    // Beyond the budget is said by its page.
+    let (_, failure) = read_scan(&recognising(1), "fax.tif").await;
+    let failure = failure.unwrap().to_string();
+    assert!(failure.contains("2 of its 3 pages") && failure.contains("those from page 2 on"), "{failure}");
+}
+
+#[tokio::test]
+async fn pictures_of_other_formats_are_read_as_well() {
+    let extractor = recognising(20);
+    let page = image::open(fixture("scan.png")).unwrap().into_luma8();
+    for (name, format) in [
+        ("a.tiff", ImageFormat::Tiff),
+        ("a.webp", ImageFormat::WebP),
+        ("a.gif", ImageFormat::Gif),
+        ("a.bmp", ImageFormat::Bmp),
+    ] {
+        let mut bytes = Cursor::new(Vec::new());
+        // Some encoders take colours only.
+        image::DynamicImage::ImageLuma8(page.clone()).into_rgba8().write_to(&mut bytes, format).unwrap();
+        let bytes = bytes.into_inner();
+        let (document, failure) = read(&extractor, name, &bytes).await;
+        let document = document.unwrap();
+        assert_eq!((failure, document.kind), (None, Kind::Picture), "{name}");
+        says(&told(&document)[0], "[p. 1 (recognised)]", &HARBOUR);
+        let (_, failure) = read(&extractor, name, &bytes[..bytes.len() / 3]).await;
+        let code = failure.map(|failure| failure.code());
+        assert!(matches!(code, Some("broken" | "mismatch" | "too_large") | None), "{name}: {code:?}");
     }
 }
 

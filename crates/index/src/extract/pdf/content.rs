@@ -17,6 +17,10 @@ use super::{
 const MOST: f64 = 0.5;
 /// Letters of a page that has a text of its own, at least. A stamp, a note and a page number have fewer.
 const TEXT: usize = 100;
+/// Letters of a page of text, at least, where one picture lies below: a form that was filled in and a poster have fewer.
+const WHOLE_TEXT: usize = 400;
+/// Share of a page that one picture covers where it may be the page, although the page has letters of its own.
+const COVERING: f64 = 0.7;
 
 /// Content of a page, as it is drawn.
 #[derive(Debug, Default)]
@@ -27,6 +31,8 @@ pub(super) struct Content {
     pub(super) has_picture: bool,
     /// Share of the page that pictures cover, each counted by itself.
     pub(super) pictured: f64,
+    /// Share that the largest one covers, of those through which one cannot see.
+    largest: f64,
     /// More than is followed of it, as the end of a sentence, where there is more.
     pub(super) truncated: Option<String>,
     /// Number of the first letter that no picture can cover that was drawn so far.
@@ -61,6 +67,9 @@ impl Content {
         self.has_picture = true;
         let share = if page.area() > 0.0 { covered.area() / page.area() } else { 0.0 };
         self.pictured += share;
+        if is_opaque {
+            self.largest = self.largest.max(share);
+        }
         if share > MOST && is_opaque {
             let is_below = |glyph: &Glyph| covered.contains(Point::new(glyph.start.0.into(), glyph.start.1.into()));
             let new = self.glyphs.get_mut(self.covered..).unwrap_or_default();
@@ -78,6 +87,13 @@ impl Content {
     pub(super) fn is_scan(&self) -> bool {
         let letters = self.glyphs.iter().filter(|glyph| glyph.is_ink()).take(TEXT).count();
         self.has_picture && (letters == 0 || letters < TEXT && self.pictured > MOST)
+    }
+
+    /// Returns whether a picture that is most of it may say more than the letters that stand on it. What another program recognised on
+    /// it says all.
+    pub(super) fn may_be_scan(&self) -> bool {
+        let seen = self.glyphs.iter().filter(|glyph| glyph.is_ink() && !glyph.is_hidden).take(WHOLE_TEXT).count();
+        self.largest > COVERING && seen < WHOLE_TEXT && self.hidden_letters() < TEXT
     }
 }
 

@@ -46,9 +46,13 @@ pub(super) fn tell(document: &Pdf, teller: &mut Teller<'_>) -> Result<PageFlaws,
         }
         let stored = stored(page);
         let mut content = Content::of(page, stored.as_deref().unwrap_or_default(), &fonts, &layers);
-        let recognised = if content.is_scan() { Some(teller.scanner().page(number, page)?) } else { None };
+        let is_scan = content.is_scan();
+        let is_looked_at = is_scan || content.may_be_scan() && teller.scanner().is_wanted();
+        let recognised = if is_looked_at { Some(teller.scanner().page(number, page)?) } else { None };
         let (mut place, mut texts, mut unread) = (DocumentPlace::Page(number), Vec::new(), None);
         match recognised {
+            // A picture below the letters of the page, which says nothing.
+            Some(Ok(RecognisedText { text, .. })) if !is_scan && text.trim().is_empty() => {}
             // What another program recognised before says the same.
             Some(Ok(RecognisedText { text, is_cut })) if content.hidden_letters() <= letters(&text) => {
                 if is_cut {
@@ -58,6 +62,7 @@ pub(super) fn tell(document: &Pdf, teller: &mut Teller<'_>) -> Result<PageFlaws,
                 place = DocumentPlace::ScannedPage(number);
                 texts.push(text);
             }
+            Some(Err(UnreadReason::Undrawn)) if !is_scan => {}
             Some(Err(why)) => unread = Some(why),
             Some(Ok(_)) | None => {}
         }
@@ -124,6 +129,7 @@ fn own_texts(beside: Beside, content: &Content) -> Vec<String> {
         }
         texts.push(text::markdown(&column::regions(pieces)));
     }
+    texts.push(turn::others(content));
     texts.extend(beside.comments);
     texts.extend(beside.files.iter().map(|file| format!("Attached file: {file}")));
     texts

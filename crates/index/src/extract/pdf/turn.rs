@@ -80,8 +80,8 @@ impl View {
 
 /// The views of a page, that of most letters first. There always is an upright one.
 pub(super) fn views(content: &Content) -> Vec<View> {
-    let home = Way { angle: content.rotation, is_mirrored: false };
-    let mut ways = ways(&content.glyphs);
+    let home = home(content);
+    let (mut ways, _) = ways(&content.glyphs);
     if !ways.iter().any(|way| way.is_near(&home)) {
         ways.push(home);
     }
@@ -91,6 +91,39 @@ pub(super) fn views(content: &Content) -> Vec<View> {
         View { turn, writing, letters, is_upright: way.is_near(&home) }
     };
     ways.into_iter().map(view).collect()
+}
+
+fn home(content: &Content) -> Way {
+    Way { angle: content.rotation, is_mirrored: false }
+}
+
+/// The letters that stand in none of the views, in the order in which they are drawn: those on a curve, of which each stands in
+/// its own way, read so.
+pub(super) fn others(content: &Content) -> String {
+    let (mut ways, is_all) = ways(&content.glyphs);
+    if is_all {
+        return String::new();
+    }
+    ways.push(home(content));
+    let mut text = String::new();
+    let is_other = |glyph: &&Glyph| {
+        let own = Way { angle: glyph.angle, ..Way::of(glyph) };
+        !ways.iter().any(|way| way.is_near(&own))
+    };
+    let mut last: Option<&Glyph> = None;
+    for glyph in content.glyphs.iter().filter(is_other) {
+        // Letters of other words stand farther apart than one of them is large.
+        let is_far = last.is_some_and(|last| {
+            let (x, y) = (glyph.start.0 - last.start.0, glyph.start.1 - last.start.1);
+            x.hypot(y) > last.width + last.size * 0.5
+        });
+        if is_far && !text.ends_with(char::is_whitespace) {
+            text.push(' ');
+        }
+        text.push(glyph.letter);
+        last = Some(glyph);
+    }
+    text
 }
 
 /// The letters that stand in this way, upright, in the order in which they are drawn.
@@ -108,8 +141,8 @@ fn standing(glyphs: &[Glyph], way: Way, turn: Turn) -> Vec<Letter> {
     letters
 }
 
-/// The ways in which letters stand, those of most letters first.
-fn ways(glyphs: &[Glyph]) -> Vec<Way> {
+/// The ways in which letters stand, those of most letters first, and whether these are all.
+fn ways(glyphs: &[Glyph]) -> (Vec<Way>, bool) {
     let mut counts: Vec<(Way, usize)> = Vec::new();
     for glyph in glyphs.iter().filter(|glyph| !glyph.letter.is_whitespace()) {
         let own = Way::of(glyph);
@@ -119,17 +152,20 @@ fn ways(glyphs: &[Glyph]) -> Vec<Way> {
         }
     }
     counts.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
-    let mut ways: Vec<Way> = Vec::new();
+    let (mut ways, mut is_all): (Vec<Way>, bool) = (Vec::new(), true);
     for (mut way, _) in counts {
         // A few letters askew among upright ones are upright.
         if distance(way.angle, 0.0) <= 1.0 {
             way.angle = 0.0;
         }
-        if ways.len() < MOST_VIEWS && !ways.iter().any(|known| known.is_near(&way)) {
-            ways.push(way);
+        if !ways.iter().any(|known| known.is_near(&way)) {
+            is_all &= ways.len() < MOST_VIEWS;
+            if is_all {
+                ways.push(way);
+            }
         }
     }
-    ways
+    (ways, is_all)
 }
 
 /// Degrees between two directions.

@@ -2,6 +2,7 @@
 //!
 //! - [`Scanner`]: what is left of the budget, and the models, which are loaded for the first page that needs them.
 //! - `drawing`: a page of a PDF as a picture. `photo`: the picture that a file is. Both in builds with recognition only.
+//! - `tiff`: pictures with several pages, and faxes.
 
 #[cfg(feature = "ocr")]
 mod drawing;
@@ -9,14 +10,17 @@ mod drawing;
 mod photo;
 #[cfg(feature = "ocr")]
 mod present;
+pub(super) mod tiff;
 
 #[cfg(feature = "ocr")]
 pub(crate) use self::present::Scanner;
 
-use super::Teller;
-#[cfg(not(feature = "ocr"))]
-use crate::failure::UnreadReason;
-use crate::{document::DocumentPlace, failure::Failure, kind::Kind};
+use super::{Teller, broken, clean};
+use crate::{
+    document::DocumentPlace,
+    failure::{Failure, UnreadReason},
+    kind::Kind,
+};
 
 /// Text that was recognised on a page.
 #[derive(Debug)]
@@ -31,20 +35,51 @@ pub(super) struct RecognisedText {
 /// Words for a page on which there may be more.
 pub(super) const MORE_TEXT: &str = "more text than is recognised on one page (5000 lines)";
 
-/// Tells of a picture what it says.
+/// Tells of a picture what it says, page by page where it has some.
 pub(super) fn picture(bytes: &[u8], teller: &mut Teller<'_>) -> Result<(), Failure> {
-    teller.head(None, Some(1))?;
-    match teller.scanner().photo(bytes)? {
-        Ok(RecognisedText { text, is_cut }) => {
-            if is_cut {
-                teller.leave_out(format!("it has {MORE_TEXT}"));
+    let pages: Vec<Option<u32>> = match tiff::is_tiff(bytes) {
+        true => tiff::pages(bytes).into_iter().map(Some).collect(),
+        false => vec![None],
+    };
+    let count = u32::try_from(pages.len()).unwrap_or(u32::MAX);
+    teller.head(None, Some(pages.len()))?;
+    if pages.is_empty() {
+        return Err(broken(Kind::Picture, "it has no pages"));
+    }
+    let (mut unread, mut damage, mut is_partial) = (None, None, false);
+    let first = usize::try_from(teller.first() - 1).unwrap_or(usize::MAX);
+    for (page, number) in pages.into_iter().zip(1..).skip(first) {
+        if count > 1 && teller.last_page().is_some_and(|last| number > last) {
+            is_partial = true;
+            break;
+        }
+        match teller.scanner().photo(number, bytes, page) {
+            Ok(Ok(RecognisedText { text, is_cut })) => {
+                if is_cut {
+                    let which = if count > 1 { format!("page {number}") } else { "it".to_owned() };
+                    teller.leave_out(format!("{which} has {MORE_TEXT}"));
+                }
+                teller.text(DocumentPlace::ScannedPage(number), text, None)?;
             }
-            teller.text(DocumentPlace::ScannedPage(1), text, None)
+            Ok(Err(why)) => {
+                let (pictures, reason): (u32, UnreadReason) = unread.unwrap_or((0, why));
+                unread = Some((pictures + 1, reason.or(why)));
+                teller.page(DocumentPlace::Page(number), String::new(), Some(why))?;
+            }
+            Err(failure) if count == 1 || failure == Failure::NeedsRecognition => return Err(failure),
+            // The others are read all the same.
+            Err(failure) => {
+                damage.get_or_insert(failure);
+                teller.page(DocumentPlace::Page(number), String::new(), None)?;
+            }
         }
-        Err(why) => {
-            teller.page(DocumentPlace::Page(1), String::new(), Some(why))?;
-            Err(Failure::Scanned { kind: Kind::Picture, pictures: 1, pages: 1, why, besides: None })
+    }
+    match (unread.filter(|_| teller.first() == 1 && !is_partial), damage) {
+        (Some((pictures, why)), damage) => {
+            let besides = damage.map(|failure| clean::line(&failure.to_string(), 200));
+            Err(Failure::Scanned { kind: Kind::Picture, pictures, pages: count, why, besides })
         }
+        (None, damage) => damage.map_or(Ok(()), Err),
     }
 }
 
@@ -64,6 +99,10 @@ impl Scanner {
         }
     }
 
+    pub(super) const fn is_wanted(&self) -> bool {
+        false
+    }
+
     pub(super) fn page(
         &mut self,
         _number: u32,
@@ -72,7 +111,12 @@ impl Scanner {
         Ok(Err(self.0))
     }
 
-    fn photo(&mut self, _bytes: &[u8]) -> Result<Result<RecognisedText, UnreadReason>, Failure> {
+    fn photo(
+        &mut self,
+        _number: u32,
+        _bytes: &[u8],
+        _page: Option<u32>,
+    ) -> Result<Result<RecognisedText, UnreadReason>, Failure> {
         Ok(Err(self.0))
     }
 }

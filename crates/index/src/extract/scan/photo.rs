@@ -1,10 +1,11 @@
 //! The picture that a file is.
 
-use std::io::Cursor;
+use std::io::{BufRead, BufReader, Cursor, Seek};
 
 use agentd_ocr::Picture;
 use image::{DynamicImage, ImageDecoder as _, ImageError, ImageReader, imageops::FilterType};
 
+use super::tiff::{self, FromPage};
 use crate::{
     extract::{broken, too_large},
     failure::Failure,
@@ -18,9 +19,15 @@ const MAX_DECODED: u64 = 420 << 20;
 /// The longer side of what is recognised, in pixels; letters of larger pictures are larger, too.
 const SIDE: u32 = 2600;
 
-/// Decodes a picture, turns it upright and makes it small enough.
-pub(super) fn picture(bytes: &[u8]) -> Result<Picture, Failure> {
-    let decoded = decoded(bytes).map_err(|error| match error {
+/// Decodes a picture, turns it upright and makes it small enough: of a file with pages that which is described there.
+pub(super) fn picture(bytes: &[u8], page: Option<u32>) -> Result<Picture, Failure> {
+    let fax = page.map(|page| tiff::fax(bytes, page, MAX_SIDE)).transpose();
+    let decoded = match (fax.map_err(|why| broken(Kind::Picture, &why))?.flatten(), page) {
+        (Some(fax), _) => Ok(small(DynamicImage::ImageLuma8(fax))),
+        (None, Some(page)) => decoded(BufReader::new(FromPage::new(bytes, page))),
+        (None, None) => decoded(Cursor::new(bytes)),
+    };
+    let decoded = decoded.map_err(|error| match error {
         ImageError::Limits(_) => too_large("its picture", MAX_DECODED),
         error => broken(Kind::Picture, &error.to_string()),
     })?;
@@ -29,8 +36,12 @@ pub(super) fn picture(bytes: &[u8]) -> Result<Picture, Failure> {
     Picture::new(width, height, grey.into_raw()).ok_or_else(|| broken(Kind::Picture, "it has no pixels"))
 }
 
-fn decoded(bytes: &[u8]) -> Result<DynamicImage, ImageError> {
-    let mut reader = ImageReader::new(Cursor::new(bytes)).with_guessed_format()?;
+fn small(image: DynamicImage) -> DynamicImage {
+    if image.width().max(image.height()) > SIDE { image.resize(SIDE, SIDE, FilterType::Triangle) } else { image }
+}
+
+fn decoded(from: impl BufRead + Seek) -> Result<DynamicImage, ImageError> {
+    let mut reader = ImageReader::new(from).with_guessed_format()?;
     let mut most = image::Limits::default();
     most.max_image_width = Some(MAX_SIDE);
     most.max_image_height = Some(MAX_SIDE);
@@ -41,10 +52,7 @@ fn decoded(bytes: &[u8]) -> Result<DynamicImage, ImageError> {
     most.reserve(decoder.total_bytes())?;
     // One whose file says nonsense about it is read as it lies.
     let orientation = decoder.orientation().ok();
-    let mut image = DynamicImage::from_decoder(decoder)?;
-    if image.width().max(image.height()) > SIDE {
-        image = image.resize(SIDE, SIDE, FilterType::Triangle);
-    }
+    let mut image = small(DynamicImage::from_decoder(decoder)?);
     if let Some(orientation) = orientation {
         image.apply_orientation(orientation);
     }

@@ -57,6 +57,11 @@ impl Scanner {
         }
     }
 
+    /// Returns whether letters are recognised, so that it is worth while to look at what may have some.
+    pub(in crate::extract) const fn is_wanted(&self) -> bool {
+        !matches!(self.models, Models::Missing(_))
+    }
+
     /// The text of a page of a PDF, or why it is not known.
     ///
     /// # Errors
@@ -69,11 +74,16 @@ impl Scanner {
         self.read(number, || drawing::page(page))
     }
 
-    /// The same of the picture that a file is.
-    pub(super) fn photo(&mut self, bytes: &[u8]) -> Result<Result<RecognisedText, UnreadReason>, Failure> {
+    /// The same of the picture that a file is, or of the page of it that is described at this place.
+    pub(super) fn photo(
+        &mut self,
+        number: u32,
+        bytes: &[u8],
+        page: Option<u32>,
+    ) -> Result<Result<RecognisedText, UnreadReason>, Failure> {
         // One that is too large or damaged is so whether or not anybody can read its letters.
         let mut failure = None;
-        let read = self.read(1, || photo::picture(bytes).map_err(|why| failure = Some(why)).ok());
+        let read = self.read(number, || photo::picture(bytes, page).map_err(|why| failure = Some(why)).ok());
         failure.map_or(read, Err)
     }
 
@@ -98,8 +108,9 @@ impl Scanner {
         if let Models::Missing(why) = self.models {
             return Err(why);
         }
+        let late = UnreadReason::OutOfTime { first: number };
         if self.pages == 0 || self.time.is_zero() {
-            return Err(spent);
+            return Err(if self.pages == 0 { spent } else { late });
         }
         let begun = Instant::now();
         let deadline = begun + self.time;
@@ -108,7 +119,7 @@ impl Scanner {
             let recogniser = self.recogniser()?;
             let picture = draw().ok_or(UnreadReason::Undrawn)?;
             recogniser.text(&picture, deadline).map_err(|error| match error {
-                OcrError::Late => spent,
+                OcrError::Late => late,
                 _ => UnreadReason::NoModels,
             })
         }));

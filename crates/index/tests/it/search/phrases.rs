@@ -15,6 +15,7 @@ fn word() -> impl Strategy<Value = String> {
         1 => "[ぁ-ん]{1,6}",
         1 => "[ァ-ヴ]{1,6}",
         1 => "[가-깋]{1,6}",
+        1 => "[ก-ฮะาเแโไ]{1,9}",
         1 => "[ａ-ｚＡ-Ｚ０-９]{1,6}",
         1 => "[ｱ-ﾝ]{1,3}ﾞ?",
         1 => "[à-ýЀ-я]{1,6}",
@@ -47,11 +48,10 @@ async fn a_phrase_of_a_text_finds_it() {
             let phrase: String = words.iter().skip(from).take(count).map(String::as_str).collect();
             let phrase = phrase.replace(|letter| "\"\\“”„＂".contains(letter), " ");
             // A word that goes on beyond the phrase is another word, unless its script has no words.
-            let is_whole = words.get(from + count).is_none_or(|next| !joins(&phrase, next))
-                && from
-                    .checked_sub(1)
-                    .and_then(|before| words.get(before))
-                    .is_none_or(|before| !joins(before, &phrase));
+            // There may be nothing between two of them.
+            let beside = |words: Option<&[String]>| words.unwrap_or_default().concat();
+            let (before, next) = (beside(words.get(..from)), beside(words.get(from + count..)));
+            let is_whole = !joins(&phrase, &next) && !joins(&before, &phrase);
             if !is_whole || !phrase.chars().any(char::is_alphanumeric) {
                 continue;
             }

@@ -49,7 +49,7 @@ async fn the_index_narrows_to_no_less_than_what_matches() {
         let query = Query::Regex { pattern: pattern.to_owned(), case_sensitive: false };
         let answer = shelf.ask(Request::new(documents.clone(), query)).await;
         assert_eq!((cited(&answer), answer.how), (expected.iter().map(String::as_str).collect(), how), "{pattern}");
-        assert!(answer.complete && answer.notes.is_empty());
+        assert!(answer.complete && !answer.more && answer.notes.is_empty());
     }
 }
 
@@ -63,10 +63,12 @@ async fn case_and_limits_are_kept_and_matches_are_marked() {
     let phones = shelf.ask(Request::new(documents.clone(), query("\\d{3}-\\d{4}", true))).await;
     assert_eq!(told(&phones), ["r.pdf p. 3 [555-1234|555-9876]"]);
 
-    let mut first = Request::new(documents.clone(), query("error", false));
-    first.limit = 1;
-    let first = shelf.ask(first).await;
-    assert!(cited(&first) == ["r.pdf p. 1"] && !first.complete);
+    let limited = |pattern, limit| Request { limit, ..Request::new(documents.clone(), query(pattern, false)) };
+    let first = shelf.ask(limited("error", 1)).await;
+    assert!(cited(&first) == ["r.pdf p. 1"] && first.complete && first.more, "a limit is no lack of time: {first:?}");
+    // Behind the last match there are chunks, but none that matches.
+    let all = shelf.ask(limited("parser|printer", 2)).await;
+    assert_eq!((cited(&all).len(), all.complete, all.more), (2, true, false));
 
     let mut late = Request::new(documents.clone(), query(".", false));
     late.within = std::time::Duration::ZERO;

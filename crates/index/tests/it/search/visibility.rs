@@ -39,6 +39,19 @@ async fn what_must_not_be_seen_takes_no_place() {
 }
 
 #[tokio::test]
+async fn what_others_have_does_not_decide_what_is_a_typo() {
+    let shelf = Shelf::new().await;
+    let wrong: Vec<String> = (0..20).map(|number| format!("the harbuor and its harbuors {number}")).collect();
+    shelf.add("theirs.pdf", &wrong.iter().map(String::as_str).collect::<Vec<_>>()).await;
+    let mine = shelf.add("mine.pdf", &["the harbour is closed", "nothing of it"]).await;
+    assert_eq!(cited(&shelf.search(&[mine], "harbuor").await), ["mine.pdf p. 1"]);
+    // Nor are words of others what was meant.
+    let other = shelf.add("other.pdf", &["a harbor on the hill"]).await;
+    let answer = shelf.search(&[other], "harbuor hill").await;
+    assert_eq!(cited(&answer), ["other.pdf p. 1"]);
+}
+
+#[tokio::test]
 async fn the_same_bytes_are_indexed_once_and_each_cites_its_own_name() {
     let shelf = Shelf::new().await;
     let pages = || vec![(None, "a common text".to_owned())];

@@ -1,0 +1,246 @@
+//! What was found in documents. Pure.
+
+use std::ops::Range;
+
+use serde::{Deserialize, Serialize};
+
+/// Way in which a query was searched.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum SearchedBy {
+    /// By its words, in the index.
+    #[default]
+    Words,
+    /// By a phrase, in the index.
+    Phrase,
+    /// By a regular expression, in what the index says could match.
+    NarrowedRegex,
+    /// In every text.
+    Scan,
+}
+
+/// Finds in documents, the best first.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct DocumentFinds {
+    /// Way in which the query was searched.
+    pub by: SearchedBy,
+    /// The finds.
+    pub hits: Vec<DocumentHit>,
+    /// Documents that were searched, or what could be read of them.
+    pub searched: usize,
+    /// Documents that were not, for there was no time to begin with them.
+    #[serde(default)]
+    pub not_searched: usize,
+    /// Documents that could not be searched, or not to their end, and why.
+    pub broken: Vec<(String, String)>,
+    /// Notes on how the query was read, each a sentence without its full stop.
+    pub notes: Vec<String>,
+    /// Set if time ended the search before it had seen everything.
+    pub late: bool,
+    /// Set if a regular expression matches in more places than were told.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub more: bool,
+    /// Set if a phrase in quotes stands nowhere, and the finds have some of its words only.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_loose: bool,
+    /// Names of documents that were not searched because they need a password.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub locked: Vec<String>,
+}
+
+impl DocumentFinds {
+    /// Note on finds that have some of the words of a phrase only.
+    pub const LOOSE: &str = "nothing has it word for word; these have some of its words";
+
+    /// True if all documents were searched to the end, and all matches of a regular expression were told.
+    #[must_use]
+    pub fn is_complete(&self) -> bool {
+        !self.late && !self.more && self.not_searched == 0 && self.broken.is_empty()
+    }
+
+    /// Takes note that there are more matches than the limit.
+    pub fn tell_more(&mut self, limit: usize) {
+        self.more = self.is_regex();
+        let matches = if limit == 1 { "match" } else { "matches" };
+        self.note(format!(
+            "there are more than {limit} {matches}: narrow the search, or raise its limit (--limit, max_results)"
+        ));
+    }
+
+    /// Adds a note, once.
+    pub fn note(&mut self, note: String) {
+        if !self.notes.contains(&note) {
+            self.notes.push(note);
+        }
+    }
+
+    const fn is_regex(&self) -> bool {
+        matches!(self.by, SearchedBy::NarrowedRegex | SearchedBy::Scan)
+    }
+
+    /// Adds what was found in other documents by the same query, and keeps the best.
+    pub fn add(&mut self, mut other: Self, limit: usize) {
+        // What has some of the words is told where nothing has all of them, and only there.
+        if !self.hits.is_empty() && !other.hits.is_empty() && self.is_loose != other.is_loose {
+            if self.is_loose { self.drop_loose() } else { other.drop_loose() }
+        }
+        self.is_loose |= other.is_loose;
+        self.by = other.by;
+        self.more |= other.more;
+        self.hits.extend(other.hits);
+        // Scores of one index can be compared; of equal ones the first stays first. Matches stay in the order of the documents.
+        if !self.is_regex() {
+            self.hits.sort_by(|left, right| right.score.total_cmp(&left.score));
+        }
+        if self.hits.len() > limit && self.is_regex() {
+            self.tell_more(limit);
+        }
+        self.hits.truncate(limit);
+        self.searched += other.searched;
+        self.not_searched += other.not_searched;
+        self.broken.extend(other.broken);
+        other.notes.into_iter().for_each(|note| self.note(note));
+        self.late |= other.late;
+        self.locked.extend(other.locked);
+    }
+
+    fn drop_loose(&mut self) {
+        self.is_loose = false;
+        self.hits.clear();
+        self.notes.retain(|note| note != Self::LOOSE);
+    }
+}
+
+/// A find.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct DocumentHit {
+    /// The document's name, as it was given.
+    pub document: String,
+    /// Place in it, as it is cited: `p. 12`, `Sales!A2:F20`, `slide 7`, `:120-134` for lines. Empty where there is only one place.
+    pub place: String,
+    /// Its score; only to be compared with others of the same search.
+    pub score: f32,
+    /// The text around what was looked for.
+    pub snippet: String,
+    /// Where in it that is, in bytes.
+    pub marks: Vec<Range<usize>>,
+    /// The text before it, where that was wanted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub before: Option<String>,
+    /// The text behind it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub after: Option<String>,
+}
+
+impl DocumentHit {
+    /// As it is cited: `report.pdf p. 12`.
+    #[must_use]
+    pub fn citation(&self) -> String {
+        let name = self.document.rsplit('/').next().unwrap_or(&self.document);
+        self.behind(name, " ")
+    }
+
+    /// The place behind a name of its document, with a gap between them unless it is lines.
+    #[must_use]
+    pub fn behind(&self, name: &str, gap: &str) -> String {
+        match self.place.as_str() {
+            "" => name.to_owned(),
+            lines if lines.starts_with(':') => format!("{name}{lines}"),
+            place => format!("{name}{gap}{place}"),
+        }
+    }
+
+    /// The snippet with what was looked for between marks.
+    #[must_use]
+    pub fn marked(&self, open: &str, close: &str) -> String {
+        let (mut shown, mut from) = (String::new(), 0);
+        for mark in &self.marks {
+            let (Some(before), Some(hit)) = (self.snippet.get(from..mark.start), self.snippet.get(mark.clone())) else {
+                continue;
+            };
+            shown.push_str(before);
+            shown.push_str(open);
+            shown.push_str(hit);
+            shown.push_str(close);
+            from = mark.end;
+        }
+        shown.push_str(self.snippet.get(from..).unwrap_or_default());
+        shown
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn finds(by: SearchedBy, is_loose: bool, scores: &[f32]) -> DocumentFinds {
+        let hit = |score: &f32| DocumentHit {
+            document: "a.pdf".to_owned(),
+            place: "p. 1".to_owned(),
+            score: *score,
+            snippet: String::new(),
+            marks: Vec::new(),
+            before: None,
+            after: None,
+        };
+        let notes = if is_loose { vec![DocumentFinds::LOOSE.to_owned()] } else { Vec::new() };
+        let hits = scores.iter().map(hit).collect();
+        DocumentFinds { by, hits, is_loose, notes, searched: 1, ..DocumentFinds::default() }
+    }
+
+    fn scores(finds: &DocumentFinds) -> Vec<f32> {
+        finds.hits.iter().map(|hit| hit.score).collect()
+    }
+
+    #[test]
+    fn a_phrase_that_stands_somewhere_leaves_no_room_for_some_of_its_words() {
+        let loose = || finds(SearchedBy::Phrase, true, &[9.0, 8.0]);
+        let exact = || finds(SearchedBy::Phrase, false, &[1.0]);
+        for (mut first, second) in [(loose(), exact()), (exact(), loose())] {
+            first.add(second, 10);
+            assert_eq!((scores(&first), first.is_loose, first.searched), (vec![1.0], false, 2));
+            assert_eq!(first.notes, [""; 0]);
+        }
+        // Documents in which nothing is found change nothing.
+        let mut all = loose();
+        all.add(finds(SearchedBy::Phrase, false, &[]), 10);
+        all.add(loose(), 3);
+        assert_eq!((scores(&all), all.is_loose, all.notes.len()), (vec![9.0, 9.0, 8.0], true, 1));
+        all.add(exact(), 10);
+        assert_eq!((scores(&all), all.is_loose, all.notes.len()), (vec![1.0], false, 0));
+    }
+
+    #[test]
+    fn matches_keep_the_order_of_the_documents_and_more_than_the_limit_is_told() {
+        let mut all = finds(SearchedBy::Scan, false, &[1.0, 2.0]);
+        all.add(finds(SearchedBy::Scan, false, &[3.0]), 3);
+        assert_eq!((scores(&all), all.more, all.is_complete()), (vec![1.0, 2.0, 3.0], false, true));
+        all.add(finds(SearchedBy::NarrowedRegex, false, &[4.0]), 3);
+        assert_eq!((scores(&all), all.more, all.late, all.is_complete()), (vec![1.0, 2.0, 3.0], true, false, false));
+        all.add(finds(SearchedBy::Scan, false, &[5.0]), 3);
+        assert!(all.notes.len() == 1 && all.notes[0].contains("more than 3 matches"), "{:?}", all.notes);
+    }
+
+    #[test]
+    #[allow(clippy::single_range_in_vec_init, reason = "one mark is one range")]
+    fn finds_are_shown_with_their_place_and_their_marks() {
+        let check = |document: &str, place: &str, marks: Vec<Range<usize>>, cited: &str, marked: &str| {
+            let hit = DocumentHit {
+                document: document.to_owned(),
+                place: place.to_owned(),
+                score: 1.0,
+                snippet: "纳税 is due".to_owned(),
+                marks,
+                before: None,
+                after: None,
+            };
+            assert_eq!((hit.citation().as_str(), hit.marked("**", "**").as_str()), (cited, marked));
+        };
+        check("uploads/report.pdf", "p. 12", vec![0..6], "report.pdf p. 12", "**纳税** is due");
+        check("notes.md", "", Vec::new(), "notes.md", "纳税 is due");
+        check("a/b.xlsx", "Sales!A2:F20", vec![0..3, 10..13], "b.xlsx Sales!A2:F20", "**纳**税 is **due**");
+        check("uploads/notes.md", ":120-134", Vec::new(), "notes.md:120-134", "纳税 is due");
+        // Marks that do not fit the text are left out.
+        check("a", "", vec![1..2, 9..99], "a", "纳税 is due");
+    }
+}
