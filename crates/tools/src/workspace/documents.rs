@@ -31,7 +31,7 @@ pub(crate) fn is_handed(path: &str) -> bool {
         "toml", "ts", "tsv", "txt", "xml", "yaml", "yml",
     ];
     // They are read by the letters on them.
-    const PICTURES: [&str; 3] = ["png", "jpg", "jpeg"];
+    const PICTURES: [&str; 8] = ["png", "jpg", "jpeg", "tif", "tiff", "webp", "gif", "bmp"];
     let ending = path.rsplit_once('.').map(|(_, ending)| ending.to_ascii_lowercase());
     let is_text = ending.as_deref().is_some_and(|ending| ENDINGS.contains(&ending));
     let is_picture = ending.as_deref().is_some_and(|ending| PICTURES.contains(&ending));
