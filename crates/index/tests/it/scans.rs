@@ -210,6 +210,13 @@ async fn pages_of_a_fax_are_pages_however_they_are_packed() {
 }
 
 #[tokio::test]
+async fn a_picture_that_is_only_unusual_is_not_called_damaged() {
+    let (_, failure) = read_scan(&recognising(1), "palette.tif").await;
+    let failure = failure.unwrap();
+    assert!(failure.code() == "foreign" && failure.to_string().contains("PNG"), "{failure}");
+}
+
+#[tokio::test]
 async fn pictures_of_other_formats_are_read_as_well() {
     let extractor = recognising(20);
     let page = image::open(fixture("scan.png")).unwrap().into_luma8();

@@ -29,6 +29,10 @@ pub(super) fn picture(bytes: &[u8], page: Option<u32>) -> Result<Picture, Failur
     };
     let decoded = decoded.map_err(|error| match error {
         ImageError::Limits(_) => too_large("its picture", MAX_DECODED),
+        // It is whole, and of a kind that few programs write.
+        ImageError::Unsupported(_) => {
+            Failure::Foreign { found: "it is a picture in a form that is not read; PNG is".to_owned() }
+        }
         error => broken(Kind::Picture, &error.to_string()),
     })?;
     let grey = on_white(decoded).into_luma8();
