@@ -13,6 +13,7 @@ const MOST_PAGES: usize = 10_000;
 /// Fields of a page that are looked at.
 const MOST_FIELDS: usize = 4096;
 /// Bytes of the header, which names the first page in its second half.
+#[cfg(feature = "ocr")]
 const HEADER: usize = 8;
 
 /// Returns whether bytes begin as a TIFF file does that is no photograph as a camera keeps it.
