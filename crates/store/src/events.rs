@@ -125,8 +125,8 @@ pub(crate) fn ended_turns(connection: &Connection, after: u64, at_most: usize) -
         "SELECT events.key, sessions.id, events.turn, events.seq, events.at
          FROM events JOIN sessions ON sessions.key = events.session
          WHERE events.key > ?1 AND events.kind = 'turn_ended' AND events.turn IS NOT NULL AND sessions.parent IS NULL
-            AND events.seq > coalesce((SELECT settings ->> '$.imported.events' FROM session_state AS state
-                WHERE state.session = sessions.key), 0)
+            AND events.seq > coalesce((SELECT CASE WHEN json_valid(settings) THEN settings ->> '$.imported.events' END
+                FROM session_state AS state WHERE state.session = sessions.key), 0)
             AND NOT EXISTS (SELECT 1 FROM events AS later WHERE later.session = events.session AND later.seq > events.seq
                 AND later.kind = 'state_changed' AND later.payload LIKE '%\"state\":\"forked\"%')
          ORDER BY events.key LIMIT ?2",

@@ -434,12 +434,14 @@ impl SessionHandle {
 
     /// Answer of the actor. None where it went without one: a command that is sent just when the receiver is dropped stays in
     /// the channel as long as there is a sender, and its reply with it.
-    async fn answered<T>(&self, answer: oneshot::Receiver<T>) -> Option<T> {
+    async fn answered<T>(&self, mut answer: oneshot::Receiver<T>) -> Option<T> {
         tokio::select! {
             biased;
-            answer = answer => answer.ok(),
-            () = self.ended.cancelled() => None,
+            answer = &mut answer => return answer.ok(),
+            () = self.ended.cancelled() => {}
         }
+        // It may have come between the two looks.
+        answer.try_recv().ok()
     }
 }
 

@@ -16,6 +16,8 @@ use crate::{document::DocumentPlace, failure::Failure, kind::Kind};
 const MOST: usize = 200;
 /// Bytes of the name of a file.
 const NAME_BYTES: usize = 200;
+/// Bytes of the ending of a name.
+const ENDING_BYTES: usize = 20;
 
 /// A message as mail servers keep it.
 pub(super) fn message(bytes: &[u8], teller: &mut Teller<'_>) -> Result<(), Failure> {
@@ -52,7 +54,8 @@ fn attached(part: &MessagePart<'_>) -> Attachment {
     let name = part.attachment_name().unwrap_or("a file without a name").to_owned();
     // A picture that stands in the text is a sign or a signature more often than a page.
     let is_picture = part.content_type().is_some_and(|kind| kind.ctype().eq_ignore_ascii_case("image"));
-    let is_in_text = is_picture && part.content_id().is_some();
+    let is_attached = part.content_disposition().is_some_and(|how| how.is_attachment());
+    let is_in_text = is_picture && part.content_id().is_some() && !is_attached;
     Attachment { name, content: (!is_in_text).then(|| part.contents().to_vec()) }
 }
 
@@ -115,11 +118,15 @@ struct Attachment {
 fn named(files: impl Iterator<Item = Attachment>) -> Vec<Attachment> {
     let mut taken = HashSet::new();
     let own = |Attachment { name, content }: Attachment| {
-        let plain = clean::line(&name.replace(['/', '\\'], "_"), NAME_BYTES);
-        let (stem, ending) =
-            plain.rsplit_once('.').map_or((&*plain, String::new()), |(stem, ending)| (stem, format!(".{ending}")));
+        let plain = name.replace(['/', '\\'], "_");
+        let whole = plain.rsplit_once('.').filter(|(_, ending)| ending.len() <= ENDING_BYTES);
+        let (stem, ending) = whole.map_or((&*plain, String::new()), |(stem, ending)| (stem, format!(".{ending}")));
+        // With room for its ending, which says what it is, and for a number.
+        let stem = clean::line(stem, NAME_BYTES - 2 * ENDING_BYTES);
+        let ending = clean::line(&ending, ENDING_BYTES + 1);
         let others = (2..).map(|number| format!("{stem} ({number}){ending}"));
-        let name = std::iter::once(plain.clone()).chain(others).find(|name| !taken.contains(name)).unwrap_or_default();
+        let first = std::iter::once(format!("{stem}{ending}"));
+        let name = first.chain(others).find(|name| !taken.contains(name)).unwrap_or_default();
         taken.insert(name.clone());
         Attachment { name, content }
     };
@@ -136,7 +143,6 @@ pub(super) fn entry(bytes: Vec<u8>, kind: Kind, wanted: &str) -> Result<Option<V
         let mail = MessageParser::default().parse(&bytes).ok_or_else(|| broken(Kind::Eml, "it has no header"))?;
         named(mail.attachments().take(MOST).map(attached))
     };
-    let wanted = clean::line(wanted, NAME_BYTES);
     Ok(files.into_iter().find(|file| file.name == wanted).and_then(|file| file.content))
 }
 
@@ -209,5 +215,26 @@ mod tests {
         let files = files.map(|name| Attachment { name: name.to_owned(), content: None });
         let names: Vec<String> = named(files.into_iter()).into_iter().map(|file| file.name).collect();
         assert_eq!(names, ["a.pdf", "a (2).pdf", ".._.._etc_passwd", "a (3).pdf", "notes", "notes (2)"]);
+    }
+
+    #[test]
+    fn each_file_is_read_by_its_own_name() {
+        let part = |disposition: &str, name: &str, content: &str| {
+            format!(
+                "--x\r\nContent-Type: image/png\r\nContent-ID: <{content}>\r\n\
+                 Content-Disposition: {disposition}; filename=\"{name}\"\r\n\r\n{content}\r\n"
+            )
+        };
+        let long = format!("{}.png", "a".repeat(300));
+        let parts = [("attachment", &*long, "one"), ("attachment", &long, "two"), ("inline", "sign.png", "three")];
+        let parts: String = parts.map(|(how, name, content)| part(how, name, content)).concat();
+        let mail = format!("Subject: a\r\nContent-Type: multipart/mixed; boundary=x\r\n\r\n{parts}--x--\r\n");
+        let parsed = MessageParser::default().parse(mail.as_bytes()).unwrap();
+        let names: Vec<String> = named(parsed.attachments().map(attached)).into_iter().map(|file| file.name).collect();
+        assert!(names.iter().all(|name| name.ends_with(".png") && name.len() <= NAME_BYTES), "{names:?}");
+        let read = |name: &str| entry(mail.clone().into_bytes(), Kind::Eml, name).unwrap().map(String::from_utf8);
+        let told: Vec<_> = names.iter().map(|name| read(name).map(Result::unwrap)).collect();
+        // A picture in the text is not read, and one that is attached is, whatever number it has.
+        assert_eq!(told, [Some("one".to_owned()), Some("two".to_owned()), None]);
     }
 }

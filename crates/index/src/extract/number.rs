@@ -4,6 +4,8 @@
 const KEPT: usize = 15;
 /// Digits of a number without a format that are shown where it has a fraction.
 const SHOWN: i32 = 11;
+/// From here on not every whole number can be told from the next one.
+const WHOLE: f64 = 9_007_199_254_740_992.0;
 /// Decimals that a format can ask for.
 const MOST_DECIMALS: usize = 30;
 /// Bytes of a format; Excel takes as many letters.
@@ -11,6 +13,9 @@ const LONGEST: usize = 1024;
 
 /// A number without a format: whole ones to the last digit, fractions with eleven digits at the most.
 pub(super) fn general(value: f64) -> String {
+    if value.fract() == 0.0 && value != 0.0 && value.abs() < WHOLE {
+        return format!("{value:.0}");
+    }
     let Some(mut number) = Decimal::of(value) else { return value.to_string() };
     let sign = if value < 0.0 { "-" } else { "" };
     if !(-9..KEPT as i32).contains(&number.exponent) {
@@ -238,7 +243,11 @@ impl Section {
                         whole += 1;
                     }
                 }
-                '.' if !has_point && !section.is_general => (has_point, section.has_digits) = (true, true),
+                '.' if !has_point && !section.is_general => {
+                    // Those right before the point stand for thousands, as those at the end do.
+                    section.shift -= 3 * std::mem::take(&mut commas);
+                    (has_point, section.has_digits) = (true, true);
+                }
                 ',' if section.has_digits => commas += 1,
                 '%' => {
                     section.shift += 2;
@@ -333,6 +342,7 @@ mod tests {
             (std::f64::consts::PI, "3.1415926536"),
             // Numbers of books and telephones are whole, and so they stay.
             (9_783_161_484_100.0, "9783161484100"),
+            (1_234_567_890_123_456.0, "1234567890123456"),
             (123_456_789_012.34, "123456789012.34"),
             (1_234_567.891_234_5, "1234567.8912"),
             (0.000_012_345, "0.000012345"),
@@ -372,6 +382,8 @@ mod tests {
             ("0.00E+00", 12345.0, "1.23E+04"),
             ("0.00E+00", 0.00099999, "1.00E-03"),
             ("0.0,,\" M\"", 12_345_678.0, "12.3 M"),
+            ("0,,.0\" M\"", 12_345_678.0, "12.3 M"),
+            ("#,##0,.00", 12_345_678.0, "12,345.68"),
             ("General\" pieces\"", 3.0, "3 pieces"),
             ("General;-General", -3.5, "-3.5"),
             ("0;-0;\"none\"", 0.0, "none"),

@@ -1,7 +1,10 @@
 //! Pages of a TIFF file, as scanners and faxes write it. The library reads the first only, and of faxes one kind of three.
 
 #[cfg(feature = "ocr")]
-use std::io::{self, Read, Seek, SeekFrom};
+use std::{
+    borrow::Cow,
+    io::{self, Read, Seek, SeekFrom},
+};
 
 #[cfg(feature = "ocr")]
 use hayro_ccitt::{DecodeSettings, Decoder, DecoderContext, EncodingMode};
@@ -12,6 +15,9 @@ use image::GrayImage;
 const MOST_PAGES: usize = 10_000;
 /// Fields of a page that are looked at.
 const MOST_FIELDS: usize = 4096;
+/// Pixels of a fax at the most, of which each takes a byte.
+#[cfg(feature = "ocr")]
+const MOST_PIXELS: u64 = 200_000_000;
 /// Bytes of the header, which names the first page in its second half.
 #[cfg(feature = "ocr")]
 const HEADER: usize = 8;
@@ -157,7 +163,8 @@ pub(super) fn fax(bytes: &[u8], page: u32, most: u32) -> Result<Option<GrayImage
     if number(TILE_WIDTH).is_some() || number(258).unwrap_or(1) != 1 || number(277).unwrap_or(1) != 1 {
         return Ok(None);
     }
-    if width == 0 || height == 0 || width > most || height > most {
+    let is_large = u64::from(width) * u64::from(height) > MOST_PIXELS;
+    if width == 0 || height == 0 || width > most || height > most || is_large {
         return Err(format!("it has {width} × {height} pixels"));
     }
     let encoding = match packed {
@@ -172,14 +179,18 @@ pub(super) fn fax(bytes: &[u8], page: u32, most: u32) -> Result<Option<GrayImage
     let mut rows =
         FaxRows { image: GrayImage::from_pixel(width, height, image::Luma([u8::MAX])), row: 0, is_black_zero };
     let mut has_row = false;
+    // Strips do not overlap, so that together they are no longer than the file.
+    let mut left = bytes.len();
+    let is_reversed = number(266) == Some(2);
     for ((strip, start), size) in (0..).zip(starts).zip(sizes) {
         let start = usize::try_from(start).unwrap_or(usize::MAX);
-        let end = start.saturating_add(usize::try_from(size).unwrap_or(usize::MAX)).min(bytes.len());
-        let Some(data) = bytes.get(start..end) else { continue };
+        let size = usize::try_from(size).unwrap_or(usize::MAX).min(left);
+        let Some(data) = bytes.get(start..start.saturating_add(size).min(bytes.len())) else { continue };
+        left -= data.len();
         // Some programs write the bits of a byte from the other end.
-        let data: Vec<u8> = match number(266) {
-            Some(2) => data.iter().map(|byte| byte.reverse_bits()).collect(),
-            _ => data.to_vec(),
+        let data: Cow<'_, [u8]> = match is_reversed {
+            true => data.iter().map(|byte| byte.reverse_bits()).collect(),
+            false => Cow::Borrowed(data),
         };
         rows.row = strip_rows.saturating_mul(strip);
         let settings = DecodeSettings {
