@@ -203,7 +203,7 @@ pub struct SearchHit {
     pub kind: SearchKind,
     /// The part around what was looked for, in one line.
     pub excerpt: String,
-    /// Where in it that is, in bytes.
+    /// Ranges of the matches in it, in bytes.
     pub marks: Vec<Range<usize>>,
 }
 

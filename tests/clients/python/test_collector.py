@@ -20,7 +20,7 @@ try:
 except ImportError:
     rotel = None
 
-from test_turn import PATIENCE, program
+from test_turn import PATIENCE, Processes, program
 
 DELEGATE = [{"name": "delegate_task", "arguments": {"task": task}} for task in ("Count the doors", "Count the windows")]
 # Who asks first is not known, so that all are told the same.
@@ -34,7 +34,7 @@ def free_port():
 
 
 @unittest.skipIf(rotel is None, "the collector is made for other versions of Python")
-class Collector(unittest.TestCase):
+class Collector(Processes):
     def setUp(self):
         # Not in TMPDIR: a socket's path must be short.
         self.home = Path(tempfile.mkdtemp(prefix="agentd-test-", dir="/tmp"))
@@ -53,16 +53,6 @@ class Collector(unittest.TestCase):
             "MODEL_BASIC_BASE_URL": model.stdout.readline().strip(),
             "OTEL_EXPORTER_OTLP_ENDPOINT": f"http://127.0.0.1:{self.port}",
         }
-
-    def start(self, command, **options):
-        process = subprocess.Popen(command, **options)
-        self.addCleanup(self.end, process)
-        return process
-
-    def end(self, process):
-        if process.poll() is None:
-            process.kill()
-        process.wait(PATIENCE)
 
     def start_daemon(self):
         log = open(self.home / "agentd.log", "ab")

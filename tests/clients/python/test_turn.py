@@ -98,7 +98,21 @@ class Api:
         return self.channel.unary_unary(path, **codec), takes
 
 
-class Turn(unittest.TestCase):
+class Processes(unittest.TestCase):
+    """Processes that end with their test."""
+
+    def start(self, command, **options):
+        process = subprocess.Popen(command, **options)
+        self.addCleanup(self.end, process)
+        return process
+
+    def end(self, process):
+        if process.poll() is None:
+            process.kill()
+        process.wait(PATIENCE)
+
+
+class Turn(Processes):
     def setUp(self):
         # Not in TMPDIR: a socket's path must be short.
         self.home = Path(tempfile.mkdtemp(prefix="agentd-test-", dir="/tmp"))
@@ -132,16 +146,6 @@ class Turn(unittest.TestCase):
         )
         self.addCleanup(self.channel.close)
         self.api = Api(self.channel)
-
-    def start(self, command, **options):
-        process = subprocess.Popen(command, **options)
-        self.addCleanup(self.end, process)
-        return process
-
-    def end(self, process):
-        if process.poll() is None:
-            process.kill()
-        process.wait(PATIENCE)
 
     def wait_until_ready(self):
         deadline = time.monotonic() + PATIENCE

@@ -1,4 +1,4 @@
-//! What was found in documents. Pure.
+//! Finds of a search in documents. Pure.
 
 use std::ops::Range;
 
@@ -122,7 +122,7 @@ pub struct DocumentHit {
     pub score: f32,
     /// The text around what was looked for.
     pub snippet: String,
-    /// Where in it that is, in bytes.
+    /// Ranges of the matches in it, in bytes.
     pub marks: Vec<Range<usize>>,
     /// The text before it, where that was wanted.
     #[serde(default, skip_serializing_if = "Option::is_none")]

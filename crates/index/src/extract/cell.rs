@@ -1,4 +1,4 @@
-//! What a cell shows, which is not always what it holds.
+//! Shown text of a cell, which is not always what it holds.
 
 use std::io::{Read, Seek};
 

@@ -28,7 +28,7 @@ pub(in crate::extract) fn is_tiff(bytes: &[u8]) -> bool {
     (bytes.starts_with(b"II*\0") || bytes.starts_with(b"MM\0*")) && !is_camera
 }
 
-/// Where the pages of a file are described, in order; previews are no pages. Empty where nothing is.
+/// Places at which the pages of a file are described, in order; previews are no pages. Empty where nothing is.
 pub(super) fn pages(bytes: &[u8]) -> Vec<u32> {
     let file = File(bytes);
     let (mut pages, mut seen) = (Vec::new(), Vec::new());
@@ -81,7 +81,7 @@ impl File<'_> {
         Some((0..count).filter_map(field).collect())
     }
 
-    /// Where the page behind this one is described; 0 behind the last.
+    /// Place at which the page behind this one is described; 0 behind the last.
     fn next(&self, page: u32) -> Option<u32> {
         let page = usize::try_from(page).ok()?;
         self.long(page + 2 + usize::from(self.short(page)?) * 12)
