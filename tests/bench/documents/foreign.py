@@ -5,7 +5,8 @@
 
 The first brings them; `corpus.json` in the folder names the `documents`. The second compares the text of their pages, as `TEXTS`
 has it by document and page, with that of PyMuPDF, python-docx and python-pptx: the share of the words of each page that are
-there, and the share of them that stand in the same order. Workbooks are compared with openpyxl cell by cell (`cells.py`).
+there, and the share of them that stand in the same order. Words and tables are compared with pdfplumber, too (`tables.py`), and
+workbooks with openpyxl cell by cell (`cells.py`).
 
 A word counts once a page, since some programs print it several times to make it bold. Chinese and Korean count letter by letter. Words
 of one letter do not count, and of Arabic and Hebrew ones not the order of their letters, which PyMuPDF changes. Of longer ones
@@ -32,6 +33,7 @@ from pptx.enum.shapes import MSO_SHAPE_TYPE
 import cells
 import manuals
 import real
+import tables
 
 SDISTS = [
     "pypdf==6.1.1", "ocrmypdf==16.11.0", "python-docx==1.2.0", "python-pptx==1.0.2", "agate-excel==0.4.2", "csvkit==2.2.0",
@@ -44,6 +46,8 @@ WIDE = "\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af\uf900-\ufaff"
 WORD = re.compile(f"[{WIDE}]|[^\\W{WIDE}]{{2,}}")
 FROM_RIGHT = re.compile("[\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufefc]")
 BOOK_PACKAGES = ["r-cran-gdata", "r-cran-openxlsx", "r-cran-readxl"]
+# What pdfplumber reads, which takes it minutes.
+PLUMBER = "pdfplumber.json"
 LEAST_WORDS = 20
 LEAST_JOINED = 4
 
@@ -122,6 +126,8 @@ def bring(target):
             (part / f"{package}-{name}".replace(" ", "_")).write_bytes(content)
     documents = [{"name": path.name, "pages": len(parts_of(path))} for path in sorted(part.iterdir())]
     made = {"documents": [document for document in documents if document["pages"]], "questions": []}
+    plumber = {document["name"]: tables.of_pdf(part / document["name"]) for document in made["documents"] if document["name"].endswith(".pdf")}
+    (part / PLUMBER).write_text(json.dumps(plumber, ensure_ascii=False), encoding="utf-8")
     (part / "corpus.json").write_text(json.dumps(made, ensure_ascii=False, indent=1), encoding="utf-8")
     shutil.rmtree(target, ignore_errors=True)
     part.rename(target)
@@ -140,6 +146,18 @@ def longest_rise(numbers):
     return len(ends)
 
 
+def without_marks(text):
+    """Markdown without its marks."""
+    return re.sub(r"[|*#>\\]", " ", text)
+
+
+def count_said(theirs, ours):
+    """How many different words there are, and how many of them are there."""
+    said, joined = set(ours), "".join(ours)
+    known = set(theirs)
+    return len(known), sum(word in said or len(word) >= LEAST_JOINED and word in joined for word in known)
+
+
 def judge(folder, texts):
     verdicts = {}
     for name, pages in sorted(texts.items()):
@@ -149,20 +167,42 @@ def judge(folder, texts):
         verdict = verdicts.setdefault(path.suffix[1:], {"documents": 0, "words": 0, "found": 0, "ordered": 0, "compared": 0, "worst": []})
         own_known = own_found = 0
         for place, text in pages_of(path).items():
-            theirs, ours = words(text), words(re.sub(r"[|*#>\\]", " ", pages.get(place, "")))
-            counts, said, joined = collections.Counter(theirs), set(ours), "".join(ours)
+            theirs, ours = words(text), words(without_marks(pages.get(place, "")))
+            counts = collections.Counter(theirs)
             once = {word: place for place, word in enumerate(theirs) if counts[word] == 1}
             places = [once[word] for word in dict.fromkeys(ours) if word in once]
             verdict["ordered"] += longest_rise(places)
             verdict["compared"] += len(places)
-            own_known += len(counts)
-            own_found += sum(word in said or len(word) >= LEAST_JOINED and word in joined for word in counts)
+            known, found = count_said(theirs, ours)
+            own_known += known
+            own_found += found
         verdict["documents"] += 1
         verdict["words"] += own_known
         verdict["found"] += own_found
         if own_known >= LEAST_WORDS and own_found < 0.9 * own_known:
             verdict["worst"].append(f"{name} {100 * own_found / own_known:.0f} %")
-    json.dump({"texts": verdicts, "books": judge_books(folder, texts)}, sys.stdout)
+    json.dump({"texts": verdicts, "books": judge_books(folder, texts), "plumber": judge_plumber(folder, texts)}, sys.stdout)
+
+
+def judge_plumber(folder, texts):
+    verdict = {"documents": 0, "words": 0, "found": 0, "pages": 0, "pairs": 0, "beside": 0, "apart": []}
+    for name, read in json.loads((folder / PLUMBER).read_text(encoding="utf-8")).items():
+        pages = texts.get(name, {})
+        verdict["documents"] += 1
+        for place, text in read["words"].items():
+            known, found = count_said(words(text), words(without_marks(pages.get(place, ""))))
+            verdict["words"] += known
+            verdict["found"] += found
+        for place, known in read["tables"].items():
+            known = collections.Counter(known)
+            beside = known & tables.told_pairs(pages.get(place, ""))
+            verdict["pages"] += 1
+            verdict["pairs"] += known.total()
+            verdict["beside"] += beside.total()
+            verdict["apart"] += [[known.total() - beside.total(), f"{name} p. {place}"]]
+    # The worst of them, by the pairs that are not there.
+    verdict["apart"] = [f"{missing} of {where}" for missing, where in sorted(verdict["apart"], reverse=True) if missing][:6]
+    return verdict
 
 
 def judge_books(folder, texts):

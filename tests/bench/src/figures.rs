@@ -99,6 +99,7 @@ fn number(value: f64, unit: Unit) -> String {
     match unit {
         Unit::Millis if value.abs() < 10.0 => format!("{value:.2} ms"),
         Unit::Millis => format!("{value:.1} ms"),
+        Unit::PerSecond if value.abs() < 10.0 => format!("{value:.2}/s"),
         Unit::PerSecond => format!("{}/s", thousands(value)),
         Unit::Megabytes => format!("{value:.1} MB"),
         Unit::Times => format!("{value:.2}×"),

@@ -80,6 +80,8 @@ pub(crate) enum Subject {
     Documents,
     /// Reading documents that others made, beside other libraries
     Foreign,
+    /// Reading documents that are meant to do harm, and damaged ones
+    Hostile,
     /// Recognising the letters of scans, word by word
     Scans,
     /// Sentences of manuals, asked for in six forms, beside another stack
@@ -101,7 +103,7 @@ impl Subject {
     pub(crate) const fn patience(self) -> Duration {
         match self {
             // Most of it is the other stack, and the first time what it needs.
-            Self::Documents | Self::Foreign | Self::Questions | Self::Scans => Duration::from_secs(1500),
+            Self::Documents | Self::Foreign | Self::Hostile | Self::Questions | Self::Scans => Duration::from_secs(1500),
             // Most of it is the other, and the first time what it needs; all numbers of turns take longer.
             Self::Recall => Duration::from_secs(3600),
             Self::McpSoak => Duration::from_secs(180),
@@ -134,6 +136,7 @@ impl Subject {
             Self::Code => code::measure().await,
             Self::Documents => documents::measure().await,
             Self::Foreign => documents::foreign::measure().await,
+            Self::Hostile => documents::hostile::measure().await,
             Self::Scans => documents::scans::measure().await,
             Self::Questions => documents::forms::measure().await,
             Self::Recall => recall::measure().await,

@@ -107,6 +107,7 @@ impl Scanner {
         &mut self,
         _number: u32,
         _page: &hayro_syntax::page::Page<'_>,
+        _next: Option<&hayro_syntax::page::Page<'_>>,
     ) -> Result<Result<RecognisedText, UnreadReason>, Failure> {
         Ok(Err(self.0))
     }

@@ -33,12 +33,17 @@ impl Environment {
 
     /// The environment with documents that are known to be hard.
     pub(super) async fn with_foreign() -> anyhow::Result<Self> {
-        Self::with("bench-foreign", &["foreign.py", "cells.py", "manuals.py", "forms.py", "real.py"]).await
+        Self::with("bench-foreign", &["foreign.py", "tables.py", "cells.py", "manuals.py", "forms.py", "real.py"]).await
+    }
+
+    /// The environment with documents that are meant to do harm.
+    pub(super) async fn with_hostile() -> anyhow::Result<Self> {
+        Self::with("bench-hostile", &["hostile.py", "foreign.py", "tables.py", "cells.py", "manuals.py", "forms.py", "real.py"]).await
     }
 
     /// The environment with scans, of which the words are known.
     pub(super) async fn with_scans() -> anyhow::Result<Self> {
-        Self::with("bench-scans", &["scans.py", "foreign.py", "manuals.py", "forms.py", "real.py"]).await
+        Self::with("bench-scans", &["scans.py", "foreign.py", "tables.py", "cells.py", "manuals.py", "forms.py", "real.py"]).await
     }
 
     /// Made where it is not there yet; its packages come from the registries, so that may fail. The first script makes the

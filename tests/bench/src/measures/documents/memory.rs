@@ -75,7 +75,7 @@ fn look(daemon: u32, peaks: &mut Peaks) {
 }
 
 /// Processes whose parent this is.
-fn children(of: u32) -> Vec<u32> {
+pub(super) fn children(of: u32) -> Vec<u32> {
     let Ok(processes) = fs::read_dir("/proc") else { return Vec::new() };
     let ids = processes.flatten().filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
     // Behind the name, which stands in parentheses and may hold any: the state, then the parent.

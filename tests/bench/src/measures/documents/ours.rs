@@ -18,7 +18,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{
     corpus::{Corpus, Document, Question},
-    memory::{Peaks, Watch},
+    memory::{self, Peaks, Watch},
 };
 use crate::{
     figures::Samples,
@@ -75,6 +75,11 @@ impl Ours {
             peaks,
             problems: states.iter().filter_map(problem).collect(),
         })
+    }
+
+    /// Processes that the daemon started, and that are still there.
+    pub(super) fn workers(&self) -> usize {
+        memory::children(self.daemon.id()).len()
     }
 
     /// The first search of all in a document that was only handed over.

@@ -1,0 +1,139 @@
+//! Documents that are meant to do harm, and damaged ones: each is answered in words, and the daemon is as it was. The largest
+//! of them tell, too, what the end of a document costs beside its beginning.
+
+use std::{fs::File, time::Instant};
+
+use agentd_index::{Extractor, Kind, Limits, Piece, WantedParts, Window};
+use anyhow::ensure;
+use tokio_util::sync::CancellationToken;
+
+use super::{
+    corpus::{Corpus, Document, Environment, Question},
+    ours::{Given, Ours},
+};
+use crate::{
+    figures::{Figure, Samples, as_f64},
+    report::Row,
+    world,
+};
+
+/// Megabytes that the daemon holds at the most.
+const MEMORY: f64 = 150.0;
+/// Characters of the rows that are read.
+const LETTERS: usize = 20_000;
+/// How often the ends of a document are read.
+const TIMES: usize = 3;
+/// Form of a question that has to stay without an answer.
+const SECRET: &str = "secret";
+
+pub(crate) async fn measure() -> anyhow::Result<Vec<Row>> {
+    let environment = match Environment::with_hostile().await {
+        Ok(environment) => environment,
+        Err(why) => {
+            return Ok(vec![Row::new("hostile documents", Vec::new()).with_note(format!("not measured: {why:#}"))]);
+        }
+    };
+    let corpus = environment.corpus()?;
+    let daemon = Ours::start().await?;
+    let mut rows = Vec::new();
+    for (what, documents) in [("made to do harm", &corpus.documents), ("damaged at random", &corpus.filler)] {
+        let given = daemon.add(&corpus, documents).await?;
+        rows.extend(of_given(what, documents, &given, daemon.workers()));
+    }
+    rows.extend(found(&daemon, &corpus).await?);
+    rows.extend(ends(&corpus).await?);
+    Ok(rows)
+}
+
+/// Returns whether a problem says in words what is wrong with the file. That its reader broke would be our defect.
+fn is_clear(problem: &str) -> bool {
+    problem.contains("could not read") && !problem.contains("its reader") && !problem.contains(char::is_control)
+}
+
+fn of_given(what: &str, documents: &[Document], given: &Given, workers: usize) -> [Row; 2] {
+    let unclear: Vec<&str> = given.problems.iter().map(String::as_str).filter(|problem| !is_clear(problem)).collect();
+    let count = |number: usize| as_f64(number as u64);
+    let figures = vec![
+        Figure::count("unclear", count(unclear.len())).at_most(0.0),
+        Figure::count("workers left", count(workers)).at_most(0.0),
+    ];
+    let note = format!(
+        "{} files in {:.0} s: {} read whole, {} told why they were not, or not to the end{}{}",
+        documents.len(),
+        given.took.as_secs_f64(),
+        documents.len() - given.problems.len(),
+        given.problems.len(),
+        if unclear.is_empty() { "" } else { ": " },
+        unclear.join("; "),
+    );
+    let most = vec![
+        Figure::megabytes("daemon", given.peaks.daemon).at_most(MEMORY),
+        Figure::megabytes("largest worker", given.peaks.worker),
+    ];
+    [
+        Row::new(format!("documents {what}"), figures).with_note(note),
+        Row::new(format!("resident memory with documents {what}"), most),
+    ]
+}
+
+/// The daemon that had all of them finds what stands in some, and nothing of the files that others point to.
+async fn found(daemon: &Ours, corpus: &Corpus) -> anyhow::Result<[Row; 2]> {
+    let (secrets, questions): (Vec<Question>, Vec<Question>) =
+        corpus.questions.iter().cloned().partition(|question| question.form.as_deref() == Some(SECRET));
+    let (times, answered) = daemon.search(&questions).await?;
+    let (_, leaks) = daemon.search(&secrets).await?;
+    let yes = |answered: &[bool]| as_f64(answered.iter().filter(|yes| **yes).count() as u64);
+    let share = 100.0 * yes(&answered) / as_f64(answered.len() as u64);
+    Ok([
+        Row::new("found behind all of them", vec![Figure::percent("", share).at_least(100.0)])
+            .with_note(format!("the slowest of {} after {:.0} ms", answered.len(), times.quantile(100))),
+        Row::new("files of this machine that a document points to and that are found", vec![
+            Figure::count("", yes(&leaks)).at_most(0.0),
+        ]),
+    ])
+}
+
+/// Reading the first and the last of a document's pages and rows.
+async fn ends(corpus: &Corpus) -> anyhow::Result<[Row; 2]> {
+    let page = |number| WantedParts { first: number, last: Some(number), ..WantedParts::default() };
+    let row = |row| WantedParts { window: Some(Window { row, letters: LETTERS }), ..WantedParts::default() };
+    let (first_page, last_page) = (read(corpus, "pages.pdf", page(1)).await?, read(corpus, "pages.pdf", page(20_000)).await?);
+    let (first_row, last_row) = (read(corpus, "rows.xlsx", row(1)).await?, read(corpus, "rows.xlsx", row(999_000)).await?);
+    Ok([
+        Row::new("reading page 20,000 of a PDF", vec![Figure::millis("", last_page.median())])
+            .over(Figure::millis("page 1", first_page.median())),
+        Row::new("reading row 999,000 of a workbook", vec![Figure::millis("", last_row.median())])
+            .over(Figure::millis("row 1", first_row.median())),
+    ])
+}
+
+/// Times from an open file to the last of what is wanted of it.
+async fn read(corpus: &Corpus, name: &str, wanted: WantedParts) -> anyhow::Result<Samples> {
+    let extractor = Extractor::new(world::program("agentd")?, Limits::default(), 1);
+    let path = corpus.folder.join("bombs").join(name);
+    let mut samples = Samples::default();
+    for _ in 0..TIMES {
+        let begun = Instant::now();
+        let wanted = WantedParts { named: Kind::of_name(name), ..wanted.clone() };
+        let mut extraction = extractor.extract_wanted(File::open(&path)?, wanted, CancellationToken::new()).await?;
+        let mut told = 0;
+        while let Some(piece) = extraction.next().await {
+            told += u32::from(matches!(piece?, Piece::Part(_)));
+        }
+        ensure!(told > 0, "nothing of {name} was read");
+        samples.add(begun.elapsed());
+    }
+    Ok(samples)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_problem_is_clear_if_it_says_what_is_wrong_with_the_file() {
+        assert!(is_clear("could not read a.docx: it is too large; split it"));
+        assert!(!is_clear("could not read a.docx: its reader was lost"));
+        assert!(!is_clear("a.docx: error 5"));
+    }
+}
