@@ -36,7 +36,8 @@ use crate::{
   agentctl docs stats
 
 PDF, Word, Excel, PowerPoint, OpenDocument, RTF, EPUB, mail, notebooks, text, letters of scans and pictures, and archives of these (ZIP, TAR). Attached text files and archives are searched like documents, those \
-of a project if --in names them. Paths are those of the session's tools; a session finds only its own documents.")]
+of a project if --in names them. Paths are those of the session's tools; a session finds only its own documents. A document that needs a password \
+is named by a search, and `show` asks for it in a terminal.")]
 pub(crate) struct DocsArgs {
     #[command(subcommand)]
     command: DocsCommand,

@@ -13,6 +13,14 @@ pub enum Failure {
     /// It needs a password.
     #[error("could not read the {0}: it is encrypted and opens with a password only")]
     Encrypted(Kind),
+    /// It is encrypted in a way that no password opens here.
+    #[error("could not read the {kind}: {how}")]
+    Protected {
+        /// Its kind.
+        kind: Kind,
+        /// The protection, in words.
+        how: String,
+    },
     /// Pages of it are pictures without text. All others are told.
     #[error(
         "could not read {}the {kind}: {}{}{}",
@@ -127,6 +135,7 @@ impl Failure {
     pub const fn code(&self) -> &'static str {
         match self {
             Self::Encrypted(_) => "encrypted",
+            Self::Protected { .. } => "protected",
             Self::Scanned { .. } => "scanned",
             Self::Broken { .. } => "broken",
             Self::Truncated { .. } => "truncated",
@@ -152,6 +161,10 @@ impl Failure {
                  of the index; or open it with its password and save a copy without one"
             }
             Self::Encrypted(_) => "open it with its password and save a copy without one",
+            Self::Protected { .. } => {
+                "no password opens it here: open it in the program that it was made for, and save or export a copy without \
+                 that protection"
+            }
             Self::Entries { .. } => {
                 "read_file names the files of an archive, with what is wrong; unpack it to see to those"
             }

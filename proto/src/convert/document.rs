@@ -185,6 +185,7 @@ impl From<&DocumentFinds> for v1::SearchDocumentsResponse {
             late: finds.late,
             not_searched: number(finds.not_searched),
             more: finds.more,
+            locked: finds.locked.clone(),
         }
     }
 }
@@ -194,8 +195,7 @@ impl TryFrom<v1::SearchDocumentsResponse> for DocumentFinds {
 
     fn try_from(finds: v1::SearchDocumentsResponse) -> Result<Self, WireError> {
         Ok(Self {
-            // Which of the broken ones those are is for tools, which can ask.
-            locked: Vec::new(),
+            locked: finds.locked,
             // It counts where pages are joined, and that was done.
             is_loose: false,
             by: by(finds.by)?,

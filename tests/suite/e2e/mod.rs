@@ -89,6 +89,7 @@ mod learning;
 mod life;
 mod limits;
 mod links;
+mod locked_documents;
 mod long_task;
 mod mcp;
 mod mentions;

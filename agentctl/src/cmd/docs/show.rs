@@ -113,9 +113,25 @@ pub(super) fn finds(finds: &DocumentFinds) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// Note on documents that need a password, of which none is asked for in the middle of a search.
+fn locked_note(locked: &[String]) -> Option<String> {
+    const COMMAND: &str = "`agentctl docs show FILE`";
+    let names: Vec<String> = locked.iter().take(MOST_TOLD).map(|name| clean_line(name)).collect();
+    let more = locked.len() - names.len();
+    let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+    let names = format!("{}{more}", names.join(", "));
+    match locked {
+        [] => None,
+        [_] => Some(format!("{names} needs a password and was not searched; {COMMAND} asks for it")),
+        _ => Some(format!("{names} need a password and were not searched; {COMMAND} asks for that of one")),
+    }
+}
+
 /// Lines about what was not searched, or not to its end.
 fn left_out(finds: &DocumentFinds) -> Vec<String> {
-    let mut lines = broken_lines(&finds.broken);
+    let others: Vec<_> = finds.broken.iter().filter(|(name, _)| !finds.locked.contains(name)).cloned().collect();
+    let mut lines = broken_lines(&others);
+    lines.extend(locked_note(&finds.locked));
     if finds.not_searched > 0 {
         let left = report::count(finds.not_searched as u64, "document");
         lines.push(format!(
@@ -137,14 +153,16 @@ pub(super) fn json_of(finds: &DocumentFinds) -> Value {
         })
     };
     let broken = |(name, why): &(String, String)| json!({ "document": name, "why": why });
+    let notes: Vec<String> = finds.notes.iter().cloned().chain(locked_note(&finds.locked)).collect();
     json!({
         "hits": finds.hits.iter().map(hit).collect::<Vec<_>>(),
         "searched": finds.searched,
         "by": finds.by,
         "not_searched": finds.not_searched,
         "complete": finds.is_complete(),
-        "notes": finds.notes,
+        "notes": notes,
         "broken": finds.broken.iter().map(broken).collect::<Vec<_>>(),
+        "locked": finds.locked,
     })
 }
 
@@ -196,6 +214,26 @@ mod tests {
         check(DocumentFinds { late: true, ..DocumentFinds::default() }, false, "is incomplete");
         let broken = vec![("a.pdf".to_owned(), "2 of its 3 pages are pictures".to_owned())];
         check(DocumentFinds { broken, ..DocumentFinds::default() }, false, "a.pdf could not be searched whole: 2 of");
+    }
+
+    #[test]
+    fn documents_that_need_a_password_are_named_once_with_the_command_that_asks_for_it() {
+        let told = |count: usize| {
+            let locked: Vec<String> = (0..count).map(|number| format!("uploads/{number}\u{1b}[2J.odt")).collect();
+            let why =
+                "could not read the OpenDocument text: it is encrypted and opens with a password only; what to do";
+            let broken = locked.iter().map(|name| (name.clone(), why.to_owned())).collect();
+            let finds = DocumentFinds { locked, broken, ..DocumentFinds::default() };
+            (left_out(&finds), json_of(&finds))
+        };
+        let (lines, shown) = told(1);
+        let expected = "uploads/0.odt needs a password and was not searched; `agentctl docs show FILE` asks for it";
+        assert_eq!((lines.as_slice(), &shown["notes"]), ([expected.to_owned()].as_slice(), &json!([expected])));
+        assert_eq!((&shown["complete"], shown["locked"].as_array().map(Vec::len)), (&json!(false), Some(1)));
+        let (lines, shown) = told(7);
+        assert_eq!((lines.len(), shown["locked"].as_array().map(Vec::len)), (1, Some(7)));
+        assert!(lines[0].contains("uploads/4.odt and 2 more need a password"), "{lines:?}");
+        assert_eq!(told(0).0, [""; 0]);
     }
 
     #[test]

@@ -9,7 +9,7 @@ use std::{
 };
 
 use flate2::read::MultiGzDecoder;
-use zip::ZipArchive;
+use zip::{ZipArchive, result::ZipError};
 
 use super::{Teller, broken, clean, too_large};
 use crate::{
@@ -37,25 +37,47 @@ struct File<'a> {
     /// Its path, with slashes; the reason where it is none that is read.
     path: Result<String, String>,
     size: u64,
+    is_encrypted: bool,
     /// Its content, or why there is none to read.
-    content: Result<&'a mut dyn Read, String>,
+    content: Result<&'a mut dyn Read, UnpackError>,
     /// Bytes that it takes in the archive; none where that is not known.
     packed: Option<u64>,
+}
+
+/// Reason why a file is not unpacked.
+enum UnpackError {
+    /// It needs a password, or another one.
+    Locked,
+    /// Anything else, in words.
+    Other(String),
+}
+
+impl std::fmt::Display for UnpackError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Locked => "it is encrypted and opens with a password only",
+            Self::Other(why) => why,
+        })
+    }
 }
 
 type Visitor<'a> = dyn FnMut(File<'_>) -> Result<ControlFlow<()>, Failure> + 'a;
 
 /// Tells of all documents in an archive, and then what there is in it; or only that, where no more is wanted.
 pub(super) fn extract(bytes: Vec<u8>, kind: Kind, teller: &mut Teller<'_>) -> Result<(), Failure> {
-    teller.head(None, None)?;
     let limits = *teller.limits();
     let lists_only = teller.lists_only();
-    let password = teller.password().map(str::to_owned);
+    // Names are never encrypted.
+    let password = teller.password().filter(|_| !lists_only).map(str::to_owned);
+    if kind == Kind::Zip && !lists_only && is_locked(&bytes, password.as_deref(), &limits) {
+        return Err(Failure::Encrypted(kind));
+    }
+    teller.head(None, None)?;
     let mut lines: Vec<String> = Vec::new();
     let mut failed = Unread::default();
     let mut left = limits.bytes_in.saturating_mul(TOTAL);
     let mut files = 0;
-    let visited = visit(bytes, kind, &limits, &mut |file| {
+    let visited = visit(bytes, kind, &limits, password.as_deref(), &mut |file| {
         files += 1;
         let size = size(file.size);
         let path = match &file.path {
@@ -67,7 +89,8 @@ pub(super) fn extract(bytes: Vec<u8>, kind: Kind, teller: &mut Teller<'_>) -> Re
             }
         };
         if lists_only {
-            lines.push(format!("- {path} ({size})"));
+            let locked = if file.is_encrypted { ", opens with a password" } else { "" };
+            lines.push(format!("- {path} ({size}){locked}"));
             return Ok(ControlFlow::Continue(()));
         }
         let unpacked = unpacked(file, &limits, left);
@@ -75,7 +98,7 @@ pub(super) fn extract(bytes: Vec<u8>, kind: Kind, teller: &mut Teller<'_>) -> Re
         let why = match unpacked {
             Ok(bytes) => tell(&path, bytes, password.as_deref(), teller)?
                 .map(|failure| (is_serious(&failure), failure.to_string())),
-            Err(why) => Some((true, why)),
+            Err(why) => Some((true, why.to_string())),
         };
         match why {
             None => lines.push(format!("- {path} ({size})")),
@@ -140,7 +163,7 @@ pub(super) fn tell(
 ) -> Result<Option<Failure>, Failure> {
     let limits = *outer.limits();
     let named = Kind::of_name(path);
-    let opened = super::unlock::unlocked(bytes, named, password);
+    let opened = super::unlocked(bytes, named, password, &limits);
     let recognised = opened.and_then(|bytes| Ok((super::recognise(&bytes, named)?, bytes)));
     let (kind, bytes) = match recognised {
         Ok((kind, _)) if kind.is_archive() => return Ok(Some(nested())),
@@ -167,11 +190,11 @@ pub(super) fn tell(
 
 /// The bytes of one file in an archive, or of one that is attached to a mail. Its path is exactly this one, or the first that is
 /// cited so.
-pub(crate) fn entry(bytes: Vec<u8>, wanted: &str, limits: &Limits) -> Result<Vec<u8>, Failure> {
+pub(crate) fn entry(bytes: Vec<u8>, wanted: &str, password: Option<&str>, limits: &Limits) -> Result<Vec<u8>, Failure> {
     let missing = || Failure::NoEntry { path: clean::line(wanted, NAME_BYTES) };
     let content = match super::recognise(&bytes, Some(Kind::Eml)) {
         Ok(kind @ (Kind::Eml | Kind::Msg)) => super::mail::entry(bytes, kind, wanted)?.ok_or_else(missing)?,
-        _ => archived(bytes, wanted, limits)?.ok_or_else(missing)?,
+        _ => archived(bytes, wanted, password, limits)?.ok_or_else(missing)?,
     };
     match super::recognise(&content, Kind::of_name(wanted)) {
         Ok(kind) if kind.is_archive() => Err(nested()),
@@ -179,10 +202,10 @@ pub(crate) fn entry(bytes: Vec<u8>, wanted: &str, limits: &Limits) -> Result<Vec
     }
 }
 
-fn archived(bytes: Vec<u8>, wanted: &str, limits: &Limits) -> Result<Option<Vec<u8>>, Failure> {
+fn archived(bytes: Vec<u8>, wanted: &str, password: Option<&str>, limits: &Limits) -> Result<Option<Vec<u8>>, Failure> {
     let kind = if bytes.starts_with(b"PK") { Kind::Zip } else { Kind::Tar };
     let (mut found, cited) = (None, clean::line(wanted, NAME_BYTES));
-    visit(bytes, kind, limits, &mut |file| {
+    visit(bytes, kind, limits, password, &mut |file| {
         let Ok(path) = &file.path else { return Ok(ControlFlow::Continue(())) };
         let is_it = path == wanted;
         if is_it || (found.is_none() && clean::line(path, NAME_BYTES) == cited) {
@@ -190,7 +213,10 @@ fn archived(bytes: Vec<u8>, wanted: &str, limits: &Limits) -> Result<Option<Vec<
         }
         Ok(if is_it { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
     })?;
-    found.transpose().map_err(|why| broken(kind, &format!("{wanted}: {why}")))
+    found.transpose().map_err(|why| match why {
+        UnpackError::Locked => Failure::Encrypted(kind),
+        UnpackError::Other(why) => broken(kind, &format!("{wanted}: {why}")),
+    })
 }
 
 fn nested() -> Failure {
@@ -198,27 +224,38 @@ fn nested() -> Failure {
 }
 
 /// Unpacks a file, as far as that is allowed.
-fn unpacked(file: File<'_>, limits: &Limits, left: u64) -> Result<Vec<u8>, String> {
+fn unpacked(file: File<'_>, limits: &Limits, left: u64) -> Result<Vec<u8>, UnpackError> {
     const MIB: u64 = 1024 * 1024;
     let content = file.content?;
     let most = limits.bytes_in.min(left);
     let by_ratio = file.packed.map_or(u64::MAX, |packed| packed.saturating_mul(MOST_RATIO).max(SMALL));
     let mut bytes = Vec::new();
     let read = content.take(most.min(by_ratio).saturating_add(1)).read_to_end(&mut bytes);
-    read.map_err(|error| format!("it cannot be unpacked ({error})"))?;
+    read.map_err(|error| match file.is_encrypted {
+        // One wrong password of 256 is told by what comes out only.
+        true => UnpackError::Locked,
+        false => UnpackError::Other(format!("it cannot be unpacked ({error})")),
+    })?;
     let size = bytes.len() as u64;
-    if size > by_ratio {
-        Err(format!("it unpacks to more than {MOST_RATIO} times its size"))
+    let too_much = if size > by_ratio {
+        format!("it unpacks to more than {MOST_RATIO} times its size")
     } else if size > most {
-        Err(format!("it and what came before unpack to more than {} MiB", limits.bytes_in.saturating_mul(TOTAL) / MIB))
+        format!("it and what came before unpack to more than {} MiB", limits.bytes_in.saturating_mul(TOTAL) / MIB)
     } else {
-        Ok(bytes)
-    }
+        return Ok(bytes);
+    };
+    Err(UnpackError::Other(too_much))
 }
 
-fn visit(bytes: Vec<u8>, kind: Kind, limits: &Limits, visitor: &mut Visitor<'_>) -> Result<(), Failure> {
+fn visit(
+    bytes: Vec<u8>,
+    kind: Kind,
+    limits: &Limits,
+    password: Option<&str>,
+    visitor: &mut Visitor<'_>,
+) -> Result<(), Failure> {
     match kind {
-        Kind::Zip => visit_zip(bytes, visitor),
+        Kind::Zip => visit_zip(bytes, password, visitor),
         _ if bytes.starts_with(b"\x1f\x8b") => {
             let most = limits.bytes_in.saturating_mul(TOTAL);
             let is_over = Rc::new(Cell::new(false));
@@ -253,38 +290,60 @@ impl<R: Read> Read for BoundedReader<R> {
     }
 }
 
-fn visit_zip(bytes: Vec<u8>, visitor: &mut Visitor<'_>) -> Result<(), Failure> {
+/// Returns whether all files of a ZIP archive are encrypted, and not with this password. The smallest tells.
+fn is_locked(bytes: &[u8], password: Option<&str>, limits: &Limits) -> bool {
+    let Ok(mut archive) = ZipArchive::new(Cursor::new(bytes)) else { return false };
+    let mut smallest = None;
+    for index in 0..archive.len().min(MOST_FILES) {
+        let Ok(raw) = archive.by_index_raw(index) else { continue };
+        if raw.name().is_ok_and(|name| is_left_out(&name)) {
+            continue;
+        }
+        if !raw.encrypted() {
+            return false;
+        }
+        smallest = smallest.into_iter().chain([(raw.compressed_size(), index)]).min();
+    }
+    let Some((_, index)) = smallest else { return false };
+    let Some(password) = password else { return true };
+    match archive.by_index_decrypt(index, password.as_bytes()) {
+        Ok(file) => io::copy(&mut file.take(limits.bytes_in), &mut io::sink()).is_err(),
+        Err(error) => matches!(error, ZipError::InvalidPassword),
+    }
+}
+
+fn visit_zip(bytes: Vec<u8>, password: Option<&str>, visitor: &mut Visitor<'_>) -> Result<(), Failure> {
     const LINK: u32 = 0o120_000;
     const KIND_OF_FILE: u32 = 0o170_000;
-    let failed = |error: zip::result::ZipError| broken(Kind::Zip, &error.to_string());
+    let failed = |error: ZipError| broken(Kind::Zip, &error.to_string());
     let mut archive = ZipArchive::new(Cursor::new(bytes)).map_err(failed)?;
     if archive.len() > MOST_FILES {
         return Err(too_many(archive.len()));
     }
     for index in 0..archive.len() {
-        let (name, size, packed, why) = {
+        let (name, size, packed, is_link, is_encrypted) = {
             let raw = archive.by_index_raw(index).map_err(failed)?;
             let is_link = raw.unix_mode().is_some_and(|mode| mode & KIND_OF_FILE == LINK);
-            let why = if is_link {
-                Some("it is a link")
-            } else if raw.encrypted() {
-                Some("it needs a password: unpack it with that first")
-            } else {
-                None
-            };
-            (raw.name().map(|name| name.to_string()), raw.size(), raw.compressed_size(), why)
+            let name = raw.name().map(|name| name.to_string());
+            (name, raw.size(), raw.compressed_size(), is_link, raw.encrypted())
         };
         let path = name.map_err(|_| "a name that is no text".to_owned()).and_then(|name| checked(&name));
         if is_left_out(path.as_deref().unwrap_or_default()) {
             continue;
         }
-        let mut opened = archive.by_index(index);
-        let content = match (&mut opened, why) {
-            (_, Some(why)) => Err(why.to_owned()),
-            (Ok(file), None) => Ok(file as &mut dyn Read),
-            (Err(error), None) => Err(error.to_string()),
+        let mut opened = match password.filter(|_| is_encrypted) {
+            Some(password) => archive.by_index_decrypt(index, password.as_bytes()),
+            None => archive.by_index(index),
         };
-        if visitor(File { path, size, content, packed: Some(packed) })?.is_break() {
+        let content = match &mut opened {
+            _ if is_link => Err(UnpackError::Other("it is a link".to_owned())),
+            Ok(file) => Ok(file as &mut dyn Read),
+            Err(ZipError::InvalidPassword | ZipError::UnsupportedArchive(ZipError::PASSWORD_REQUIRED)) => {
+                Err(UnpackError::Locked)
+            }
+            Err(error) => Err(UnpackError::Other(error.to_string())),
+        };
+        if visitor(File { path, size, is_encrypted, content, packed: Some(packed) })?.is_break() {
             return Ok(());
         }
     }
@@ -313,9 +372,9 @@ fn visit_tar(from: impl Read, visitor: &mut Visitor<'_>) -> Result<(), Failure> 
         let size = entry.size();
         let content = match kind.is_file() || kind.is_contiguous() {
             true => Ok(&mut entry as &mut dyn Read),
-            false => Err("it is a link or a device".to_owned()),
+            false => Err(UnpackError::Other("it is a link or a device".to_owned())),
         };
-        if visitor(File { path, size, content, packed: None })?.is_break() {
+        if visitor(File { path, size, is_encrypted: false, content, packed: None })?.is_break() {
             return Ok(());
         }
     }

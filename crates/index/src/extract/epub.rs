@@ -1,5 +1,7 @@
 //! EPUB: a book as pages of the web in an archive, in the order in which they are read.
 
+use std::collections::HashSet;
+
 use super::{Teller, broken, html, package::Package, xml};
 use crate::{document::DocumentPlace, failure::Failure, kind::Kind};
 
@@ -13,22 +15,27 @@ pub(super) fn extract(bytes: Vec<u8>, teller: &mut Teller<'_>) -> Result<(), Fai
     let root = container.find("rootfile").and_then(|root| root.attribute("full-path")).unwrap_or_default().to_owned();
     let book = xml::parse(&package.needed(&root)?).map_err(damaged)?;
     let said = |name: &str| book.find("metadata").and_then(|about| about.find(name)).map(xml::Node::text);
-    teller.head(said("title").as_deref(), None)?;
     let (Some(manifest), Some(spine)) = (book.find("manifest"), book.find("spine")) else {
         return Err(damaged("it does not say what is in it".to_owned()));
     };
     let folder = root.rsplit_once('/').map(|(folder, _)| format!("{folder}/")).unwrap_or_default();
+    let chapters = || spine.nodes().filter(|item| item.name == "itemref").filter_map(|item| item.attribute("idref"));
+    let item = |id: &str| manifest.nodes().find(|item| item.attribute("id") == Some(id));
+    let path = |id: &str| Some(resolved(&folder, item(id)?.attribute("href")?));
+    let protected = protected(&mut package);
+    if chapters().take(MOST).filter_map(path).any(|path| protected.contains(&path)) {
+        let how =
+            "it is protected against copying (DRM), and opens in the program of the shop or library that it is from";
+        return Err(Failure::Protected { kind: Kind::Epub, how: how.to_owned() });
+    }
+    teller.head(said("title").as_deref(), None)?;
     let mut missing = None;
     let by = said("creator").filter(|by| !by.trim().is_empty());
     teller.text(DocumentPlace::Whole, by.map(|by| format!("By {}", by.trim())).unwrap_or_default(), None)?;
-    let chapters = || spine.nodes().filter(|item| item.name == "itemref");
     if chapters().nth(MOST).is_some() {
         teller.leave_out(format!("it has more than {MOST} chapters"));
     }
-    for item in chapters().take(MOST) {
-        let id = item.attribute("idref");
-        let Some(item) = manifest.nodes().find(|item| id.is_some() && item.attribute("id") == id) else { continue };
-        let Some(path) = item.attribute("href").map(|href| resolved(&folder, href)) else { continue };
+    for path in chapters().take(MOST).filter_map(path) {
         match package.text(&path) {
             Ok(Some(page)) => {
                 let text = html::markdown(&page).map_err(damaged)?;
@@ -42,6 +49,21 @@ pub(super) fn extract(bytes: Vec<u8>, teller: &mut Teller<'_>) -> Result<(), Fai
         }
     }
     missing.map_or(Ok(()), |why| Err(damaged(why)))
+}
+
+/// Paths of what is encrypted in the book. Fonts that are garbled, so that nobody takes them out of it, are none of that.
+fn protected(package: &mut Package) -> HashSet<String> {
+    const OF_FONTS: [&str; 2] = ["http://www.idpf.org/2008/embedding", "http://ns.adobe.com/pdf/enc#RC"];
+    let list = package.text("META-INF/encryption.xml").ok().flatten();
+    let list = list.and_then(|list| xml::parse(&list).ok()).unwrap_or_default();
+    let mut encrypted = Vec::new();
+    list.all("EncryptedData", &mut encrypted);
+    let path = |data: &xml::Node| {
+        let algorithm = data.node("EncryptionMethod").and_then(|method| method.attribute("Algorithm"));
+        let is_font = algorithm.is_some_and(|algorithm| OF_FONTS.contains(&algorithm));
+        data.find("CipherReference").filter(|_| !is_font)?.attribute("URI").map(|path| resolved("", path))
+    };
+    encrypted.into_iter().filter_map(path).collect()
 }
 
 /// Path in the archive of what a page of the book names, without `..` and with its letters as they are.

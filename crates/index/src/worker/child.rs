@@ -106,10 +106,10 @@ fn tell(out: &mut File, mut file: File, job: &Job, recognition: OpenRecognition)
     let Private { password, inner } = if job.private { private(&mut file)? } else { Private::default() };
     let recognised = read_all(file, &job.limits).and_then(|bytes| {
         let (bytes, named) = match &inner {
-            Some(path) => (extract::entry(bytes, path, &job.limits)?, Kind::of_name(path)),
+            Some(path) => (extract::entry(bytes, path, password.as_deref(), &job.limits)?, Kind::of_name(path)),
             None => (bytes, job.named),
         };
-        let bytes = extract::unlocked(bytes, named, password.as_deref())?;
+        let bytes = extract::unlocked(bytes, named, password.as_deref(), &job.limits)?;
         let kind = extract::recognise(&bytes, named)?;
         Ok((kind, bytes))
     });

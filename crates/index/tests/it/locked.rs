@@ -1,14 +1,65 @@
 //! Documents that open with a password only.
 
-use std::sync::Arc;
+use std::{
+    io::{Cursor, Read as _},
+    path::Path,
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use agentd_core::{
-    knowledge::{OpenDocument, PartRange, Password},
+    error::{ErrorKind, KnowledgeError},
+    knowledge::{OpenDocument, PartRange, Password, Reading},
     ports::Knowledge as _,
 };
+use agentd_index::Limits;
 use tokio_util::sync::CancellationToken;
+use zip::ZipArchive;
 
-use crate::library::{Shop, first, open};
+use crate::{
+    bench::{document, extractor, fixture, read},
+    hostile::{part, with_part},
+    library::{Shop, first, named, open},
+};
+
+/// Documents as other programs encrypt them, their passwords, and words of each: see `tests/fixtures/locked/make.py`.
+const LOCKED: [(&str, &str, &str); 13] = [
+    ("aes.odt", "secret", "Ships moor at the north pier."),
+    ("aes.ods", "secret", "りんご"),
+    ("libreoffice.odt", "hello", "Hey ho :)"),
+    ("libreoffice.ods", "hello", "Hello!"),
+    ("libreoffice.odp", "hello", "XYZ"),
+    ("openoffice.odt", "hello", "Mission accomplished"),
+    ("openoffice.odp", "hello", "Fire!"),
+    ("cryptoapi.doc", "Password1234_", "lorem ipsum"),
+    ("cryptoapi.ppt", "Password1234_", "lorem ipsum"),
+    ("cryptoapi.xls", "Password1234_", "lorem ipsum"),
+    ("rc4.doc", "secret", "lorem ipsum"),
+    ("rc4.xls", "secret", "Birnen 梨"),
+    ("xor.xls", "secret", "Birnen 梨"),
+];
+
+impl Shop {
+    async fn read(&self, document: OpenDocument) -> Result<Reading, KnowledgeError> {
+        self.library.read(document, PartRange::default(), Arc::new(|_| {}), CancellationToken::new()).await
+    }
+
+    /// Reads bytes as a file of that name with a password.
+    async fn read_bytes(&self, name: &str, bytes: &[u8], password: Option<&str>) -> Result<Reading, KnowledgeError> {
+        let path = self.folder.path().join(name);
+        std::fs::write(&path, bytes).unwrap();
+        self.read(unlocking(&path, password)).await
+    }
+}
+
+fn unlocking(path: &Path, password: Option<&str>) -> OpenDocument {
+    let name = format!("uploads/{}", path.file_name().unwrap().to_str().unwrap());
+    OpenDocument { password: password.map(|word| Password::new(word.to_owned())), ..named(path, &name) }
+}
+
+fn locked(name: &str) -> Vec<u8> {
+    std::fs::read(fixture("locked").join(name)).unwrap()
+}
 
 fn with(name: &str, password: &str) -> OpenDocument {
     OpenDocument { password: Some(Password::new(password.to_owned())), ..open(name) }
@@ -17,10 +68,13 @@ fn with(name: &str, password: &str) -> OpenDocument {
 #[tokio::test]
 async fn a_password_opens_what_is_read_and_searched_and_nothing_of_it_is_kept() {
     let shop = Shop::new();
-    for (name, word, place) in [("password.pdf", "QUARTZ-2", "p. 2"), ("password.xlsx", "first", "Totals!A2:D3")] {
-        let read = async |document: OpenDocument| {
-            shop.library.read(document, PartRange::default(), Arc::new(|_| {}), CancellationToken::new()).await
-        };
+    for (name, word, place) in [
+        ("password.pdf", "QUARTZ-2", "p. 2"),
+        ("password.xlsx", "first", "Totals!A2:D3"),
+        ("locked/aes.ods", "りんご", "Blatt!A2:B3"),
+        ("locked/xor.xls", "Kirschen", "Neu!A1:B1"),
+    ] {
+        let read = async |document: OpenDocument| shop.read(document).await;
         let refused = read(open(name)).await.unwrap_err();
         assert!(refused.needs_password() && refused.hint().unwrap().contains("ask for the password"), "{refused}");
         assert!(read(with(name, "wrong")).await.unwrap_err().needs_password(), "{name}");
@@ -45,10 +99,158 @@ async fn a_password_opens_what_is_read_and_searched_and_nothing_of_it_is_kept() 
 #[tokio::test]
 async fn documents_of_office_2007_are_opened_too() {
     let shop = Shop::new();
-    let read = async |password: &str| {
-        let document = with("more/standard.docx", password);
-        shop.library.read(document, PartRange::default(), Arc::new(|_| {}), CancellationToken::new()).await
-    };
+    let read = async |password: &str| shop.read(with("more/standard.docx", password)).await;
     assert!(read("wrong").await.unwrap_err().needs_password());
     assert!(read("secret").await.unwrap().parts[0].text.contains("Doors are closed at ten"));
+}
+
+#[tokio::test]
+async fn documents_of_many_programs_open_with_their_password_and_with_no_other() {
+    let shop = Shop::new();
+    for (name, password, words) in LOCKED {
+        let path = fixture("locked").join(name);
+        for wrong in [None, Some("Secret"), Some("")] {
+            let refused = shop.read(unlocking(&path, wrong)).await.unwrap_err();
+            assert!(refused.needs_password(), "{name} {wrong:?}: {refused}");
+        }
+        let reading =
+            shop.read(unlocking(&path, Some(password))).await.unwrap_or_else(|error| panic!("{name}: {error}"));
+        assert!(reading.broken.is_none() && reading.parts.iter().any(|part| part.text.contains(words)), "{reading:?}");
+    }
+    // Nobody was asked for a password that every program knows.
+    assert!(document("locked/open.xls").await.markdown().contains("Birnen 梨"));
+}
+
+#[tokio::test]
+async fn an_archive_with_a_password_tells_its_names_and_opens_its_documents() {
+    let shop = Shop::new();
+    for name in ["aes.zip", "zipcrypto.zip"] {
+        let path = fixture("locked").join(name);
+        let list = shop.read(unlocking(&path, None)).await.unwrap().parts.remove(0).text;
+        assert!(list.contains("- papers/rules.odt (1 KB), opens with a password"), "{list}");
+        let inner =
+            |inner: &str, password| OpenDocument { inner: Some(inner.to_owned()), ..unlocking(&path, password) };
+        for wrong in [None, Some("Secret")] {
+            let refused = shop.read(inner("notes.md", wrong)).await.unwrap_err();
+            assert!(refused.needs_password(), "{name} {wrong:?}: {refused}");
+            let finds = shop.search(vec![unlocking(&path, wrong)], "vermilion").await;
+            assert_eq!((finds.hits.len(), finds.locked.len()), (0, 1), "{name} {wrong:?}: {finds:?}");
+        }
+        let notes = shop.read(inner("notes.md", Some("secret"))).await.unwrap();
+        assert!(notes.parts[0].text.contains("The barn is vermilion."), "{notes:?}");
+        let finds = shop.search(vec![unlocking(&path, Some("secret"))], "north pier").await;
+        let found = format!("uploads/{name}!/papers/rules.odt");
+        assert_eq!((finds.hits[0].document.as_str(), finds.broken.len()), (found.as_str(), 0), "{finds:?}");
+    }
+    assert_eq!(shop.library.stats().await.unwrap().documents, 0);
+}
+
+#[tokio::test]
+async fn of_an_archive_that_is_locked_in_part_the_rest_is_read() {
+    let (document, failure) = read(&extractor(Limits::default()), "mixed.zip", &locked("mixed.zip")).await;
+    let (text, failure) = (document.unwrap().markdown(), failure.unwrap());
+    assert!(text.contains("The gate is cobalt.") && !text.contains("vermilion"), "{text}");
+    assert_eq!(failure.code(), "entries");
+    let expected = "1 of its 2 files were not read (notes.md: it is encrypted and opens with a password only)";
+    assert!(failure.to_string().contains(expected), "{failure}");
+    let shop = Shop::new();
+    let finds = shop.search(vec![unlocking(&fixture("locked/mixed.zip"), Some("secret"))], "vermilion").await;
+    assert_eq!((finds.hits.len(), finds.broken.len()), (1, 0), "{finds:?}");
+}
+
+#[tokio::test]
+async fn a_wrong_password_that_an_archive_takes_for_right_is_still_wrong() {
+    let bytes = locked("zipcrypto.zip");
+    let mut archive = ZipArchive::new(Cursor::new(bytes.as_slice())).unwrap();
+    let index = archive.index_for_name("notes.md").unwrap();
+    // The check of the old encryption has one byte.
+    let taken = (0..10_000).map(|number| number.to_string()).find(|word| {
+        let opened = archive.by_index_decrypt(index, word.as_bytes());
+        opened.is_ok_and(|mut file| file.read_to_end(&mut Vec::new()).is_err())
+    });
+    let (shop, taken) = (Shop::new(), taken.unwrap());
+    let path = fixture("locked/zipcrypto.zip");
+    let document = OpenDocument { inner: Some("notes.md".to_owned()), ..unlocking(&path, Some(&taken)) };
+    assert!(shop.read(document).await.unwrap_err().needs_password());
+}
+
+/// The same document, with other words in the list of how its files are encrypted.
+fn relisted(name: &str, old: &str, new: &str) -> Vec<u8> {
+    let bytes = locked(name);
+    let list = part(&bytes, "META-INF/manifest.xml");
+    assert!(list.contains(old), "{list}");
+    with_part(&bytes, "META-INF/manifest.xml", |out| out.write_all(list.replace(old, new).as_bytes()).unwrap())
+}
+
+#[tokio::test]
+async fn an_encryption_that_no_password_opens_is_said_and_costs_nothing() {
+    let shop = Shop::new();
+    for (name, old, new, told) in [
+        ("aes.odt", "\"100000\"", "\"4294967295\"", "asks for more work"),
+        ("libreoffice.odt", "argon2-memory=\"65536\"", "argon2-memory=\"4194304\"", "asks for more work"),
+        ("libreoffice.odt", "argon2-iterations=\"3\"", "argon2-iterations=\"4000000\"", "asks for more work"),
+        ("libreoffice.odt", "argon2-lanes=\"4\"", "argon2-lanes=\"16000000\"", "asks for more work"),
+        ("aes.odt", "xmlenc#aes256-cbc", "xmlenc#tripledes-cbc", "of a kind that is not known here"),
+        ("aes.odt", "\"100000\"", "\"many\"", "of a kind that is not known here"),
+        ("aes.odt", "=\"PBKDF2\"", "=\"PGP\"", "the keys of certain people"),
+    ] {
+        let begun = Instant::now();
+        let refused = shop.read_bytes(name, &relisted(name, old, new), Some("secret")).await.unwrap_err();
+        assert!(!refused.needs_password() && refused.to_string().contains(told), "{name} {new}: {refused}");
+        assert!(!refused.to_string().contains("damaged") && refused.hint().unwrap().contains("no password opens it"));
+        assert!(begun.elapsed() < Duration::from_secs(30), "{name} {new}");
+    }
+}
+
+#[tokio::test]
+async fn a_locked_document_that_was_damaged_ends_in_a_clear_message() {
+    let shop = Shop::new();
+    for (number, (name, password, _)) in LOCKED.into_iter().enumerate() {
+        let whole = locked(name);
+        let cut = |tenths: usize| whole[..whole.len() * tenths / 10].to_vec();
+        let mut changed = vec![cut(3), cut(7), cut(9)];
+        for seed in 0..4 {
+            let mut bytes = whole.clone();
+            let mut random = fastrand::Rng::with_seed((number * 10 + seed) as u64);
+            // What comes first says where all else is.
+            let within = if seed < 2 { bytes.len().min(1200) } else { bytes.len() };
+            (0..6).for_each(|_| bytes[random.usize(8..within)] = random.u8(..));
+            changed.push(bytes);
+        }
+        for bytes in changed {
+            if let Err(error) = shop.read_bytes(name, &bytes, Some(password)).await {
+                let told = error.to_string();
+                assert!(error.kind() != ErrorKind::Internal && told.starts_with("could not read"), "{name}: {told}");
+                assert!(told.len() < 400 && error.hint().is_some(), "{name}: {told}");
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_book_with_garbled_fonts_is_read_and_one_of_a_shop_is_not_called_damaged() {
+    let book = std::fs::read(fixture("more/harbour.epub")).unwrap();
+    let encrypted = |algorithm: &str, path: &str| {
+        let list = format!(
+            "<encryption xmlns='urn:oasis:names:tc:opendocument:xmlns:container' xmlns:enc='http://www.w3.org/2001/04/xmlenc#'>\
+             <enc:EncryptedData><enc:EncryptionMethod Algorithm='{algorithm}'/><enc:CipherData>\
+             <enc:CipherReference URI='{path}'/></enc:CipherData></enc:EncryptedData></encryption>"
+        );
+        with_part(&book, "META-INF/encryption.xml", |out| out.write_all(list.as_bytes()).unwrap())
+    };
+    const AES: &str = "http://www.w3.org/2001/04/xmlenc#aes128-cbc";
+    for (algorithm, path) in [
+        ("http://www.idpf.org/2008/embedding", "EPUB/font.otf"),
+        ("http://ns.adobe.com/pdf/enc#RC", "EPUB/ch%201.xhtml"),
+        (AES, "EPUB/film.mp4"),
+    ] {
+        let (document, failure) = read(&extractor(Limits::default()), "book.epub", &encrypted(algorithm, path)).await;
+        assert_eq!(failure, None, "{path}");
+        assert!(document.unwrap().markdown().contains("By A. Pilot"));
+    }
+    let (document, failure) =
+        read(&extractor(Limits::default()), "book.epub", &encrypted(AES, "EPUB/ch%202.xhtml")).await;
+    let failure = failure.unwrap();
+    assert_eq!((failure.code(), failure.needs_password(), document), ("protected", false, None));
+    assert!(failure.to_string().contains("protected against copying (DRM)"), "{failure}");
 }

@@ -1,50 +1,35 @@
-//! Office documents that are encrypted with a password: a container with the document in it, as newer programs write it
-//! ("agile", with any SHA), and Office 2007 ("standard").
+//! Documents of Office 2007 and later: a container with the encrypted document in it, as newer programs write it ("agile", with
+//! any SHA), and Office 2007 ("standard").
 
-use std::io::Cursor;
-
-use aes::cipher::KeyInit as _;
 use base64::{Engine as _, engine::general_purpose::STANDARD};
-use office_oxide::cfb::CfbReader;
 use sha1::Sha1;
 use sha2::{Digest as _, Sha256, Sha384, Sha512};
 
-use super::{broken, xml};
+use super::{
+    super::{broken, xml},
+    MOST_ROUNDS,
+    block_cipher::{BLOCK, cbc, ecb},
+    compound::Compound,
+    key_of, too_much_work, u32_at, unknown, utf16,
+};
 use crate::{failure::Failure, kind::Kind};
 
-/// The password of documents that are encrypted only so that programs ask before they change them.
-const OPEN: &str = "VelvetSweatshop";
-/// Rounds of hashing at the most, as the format allows.
-const MOST_ROUNDS: u32 = 10_000_000;
 /// Rounds of Office 2007.
 const STANDARD_ROUNDS: u32 = 50_000;
 /// Bytes that are encrypted together.
 const SEGMENT: usize = 4096;
-const BLOCK: usize = 16;
 
-/// The document in the container, or the bytes as they are where they are no such container.
-pub(crate) fn unlocked(bytes: Vec<u8>, named: Option<Kind>, password: Option<&str>) -> Result<Vec<u8>, Failure> {
-    const CONTAINER: &[u8] = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1";
-    let kind = named.filter(|kind| !kind.is_text()).unwrap_or(Kind::Docx);
-    if !bytes.starts_with(CONTAINER) {
-        return Ok(bytes);
+/// The document in a container.
+pub(super) fn unlocked(file: &Compound, kind: Kind, password: Option<&str>) -> Result<Vec<u8>, Failure> {
+    // Without it somebody else decides who reads the document, such as a company's service of rights.
+    let about = file.stream("EncryptionInfo").ok_or_else(|| unknown(kind))?;
+    let lock = Lock::read(&about).ok_or_else(|| unknown(kind))?;
+    if lock.rounds() > MOST_ROUNDS {
+        return Err(too_much_work(kind));
     }
-    let streams = CfbReader::new(Cursor::new(bytes.as_slice())).ok().and_then(|mut container| {
-        let is_locked = container.has_stream("EncryptionInfo") && container.has_stream("EncryptedPackage");
-        if !is_locked {
-            return None;
-        }
-        Some((container.open_stream("EncryptionInfo").ok()?, container.open_stream("EncryptedPackage").ok()?))
-    });
-    let Some((about, package)) = streams else { return Ok(bytes) };
-    let unknown = || broken(kind, "its encryption is of a kind that is not known here");
-    let lock = Lock::read(&about).ok_or_else(unknown)?;
-    for word in [OPEN].into_iter().chain(password) {
-        if let Some(key) = lock.key(word) {
-            return lock.open(&key, &package).ok_or_else(|| broken(kind, "it cannot be decrypted to its end"));
-        }
-    }
-    Err(Failure::Encrypted(kind))
+    let key = key_of(kind, password, |word| lock.key(word))?;
+    let package = file.stream("EncryptedPackage").unwrap_or_default();
+    lock.open(&key, &package).ok_or_else(|| broken(kind, "it cannot be decrypted to its end"))
 }
 
 /// Encryption of a document.
@@ -94,20 +79,20 @@ impl Hash {
 
     /// The hash of a password, hashed again and again.
     fn of_password(self, salt: &[u8], password: &str, rounds: u32) -> Vec<u8> {
-        let letters: Vec<u8> = password.encode_utf16().flat_map(u16::to_le_bytes).collect();
+        let letters = utf16(password);
         (0..rounds).fold(self.of(&[salt, &letters]), |hash, round| self.of(&[&round.to_le_bytes(), &hash]))
     }
 }
 
 impl Lock {
     fn read(about: &[u8]) -> Option<Self> {
-        let number = |at: usize| Some(u32::from_le_bytes(about.get(at..at + 4)?.try_into().ok()?));
+        let number = |at: usize| u32_at(about, at);
         let version = (number(0)? & 0xffff, number(0)? >> 16);
         match version {
             (4, 4) => Self::agile(std::str::from_utf8(about.get(8..)?).ok()?),
             (2..=4, 2) => {
                 let header = 12;
-                let end = header + usize::try_from(number(8)?).ok()?;
+                let end = usize::try_from(number(8)?).ok()?.checked_add(header).filter(|end| *end < about.len())?;
                 let key_bytes = usize::try_from(number(header + 16)?).ok()? / 8;
                 // AES with SHA-1 only.
                 let is_aes = matches!(number(header + 8)?, 0x660e..=0x6610) && matches!(key_bytes, 16 | 24 | 32);
@@ -128,7 +113,7 @@ impl Lock {
         let content = tree.find("keyData")?;
         let of_key = tree.find("encryptedKey")?;
         let bytes = |name: &str| STANDARD.decode(of_key.attribute(name)?).ok();
-        let rounds = of_key.attribute("spinCount")?.parse().ok().filter(|rounds| *rounds <= MOST_ROUNDS)?;
+        let rounds = of_key.attribute("spinCount")?.parse().ok()?;
         Some(Self::Agile {
             content: Cipher::read(content)?,
             of_key: Cipher::read(of_key)?,
@@ -137,6 +122,14 @@ impl Lock {
             verifier_hash: bytes("encryptedVerifierHashValue")?,
             key: bytes("encryptedKeyValue")?,
         })
+    }
+
+    /// Rounds of hashing that a password costs.
+    const fn rounds(&self) -> u32 {
+        match self {
+            Self::Agile { rounds, .. } => *rounds,
+            Self::Standard { .. } => STANDARD_ROUNDS,
+        }
     }
 
     /// The key that the password gives; none where it is another password.
@@ -213,32 +206,4 @@ impl Cipher {
 fn padded(mut bytes: Vec<u8>, length: usize) -> Vec<u8> {
     bytes.resize(length, 0x36);
     bytes
-}
-
-fn cbc(key: &[u8], start: &[u8], bytes: &[u8]) -> Option<Vec<u8>> {
-    let mut open = ecb(key, bytes)?;
-    let before = start.iter().chain(bytes);
-    open.iter_mut().zip(before).for_each(|(byte, before)| *byte ^= before);
-    Some(open)
-}
-
-fn ecb(key: &[u8], bytes: &[u8]) -> Option<Vec<u8>> {
-    if !bytes.len().is_multiple_of(BLOCK) {
-        return None;
-    }
-    let mut open = bytes.to_vec();
-    match key.len() {
-        16 => blocks(&aes::Aes128::new_from_slice(key).ok()?, &mut open),
-        24 => blocks(&aes::Aes192::new_from_slice(key).ok()?, &mut open),
-        _ => blocks(&aes::Aes256::new_from_slice(key).ok()?, &mut open),
-    }
-    Some(open)
-}
-
-fn blocks<C: aes::cipher::BlockCipherDecrypt>(cipher: &C, bytes: &mut [u8]) {
-    for block in bytes.chunks_exact_mut(BLOCK) {
-        if let Ok(block) = block.try_into() {
-            cipher.decrypt_block(block);
-        }
-    }
 }

@@ -1,0 +1,129 @@
+//! Documents that open with a password: it goes from a person to the reader, and nowhere else.
+
+use std::path::Path;
+
+use agentd_testkit::model_server::Reply;
+use serde_json::json;
+
+use super::{World, documents::fixture, terminal::Terminal};
+
+/// A document that opens with the password `secret`.
+struct LockedFile {
+    fixture: &'static str,
+    /// Its path behind `uploads/`, or that of a document in it.
+    path: &'static str,
+    /// Words of it, and others with the place where they are found.
+    words: &'static str,
+    found: (&'static str, &'static str),
+}
+
+#[tokio::test]
+async fn a_password_goes_from_a_person_to_the_reader_and_nowhere_else() {
+    password_stays_private(LockedFile {
+        fixture: "password.pdf",
+        path: "password.pdf",
+        words: "QUARTZ-2",
+        found: ("QUARTZ-3", " p. 3"),
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn the_password_of_an_open_document_goes_the_same_way() {
+    password_stays_private(LockedFile {
+        fixture: "locked/aes.ods",
+        path: "aes.ods",
+        words: "りんご",
+        found: ("りんご", " Blatt!A2:B3"),
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn the_password_of_an_archive_goes_the_same_way() {
+    password_stays_private(LockedFile {
+        fixture: "locked/zipcrypto.zip",
+        path: "zipcrypto.zip!/papers/rules.odt",
+        words: "north pier",
+        found: ("bring ropes", ""),
+    })
+    .await;
+}
+
+async fn password_stays_private(LockedFile { fixture: name, path, words, found: (query, place) }: LockedFile) {
+    let world = World::start().await;
+    let path = format!("uploads/{path}");
+    let call = json!({"path": path});
+    world.model.respond_with(move |request| {
+        let told = super::tool_texts(request);
+        if told.is_empty() { Reply::tool_call("read_file", call.clone()) } else { Reply::text("Read.") }
+    });
+    let file = fixture(name);
+    let args = ["run", "What?", "--file", &file, "--on-interrupt", "wait", "--output", "stream-json"];
+    let mut running = world.daemon.spawn_agentctl(args);
+    // The first answer is wrong, as the fixture's password is another word.
+    for (password, again) in [("vermilion-0", ""), ("secret", "did not open it (try 2 of 3)")] {
+        let (raised, _) = running.event("interrupt_raised").await;
+        let interrupt = &raised["interrupt"];
+        assert_eq!((&interrupt["kind"], &interrupt["secret"]), (&json!("question"), &json!(true)), "{interrupt}");
+        assert!(interrupt["context"].as_str().unwrap().contains(again), "{interrupt}");
+        let id = interrupt["id"].as_str().unwrap();
+        world.daemon.agentctl(["answer", id, password]).await.exits(2).says(&["not given as an argument"]);
+        world.daemon.agentctl_with(["answer", id], format!("{password}\n")).await.exits(0);
+        let (resolved, _) = running.event("interrupt_resolved").await;
+        assert!(!resolved.to_string().contains(password) && resolved.to_string().contains("(not shown)"), "{resolved}");
+    }
+    let output = running.output(Vec::new()).await.exits(0);
+    assert!(!output.stdout.contains("vermilion-0"), "{}", output.stdout);
+    let told = world.model.requests().iter().map(|request| request.messages().to_vec()).collect::<Vec<_>>();
+    let told = format!("{told:?}");
+    assert!(told.contains(words) && !told.contains("vermilion-0"), "{told}");
+    // The session knows it now.
+    let (told, _) = world
+        .call_all(
+            vec![("search_file", json!({"path": path, "query": query})), ("search_documents", json!({"query": query}))],
+            &["--continue"],
+        )
+        .await;
+    assert!(told[0].contains(&format!("1. {path}{place}\n")), "{}", told[0]);
+    assert!(!told[1].contains("1. uploads/") && told[1].contains("password"), "{}", told[1]);
+    world.daemon.agentctl(["docs", "show", &path]).await.exits(2).says(&["run this in a terminal"]);
+    world.daemon.sigterm().await;
+    // Neither what was typed nor what the index would have of it is in the data folder.
+    assert!(!holds(&world.daemon.data(), b"vermilion-0"), "a password was stored");
+    assert!(!holds(&world.daemon.data().join("index"), query.as_bytes()), "the text was indexed");
+    assert!(!world.daemon.log().contains("vermilion-0"), "a password was logged");
+}
+
+/// Returns whether a file in a folder or below it holds these bytes.
+fn holds(folder: &Path, bytes: &[u8]) -> bool {
+    let Ok(entries) = std::fs::read_dir(folder) else { return false };
+    entries.flatten().any(|entry| match entry.file_type() {
+        Ok(kind) if kind.is_dir() => holds(&entry.path(), bytes),
+        _ => std::fs::read(entry.path()).is_ok_and(|content| content.windows(bytes.len()).any(|part| part == bytes)),
+    })
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_terminal_is_asked_for_a_password_and_does_not_show_it() {
+    let world = World::start().await;
+    let files = ["locked/libreoffice.odt", "locked/aes.zip", "latin.pdf"].map(fixture);
+    world.daemon.agentctl(["docs", "add", &files[0], &files[1], &files[2]]).await.exits(0);
+    let found = world.daemon.agentctl(["docs", "search", "QUARTZ-2"]).await.exits(0);
+    assert!(found.stdout.starts_with("uploads/latin.pdf  p. 2\n"), "{}", found.stdout);
+    found
+        .says(&["uploads/aes.zip, uploads/libreoffice.odt need a password and were not searched; `agentctl docs show FILE`"]);
+    let mut terminal = Terminal::around(&world.daemon, "exec \"$@\"", &["docs", "show", "uploads/libreoffice.odt"]);
+    for (typed, answer) in
+        [("vermilion-0", "that password does not open it"), ("hello", "Hey ho :)")]
+    {
+        terminal.sees("Password of uploads/libreoffice.odt (not shown): ");
+        terminal.presses(&format!("{typed}\r"));
+        let shown = terminal.sees(answer);
+        assert!(!shown.contains(typed), "{shown}");
+    }
+    terminal.ends();
+    // The names of an archive are open to all.
+    let listed = world.daemon.agentctl(["docs", "show", "uploads/aes.zip"]).await.exits(0);
+    assert!(listed.stdout.contains("papers/rules.odt (1 KB), opens with a password"), "{}", listed.stdout);
+}
