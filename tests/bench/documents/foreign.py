@@ -61,8 +61,21 @@ def of_pdf(path):
 
 def of_docx(path):
     made = docx.Document(str(path))
-    cells = [cell.text for table in made.tables for row in table.rows for cell in row.cells]
-    return {"": "\n".join([paragraph.text for paragraph in made.paragraphs] + cells)}
+    around = [part for section in made.sections for part in (section.header, section.footer)]
+    texts = []
+    for part in [made, *around, *made.comments]:
+        texts += [paragraph.text for paragraph in part.paragraphs]
+        texts += [cell.text for table in part.tables for row in table.rows for cell in row.cells]
+    return {"": "\n".join(texts)}
+
+
+def chart_texts(chart):
+    try:
+        plots = [(plot.series, plot.categories) for plot in chart.plots]
+        return [str(series.name) for all_series, _ in plots for series in all_series] + [str(one) for _, categories in plots for one in categories]
+    except NotImplementedError:
+        # Some kinds of charts the library does not know.
+        return []
 
 
 def shape_texts(shapes):
@@ -73,6 +86,8 @@ def shape_texts(shapes):
             yield shape.text_frame.text
         elif shape.has_table:
             yield from (cell.text for row in shape.table.rows for cell in row.cells)
+        elif shape.has_chart:
+            yield from chart_texts(shape.chart)
 
 
 def of_pptx(path):
@@ -151,48 +166,51 @@ def without_marks(text):
     return re.sub(r"[|*#>\\]", " ", text)
 
 
-def count_said(theirs, ours):
-    """How many different words there are, and how many of them are there."""
+def said_of(theirs, ours):
+    """The different words, and those of them that are there."""
     said, joined = set(ours), "".join(ours)
     known = set(theirs)
-    return len(known), sum(word in said or len(word) >= LEAST_JOINED and word in joined for word in known)
+    return known, {word for word in known if word in said or len(word) >= LEAST_JOINED and word in joined}
 
 
 def judge(folder, texts):
-    verdicts = {}
+    verdicts, read = {}, {}
     for name, pages in sorted(texts.items()):
         path = folder / name
         if path.suffix == BOOK:
             continue
         verdict = verdicts.setdefault(path.suffix[1:], {"documents": 0, "words": 0, "found": 0, "ordered": 0, "compared": 0, "worst": []})
         own_known = own_found = 0
-        for place, text in pages_of(path).items():
+        read[name] = pages_of(path)
+        for place, text in read[name].items():
             theirs, ours = words(text), words(without_marks(pages.get(place, "")))
             counts = collections.Counter(theirs)
             once = {word: place for place, word in enumerate(theirs) if counts[word] == 1}
             places = [once[word] for word in dict.fromkeys(ours) if word in once]
             verdict["ordered"] += longest_rise(places)
             verdict["compared"] += len(places)
-            known, found = count_said(theirs, ours)
-            own_known += known
-            own_found += found
+            known, found = said_of(theirs, ours)
+            own_known += len(known)
+            own_found += len(found)
         verdict["documents"] += 1
         verdict["words"] += own_known
         verdict["found"] += own_found
         if own_known >= LEAST_WORDS and own_found < 0.9 * own_known:
             verdict["worst"].append(f"{name} {100 * own_found / own_known:.0f} %")
-    json.dump({"texts": verdicts, "books": judge_books(folder, texts), "plumber": judge_plumber(folder, texts)}, sys.stdout)
+    json.dump({"texts": verdicts, "books": judge_books(folder, texts), "plumber": judge_plumber(folder, texts, read)}, sys.stdout)
 
 
-def judge_plumber(folder, texts):
+def judge_plumber(folder, texts, read_by_other):
+    """Words and tables that pdfplumber and PyMuPDF both have: the first often takes several words for one."""
     verdict = {"documents": 0, "words": 0, "found": 0, "pages": 0, "pairs": 0, "beside": 0, "apart": []}
     for name, read in json.loads((folder / PLUMBER).read_text(encoding="utf-8")).items():
         pages = texts.get(name, {})
         verdict["documents"] += 1
         for place, text in read["words"].items():
-            known, found = count_said(words(text), words(without_marks(pages.get(place, ""))))
-            verdict["words"] += known
-            verdict["found"] += found
+            _, known = said_of(words(text), words(read_by_other.get(name, {}).get(place, "")))
+            _, found = said_of(known, words(without_marks(pages.get(place, ""))))
+            verdict["words"] += len(known)
+            verdict["found"] += len(found)
         for place, known in read["tables"].items():
             known = collections.Counter(known)
             beside = known & tables.told_pairs(pages.get(place, ""))

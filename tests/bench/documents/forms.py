@@ -6,6 +6,9 @@
 - `typo`: four of its words, one of them with a letter too many, too few, wrong, or in the wrong place.
 - `endings`: four of its words, each with another ending where the language offers one.
 
+Besides, what stands on one page only is asked for as it stands there: four words in quotes (`phrase`), and stretches of Chinese,
+Japanese, Korean and Vietnamese (`zh`, `ja`, `ko`, `vi`).
+
 Half of the sentences, `tuned`, are those on which the ranking was tuned; the other half is reported.
 """
 
@@ -16,6 +19,7 @@ import re
 import pymupdf
 
 SEED = 20251127
+STRETCHES = 30
 SENTENCES = 240
 LEAST_LETTERS = 5
 # Share of all pages.
@@ -170,4 +174,52 @@ def questions(paths, count=SENTENCES):
         for form, query in forms(dice, language, words, dice.choice(others)).items():
             asked.append({"document": document, "page": number, "form": form, "query": query, "language": language,
                           "tuned": index % 2 == 0})
+    return asked
+
+
+# What is asked for of a script: letters that stand together, or words.
+WIDE = r"[\u3040-\u30ff\u3400-\u9fff]"
+KANA = re.compile(r"[\u3040-\u30ff]")
+HANGUL = re.compile(r"[\uac00-\ud7af]{2,}(?: [\uac00-\ud7af]{2,}){2}")
+WORDS = re.compile(r"[^\W\d_]{2,}(?: [^\W\d_]{2,}){3}")
+
+
+def stretch(dice, ending, text):
+    """Something that stands on a page, as it stands there; none where there is nothing of this script."""
+    if ending in ("zh", "ja"):
+        found = [one for one in re.findall(WIDE + "{10,}", text.replace(" ", "")) if bool(KANA.search(one)) == (ending == "ja")]
+        if not found:
+            return None
+        one = dice.choice(found)
+        start = dice.randrange(len(one) - 9)
+        return one[start : start + 10]
+    found = (HANGUL if ending == "ko" else WORDS).findall(text)
+    return dice.choice(found) if found else None
+
+
+# Names of manuals by what is asked for of them.
+MANUALS = {"zh": r"zh", "ja": r"\.ja\.", "ko": r"\.ko\.", "vi": r"\.vi\.", "phrase": r"\.en\.|octave|valgrind|R-"}
+
+
+def stretches(paths):
+    """The same list of what is asked for as it stands there; each on one page only, whatever spaces stand in it."""
+    dice = random.Random(SEED)
+    pages = []
+    for path in sorted(paths):
+        with pymupdf.open(path) as made:
+            pages += [(path.name, page.number + 1, re.sub(r"\s+", " ", page.get_text())) for page in made]
+    whole = "\n".join(text for _, _, text in pages).replace(" ", "")
+    dice.shuffle(pages)
+    asked = []
+    for form, manuals in MANUALS.items():
+        count = 0
+        for document, number, text in pages:
+            full = len(text) >= 600 and text.count("....") + text.count(". . .") == 0
+            query = stretch(dice, form, text) if full and re.search(manuals, document) else None
+            if query and whole.count(query.replace(" ", "")) == 1:
+                query = f'"{query}"' if form == "phrase" else query
+                asked.append({"document": document, "page": number, "form": form, "query": query, "language": form, "tuned": False})
+                count += 1
+            if count == STRETCHES:
+                break
     return asked

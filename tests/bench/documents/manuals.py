@@ -68,7 +68,7 @@ def main():
     asked = forms.questions(paths)
     made = {
         "documents": [{"name": path.name, "pages": pages_of(path)} for path in paths],
-        "questions": [one for one in asked if not one["tuned"]],
+        "questions": [one for one in asked if not one["tuned"]] + forms.stretches(paths),
         "tuned": [one for one in asked if one["tuned"]],
     }
     (part / "corpus.json").write_text(json.dumps(made, ensure_ascii=False, indent=1), encoding="utf-8")

@@ -30,7 +30,11 @@ def tell(text):
 
 
 def run(*command, cwd):
-    return subprocess.run(command, cwd=cwd, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, timeout=180).returncode == 0
+    """Whether it ended well, and in time."""
+    try:
+        return subprocess.run(command, cwd=cwd, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, timeout=180).returncode == 0
+    except subprocess.TimeoutExpired:
+        return False
 
 
 def debian(into):
@@ -41,7 +45,7 @@ def debian(into):
                     raise OSError("apt-get does not give it")
                 archive = next(pathlib.Path(folder).glob(f"{package}_*.deb"))
                 run("dpkg-deb", "-x", str(archive), "x", cwd=folder)
-            except (OSError, StopIteration, subprocess.TimeoutExpired) as error:
+            except (OSError, StopIteration) as error:
                 tell(f"without {package}: {error}")
                 continue
             for name in names:

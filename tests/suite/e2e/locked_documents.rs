@@ -111,12 +111,11 @@ async fn a_terminal_is_asked_for_a_password_and_does_not_show_it() {
     world.daemon.agentctl(["docs", "add", &files[0], &files[1], &files[2]]).await.exits(0);
     let found = world.daemon.agentctl(["docs", "search", "QUARTZ-2"]).await.exits(0);
     assert!(found.stdout.starts_with("uploads/latin.pdf  p. 2\n"), "{}", found.stdout);
-    found
-        .says(&["uploads/aes.zip, uploads/libreoffice.odt need a password and were not searched; `agentctl docs show FILE`"]);
+    found.says(&[
+        "uploads/aes.zip, uploads/libreoffice.odt need a password and were not searched; `agentctl docs show FILE`",
+    ]);
     let mut terminal = Terminal::around(&world.daemon, "exec \"$@\"", &["docs", "show", "uploads/libreoffice.odt"]);
-    for (typed, answer) in
-        [("vermilion-0", "that password does not open it"), ("hello", "Hey ho :)")]
-    {
+    for (typed, answer) in [("vermilion-0", "that password does not open it"), ("hello", "Hey ho :)")] {
         terminal.sees("Password of uploads/libreoffice.odt (not shown): ");
         terminal.presses(&format!("{typed}\r"));
         let shown = terminal.sees(answer);

@@ -115,15 +115,21 @@ pub(super) fn finds(finds: &DocumentFinds) -> anyhow::Result<()> {
 
 /// Note on documents that need a password, of which none is asked for in the middle of a search.
 fn locked_note(locked: &[String]) -> Option<String> {
-    const COMMAND: &str = "`agentctl docs show FILE`";
+    // Of an archive the names are shown without one.
+    let is_archive = |name: &String| name.to_ascii_lowercase().ends_with(".zip");
+    let command = match (locked.iter().any(|name| !is_archive(name)), locked.iter().any(is_archive)) {
+        (true, true) => "`agentctl docs show FILE` (of an archive `FILE!/DOCUMENT`)",
+        (_, true) => "`agentctl docs show FILE!/DOCUMENT`",
+        _ => "`agentctl docs show FILE`",
+    };
     let names: Vec<String> = locked.iter().take(MOST_TOLD).map(|name| clean_line(name)).collect();
     let more = locked.len() - names.len();
     let more = if more > 0 { format!(" and {more} more") } else { String::new() };
     let names = format!("{}{more}", names.join(", "));
     match locked {
         [] => None,
-        [_] => Some(format!("{names} needs a password and was not searched; {COMMAND} asks for it")),
-        _ => Some(format!("{names} need a password and were not searched; {COMMAND} asks for that of one")),
+        [_] => Some(format!("{names} needs a password and was not searched; {command} asks for it")),
+        _ => Some(format!("{names} need a password and were not searched; {command} asks for that of one")),
     }
 }
 

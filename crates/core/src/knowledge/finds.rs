@@ -92,7 +92,9 @@ impl DocumentFinds {
         if !self.is_regex() {
             self.hits.sort_by(|left, right| right.score.total_cmp(&left.score));
         }
-        if self.hits.len() > limit && self.is_regex() {
+        // Of words the best are told; what matches matches.
+        let is_exact = self.is_regex() || self.by == SearchedBy::Phrase && !self.is_loose;
+        if self.hits.len() > limit && is_exact {
             self.tell_more(limit);
         }
         self.hits.truncate(limit);
@@ -208,6 +210,11 @@ mod tests {
         assert_eq!((scores(&all), all.is_loose, all.notes.len()), (vec![9.0, 9.0, 8.0], true, 1));
         all.add(exact(), 10);
         assert_eq!((scores(&all), all.is_loose, all.notes.len()), (vec![1.0], false, 0));
+        all.add(exact(), 1);
+        assert!(
+            all.notes == ["there are more than 1 match: narrow the search, or raise its limit (--limit, max_results)"]
+        );
+        assert!(all.is_complete());
     }
 
     #[test]

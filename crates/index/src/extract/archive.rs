@@ -302,9 +302,10 @@ fn is_locked(bytes: &[u8], password: Option<&str>, limits: &Limits) -> bool {
         if !raw.encrypted() {
             return false;
         }
-        smallest = smallest.into_iter().chain([(raw.compressed_size(), index)]).min();
+        // Nothing contradicts a wrong password where nothing is packed.
+        smallest = smallest.into_iter().chain([(raw.size() == 0, raw.compressed_size(), index)]).min();
     }
-    let Some((_, index)) = smallest else { return false };
+    let Some((.., index)) = smallest else { return false };
     let Some(password) = password else { return true };
     match archive.by_index_decrypt(index, password.as_bytes()) {
         Ok(file) => io::copy(&mut file.take(limits.bytes_in), &mut io::sink()).is_err(),

@@ -8,6 +8,15 @@ use crate::{document::DocumentPlace, failure::Failure, kind::Kind};
 /// Elements of a page that are not its text.
 const NO_TEXT: [&str; 8] = ["script", "style", "noscript", "template", "svg", "iframe", "head", "canvas"];
 
+/// Elements in each other at the most. Pages have some dozens, and what it takes to read them grows with the square.
+const MOST_DEPTH: usize = 10_000;
+
+/// Elements that hold nothing, or end where the next begins, as nobody has to write.
+const OPEN_ENDED: [&str; 28] = [
+    "area", "base", "br", "col", "colgroup", "dd", "dt", "embed", "hr", "img", "input", "li", "link", "meta",
+    "optgroup", "option", "p", "param", "rp", "rt", "source", "tbody", "td", "tfoot", "th", "thead", "tr", "wbr",
+];
+
 /// Bytes of its start that are searched for its own declaration.
 const START: usize = 4096;
 
@@ -26,10 +35,31 @@ pub(super) fn decoded(bytes: &[u8]) -> String {
 /// The page as a reader sees it, as Markdown.
 ///
 /// # Errors
-/// The damage, in words of the parser.
+/// The damage, in words.
 pub(super) fn markdown(page: &str) -> Result<String, String> {
+    if depth(page) > MOST_DEPTH {
+        return Err(format!("its elements are nested more than {MOST_DEPTH} deep"));
+    }
     let converter = HtmlToMarkdown::builder().skip_tags(NO_TEXT.to_vec()).build();
     converter.convert(page).map_err(|error| error.to_string())
+}
+
+/// How deep its elements are nested, about.
+fn depth(page: &str) -> usize {
+    let (mut depth, mut most) = (0_usize, 0);
+    for (at, _) in page.match_indices('<') {
+        let rest = &page[at + 1..];
+        let (ends, rest) = rest.strip_prefix('/').map_or((false, rest), |rest| (true, rest));
+        let end = rest.bytes().take(12).take_while(u8::is_ascii_alphanumeric).count();
+        let name = &rest[..end];
+        let is_element = name.starts_with(|first: char| first.is_ascii_alphabetic());
+        if !is_element || OPEN_ENDED.iter().any(|open| name.eq_ignore_ascii_case(open)) {
+            continue;
+        }
+        depth = if ends { depth.saturating_sub(1) } else { depth + 1 };
+        most = most.max(depth);
+    }
+    most
 }
 
 /// `<meta charset="…">`, and the older form of it.
@@ -64,6 +94,13 @@ fn title(page: &str) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn depth_is_counted_without_what_ends_by_itself() {
+        assert_eq!(depth("<html><body><div><p>a<p>b<br>c < d</div><DIV><ul><li>x<li>y</ul></div><!-- <b> -->"), 4);
+        assert_eq!(depth(&"<div><ul><li>".repeat(70_000)), 140_000);
+        assert_eq!(depth(&"<p><tr><td>a<td>b".repeat(70_000)), 0);
+    }
 
     #[test]
     fn a_page_says_its_title_and_its_encoding() {

@@ -28,7 +28,7 @@ pub(super) fn read(bytes: Vec<u8>, kind: Kind, ours: &Limits) -> Result<(Documen
     let office =
         Office::from_reader_with(Cursor::new(bytes), format, &options).map_err(|error| failure(&error, kind))?;
     let losses = office.damage().into_iter().find(office_oxide::options::Damage::is_loss);
-    let whole = losses.map_or(Ok(()), |loss| Err(broken(kind, &loss.to_string())));
+    let whole = losses.map_or(Ok(()), |loss| Err(told(kind, &loss.to_string())));
     Ok((office.to_ir(), whole))
 }
 
@@ -63,5 +63,35 @@ fn failure(error: &OfficeError, kind: Kind) -> Failure {
     if is_locked {
         return Failure::Encrypted(kind);
     }
-    broken(kind, &error.to_string())
+    told(kind, &error.to_string())
+}
+
+/// A failure in words of the library, which calls damaged what is too large, too.
+fn told(kind: Kind, why: &str) -> Failure {
+    const LIMITS: [(&str, &str, &str); 2] = [
+        ("decompression limit exceeded", "the unpacked size of one of its parts", "64 MiB"),
+        ("package limit exceeded", "the number of its parts", "12,500"),
+    ];
+    let limit = LIMITS.iter().find(|(words, ..)| why.contains(words));
+    limit.map_or_else(
+        || broken(kind, why),
+        |(_, what, most)| Failure::TooLarge { what: (*what).to_owned(), most: (*most).to_owned(), parts: 0 },
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_limit_of_the_library_is_no_damage() {
+        let strict = limits::Limits::strict();
+        assert_eq!((strict.part_bytes, strict.package_entries), (64 * 1024 * 1024, 12_500));
+        let code = |why: &str| told(Kind::Docx, why).code();
+        assert_eq!(code("decompression limit exceeded: part 'word/document.xml' expands to more"), "too_large");
+        assert_eq!(
+            (code("package limit exceeded: the package declares 60001"), code("bad XML")),
+            ("too_large", "broken")
+        );
+    }
 }

@@ -35,7 +35,7 @@ use self::{
     digests::Digests,
     reading::Reader,
     shelf::LazyIndex,
-    told::ResolvedDocuments,
+    told::{PictureRule, ResolvedDocuments},
 };
 use crate::{
     ChunkConfig, Extractor, Failure, Kind, Piece, ReadingLimits, ReadingPass, RecognitionStamp, WantedParts, Window,
@@ -45,7 +45,7 @@ use crate::{
 
 /// Version of the readers of text and chunks. Counted up with every change of what comes of a document, so that
 /// documents are read again.
-const READING: u32 = 8;
+const READING: u32 = 9;
 
 /// Reads documents and finds what they say.
 #[derive(Debug)]
@@ -154,6 +154,7 @@ impl Library {
     async fn look_at(
         &self,
         documents: Vec<OpenDocument>,
+        pictures: PictureRule,
         cancel: &CancellationToken,
     ) -> Result<ResolvedDocuments, IndexError> {
         let (digests, most) = (self.digests.clone(), self.extractor.limits().bytes_in);
@@ -161,7 +162,7 @@ impl Library {
         // Whoever drops this waits no more either.
         let stop = cancel.child_token();
         let _abandoned = stop.clone().drop_guard();
-        let look = move || ResolvedDocuments::of(documents, &digests, most, recognition, &stop);
+        let look = move || ResolvedDocuments::of(documents, pictures, &digests, most, recognition, &stop);
         tokio::task::spawn_blocking(look).await.map_err(|_| IndexError::Closed)
     }
 
@@ -196,7 +197,7 @@ impl Library {
     ) -> Result<DocumentFinds, IndexError> {
         let config = IndexConfig { in_memory: true, ..self.shelf.config().clone() };
         let index = Arc::new(IndexHandle::open(config).await?);
-        let told = self.look_at(vec![document], cancel).await?;
+        let told = self.look_at(vec![document], PictureRule::Single, cancel).await?;
         let broken = FailureCache::default();
         let report = self.bring_in(&index, &broken, &told, query.begin_by, progress, cancel).await?;
         let answer = index.search(told.request(query), cancel.clone()).await?;
@@ -219,7 +220,7 @@ impl Library {
         let (most, recognition) = (self.extractor.limits().bytes_in, self.recognition());
         let _abandoned = stop.clone().drop_guard();
         let look = move || {
-            let told = ResolvedDocuments::of(documents, &digests, most, recognition, &stop);
+            let told = ResolvedDocuments::of(documents, PictureRule::Single, &digests, most, recognition, &stop);
             let has_all = index.has_all(told.known.iter().map(|known| &known.id), &told.recognition);
             let answer = if has_all { index.search_at_once(&told.request(&asked), stop) } else { None };
             let finds = answer.map(|answer| told.finds(&index, answer, IngestReport::default(), &asked, &broken));
@@ -294,7 +295,9 @@ impl Library {
         progress: OnProgress,
         cancel: &CancellationToken,
     ) -> Result<Vec<DocumentState>, IndexError> {
-        let resolved = self.look_at(documents, cancel).await?;
+        // Whoever hands documents over is told of each.
+        let pictures = if again { PictureRule::Single } else { PictureRule::All };
+        let resolved = self.look_at(documents, pictures, cancel).await?;
         let named = |known: &KnownDocument| (known.id, known.name.clone());
         let names: Vec<(DocumentId, String)> = resolved.known.iter().map(named).collect();
         let index = self.shelf.take().await?;
@@ -311,7 +314,7 @@ impl Library {
 
     /// States of documents, without reading them.
     async fn known_of(&self, documents: Vec<OpenDocument>) -> Result<Vec<DocumentState>, IndexError> {
-        let resolved = self.look_at(documents, &CancellationToken::new()).await?;
+        let resolved = self.look_at(documents, PictureRule::All, &CancellationToken::new()).await?;
         let ResolvedDocuments { known, unreadable, recognition } = resolved;
         let index = self.shelf.take().await?;
         let names = known.into_iter().map(|known| (known.id, known.name));

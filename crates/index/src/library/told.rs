@@ -29,25 +29,36 @@ pub(super) struct ResolvedDocuments {
     pub(super) recognition: RecognitionStamp,
 }
 
+/// Pictures that are looked at although nobody can recognise their letters.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum PictureRule {
+    /// One, if nothing else is asked for: among other documents it could answer nothing.
+    Single,
+    /// All of them, since somebody wants to know of each document.
+    All,
+}
+
 impl ResolvedDocuments {
     /// Which documents these are: those that have at most so many bytes. Blocks, until that is known or nobody waits for it.
-    /// Without recognition of letters a picture is looked at only if nothing else is asked for.
+    /// Of pictures without recognition of letters only those that `pictures` says.
     pub(super) fn of(
         documents: Vec<OpenDocument>,
+        pictures: PictureRule,
         digests: &Digests,
         most: u64,
         recognition: RecognitionStamp,
         cancel: &CancellationToken,
     ) -> Self {
-        let is_one = documents.len() == 1;
-        let recognises = recognition.pages > 0;
+        let tells_pictures = recognition.pages > 0
+            || pictures == PictureRule::All
+            || pictures == PictureRule::Single && documents.len() == 1;
         let mut told = Self { known: Vec::with_capacity(documents.len()), unreadable: Vec::new(), recognition };
         for OpenDocument { name, file, inner, password } in documents {
             if cancel.is_cancelled() {
                 break;
             }
             let kind = Kind::of_name(inner.as_deref().unwrap_or(&name)).unwrap_or(Kind::Plain);
-            if kind == Kind::Picture && !recognises && !is_one {
+            if kind == Kind::Picture && !tells_pictures {
                 continue;
             }
             match digests.of(&file, most, cancel) {

@@ -32,7 +32,7 @@ const LOCKED: [(&str, &str, &str); 13] = [
     ("openoffice.odt", "hello", "Mission accomplished"),
     ("openoffice.odp", "hello", "Fire!"),
     ("cryptoapi.doc", "Password1234_", "lorem ipsum"),
-    ("cryptoapi.ppt", "Password1234_", "lorem ipsum"),
+    ("cryptoapi.ppt", "Password1234_", "Lorem ipsum"),
     ("cryptoapi.xls", "Password1234_", "lorem ipsum"),
     ("rc4.doc", "secret", "lorem ipsum"),
     ("rc4.xls", "secret", "Birnen 梨"),

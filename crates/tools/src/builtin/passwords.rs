@@ -89,9 +89,11 @@ pub(super) async fn unlocked<'a, T>(
         };
         match act(again(Some(password.clone()))?).await {
             Err(error) if error.needs_password() => last = error,
-            done => {
+            // Where something else is wrong nobody knows whether it was the right one.
+            Err(error) => return Err(failed(&error)),
+            Ok(done) => {
                 passwords.keep(context.session_id, password);
-                return done.map_err(|error| failed(&error));
+                return Ok(done);
             }
         }
     }

@@ -103,7 +103,9 @@ impl Subject {
     pub(crate) const fn patience(self) -> Duration {
         match self {
             // Most of it is the other stack, and the first time what it needs.
-            Self::Documents | Self::Foreign | Self::Hostile | Self::Questions | Self::Scans => Duration::from_secs(1500),
+            Self::Documents | Self::Foreign | Self::Hostile | Self::Questions | Self::Scans => {
+                Duration::from_secs(1500)
+            }
             // Most of it is the other, and the first time what it needs; all numbers of turns take longer.
             Self::Recall => Duration::from_secs(3600),
             Self::McpSoak => Duration::from_secs(180),

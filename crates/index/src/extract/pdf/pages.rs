@@ -39,8 +39,7 @@ pub(super) fn tell(document: &Pdf, teller: &mut Teller<'_>) -> Result<PageFlaws,
     let mut flaws = PageFlaws::default();
     let (fonts, layers) = (Fonts::new(), Layers::of(document));
     let first = usize::try_from(teller.first() - 1).unwrap_or(usize::MAX);
-    let pages = document.pages();
-    for (page, number) in pages.iter().zip(1..).skip(first) {
+    for (page, number) in document.pages().iter().zip(1..).skip(first) {
         if teller.last_page().is_some_and(|last| number > last) {
             flaws.is_partial = true;
             break;
@@ -49,8 +48,7 @@ pub(super) fn tell(document: &Pdf, teller: &mut Teller<'_>) -> Result<PageFlaws,
         let mut content = Content::of(page, stored.as_deref().unwrap_or_default(), &fonts, &layers);
         let is_scan = content.is_scan();
         let is_looked_at = is_scan || content.may_be_scan() && teller.scanner().is_wanted();
-        let next = pages.get(number as usize).filter(|_| teller.last_page().is_none_or(|last| number < last));
-        let recognised = if is_looked_at { Some(teller.scanner().page(number, page, next)?) } else { None };
+        let recognised = if is_looked_at { Some(teller.scanner().page(number, page)?) } else { None };
         let (mut place, mut texts, mut unread) = (DocumentPlace::Page(number), Vec::new(), None);
         match recognised {
             // A picture below the letters of the page, which says nothing.

@@ -22,16 +22,8 @@ const MOST_PIXELS: u64 = 400_000_000;
 /// Pixels of a picture to each side that make one of the page, at the most.
 const FINEST: i32 = 4;
 
-/// A page as it is seen.
-#[derive(Debug)]
-pub(super) struct DrawnPage {
-    pub(super) picture: Picture,
-    /// Pixels of the pictures on it, as they were unpacked.
-    pub(super) unpacked: u64,
-}
-
 /// The page as it is seen; none if it has no size.
-pub(super) fn page(page: &Page<'_>) -> Option<DrawnPage> {
+pub(super) fn page(page: &Page<'_>) -> Option<Picture> {
     let (width, height) = page.render_dimensions();
     let (width, height) = (f64::from(width), f64::from(height));
     let longer = width.max(height);
@@ -45,8 +37,7 @@ pub(super) fn page(page: &Page<'_>) -> Option<DrawnPage> {
     let cache = InterpreterCache::new();
     let mut context = Context::new(place, seen, &cache, page.xref(), InterpreterSettings::default());
     interpret_page(page, &mut context, &mut canvas);
-    let picture = Picture::new(canvas.width, canvas.height, canvas.pixels)?;
-    Some(DrawnPage { picture, unpacked: canvas.unpacked })
+    Picture::new(canvas.width, canvas.height, canvas.pixels)
 }
 
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "positive and bounded")]
@@ -60,8 +51,6 @@ struct Canvas {
     height: usize,
     pixels: Vec<u8>,
     pictures: u32,
-    /// Pixels of the pictures themselves.
-    unpacked: u64,
     /// Pixels that may still be drawn.
     left: u64,
 }
@@ -69,12 +58,11 @@ struct Canvas {
 impl Canvas {
     fn new(width: usize, height: usize) -> Self {
         let pixels = vec![u8::MAX; width * height];
-        Self { width, height, pixels, pictures: 0, unpacked: 0, left: MOST_PIXELS }
+        Self { width, height, pixels, pictures: 0, left: MOST_PIXELS }
     }
 
-    /// Draws what has, at a pixel of itself, a brightness and a share to which it covers what is below.
-    fn draw(&mut self, place: Affine, (width, height): (u32, u32), at: impl Fn(Pixel) -> Option<(u32, u32)>) {
-        self.unpacked = self.unpacked.saturating_add(u64::from(width) * u64::from(height));
+    /// Draws what has, at a point of itself, a brightness and a share to which it covers what is below.
+    fn draw(&mut self, place: Affine, (width, height): (u32, u32), at: impl Fn(Point) -> Option<(u32, u32)>) {
         let whole = Rect::new(0.0, 0.0, f64::from(width), f64::from(height));
         let seen = Rect::new(0.0, 0.0, self.width as f64, self.height as f64);
         let covered = place.transform_rect_bbox(whole).intersect(seen);
@@ -89,21 +77,21 @@ impl Canvas {
             return;
         }
         let (columns, rows) = (span(covered.x0, covered.x1, self.width), span(covered.y0, covered.y1, self.height));
-        let source = Source::of(back, (width, height), fine, &columns);
         for row in rows {
-            let line = source.line(row);
-            let start = row * self.width;
-            let Some(pixels) = self.pixels.get_mut(start + columns.start..start + columns.end) else { continue };
-            for (number, pixel) in pixels.iter_mut().enumerate() {
+            for column in columns.clone() {
                 let (mut brightness, mut share) = (0, 0);
-                line.pixels(number, |found| {
-                    let (bright, covers) = at(found).unwrap_or_default();
+                for part in 0..fine * fine {
+                    let within = |part: i32| (f64::from(part) + 0.5) / f64::from(fine);
+                    let point = Point::new(column as f64 + within(part % fine), row as f64 + within(part / fine));
+                    let (bright, covers) = at(back * point).unwrap_or_default();
                     brightness += bright * covers;
                     share += covers;
-                });
+                }
                 let whole = 255 * (fine * fine).unsigned_abs();
-                let mixed = (brightness + u32::from(*pixel) * (whole - share.min(whole))) / whole;
-                *pixel = u8::try_from(mixed).unwrap_or(u8::MAX);
+                if let Some(pixel) = self.pixels.get_mut(row * self.width + column) {
+                    let mixed = (brightness + u32::from(*pixel) * (whole - share.min(whole))) / whole;
+                    *pixel = u8::try_from(mixed).unwrap_or(u8::MAX);
+                }
             }
         }
     }
@@ -111,13 +99,17 @@ impl Canvas {
     fn draw_raster(&mut self, place: Affine, image: &ImageData, mask: Option<&LumaData>) {
         let (across, down) = image.scale_factors();
         let place = place * Affine::scale_non_uniform(f64::from(across), f64::from(down));
-        let size = (image.width(), image.height());
-        self.draw(place, size, |pixel| {
+        let (width, height) = (image.width(), image.height());
+        let to_mask = |mask: &LumaData| {
+            (f64::from(mask.width) / f64::from(width.max(1)), f64::from(mask.height) / f64::from(height.max(1)))
+        };
+        let mask = mask.map(|mask| (mask, to_mask(mask)));
+        self.draw(place, (width, height), |point| {
             let bright = match image {
-                ImageData::Luma(luma) => grey(luma, pixel)?,
-                ImageData::Rgb(colours) => colour(colours, pixel)?,
+                ImageData::Luma(luma) => grey(luma, point)?,
+                ImageData::Rgb(colours) => colour(colours, point)?,
             };
-            let covers = mask.map(|mask| grey(mask, pixel.scaled(size, (mask.width, mask.height))));
+            let covers = mask.map(|(mask, (x, y))| grey(mask, Point::new(point.x * x, point.y * y)));
             Some((bright, covers.map_or(255, Option::unwrap_or_default)))
         });
     }
@@ -130,8 +122,8 @@ impl Canvas {
             Paint::Pattern(_) => [0, 0, 0, u8::MAX],
         };
         let bright = brightness(red, green, blue);
-        self.draw(place, (stencil.width, stencil.height), |pixel| {
-            Some((bright, grey(stencil, pixel)? * u32::from(alpha) / 255))
+        self.draw(place, (stencil.width, stencil.height), |point| {
+            Some((bright, grey(stencil, point)? * u32::from(alpha) / 255))
         });
     }
 }
@@ -150,109 +142,19 @@ fn span(from: f64, to: f64, most: usize) -> std::ops::Range<usize> {
     (from.floor().max(0.0) as usize).min(most)..(to.ceil().max(0.0) as usize).min(most)
 }
 
-/// A pixel of a picture, by its column and row.
-#[derive(Clone, Copy)]
-struct Pixel {
-    x: u32,
-    y: u32,
-}
-
-impl Pixel {
-    fn at(point: Point, size: (u32, u32)) -> Option<Self> {
-        Some(Self { x: step(point.x, size.0)?, y: step(point.y, size.1)? })
-    }
-
-    /// The same place in a picture of another size.
-    fn scaled(self, from: (u32, u32), to: (u32, u32)) -> Self {
-        let scaled = |at: u32, from: u32, to: u32| {
-            let scaled = (2 * u64::from(at) + 1) * u64::from(to) / (2 * u64::from(from.max(1)));
-            u32::try_from(scaled).unwrap_or(u32::MAX)
-        };
-        Self { x: scaled(self.x, from.0, to.0), y: scaled(self.y, from.1, to.1) }
-    }
-
-    const fn index(self, width: u32) -> usize {
-        self.y as usize * width as usize + self.x as usize
-    }
-}
-
-/// The column or row of a place; none outside.
+/// Number of the pixel at a point; none outside.
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "within the picture")]
-fn step(at: f64, length: u32) -> Option<u32> {
-    (0.0..f64::from(length)).contains(&at).then_some(at as u32)
+fn index(point: Point, width: u32, height: u32) -> Option<usize> {
+    let is_within = (0.0..f64::from(width)).contains(&point.x) && (0.0..f64::from(height)).contains(&point.y);
+    is_within.then(|| point.y as usize * width as usize + point.x as usize)
 }
 
-/// Pixels of a picture that stand at the pixels of a page. Most pictures are upright: then a column of the page is a column of
-/// the picture in all rows, and is computed once.
-struct Source {
-    back: Affine,
-    size: (u32, u32),
-    fine: i32,
-    /// The first column of the page.
-    first: usize,
-    /// Columns of the picture for each of the page, so many each; of a picture that is not upright none.
-    upright: Option<Vec<Option<u32>>>,
+fn grey(luma: &LumaData, point: Point) -> Option<u32> {
+    luma.data.get(index(point, luma.width, luma.height)?).map(|grey| u32::from(*grey))
 }
 
-/// One row of it.
-struct SourceLine<'a> {
-    source: &'a Source,
-    row: usize,
-    /// Rows of an upright picture.
-    rows: [Option<u32>; FINEST as usize],
-}
-
-impl Source {
-    fn of(back: Affine, size: (u32, u32), fine: i32, columns: &std::ops::Range<usize>) -> Self {
-        let [a, b, c, _, e, _] = back.as_coeffs();
-        let is_upright = b == 0.0 && c == 0.0;
-        let places = || columns.clone().flat_map(|column| (0..fine).map(move |part| within(column, part, fine)));
-        let upright = is_upright.then(|| places().map(|x| step(a * x + e, size.0)).collect());
-        Self { back, size, fine, first: columns.start, upright }
-    }
-
-    fn line(&self, row: usize) -> SourceLine<'_> {
-        let [.., d, _, f] = self.back.as_coeffs();
-        let mut rows = [None; FINEST as usize];
-        for (found, part) in rows.iter_mut().zip(0..self.fine) {
-            *found = step(d * within(row, part, self.fine) + f, self.size.1);
-        }
-        SourceLine { source: self, row, rows }
-    }
-}
-
-impl SourceLine<'_> {
-    /// Tells all that stand at one pixel of the page, which is counted from the first column.
-    fn pixels(&self, number: usize, mut tell: impl FnMut(Pixel)) {
-        let Source { back, size, fine, first, upright } = self.source;
-        if let Some(columns) = upright {
-            let start = number * fine.unsigned_abs() as usize;
-            let columns = columns.get(start..start + fine.unsigned_abs() as usize).unwrap_or_default();
-            for y in self.rows.iter().flatten() {
-                columns.iter().flatten().for_each(|x| tell(Pixel { x: *x, y: *y }));
-            }
-            return;
-        }
-        for part in 0..fine * fine {
-            let (x, y) = (within(first + number, part % fine, *fine), within(self.row, part / fine, *fine));
-            if let Some(pixel) = Pixel::at(*back * Point::new(x, y), *size) {
-                tell(pixel);
-            }
-        }
-    }
-}
-
-/// Middle of a part of a pixel.
-fn within(pixel: usize, part: i32, fine: i32) -> f64 {
-    pixel as f64 + (f64::from(part) + 0.5) / f64::from(fine)
-}
-
-fn grey(luma: &LumaData, pixel: Pixel) -> Option<u32> {
-    luma.data.get(pixel.index(luma.width)).map(|grey| u32::from(*grey))
-}
-
-fn colour(colours: &RgbData, pixel: Pixel) -> Option<u32> {
-    let start = 3 * pixel.index(colours.width);
+fn colour(colours: &RgbData, point: Point) -> Option<u32> {
+    let start = 3 * index(point, colours.width, colours.height)?;
     let [red, green, blue] = colours.data.get(start..start + 3)? else { return None };
     Some(brightness(*red, *green, *blue))
 }

@@ -107,7 +107,6 @@ impl Scanner {
         &mut self,
         _number: u32,
         _page: &hayro_syntax::page::Page<'_>,
-        _next: Option<&hayro_syntax::page::Page<'_>>,
     ) -> Result<Result<RecognisedText, UnreadReason>, Failure> {
         Ok(Err(self.0))
     }

@@ -5,18 +5,13 @@ use std::{
     io::Read as _,
     num::NonZeroUsize,
     panic::{AssertUnwindSafe, catch_unwind},
-    thread,
     time::{Duration, Instant},
 };
 
-use agentd_ocr::{ModelFiles, OcrError, PageText, Recogniser};
+use agentd_ocr::{ModelFiles, OcrError, PageText, Picture, Recogniser};
 use hayro_syntax::page::Page;
 
-use super::{
-    RecognisedText,
-    drawing::{self, DrawnPage},
-    photo,
-};
+use super::{RecognisedText, drawing, photo};
 use crate::{
     extract::pdf,
     failure::{Failure, UnreadReason},
@@ -26,9 +21,6 @@ use crate::{
 /// Size of a model's file at the most, in bytes.
 const MODEL_BYTES: u64 = 256 * 1024 * 1024;
 
-/// Pixels of the pictures of a page up to which the next page, which will be like it, is drawn meanwhile: both are held unpacked.
-const MOST_AHEAD: u64 = 40_000_000;
-
 /// Recognises pages of one document.
 #[derive(Debug)]
 pub(crate) struct Scanner {
@@ -36,8 +28,6 @@ pub(crate) struct Scanner {
     pages: u32,
     /// Time that is left.
     time: Duration,
-    /// The page that was drawn while the one before it was recognised, by its number; no picture of one that cannot be drawn.
-    ahead: Option<(u32, Option<DrawnPage>)>,
 }
 
 /// The models, as far as they are needed.
@@ -57,13 +47,12 @@ impl Default for Scanner {
 
 impl Scanner {
     pub(crate) fn new(opened: OpenRecognition) -> Self {
-        let with = |models, pages, time| Self { models, pages, time, ahead: None };
         match opened {
-            OpenRecognition::Missing(why) => with(Models::Missing(why), 0, Duration::ZERO),
-            OpenRecognition::Deferred => with(Models::Deferred, 0, Duration::ZERO),
+            OpenRecognition::Missing(why) => Self { models: Models::Missing(why), pages: 0, time: Duration::ZERO },
+            OpenRecognition::Deferred => Self { models: Models::Deferred, pages: 0, time: Duration::ZERO },
             OpenRecognition::Ready { files, budget: RecognitionBudget { pages, time, threads } } => {
                 let threads = NonZeroUsize::new(threads).unwrap_or(NonZeroUsize::MIN);
-                with(Models::Opened(files, threads), pages, time)
+                Self { models: Models::Opened(files, threads), pages, time }
             }
         }
     }
@@ -73,8 +62,7 @@ impl Scanner {
         !matches!(self.models, Models::Missing(_))
     }
 
-    /// The text of a page of a PDF, or why it is not known. `next` is the page behind it, if that is wanted, too: behind a scan
-    /// there mostly is another, which is drawn meanwhile.
+    /// The text of a page of a PDF, or why it is not known.
     ///
     /// # Errors
     /// When it would have to be recognised, and that is deferred.
@@ -82,12 +70,8 @@ impl Scanner {
         &mut self,
         number: u32,
         page: &Page<'_>,
-        next: Option<&Page<'_>>,
     ) -> Result<Result<RecognisedText, UnreadReason>, Failure> {
-        let ahead = self.ahead.take().filter(|(drawn, _)| *drawn == number);
-        let drawn = move || ahead.map_or_else(|| drawing::page(page), |(_, drawn)| drawn);
-        let next = next.filter(|_| self.pages > 1);
-        self.read(number, drawn, next)
+        self.read(number, || drawing::page(page))
     }
 
     /// The same of the picture that a file is, or of the page of it that is described at this place.
@@ -99,31 +83,25 @@ impl Scanner {
     ) -> Result<Result<RecognisedText, UnreadReason>, Failure> {
         // One that is too large or damaged is so whether or not anybody can read its letters.
         let mut failure = None;
-        let draw = || {
-            let picture = photo::picture(bytes, page).map_err(|why| failure = Some(why)).ok()?;
-            Some(DrawnPage { picture, unpacked: u64::MAX })
-        };
-        let read = self.read(number, draw, None);
+        let read = self.read(number, || photo::picture(bytes, page).map_err(|why| failure = Some(why)).ok());
         failure.map_or(read, Err)
     }
 
     fn read(
         &mut self,
         number: u32,
-        draw: impl FnOnce() -> Option<DrawnPage>,
-        next: Option<&Page<'_>>,
+        draw: impl FnOnce() -> Option<Picture>,
     ) -> Result<Result<RecognisedText, UnreadReason>, Failure> {
         match self.models {
             Models::Deferred => Err(Failure::NeedsRecognition),
-            _ => Ok(self.recognised(number, draw, next)),
+            _ => Ok(self.recognised(number, draw)),
         }
     }
 
     fn recognised(
         &mut self,
         number: u32,
-        draw: impl FnOnce() -> Option<DrawnPage>,
-        next: Option<&Page<'_>>,
+        draw: impl FnOnce() -> Option<Picture>,
     ) -> Result<RecognisedText, UnreadReason> {
         // Of each document in an archive it is another page from which on none was recognised.
         let spent = UnreadReason::Spent { first: number };
@@ -136,24 +114,15 @@ impl Scanner {
         }
         let begun = Instant::now();
         let deadline = begun + self.time;
-        let mut ahead = None;
         // A page whose drawing panics is one that cannot be drawn.
         let text = catch_unwind(AssertUnwindSafe(|| {
             let recogniser = self.recogniser()?;
-            let DrawnPage { picture, unpacked } = draw().ok_or(UnreadReason::Undrawn)?;
-            let next = next.filter(|_| unpacked <= MOST_AHEAD);
-            let text = thread::scope(|scope| {
-                let drawing = next.map(|next| scope.spawn(move || drawing::page(next)));
-                let text = recogniser.text(&picture, deadline);
-                ahead = drawing.map(|drawing| drawing.join().unwrap_or_default());
-                text
-            });
-            text.map_err(|error| match error {
+            let picture = draw().ok_or(UnreadReason::Undrawn)?;
+            recogniser.text(&picture, deadline).map_err(|error| match error {
                 OcrError::Late => late,
                 _ => UnreadReason::NoModels,
             })
         }));
-        self.ahead = ahead.map(|drawn| (number + 1, drawn));
         self.pages -= 1;
         self.time = self.time.saturating_sub(begun.elapsed());
         match text.unwrap_or(Err(UnreadReason::Undrawn)) {

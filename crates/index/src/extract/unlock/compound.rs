@@ -99,7 +99,7 @@ impl Compound {
         }
     }
 
-    /// Where the bytes of a stream lie in the file, piece by piece.
+    /// Places of a stream's bytes in the file, piece by piece.
     fn places(&self, stream: &Stream) -> impl Iterator<Item = Range<usize>> {
         let is_small = stream.size < SMALL && !self.holders.is_empty();
         let (next, unit) = if is_small { (&self.next_small, SMALL_SECTOR) } else { (&self.next, self.sector) };

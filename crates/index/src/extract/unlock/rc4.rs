@@ -72,7 +72,7 @@ impl Rc4Lock {
     }
 }
 
-/// What the keys of all blocks are made from.
+/// Bytes that the keys of all blocks are made from.
 pub(super) struct Rc4Key {
     base: Vec<u8>,
     hash: KeyHash,

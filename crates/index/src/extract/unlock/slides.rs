@@ -65,7 +65,7 @@ pub(super) fn unlock(file: &mut Compound, password: Option<&str>) -> Result<(), 
     Ok(())
 }
 
-/// What the slides say of their encryption.
+/// Record of the slides about their encryption.
 fn about_encryption<'a>(stream: &'a [u8], edit: usize, objects: &[ObjectPlace]) -> Option<&'a [u8]> {
     let number = u32_at(stream, edit.checked_add(ENCRYPTION)?)?;
     let at = objects.iter().find(|object| object.number == number)?.at;

@@ -64,7 +64,7 @@ impl Lock {
     }
 }
 
-/// What the workbook says of its encryption, before its first part ends.
+/// Record of the workbook about its encryption, from before its first part ends.
 fn about_encryption(start: &[u8]) -> Option<&[u8]> {
     let (first, mut place) = record(start, 0)?;
     if first != BEGINNING {

@@ -9,7 +9,10 @@ use anyhow::Context as _;
 use serde::Deserialize;
 use tokio::process::Command;
 
-use crate::measures::python::{self, Scripts};
+use crate::{
+    figures::as_f64,
+    measures::python::{self, Scripts},
+};
 
 /// Where the scripts are.
 const SCRIPTS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/documents");
@@ -38,12 +41,20 @@ impl Environment {
 
     /// The environment with documents that are meant to do harm.
     pub(super) async fn with_hostile() -> anyhow::Result<Self> {
-        Self::with("bench-hostile", &["hostile.py", "foreign.py", "tables.py", "cells.py", "manuals.py", "forms.py", "real.py"]).await
+        Self::with(
+            "bench-hostile",
+            &["hostile.py", "foreign.py", "tables.py", "cells.py", "manuals.py", "forms.py", "real.py"],
+        )
+        .await
     }
 
     /// The environment with scans, of which the words are known.
     pub(super) async fn with_scans() -> anyhow::Result<Self> {
-        Self::with("bench-scans", &["scans.py", "foreign.py", "tables.py", "cells.py", "manuals.py", "forms.py", "real.py"]).await
+        Self::with(
+            "bench-scans",
+            &["scans.py", "foreign.py", "tables.py", "cells.py", "manuals.py", "forms.py", "real.py"],
+        )
+        .await
     }
 
     /// Made where it is not there yet; its packages come from the registries, so that may fail. The first script makes the
@@ -112,6 +123,16 @@ pub(super) struct Question {
     /// Form in which it is asked, where there are several.
     #[serde(default)]
     pub(super) form: Option<String>,
+}
+
+/// Place among the finds at which a question is answered, from 0; none if it is at none of those that count.
+pub(super) type Rank = Option<usize>;
+
+/// Share of the questions of a kind that are answered among so many finds, in per cent.
+pub(super) fn share(questions: &[Question], ranks: &[Rank], within: usize, which: impl Fn(&Question) -> bool) -> f64 {
+    let of = questions.iter().zip(ranks).filter(|(question, _)| which(question));
+    let yes: Vec<bool> = of.map(|(_, rank)| rank.is_some_and(|rank| rank < within)).collect();
+    100.0 * as_f64(yes.iter().filter(|yes| **yes).count() as u64) / as_f64(yes.len().max(1) as u64)
 }
 
 /// The number of a page or a slide, or the name of a sheet.

@@ -47,10 +47,28 @@ struct BookVerdict {
     wrong: Vec<String>,
 }
 
+/// Findings of the script about PDFs beside pdfplumber.
+#[derive(Debug, Deserialize)]
+struct PlumberVerdict {
+    documents: u64,
+    words: u64,
+    /// Words that are there.
+    found: u64,
+    /// Pages with tables.
+    pages: u64,
+    /// Cells beside each other in a row, as pdfplumber and PyMuPDF both have them.
+    pairs: u64,
+    /// Those that are told beside each other in a table.
+    beside: u64,
+    /// Pages of which the most are not.
+    apart: Vec<String>,
+}
+
 #[derive(Debug, Deserialize)]
 struct Verdicts {
     texts: BTreeMap<String, Verdict>,
     books: BookVerdict,
+    plumber: PlumberVerdict,
 }
 
 pub(crate) async fn measure() -> anyhow::Result<Vec<Row>> {
@@ -78,6 +96,7 @@ pub(crate) async fn measure() -> anyhow::Result<Vec<Row>> {
     let verdicts: Verdicts = answer(script.arg("judge").arg(&corpus.folder).arg(&told)).await?;
     let mut rows: Vec<Row> = verdicts.texts.iter().flat_map(|(format, verdict)| of_format(format, verdict)).collect();
     rows.extend(of_books(&verdicts.books));
+    rows.extend(of_plumber(&verdicts.plumber));
     rows.push(
         Row::new("pages of all of them a second", vec![Figure::per_second("", rate(corpus.pages(), took))])
             .with_note(format!("{} pages", corpus.pages())),
@@ -120,6 +139,17 @@ fn of_books(verdict: &BookVerdict) -> [Row; 2] {
             .with_note(note),
         Row::new("comments on their cells", vec![Figure::percent("", share(*said, *comments)).at_least(WORDS)])
             .with_note(format!("{said} of {comments}")),
+    ]
+}
+
+fn of_plumber(verdict: &PlumberVerdict) -> [Row; 2] {
+    let PlumberVerdict { documents, words, found, pages, pairs, beside, apart } = verdict;
+    [
+        Row::new("words that pdfplumber reads, too", vec![Figure::percent("", share(*found, *words)).at_least(WORDS)])
+            .with_note(format!("first pages of {documents} files, {words} words, each once a page")),
+        Row::new("cells beside each other in tables", vec![Figure::percent("", share(*beside, *pairs))]).with_note(
+            format!("{pairs} pairs on {pages} pages, on which pdfplumber and PyMuPDF agree; {}", apart.join(", ")),
+        ),
     ]
 }
 

@@ -1,15 +1,11 @@
 //! Sentences of manuals that others wrote, asked for in the forms in which people ask, beside the other stack.
 
 use super::{
-    corpus::{Corpus, Environment, Question},
-    ours::Ours,
+    corpus::{Corpus, Environment, Question, Rank, share},
+    ours::{FINDS, Ours},
     peer::Peer,
 };
-use crate::{
-    figures::{Figure, as_f64},
-    report::Row,
-    world,
-};
+use crate::{figures::Figure, report::Row, world};
 
 /// The forms, and what is asked in each.
 const FORMS: [(&str, &str); 6] = [
@@ -19,6 +15,14 @@ const FORMS: [(&str, &str); 6] = [
     ("extra", "four of its words, and one that the page lacks"),
     ("typo", "four of its words, one with a typo"),
     ("endings", "four of its words, with other endings"),
+];
+/// Questions for what stands on a page, as it stands there.
+const STRETCHES: [(&str, &str); 5] = [
+    ("phrase", "four words in quotes"),
+    ("zh", "ten letters of Chinese"),
+    ("ja", "ten letters of Japanese"),
+    ("ko", "three words of Korean"),
+    ("vi", "four words of Vietnamese"),
 ];
 /// Share of all questions that is to be answered.
 const TARGET: f64 = 92.0;
@@ -37,20 +41,25 @@ pub(crate) async fn measure() -> anyhow::Result<Vec<Row>> {
     let found = peer.search().await?.answered(&corpus.questions);
     let (by_socket, answered) = daemon.search(&corpus.questions).await?;
     let within = daemon.search_within(&corpus.questions).await?;
-    let mut rows: Vec<Row> = FORMS.iter().map(|form| of_form(&corpus, *form, &answered, &found)).collect();
+    let rows = FORMS.iter().chain(&STRETCHES).map(|form| of_form(&corpus, *form, &answered, &found));
+    let mut rows: Vec<Row> = rows.collect();
+    let is_formed = |question: &Question| FORMS.iter().any(|(form, _)| question.form.as_deref() == Some(*form));
     let note = format!(
         "{} questions in {} PDFs of {} pages; {} chunks, {} of the other stack",
-        corpus.questions.len(),
+        corpus.questions.iter().filter(|question| is_formed(question)).count(),
         corpus.documents.len(),
         corpus.pages(),
         given.chunks,
         theirs.chunks
     );
-    let all = share(&corpus.questions, &answered, |_| true);
+    let all = |ranks: &[Rank]| share(&corpus.questions, ranks, FINDS, is_formed);
     rows.push(
-        Row::new("right page among the first five, in all forms", vec![Figure::percent("", all).at_least(TARGET)])
-            .over(Figure::percent("the other stack", share(&corpus.questions, &found, |_| true)))
-            .with_note(note),
+        Row::new(
+            "right page among the first five, in all forms",
+            vec![Figure::percent("", all(&answered)).at_least(TARGET)],
+        )
+        .over(Figure::percent("the other stack", all(&found)))
+        .with_note(note),
     );
     let times = vec![Figure::millis("p50", within.median()).at_most(2.0), Figure::millis("p99", within.quantile(99))];
     rows.push(
@@ -60,20 +69,12 @@ pub(crate) async fn measure() -> anyhow::Result<Vec<Row>> {
     Ok(rows)
 }
 
-fn of_form(corpus: &Corpus, (form, what): (&str, &str), ours: &[bool], theirs: &[bool]) -> Row {
-    let is_form = |question: &Question| question.form.as_deref() == Some(form);
-    let least = share(&corpus.questions, theirs, is_form);
+fn of_form(corpus: &Corpus, (form, what): (&str, &str), ours: &[Rank], theirs: &[Rank]) -> Row {
+    let of = |ranks, within| share(&corpus.questions, ranks, within, |question| question.form.as_deref() == Some(form));
+    let least = of(theirs, FINDS);
     // As it is shown, so that what is equal does not fail.
     let limit = (10.0 * least).floor() / 10.0;
-    Row::new(
-        format!("the right page for {what}"),
-        vec![Figure::percent("", share(&corpus.questions, ours, is_form)).at_least(limit)],
-    )
-    .over(Figure::percent("the other stack", least))
-}
-
-fn share(questions: &[Question], answered: &[bool], which: impl Fn(&Question) -> bool) -> f64 {
-    let of: Vec<bool> =
-        questions.iter().zip(answered).filter(|(question, _)| which(question)).map(|(_, yes)| *yes).collect();
-    100.0 * as_f64(of.iter().filter(|yes| **yes).count() as u64) / as_f64(of.len().max(1) as u64)
+    Row::new(format!("the right page for {what}"), vec![Figure::percent("", of(ours, FINDS)).at_least(limit)])
+        .over(Figure::percent("the other stack", least))
+        .with_note(format!("as the first {:.1} % and {:.1} %", of(ours, 1), of(theirs, 1)))
 }

@@ -8,7 +8,7 @@ use anyhow::ensure;
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    corpus::{Corpus, Document, Environment, Question},
+    corpus::{Corpus, Document, Environment, Question, share},
     ours::{Given, Ours},
 };
 use crate::{
@@ -82,14 +82,18 @@ async fn found(daemon: &Ours, corpus: &Corpus) -> anyhow::Result<[Row; 2]> {
         corpus.questions.iter().cloned().partition(|question| question.form.as_deref() == Some(SECRET));
     let (times, answered) = daemon.search(&questions).await?;
     let (_, leaks) = daemon.search(&secrets).await?;
-    let yes = |answered: &[bool]| as_f64(answered.iter().filter(|yes| **yes).count() as u64);
-    let share = 100.0 * yes(&answered) / as_f64(answered.len() as u64);
+    let share = share(&questions, &answered, usize::MAX, |_| true);
+    let leaked = leaks.iter().flatten().count() as u64;
     Ok([
-        Row::new("found behind all of them", vec![Figure::percent("", share).at_least(100.0)])
-            .with_note(format!("the slowest of {} after {:.0} ms", answered.len(), times.quantile(100))),
-        Row::new("files of this machine that a document points to and that are found", vec![
-            Figure::count("", yes(&leaks)).at_most(0.0),
-        ]),
+        Row::new("found behind all of them", vec![Figure::percent("", share).at_least(100.0)]).with_note(format!(
+            "the slowest of {} after {:.0} ms",
+            answered.len(),
+            times.quantile(100)
+        )),
+        Row::new(
+            "files of this machine that a document points to and that are found",
+            vec![Figure::count("", as_f64(leaked)).at_most(0.0)],
+        ),
     ])
 }
 
@@ -97,8 +101,10 @@ async fn found(daemon: &Ours, corpus: &Corpus) -> anyhow::Result<[Row; 2]> {
 async fn ends(corpus: &Corpus) -> anyhow::Result<[Row; 2]> {
     let page = |number| WantedParts { first: number, last: Some(number), ..WantedParts::default() };
     let row = |row| WantedParts { window: Some(Window { row, letters: LETTERS }), ..WantedParts::default() };
-    let (first_page, last_page) = (read(corpus, "pages.pdf", page(1)).await?, read(corpus, "pages.pdf", page(20_000)).await?);
-    let (first_row, last_row) = (read(corpus, "rows.xlsx", row(1)).await?, read(corpus, "rows.xlsx", row(999_000)).await?);
+    let (first_page, last_page) =
+        (read(corpus, "pages.pdf", page(1)).await?, read(corpus, "pages.pdf", page(20_000)).await?);
+    let (first_row, last_row) =
+        (read(corpus, "rows.xlsx", row(1)).await?, read(corpus, "rows.xlsx", row(999_000)).await?);
     Ok([
         Row::new("reading page 20,000 of a PDF", vec![Figure::millis("", last_page.median())])
             .over(Figure::millis("page 1", first_page.median())),

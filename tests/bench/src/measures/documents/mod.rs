@@ -21,9 +21,9 @@ use std::collections::BTreeSet;
 use anyhow::ensure;
 
 use self::{
-    corpus::{Corpus, Environment, Question},
+    corpus::{Corpus, Environment, Question, Rank, share},
     memory::Peaks,
-    ours::{Given, Ours},
+    ours::{FINDS, Given, Ours},
     peer::{Indexed, Peer, Searched},
 };
 use crate::{
@@ -162,19 +162,17 @@ fn searching(within: &Samples, by_socket: &Samples, theirs: &Searched, chunks: (
     ]
 }
 
-fn recall(questions: &[Question], ours: &[bool], theirs: &[bool]) -> Row {
-    let share = |answered: &[bool], which: &dyn Fn(&Question) -> bool| {
-        let of: Vec<bool> =
-            questions.iter().zip(answered).filter(|(question, _)| which(question)).map(|(_, yes)| *yes).collect();
-        100.0 * as_f64(of.iter().filter(|yes| **yes).count() as u64) / as_f64(of.len() as u64)
-    };
+fn recall(questions: &[Question], ours: &[Rank], theirs: &[Rank]) -> Row {
     let all = |_: &Question| true;
-    let least = share(theirs, &all);
+    let least = share(questions, theirs, FINDS, all);
     let languages = [("English", false), ("Chinese", true)].map(|(name, is_chinese)| {
-        let which = move |question: &Question| question.is_chinese() == is_chinese;
-        format!("{name} {:.1} % and {:.1} %", share(ours, &which), share(theirs, &which))
+        let of = |ranks, within| share(questions, ranks, within, |question| question.is_chinese() == is_chinese);
+        let [five, first] =
+            [FINDS, 1].map(|within| format!("{:.1} % and {:.1} %", of(ours, within), of(theirs, within)));
+        format!("{name} {five}, as the first {first}")
     });
-    let missed = questions.iter().zip(ours).zip(theirs).filter(|((_, ours), theirs)| !**ours && **theirs);
+    let missed =
+        questions.iter().zip(ours).zip(theirs).filter(|((_, ours), theirs)| ours.is_none() && theirs.is_some());
     let missed: Vec<&str> = missed.map(|((question, _), _)| question.query.as_str()).take(5).collect();
     let only =
         if missed.is_empty() { String::new() } else { format!("; found by the other only: {}", missed.join(" | ")) };
@@ -182,8 +180,8 @@ fn recall(questions: &[Question], ours: &[bool], theirs: &[bool]) -> Row {
     let limit = (10.0 * least).floor() / 10.0;
     Row::new(
         format!("right page among the first five, of {} questions", questions.len()),
-        vec![Figure::percent("", share(ours, &all)).at_least(limit)],
+        vec![Figure::percent("", share(questions, ours, FINDS, all)).at_least(limit)],
     )
     .over(Figure::percent("the other stack", least))
-    .with_note(format!("{}{only}", languages.join(", ")))
+    .with_note(format!("{}{only}", languages.join("; ")))
 }

@@ -17,7 +17,7 @@ use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    corpus::{Corpus, Document, Question},
+    corpus::{Corpus, Document, Question, Rank},
     memory::{self, Peaks, Watch},
 };
 use crate::{
@@ -26,7 +26,7 @@ use crate::{
 };
 
 /// Finds that are asked for, and among which the right page has to be.
-const FINDS: usize = 5;
+pub(super) const FINDS: usize = 5;
 /// How often each question is asked on time.
 const ROUNDS: usize = 5;
 
@@ -93,13 +93,13 @@ impl Ours {
         Ok(took)
     }
 
-    /// Asks all questions through the socket, in all documents. Says how long each took, and which were answered.
-    pub(super) async fn search(&self, questions: &[Question]) -> anyhow::Result<(Samples, Vec<bool>)> {
+    /// Asks all questions through the socket, in all documents. Says how long each took, and at which place each was answered.
+    pub(super) async fn search(&self, questions: &[Question]) -> anyhow::Result<(Samples, Vec<Rank>)> {
         let (mut samples, mut answered) = (Samples::default(), Vec::new());
         for question in questions {
             let finds =
                 self.daemon.client.search_documents(&self.session, &[], &asked(&question.query), |_| {}).await?;
-            answered.push(is_answered(question, &finds));
+            answered.push(rank(question, &finds));
         }
         for question in questions {
             let query = asked(&question.query);
@@ -141,8 +141,8 @@ fn asked(query: &str) -> DocumentQuery {
     DocumentQuery { text: query.to_owned(), regex: false, limit: FINDS, neighbours: false, begin_by: None }
 }
 
-fn is_answered(question: &Question, finds: &DocumentFinds) -> bool {
-    finds.hits.iter().take(FINDS).any(|hit| question.is_answered(&hit.document, &hit.place))
+fn rank(question: &Question, finds: &DocumentFinds) -> Rank {
+    finds.hits.iter().take(FINDS).position(|hit| question.is_answered(&hit.document, &hit.place))
 }
 
 fn opened(folder: &Path) -> anyhow::Result<Vec<OpenDocument>> {

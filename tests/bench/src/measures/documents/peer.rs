@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 
-use super::corpus::{Corpus, Environment, Question};
+use super::corpus::{Corpus, Environment, Question, Rank};
 use crate::measures::python::answer;
 
 /// What indexing came to.
@@ -32,12 +32,12 @@ struct Find {
 }
 
 impl Searched {
-    /// Which questions are answered by one of the finds.
-    pub(super) fn answered(&self, questions: &[Question]) -> Vec<bool> {
-        let is_answered = |(question, finds): (&Question, &Vec<Find>)| {
-            finds.iter().any(|find| question.is_answered(&find.document, find.page.as_deref().unwrap_or_default()))
+    /// At which place each of the questions is answered.
+    pub(super) fn answered(&self, questions: &[Question]) -> Vec<Rank> {
+        let rank = |(question, finds): (&Question, &Vec<Find>)| {
+            finds.iter().position(|find| question.is_answered(&find.document, find.page.as_deref().unwrap_or_default()))
         };
-        questions.iter().zip(&self.found).map(is_answered).collect()
+        questions.iter().zip(&self.found).map(rank).collect()
     }
 }
 

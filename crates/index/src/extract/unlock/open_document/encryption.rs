@@ -1,4 +1,4 @@
-//! How one file is encrypted: the way from the password to its key, the cipher, and the check of the password.
+//! Encryption of one file: the way from the password to its key, the cipher, and the check of the password.
 
 use aes_gcm::{Aes128Gcm, Aes256Gcm, KeyInit as _, aead::Aead as _};
 use argon2::{Algorithm, Argon2, Params, Version};
@@ -25,8 +25,10 @@ const NONCE: usize = 12;
 /// Bytes of a key, if nobody says how many.
 const USUAL_KEY: usize = 16;
 const MOST_KEY: usize = 56;
+/// Bytes of a key of Blowfish at least.
+const LEAST_BLOWFISH: usize = 4;
 
-/// Why a password is of no use.
+/// Reason why a password is of no use.
 pub(super) enum EncryptionError {
     /// It is of a kind that is not known here.
     Unknown,
@@ -101,9 +103,20 @@ impl Encryption {
             Some(size) => size.trim().parse().ok().filter(|size| (1..=MOST_KEY).contains(size))?,
             None => USUAL_KEY,
         };
+        let cipher = Cipher::named(algorithm.attribute("algorithm-name")?)?;
+        let start = bytes(algorithm, "initialisation-vector")?;
+        let fits = match cipher {
+            Cipher::AesCbc => start.len() >= BLOCK && matches!(key_bytes, 16 | 24 | 32),
+            Cipher::AesGcm => matches!(key_bytes, 16 | 32),
+            Cipher::Blowfish => key_bytes >= LEAST_BLOWFISH,
+        };
+        // Otherwise no password would open it.
+        if !fits {
+            return None;
+        }
         Some(Self {
-            cipher: Cipher::named(algorithm.attribute("algorithm-name")?)?,
-            start: bytes(algorithm, "initialisation-vector")?,
+            cipher,
+            start,
             first,
             derivation: match derivation.attribute("key-derivation-name")?.to_ascii_lowercase() {
                 name if name.ends_with("pbkdf2") => Derivation::Pbkdf2 { rounds: number("iteration-count")? },
