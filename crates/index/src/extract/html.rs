@@ -44,7 +44,7 @@ pub(super) fn markdown(page: &str) -> Result<String, String> {
     converter.convert(page).map_err(|error| error.to_string())
 }
 
-/// How deep its elements are nested, about.
+/// Depth to which its elements are nested, about.
 fn depth(page: &str) -> usize {
     let (mut depth, mut most) = (0_usize, 0);
     for (at, _) in page.match_indices('<') {
