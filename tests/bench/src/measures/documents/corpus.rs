@@ -14,7 +14,7 @@ use crate::{
     measures::python::{self, Scripts},
 };
 
-/// Where the scripts are.
+/// Folder of the scripts.
 const SCRIPTS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/documents");
 
 /// The bench's own environment: packages beside the build, and the corpus that they made.
@@ -104,7 +104,7 @@ pub(super) struct Corpus {
     pub(super) questions: Vec<Question>,
     #[serde(default)]
     pub(super) long: Long,
-    /// How many of the documents others made.
+    /// Number of documents that others made.
     #[serde(default)]
     pub(super) real: usize,
 }

@@ -21,7 +21,7 @@ use crate::{
 const MEMORY: f64 = 150.0;
 /// Characters of the rows that are read.
 const LETTERS: usize = 20_000;
-/// How often the ends of a document are read.
+/// Number of times that the ends of a document are read.
 const TIMES: usize = 3;
 /// Form of a question that has to stay without an answer.
 const SECRET: &str = "secret";

@@ -32,7 +32,7 @@ use crate::{
     world,
 };
 
-/// How often the documents are indexed by either.
+/// Number of times that the documents are indexed by either.
 const ROUNDS: usize = 3;
 
 /// The documents indexed once by the other stack and once by the daemon, each from nothing.

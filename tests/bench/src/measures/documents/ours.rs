@@ -27,7 +27,7 @@ use crate::{
 
 /// Finds that are asked for, and among which the right page has to be.
 pub(super) const FINDS: usize = 5;
-/// How often each question is asked on time.
+/// Number of times that each question is asked on time.
 const ROUNDS: usize = 5;
 
 /// A daemon that was given documents.
@@ -37,12 +37,12 @@ pub(super) struct Ours {
     session: String,
 }
 
-/// What giving documents to the daemon came to.
+/// Outcome of giving documents to the daemon.
 pub(super) struct Given {
     pub(super) took: Duration,
     pub(super) chunks: u64,
     pub(super) peaks: Peaks,
-    /// What could not be read, and why.
+    /// Names of documents that could not be read, with the reasons.
     pub(super) problems: Vec<String>,
 }
 

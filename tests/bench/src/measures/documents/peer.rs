@@ -7,7 +7,7 @@ use serde::Deserialize;
 use super::corpus::{Corpus, Environment, Question, Rank};
 use crate::measures::python::answer;
 
-/// What indexing came to.
+/// Outcome of indexing.
 #[derive(Debug, Deserialize)]
 pub(super) struct Indexed {
     pub(super) seconds: f64,
@@ -16,7 +16,7 @@ pub(super) struct Indexed {
     pub(super) peak: u64,
 }
 
-/// What searching came to.
+/// Outcome of searching.
 #[derive(Debug, Deserialize)]
 pub(super) struct Searched {
     /// Of each query of each round.
