@@ -1,19 +1,25 @@
 //! The first network: which pixels belong to lines of text.
 
-use std::ops::ControlFlow;
+use std::ops::{ControlFlow, Range};
 
 use rten::RunOptions;
 use rten_tensor::{AsView as _, Layout as _, NdTensor};
 
 use crate::{
     OcrError, Picture, Recogniser,
-    region::{self, SlantedBox},
+    region::{self, Point, SlantedBox},
 };
 
 /// The longer side of what the network sees, in pixels.
 const SIDE: usize = 1024;
 /// The network halves its picture so often that both sides must be a multiple of this.
 const STEP: usize = 32;
+/// Difference in brightness between a pixel and the next but one, more than which is an edge of something.
+const EDGE: u8 = 24;
+/// Edges that a row or column of pixels has at least if something is written on it; a speck has two.
+const EDGES: usize = 3;
+/// Pixels around what is written that the network sees, too.
+const MARGIN: usize = 32;
 /// Mean and spread of the colours of the pictures that the network was made with.
 const COLOURS: [(f32, f32); 3] = [(0.485, 0.229), (0.456, 0.224), (0.406, 0.225)];
 /// From this probability on a pixel belongs to a line.
@@ -46,7 +52,10 @@ pub(crate) struct TextBoxes {
 /// Boxes in which there may be lines.
 #[expect(clippy::cast_precision_loss, reason = "pixels of a picture")]
 pub(crate) fn boxes(recogniser: &Recogniser, picture: &Picture) -> Result<TextBoxes, OcrError> {
-    let seen = seen(picture);
+    let whole = seen(picture);
+    let (columns, rows) = written(&whole);
+    let corner = (columns.start as f32, rows.start as f32);
+    let seen = whole.part(columns, rows);
     let (width, height) = (seen.width(), seen.height());
     let options = RunOptions::default().with_thread_pool(Some(recogniser.wide.clone()));
     let answer = recogniser.detection.run_one(input(&seen).view().into(), Some(options))?;
@@ -54,19 +63,19 @@ pub(crate) fn boxes(recogniser: &Recogniser, picture: &Picture) -> Result<TextBo
     if map.shape() != [1, 1, height, width] {
         return Err(OcrError::Form("a map of another size"));
     }
-    let scale = (picture.width() as f32 / width as f32, picture.height() as f32 / height as f32);
-    Ok(marked(&map.to_vec(), width, scale))
+    let scale = (picture.width() as f32 / whole.width() as f32, picture.height() as f32 / whole.height() as f32);
+    Ok(marked(&map.to_vec(), width, corner, scale))
 }
 
-/// Boxes around what a map of probabilities marks, in a picture of another scale.
+/// Boxes around what a map of probabilities marks, in a picture of another scale, of which the map shows what is from this corner on.
 #[expect(clippy::cast_precision_loss, reason = "pixels of a map")]
-fn marked(map: &[f32], width: usize, (x, y): (f32, f32)) -> TextBoxes {
+fn marked(map: &[f32], width: usize, corner: Point, (x, y): (f32, f32)) -> TextBoxes {
     let is_set: Vec<bool> = map.iter().map(|probability| *probability > PIXEL).collect();
     let found = |group: &[usize]| {
         let sum: f32 = group.iter().filter_map(|at| map.get(*at)).sum();
         let score = sum / group.len() as f32;
         let place = region::smallest(group, width).filter(|_| score >= LINE)?;
-        Some(TextBox { place: grown(place).scaled(x, y), score })
+        Some(TextBox { place: grown(place).moved(corner).scaled(x, y), score })
     };
     let mut found_boxes = TextBoxes::default();
     region::groups(&is_set, width, LEAST, |group| {
@@ -90,6 +99,33 @@ fn seen(picture: &Picture) -> Picture {
         (wanted.div_ceil(STEP) * STEP).max(STEP)
     };
     picture.resized(side(picture.width()), side(picture.height()))
+}
+
+/// Columns and rows of the part that has anything on it, of sides that the network can halve. A page has margins, and each pixel of them
+/// costs as much as one of a line.
+fn written(seen: &Picture) -> (Range<usize>, Range<usize>) {
+    let (mut across, mut down) = (vec![0_usize; seen.width()], vec![0_usize; seen.height()]);
+    for (row, pixels) in down.iter_mut().zip(seen.pixels().chunks_exact(seen.width())) {
+        // What is written has edges; a shade has none.
+        for ((left, right), column) in pixels.iter().zip(pixels.iter().skip(2)).zip(&mut across) {
+            let is_edge = left.abs_diff(*right) > EDGE;
+            *column += usize::from(is_edge);
+            *row += usize::from(is_edge);
+        }
+    }
+    (stretch(&across), stretch(&down))
+}
+
+/// From the first to the last of those that have edges, with a margin, in steps; all if none has.
+fn stretch(edges: &[usize]) -> Range<usize> {
+    let has_some = |edges: &usize| *edges >= EDGES;
+    let (Some(first), Some(last)) = (edges.iter().position(has_some), edges.iter().rposition(has_some)) else {
+        return 0..edges.len();
+    };
+    let first = first.saturating_sub(MARGIN);
+    let length = (last + 1 + MARGIN - first).next_multiple_of(STEP).min(edges.len());
+    let first = first.min(edges.len() - length);
+    first..first + length
 }
 
 fn input(seen: &Picture) -> NdTensor<f32, 4> {
@@ -128,9 +164,50 @@ mod tests {
         for pixel in 0..400 {
             map[(630 + pixel / 100) * WIDTH + 20 + pixel % 100] = 0.9;
         }
-        let found = marked(&map, WIDTH, (1.0, 1.0));
+        let found = marked(&map, WIDTH, (0.0, 0.0), (1.0, 1.0));
         assert_eq!((found.boxes.len(), found.is_cut), (1, false));
         assert!((found.boxes[0].place.centre.1 - 632.0).abs() < 1.0, "{found:?}");
+    }
+
+    #[test]
+    fn margins_are_not_looked_at() {
+        let mut pixels = vec![240; 736 * 1024];
+        // A shade over the page, a speck, and something written in the middle.
+        for (at, pixel) in pixels.iter_mut().enumerate() {
+            *pixel -= u8::try_from(at / 736 / 8).unwrap();
+        }
+        pixels[20 * 736 + 700] = 0;
+        for row in 400..410 {
+            for column in (200..500).step_by(4) {
+                pixels[row * 736 + column] = 30;
+            }
+        }
+        let page = Picture::new(736, 1024, pixels).unwrap();
+        let (columns, rows) = written(&page);
+        assert!(columns.start <= 198 - MARGIN && columns.end >= 496 + MARGIN && columns.len() < 400, "{columns:?}");
+        assert!(rows.start <= 400 - MARGIN && rows.end >= 410 + MARGIN && rows.len() < 110, "{rows:?}");
+        assert!(columns.len().is_multiple_of(STEP) && rows.len().is_multiple_of(STEP));
+    }
+
+    #[test]
+    fn what_is_written_at_the_edges_is_looked_at() {
+        for row in [0, 63] {
+            let mut pixels = vec![240; 64 * 64];
+            pixels[row * 64..][10..20].copy_from_slice(&[0, 0, 0, 240, 240, 240, 0, 0, 240, 240]);
+            let (columns, rows) = written(&Picture::new(64, 64, pixels).unwrap());
+            assert!(rows.contains(&row) && rows.end <= 64 && columns.end <= 64, "{rows:?}");
+        }
+        // Nothing has an edge: all of it is looked at, as what is pale is.
+        assert_eq!(written(&Picture::new(64, 96, vec![200; 64 * 96]).unwrap()), (0..64, 0..96));
+    }
+
+    #[test]
+    fn boxes_stand_where_the_page_has_them() {
+        let mut map = vec![0.0; 64 * 64];
+        blobs(&mut map, 64, 1, 0.9);
+        let at = |corner| marked(&map, 64, corner, (2.0, 2.0)).boxes[0].place.centre;
+        let ((x, y), (moved_x, moved_y)) = (at((0.0, 0.0)), at((100.0, 30.0)));
+        assert_eq!((moved_x - x, moved_y - y), (200.0, 60.0));
     }
 
     #[test]
@@ -139,7 +216,7 @@ mod tests {
         for (count, is_cut) in [(MOST_LINES, false), (MOST_LINES + 1, true)] {
             let mut map = vec![0.0; WIDTH * 800];
             blobs(&mut map, WIDTH, count, 0.9);
-            let found = marked(&map, WIDTH, (1.0, 1.0));
+            let found = marked(&map, WIDTH, (0.0, 0.0), (1.0, 1.0));
             assert_eq!((found.boxes.len(), found.is_cut), (MOST_LINES, is_cut));
         }
     }

@@ -1,5 +1,7 @@
 //! Grey pictures, and what they show between their pixels.
 
+use std::ops::Range;
+
 /// A grey picture: a byte a pixel, rows from top to bottom. Zero is black.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Picture {
@@ -34,23 +36,22 @@ impl Picture {
         &self.pixels
     }
 
-    /// The pixel there, or the nearest one.
-    fn at(&self, x: isize, y: isize) -> f32 {
-        let x = x.clamp(0, self.width as isize - 1).cast_unsigned();
-        let y = y.clamp(0, self.height as isize - 1).cast_unsigned();
-        self.pixels.get(y * self.width + x).map_or(255.0, |pixel| f32::from(*pixel))
+    fn at(&self, column: usize, row: usize) -> f32 {
+        self.pixels.get(row * self.width + column).map_or(255.0, |pixel| f32::from(*pixel))
     }
 
-    /// Brightness at a point between pixels, from 0 to 255.
+    /// Brightness at a point between pixels, from 0 to 255; outside, that of the edge.
     #[must_use]
+    #[expect(clippy::cast_precision_loss, reason = "pixels of a picture")]
     pub fn sample(&self, x: f32, y: f32) -> f32 {
-        let (left, top) = (x.floor(), y.floor());
-        let (right, below) = (x - left, y - top);
-        #[expect(clippy::cast_possible_truncation, reason = "clamped to the picture")]
-        let (column, row) = (left as isize, top as isize);
-        let above = self.at(column, row) * (1.0 - right) + self.at(column + 1, row) * right;
-        let under = self.at(column, row + 1) * (1.0 - right) + self.at(column + 1, row + 1) * right;
-        above * (1.0 - below) + under * below
+        let (last_column, last_row) = (self.width - 1, self.height - 1);
+        let (x, y) = (x.clamp(0.0, last_column as f32), y.clamp(0.0, last_row as f32));
+        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "within the picture")]
+        let (column, row) = (x as usize, y as usize);
+        let (right, below) = (x - column as f32, y - row as f32);
+        let (next, under) = ((column + 1).min(last_column), (row + 1).min(last_row));
+        let mean = |row| self.at(column, row) * (1.0 - right) + self.at(next, row) * right;
+        mean(row) * (1.0 - below) + mean(under) * below
     }
 
     /// The picture in another size; each pixel is the mean of those that it covers.
@@ -71,6 +72,17 @@ impl Picture {
                 pixels.push(u8::try_from(sum / count).unwrap_or(u8::MAX));
             }
         }
+        Self { width, height, pixels }
+    }
+
+    /// The part of it in these columns and rows, as far as there are so many.
+    #[must_use]
+    pub fn part(&self, columns: Range<usize>, rows: Range<usize>) -> Self {
+        let columns = columns.start.min(self.width - 1)..columns.end.min(self.width).max(1);
+        let rows = rows.start.min(self.height - 1)..rows.end.min(self.height).max(1);
+        let (width, height) = (columns.len().max(1), rows.len().max(1));
+        let pixels = self.pixels.chunks_exact(self.width).skip(rows.start).take(height);
+        let pixels = pixels.flat_map(|row| row.iter().skip(columns.start).take(width).copied()).collect();
         Self { width, height, pixels }
     }
 
@@ -110,6 +122,8 @@ mod tests {
         assert_eq!(picture.resized(4, 3).width(), 4);
         assert_eq!(picture.sample(0.5, 0.0), 1.5);
         assert_eq!(picture.sample(-9.0, 99.0), 5.0);
+        assert_eq!(picture.part(1..2, 1..3), Picture::new(1, 2, vec![4, 6]).unwrap());
+        assert_eq!(picture.part(0..9, 0..9), picture);
         assert_eq!(Picture::new(2, 2, vec![0; 5]), None);
     }
 }

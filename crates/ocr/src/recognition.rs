@@ -1,6 +1,7 @@
 //! The second network: the letters of one line.
 
 use std::{
+    cmp::Reverse,
     sync::{
         Arc,
         atomic::{AtomicUsize, Ordering},
@@ -20,8 +21,6 @@ const HEIGHT: usize = 48;
 const WIDEST: usize = 3200;
 /// Widths are multiples of this.
 const STEP: usize = 16;
-/// Width of a line as a share of what it would be in proportion. Letters a little narrower are read as well, and faster.
-const WIDTH: f32 = 1.0;
 
 /// A letter of a line.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -33,23 +32,24 @@ pub(crate) struct Sign {
     pub(crate) score: f32,
 }
 
-/// The letters of lines, in the order of their places. Each thread takes the next line that no other has.
+/// The letters of lines, in the order of their places. Each thread takes the longest line that no other has, so that at the end none
+/// waits long for another.
 pub(crate) fn read(
     recogniser: &Recogniser,
     picture: &Picture,
     places: &[SlantedBox],
     deadline: Instant,
 ) -> Result<Vec<Vec<Sign>>, OcrError> {
+    let mut longest: Vec<(usize, &SlantedBox)> = places.iter().enumerate().collect();
+    longest.sort_by_key(|(_, place)| Reverse(width(place)));
     let next = AtomicUsize::new(0);
     let work = |pool: &Arc<ThreadPool>| {
         let mut lines = Vec::new();
-        while let number = next.fetch_add(1, Ordering::Relaxed)
-            && let Some(place) = places.get(number)
-        {
+        while let Some((number, place)) = longest.get(next.fetch_add(1, Ordering::Relaxed)) {
             if Instant::now() > deadline {
                 return Err(OcrError::Late);
             }
-            lines.push((number, line(recogniser, picture, place, pool)?));
+            lines.push((*number, line(recogniser, picture, place, pool)?));
         }
         Ok(lines)
     };
@@ -90,6 +90,7 @@ fn cut(picture: &Picture, place: &SlantedBox) -> NdTensor<f32, 4> {
     // Of a large line several pixels make one.
     let fine = (1..4).find(|fine| scale <= 1.5 * *fine as f32).unwrap_or(4);
     let (across, down) = ((width * fine) as f32, (HEIGHT * fine) as f32);
+    let point = place.points();
     let mut numbers = Vec::with_capacity(3 * HEIGHT * width);
     for row in 0..HEIGHT {
         for column in 0..width {
@@ -97,7 +98,7 @@ fn cut(picture: &Picture, place: &SlantedBox) -> NdTensor<f32, 4> {
             for part in 0..fine * fine {
                 let (x, y) = (column * fine + part % fine, row * fine + part / fine);
                 let along = ((x as f32 + 0.5) / across - 0.5) * place.length;
-                let (x, y) = place.point(along, ((y as f32 + 0.5) / down - 0.5) * place.height);
+                let (x, y) = point(along, ((y as f32 + 0.5) / down - 0.5) * place.height);
                 sum += picture.sample(x - 0.5, y - 0.5);
             }
             numbers.push(sum / (fine * fine) as f32 / 127.5 - 1.0);
@@ -111,7 +112,7 @@ fn cut(picture: &Picture, place: &SlantedBox) -> NdTensor<f32, 4> {
 
 #[expect(clippy::cast_possible_truncation, clippy::cast_precision_loss, clippy::cast_sign_loss, reason = "clamped")]
 fn width(place: &SlantedBox) -> usize {
-    let wanted = HEIGHT as f32 * WIDTH * place.length / place.height.max(1.0);
+    let wanted = HEIGHT as f32 * place.length / place.height.max(1.0);
     let wanted = wanted.clamp(STEP as f32, WIDEST as f32) as usize;
     wanted.next_multiple_of(STEP)
 }

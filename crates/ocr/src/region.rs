@@ -18,10 +18,15 @@ pub(crate) struct SlantedBox {
 }
 
 impl SlantedBox {
-    /// A point of it, by the distances from its centre along its direction and across.
-    pub(crate) fn point(&self, along: f32, across: f32) -> Point {
-        let (sin, cos) = self.angle.sin_cos();
-        (self.centre.0 + along * cos - across * sin, self.centre.1 + along * sin + across * cos)
+    /// Points of it, by their distances from its centre along its direction and across.
+    pub(crate) fn points(&self) -> impl Fn(f32, f32) -> Point {
+        let ((sin, cos), (x, y)) = (self.angle.sin_cos(), self.centre);
+        move |along, across| (x + along * cos - across * sin, y + along * sin + across * cos)
+    }
+
+    /// The same rectangle, seen from a corner that is so far to the left and above.
+    pub(crate) fn moved(self, (x, y): Point) -> Self {
+        Self { centre: (self.centre.0 + x, self.centre.1 + y), ..self }
     }
 
     /// The same rectangle in a picture of another scale.

@@ -1,10 +1,12 @@
 //! The pictures of a page of a PDF, drawn where they stand. Nothing else of a page is drawn: it has no letters, and lines and
 //! areas say nothing.
 
+use std::borrow::Cow;
+
 use agentd_ocr::Picture;
 use hayro_interpret::{
     BlendMode, ClipPath, Context, Device, DrawMode, DrawProps, Image, ImageData, ImageDrawProps, InterpreterCache,
-    InterpreterSettings, LumaData, Paint, RgbData, SoftMask, TransformExt as _,
+    InterpreterSettings, LumaData, Paint, SoftMask, TransformExt as _,
     font::GlyphRun,
     interpret_page,
     kurbo::{Affine, BezPath, Point, Rect},
@@ -21,6 +23,8 @@ const MOST_PICTURES: u32 = 4000;
 const MOST_PIXELS: u64 = 400_000_000;
 /// Pixels of a picture to each side that make one of the page, at the most.
 const FINEST: i32 = 4;
+/// Pixels by which a picture has more of them than the page, for one of the page, without being finer.
+const HARDLY_FINER: f64 = 0.2;
 
 /// The page as it is seen; none if it has no size.
 pub(super) fn page(page: &Page<'_>) -> Option<Picture> {
@@ -70,28 +74,23 @@ impl Canvas {
         if covered.area() <= 0.0 || !back.is_finite() {
             return;
         }
-        let fine = fineness(back);
-        let cost = covered.area() * f64::from(fine * fine);
-        self.left = self.left.saturating_sub(size(cost) as u64);
+        let parts = parts(back);
+        self.left = self.left.saturating_sub(size(covered.area() * parts.len() as f64) as u64);
         if self.left == 0 {
             return;
         }
+        let mixed = mixer(parts.len());
         let (columns, rows) = (span(covered.x0, covered.x1, self.width), span(covered.y0, covered.y1, self.height));
-        for row in rows {
-            for column in columns.clone() {
+        for (row, pixels) in self.pixels.chunks_exact_mut(self.width).enumerate().take(rows.end).skip(rows.start) {
+            for (column, pixel) in pixels.iter_mut().enumerate().take(columns.end).skip(columns.start) {
                 let (mut brightness, mut share) = (0, 0);
-                for part in 0..fine * fine {
-                    let within = |part: i32| (f64::from(part) + 0.5) / f64::from(fine);
-                    let point = Point::new(column as f64 + within(part % fine), row as f64 + within(part / fine));
+                for (x, y) in &parts {
+                    let point = Point::new(column as f64 + x, row as f64 + y);
                     let (bright, covers) = at(back * point).unwrap_or_default();
                     brightness += bright * covers;
                     share += covers;
                 }
-                let whole = 255 * (fine * fine).unsigned_abs();
-                if let Some(pixel) = self.pixels.get_mut(row * self.width + column) {
-                    let mixed = (brightness + u32::from(*pixel) * (whole - share.min(whole))) / whole;
-                    *pixel = u8::try_from(mixed).unwrap_or(u8::MAX);
-                }
+                *pixel = mixed(brightness, share, *pixel);
             }
         }
     }
@@ -100,18 +99,18 @@ impl Canvas {
         let (across, down) = image.scale_factors();
         let place = place * Affine::scale_non_uniform(f64::from(across), f64::from(down));
         let (width, height) = (image.width(), image.height());
-        let to_mask = |mask: &LumaData| {
-            (f64::from(mask.width) / f64::from(width.max(1)), f64::from(mask.height) / f64::from(height.max(1)))
+        let greys = match image {
+            ImageData::Luma(luma) => Cow::Borrowed(&luma.data),
+            ImageData::Rgb(colours) => Cow::Owned(greys(&colours.data)),
         };
-        let mask = mask.map(|mask| (mask, to_mask(mask)));
-        self.draw(place, (width, height), |point| {
-            let bright = match image {
-                ImageData::Luma(luma) => grey(luma, point)?,
-                ImageData::Rgb(colours) => colour(colours, point)?,
-            };
-            let covers = mask.map(|(mask, (x, y))| grey(mask, Point::new(point.x * x, point.y * y)));
-            Some((bright, covers.map_or(255, Option::unwrap_or_default)))
-        });
+        let bright = |point| grey(&greys, (width, height), point);
+        let Some(mask) = mask else {
+            return self.draw(place, (width, height), |point| Some((bright(point)?, 255)));
+        };
+        let (x, y) =
+            (f64::from(mask.width) / f64::from(width.max(1)), f64::from(mask.height) / f64::from(height.max(1)));
+        let covers = |point: Point| grey(&mask.data, (mask.width, mask.height), Point::new(point.x * x, point.y * y));
+        self.draw(place, (width, height), |point| Some((bright(point)?, covers(point).unwrap_or_default())));
     }
 
     fn draw_stencil(&mut self, place: Affine, stencil: &LumaData, paint: &Paint<'_>) {
@@ -121,19 +120,36 @@ impl Canvas {
             Paint::Color(colour) => colour.to_rgba().to_rgba8(),
             Paint::Pattern(_) => [0, 0, 0, u8::MAX],
         };
-        let bright = brightness(red, green, blue);
-        self.draw(place, (stencil.width, stencil.height), |point| {
-            Some((bright, grey(stencil, point)? * u32::from(alpha) / 255))
-        });
+        let (bright, size) = (u32::from(brightness(red, green, blue)), (stencil.width, stencil.height));
+        self.draw(place, size, |point| Some((bright, grey(&stencil.data, size, point)? * u32::from(alpha) / 255)));
     }
 }
 
-/// Pixels of a picture to each side that make one of the page.
+/// Places within a pixel of the page where a picture is looked at. One that is hardly finer than the page is looked at once.
 #[expect(clippy::cast_possible_truncation, reason = "clamped")]
-fn fineness(back: Affine) -> i32 {
+fn parts(back: Affine) -> Vec<(f64, f64)> {
     let [a, b, c, d, ..] = back.as_coeffs();
     let step = a.hypot(b).max(c.hypot(d));
-    (step.ceil().clamp(1.0, f64::from(FINEST))) as i32
+    let fine = (step - HARDLY_FINER).ceil().clamp(1.0, f64::from(FINEST)) as i32;
+    let within = |part: i32| (f64::from(part) + 0.5) / f64::from(fine);
+    (0..fine * fine).map(|part| (within(part % fine), within(part / fine))).collect()
+}
+
+/// Mixes what so many places of a pixel show with what was there: the sum of their brightness times their shares, and of the shares.
+#[expect(
+    clippy::cast_precision_loss,
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "a mean of bytes"
+)]
+fn mixer(parts: usize) -> impl Fn(u32, u32, u8) -> u8 {
+    let whole = 255 * u32::try_from(parts).unwrap_or(1);
+    // A division of numbers takes longer than all else of a pixel.
+    let scale = 1.0 / whole as f32;
+    move |brightness, share, below| {
+        let sum = brightness + u32::from(below) * (whole - share.min(whole));
+        (sum as f32 * scale + 0.5) as u8
+    }
 }
 
 /// Pixels of the page from one edge to the other.
@@ -142,26 +158,31 @@ fn span(from: f64, to: f64, most: usize) -> std::ops::Range<usize> {
     (from.floor().max(0.0) as usize).min(most)..(to.ceil().max(0.0) as usize).min(most)
 }
 
-/// Number of the pixel at a point; none outside.
+/// Brightness of the pixel at a point; none outside.
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "within the picture")]
-fn index(point: Point, width: u32, height: u32) -> Option<usize> {
-    let is_within = (0.0..f64::from(width)).contains(&point.x) && (0.0..f64::from(height)).contains(&point.y);
-    is_within.then(|| point.y as usize * width as usize + point.x as usize)
+fn grey(greys: &[u8], (width, height): (u32, u32), point: Point) -> Option<u32> {
+    // Written without ranges, since it is asked for each pixel of a page.
+    if point.x < 0.0 || point.y < 0.0 {
+        return None;
+    }
+    let (x, y) = (point.x as u32, point.y as u32);
+    if x >= width || y >= height {
+        return None;
+    }
+    greys.get(y as usize * width as usize + x as usize).map(|grey| u32::from(*grey))
 }
 
-fn grey(luma: &LumaData, point: Point) -> Option<u32> {
-    luma.data.get(index(point, luma.width, luma.height)?).map(|grey| u32::from(*grey))
-}
-
-fn colour(colours: &RgbData, point: Point) -> Option<u32> {
-    let start = 3 * index(point, colours.width, colours.height)?;
-    let [red, green, blue] = colours.data.get(start..start + 3)? else { return None };
-    Some(brightness(*red, *green, *blue))
+/// Brightness of pixels of three colours.
+fn greys(colours: &[u8]) -> Vec<u8> {
+    let pixels = colours.chunks_exact(3);
+    pixels.map(|pixel| if let [red, green, blue] = *pixel { brightness(red, green, blue) } else { u8::MAX }).collect()
 }
 
 /// Brightness of a colour, as eyes weigh it.
-fn brightness(red: u8, green: u8, blue: u8) -> u32 {
-    (299 * u32::from(red) + 587 * u32::from(green) + 114 * u32::from(blue)) / 1000
+#[expect(clippy::cast_possible_truncation, reason = "a mean of bytes")]
+const fn brightness(red: u8, green: u8, blue: u8) -> u8 {
+    // 299, 587 and 114 thousandths (ITU-R BT.601), in parts of 65,536.
+    ((19_595 * red as u32 + 38_470 * green as u32 + 7_471 * blue as u32 + 32_768) >> 16) as u8
 }
 
 impl<'a> Device<'a> for Canvas {
@@ -186,4 +207,51 @@ impl<'a> Device<'a> for Canvas {
     fn draw_glyph_run(&mut self, _: &GlyphRun<'_, 'a>, _: DrawProps<'a>, _: &DrawMode) {}
     fn pop_clip(&mut self) {}
     fn pop_transparency_group(&mut self) {}
+}
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A picture of so many pixels on a page of 4 by 4, from edge to edge.
+    fn drawn(side: u32, at: impl Fn(u32, u32) -> (u32, u32)) -> Vec<u8> {
+        let mut canvas = Canvas::new(4, 4);
+        let place = Affine::scale(4.0 / f64::from(side));
+        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "within the picture")]
+        canvas.draw(place, (side, side), |point| Some(at(point.x as u32, point.y as u32)));
+        canvas.pixels
+    }
+
+    #[test]
+    fn a_picture_as_fine_as_the_page_is_taken_as_it_is() {
+        let board = |x: u32, y: u32| (if (x + y).is_multiple_of(2) { 10 } else { 200 }, 255);
+        let expected: Vec<u8> = (0..16).map(|at| if (at / 4 + at % 4) % 2 == 0 { 10 } else { 200 }).collect();
+        assert_eq!(drawn(4, board), expected);
+    }
+
+    #[test]
+    fn a_finer_picture_is_the_mean_of_its_pixels() {
+        let stripes = |x: u32, _| (if x.is_multiple_of(2) { 0 } else { 200 }, 255);
+        assert_eq!(drawn(8, stripes), [100; 16]);
+    }
+
+    #[test]
+    fn what_covers_half_lets_the_page_shine_through() {
+        assert_eq!(drawn(4, |_, _| (0, 51)), [204; 16], "black at a fifth on white");
+        assert_eq!(drawn(4, |_, _| (0, 0)), [255; 16]);
+    }
+
+    #[test]
+    fn colours_weigh_as_eyes_weigh_them() {
+        assert_eq!(greys(&[0, 0, 0, 255, 255, 255, 255, 0, 0, 0, 255, 0, 0, 0, 255]), [0, 255, 76, 150, 29]);
+    }
+
+    #[test]
+    fn outside_of_a_picture_there_is_nothing() {
+        let greys = [7; 6];
+        for (x, y, expected) in
+            [(0.0, 0.0, Some(7)), (2.9, 1.9, Some(7)), (-0.1, 0.0, None), (3.0, 0.0, None), (0.0, 2.0, None)]
+        {
+            assert_eq!(grey(&greys, (3, 2), Point::new(x, y)), expected, "{x} {y}");
+        }
+    }
 }
