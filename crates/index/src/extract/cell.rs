@@ -22,20 +22,22 @@ pub(super) struct SheetFormats {
 }
 
 impl SheetFormats {
-    /// Those of a sheet: the call that tells formulas tells no styles. A workbook without a format of its own is not read once more.
-    pub(super) fn of<RS: Read + Seek>(workbook: &mut Xlsx<RS>, name: &str) -> Self {
+    /// Those of a sheet: the call that tells formulas tells no styles. A workbook without a format of its own is not read once more, and no
+    /// more of a sheet than as many of these cells as can be told from a row on, counted from 0.
+    pub(super) fn of<RS: Read + Seek>(workbook: &mut Xlsx<RS>, name: &str, (row, most): (u32, usize)) -> Self {
         // Whoever reads the cells says what is wrong with them.
         let Ok(mut reader) = workbook.worksheet_cells_reader(name) else { return Self::default() };
         let format = |style: &Style| NumberFormat::parse(&style.number_format.as_ref()?.format_code);
         let formats: Vec<_> = reader.styles().iter().take(MOST_STYLES).map(format).collect();
-        let mut cells = Vec::new();
+        let (mut cells, mut wanted) = (Vec::new(), 0);
         if formats.iter().any(Option::is_some) {
-            while let Ok(Some((row, column, style))) = reader.next_style_id() {
-                if cells.len() == MOST_CELLS {
+            while let Ok(Some((at, column, style))) = reader.next_style_id() {
+                if cells.len() == MOST_CELLS || wanted > most {
                     break;
                 }
                 if formats.get(style).is_some_and(Option::is_some) {
-                    cells.extend(u32::try_from(style).ok().map(|style| (row, column, style)));
+                    wanted += usize::from(at >= row);
+                    cells.extend(u32::try_from(style).ok().map(|style| (at, column, style)));
                 }
             }
         }

@@ -53,6 +53,11 @@ impl Sheet {
         }
     }
 
+    /// Its number, from 1.
+    pub(super) const fn number(&self) -> u32 {
+        self.number
+    }
+
     /// Takes a cell. Rows count from 1, columns from 0. What does not come in order is left out: it was there before.
     pub(super) fn cell(&mut self, row: u32, column: u32, text: String, teller: &mut Teller<'_>) -> Result<(), Failure> {
         let mut text = clean::owned(text);
@@ -107,6 +112,16 @@ impl Sheet {
             return teller.table(self.number, &self.name, Table::default());
         }
         self.flush(teller)
+    }
+
+    /// Tells what is left, and that there are cells up to this one, which are not told: its column from 0, its row from 1.
+    pub(super) fn goes_on_to(&mut self, (column, row): (u32, u32), teller: &mut Teller<'_>) -> Result<(), Failure> {
+        self.flush(teller)?;
+        let first_column = self.first_column.unwrap_or_default();
+        let last = (column.clamp(first_column, clean::MAX_COLUMNS - 1), row.min(clean::MAX_ROWS));
+        let header = self.header.as_ref().map(|header| header.from(first_column));
+        let table = Table { first_column, header, rows: Vec::new() };
+        teller.untold(self.number, &self.name, table, CellRange { first: (first_column, last.1), last })
     }
 
     fn flush(&mut self, teller: &mut Teller<'_>) -> Result<(), Failure> {

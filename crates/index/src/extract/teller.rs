@@ -2,7 +2,7 @@
 
 use super::{Scanner, clean, too_large};
 use crate::{
-    document::{Body, DocumentPlace, Part, Row, Table},
+    document::{Body, CellRange, DocumentPlace, Part, Row, Table},
     failure::{Failure, UnreadReason},
     kind::Kind,
     limits::Limits,
@@ -222,6 +222,24 @@ impl<'a> Teller<'a> {
             });
         }
         let place = DocumentPlace::Sheet { number, name: name.to_owned(), range };
+        self.part(Part { place, body: Body::Table(table), notes: None, unread: None })
+    }
+
+    /// Row of a sheet from which on rows are wanted, counted from 0, and the number of cells that can be told.
+    pub(super) fn wanted_cells(&self, sheet: u32) -> (u32, usize) {
+        let Some(Window { row, letters }) = self.window else { return (0, usize::MAX) };
+        // Each costs more than one letter.
+        (if sheet > self.first { 0 } else { row.saturating_sub(1) }, letters)
+    }
+
+    /// Returns whether all rows that are wanted were told.
+    pub(super) const fn is_satisfied(&self) -> bool {
+        matches!(self.window, Some(Window { letters: 0, .. }))
+    }
+
+    /// Tells that a sheet has these cells, too, which nobody wants: by a table of it without rows.
+    pub(super) fn untold(&mut self, number: u32, name: &str, table: Table, range: CellRange) -> Result<(), Failure> {
+        let place = DocumentPlace::Sheet { number, name: name.to_owned(), range: Some(range) };
         self.part(Part { place, body: Body::Table(table), notes: None, unread: None })
     }
 

@@ -35,6 +35,9 @@ fn cursor(bytes: Vec<u8>) -> Bytes {
 
 /// Cells of a sheet that may be unreadable before it is left.
 const UNREADABLE: u32 = 1000;
+/// Cells that are read behind the last row that is wanted, to know how far the sheet goes. Of one with more is told what it says of
+/// itself.
+const READ_ON: u32 = 100_000;
 /// Merged cells beyond this many are not looked at: nobody merges so many by hand.
 const MERGED: usize = 10_000;
 
@@ -51,11 +54,16 @@ pub(super) fn xlsx(bytes: Vec<u8>, teller: &mut Teller<'_>) -> Result<(), Failur
     comments.truncated.into_iter().for_each(|sheet| teller.leave_out(sheet));
     let mut damage = None;
     let mut is_mended = false;
+    let mut has_merged = None;
     for (number, name) in (1..).zip(names) {
         if teller.skips(number, &name)? {
             continue;
         }
-        let merged = merged(workbook.merge_cells_by_sheet_name(&name).unwrap_or_default());
+        // They are told behind all cells.
+        let may_have_merged =
+            *has_merged.get_or_insert_with(|| may_have_merged(bytes.get_ref().as_ref(), teller.limits()));
+        let regions = may_have_merged.then(|| workbook.merge_cells_by_sheet_name(&name).unwrap_or_default());
+        let merged = merged(regions.unwrap_or_default());
         let own = comments.sheets.remove(&name).unwrap_or_default();
         let mut sheet = Merging { comments: own, ..Merging::new(number, name.clone(), merged) };
         let mut last = None;
@@ -130,6 +138,13 @@ fn has_blanks(bytes: &[u8], limits: &crate::Limits) -> bool {
     sheets.iter().any(|name| package.beginning(name, LOOK_AT).is_some_and(|start| has_blank(&start)))
 }
 
+/// Returns whether any sheet may have merged cells.
+fn may_have_merged(bytes: &[u8], limits: &crate::Limits) -> bool {
+    let Ok(mut package) = Package::open(bytes.to_vec(), Kind::Xlsx, limits) else { return true };
+    let sheets: Vec<String> = package.names().into_iter().filter(|name| name.ends_with(".xml")).collect();
+    sheets.iter().any(|name| package.may_have_tag(name, "mergeCell"))
+}
+
 fn is_sheet(name: &str) -> bool {
     name.replace('\\', "/").contains("worksheets/sheet")
 }
@@ -158,14 +173,18 @@ fn xlsx_sheet(
     stops: bool,
     teller: &mut Teller<'_>,
 ) -> Result<Result<(), XlsxError>, Failure> {
-    let mut formats = SheetFormats::of(workbook, name);
+    let mut formats = SheetFormats::of(workbook, name, teller.wanted_cells(sheet.sheet.number()));
     let mut cells = match workbook.worksheet_cells_reader(name) {
         Ok(cells) => cells,
         Err(error) => return Ok(Err(error)),
     };
     let mut unreadable: Option<XlsxError> = None;
     let mut times = 0;
+    let declared = cells.dimensions();
     loop {
+        if sheet.is_done(declared, teller)? {
+            return Ok(unreadable.map_or(Ok(()), Err));
+        }
         // Not the call that spells shared formulas out: it believes how many there are.
         match cells.next_cell_with_formula_metadata() {
             Ok(Some(cell)) => {
@@ -278,7 +297,11 @@ pub(super) fn xlsb(bytes: Vec<u8>, teller: &mut Teller<'_>) -> Result<(), Failur
             }
         };
         let mut sheet = Merging::new(number, name, MergedCells::new());
+        let declared = cells.dimensions();
         let whole = loop {
+            if sheet.is_done(declared, teller)? {
+                break Ok(());
+            }
             match cells.next_cell() {
                 Ok(Some(cell)) => {
                     let (row, column) = cell.get_position();
@@ -361,12 +384,14 @@ struct Merging {
     waiting: Vec<(u32, String)>,
     /// Those on cells that did not come yet.
     comments: Comments,
+    /// Cells that came after the last row that is wanted.
+    read_on: u32,
 }
 
 impl Merging {
     fn new(number: u32, name: String, merged: MergedCells) -> Self {
         let sheet = Sheet::new(number, name);
-        Self { sheet, merged, row: 0, waiting: Vec::new(), comments: Comments::new() }
+        Self { sheet, merged, row: 0, waiting: Vec::new(), comments: Comments::new(), read_on: 0 }
     }
 
     /// Takes the comments on cells before this one, which hold nothing else, and adds its own to its text.
@@ -387,6 +412,22 @@ impl Merging {
             }
         }
         Ok(text)
+    }
+
+    /// Returns whether no more of its cells need be read: those that are wanted were, and there are very many. Then it is told how far the
+    /// sheet goes, as the file has it.
+    fn is_done(&mut self, declared: Dimensions, teller: &mut Teller<'_>) -> Result<bool, Failure> {
+        if !teller.is_satisfied() || declared.end.0 <= self.row {
+            return Ok(false);
+        }
+        self.read_on += 1;
+        if self.read_on <= READ_ON {
+            return Ok(false);
+        }
+        self.flush(teller)?;
+        let (row, column) = declared.end;
+        self.sheet.goes_on_to((column, row.saturating_add(1)), teller)?;
+        Ok(true)
     }
 
     /// Takes a cell; rows count from 0 here.
@@ -434,5 +475,98 @@ impl Merging {
         self.with_comments(u32::MAX, u32::MAX, String::new(), teller)?;
         self.flush(teller)?;
         self.sheet.end(teller)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write as _;
+
+    use zip::{ZipWriter, write::SimpleFileOptions};
+
+    use super::*;
+    use crate::{Body, DocumentPlace, Limits, Piece, worker::frame::Window};
+
+    /// A workbook of one sheet with this XML in it.
+    fn workbook(sheet: &str) -> Vec<u8> {
+        const MAIN: &str = "http://schemas.openxmlformats.org/spreadsheetml/2006/main";
+        const LINKS: &str = "http://schemas.openxmlformats.org/officeDocument/2006/relationships";
+        let mut zip = ZipWriter::new(Cursor::new(Vec::new()));
+        let links = |kind: &str, target: &str| {
+            format!(
+                r#"<Relationships xmlns="http://schemas.openxmlformats.org/package/2006/relationships"><Relationship Id="r1" Type="{LINKS}/{kind}" Target="{target}"/></Relationships>"#
+            )
+        };
+        for (name, text) in [
+            ("_rels/.rels", links("officeDocument", "xl/workbook.xml")),
+            (
+                "xl/workbook.xml",
+                format!(
+                    r#"<workbook xmlns="{MAIN}" xmlns:r="{LINKS}"><sheets><sheet name="S" sheetId="1" r:id="r1"/></sheets></workbook>"#
+                ),
+            ),
+            ("xl/_rels/workbook.xml.rels", links("worksheet", "worksheets/sheet1.xml")),
+            ("xl/worksheets/sheet1.xml", format!(r#"<worksheet xmlns="{MAIN}">{sheet}</worksheet>"#)),
+        ] {
+            zip.start_file(name, SimpleFileOptions::default()).unwrap();
+            zip.write_all(text.as_bytes()).unwrap();
+        }
+        zip.finish().unwrap().into_inner()
+    }
+
+    /// The texts of the cells that are told from a row on, and the place of the whole sheet.
+    fn told(workbook: Vec<u8>, row: u32, letters: usize) -> (Vec<String>, String) {
+        let (mut cells, mut place) = (Vec::new(), None::<crate::Part>);
+        let mut listener = |piece| {
+            if let Piece::Part(part) = piece {
+                if let Body::Table(table) = &part.body {
+                    cells.extend(table.rows.iter().flat_map(|row| row.cells.clone()));
+                }
+                match &mut place {
+                    Some(whole) => assert!(whole.join(part).is_none()),
+                    None => place = Some(part),
+                }
+            }
+            Ok(())
+        };
+        let limits = Limits::default();
+        let mut teller = Teller::new(Kind::Xlsx, &limits, &mut listener).within(Some(Window { row, letters }));
+        xlsx(workbook, &mut teller).unwrap();
+        (cells, place.map(|part| part.place).unwrap_or(DocumentPlace::Whole).to_string())
+    }
+
+    fn rows(count: u32) -> String {
+        let row = |row| format!(r#"<row r="{row}"><c r="A{row}"><v>{row}</v></c><c r="B{row}"><v>7</v></c></row>"#);
+        format!("<sheetData>{}</sheetData>", (1..=count).map(row).collect::<String>())
+    }
+
+    #[test]
+    fn of_a_very_large_sheet_no_more_is_read_than_is_wanted() {
+        let many = READ_ON / 2 + 2000;
+        let claimed = format!(r#"<dimension ref="A1:C900000"/>{}"#, rows(many));
+        let (cells, place) = told(workbook(&claimed), 1, 20);
+        assert_eq!((&cells[..4], cells.len() < 100), (&["1", "7", "2", "7"].map(str::to_owned)[..], true));
+        assert_eq!(place, "S!A1:C900000", "what the file says of itself");
+        // What is asked for further down is read to the end, and so is one that says nothing of itself.
+        for (sheet, row) in [(claimed, many - 3), (rows(many), 1)] {
+            let (cells, place) = told(workbook(&sheet), row, 20);
+            assert_eq!((cells[0].as_str(), place), (row.to_string().as_str(), format!("S!A1:B{many}")));
+        }
+    }
+
+    #[test]
+    fn a_sheet_that_says_too_little_of_itself_is_told_as_it_is() {
+        let sheet = format!(r#"<dimension ref="A1"/>{}"#, rows(3000));
+        assert_eq!(told(workbook(&sheet), 1, 20).1, "S!A1:B3000");
+        let sheet = format!(r#"<dimension ref="A1:XFD1048576"/>{}"#, rows(3000));
+        assert_eq!(told(workbook(&sheet), 1, 20).1, "S!A1:B3000", "of what is not very large it is known");
+    }
+
+    #[test]
+    fn merged_cells_stand_in_each_row() {
+        let cells = r#"<sheetData><row r="1"><c r="A1"><v>5</v></c><c r="B1"><v>1</v></c></row><row r="2"><c r="B2"><v>2</v></c></row></sheetData>"#;
+        assert_eq!(told(workbook(cells), 1, 100).0, ["5", "1", "", "2"]);
+        let merged = format!(r#"{cells}<mergeCells count="1"><mergeCell ref="A1:A2"/></mergeCells>"#);
+        assert_eq!(told(workbook(&merged), 1, 100).0, ["5", "1", "5", "2"]);
     }
 }
