@@ -1,17 +1,17 @@
 //! Workbooks: what their cells show. Cells are taken one by one where the format allows it, because a file of two kilobytes
 //! can claim billions of them.
 
-use std::{collections::BTreeMap, io::Cursor, rc::Rc};
+use std::{io::Cursor, rc::Rc};
 
 use calamine::{
-    Data, Dimensions, Ods, OdsError, Reader, SheetType, Xls, XlsError, Xlsb, XlsbError, Xlsx, XlsxError,
-    XlsxFormulaMetadata,
+    Data, Ods, OdsError, Reader, SheetType, Xls, XlsError, Xlsb, XlsbError, Xlsx, XlsxError, XlsxFormulaMetadata,
 };
 
 use super::{
     Teller, broken,
     cell::{SheetFormats, shown},
-    comments::{self, Comments},
+    comments,
+    merged::{MergedCells, Merging, merged},
     package::Package,
     sheet::Sheet,
 };
@@ -35,12 +35,6 @@ fn cursor(bytes: Vec<u8>) -> Bytes {
 
 /// Cells of a sheet that may be unreadable before it is left.
 const UNREADABLE: u32 = 1000;
-/// Cells that are read behind the last row that is wanted, to know how far the sheet goes. Of one with more is told what it says of
-/// itself.
-const READ_ON: u32 = 100_000;
-/// Merged cells beyond this many are not looked at: nobody merges so many by hand.
-const MERGED: usize = 10_000;
-
 /// A workbook of Excel.
 pub(super) fn xlsx(bytes: Vec<u8>, teller: &mut Teller<'_>) -> Result<(), Failure> {
     let (mut comments, bytes) = comments::read(bytes, teller.limits());
@@ -65,7 +59,7 @@ pub(super) fn xlsx(bytes: Vec<u8>, teller: &mut Teller<'_>) -> Result<(), Failur
         let regions = may_have_merged.then(|| workbook.merge_cells_by_sheet_name(&name).unwrap_or_default());
         let merged = merged(regions.unwrap_or_default());
         let own = comments.sheets.remove(&name).unwrap_or_default();
-        let mut sheet = Merging { comments: own, ..Merging::new(number, name.clone(), merged) };
+        let mut sheet = Merging::new(number, name.clone(), merged).commented(own);
         let mut last = None;
         let mut told = xlsx_sheet(&mut workbook, &name, &mut sheet, &mut last, !is_mended, teller)?;
         // What was read up to there stays; the rest is read once more, with its numbers as they should stand.
@@ -173,7 +167,7 @@ fn xlsx_sheet(
     stops: bool,
     teller: &mut Teller<'_>,
 ) -> Result<Result<(), XlsxError>, Failure> {
-    let mut formats = SheetFormats::of(workbook, name, teller.wanted_cells(sheet.sheet.number()));
+    let mut formats = SheetFormats::of(workbook, name, teller.wanted_cells(sheet.number()));
     let mut cells = match workbook.worksheet_cells_reader(name) {
         Ok(cells) => cells,
         Err(error) => return Ok(Err(error)),
@@ -356,135 +350,13 @@ fn tell_range(
     sheet.end(teller)
 }
 
-/// Merged cells of more than one row, by their first column: first and last row, both from 0.
-type MergedCells = BTreeMap<u32, Vec<Span>>;
-
-struct Span {
-    first: u32,
-    last: u32,
-    text: String,
-}
-
-fn merged(regions: Vec<Dimensions>) -> MergedCells {
-    let mut merged = MergedCells::new();
-    for region in regions.into_iter().take(MERGED).filter(|region| region.end.0 > region.start.0) {
-        let span = Span { first: region.start.0, last: region.end.0, text: String::new() };
-        merged.entry(region.start.1).or_default().push(span);
-    }
-    merged
-}
-
-/// A sheet in which the text of cells that were merged down stands in each of their rows, so that every row can be
-/// understood by itself.
-struct Merging {
-    sheet: Sheet,
-    merged: MergedCells,
-    row: u32,
-    /// The cells of the row.
-    waiting: Vec<(u32, String)>,
-    /// Those on cells that did not come yet.
-    comments: Comments,
-    /// Cells that came after the last row that is wanted.
-    read_on: u32,
-}
-
-impl Merging {
-    fn new(number: u32, name: String, merged: MergedCells) -> Self {
-        let sheet = Sheet::new(number, name);
-        Self { sheet, merged, row: 0, waiting: Vec::new(), comments: Comments::new(), read_on: 0 }
-    }
-
-    /// Takes the comments on cells before this one, which hold nothing else, and adds its own to its text.
-    fn with_comments(
-        &mut self,
-        row: u32,
-        column: u32,
-        mut text: String,
-        teller: &mut Teller<'_>,
-    ) -> Result<String, Failure> {
-        while let Some(first) = self.comments.first_entry().filter(|first| *first.key() <= (row, column)) {
-            let (place, comment) = first.remove_entry();
-            if place == (row, column) {
-                let gap = if text.is_empty() { "" } else { " " };
-                text = format!("{text}{gap}{comment}");
-            } else {
-                self.plain_cell(place.0, place.1, comment, teller)?;
-            }
-        }
-        Ok(text)
-    }
-
-    /// Returns whether no more of its cells need be read: those that are wanted were, and there are very many. Then it is told how far the
-    /// sheet goes, as the file has it.
-    fn is_done(&mut self, declared: Dimensions, teller: &mut Teller<'_>) -> Result<bool, Failure> {
-        if !teller.is_satisfied() || declared.end.0 <= self.row {
-            return Ok(false);
-        }
-        self.read_on += 1;
-        if self.read_on <= READ_ON {
-            return Ok(false);
-        }
-        self.flush(teller)?;
-        let (row, column) = declared.end;
-        self.sheet.goes_on_to((column, row.saturating_add(1)), teller)?;
-        Ok(true)
-    }
-
-    /// Takes a cell; rows count from 0 here.
-    fn cell(&mut self, row: u32, column: u32, text: String, teller: &mut Teller<'_>) -> Result<(), Failure> {
-        let text = self.with_comments(row, column, text, teller)?;
-        self.plain_cell(row, column, text, teller)
-    }
-
-    fn plain_cell(&mut self, row: u32, column: u32, text: String, teller: &mut Teller<'_>) -> Result<(), Failure> {
-        if row != self.row {
-            self.flush(teller)?;
-            self.row = row;
-        }
-        if !text.is_empty() {
-            self.waiting.push((column, text));
-        }
-        Ok(())
-    }
-
-    fn flush(&mut self, teller: &mut Teller<'_>) -> Result<(), Failure> {
-        let row = self.row;
-        let mut cells = std::mem::take(&mut self.waiting);
-        // A row without anything of its own stays empty.
-        if !self.merged.is_empty() && !cells.is_empty() {
-            for (column, spans) in &mut self.merged {
-                spans.retain(|span| span.last >= row);
-                let Some(span) = spans.iter_mut().find(|span| (span.first..=span.last).contains(&row)) else {
-                    continue;
-                };
-                match cells.iter().find(|(at, _)| at == column) {
-                    Some((_, text)) => span.text.clone_from(text),
-                    None if span.text.is_empty() => {}
-                    None => cells.push((*column, span.text.clone())),
-                }
-            }
-            cells.sort_by_key(|(column, _)| *column);
-        }
-        for (column, text) in cells {
-            self.sheet.cell(row.saturating_add(1), column, text, teller)?;
-        }
-        Ok(())
-    }
-
-    fn end(mut self, teller: &mut Teller<'_>) -> Result<(), Failure> {
-        self.with_comments(u32::MAX, u32::MAX, String::new(), teller)?;
-        self.flush(teller)?;
-        self.sheet.end(teller)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::io::Write as _;
 
     use zip::{ZipWriter, write::SimpleFileOptions};
 
-    use super::*;
+    use super::{super::merged::READ_ON, *};
     use crate::{Body, DocumentPlace, Limits, Piece, worker::frame::Window};
 
     /// A workbook of one sheet with this XML in it.
