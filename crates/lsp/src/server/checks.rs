@@ -6,7 +6,7 @@ use tokio::time::Instant;
 
 use super::{
     CheckPurpose, Findings, Reply, ServerError,
-    documents::{Documents, FindingSources},
+    documents::{Document, Documents, FindingSources},
 };
 
 /// One who waits for findings in files.
@@ -91,12 +91,25 @@ impl Checks {
         self.waiting.drain(..).for_each(|check| drop(check.reply.send(Err(error.clone()))));
     }
 
-    /// When the next of them has to be looked at.
+    /// Moment at which the next of them has to be looked at. It may have passed.
     pub(super) fn next_look(&self, documents: &Documents, is_pulled: bool, now: Instant) -> Option<Instant> {
         let deadlines = self.waiting.iter().map(|check| check.deadline);
-        let files = self.waiting.iter().flat_map(|check| &check.files).filter(|_| !is_pulled);
-        let settling = files.filter_map(|below| documents.get(below)?.whole_at()).filter(|at| *at > now);
-        deadlines.chain(settling).min()
+        let answers = self.waiting.iter().filter_map(|check| check.answerable_at(documents, is_pulled, now));
+        deadlines.chain(answers).min()
+    }
+}
+
+impl Check {
+    /// Moment from which it can be answered, as far as that is known. One that passed since it was looked at last counts like
+    /// one to come: else nothing would wake the loop before the deadline.
+    fn answerable_at(&self, documents: &Documents, is_pulled: bool, now: Instant) -> Option<Instant> {
+        let Some(open) = self.files.iter().map(|below| documents.get(below)).collect::<Option<Vec<_>>>() else {
+            // A file that was closed ends the wait.
+            return Some(now);
+        };
+        // What is asked for comes with an answer, which is looked at then.
+        let open = (!is_pulled).then_some(open)?;
+        open.into_iter().map(Document::whole_at).collect::<Option<Vec<_>>>()?.into_iter().max()
     }
 }
 
@@ -125,6 +138,29 @@ mod tests {
         checks.answer(&documents, false, now + Duration::from_secs(1), &closed);
         assert_eq!(answer.try_recv().unwrap(), Err(closed));
         assert!(!checks.hold_texts());
+    }
+
+    #[test]
+    fn a_check_is_looked_at_once_all_its_files_are_whole_also_when_that_moment_has_passed() {
+        let (mut checks, mut documents, begun) = (Checks::default(), Documents::default(), Instant::now());
+        let later = |ms| begun + Duration::from_millis(ms);
+        let (reply, _answer) = oneshot::channel();
+        let (purpose, deadline) = (CheckPurpose::Comparison, later(60_000));
+        checks.add(Check { files: vec!["a".into(), "b".into()], purpose, deadline, reply });
+        for name in ["a", "b"] {
+            documents.set(Path::new(name), &"".into(), None, begun);
+        }
+        documents.publish(Path::new("a"), Some(1), Arc::from(Vec::new()), begun);
+        assert_eq!(checks.next_look(&documents, false, later(10)), Some(deadline), "nothing is known of b");
+        documents.publish(Path::new("b"), Some(1), Arc::from(Vec::new()), later(50));
+        let whole = later(150);
+        assert_eq!(documents.get(Path::new("b")).unwrap().whole_at(), Some(whole));
+        for now in [later(60), later(120), whole, later(151), later(9_000)] {
+            assert_eq!(checks.next_look(&documents, false, now), Some(whole), "{:?}", now - begun);
+        }
+        assert_eq!(checks.next_look(&documents, true, later(120)), Some(deadline), "it is asked");
+        documents.close(Path::new("a"));
+        assert_eq!(checks.next_look(&documents, true, later(120)), Some(later(120)));
     }
 
     #[test]

@@ -25,7 +25,7 @@ async fn what_a_server_says_while_it_loads_is_not_believed() {
     for how in ["loads", "progresses"] {
         // It loads for longer than it may take for an answer.
         let mut global = patient();
-        global["request_timeout"] = json!("1s");
+        global["request_timeout"] = json!("3s");
         let world = with(how, global).await;
         world.daemon.write("project/a.fk", "one\ntwo\nBROKEN before\n");
         let requests = world.works(vec![breaks(), Reply::text("Done.")]).await;
