@@ -7,26 +7,31 @@ use serde_json::{Value, json};
 
 use super::{
     candidates::Tool,
-    naming::{in_project, named_files},
+    naming::{in_project, name, named_files},
+    parts::{has_rows, part, row},
     reading::{self, Reading},
     words::{among, is_path_like, is_telling, names_file, words},
 };
 
 /// Finds that are looked at for an answer.
 const FINDS: usize = 3;
-/// Nouns for the parts of a document.
-const PARTS: &str = "page pages p p. pg pg. slide slides sheet sheets seite folie página pagina";
 /// Words for a document that was handed over.
 const DOCUMENTS: &str = "document documents file report paper pdf presentation deck slides spreadsheet workbook table book \
     article contract invoice letter attachment attached uploaded upload";
+/// Beginning of the line in which `agentctl` names the files that come with a prompt.
+const HANDED_OVER: &str = "\n\nUploaded file";
 /// Words of a question that say nothing of what is sought.
 const ASKING: &str = "much many did do does was were when who whom whose why how which what is are say says according";
-const ORDINALS: [&str; 10] =
-    ["first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth", "ninth", "tenth"];
 
 /// The call that answers a question of a document, if the request is one. `is_handed` tells that files came with it.
 pub(crate) fn call(request: &str, known_paths: &[String], is_handed: bool, offered: &[Tool]) -> Option<(Tool, Value)> {
     let path = meant(request, known_paths, is_handed)?;
+    if let Some(row) = row(request).filter(|_| has_rows(path))
+        && offered.contains(&Tool::ReadFile)
+    {
+        let sheet = part(request).unwrap_or(1);
+        return Some((Tool::ReadFile, json!({ "path": path, "offset": sheet, "limit": 1, "row": row })));
+    }
     if let Some(part) = part(request)
         && offered.contains(&Tool::ReadFile)
     {
@@ -42,50 +47,22 @@ pub(crate) fn call(request: &str, known_paths: &[String], is_handed: bool, offer
 fn meant<'a>(request: &str, known_paths: &'a [String], is_handed: bool) -> Option<&'a str> {
     let named = named_files(request, known_paths);
     if !named.is_empty() {
-        let mut documents = named.into_iter().filter(|path| has_document_name(path));
-        return documents.next().filter(|_| documents.next().is_none());
+        let mut documents: Vec<&str> = named.into_iter().filter(|path| has_document_name(path)).collect();
+        // Of many that were handed over the one that the person's own words name.
+        let own = request.split(HANDED_OVER).next().unwrap_or(request);
+        let own: Vec<&str> = named_files(own, known_paths).into_iter().map(name).collect();
+        documents.retain(|path| own.is_empty() || own.contains(&name(path)));
+        let (first, others) = documents.split_first()?;
+        // One that was handed over out of the project has the same name there.
+        let handed = documents.iter().find(|path| in_project(path).is_none()).unwrap_or(first);
+        return others.iter().all(|path| name(path) == name(first)).then_some(handed);
     }
     // Newest first.
     let newest = known_paths.iter().map(String::as_str).find(|path| in_project(path).is_none())?;
     let lower = request.to_lowercase();
-    let speaks_of_one = is_handed || part(request).is_some() || words(&lower).any(|word| among(DOCUMENTS, word));
+    let names_place = || part(request).is_some() || row(request).is_some() && has_rows(newest);
+    let speaks_of_one = is_handed || names_place() || words(&lower).any(|word| among(DOCUMENTS, word));
     (speaks_of_one && has_document_name(newest)).then_some(newest)
-}
-
-/// The number of the part that the request names.
-fn part(request: &str) -> Option<u32> {
-    let lower = request.to_lowercase();
-    let spoken: Vec<&str> = words(&lower).collect();
-    let number = |word: &str| word.parse::<u32>().ok().filter(|number| *number > 0);
-    let ordinal = |word: &str| {
-        let written = ["st", "nd", "rd", "th"].iter().find_map(|end| word.strip_suffix(end).and_then(number));
-        let place = ORDINALS.iter().position(|ordinal| *ordinal == word);
-        written.or_else(|| u32::try_from(place? + 1).ok())
-    };
-    let noun = |word: &str| among(PARTS, word);
-    let pair = spoken.windows(2).find_map(|pair| match pair {
-        [one, other] if noun(one) => number(other),
-        [one, other] if noun(other) => ordinal(one),
-        _ => None,
-    });
-    let joined = || spoken.iter().find_map(|word| number(word.strip_prefix("p.")?));
-    pair.or_else(joined).or_else(|| counted(&lower))
-}
-
-/// Returns whether a word only says which part is meant.
-pub(super) fn names_part(word: &str) -> bool {
-    let number = word.trim_end_matches(|letter: char| letter.is_ascii_alphabetic());
-    among(PARTS, word)
-        || counted(word).is_some()
-        || ORDINALS.contains(&word)
-        || !number.is_empty() && number.chars().all(|letter| letter.is_ascii_digit())
-}
-
-/// The number of a part in a script that joins it with its noun: 第3页, 3ページ.
-fn counted(request: &str) -> Option<u32> {
-    let end = request.find(['页', '頁']).or_else(|| request.find("ページ"))?;
-    let digits: String = request[..end].chars().rev().take_while(char::is_ascii_digit).collect();
-    digits.chars().rev().collect::<String>().parse().ok().filter(|number| *number > 0)
 }
 
 /// The words to search a document for. Those of its name are left out where others are left.
@@ -163,6 +140,31 @@ mod tests {
         check("what stands on the 21st page?", 21);
         check("第7页说了什么？", 7);
         assert_eq!(called("What is on page 3 of notes.txt?", false), None);
+    }
+
+    #[test]
+    fn a_row_that_is_named_is_read_where_there_are_rows() {
+        let check = |request: &str, sheet: u32, row: u32| {
+            let known = ["uploads/stock.xlsx".to_owned()];
+            let (tool, arguments) = call(request, &known, false, &TOOLS).unwrap();
+            let expected = json!({ "path": "uploads/stock.xlsx", "offset": sheet, "limit": 1, "row": row });
+            assert_eq!((tool, arguments), (Tool::ReadFile, expected), "{request}");
+        };
+        check("Read row 250000 of stock.xlsx", 1, 250_000);
+        check("What is in row 17?", 1, 17);
+        check("what does the third row of sheet 2 say", 2, 3);
+        check("第5行是什么？", 1, 5);
+        let known = ["uploads/stock.xlsx", "uploads/report.pdf", "/project/stock.xlsx", "/project/plan.docx"];
+        let known = known.map(str::to_owned);
+        let path = |request: &str| call(request, &known, true, &TOOLS).map(|(_, arguments)| arguments["path"].clone());
+        let handed = |request| path(&format!("{request}\n\nUploaded files: uploads/report.pdf, uploads/stock.xlsx"));
+        assert_eq!(handed("Read row 5 of stock.xlsx"), Some(json!("uploads/stock.xlsx")), "out of the project");
+        assert_eq!(handed("What does page 5 say?"), None, "of two");
+        assert_eq!(handed("What does page 5 of report.pdf say?"), Some(json!("uploads/report.pdf")));
+        assert_eq!(path("Read row 5 of stock.xlsx"), Some(json!("/project/stock.xlsx")));
+        assert_eq!(path("Read row 5 of stock.xlsx and plan.docx"), None);
+        let first_words = |request| called(request, false).map(|call| call[..12].to_owned());
+        assert_eq!(first_words("What is in row 17 of report.pdf?").as_deref(), Some("search_file "));
     }
 
     #[test]

@@ -7,7 +7,8 @@
 //! 1. [`conversation`] reads the request: what was asked last, and which results this turn has already.
 //! 2. [`plan`] decides what to do next. Pure, as all of these but the last are.
 //! 3. [`limits`] are what it cannot do, told by the words of an order; [`direct`] are the requests whose words leave no doubt
-//!    about the tool; [`document`] are questions of documents; [`naming`] tells which files a request names.
+//!    about the tool; [`document`] are questions of documents, and [`parts`] the pages and
+//!    rows that they name; [`naming`] tells which files a request names.
 //! 4. For all others, [`hints`] tells which tools are worth weighing; [`candidates`] are the tools it knows, each with a description and
 //!    examples; [`decision`] compares their scores. [`smalltalk`] needs none of this.
 //! 5. [`arguments`] constrains each tool's arguments to what exists in the workspace or stands in the request.
@@ -27,6 +28,7 @@ pub(crate) mod extract;
 pub(crate) mod hints;
 pub(crate) mod limits;
 pub(crate) mod naming;
+pub(crate) mod parts;
 pub(crate) mod plan;
 pub(crate) mod reading;
 pub(crate) mod report;

@@ -10,7 +10,7 @@ use super::{
     direct, document, extract,
     hints::hints_at,
     limits::{self, Limit},
-    naming,
+    naming, parts,
     reading::{self, Reading},
     report, smalltalk,
     words::estimate_tokens,
@@ -146,6 +146,9 @@ fn answer_from_file(wanted: &str, outcome: &Outcome) -> Plan {
     if outcome.text.trim().is_empty() || outcome.text.trim_end().ends_with("is empty]") {
         return Plan::Say(format!("{path} is empty."));
     }
+    if let Some((number, row)) = asked_row(outcome) {
+        return Plan::Say(report::verbatim(&format!("{path}, row {number}:"), &row));
+    }
     match reading::wanted(wanted, &path) {
         Reading::Show => show(),
         Reading::Summarize => {
@@ -195,6 +198,13 @@ fn answer_from_finds(wanted: &str, outcome: &Outcome) -> Plan {
         true => Plan::Say(format!("I found nothing about that in {path}.")),
         false => Plan::Quote { question: wanted.to_owned(), path, sentences },
     }
+}
+
+/// The one row that was asked for, with its number. What was read goes on behind it.
+fn asked_row(outcome: &Outcome) -> Option<(u64, String)> {
+    let arguments: Value = serde_json::from_str(&outcome.arguments).ok()?;
+    let number = arguments.get("row")?.as_u64()?;
+    Some((number, parts::only_row(&outcome.text, number)?))
 }
 
 fn argument(arguments: &str, name: &str) -> Option<String> {
@@ -321,6 +331,10 @@ mod tests {
             panic!()
         };
         assert!(sentences.contains(&("page 2".to_owned(), "A berth costs 12 euros.".to_owned())), "{sentences:?}");
+        let row = "--- Stock ---\n| Item |\n| --- |\n| Lamp |\n| Desk |\n[rows 17-201 of 201 of this sheet]\n";
+        let arguments = r#"{"path":"uploads/a.xlsx","offset":1,"limit":1,"row":17}"#;
+        let Plan::Say(said) = after("Which item is in row 17?", "read_file", arguments, row) else { panic!() };
+        assert!(said.contains("uploads/a.xlsx, row 17:") && said.contains("Lamp") && !said.contains("Desk"), "{said}");
         let found = "1. uploads/a.pdf p. 2\n   A berth costs 12 euros.\n";
         let arguments = r#"{"path":"uploads/a.pdf","query":"berth cost"}"#;
         let Plan::Quote { sentences, .. } = after("What does a berth cost?", "search_file", arguments, found) else {

@@ -2,7 +2,7 @@
 
 use super::{
     direct::asks_of_project,
-    document::names_part,
+    parts::names_part,
     words::{is_path_like, is_telling, names_file, words},
 };
 
