@@ -14,8 +14,11 @@ use crate::{
 const SIDE: usize = 1024;
 /// The network halves its picture so often that both sides must be a multiple of this.
 const STEP: usize = 32;
-/// Difference in brightness between a pixel and the next but one, more than which is an edge of something.
-const EDGE: u8 = 24;
+/// Difference in brightness between a pixel and the next but one, more than which is an edge of something: so much where the paper is
+/// even, and more where it is grainy.
+const EDGES_FROM: Range<u8> = 8..24;
+/// The same as a multiple of what half of all pixels differ by at the most.
+const GRAIN: usize = 6;
 /// Edges that a row or column of pixels has at least if something is written on it; a speck has two.
 const EDGES: usize = 3;
 /// Pixels around what is written that the network sees, too.
@@ -105,15 +108,32 @@ fn seen(picture: &Picture) -> Picture {
 /// costs as much as one of a line.
 fn written(seen: &Picture) -> (Range<usize>, Range<usize>) {
     let (mut across, mut down) = (vec![0_usize; seen.width()], vec![0_usize; seen.height()]);
+    let edge = edge(seen);
     for (row, pixels) in down.iter_mut().zip(seen.pixels().chunks_exact(seen.width())) {
         // What is written has edges; a shade has none.
         for ((left, right), column) in pixels.iter().zip(pixels.iter().skip(2)).zip(&mut across) {
-            let is_edge = left.abs_diff(*right) > EDGE;
+            let is_edge = left.abs_diff(*right) > edge;
             *column += usize::from(is_edge);
             *row += usize::from(is_edge);
         }
     }
     (stretch(&across), stretch(&down))
+}
+
+/// Difference in brightness, more than which is an edge here. Pale words on even paper have edges, too.
+fn edge(seen: &Picture) -> u8 {
+    let mut counts = [0_usize; 256];
+    for (left, right) in seen.pixels().iter().zip(seen.pixels().iter().skip(2)) {
+        counts[usize::from(left.abs_diff(*right))] += 1;
+    }
+    let half = counts.iter().sum::<usize>() / 2;
+    let mut so_far = 0;
+    let grain = counts.iter().take_while(|count| {
+        so_far += **count;
+        so_far <= half
+    });
+    let edge = u8::try_from(grain.count() * GRAIN).unwrap_or(u8::MAX);
+    edge.clamp(EDGES_FROM.start, EDGES_FROM.end)
 }
 
 /// From the first to the last of those that have edges, with a margin, in steps; all if none has.
@@ -197,8 +217,32 @@ mod tests {
             let (columns, rows) = written(&Picture::new(64, 64, pixels).unwrap());
             assert!(rows.contains(&row) && rows.end <= 64 && columns.end <= 64, "{rows:?}");
         }
-        // Nothing has an edge: all of it is looked at, as what is pale is.
+        // Nothing has an edge: all of it is looked at.
         assert_eq!(written(&Picture::new(64, 96, vec![200; 64 * 96]).unwrap()), (0..64, 0..96));
+    }
+
+    #[test]
+    fn pale_words_are_looked_at_and_grain_is_not() {
+        const WIDTH: usize = 512;
+        // Words at the top, the same in a pale grey at the bottom.
+        let mut pixels = vec![250; WIDTH * 512];
+        for (rows, colour) in [(100..110, 20), (400..410, 234)] {
+            for at in rows.flat_map(|row| (100..400).step_by(4).map(move |column| row * WIDTH + column)) {
+                pixels[at] = colour;
+            }
+        }
+        let rows = |pixels| written(&Picture::new(WIDTH, 512, pixels).unwrap()).1;
+        let even = rows(pixels.clone());
+        assert!(even.start > 32 && even.contains(&100) && even.contains(&409), "{even:?}");
+        // On grainy paper, without the pale ones.
+        let mut random = 1_u32;
+        for (at, pixel) in pixels.iter_mut().enumerate() {
+            random = random.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            let grain = u8::try_from(random >> 29).unwrap();
+            *pixel = if at / WIDTH > 300 { 240 } else { *pixel } - grain;
+        }
+        let grainy = rows(pixels);
+        assert!(grainy.contains(&100) && grainy.len() < 200, "{grainy:?}");
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use std::io::{Read, Seek};
 
-use calamine::{DataType, ExcelDateTime, Style, Xlsx};
+use calamine::{Cell, DataRef, DataType, ExcelDateTime, Style, Xlsx, XlsxCellReader, XlsxError};
 
 use super::number::{self, NumberFormat};
 
@@ -10,6 +10,9 @@ use super::number::{self, NumberFormat};
 const MOST_STYLES: usize = 65_536;
 /// Cells of a sheet whose formats are known. The numbers of others are shown as if they had none.
 const MOST_CELLS: usize = 2_000_000;
+
+/// Cells of a sheet that may be unreadable before it is left.
+pub(super) const UNREADABLE: u32 = 1000;
 
 /// Formats of the numbers of a sheet, cell by cell.
 #[derive(Debug, Default)]
@@ -23,22 +26,26 @@ pub(super) struct SheetFormats {
 
 impl SheetFormats {
     /// Those of a sheet: the call that tells formulas tells no styles. A workbook without a format of its own is not read once more, and no
-    /// more of a sheet than as many of these cells as can be told from a row on, counted from 0.
+    /// more of a sheet than as many cells that hold something as can be told from a row on, counted from 0.
     pub(super) fn of<RS: Read + Seek>(workbook: &mut Xlsx<RS>, name: &str, (row, most): (u32, usize)) -> Self {
         // Whoever reads the cells says what is wrong with them.
         let Ok(mut reader) = workbook.worksheet_cells_reader(name) else { return Self::default() };
         let format = |style: &Style| NumberFormat::parse(&style.number_format.as_ref()?.format_code);
         let formats: Vec<_> = reader.styles().iter().take(MOST_STYLES).map(format).collect();
-        let (mut cells, mut wanted) = (Vec::new(), 0);
-        if formats.iter().any(Option::is_some) {
-            while let Ok(Some((at, column, style))) = reader.next_style_id() {
-                if cells.len() == MOST_CELLS || wanted > most {
-                    break;
+        let has_formats = formats.iter().any(Option::is_some);
+        let (mut cells, mut wanted, mut times) = (Vec::new(), 0, 0);
+        while has_formats && cells.len() < MOST_CELLS && wanted <= most {
+            let cell = match StyledCell::next(&mut reader, most < usize::MAX) {
+                Ok(Some(cell)) => cell,
+                Err(error) if is_unreadable(&error) && times < UNREADABLE => {
+                    times += 1;
+                    continue;
                 }
-                if formats.get(style).is_some_and(Option::is_some) {
-                    wanted += usize::from(at >= row);
-                    cells.extend(u32::try_from(style).ok().map(|style| (at, column, style)));
-                }
+                Ok(None) | Err(_) => break,
+            };
+            wanted += usize::from(cell.row >= row && cell.holds_something);
+            if formats.get(cell.style).is_some_and(Option::is_some) {
+                cells.extend(u32::try_from(cell.style).ok().map(|style| (cell.row, cell.column, style)));
             }
         }
         Self { formats, cells, next: 0 }
@@ -52,6 +59,34 @@ impl SheetFormats {
         self.next += 1;
         self.formats.get(usize::try_from(*style).ok()?)?.as_ref()
     }
+}
+
+/// A cell that may have a style.
+struct StyledCell {
+    row: u32,
+    column: u32,
+    style: usize,
+    /// Known if it was looked into.
+    holds_something: bool,
+}
+
+impl StyledCell {
+    fn next<RS: Read + Seek>(reader: &mut XlsxCellReader<'_, RS>, looks_into: bool) -> Result<Option<Self>, XlsxError> {
+        if !looks_into {
+            let of = |(row, column, style)| Self { row, column, style, holds_something: false };
+            return Ok(reader.next_style_id()?.map(of));
+        }
+        let of = |(cell, style): (Cell<DataRef<'_>>, usize)| {
+            let (row, column) = cell.get_position();
+            Self { row, column, style, holds_something: !cell.get_value().is_empty() }
+        };
+        Ok(reader.next_cell_with_style_id()?.map(of))
+    }
+}
+
+/// Returns whether only this one cell cannot be read.
+pub(super) const fn is_unreadable(error: &XlsxError) -> bool {
+    matches!(error, XlsxError::ParseFloat(_) | XlsxError::ParseInt(_) | XlsxError::CellError(_))
 }
 
 /// Shown text of a cell; none where it is empty.
@@ -103,7 +138,7 @@ fn date_shown(date: ExcelDateTime) -> String {
 
 #[cfg(test)]
 mod tests {
-    use calamine::{Data, DataRef, ExcelDateTimeType};
+    use calamine::{Data, ExcelDateTimeType};
 
     use super::*;
 

@@ -8,7 +8,7 @@ use calamine::Dimensions;
 use super::{Teller, comments::Comments, sheet::Sheet};
 use crate::failure::Failure;
 
-/// Cells that are read behind the last row that is wanted, to know how far the sheet goes. Of one with more is told what it says of
+/// Cells with a text that are read behind the last row that is wanted, to know how far the sheet goes. Of one with more is told what it says of
 /// itself.
 pub(super) const READ_ON: u32 = 100_000;
 /// Merged cells beyond this many are not looked at: nobody merges so many by hand.
@@ -42,7 +42,7 @@ pub(super) struct Merging {
     waiting: Vec<(u32, String)>,
     /// Those on cells that did not come yet.
     comments: Comments,
-    /// Cells that came after the last row that is wanted.
+    /// Cells with a text that came after the last row that is wanted.
     read_on: u32,
 }
 
@@ -80,11 +80,7 @@ impl Merging {
     /// Returns whether no more of its cells need be read: those that are wanted were, and there are very many. Then it is told how far the
     /// sheet goes, as the file has it.
     pub(super) fn is_done(&mut self, declared: Dimensions, teller: &mut Teller<'_>) -> Result<bool, Failure> {
-        if !teller.is_satisfied() || declared.end.0 <= self.row {
-            return Ok(false);
-        }
-        self.read_on += 1;
-        if self.read_on <= READ_ON {
+        if self.read_on <= READ_ON || declared.end.0 <= self.row {
             return Ok(false);
         }
         self.flush(teller)?;
@@ -110,6 +106,8 @@ impl Merging {
             self.row = row;
         }
         if !text.is_empty() {
+            // A sheet often has formats far below its last text, and says that it ends there: empty cells are read to their end.
+            self.read_on += u32::from(teller.is_satisfied());
             self.waiting.push((column, text));
         }
         Ok(())

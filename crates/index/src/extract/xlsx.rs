@@ -9,7 +9,7 @@ use calamine::{
 
 use super::{
     Teller, broken,
-    cell::{SheetFormats, shown},
+    cell::{SheetFormats, UNREADABLE, is_unreadable, shown},
     comments,
     merged::{MergedCells, Merging, merged},
     package::Package,
@@ -33,8 +33,6 @@ fn cursor(bytes: Vec<u8>) -> Bytes {
     Cursor::new(Shared(Rc::new(bytes)))
 }
 
-/// Cells of a sheet that may be unreadable before it is left.
-const UNREADABLE: u32 = 1000;
 /// A workbook of Excel.
 pub(super) fn xlsx(bytes: Vec<u8>, teller: &mut Teller<'_>) -> Result<(), Failure> {
     let (mut comments, bytes) = comments::read(bytes, teller.limits());
@@ -54,8 +52,7 @@ pub(super) fn xlsx(bytes: Vec<u8>, teller: &mut Teller<'_>) -> Result<(), Failur
             continue;
         }
         // They are told behind all cells.
-        let may_have_merged =
-            *has_merged.get_or_insert_with(|| may_have_merged(bytes.get_ref().as_ref(), teller.limits()));
+        let may_have_merged = *has_merged.get_or_insert_with(|| may_have_merged(bytes.get_ref(), teller.limits()));
         let regions = may_have_merged.then(|| workbook.merge_cells_by_sheet_name(&name).unwrap_or_default());
         let merged = merged(regions.unwrap_or_default());
         let own = comments.sheets.remove(&name).unwrap_or_default();
@@ -64,7 +61,7 @@ pub(super) fn xlsx(bytes: Vec<u8>, teller: &mut Teller<'_>) -> Result<(), Failur
         let mut told = xlsx_sheet(&mut workbook, &name, &mut sheet, &mut last, !is_mended, teller)?;
         // What was read up to there stays; the rest is read once more, with its numbers as they should stand.
         if !is_mended
-            && matches!(told, Err(XlsxError::ParseFloat(_) | XlsxError::ParseInt(_) | XlsxError::CellError(_)))
+            && told.as_ref().is_err_and(is_unreadable)
             && let Some(mended) = mended(bytes.get_ref().as_ref(), teller.limits())
         {
             is_mended = true;
@@ -133,10 +130,11 @@ fn has_blanks(bytes: &[u8], limits: &crate::Limits) -> bool {
 }
 
 /// Returns whether any sheet may have merged cells.
-fn may_have_merged(bytes: &[u8], limits: &crate::Limits) -> bool {
-    let Ok(mut package) = Package::open(bytes.to_vec(), Kind::Xlsx, limits) else { return true };
-    let sheets: Vec<String> = package.names().into_iter().filter(|name| name.ends_with(".xml")).collect();
-    sheets.iter().any(|name| package.may_have_tag(name, "mergeCell"))
+fn may_have_merged(bytes: &Shared, limits: &crate::Limits) -> bool {
+    // These are large, and no sheets. All others may be, whatever they are called.
+    const OTHERS: [&str; 4] = ["xl/sharedStrings.xml", "xl/styles.xml", "xl/media/", "xl/pivotCache/"];
+    let Ok(mut package) = Package::open(bytes.clone(), Kind::Xlsx, limits) else { return true };
+    package.may_have_tag("mergeCell", |name| OTHERS.iter().any(|other| name.starts_with(other)))
 }
 
 fn is_sheet(name: &str) -> bool {
@@ -167,7 +165,10 @@ fn xlsx_sheet(
     stops: bool,
     teller: &mut Teller<'_>,
 ) -> Result<Result<(), XlsxError>, Failure> {
-    let mut formats = SheetFormats::of(workbook, name, teller.wanted_cells(sheet.number()));
+    let (row, most) = teller.wanted_cells(sheet.number());
+    // What was told costs nothing once more.
+    let row = last.map_or(row, |(last, _)| row.max(last));
+    let mut formats = SheetFormats::of(workbook, name, (row, most));
     let mut cells = match workbook.worksheet_cells_reader(name) {
         Ok(cells) => cells,
         Err(error) => return Ok(Err(error)),
@@ -191,13 +192,8 @@ fn xlsx_sheet(
                 sheet.cell(row, column, text.unwrap_or_default(), teller)?;
             }
             Ok(None) => return Ok(unreadable.map_or(Ok(()), Err)),
-            Err(error @ (XlsxError::ParseFloat(_) | XlsxError::ParseInt(_) | XlsxError::CellError(_))) if stops => {
-                return Ok(Err(error));
-            }
             // A cell that holds no number is left out.
-            Err(error @ (XlsxError::ParseFloat(_) | XlsxError::ParseInt(_) | XlsxError::CellError(_)))
-                if times < UNREADABLE =>
-            {
+            Err(error) if !stops && is_unreadable(&error) && times < UNREADABLE => {
                 times += 1;
                 unreadable.get_or_insert(error);
             }
@@ -364,20 +360,31 @@ mod tests {
         const MAIN: &str = "http://schemas.openxmlformats.org/spreadsheetml/2006/main";
         const LINKS: &str = "http://schemas.openxmlformats.org/officeDocument/2006/relationships";
         let mut zip = ZipWriter::new(Cursor::new(Vec::new()));
-        let links = |kind: &str, target: &str| {
+        let links = |targets: &[(&str, &str)]| {
+            let link = |(number, (kind, target)): (usize, &(&str, &str))| {
+                format!(r#"<Relationship Id="r{number}" Type="{LINKS}/{kind}" Target="{target}"/>"#)
+            };
+            let all: String = (1..).zip(targets).map(link).collect();
             format!(
-                r#"<Relationships xmlns="http://schemas.openxmlformats.org/package/2006/relationships"><Relationship Id="r1" Type="{LINKS}/{kind}" Target="{target}"/></Relationships>"#
+                r#"<Relationships xmlns="http://schemas.openxmlformats.org/package/2006/relationships">{all}</Relationships>"#
             )
         };
         for (name, text) in [
-            ("_rels/.rels", links("officeDocument", "xl/workbook.xml")),
+            ("_rels/.rels", links(&[("officeDocument", "xl/workbook.xml")])),
             (
                 "xl/workbook.xml",
                 format!(
                     r#"<workbook xmlns="{MAIN}" xmlns:r="{LINKS}"><sheets><sheet name="S" sheetId="1" r:id="r1"/></sheets></workbook>"#
                 ),
             ),
-            ("xl/_rels/workbook.xml.rels", links("worksheet", "worksheets/sheet1.xml")),
+            ("xl/_rels/workbook.xml.rels", links(&[("worksheet", "worksheets/sheet1.xml"), ("styles", "styles.xml")])),
+            // The second style shows shares.
+            (
+                "xl/styles.xml",
+                format!(
+                    r#"<styleSheet xmlns="{MAIN}"><cellXfs count="2"><xf numFmtId="0"/><xf numFmtId="10"/></cellXfs></styleSheet>"#
+                ),
+            ),
             ("xl/worksheets/sheet1.xml", format!(r#"<worksheet xmlns="{MAIN}">{sheet}</worksheet>"#)),
         ] {
             zip.start_file(name, SimpleFileOptions::default()).unwrap();
@@ -432,6 +439,29 @@ mod tests {
         assert_eq!(told(workbook(&sheet), 1, 20).1, "S!A1:B3000");
         let sheet = format!(r#"<dimension ref="A1:XFD1048576"/>{}"#, rows(3000));
         assert_eq!(told(workbook(&sheet), 1, 20).1, "S!A1:B3000", "of what is not very large it is known");
+    }
+
+    /// Rows of empty cells that have a style.
+    fn styled_rows(from: u32, count: u32) -> String {
+        let cells = |row| ["A", "B", "C", "D"].map(|column| format!(r#"<c r="{column}{row}" s="1"/>"#)).concat();
+        (from..from + count).map(|row| format!(r#"<row r="{row}">{}</row>"#, cells(row))).collect()
+    }
+
+    #[test]
+    fn empty_cells_with_a_style_cost_no_format_of_those_behind_them() {
+        let share = r#"<row r="900"><c r="A900" s="1"><v>0.125</v></c></row>"#;
+        let sheet = format!("<sheetData>{}{share}</sheetData>", styled_rows(1, 800));
+        for row in [1, 800, 900] {
+            assert_eq!(told(workbook(&sheet), row, 1000).0, ["12.50%"], "{row}");
+        }
+    }
+
+    #[test]
+    fn a_sheet_ends_at_its_last_text_and_not_where_its_formats_end() {
+        let rows = rows(50).replace("</sheetData>", "");
+        let count = READ_ON / 4 + 100;
+        let sheet = format!(r#"<dimension ref="A1:D{}"/>{rows}{}</sheetData>"#, 50 + count, styled_rows(51, count));
+        assert_eq!(told(workbook(&sheet), 1, 20).1, "S!A1:B50");
     }
 
     #[test]
