@@ -78,7 +78,10 @@ impl StyledCell {
         }
         let of = |(cell, style): (Cell<DataRef<'_>>, usize)| {
             let (row, column) = cell.get_position();
-            Self { row, column, style, holds_something: !cell.get_value().is_empty() }
+            let value = cell.get_value();
+            // Formulas often tell an empty text, which is not told.
+            let holds_something = value.get_string().map_or(!value.is_empty(), |text| !text.trim().is_empty());
+            Self { row, column, style, holds_something }
         };
         Ok(reader.next_cell_with_style_id()?.map(of))
     }

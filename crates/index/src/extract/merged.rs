@@ -107,7 +107,7 @@ impl Merging {
         }
         if !text.is_empty() {
             // A sheet often has formats far below its last text, and says that it ends there: empty cells are read to their end.
-            self.read_on += u32::from(teller.is_satisfied());
+            self.read_on += u32::from(teller.is_satisfied() && !text.trim().is_empty());
             self.waiting.push((column, text));
         }
         Ok(())

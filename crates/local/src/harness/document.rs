@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::{
     candidates::Tool,
     naming::{in_project, name, named_files},
-    parts::{has_rows, part, row},
+    parts::{has_rows, only_row_of, part},
     reading::{self, Reading},
     words::{among, is_path_like, is_telling, names_file, words},
 };
@@ -26,10 +26,10 @@ const ASKING: &str = "much many did do does was were when who whom whose why how
 /// The call that answers a question of a document, if the request is one. `is_handed` tells that files came with it.
 pub(crate) fn call(request: &str, known_paths: &[String], is_handed: bool, offered: &[Tool]) -> Option<(Tool, Value)> {
     let path = meant(request, known_paths, is_handed)?;
-    if let Some(row) = row(request).filter(|_| has_rows(path))
+    if let Some((sheet, row)) = only_row_of(request).filter(|_| has_rows(path))
+        && matches!(reading::wanted(request, path), Reading::Show | Reading::Ask)
         && offered.contains(&Tool::ReadFile)
     {
-        let sheet = part(request).unwrap_or(1);
         return Some((Tool::ReadFile, json!({ "path": path, "offset": sheet, "limit": 1, "row": row })));
     }
     if let Some(part) = part(request)
@@ -51,16 +51,24 @@ fn meant<'a>(request: &str, known_paths: &'a [String], is_handed: bool) -> Optio
         // Of many that were handed over the one that the person's own words name.
         let own = request.split(HANDED_OVER).next().unwrap_or(request);
         let own: Vec<&str> = named_files(own, known_paths).into_iter().map(name).collect();
-        documents.retain(|path| own.is_empty() || own.contains(&name(path)));
-        let (first, others) = documents.split_first()?;
-        // One that was handed over out of the project has the same name there.
-        let handed = documents.iter().find(|path| in_project(path).is_none()).unwrap_or(first);
-        return others.iter().all(|path| name(path) == name(first)).then_some(handed);
+        if documents.iter().any(|path| own.contains(&name(path))) {
+            documents.retain(|path| own.contains(&name(path)));
+        }
+        return match *documents {
+            [only] => Some(only),
+            // One that was handed over out of the project has the same name there.
+            [first, ..] if documents.iter().all(|path| name(path) == name(first)) => {
+                let mut handed = documents.into_iter().filter(|path| in_project(path).is_none());
+                handed.next().filter(|_| handed.next().is_none())
+            }
+            _ => None,
+        };
     }
     // Newest first.
     let newest = known_paths.iter().map(String::as_str).find(|path| in_project(path).is_none())?;
     let lower = request.to_lowercase();
-    let names_place = || part(request).is_some() || row(request).is_some() && has_rows(newest);
+    let shows_row = || has_rows(newest) && reading::wanted(request, newest) == Reading::Show;
+    let names_place = || part(request).is_some() || only_row_of(request).is_some() && shows_row();
     let speaks_of_one = is_handed || names_place() || words(&lower).any(|word| among(DOCUMENTS, word));
     (speaks_of_one && has_document_name(newest)).then_some(newest)
 }
@@ -154,6 +162,19 @@ mod tests {
         check("What is in row 17?", 1, 17);
         check("what does the third row of sheet 2 say", 2, 3);
         check("第5行是什么？", 1, 5);
+        check("What is the price in row 5 of stock.xlsx?", 1, 5);
+        let none = |request: &str| {
+            let called = call(request, &["uploads/stock.xlsx".to_owned()], false, &TOOLS);
+            assert!(called.is_none_or(|(_, arguments)| arguments["row"].is_null()), "{request}");
+        };
+        none("I sit in row 12 of the plane, is that loud?");
+        none("What is in row 5 of Sheet2 of stock.xlsx?");
+        none("What is in row 5 of the Prices sheet of stock.xlsx?");
+        none("Show row 5 to 10 of stock.xlsx");
+        none("Compare row 5 and row 9 of stock.xlsx");
+        none("Summarise stock.xlsx, but for row 2");
+        none("What is the sum of column C up to row 20 in stock.xlsx?");
+        none("显示前5行 stock.xlsx");
         let known = ["uploads/stock.xlsx", "uploads/report.pdf", "/project/stock.xlsx", "/project/plan.docx"];
         let known = known.map(str::to_owned);
         let path = |request: &str| call(request, &known, true, &TOOLS).map(|(_, arguments)| arguments["path"].clone());
@@ -163,8 +184,12 @@ mod tests {
         assert_eq!(handed("What does page 5 of report.pdf say?"), Some(json!("uploads/report.pdf")));
         assert_eq!(path("Read row 5 of stock.xlsx"), Some(json!("/project/stock.xlsx")));
         assert_eq!(path("Read row 5 of stock.xlsx and plan.docx"), None);
-        let first_words = |request| called(request, false).map(|call| call[..12].to_owned());
-        assert_eq!(first_words("What is in row 17 of report.pdf?").as_deref(), Some("search_file "));
+        let alone = "What do the plans on page 3 say?\n\nUploaded file: uploads/report.pdf";
+        let known = ["uploads/report.pdf", "uploads/plans.txt"].map(str::to_owned);
+        assert!(call(alone, &known, true, &TOOLS).is_some_and(|(_, arguments)| arguments["path"] == known[0]));
+        let known = ["/project/a/plan.docx", "/project/b/plan.docx"].map(str::to_owned);
+        assert_eq!(call("Compare page 2 of a/plan.docx and b/plan.docx", &known, false, &TOOLS), None);
+        assert_eq!(called("What is in row 17 of report.pdf?", false), None, "pages have none");
     }
 
     #[test]

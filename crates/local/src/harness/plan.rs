@@ -146,8 +146,8 @@ fn answer_from_file(wanted: &str, outcome: &Outcome) -> Plan {
     if outcome.text.trim().is_empty() || outcome.text.trim_end().ends_with("is empty]") {
         return Plan::Say(format!("{path} is empty."));
     }
-    if let Some((number, row)) = asked_row(outcome) {
-        return Plan::Say(report::verbatim(&format!("{path}, row {number}:"), &row));
+    if let Some((place, row)) = asked_row(outcome) {
+        return Plan::Say(report::verbatim(&format!("{path}, {place}:"), &row));
     }
     match reading::wanted(wanted, &path) {
         Reading::Show => show(),
@@ -200,11 +200,12 @@ fn answer_from_finds(wanted: &str, outcome: &Outcome) -> Plan {
     }
 }
 
-/// The one row that was asked for, with its number. What was read goes on behind it.
-fn asked_row(outcome: &Outcome) -> Option<(u64, String)> {
+/// The one row that was asked for, behind its place. What was read goes on behind it.
+fn asked_row(outcome: &Outcome) -> Option<(String, String)> {
     let arguments: Value = serde_json::from_str(&outcome.arguments).ok()?;
     let number = arguments.get("row")?.as_u64()?;
-    Some((number, parts::only_row(&outcome.text, number)?))
+    let (sheet, row) = parts::only_row(&outcome.text, number)?;
+    Some((format!("{sheet}, row {number}"), row))
 }
 
 fn argument(arguments: &str, name: &str) -> Option<String> {
@@ -331,10 +332,13 @@ mod tests {
             panic!()
         };
         assert!(sentences.contains(&("page 2".to_owned(), "A berth costs 12 euros.".to_owned())), "{sentences:?}");
-        let row = "--- Stock ---\n| Item |\n| --- |\n| Lamp |\n| Desk |\n[rows 17-201 of 201 of this sheet]\n";
+        let row = "--- sheet Stock (A2:A201) ---\n| Item |\n| --- |\n| Lamp |\n| Desk |\n[rows 17-201 of 201 of this sheet]\n";
         let arguments = r#"{"path":"uploads/a.xlsx","offset":1,"limit":1,"row":17}"#;
         let Plan::Say(said) = after("Which item is in row 17?", "read_file", arguments, row) else { panic!() };
-        assert!(said.contains("uploads/a.xlsx, row 17:") && said.contains("Lamp") && !said.contains("Desk"), "{said}");
+        assert!(
+            said.contains("uploads/a.xlsx, sheet Stock, row 17:") && said.contains("Lamp") && !said.contains("Desk"),
+            "{said}"
+        );
         let found = "1. uploads/a.pdf p. 2\n   A berth costs 12 euros.\n";
         let arguments = r#"{"path":"uploads/a.pdf","query":"berth cost"}"#;
         let Plan::Quote { sentences, .. } = after("What does a berth cost?", "search_file", arguments, found) else {
