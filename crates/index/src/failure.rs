@@ -21,7 +21,7 @@ pub enum Failure {
         /// The protection, in words.
         how: String,
     },
-    /// Pages of it are pictures without text. All others are told.
+    /// Pages of it are pictures. All others are told.
     #[error(
         "could not read {}the {kind}: {}{}{}",
         if .pictures < .pages { "all of " } else { "" },
@@ -292,7 +292,7 @@ impl UnreadReason {
 /// Problem and hint where some of the shown pages are pictures.
 pub(crate) fn scanned_of_shown(pictures: usize, why: UnreadReason) -> String {
     let are = if pictures == 1 { "is a picture" } else { "are pictures" };
-    format!("{pictures} of the pages shown {are} without text, probably scanned; {}", why.hint())
+    format!("{pictures} of the pages shown {are}, probably scanned; {}", why.hint())
 }
 
 fn scanned(kind: Kind, pictures: u32, pages: u32) -> String {
@@ -305,7 +305,7 @@ fn scanned(kind: Kind, pictures: u32, pages: u32) -> String {
         (pictures, pages) if pictures < pages => format!("{pictures} of its {pages} pages are pictures"),
         (_, pages) => format!("its {pages} pages are pictures"),
     };
-    format!("{which} without text, probably scanned")
+    format!("{which}, probably scanned")
 }
 
 fn read_so_far(parts: u32) -> String {

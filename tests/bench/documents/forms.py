@@ -7,7 +7,8 @@
 - `endings`: four of its words, each with another ending where the language offers one.
 
 Besides, what stands on one page only is asked for as it stands there: four words in quotes (`phrase`), and stretches of Chinese,
-Japanese, Korean and Vietnamese (`zh`, `ja`, `ko`, `vi`).
+Japanese, Korean and Vietnamese (`zh`, `ja`, `ko`, `vi`). Of Arabic and Persian, both: what stands there (`ar`, `fa`), and questions with
+four words of a line (`ar-question`, `fa-question`).
 
 Half of the sentences, `tuned`, are those on which the ranking was tuned; the other half is reported.
 """
@@ -15,6 +16,7 @@ Half of the sentences, `tuned`, are those on which the ranking was tuned; the ot
 import collections
 import random
 import re
+import unicodedata
 
 import pymupdf
 
@@ -223,3 +225,86 @@ def stretches(paths):
             if count == STRETCHES:
                 break
     return asked
+
+
+# Manuals that are written from right to left, by language.
+FROM_RIGHT = {
+    "ar": ["user_guide.pdf", "samplebook.pdf", "arabi-add-example.pdf", "dad-user-guide.pdf", "na-box_doc-back.pdf",
+           "sexam_wexam_doc_ar.pdf", "bac_template-DZ.pdf"],
+    "fa": ["lshort.pdf", "alpha-persian-p.userguide.pdf", "Persian-bib-userguide.pdf", "xepersian-doc.pdf"],
+}
+FROM_RIGHT_QUESTIONS = {
+    "ar": ["ماذا يقول المستند عن {}؟", "كيف يصف المستند {}؟"],
+    "fa": ["سند درباره {} چه می‌گوید؟", "{} در سند چگونه توضیح داده شده است؟"],
+}
+FROM_RIGHT_AND = "و"
+FROM_RIGHT_SMALL = set("في من على إلى أن عن هذا هذه التي الذي به از که را این است با برای در".split())
+LEAST_LETTERS_FROM_RIGHT = 3
+ARABIC = "\u0620-\u064a\u067e\u0686\u0698\u06a9\u06af\u06cc"
+# Vowel marks, which few people type.
+ARABIC_MARKS = re.compile("[\u064b-\u065f\u0670]")
+# A joiner stands within a word.
+BEFORE, BEHIND = r"(?<![\w\u200c])", r"(?![\w\u200c])"
+ARABIC_WORD = re.compile(f"{BEFORE}[{ARABIC}]+{BEHIND}")
+ARABIC_STRETCH = re.compile(f"{BEFORE}[{ARABIC}]{{2,}}(?: [{ARABIC}]{{2,}}){{3}}{BEHIND}")
+
+
+def is_in_order(words):
+    """Whether the words are read from right to left, told by the small ones."""
+    small = sum(word in FROM_RIGHT_SMALL for word in words)
+    turned = sum(word[::-1] in FROM_RIGHT_SMALL for word in words if len(word) > 1)
+    return small >= 3 and small > 3 * turned
+
+
+def is_one_word(word, times):
+    """Whether it is not stretched, and likely not several words between which PyMuPDF sees no space: most of those are seen once, or
+    are others that stand together. What is left of them is asked for all the same, which favours readers that miss the same spaces."""
+    if times[word] < 2 or len(word) > 10 or "\u0640" in word:
+        return False
+    return not any(times[word[:at]] > 1 and times[word[at:]] > 1 for at in range(2, len(word) - 1))
+
+
+def from_right(paths):
+    """The same list over manuals in Arabic and Persian, whose names begin with the language. What is asked for stands in the order
+    and in the letters in which people type it."""
+    dice = random.Random(SEED)
+    pages = []
+    for path in sorted(paths):
+        with pymupdf.open(path) as made:
+            for page in made:
+                text = ARABIC_MARKS.sub("", unicodedata.normalize("NFKC", page.get_text()))
+                if is_in_order(ARABIC_WORD.findall(text)):
+                    pages.append((path.name, page.number + 1, [re.sub(r"\s+", " ", line) for line in text.splitlines()]))
+    whole = "\n".join(" ".join(lines) for _, _, lines in pages)
+    times = collections.Counter(ARABIC_WORD.findall(whole))
+    seen = collections.Counter(word for _, _, lines in pages for word in set(ARABIC_WORD.findall(" ".join(lines))))
+    frequent = {word for word, count in seen.items() if count > len(pages) * FREQUENT}
+    dice.shuffle(pages)
+    asked = []
+    for language in FROM_RIGHT:
+        turns = {"": [], "-question": []}
+        for document, number, lines in pages:
+            if not document.startswith(f"{language}."):
+                continue
+            lines = [line for line in lines if whole.count(line) == 1]
+            stretches = [one for line in lines for one in ARABIC_STRETCH.findall(line)]
+            stretches = [one for one in stretches if whole.count(one) == 1]
+            stretches = [one for one in stretches if all(is_one_word(word, times) for word in one.split())]
+            asks = [from_right_question(dice, language, line, times, frequent) for line in lines]
+            for form, queries in [("", stretches), ("-question", [one for one in asks if one])]:
+                queries = dice.sample(queries, len(queries))
+                turns[form] += [(turn, document, number, query) for turn, query in enumerate(queries)]
+        # As many of each page, as far as it goes.
+        for form, queries in turns.items():
+            asked += [{"document": document, "page": number, "form": language + form, "query": query, "language": language,
+                       "tuned": False} for _, document, number, query in sorted(queries, key=lambda one: one[0])[:STRETCHES]]
+    return asked
+
+
+def from_right_question(dice, language, line, times, frequent):
+    """A question with four words of a line; none where it has fewer that can be asked for."""
+    words = [word for word in dict.fromkeys(ARABIC_WORD.findall(line)) if len(word) >= LEAST_LETTERS_FROM_RIGHT]
+    words = [word for word in words if word not in frequent and is_one_word(word, times)]
+    if len(words) < 4:
+        return None
+    return dice.choice(FROM_RIGHT_QUESTIONS[language]).format(f" {FROM_RIGHT_AND} ".join(dice.sample(words, 4)))

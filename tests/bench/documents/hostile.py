@@ -1,9 +1,11 @@
 """Makes documents that are meant to do harm, and damages documents that others made.
 
     python hostile.py FOLDER
+    python hostile.py judge FOLDER TEXTS
 
 What unpacks, nests, repeats or counts without end stands in `bombs`, five hundred damaged files in `mutants`; each is small on the
 disk. `corpus.json` in the folder names them, `secret.txt` beside them is what `external.docx` and its like try to read.
+The second compares the words of damaged PDFs, as `TEXTS` has them by document and page, with those that PyMuPDF still reads.
 """
 
 import io
@@ -20,6 +22,7 @@ import zlib
 import docx
 import openpyxl
 import pptx
+import pymupdf
 
 import foreign
 
@@ -342,5 +345,26 @@ def make(target):
     part.rename(target)
 
 
+def judge(folder, texts):
+    verdict, missing = {"documents": 0, "words": 0, "found": 0}, []
+    for name, pages in sorted(texts.items()):
+        known = found = 0
+        for place, text in foreign.pages_of(folder / name).items():
+            theirs, ours = foreign.said_of(foreign.words(text), foreign.words(foreign.without_marks(pages.get(place, ""))))
+            known += len(theirs)
+            found += len(ours)
+        verdict["documents"] += 1
+        verdict["words"] += known
+        verdict["found"] += found
+        missing.append((known - found, name))
+    verdict["worst"] = [f"{name} {count}" for count, name in sorted(missing, reverse=True)[:6] if count]
+    json.dump(verdict, sys.stdout)
+
+
 if __name__ == "__main__":
-    make(pathlib.Path(sys.argv[1]))
+    if sys.argv[1] == "judge":
+        pymupdf.TOOLS.mupdf_display_errors(False)
+        pymupdf.TOOLS.mupdf_display_warnings(False)
+        judge(pathlib.Path(sys.argv[2]), json.loads(pathlib.Path(sys.argv[3]).read_text(encoding="utf-8")))
+    else:
+        make(pathlib.Path(sys.argv[1]))

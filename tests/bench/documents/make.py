@@ -10,6 +10,8 @@ not give them. `corpus.json` in the folder says what there is:
 - `questions`: a document, the number of its page (the name of its sheet; nothing in a Word document, which has no pages of
   its own) and what is asked. Four of five are asked for facts that were planted, one sentence a page between the others;
   the rest for sentences of the real documents.
+- `kinds`: more of them, by what is asked: `phrase` (in quotes), `keywords`, `number` (of a permit), `question`, and `slide` (anything
+  that stands on a slide).
 - `long`: a PDF of 300 pages that is searched from cold, and what is asked.
 """
 
@@ -17,6 +19,7 @@ import collections
 import json
 import pathlib
 import random
+import re
 import shutil
 import sys
 
@@ -33,6 +36,8 @@ SEED = 20240501
 # Of each language.
 PDFS, LONGEST, WORDS, DECKS, WORKBOOKS, FILLERS = 60, 300, 20, 15, 10, 20
 QUESTIONS, REAL_QUESTIONS = 100, 50
+# Of each kind, in each language.
+OF_A_KIND = 25
 ROWS_A_PAGE = 40
 
 
@@ -48,7 +53,7 @@ class Writer:
     def planted(self, document, page):
         says, question, keywords = self.fact(self.dice, self.language, self.places)
         query = facts.asked(self.dice, says, question, keywords)
-        self.questions.append({"document": document, "page": page, "query": query, "question": question})
+        self.questions.append({"document": document, "page": page, "query": query, "question": question, "says": says})
         return says
 
     def sentences(self, count):
@@ -147,13 +152,43 @@ def bring_real(folder, into, dice):
 
 def pairs(dice, questions):
     """As many of each language, of documents of all formats, and no question that two pages answer."""
+    return [{key: one[key] for key in ("document", "page", "query")} for one in dice.sample(alone(questions), QUESTIONS)]
+
+
+def alone(questions):
+    """Those that one page answers."""
     times = collections.Counter(one["question"] for one in questions)
-    alone = [one for one in questions if times[one["question"]] == 1]
-    return [{key: one[key] for key in ("document", "page", "query")} for one in dice.sample(alone, QUESTIONS)]
+    return [one for one in questions if times[one["question"]] == 1]
+
+
+def is_of(kind, one):
+    query, is_number = one["query"], re.fullmatch("[A-Z]{3}-[0-9]{4}-[0-9]{2}", one["query"])
+    if kind == "slide":
+        return one["document"].endswith(".pptx")
+    if kind == "phrase":
+        return query.startswith('"')
+    if kind == "number":
+        return is_number
+    return (query == one["question"]) == (kind == "question") and not query.startswith('"') and not is_number
+
+
+def kinds(questions):
+    """As many of each kind."""
+    asked, dice = [], random.Random(SEED)
+    times = collections.Counter(one["query"] for one in questions)
+    says = "\n".join(one["says"] for one in questions)
+    for kind in ("phrase", "keywords", "number", "question", "slide"):
+        # Keywords of one fact may be those of another, and a phrase may stand in both.
+        of_kind = [one for one in alone(questions) if is_of(kind, one) and times[one["query"]] == 1]
+        of_kind = [one for one in of_kind if one["query"][0] != '"' or says.count(one["query"].strip('"')) == 1]
+        for one in dice.sample(of_kind, min(OF_A_KIND, len(of_kind))):
+            page = None if one["document"].endswith(".docx") else one["page"]
+            asked.append({"document": one["document"], "page": page, "query": one["query"], "form": kind})
+    return asked
 
 
 def make(folder):
-    documents, questions, filler = [], [], []
+    documents, questions, filler, of_kinds = [], [], [], []
     for language, fact in [(words.English, facts.english), (words.Chinese, facts.chinese)]:
         dice = random.Random(f"{SEED}{language.name}")
         writer = Writer(folder, language(dice), fact)
@@ -164,6 +199,7 @@ def make(folder):
             if question["document"].endswith(".docx"):
                 question["page"] = None
         questions += chosen
+        of_kinds += kinds(writer.questions)
         filler += [writer.filler(number) for number in range(FILLERS)]
         real.tell(f"{len(documents)} documents")
     more, asked = bring_real(folder, folder / "real", random.Random(SEED))
@@ -173,6 +209,7 @@ def make(folder):
         "documents": documents + more,
         "filler": filler,
         "questions": questions + asked,
+        "kinds": of_kinds,
         "long": {"document": long, "query": query},
         "real": len(more),
     }

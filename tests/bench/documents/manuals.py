@@ -24,6 +24,7 @@ PACKAGES = [
     "debian-reference-ja", "debian-reference-zh-cn", "gnuplot-doc", "installation-guide-amd64", "lilypond-doc-pdf-de",
     "maint-guide-de", "maint-guide-es", "maint-guide-fr", "maint-guide-ru", "maxima-doc", "octave-doc", "r-doc-pdf", "valgrind",
 ]
+FROM_RIGHT_PACKAGE = "texlive-lang-arabic"
 SMALLEST = 150_000
 # Pictures of music, and what stands in another one as well.
 WITHOUT = {"refman.pdf", "snippets.de.pdf", "essay.de.pdf", "web.de.pdf", "changes.de.pdf", "liboctave.pdf"}
@@ -52,6 +53,14 @@ def bring(package, into):
             (into / name.removesuffix(".gz")).write_bytes(plain)
 
 
+def bring_from_right(into):
+    """Manuals in Arabic and Persian, each with its language before its name."""
+    languages = {name: language for language, names in forms.FROM_RIGHT.items() for name in names}
+    for name, content in files_of(FROM_RIGHT_PACKAGE, "*.pdf"):
+        if name in languages:
+            (into / f"{languages[name]}.{name}").write_bytes(content)
+
+
 def pages_of(path):
     with pymupdf.open(path) as made:
         return len(made)
@@ -66,9 +75,11 @@ def main():
         bring(package, part)
     paths = sorted(part.glob("*.pdf"))
     asked = forms.questions(paths)
+    bring_from_right(part)
+    from_right = sorted(set(part.glob("*.pdf")) - set(paths))
     made = {
-        "documents": [{"name": path.name, "pages": pages_of(path)} for path in paths],
-        "questions": [one for one in asked if not one["tuned"]] + forms.stretches(paths),
+        "documents": [{"name": path.name, "pages": pages_of(path)} for path in [*paths, *from_right]],
+        "questions": [one for one in asked if not one["tuned"]] + forms.stretches(paths) + forms.from_right(from_right),
         "tuned": [one for one in asked if one["tuned"]],
     }
     (part / "corpus.json").write_text(json.dumps(made, ensure_ascii=False, indent=1), encoding="utf-8")

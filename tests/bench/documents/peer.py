@@ -2,7 +2,7 @@
 SQLite's FTS5 finds, with one table of chunks that has the text (stemmed by Porter's rules) and its cut form.
 
     python peer.py index DATABASE CORPUS documents|filler
-    python peer.py search DATABASE CORPUS
+    python peer.py search DATABASE CORPUS questions|kinds
     python peer.py first CORPUS
 
 Each prints one line of JSON. What the description of that stack leaves open is decided in its favour: the write-ahead log, one
@@ -183,10 +183,10 @@ def index(database, folder, which):
     return {"seconds": time.perf_counter() - begun, "chunks": chunks, "peak": peak()}
 
 
-def search(database, folder):
+def search(database, folder, which):
     jieba.initialize()
     told = Index(database)
-    queries = [question["query"] for question in corpus(folder)["questions"]]
+    queries = [question["query"] for question in corpus(folder)[which]]
     found = [[{"document": name, "page": page} for name, page, _ in told.search(query)] for query in queries]
     times = []
     for _ in range(ROUNDS):

@@ -273,7 +273,7 @@ async fn a_turn_that_waits_for_a_document_tells_how_far_it_is() {
 
 #[tokio::test]
 async fn pages_that_are_pictures_are_said_to_be_left_out_wherever_the_document_is_told_of() {
-    const WHY: &str = "2 of its 3 pages are pictures without text, probably scanned";
+    const WHY: &str = "2 of its 3 pages are pictures, probably scanned";
     let world = World::start().await;
     let docs = async |args: &[&str]| world.daemon.agentctl(["docs"].iter().chain(args)).await;
     docs(&["add", &fixture("partly.pdf")]).await.exits(0).says(&["uploads/partly.pdf", WHY, "make recognition"]);

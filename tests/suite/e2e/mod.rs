@@ -7,7 +7,7 @@
 //! - [`interrupts`]: approvals and questions that outlive everybody. [`grants`]: rules that people keep. [`readers`]: several
 //!   clients, and slow ones.
 //! - [`bad_input`], [`bad_models`], [`bad_documents`]: a clear message with a hint, and nothing lost. [`documents`]: pages,
-//!   cited.
+//!   cited. [`changing_documents`]: found as they are now, and read once.
 //! - [`encodings`]: byte-exact edits. [`patches`]: whole or not at all. [`undo`]: what turns did to files, taken back.
 //! - [`files`]: what sessions see besides their own files. [`worktrees`]: several of them on one repository.
 //! - [`in_form`]: answers that match a schema, for scripts. [`stream_schema`]: the schema of what scripts read.
@@ -58,6 +58,7 @@ mod bad_documents;
 mod bad_input;
 mod bad_models;
 mod bug_reports;
+mod changing_documents;
 mod chat;
 mod checks;
 mod client_tools;

@@ -139,7 +139,7 @@ async fn what_cannot_be_read_is_told_and_stops_no_other() {
 }
 
 /// What is wrong with a document that begins with a page of text and goes on with two pictures.
-const PARTLY: &str = "could not read all of the PDF: 2 of its 3 pages are pictures without text, probably scanned; run it \
+const PARTLY: &str = "could not read all of the PDF: 2 of its 3 pages are pictures, probably scanned; run it \
                       through text recognition (OCR) first, or build agentd with the feature `ocr`, as `make install` does and `make \
                       chat` does not";
 
@@ -175,7 +175,7 @@ async fn whoever_reads_pages_that_are_pictures_is_told_so() {
     check(1, None, 3, Some(PARTLY)).await;
     // Where reading ends before the document does, it is known of the pages that are shown.
     check(1, Some(1), 1, None).await;
-    let of_shown = "1 of the pages shown is a picture without text, probably scanned; run it through text recognition \
+    let of_shown = "1 of the pages shown is a picture, probably scanned; run it through text recognition \
                     (OCR) first, or build agentd with the feature `ocr`, as `make install` does and `make chat` does not";
     check(1, Some(2), 2, Some(of_shown)).await;
     check(2, Some(1), 1, Some(of_shown)).await;

@@ -85,6 +85,29 @@ async fn letters_come_from_the_names_of_glyphs() {
 }
 
 #[tokio::test]
+async fn words_from_the_right_end_at_their_gaps_where_no_spaces_are_written() {
+    // و ه ي ح ز م ة and a space, as they are numbered here.
+    let names = "/uni0648 /uni0647 /uni064A /uni062D /uni0632 /uni0645 /uni0629 /space";
+    let font = format!(
+        "/Font << /F1 << /Type /Font /Subtype /Type1 /BaseFont /Naskh /Encoding << /Differences [1 {names}] >> \
+         /FirstChar 1 /LastChar 8 /Widths [500 500 500 500 500 500 500 250] >> >>"
+    );
+    // From the left, as it is drawn: gaps of typesetters, narrow ones, gaps that are taken back to set a mark, and written spaces with a
+    // stretched word.
+    for drawn in [
+        "<07060504> -293 <0302> -293 <01>",
+        "<07060504> -150 <0302> -151 <01>",
+        "<0706> -120 <0504> -290 <0302> -290 <01>",
+        "<0706> 208 () -208 <0504> -150 <0302> -151 <01>",
+        "<07> -250 <06> -190 <0504> -250 <08> -250 <03> -180 <02> 0 <0801>",
+    ] {
+        let line = format!("[{drawn}] TJ 0 -14 Td ");
+        let told = text(&format!("BT /F1 12 Tf 10 700 Td {} ET", line.repeat(10)), &font, &[]).await;
+        assert_eq!(told, ["و هي حزمة"; 10].join(" "), "{drawn}");
+    }
+}
+
+#[tokio::test]
 async fn chinese_without_a_font_is_read_by_its_encoding() {
     let descendant = "<< /Type /Font /Subtype /CIDFontType2 /BaseFont /SimSun \
          /CIDSystemInfo << /Registry (Adobe) /Ordering (GB1) /Supplement 2 >> >>";

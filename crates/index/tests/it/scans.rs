@@ -303,7 +303,7 @@ async fn the_rest_of_a_long_scan_is_told_and_recognised_when_it_is_asked_for() {
     let failure = failure.unwrap();
     assert_eq!(
         failure.to_string(),
-        "could not read all of the PDF: 3 of its 4 pages are pictures without text, probably scanned; those from page 2 on \
+        "could not read all of the PDF: 3 of its 4 pages are pictures, probably scanned; those from page 2 on \
          were not recognised yet"
     );
     assert!(failure.hint().contains("offset"), "{failure:?}");

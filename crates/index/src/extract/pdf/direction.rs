@@ -6,7 +6,10 @@
 
 use unicode_normalization::{UnicodeNormalization as _, char::canonical_combining_class};
 
-use super::letter::{Letter, is_wide};
+use super::{
+    glyph::GAP,
+    letter::{Letter, is_wide},
+};
 
 /// Marks of a page that are looked for letters to stand on.
 const MOST_MARKS: usize = 20_000;
@@ -67,8 +70,55 @@ pub(super) fn laid_out(mut letters: Vec<Letter>) -> (Vec<Letter>, Writing) {
             (letter.left, letter.right, letter.from_right) = (-letter.right, -letter.left, true);
         }
     }
+    if !has_spaces(&letters) {
+        let word_gap = word_gap(&letters);
+        for letter in &mut letters {
+            letter.word_gap = word_gap;
+        }
+    }
     set_marks(&mut letters);
     (letters, if is_mirrored { Writing::FromRight } else { Writing::FromLeft })
+}
+
+/// Returns whether spaces are written between words from the right. The letters come in the order in which they are drawn. Where
+/// there are too few letters to tell, spaces are taken to be written.
+fn has_spaces(letters: &[Letter]) -> bool {
+    const FEWEST: usize = 50;
+    /// Words are shorter, but for very few.
+    const LONGEST: usize = 15;
+    let count = letters.iter().filter(|letter| is_from_right(letter.letter)).count();
+    let told: Vec<&Letter> = letters.iter().filter(|letter| letter.letter != GAP).collect();
+    // A joiner may be drawn as a space over which the next letter stands.
+    let is_under = |space: &Letter, letter: &Letter| {
+        space.right.min(letter.right) - space.left.max(letter.left) > 0.5 * (space.right - space.left)
+    };
+    let is_written = |three: &&[&Letter]| {
+        let [before, space, after] = three else { return false };
+        !space.is_ink()
+            && (is_from_right(before.letter) || is_from_right(after.letter))
+            && !is_under(space, before)
+            && !is_under(space, after)
+    };
+    count < FEWEST || told.windows(3).filter(is_written).count() * LONGEST > count
+}
+
+/// The gap at which words from the right end, as a part of the size: most of the usual one of the page, since lines are justified by
+/// their spaces, and some fonts set letters of a word apart. None where there is no gap. The letters come in the order in which they
+/// are drawn.
+fn word_gap(letters: &[Letter]) -> Option<f32> {
+    const MOST: f32 = 0.65;
+    // Smaller ones are within words, larger ones between columns.
+    const GAPS: std::ops::Range<f32> = 0.1..1.0;
+    let gap = |pair: &[&Letter]| {
+        let [one, other] = pair else { return None };
+        let gap = (one.left.max(other.left) - one.right.min(other.right)) / one.size;
+        let is_beside = (one.base - other.base).abs() < 0.1 * one.size;
+        (is_beside && is_from_right(one.letter) && is_from_right(other.letter) && GAPS.contains(&gap)).then_some(gap)
+    };
+    let ink: Vec<&Letter> = letters.iter().filter(|letter| letter.is_ink() && !is_mark(letter.letter)).collect();
+    let mut gaps: Vec<f32> = ink.windows(2).filter_map(gap).collect();
+    gaps.sort_by(f32::total_cmp);
+    gaps.get(gaps.len() / 2).map(|usual| usual * MOST)
 }
 
 /// Places a letter of a column in a line: columns from the right become lines from the top.

@@ -7,6 +7,9 @@ use super::direction::is_mark;
 /// A point of the stored page. Its y axis goes up, and lengths are points.
 pub(super) type Place = (f32, f32);
 
+/// Letter that stands for a gap between words where no space is written: a thin space.
+pub(super) const GAP: char = '\u{2009}';
+
 /// A letter as it is drawn on the stored page.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Glyph {
@@ -62,7 +65,7 @@ impl Glyph {
 /// The letter as it is told: spaces of all kinds are spaces, and what is not a letter is left out.
 fn shown(letter: char) -> Option<char> {
     match letter {
-        '\t' | '\n' | '\r' | '\u{a0}' => Some(' '),
+        '\t' | '\n' | '\r' | '\u{a0}' | GAP => Some(' '),
         letter => (!letter.is_control() && letter != '\u{fffd}').then_some(letter),
     }
 }

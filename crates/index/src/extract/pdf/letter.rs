@@ -16,6 +16,9 @@ pub(super) struct Letter {
     pub(super) is_mono: bool,
     /// Set if its place is counted leftwards, because the page is read from the right.
     pub(super) from_right: bool,
+    /// From this gap on, as a part of their size, words from the right of its page end, where it has no spaces between them. Where it
+    /// has, gaps say little: programs stretch letters instead of the spaces, and tell little of how wide they are then.
+    pub(super) word_gap: Option<f32>,
 }
 
 impl Letter {
@@ -30,6 +33,7 @@ impl Letter {
             is_bold: glyph.is_bold,
             is_mono: glyph.is_mono,
             from_right: false,
+            word_gap: None,
         }
     }
 

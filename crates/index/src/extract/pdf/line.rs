@@ -2,6 +2,7 @@
 
 use super::{
     accent, direction,
+    glyph::GAP,
     letter::{Letter, is_wide},
 };
 
@@ -11,8 +12,8 @@ const OFF_LINE: f32 = 0.4;
 const WORD_GAP: f32 = 0.16;
 /// From this gap on a space that is written counts.
 const SPACE_GAP: f32 = 0.01;
-/// The same as [`WORD_GAP`] between letters that are joined.
-const JOINED_GAP: f32 = 0.3;
+/// The same as [`WORD_GAP`] between letters from the right, where spaces are written.
+const SPACED_GAP: f32 = 0.3;
 /// From this gap on what follows may belong to another column.
 const GUTTER_GAP: f32 = 0.6;
 /// From this gap on what follows is likely to belong to something else, such as another cell.
@@ -87,10 +88,11 @@ fn off_line(one: f32, other: f32) -> f32 {
 fn cut(mut row: Vec<Letter>, pieces: &mut Vec<Piece>) {
     row.sort_by(|one, other| one.left.total_cmp(&other.left));
     let mut open: Option<OpenPiece> = None;
-    let mut has_space = false;
+    let (mut has_space, mut has_gap) = (false, false);
     for letter in accent::joined(row) {
         if !letter.is_ink() {
-            has_space = true;
+            has_gap |= letter.letter == GAP;
+            has_space |= letter.letter != GAP;
             continue;
         }
         if let Some(current) = &mut open {
@@ -101,21 +103,26 @@ fn cut(mut row: Vec<Letter>, pieces: &mut Vec<Piece>) {
             let gap = letter.left - current.last.right;
             if gap <= GUTTER_GAP * size {
                 let is_wide_pair = is_wide(current.last.letter) && is_wide(letter.letter);
-                // Arabic letters are stretched instead of the spaces, and programs tell little of how wide they are then.
                 let is_joined =
                     direction::is_from_right(current.last.letter) && direction::is_from_right(letter.letter);
-                let is_gap = gap > if is_joined { JOINED_GAP } else { WORD_GAP } * size;
+                let word_gap = if is_joined { letter.word_gap.unwrap_or(SPACED_GAP) } else { WORD_GAP };
+                let is_gap = gap > word_gap * size;
                 // Chinese is set with small gaps here and there, which mean nothing.
                 // The spaces at the end of a cell may lie under the letters of the next one.
-                let is_space = has_space && (gap > SPACE_GAP * size || is_joined);
-                current.push(letter, if is_wide_pair { has_space && is_gap } else { is_space || is_gap });
-                has_space = false;
+                let is_free = gap > SPACE_GAP * size;
+                let is_space = has_space && (is_free || is_joined);
+                // Where spaces are written, a gap within a word from the right only stretches it.
+                let is_told_gap = has_gap && is_free && !(is_joined && letter.word_gap.is_none());
+                let is_apart =
+                    if is_wide_pair { (has_space || has_gap) && is_gap } else { is_space || is_told_gap || is_gap };
+                current.push(letter, is_apart);
+                (has_space, has_gap) = (false, false);
                 continue;
             }
         }
         pieces.extend(open.take().map(OpenPiece::done));
         open = Some(OpenPiece::new(letter));
-        has_space = false;
+        (has_space, has_gap) = (false, false);
     }
     pieces.extend(open.map(OpenPiece::done));
 }
@@ -257,6 +264,7 @@ pub(super) mod tests {
                     is_bold: false,
                     is_mono: false,
                     from_right: false,
+                    word_gap: None,
                 }
             })
             .collect()

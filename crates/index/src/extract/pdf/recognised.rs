@@ -46,6 +46,7 @@ fn letters(line: &Line, size: f32) -> impl Iterator<Item = Letter> {
         is_bold: false,
         is_mono: false,
         from_right: false,
+        word_gap: None,
     })
 }
 

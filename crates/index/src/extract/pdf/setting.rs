@@ -10,7 +10,7 @@ use hayro_syntax::{
 
 use super::{
     font::Face,
-    glyph::{Glyph, place},
+    glyph::{GAP, Glyph, place},
 };
 
 /// The way in which text is set.
@@ -127,23 +127,29 @@ impl Line<'_> {
             match part {
                 Object::String(text) => self.show(text.as_bytes()),
                 Object::Number(back) => {
-                    self.space(-back.as_f32());
+                    let before = self.cursor.text;
                     self.go_on(-back.as_f32() / 1000.0 * self.setting.size);
+                    self.space(-back.as_f32(), before);
                 }
                 _ => {}
             }
         }
     }
 
-    /// Notes a gap of this many thousandths of the size, if it is one between words: some programs write no other spaces.
-    fn space(&mut self, gap: f32) {
+    /// Notes a gap of this many thousandths of the size, which begins at a place, if it is one between words: some programs write no
+    /// other spaces. It is as wide as the gap, so that it stands between the same letters whichever way the line is read.
+    #[expect(clippy::cast_possible_truncation, reason = "points on a page")]
+    fn space(&mut self, gap: f32, before: Affine) {
         const BETWEEN_WORDS: f32 = 200.0;
-        if let (true, Some(face), Some(glyphs)) = (gap > BETWEEN_WORDS, &self.setting.face, self.glyphs.as_deref_mut())
-        {
-            let glyph = self.setting.glyph(face, 0, self.page * self.cursor.text);
-            glyphs.push(Glyph { width: 0.0, ..glyph });
-            glyphs.pop_if(|glyph| !glyph.is_somewhere());
-        }
+        let (true, Some(face), Some(glyphs)) = (gap > BETWEEN_WORDS, &self.setting.face, self.glyphs.as_deref_mut())
+        else {
+            return;
+        };
+        let glyph = self.setting.glyph(face, 0, self.page * before);
+        let end = self.page * self.cursor.text * Point::ORIGIN;
+        let width = if face.is_vertical { 0.0 } else { (self.page * before * Point::ORIGIN).distance(end) as f32 };
+        glyphs.push(Glyph { letter: GAP, width, ..glyph });
+        glyphs.pop_if(|glyph| !glyph.is_somewhere());
     }
 
     /// Goes on along the line.

@@ -120,7 +120,7 @@ pub(super) fn others(content: &Content) -> String {
         if is_far && !text.ends_with(char::is_whitespace) {
             text.push(' ');
         }
-        text.push(glyph.letter);
+        text.push(if glyph.is_ink() { glyph.letter } else { ' ' });
         last = Some(glyph);
     }
     text

@@ -9,10 +9,7 @@ use anyhow::Context as _;
 use serde::Deserialize;
 use tokio::process::Command;
 
-use crate::{
-    figures::as_f64,
-    measures::python::{self, Scripts},
-};
+use crate::measures::python::{self, Scripts};
 
 /// Folder of the scripts.
 const SCRIPTS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/documents");
@@ -102,6 +99,9 @@ pub(super) struct Corpus {
     #[serde(default)]
     pub(super) filler: Vec<Document>,
     pub(super) questions: Vec<Question>,
+    /// More questions, whose form is what is asked.
+    #[serde(default)]
+    pub(super) kinds: Vec<Question>,
     #[serde(default)]
     pub(super) long: Long,
     /// Number of documents that others made.
@@ -123,16 +123,9 @@ pub(super) struct Question {
     /// Form in which it is asked, where there are several.
     #[serde(default)]
     pub(super) form: Option<String>,
-}
-
-/// Place among the finds at which a question is answered, from 0; none if it is at none of those that count.
-pub(super) type Rank = Option<usize>;
-
-/// Share of the questions of a kind that are answered among so many finds, in per cent.
-pub(super) fn share(questions: &[Question], ranks: &[Rank], within: usize, which: impl Fn(&Question) -> bool) -> f64 {
-    let of = questions.iter().zip(ranks).filter(|(question, _)| which(question));
-    let yes: Vec<bool> = of.map(|(_, rank)| rank.is_some_and(|rank| rank < within)).collect();
-    100.0 * as_f64(yes.iter().filter(|yes| **yes).count() as u64) / as_f64(yes.len().max(1) as u64)
+    /// Language of what is asked, where there are several.
+    #[serde(default)]
+    pub(super) language: Option<String>,
 }
 
 /// The number of a page or a slide, or the name of a sheet.

@@ -1,13 +1,10 @@
 //! Documents that others made: how many of the words that other libraries read are there, and in which order.
 
-use std::{collections::BTreeMap, fs::File, time::Instant};
+use std::{collections::BTreeMap, time::Instant};
 
-use agentd_index::{Body, DocumentPlace, Extractor, Kind, Limits, Part};
-use anyhow::Context as _;
 use serde::Deserialize;
-use tokio_util::sync::CancellationToken;
 
-use super::corpus::Environment;
+use super::{corpus::Environment, texts::Texts};
 use crate::{
     figures::{Figure, as_f64, rate},
     measures::python::answer,
@@ -79,19 +76,11 @@ pub(crate) async fn measure() -> anyhow::Result<Vec<Row>> {
         }
     };
     let corpus = environment.corpus()?;
-    let extractor = Extractor::new(world::program("agentd")?, Limits::default(), 2);
-    let mut texts: BTreeMap<&str, BTreeMap<String, String>> = BTreeMap::new();
     let begun = Instant::now();
-    for (document, path) in corpus.documents.iter().zip(corpus.paths(&corpus.documents)) {
-        let file = File::open(&path).with_context(|| path.display().to_string())?;
-        let (read, _) = extractor.read(file, Kind::of_name(&document.name), CancellationToken::new()).await;
-        let pages = texts.entry(&document.name).or_default();
-        read.iter().flat_map(|read| &read.parts).for_each(|part| tell(part, pages));
-    }
+    let texts = Texts::read(&corpus.folder, &corpus.documents).await?;
     let took = begun.elapsed();
     let folder = world::folder()?;
-    let told = folder.path().join("texts.json");
-    std::fs::write(&told, serde_json::to_vec(&texts)?)?;
+    let told = texts.write(folder.path())?;
     let mut script = environment.script("foreign.py");
     let verdicts: Verdicts = answer(script.arg("judge").arg(&corpus.folder).arg(&told)).await?;
     let mut rows: Vec<Row> = verdicts.texts.iter().flat_map(|(format, verdict)| of_format(format, verdict)).collect();
@@ -102,28 +91,6 @@ pub(crate) async fn measure() -> anyhow::Result<Vec<Row>> {
             .with_note(format!("{} pages", corpus.pages())),
     );
     Ok(rows)
-}
-
-/// Adds a part to the texts of a document by their places.
-fn tell(part: &Part, pages: &mut BTreeMap<String, String>) {
-    if let (DocumentPlace::Sheet { name, .. }, Body::Table(table)) = (&part.place, &part.body) {
-        for row in table.header.iter().chain(&table.rows) {
-            for (column, cell) in (table.first_column + 1..).zip(&row.cells) {
-                pages.entry(format!("{name}\t{}\t{column}", row.number)).or_insert_with(|| cell.clone());
-            }
-        }
-        return;
-    }
-    // Of a text without pages, all parts are one.
-    let place = match part.place {
-        DocumentPlace::Page(number) | DocumentPlace::ScannedPage(number) | DocumentPlace::Slide(number) => {
-            number.to_string()
-        }
-        _ => String::new(),
-    };
-    let page = pages.entry(place).or_default();
-    page.push_str(&part.markdown());
-    page.push('\n');
 }
 
 fn share(part: u64, whole: u64) -> f64 {

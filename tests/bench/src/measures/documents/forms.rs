@@ -1,7 +1,8 @@
 //! Sentences of manuals that others wrote, asked for in the forms in which people ask, beside the other stack.
 
 use super::{
-    corpus::{Corpus, Environment, Question, Rank, share},
+    answers::{Answers, Rank, share},
+    corpus::{Environment, Question},
     ours::{FINDS, Ours},
     peer::Peer,
 };
@@ -17,12 +18,26 @@ const FORMS: [(&str, &str); 6] = [
     ("endings", "four of its words, with other endings"),
 ];
 /// Questions for what stands on a page, as it stands there.
-const STRETCHES: [(&str, &str); 5] = [
+const STRETCHES: [(&str, &str); 9] = [
     ("phrase", "four words in quotes"),
     ("zh", "ten letters of Chinese"),
     ("ja", "ten letters of Japanese"),
     ("ko", "three words of Korean"),
     ("vi", "four words of Vietnamese"),
+    ("ar", "four words of Arabic"),
+    ("ar-question", "a question in Arabic with four words of a line"),
+    ("fa", "four words of Persian"),
+    ("fa-question", "a question in Persian with four words of a line"),
+];
+/// Languages of the sentences that are asked for in all forms; of the others there are too few.
+const LANGUAGES: [(&str, &str); 7] = [
+    ("en", "English"),
+    ("de", "German"),
+    ("fr", "French"),
+    ("es", "Spanish"),
+    ("it", "Italian"),
+    ("pt", "Portuguese"),
+    ("ru", "Russian"),
 ];
 /// Share of all questions that is to be answered.
 const TARGET: f64 = 92.0;
@@ -38,12 +53,21 @@ pub(crate) async fn measure() -> anyhow::Result<Vec<Row>> {
     let daemon = Ours::start().await?;
     let given = daemon.add(&corpus, &corpus.documents).await?;
     let theirs = peer.index("documents").await?;
-    let found = peer.search().await?.answered(&corpus.questions);
+    let found = peer.search("questions").await?.answered(&corpus.questions);
     let (by_socket, answered) = daemon.search(&corpus.questions).await?;
     let within = daemon.search_within(&corpus.questions).await?;
-    let rows = FORMS.iter().chain(&STRETCHES).map(|form| of_form(&corpus, *form, &answered, &found));
-    let mut rows: Vec<Row> = rows.collect();
+    let answers = Answers { questions: &corpus.questions, ours: &answered, theirs: &found };
+    let of_form = |(form, what): &(&str, &str)| {
+        answers
+            .of_form(form, what)
+            .unwrap_or_else(|| Row::broken(*what, "not measured: it asks for nothing".to_owned()))
+    };
+    let mut rows: Vec<Row> = FORMS.iter().chain(&STRETCHES).map(of_form).collect();
     let is_formed = |question: &Question| FORMS.iter().any(|(form, _)| question.form.as_deref() == Some(*form));
+    rows.extend(LANGUAGES.iter().filter_map(|(language, name)| {
+        let is_asked = |question: &Question| is_formed(question) && question.language.as_deref() == Some(*language);
+        answers.row(format!("the right page in {name}, in all forms"), is_asked)
+    }));
     let note = format!(
         "{} questions in {} PDFs of {} pages; {} chunks, {} of the other stack",
         corpus.questions.iter().filter(|question| is_formed(question)).count(),
@@ -67,14 +91,4 @@ pub(crate) async fn measure() -> anyhow::Result<Vec<Row>> {
             .with_note(format!("p50 through the socket, which opens all files first: {:.1} ms", by_socket.median())),
     );
     Ok(rows)
-}
-
-fn of_form(corpus: &Corpus, (form, what): (&str, &str), ours: &[Rank], theirs: &[Rank]) -> Row {
-    let of = |ranks, within| share(&corpus.questions, ranks, within, |question| question.form.as_deref() == Some(form));
-    let least = of(theirs, FINDS);
-    // As it is shown, so that what is equal does not fail.
-    let limit = (10.0 * least).floor() / 10.0;
-    Row::new(format!("the right page for {what}"), vec![Figure::percent("", of(ours, FINDS)).at_least(limit)])
-        .over(Figure::percent("the other stack", least))
-        .with_note(format!("as the first {:.1} % and {:.1} %", of(ours, 1), of(theirs, 1)))
 }

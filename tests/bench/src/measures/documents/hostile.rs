@@ -5,14 +5,18 @@ use std::{fs::File, time::Instant};
 
 use agentd_index::{Extractor, Kind, Limits, Piece, WantedParts, Window};
 use anyhow::ensure;
+use serde::Deserialize;
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    corpus::{Corpus, Document, Environment, Question, share},
+    answers::share,
+    corpus::{Corpus, Document, Environment, Question},
     ours::{Given, Ours},
+    texts::Texts,
 };
 use crate::{
     figures::{Figure, Samples, as_f64},
+    measures::python::answer,
     report::Row,
     world,
 };
@@ -23,6 +27,8 @@ const MEMORY: f64 = 150.0;
 const LETTERS: usize = 20_000;
 /// Number of times that the ends of a document are read.
 const TIMES: usize = 3;
+/// Share of the words of damaged PDFs that are to be there.
+const WORDS: f64 = 84.0;
 /// Form of a question that has to stay without an answer.
 const SECRET: &str = "secret";
 
@@ -42,6 +48,8 @@ pub(crate) async fn measure() -> anyhow::Result<Vec<Row>> {
     }
     rows.extend(found(&daemon, &corpus).await?);
     rows.extend(ends(&corpus).await?);
+    let words = words(&environment, &corpus).await;
+    rows.push(words.unwrap_or_else(|why| Row::broken("words of damaged PDFs", format!("not measured: {why:#}"))));
     Ok(rows)
 }
 
@@ -111,6 +119,30 @@ async fn ends(corpus: &Corpus) -> anyhow::Result<[Row; 2]> {
         Row::new("reading row 999,000 of a workbook", vec![Figure::millis("", last_row.median())])
             .over(Figure::millis("row 1", first_row.median())),
     ])
+}
+
+/// Findings of the script about damaged PDFs.
+#[derive(Debug, Deserialize)]
+struct Verdict {
+    documents: u64,
+    /// Words that PyMuPDF reads, each once a page, and those of them that are there.
+    words: u64,
+    found: u64,
+    /// The PDFs with the most words that are not there.
+    worst: Vec<String>,
+}
+
+/// The words that another library still reads of damaged PDFs.
+async fn words(environment: &Environment, corpus: &Corpus) -> anyhow::Result<Row> {
+    let damaged = corpus.filler.iter().filter(|document| document.name.ends_with(".pdf"));
+    let texts = Texts::read(&corpus.folder, damaged).await?;
+    let folder = world::folder()?;
+    let mut script = environment.script("hostile.py");
+    let script = script.arg("judge").arg(&corpus.folder).arg(texts.write(folder.path())?);
+    let Verdict { documents, words, found, worst } = answer(script).await?;
+    let share = 100.0 * as_f64(found) / as_f64(words.max(1));
+    Ok(Row::new("words of damaged PDFs that PyMuPDF reads", vec![Figure::percent("", share).at_least(WORDS)])
+        .with_note(format!("{documents} files, {words} words; most are missing of {}", worst.join(", "))))
 }
 
 /// Times from an open file to the last of what is wanted of it.

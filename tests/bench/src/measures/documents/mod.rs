@@ -1,12 +1,15 @@
 //! Documents: how fast they are indexed and found, and how often the right page is, beside another stack in the same run.
 //!
-//! - [`corpus`]: the documents and the questions, and the Python that makes them. [`peer`]: the other stack.
+//! - [`corpus`]: the documents and the questions, and the Python that makes them. [`peer`]: the other stack. [`answers`]: what both
+//!   answered.
 //! - [`foreign`]: what is read of documents that others made. [`forms`]: the forms in which people ask, over manuals that others wrote.
 //! - [`scans`]: what is recognised on scans. [`hostile`]: documents that are meant to do harm, and damaged ones.
+//! - [`texts`]: text of documents, for a script that compares it.
 //! - [`ours`]: the daemon, and its library by itself. [`memory`]: what the daemon and its workers take.
 //!
 //! What the registries do not give cannot be compared: then a row says so, and nothing else of the bench is lost.
 
+mod answers;
 mod corpus;
 pub(super) mod foreign;
 pub(super) mod forms;
@@ -15,13 +18,15 @@ mod memory;
 mod ours;
 mod peer;
 pub(super) mod scans;
+mod texts;
 
 use std::collections::BTreeSet;
 
 use anyhow::ensure;
 
 use self::{
-    corpus::{Corpus, Environment, Question, Rank, share},
+    answers::{Answers, Rank, share},
+    corpus::{Corpus, Environment, Question},
     memory::Peaks,
     ours::{FINDS, Given, Ours},
     peer::{Indexed, Peer, Searched},
@@ -32,6 +37,14 @@ use crate::{
     world,
 };
 
+/// Kinds of questions about the facts, by name.
+const KINDS: [(&str, &str); 5] = [
+    ("phrase", "a phrase in quotes"),
+    ("keywords", "keywords"),
+    ("number", "the number of a permit"),
+    ("question", "a question in other words"),
+    ("slide", "what stands on a slide"),
+];
 /// Number of times that the documents are indexed by either.
 const ROUNDS: usize = 3;
 
@@ -72,12 +85,16 @@ pub(crate) async fn measure() -> anyhow::Result<Vec<Row>> {
     rows.push(cold(&corpus, &peer).await?);
     let more = daemon.add(&corpus, &corpus.filler).await?;
     let more_of_theirs = peer.index("filler").await?;
-    let found = peer.search().await?;
+    let found = peer.search("questions").await?;
+    let kinds_found = peer.search("kinds").await?.answered(&corpus.kinds);
+    let (_, kinds) = daemon.search(&corpus.kinds).await?;
     let (by_socket, answered) = daemon.search(&corpus.questions).await?;
     let within = daemon.search_within(&corpus.questions).await?;
     let chunks = (given.chunks + more.chunks, theirs.chunks + more_of_theirs.chunks);
     rows.extend(searching(&within, &by_socket, &found, chunks));
     rows.push(recall(&corpus.questions, &answered, &found.answered(&corpus.questions)));
+    let answers = Answers { questions: &corpus.kinds, ours: &kinds, theirs: &kinds_found };
+    rows.extend(KINDS.iter().filter_map(|(form, what)| answers.of_form(form, what)));
     Ok(rows)
 }
 

@@ -17,7 +17,8 @@ use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    corpus::{Corpus, Document, Question, Rank},
+    answers::Rank,
+    corpus::{Corpus, Document, Question},
     memory::{self, Peaks, Watch},
 };
 use crate::{

@@ -4,7 +4,10 @@ use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 
-use super::corpus::{Corpus, Environment, Question, Rank};
+use super::{
+    answers::Rank,
+    corpus::{Corpus, Environment, Question},
+};
 use crate::measures::python::answer;
 
 /// Outcome of indexing.
@@ -65,9 +68,10 @@ impl<'a> Peer<'a> {
         answer(script.arg("index").arg(&self.database).arg(self.folder).arg(which)).await
     }
 
-    pub(super) async fn search(&self) -> anyhow::Result<Searched> {
+    /// Asks `questions` or `kinds`.
+    pub(super) async fn search(&self, which: &str) -> anyhow::Result<Searched> {
         let mut script = self.environment.script("peer.py");
-        answer(script.arg("search").arg(&self.database).arg(self.folder)).await
+        answer(script.arg("search").arg(&self.database).arg(self.folder).arg(which)).await
     }
 
     pub(super) async fn first(&self) -> anyhow::Result<First> {

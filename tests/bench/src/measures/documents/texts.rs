@@ -1,0 +1,65 @@
+//! Text of documents, for a script that compares it.
+
+use std::{
+    collections::BTreeMap,
+    fs::{self, File},
+    path::{Path, PathBuf},
+};
+
+use agentd_index::{Body, DocumentPlace, Extractor, Kind, Limits, Part};
+use anyhow::Context as _;
+use tokio_util::sync::CancellationToken;
+
+use super::corpus::Document;
+use crate::world;
+
+/// Text of documents, by their places: pages, slides, and cells of sheets.
+pub(super) struct Texts<'a>(BTreeMap<&'a str, BTreeMap<String, String>>);
+
+impl<'a> Texts<'a> {
+    /// Reads documents of a folder; of one that cannot be read there is no text.
+    pub(super) async fn read(
+        folder: &Path,
+        documents: impl IntoIterator<Item = &'a Document>,
+    ) -> anyhow::Result<Texts<'a>> {
+        let extractor = Extractor::new(world::program("agentd")?, Limits::default(), 2);
+        let mut texts: BTreeMap<&str, BTreeMap<String, String>> = BTreeMap::new();
+        for document in documents {
+            let path = folder.join(&document.name);
+            let file = File::open(&path).with_context(|| path.display().to_string())?;
+            let (read, _) = extractor.read(file, Kind::of_name(&document.name), CancellationToken::new()).await;
+            let pages = texts.entry(&document.name).or_default();
+            read.iter().flat_map(|read| &read.parts).for_each(|part| tell(part, pages));
+        }
+        Ok(Self(texts))
+    }
+
+    /// Writes them as JSON into a folder, and returns the path.
+    pub(super) fn write(&self, folder: &Path) -> anyhow::Result<PathBuf> {
+        let told = folder.join("texts.json");
+        fs::write(&told, serde_json::to_vec(&self.0)?)?;
+        Ok(told)
+    }
+}
+
+/// Adds a part to the texts of a document by their places.
+fn tell(part: &Part, pages: &mut BTreeMap<String, String>) {
+    if let (DocumentPlace::Sheet { name, .. }, Body::Table(table)) = (&part.place, &part.body) {
+        for row in table.header.iter().chain(&table.rows) {
+            for (column, cell) in (table.first_column + 1..).zip(&row.cells) {
+                pages.entry(format!("{name}\t{}\t{column}", row.number)).or_insert_with(|| cell.clone());
+            }
+        }
+        return;
+    }
+    // Of a text without pages, all parts are one.
+    let place = match part.place {
+        DocumentPlace::Page(number) | DocumentPlace::ScannedPage(number) | DocumentPlace::Slide(number) => {
+            number.to_string()
+        }
+        _ => String::new(),
+    };
+    let page = pages.entry(place).or_default();
+    page.push_str(&part.markdown());
+    page.push('\n');
+}

@@ -1,0 +1,138 @@
+//! Documents that people change, move, delete and give again: a search finds what is there now. A document that several wait for
+//! is read once.
+
+use std::{
+    collections::BTreeSet,
+    fs,
+    path::{Path, PathBuf},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    thread,
+};
+
+use agentd_testkit::model_server::Reply;
+use serde_json::Value;
+
+use super::{World, documents::docx};
+
+/// Names of the documents in which a search of a session finds something.
+async fn found_in(world: &World, session: &str, query: &str) -> Vec<String> {
+    let found = world.daemon.agentctl(["docs", "search", query, "--session", session, "--json"]).await;
+    let found = found.json();
+    assert_eq!(found["complete"], true, "{found}");
+    let hits = found["hits"].as_array().unwrap().iter();
+    hits.map(|hit| hit["document"].as_str().unwrap().to_owned()).collect::<BTreeSet<_>>().into_iter().collect()
+}
+
+/// Gives a document to a session, the last one where none is named.
+async fn add(world: &World, path: &Path, session: Option<&str>) -> String {
+    let mut args = vec!["docs", "add", path.to_str().unwrap(), "--json"];
+    args.extend(session.into_iter().flat_map(|session| ["--session", session]));
+    let added: Value = world.daemon.agentctl(args).await.exits(0).json();
+    added["session_id"].as_str().unwrap().to_owned()
+}
+
+fn uploads(world: &World, session: &str) -> PathBuf {
+    world.daemon.data().join("workspace").join(session).join("uploads")
+}
+
+#[tokio::test]
+async fn a_document_that_is_changed_moved_or_deleted_is_found_as_it_is_now() {
+    let world = World::start().await;
+    let text = |word: &str| docx(&[format!("The keeper of the {word} wrote this.")]);
+    // As long as each other, and packed to the same length: nothing but the bytes differs.
+    let (old, new) = (text("lantern"), text("lectern"));
+    assert_eq!(old.len(), new.len());
+    let session = add(&world, &world.daemon.write("late.docx", &old), None).await;
+    let folder = uploads(&world, &session);
+    let late = folder.join("late.docx");
+    assert_eq!(found_in(&world, &session, "lantern").await, ["uploads/late.docx"]);
+
+    let modified = fs::metadata(&late).unwrap().modified().unwrap();
+    fs::write(&late, &new).unwrap();
+    fs::File::options().write(true).open(&late).unwrap().set_modified(modified).unwrap();
+    assert_eq!(found_in(&world, &session, "lectern").await, ["uploads/late.docx"]);
+    assert!(found_in(&world, &session, "lantern").await.is_empty());
+
+    fs::create_dir(folder.join("moved")).unwrap();
+    fs::rename(&late, folder.join("moved/early.docx")).unwrap();
+    assert_eq!(found_in(&world, &session, "lectern").await, ["uploads/moved/early.docx"]);
+
+    fs::remove_file(folder.join("moved/early.docx")).unwrap();
+    assert!(found_in(&world, &session, "lectern").await.is_empty());
+
+    // The same name twice: both stay, each with its own text.
+    for content in [&old, &new] {
+        assert_eq!(add(&world, &world.daemon.write("late.docx", content), Some(&session)).await, session);
+    }
+    assert_eq!(found_in(&world, &session, "lantern").await, ["uploads/late.docx"]);
+    assert_eq!(found_in(&world, &session, "lectern").await, ["uploads/late-2.docx"]);
+}
+
+/// Ids of the processes that a process started and that read documents.
+fn readers_of(daemon: u32) -> Vec<u32> {
+    let processes = fs::read_dir("/proc").unwrap().flatten();
+    let ids = processes.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
+    let parent = |id: &u32| {
+        let stat = fs::read_to_string(format!("/proc/{id}/stat")).ok()?;
+        stat.rsplit_once(") ")?.1.split(' ').nth(1)?.parse::<u32>().ok()
+    };
+    let is_reader = |id: &u32| {
+        let line = fs::read(format!("/proc/{id}/cmdline")).unwrap_or_default();
+        String::from_utf8_lossy(&line).contains("extract-worker")
+    };
+    ids.filter(|id| parent(id) == Some(daemon) && is_reader(id)).collect()
+}
+
+/// Ends a watch, also where a test fails before it does.
+struct WatchEnd(Arc<AtomicBool>);
+
+impl Drop for WatchEnd {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Release);
+    }
+}
+
+#[tokio::test]
+async fn a_document_that_four_searches_of_two_sessions_wait_for_is_read_once() {
+    let mut world = World::start().await;
+    let pages: Vec<String> = (1..=20_000).map(|page| format!("Page {page} of the book, with zircon{page}. ")).collect();
+    let book = world.daemon.write("book.docx", docx(&pages));
+    let mut sessions = Vec::new();
+    for _ in 0..2 {
+        world.model.reply(Reply::text("Hello."));
+        let begun = world.daemon.agentctl(["run", "Hello", "--output", "json"]).await.exits(0).json();
+        sessions.push(add(&world, &book, begun["session_id"].as_str()).await);
+    }
+    assert_ne!(sessions[0], sessions[1]);
+    // The index is gone: the book has to be read again.
+    world.daemon.kill9().await;
+    fs::remove_dir_all(world.daemon.data().join("index")).unwrap();
+    world.daemon.restart().await;
+
+    let (daemon, is_over) = (world.daemon.pid(), Arc::new(AtomicBool::new(false)));
+    let end = WatchEnd(Arc::clone(&is_over));
+    let watch = thread::spawn(move || {
+        let mut seen = BTreeSet::new();
+        while !is_over.load(Ordering::Acquire) {
+            seen.extend(readers_of(daemon));
+            thread::yield_now();
+        }
+        seen
+    });
+    let searching: Vec<_> = (0..4)
+        .map(|number| {
+            let query = format!("zircon{}", 19_990 + number);
+            world.daemon.spawn_agentctl(["docs", "search", &query, "--session", &sessions[number % 2]])
+        })
+        .collect();
+    for asking in searching {
+        let found = asking.output(Vec::new()).await.exits(0);
+        assert!(found.stdout.contains("uploads/book.docx"), "{}", found.stdout);
+    }
+    drop(end);
+    let readers = watch.join().unwrap();
+    assert_eq!(readers.len(), 1, "{readers:?}");
+}
