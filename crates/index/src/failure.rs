@@ -21,23 +21,21 @@ pub enum Failure {
         /// The protection, in words.
         how: String,
     },
-    /// Pages of it are pictures. All others are told.
+    /// Pages of it are pictures whose letters were not recognised. All others are told, and so is text that stands on these.
     #[error(
         "could not read {}the {kind}: {}{}{}",
-        if .pictures < .pages { "all of " } else { "" },
-        scanned(*.kind, *.pictures, *.pages),
-        if *.kind == Kind::Picture && *.pages == 1 { String::new() } else { why.beginning() },
+        if .unread.scans() < *.pages { "all of " } else { "" },
+        unread.of(*.kind, *.pages),
+        if *.kind == Kind::Picture && *.pages == 1 { String::new() } else { unread.why.beginning() },
         besides.as_deref().map(|besides| format!("; {besides}")).unwrap_or_default()
     )]
     Scanned {
         /// Its kind.
         kind: Kind,
-        /// Number of its pages that are pictures.
-        pictures: u32,
+        /// Its pages that are pictures.
+        unread: UnreadPages,
         /// Number of its pages.
         pages: u32,
-        /// The reason why their letters were not recognised.
-        why: UnreadReason,
         /// Its other flaws, each a sentence without its full stop.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         besides: Option<String>,
@@ -169,7 +167,7 @@ impl Failure {
                 "read_file names the files of an archive, with what is wrong; unpack it to see to those"
             }
             Self::NoEntry { .. } => "read the archive itself to see the names of the files in it",
-            Self::Scanned { why, .. } => why.hint(),
+            Self::Scanned { unread, .. } => unread.why.hint(),
             Self::Broken { .. } => "open it in the program that made it and save it again, or get it once more",
             Self::Mismatch { .. } => "give it the ending of what it really is",
             Self::Foreign { .. } => {
@@ -194,7 +192,7 @@ impl Failure {
     /// Returns whether letters were not recognised that other models or settings may.
     #[must_use]
     pub const fn lacks_recognition(&self) -> bool {
-        matches!(self, Self::Scanned { why, .. } if !matches!(why, UnreadReason::Undrawn))
+        matches!(self, Self::Scanned { unread, .. } if !matches!(unread.why, UnreadReason::Undrawn))
     }
 
     /// The same failure, with what was left out besides.
@@ -289,23 +287,88 @@ impl UnreadReason {
     }
 }
 
-/// Problem and hint where some of the shown pages are pictures.
-pub(crate) fn scanned_of_shown(pictures: usize, why: UnreadReason) -> String {
-    let are = if pictures == 1 { "is a picture" } else { "are pictures" };
-    format!("{pictures} of the pages shown {are}, probably scanned; {}", why.hint())
+/// Pages that are pictures whose letters were not recognised.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct UnreadPages {
+    /// Number of them.
+    pub pictures: u32,
+    /// Number of those with text of their own: a stamp, or what another program recognised.
+    pub with_text: u32,
+    /// The reason why their letters were not recognised.
+    pub why: UnreadReason,
 }
 
-fn scanned(kind: Kind, pictures: u32, pages: u32) -> String {
-    if kind == Kind::Picture && pages == 1 {
-        return "its letters were not recognised".to_owned();
+impl UnreadPages {
+    /// One page.
+    #[must_use]
+    pub fn one(why: UnreadReason, has_text: bool) -> Self {
+        Self { pictures: 1, with_text: u32::from(has_text), why }
     }
-    let which = match (pictures, pages) {
-        (1, 1) => "its one page is a picture".to_owned(),
-        (1, pages) => format!("1 of its {pages} pages is a picture"),
-        (pictures, pages) if pictures < pages => format!("{pictures} of its {pages} pages are pictures"),
-        (_, pages) => format!("its {pages} pages are pictures"),
-    };
-    format!("{which}, probably scanned")
+
+    /// These and other pages, which come behind them.
+    #[must_use]
+    pub const fn and(self, next: Self) -> Self {
+        Self {
+            pictures: self.pictures.saturating_add(next.pictures),
+            with_text: self.with_text.saturating_add(next.with_text),
+            why: self.why.or(next.why),
+        }
+    }
+
+    /// Number of them without text.
+    #[must_use]
+    pub const fn scans(&self) -> u32 {
+        self.pictures.saturating_sub(self.with_text)
+    }
+
+    /// Problem and hint where these are among the pages that are shown.
+    pub(crate) fn of_shown(&self) -> String {
+        let problem = match (self.scans(), self.with_text) {
+            (scans, 0) => format!("{scans} of the pages shown {}", are_scans(scans)),
+            (0, with_text) => unsearched(&format!("{with_text} of the pages shown"), with_text),
+            (scans, with_text) => {
+                let others = unsearched(&other(with_text), with_text);
+                format!("{scans} of the pages shown {}; {others}", are_scans(scans))
+            }
+        };
+        format!("{problem}; {}", self.why.hint())
+    }
+
+    /// Problem of a document with so many pages.
+    fn of(&self, kind: Kind, pages: u32) -> String {
+        if kind == Kind::Picture && pages == 1 {
+            return "its letters were not recognised".to_owned();
+        }
+        match (self.scans(), self.with_text) {
+            (scans, 0) => format!("{} {}", of_its(scans, pages), are_scans(scans)),
+            (0, with_text) => unsearched(&of_its(with_text, pages), with_text),
+            (scans, with_text) => {
+                let others = unsearched(&other(with_text), with_text);
+                format!("{} {}; {others}", of_its(scans, pages), are_scans(scans))
+            }
+        }
+    }
+}
+
+fn of_its(some: u32, pages: u32) -> String {
+    match (some, pages) {
+        (1, 1) => "its one page".to_owned(),
+        (some, pages) if some < pages => format!("{some} of its {pages} pages"),
+        (_, pages) => format!("its {pages} pages"),
+    }
+}
+
+fn other(pages: u32) -> String {
+    if pages == 1 { "1 other".to_owned() } else { format!("{pages} others") }
+}
+
+const fn are_scans(pages: u32) -> &'static str {
+    if pages == 1 { "is a picture, probably scanned" } else { "are pictures, probably scanned" }
+}
+
+fn unsearched(which: &str, pages: u32) -> String {
+    let (picture, was) = if pages == 1 { ("picture", "was") } else { ("pictures", "were") };
+    format!("the {picture} on {which} {was} not searched for letters")
 }
 
 fn read_so_far(parts: u32) -> String {
@@ -319,6 +382,44 @@ fn read_so_far(parts: u32) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_page_with_text_is_not_called_scanned() {
+        let told = |pictures: u32, with_text: u32, pages: u32| {
+            let unread = UnreadPages { pictures, with_text, why: UnreadReason::Off };
+            Failure::Scanned { kind: Kind::Pdf, unread, pages, besides: None }.to_string()
+        };
+        for (pictures, with_text, pages, expected) in [
+            (1, 0, 1, "the PDF: its one page is a picture, probably scanned"),
+            (3, 0, 3, "the PDF: its 3 pages are pictures, probably scanned"),
+            (1, 0, 3, "all of the PDF: 1 of its 3 pages is a picture, probably scanned"),
+            (1, 1, 1, "all of the PDF: the picture on its one page was not searched for letters"),
+            (1, 1, 6, "all of the PDF: the picture on 1 of its 6 pages was not searched for letters"),
+            (6, 6, 6, "all of the PDF: the pictures on its 6 pages were not searched for letters"),
+            (
+                4,
+                2,
+                4,
+                "all of the PDF: 2 of its 4 pages are pictures, probably scanned; the pictures on 2 others were not \
+                 searched for letters",
+            ),
+            (
+                3,
+                1,
+                9,
+                "all of the PDF: 2 of its 9 pages are pictures, probably scanned; the picture on 1 other was not \
+                 searched for letters",
+            ),
+        ] {
+            assert_eq!(told(pictures, with_text, pages), format!("could not read {expected}"));
+        }
+        let shown =
+            UnreadPages::one(UnreadReason::Off, true).and(UnreadPages::one(UnreadReason::Off, false)).of_shown();
+        assert!(
+            shown.starts_with("1 of the pages shown is a picture, probably scanned; the picture on 1 other"),
+            "{shown}"
+        );
+    }
 
     #[test]
     fn a_page_that_cannot_be_drawn_does_not_hide_those_that_were_not_reached() {

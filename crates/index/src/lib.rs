@@ -36,7 +36,7 @@ pub mod worker;
 
 pub use chunk::{Chunk, ChunkConfig, Chunker};
 pub use document::{Body, CellRange, Document, DocumentPlace, Part, Row, Table};
-pub use failure::{Failure, UnreadReason};
+pub use failure::{Failure, UnreadPages, UnreadReason};
 pub use index::{About, ContentHash, DocumentId, Entry, IndexConfig, IndexError, IndexHandle, IndexStats, Indexing};
 pub use kind::Kind;
 pub use library::Library;

@@ -150,7 +150,8 @@ impl Unread {
 const fn is_serious(failure: &Failure) -> bool {
     use UnreadReason::{NotBuilt, Off};
     let is_foreign = matches!(failure, Failure::Foreign { .. } | Failure::Mismatch { .. });
-    let is_unwanted = matches!(failure, Failure::Scanned { kind: Kind::Picture, why: Off | NotBuilt, .. });
+    let is_unwanted =
+        matches!(failure, Failure::Scanned { kind: Kind::Picture, unread, .. } if matches!(unread.why, Off | NotBuilt));
     !is_foreign && !is_unwanted
 }
 

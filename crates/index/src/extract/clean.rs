@@ -135,8 +135,8 @@ pub(crate) fn failure(failure: Failure) -> Failure {
     let short = |why: String| line(&why, WHY_BYTES);
     match failure {
         Failure::Broken { kind, parts, why } => Failure::Broken { kind, parts, why: short(why) },
-        Failure::Scanned { kind, pictures, pages, why, besides } => {
-            Failure::Scanned { kind, pictures, pages, why, besides: besides.map(short) }
+        Failure::Scanned { kind, unread, pages, besides } => {
+            Failure::Scanned { kind, unread, pages, besides: besides.map(short) }
         }
         Failure::Mismatch { named, found } => Failure::Mismatch { named, found: short(found) },
         Failure::Entries { kind, failed, entries, why } => Failure::Entries { kind, failed, entries, why: short(why) },

@@ -75,8 +75,11 @@ const fn is_passing(failure: &Failure) -> bool {
 /// Returns whether recognition itself failed: the models that are there cannot be used, or there was no time for a single page.
 const fn has_failed_recognition(failure: &Failure, recognition: &RecognitionStamp) -> bool {
     match failure {
-        Failure::Scanned { why: UnreadReason::NoModels, .. } => recognition.pages > 0,
-        Failure::Scanned { why: UnreadReason::OutOfTime { first: 1 }, .. } => true,
+        Failure::Scanned { unread, .. } => match unread.why {
+            UnreadReason::NoModels => recognition.pages > 0,
+            UnreadReason::OutOfTime { first } => first == 1,
+            _ => false,
+        },
         _ => false,
     }
 }

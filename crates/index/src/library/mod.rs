@@ -141,7 +141,7 @@ impl Library {
                 // What was read of it is shown.
                 Some(Err(failure)) if reader.has_read() => return Ok(reader.finish(Some(told(&failure)))),
                 // All pages have come. What is wrong with some concerns whoever wants one that is there.
-                Some(Err(failure @ Failure::Scanned { pictures, pages, .. })) if pictures < pages => {
+                Some(Err(failure @ Failure::Scanned { unread, pages, .. })) if unread.scans() < pages => {
                     let why = reader.has_begun().then(|| told(&failure));
                     return Ok(reader.finish(why));
                 }

@@ -5,12 +5,7 @@ use std::ops::ControlFlow;
 use agentd_core::knowledge::{PartKind, PartRange, Reading};
 
 use super::fitting::{ShowablePart, fit};
-use crate::{
-    Body, DocumentPlace, Kind, Part,
-    failure::{UnreadReason, scanned_of_shown},
-    limits::ReadingLimits,
-    worker::frame::Head,
-};
+use crate::{Body, DocumentPlace, Kind, Part, failure::UnreadPages, limits::ReadingLimits, worker::frame::Head};
 
 /// Characters of a section: a text without pages is cut into such pieces, so that it can be read on.
 const SECTION: usize = 3000;
@@ -99,8 +94,8 @@ impl Reader {
         let (kind, wanted, first) = (self.kind(), self.wanted(), self.range.first);
         let letters = self.limits.of(kind).letters;
         let head = self.head.unwrap_or(Head { kind, title: None, parts: None });
-        let pictures = self.kept.iter().filter_map(|(number, part)| Some((*number, part.unread?)));
-        let pictures: Vec<(u32, UnreadReason)> = pictures.collect();
+        let picture = |(number, part): &(u32, Part)| Some((*number, UnreadPages::one(part.unread?, !part.is_empty())));
+        let pictures: Vec<(u32, UnreadPages)> = self.kept.iter().filter_map(picture).collect();
         let is_whole = self.kept.iter().any(|(_, part)| is_whole(&part.place));
         let (parts_are, total, parts) = if is_whole {
             let text: Vec<String> = self.kept.iter().map(|(_, part)| part.markdown()).collect();
@@ -126,10 +121,9 @@ impl Reader {
         };
         let parts: Vec<ShowablePart> = parts;
         let parts = fit(parts, self.range, letters);
-        let is_shown = |(number, _): &&(u32, UnreadReason)| parts.iter().any(|part| part.number == *number);
-        let shown: Vec<UnreadReason> = pictures.iter().filter(is_shown).map(|(_, why)| *why).collect();
-        let why = shown.iter().copied().reduce(UnreadReason::or);
-        let broken = broken.or_else(|| why.map(|why| scanned_of_shown(shown.len(), why)));
+        let is_shown = |(number, _): &&(u32, UnreadPages)| parts.iter().any(|part| part.number == *number);
+        let shown = pictures.iter().filter(is_shown).map(|(_, page)| *page).reduce(UnreadPages::and);
+        let broken = broken.or_else(|| shown.map(|shown| shown.of_shown()));
         Reading { format: kind.to_string(), title: head.title, parts_are, total, parts, broken, locked: false }
     }
 }

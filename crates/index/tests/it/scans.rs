@@ -16,8 +16,8 @@ use agentd_core::{
     ports::Knowledge as _,
 };
 use agentd_index::{
-    Document, DocumentPlace, Extractor, Failure, Kind, Limits, Piece, ReadingPass, RecognitionConfig, UnreadReason,
-    WantedParts,
+    Document, DocumentPlace, Extractor, Failure, Kind, Limits, Piece, ReadingPass, RecognitionConfig, UnreadPages,
+    UnreadReason, WantedParts,
 };
 use futures_util::future::join;
 use image::{GrayImage, ImageFormat, Luma};
@@ -120,7 +120,33 @@ async fn a_stamp_or_a_comment_does_not_keep_a_scanned_page_from_being_recognised
     let without = crate::bench::extractor(Limits::default()).recognising(without);
     let (document, failure) = read(&without, "page.pdf", &scanned_page(stamp, "")).await;
     assert_eq!(told(&document.unwrap()), ["[p. 1]\nPAID 17"]);
-    assert!(matches!(failure, Some(Failure::Scanned { pictures: 1, why: UnreadReason::NoModels, .. })), "{failure:?}");
+    let failure = failure.unwrap();
+    let unread = UnreadPages { pictures: 1, with_text: 1, why: UnreadReason::NoModels };
+    assert!(matches!(failure, Failure::Scanned { unread: told, .. } if told == unread), "{failure:?}");
+    assert_eq!(
+        failure.to_string(),
+        "could not read all of the PDF: the picture on its one page was not searched for letters"
+    );
+}
+
+#[tokio::test]
+async fn a_page_with_text_is_never_called_scanned() {
+    let nowhere = RecognitionConfig { folders: Vec::new(), pages: 9 };
+    let shop = Shop::with(extractor(Limits::default()).recognising(nowhere));
+    let path = shop.folder.path().join("page.pdf");
+    std::fs::write(&path, scanned_page("BT 3 Tr /F1 5 Tf 20 400 Td (Harbour notice) Tj ET", "")).unwrap();
+    let page = || named(&path, "uploads/page.pdf");
+    let says = |told: &str| {
+        let problem = "could not read all of the PDF: the picture on its one page was not searched for letters; ";
+        assert!(told.starts_with(problem) && told.contains("make recognition"), "{told}");
+    };
+    let finds = shop.search(vec![page()], "harbour").await;
+    assert_eq!((finds.hits.len(), finds.broken.len()), (1, 1), "{finds:?}");
+    says(&finds.broken[0].1);
+    let reading =
+        shop.library.read(page(), PartRange::default(), Arc::new(|_| {}), CancellationToken::new()).await.unwrap();
+    assert_eq!(reading.parts[0].text, "Harbour notice");
+    says(&reading.broken.unwrap());
 }
 
 #[tokio::test]
@@ -353,7 +379,7 @@ async fn why_letters_are_not_recognised_is_told() {
         for name in ["scan.pdf", "scan.png"] {
             let (document, failure) = read_scan(&extractor, name).await;
             let failure = failure.unwrap();
-            assert!(matches!(failure, Failure::Scanned { why: told, .. } if told == why), "{failure:?}");
+            assert!(matches!(failure, Failure::Scanned { unread, .. } if unread.why == why), "{failure:?}");
             assert!(failure.hint().contains(hint), "{}", failure.hint());
             assert!(document.unwrap().markdown().is_empty(), "{name}");
         }
@@ -361,7 +387,10 @@ async fn why_letters_are_not_recognised_is_told() {
     bring_damaged_models(nowhere.path());
     let extractor = extractor(Limits::default()).recognising(config(9));
     let (_, failure) = read_scan(&extractor, "scan.pdf").await;
-    assert!(matches!(failure, Some(Failure::Scanned { why: UnreadReason::NoModels, .. })), "{failure:?}");
+    assert!(
+        matches!(failure, Some(Failure::Scanned { unread, .. }) if unread.why == UnreadReason::NoModels),
+        "{failure:?}"
+    );
 }
 
 /// Puts the models where they are looked for, or a file that is none under each of their names.

@@ -77,9 +77,9 @@ pub(super) fn extract(bytes: Vec<u8>, teller: &mut Teller<'_>) -> Result<(), Fai
     let damage = if is_cut_off { Some(CUT_OFF.to_owned()) } else { read.first_error };
     // Those of pages that were not looked at are not known; each one that is told says so itself.
     match (read.unread.filter(|_| teller.first() == 1 && !read.is_partial), damage) {
-        (Some((pictures, why)), damage) => {
+        (Some(unread), damage) => {
             let besides = damage.map(|damage| clean::line(&format!("it is damaged, too ({damage})"), 200));
-            Err(Failure::Scanned { kind: Kind::Pdf, pictures, pages, why, besides })
+            Err(Failure::Scanned { kind: Kind::Pdf, unread, pages, besides })
         }
         (None, Some(damage)) => Err(broken(Kind::Pdf, &damage)),
         (None, None) => Ok(()),

@@ -20,14 +20,14 @@ use crate::{
         Teller,
         scan::{MORE_TEXT, RecognisedText},
     },
-    failure::{Failure, UnreadReason},
+    failure::{Failure, UnreadPages, UnreadReason},
 };
 
 /// Flaws of the pages that were told.
 #[derive(Default)]
 pub(super) struct PageFlaws {
-    /// Number of pages that are pictures and were not recognised, and why the first of them was not.
-    pub(super) unread: Option<(u32, UnreadReason)>,
+    /// Pages that are pictures and were not recognised.
+    pub(super) unread: Option<UnreadPages>,
     /// Set if pages behind the last one that is wanted were not looked at.
     pub(super) is_partial: bool,
     /// Failure of the first page that could not be read; the others are read nevertheless.
@@ -76,8 +76,8 @@ pub(super) fn tell(document: &Pdf, teller: &mut Teller<'_>) -> Result<PageFlaws,
         }
         texts.retain(|text| !text.trim().is_empty());
         if let Some(why) = unread {
-            let (pictures, first) = flaws.unread.unwrap_or((0, why));
-            flaws.unread = Some((pictures + 1, first.or(why)));
+            let page = UnreadPages::one(why, !texts.is_empty());
+            flaws.unread = Some(flaws.unread.map_or(page, |before| before.and(page)));
         }
         if stored.is_none() {
             flaws.first_error.get_or_insert(format!("page {number}: its content cannot be unpacked"));

@@ -16,9 +16,11 @@ pub(super) mod tiff;
 pub(crate) use self::present::Scanner;
 
 use super::{Teller, broken, clean};
+#[cfg(not(feature = "ocr"))]
+use crate::failure::UnreadReason;
 use crate::{
     document::DocumentPlace,
-    failure::{Failure, UnreadReason},
+    failure::{Failure, UnreadPages},
     kind::Kind,
 };
 
@@ -62,8 +64,8 @@ pub(super) fn picture(bytes: &[u8], teller: &mut Teller<'_>) -> Result<(), Failu
                 teller.text(DocumentPlace::ScannedPage(number), text, None)?;
             }
             Ok(Err(why)) => {
-                let (pictures, reason): (u32, UnreadReason) = unread.unwrap_or((0, why));
-                unread = Some((pictures + 1, reason.or(why)));
+                let page = UnreadPages::one(why, false);
+                unread = Some(unread.map_or(page, |before: UnreadPages| before.and(page)));
                 teller.page(DocumentPlace::Page(number), String::new(), Some(why))?;
             }
             Err(failure) if count == 1 || failure == Failure::NeedsRecognition => return Err(failure),
@@ -75,9 +77,9 @@ pub(super) fn picture(bytes: &[u8], teller: &mut Teller<'_>) -> Result<(), Failu
         }
     }
     match (unread.filter(|_| teller.first() == 1 && !is_partial), damage) {
-        (Some((pictures, why)), damage) => {
+        (Some(unread), damage) => {
             let besides = damage.map(|failure| clean::line(&failure.to_string(), 200));
-            Err(Failure::Scanned { kind: Kind::Picture, pictures, pages: count, why, besides })
+            Err(Failure::Scanned { kind: Kind::Picture, unread, pages: count, besides })
         }
         (None, damage) => damage.map_or(Ok(()), Err),
     }
