@@ -10,7 +10,8 @@ Besides, what stands on one page only is asked for as it stands there: four word
 Japanese, Korean and Vietnamese (`zh`, `ja`, `ko`, `vi`). Of Arabic and Persian, both: what stands there (`ar`, `fa`), and questions with
 four words of a line (`ar-question`, `fa-question`).
 
-Half of the sentences, `tuned`, are those on which the ranking was tuned; the other half is reported.
+Half of the sentences, `tuned`, are those on which the ranking was tuned; the other half is reported. A query with a piece of a word,
+where PyMuPDF reads an accent beside its letter, is left out.
 """
 
 import collections
@@ -26,6 +27,9 @@ SENTENCES = 240
 LEAST_LETTERS = 5
 # Share of all pages.
 FREQUENT = 0.05
+
+# A word with an accent that PyMuPDF reads beside its letter: "st\u00a8andig".
+CUT = re.compile(r"([^\W\d_]*)[\u00a8\u00b4\u00b8\u02dc]([^\W\d_]+)|([^\W\d_]+)`([^\W\d_]+)")
 
 # How a question is put, by language.
 QUESTIONS = {
@@ -118,7 +122,14 @@ def sentences(dice, text, frequent):
             yield language, list(asked.values()), sentence
 
 
-def forms(dice, language, words, foreign):
+def cut_words(sentence):
+    """The pieces of words that an accent cuts, and words with one in them. Nobody asks for "andig" or "f\u02c6ete"."""
+    pieces = {piece for pieces in CUT.findall(sentence) for piece in pieces}
+    return pieces | {word for word in re.findall(r"[^\W\d_]+", sentence) if re.search("[\u02c6\u02c7]", word)}
+
+
+def forms(dice, language, words, foreign, cut, pieces):
+    """One query of each form, without those that would ask for pieces of words."""
     four = dice.sample(words, 4)
     three = dice.sample(words, 3)
     glue = f" {AND[language]} "
@@ -126,7 +137,7 @@ def forms(dice, language, words, foreign):
     spoilt = list(four)
     at = dice.randrange(4)
     spoilt[at] = wrong(dice, spoilt[at])
-    return {
+    queries = {
         "keywords": " ".join(four),
         "question3": dice.choice(question).format(glue.join(three)),
         "question4": dice.choice(question).format(glue.join(four)),
@@ -134,6 +145,9 @@ def forms(dice, language, words, foreign):
         "typo": " ".join(spoilt),
         "endings": " ".join(other_ending(word, language) for word in four),
     }
+    if foreign in pieces:
+        del queries["extra"]
+    return {form: query for form, query in queries.items() if not cut & set(three if form == "question3" else four)}
 
 
 def questions(paths, count=SENTENCES):
@@ -164,16 +178,16 @@ def questions(paths, count=SENTENCES):
             one = next((one for one in sentences(dice, text, frequent) if whole.count(one[2]) == 1), None)
             if one:
                 vocabulary.setdefault(one[0], set()).update(one[1])
-                chosen.append((document, number, text, *one[:2]))
+                chosen.append((document, number, text, *one))
             if len(chosen) == count:
                 break
         if len(chosen) == count:
             break
-    asked = []
-    for index, (document, number, text, language, words) in enumerate(chosen):
+    asked, pieces = [], set().union(*(cut_words(sentence) for *_, sentence in chosen))
+    for index, (document, number, text, language, words, sentence) in enumerate(chosen):
         low = text.lower()
         others = [word for word in sorted(vocabulary[language]) if word.lower() not in low]
-        for form, query in forms(dice, language, words, dice.choice(others)).items():
+        for form, query in forms(dice, language, words, dice.choice(others), cut_words(sentence), pieces).items():
             asked.append({"document": document, "page": number, "form": form, "query": query, "language": language,
                           "tuned": index % 2 == 0})
     return asked

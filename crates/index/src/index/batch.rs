@@ -11,7 +11,7 @@ use super::{
     schema::{ENTRY_ORDINAL, Fields, key},
     view::Entry,
 };
-use crate::chunk::Chunk;
+use crate::{chunk::Chunk, document::DocumentPlace};
 
 /// An answer that somebody waits for.
 pub(crate) type Reply<T> = oneshot::Sender<Result<T, IndexError>>;
@@ -22,6 +22,26 @@ pub(crate) struct PendingDocument {
     pub(crate) id: DocumentId,
     pub(crate) title: Option<String>,
     pub(crate) chunks: u32,
+    /// Ordinal of the last chunk, and where it stands.
+    last: Option<(u32, DocumentPlace)>,
+}
+
+impl PendingDocument {
+    pub(crate) const fn new(id: DocumentId, title: Option<String>) -> Self {
+        Self { id, title, chunks: 0, last: None }
+    }
+
+    /// Counts the next chunk, and returns its ordinal. One is left free where a page ends, so that ordinals follow each other within
+    /// a page only.
+    pub(crate) fn number(&mut self, place: &DocumentPlace) -> u32 {
+        let ordinal = match &self.last {
+            Some((last, before)) => last.saturating_add(if before.is_same(place) { 1 } else { 2 }),
+            None => 0,
+        };
+        self.chunks = self.chunks.saturating_add(1);
+        self.last = Some((ordinal, place.clone()));
+        ordinal
+    }
 }
 
 /// The documents that the writer is at.

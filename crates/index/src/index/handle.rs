@@ -3,7 +3,6 @@
 use std::{
     collections::HashMap,
     fmt,
-    ops::Range,
     sync::{Arc, Mutex, PoisonError, Weak},
     time::Instant,
 };
@@ -24,7 +23,6 @@ use super::{
     writer::{self, CLOSE_WITHIN, Command, Shared},
 };
 use crate::{
-    chunk::Chunk,
     recognition::RecognitionStamp,
     search::{self, Answer, Request, Stop},
 };
@@ -214,21 +212,6 @@ impl IndexHandle {
             // Full means that it is awake.
             let _ = self.queue.try_send(Command::Rouse);
         }
-    }
-
-    /// Chunks of a document, by their ordinals. Those that there are not are left out.
-    ///
-    /// # Errors
-    /// When the index is damaged or was deleted: then a new one is begun.
-    pub async fn chunks(&self, id: &DocumentId, ordinals: Range<u32>) -> Result<Vec<Chunk>, IndexError> {
-        let view = self.shared.view();
-        let Some(entry) = view.entries.get(id).cloned() else { return Ok(Vec::new()) };
-        self.shared.uses.touch(std::iter::once(id), (self.shared.config.now)());
-        self.read(view, move |view| {
-            let ordinals = ordinals.start..ordinals.end.min(entry.chunks);
-            ordinals.filter_map(|ordinal| view.chunk_of(entry.owner, ordinal).transpose()).collect()
-        })
-        .await
     }
 
     /// Size of the index.

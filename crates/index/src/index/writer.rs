@@ -250,18 +250,17 @@ impl Writer {
         self.awake()?;
         let owner = self.next_owner;
         self.next_owner += 1;
-        self.batch.open.insert(owner, PendingDocument { id, title, chunks: 0 });
+        self.batch.open.insert(owner, PendingDocument::new(id, title));
         Ok(owner)
     }
 
     fn add(&mut self, owner: u32, chunks: &[Chunk]) -> Result<(), IndexError> {
         let Some(open) = self.batch.open.get_mut(&owner) else { return Err(self.batch.failure()) };
-        let first = open.chunks;
-        open.chunks += u32::try_from(chunks.len()).unwrap_or(u32::MAX);
-        let documents: Vec<_> = (first..)
-            .zip(chunks)
-            .map(|(ordinal, chunk)| chunk_document(&self.folder.fields, owner, ordinal, open.title.as_deref(), chunk))
-            .collect();
+        let numbered = chunks.iter().map(|chunk| (open.number(&chunk.place), chunk));
+        let numbered: Vec<(u32, &Chunk)> = numbered.collect();
+        let document =
+            |(ordinal, chunk)| chunk_document(&self.folder.fields, owner, ordinal, open.title.as_deref(), chunk);
+        let documents: Vec<_> = numbered.into_iter().map(document).collect();
         let gate = Arc::clone(&self.folder.gate);
         self.write(|writer| {
             for document in documents {
@@ -273,7 +272,7 @@ impl Writer {
     }
 
     fn finish(&mut self, owner: u32, about: About, reply: Reply<Arc<Entry>>) {
-        let Some(PendingDocument { id, title, chunks }) = self.batch.open.remove(&owner) else {
+        let Some(PendingDocument { id, title, chunks, .. }) = self.batch.open.remove(&owner) else {
             drop(reply.send(Err(self.batch.failure())));
             return;
         };

@@ -1,4 +1,5 @@
-//! The best chunks for some words: which of them a chunk has counts before all else, each as much as it is rare.
+//! The best chunks for some words: which of them a chunk has counts before all else, each as much as it is rare. Those that it lacks
+//! and the chunk before or behind it on the page has count in part.
 //!
 //! Chunks are about equally long, so how often a word stands in one says little, and so does a heading. What cannot be among the best any more is not looked at: the rarest words come first, and once enough chunks have
 //! them, the more frequent ones are looked up in those alone.
@@ -24,6 +25,9 @@ const REPEATED: f32 = 0.3;
 const LENGTH: f32 = 0.2;
 /// Bonus of a word in the text that is in the heading, too: no more than any number of repetitions adds.
 const HEADING: f32 = 0.25;
+/// Share of the worth of words that a chunk lacks and one beside it on the page has. A page says in one paragraph what it is about, and
+/// in the next what is asked.
+const BESIDE: f32 = 0.4;
 /// More than all words together are worth, so that what was asked for to the letter comes first.
 const WHOLE_PHRASE: f32 = 1000.0;
 /// Chunks with a word, in a segment, from which on it is worth the while to look whether they all matter.
@@ -111,6 +115,14 @@ impl Best<'_> {
     }
 }
 
+/// Score of a chunk, and the concepts that it has.
+#[derive(Debug, Clone, Copy, Default)]
+struct Tally {
+    score: f32,
+    /// A bit for each of the first concepts that it has.
+    concepts: u32,
+}
+
 /// The scores of the chunks of a segment.
 struct Board<'a> {
     view: &'a View,
@@ -118,7 +130,7 @@ struct Board<'a> {
     reader: &'a SegmentReader,
     lengths: FieldNormReader,
     average: f32,
-    scores: Vec<f32>,
+    tallies: Vec<Tally>,
     /// Those that have a score, or may have one.
     touched: Vec<DocId>,
     /// Those that are left out, in order.
@@ -133,8 +145,8 @@ impl<'a> Board<'a> {
         average: f32,
     ) -> Result<Self, IndexError> {
         let lengths = reader.get_fieldnorms_reader(view.fields.words)?;
-        let scores = vec![0.0; reader.max_doc() as usize];
-        Ok(Self { view, segment, reader, lengths, average, scores, touched: Vec::new(), without: Vec::new() })
+        let tallies = vec![Tally::default(); reader.max_doc() as usize];
+        Ok(Self { view, segment, reader, lengths, average, tallies, touched: Vec::new(), without: Vec::new() })
     }
 
     fn fill(mut self, wanted: &RankQuery, best: &mut Best<'_>) -> Result<(), IndexError> {
@@ -150,27 +162,42 @@ impl<'a> Board<'a> {
         self.without = wanted.without.iter().flat_map(of_segment).collect();
         self.without.sort_unstable();
         let mut rest: f32 = wanted.concepts.iter().map(Concept::most).sum();
-        for concept in &wanted.concepts {
+        for (concept, bit) in wanted.concepts.iter().zip(bits()) {
             let mut lists = self.lists(concept)?;
             let many: u32 = lists.iter().map(List::size).sum();
             if !is_closed && many > MANY && whole.is_empty() && rest < self.beaten(best)? {
                 is_closed = true;
-                self.touched.sort_unstable();
+                self.touch_neighbours();
             }
             rest -= concept.most();
-            if is_closed { self.look_up(&mut lists, concept.weight) } else { self.add_all(&mut lists, concept.weight) }
+            if is_closed {
+                self.look_up(&mut lists, concept.weight, bit);
+            } else {
+                self.add_all(&mut lists, concept.weight, bit);
+            }
         }
         for doc in whole {
             if self.score(doc) > 0.0 {
-                self.raise(doc, WHOLE_PHRASE);
+                self.raise(doc, WHOLE_PHRASE, 0);
             }
         }
         for doc in &self.without {
-            if let Some(score) = self.scores.get_mut(*doc as usize) {
-                *score = 0.0;
+            if let Some(tally) = self.tallies.get_mut(*doc as usize) {
+                *tally = Tally::default();
             }
         }
-        self.harvest(best)
+        self.harvest(&wanted.concepts, best)
+    }
+
+    /// Touches the chunks beside those that are touched, and the ones beside these, whose words count for them. Each of the others has
+    /// of the words so far none, and none beside it: it can only lose.
+    fn touch_neighbours(&mut self) {
+        const AROUND: DocId = 2;
+        let end = self.reader.max_doc();
+        let around = |doc: &DocId| doc.saturating_sub(AROUND)..doc.saturating_add(AROUND + 1).min(end);
+        self.touched = self.touched.iter().flat_map(around).collect();
+        self.touched.sort_unstable();
+        self.touched.dedup();
     }
 
     /// A score that is beaten by enough chunks already.
@@ -217,7 +244,7 @@ impl<'a> Board<'a> {
     }
 
     /// Adds to the scores of all chunks that have it.
-    fn add_all(&mut self, lists: &mut [List<'_>], weight: f32) {
+    fn add_all(&mut self, lists: &mut [List<'_>], weight: f32, bit: u32) {
         loop {
             let next = lists.iter().map(List::doc).min().unwrap_or(TERMINATED);
             if next == TERMINATED {
@@ -227,19 +254,19 @@ impl<'a> Board<'a> {
             if self.score(next) == 0.0 {
                 self.touched.push(next);
             }
-            self.raise(next, weight * factor);
+            self.raise(next, weight * factor, bit);
         }
     }
 
     /// Adds to the scores of those that have one.
-    fn look_up(&mut self, lists: &mut [List<'_>], weight: f32) {
+    fn look_up(&mut self, lists: &mut [List<'_>], weight: f32, bit: u32) {
         for index in 0..self.touched.len() {
             let Some(doc) = self.touched.get(index).copied() else { return };
             for list in &mut *lists {
                 list.seek(doc);
             }
             let factor = self.take(lists, doc);
-            self.raise(doc, weight * factor);
+            self.raise(doc, weight * factor, bit);
         }
     }
 
@@ -265,30 +292,68 @@ impl<'a> Board<'a> {
         }
     }
 
-    fn score(&self, doc: DocId) -> f32 {
-        self.scores.get(doc as usize).copied().unwrap_or_default()
+    fn tally(&self, doc: DocId) -> Tally {
+        self.tallies.get(doc as usize).copied().unwrap_or_default()
     }
 
-    fn raise(&mut self, doc: DocId, by: f32) {
-        if let Some(score) = self.scores.get_mut(doc as usize) {
-            *score += by;
+    fn score(&self, doc: DocId) -> f32 {
+        self.tally(doc).score
+    }
+
+    fn raise(&mut self, doc: DocId, by: f32, bit: u32) {
+        if let Some(tally) = self.tallies.get_mut(doc as usize).filter(|_| by > 0.0) {
+            tally.score += by;
+            tally.concepts |= bit;
         }
     }
 
-    fn harvest(self, best: &mut Best<'_>) -> Result<(), IndexError> {
+    fn harvest(self, concepts: &[Concept], best: &mut Best<'_>) -> Result<(), IndexError> {
         let keys = self.view.keys(self.segment)?;
         for doc in &self.touched {
             let score = self.score(*doc);
-            if score <= 0.0 || score < best.beaten() || self.reader.is_deleted(*doc) {
+            if score <= 0.0 {
                 continue;
             }
-            let address = DocAddress::new(self.segment, *doc);
-            if let Some(candidate) = best.allowed.candidate(keys.get_val(*doc), address, score) {
+            let may_have = |bits| score + BESIDE * worth(concepts, bits) >= best.beaten();
+            let beside = self.beside(*doc, |_| true);
+            if !may_have(beside) || self.reader.is_deleted(*doc) {
+                continue;
+            }
+            let key = keys.get_val(*doc);
+            let beside =
+                if beside == 0 { 0 } else { self.beside(*doc, |other| keys.get_val(other).abs_diff(key) == 1) };
+            if !may_have(beside) {
+                continue;
+            }
+            let (address, score) = (DocAddress::new(self.segment, *doc), score + BESIDE * worth(concepts, beside));
+            if let Some(candidate) = best.allowed.candidate(key, address, score) {
                 best.add(candidate);
             }
         }
         Ok(())
     }
+
+    /// The concepts that a chunk lacks and one beside it has. Chunks of a page are written together, so they stand side by side.
+    fn beside(&self, doc: DocId, is_beside: impl Fn(DocId) -> bool) -> u32 {
+        let own = self.tally(doc).concepts;
+        let of_others = [doc.checked_sub(1), doc.checked_add(1)].into_iter().flatten().map(|other| {
+            let lacking = self.tally(other).concepts & !own;
+            if lacking != 0 && is_beside(other) { lacking } else { 0 }
+        });
+        of_others.fold(0, |all, lacking| all | lacking)
+    }
+}
+
+fn worth(concepts: &[Concept], of: u32) -> f32 {
+    if of == 0 {
+        return 0.0;
+    }
+    concepts.iter().zip(bits()).filter(|(_, bit)| of & bit != 0).map(|(concept, _)| concept.weight).sum()
+}
+
+/// A bit for each of the first concepts; none for those behind them.
+fn bits() -> impl Iterator<Item = u32> {
+    (0..u32::BITS).map(|bit| 1 << bit).chain(std::iter::repeat(0))
 }
 
 impl Concept {

@@ -1,10 +1,10 @@
 //! What is found, what comes first, and how it is shown.
 
 use agentd_index::{
-    About, CellRange, Chunk, ContentHash, DocumentId, DocumentPlace, How, Kind, Query, Request, Visible,
+    About, Answer, CellRange, Chunk, ContentHash, DocumentId, DocumentPlace, How, Kind, Query, Request, Visible,
 };
 
-use super::support::{Shelf, cited, put, told};
+use super::support::{Shelf, cited, page, put, told};
 
 const PAGES: [&str; 12] = [
     "The annual report says that revenue grew. Costs were connected to hiring.",
@@ -103,6 +103,79 @@ async fn the_words_that_a_chunk_has_count_before_all_else() {
 }
 
 #[tokio::test]
+async fn what_the_next_paragraph_of_the_page_has_counts_in_part() {
+    let shelf = Shelf::new().await;
+    let begin = async |name: &str| {
+        let id = DocumentId::new(ContentHash::of(name.as_bytes()), Kind::Pdf, 1);
+        (Visible { id, name: name.to_owned() }, shelf.index.begin(&id, None).await.unwrap().unwrap())
+    };
+    let (whole, mut of_whole) = begin("whole.pdf").await;
+    let (other, mut of_other) = begin("other.pdf").await;
+    let (alone, mut of_alone) = begin("alone.pdf").await;
+    // The pages of documents that come in at once stand between each other.
+    of_alone.add(vec![page(1, None, "A lighthouse stands at the mouth of it.".to_owned())]).await.unwrap();
+    let text = "The keeper of a lighthouse wears a vermilion hat.".to_owned();
+    of_other.add(vec![page(1, None, text)]).await.unwrap();
+    of_alone.add(vec![page(2, None, "The door of the harbour.".to_owned())]).await.unwrap();
+    let paragraphs = ["A lighthouse stands at the harbour of it.", "The door there was painted vermilion in May."];
+    of_whole.add(paragraphs.map(|text| page(1, None, text.to_owned())).into()).await.unwrap();
+    for indexing in [of_whole, of_other, of_alone] {
+        indexing.finish(About::default()).await.unwrap();
+    }
+    let fillers: Vec<String> = (0..40).map(|number| format!("Filler {number} tells of something else.")).collect();
+    let mut fillers: Vec<&str> = fillers.iter().map(String::as_str).collect();
+    fillers.extend(["The harbour has a door.", "Behind the door is the harbour."]);
+    let filler = shelf.add("filler.pdf", &fillers).await;
+    let documents = [other, whole, alone, filler];
+    let answer = shelf.search(&documents, "lighthouse vermilion harbour door").await;
+    assert_eq!(cited(&answer)[..3], ["whole.pdf p. 1", "whole.pdf p. 1", "other.pdf p. 1"], "{:?}", told(&answer));
+    let score_of = |answer: &Answer| answer.hits.iter().find(|hit| hit.citation == "alone.pdf p. 1").unwrap().score;
+    let of_word = score_of(&shelf.search(&documents, "lighthouse").await);
+    assert_eq!(score_of(&answer), of_word, "nothing of the next page or document: {:?}", told(&answer));
+}
+
+#[tokio::test]
+async fn the_first_of_few_hits_are_the_first_of_many() {
+    const WORDS: [(&str, u32); 5] = [("heron", 12), ("otter", 30), ("kestrel", 90), ("meadow", 400), ("river", 700)];
+    let shelf = Shelf::new().await;
+    let mut dice = 7_u64;
+    let mut rolled = |most: u64| {
+        dice = dice.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (dice >> 33) % most
+    };
+    let id = DocumentId::new(ContentHash::of(b"many"), Kind::Pdf, 1);
+    let mut indexing = shelf.index.begin(&id, None).await.unwrap().unwrap();
+    for number in 1..=1200 {
+        let chunk = |_| {
+            let words = WORDS.iter().filter(|(_, share)| rolled(1000) < u64::from(*share)).map(|(word, _)| *word);
+            page(number, None, format!("It says {} on page {number}.", words.collect::<Vec<_>>().join(" and ")))
+        };
+        indexing.add((0..3).map(chunk).collect()).await.unwrap();
+    }
+    indexing.finish(About::default()).await.unwrap();
+    let documents = vec![Visible { id, name: "m.pdf".to_owned() }];
+    let ask = async |query: &str, limit| {
+        let request = Request { limit, ..Request::new(documents.clone(), Query::Words(query.to_owned())) };
+        let hits: Vec<(String, f32)> =
+            shelf.ask(request).await.hits.into_iter().map(|hit| (hit.citation, hit.score)).collect();
+        hits
+    };
+    for query in
+        ["heron river", "otter kestrel meadow river", "heron otter river meadow", "kestrel meadow", "meadow river"]
+    {
+        let mut many: Vec<(String, f32)> = Vec::new();
+        for hit in ask(query, 200).await {
+            if !many.iter().any(|(citation, _)| *citation == hit.0) {
+                many.push(hit);
+            }
+        }
+        for limit in [1, 3, 8] {
+            assert_eq!(ask(query, limit).await, many[..limit], "{query}");
+        }
+    }
+}
+
+#[tokio::test]
 async fn words_of_other_languages_are_found_with_other_endings_and_without_accents() {
     let shelf = Shelf::new().await;
     let pages = [
@@ -194,8 +267,6 @@ async fn places_are_cited_as_people_write_them_and_neighbours_are_of_the_same_pl
         // What stands on another page would be cited as this one.
         assert_eq!((&answer.hits[0].before, &answer.hits[0].after), (&None, &None), "{query}");
     }
-    let middle = shelf.index.chunks(&id, 1..3).await.unwrap();
-    assert_eq!(middle.iter().map(|chunk| chunk.text.as_str()).collect::<Vec<_>>(), ["common word1", "common word2"]);
 }
 
 #[tokio::test]
