@@ -161,13 +161,17 @@ impl<'a> Board<'a> {
         let whole = wanted.whole.as_ref().map(of_segment).unwrap_or_default();
         self.without = wanted.without.iter().flat_map(of_segment).collect();
         self.without.sort_unstable();
+        let may_narrow = !is_closed && whole.is_empty();
         let mut rest: f32 = wanted.concepts.iter().map(Concept::most).sum();
         for (concept, bit) in wanted.concepts.iter().zip(bits()) {
             let mut lists = self.lists(concept)?;
             let many: u32 = lists.iter().map(List::size).sum();
-            if !is_closed && many > MANY && whole.is_empty() && rest < self.beaten(best)? {
-                is_closed = true;
-                self.touch_neighbours();
+            if may_narrow && many > MANY {
+                let beaten = self.beaten(best)?;
+                is_closed |= rest < beaten;
+                if is_closed {
+                    self.narrow(&wanted.concepts, rest, beaten);
+                }
             }
             rest -= concept.most();
             if is_closed {
@@ -189,15 +193,13 @@ impl<'a> Board<'a> {
         self.harvest(&wanted.concepts, best)
     }
 
-    /// Touches the chunks beside those that are touched, and the ones beside these, whose words count for them. Each of the others has
-    /// of the words so far none, and none beside it: it can only lose.
-    fn touch_neighbours(&mut self) {
-        const AROUND: DocId = 2;
-        let end = self.reader.max_doc();
-        let around = |doc: &DocId| doc.saturating_sub(AROUND)..doc.saturating_add(AROUND + 1).min(end);
-        self.touched = self.touched.iter().flat_map(around).collect();
-        self.touched.sort_unstable();
-        self.touched.dedup();
+    /// Keeps the chunks that may still be among the best where the words to come are worth so much, with those beside them. Each of the
+    /// others has too little of the words so far, and so have those beside it.
+    fn narrow(&mut self, concepts: &[Concept], rest: f32, beaten: f32) {
+        let mut possible = with_neighbours(&self.touched, self.reader.max_doc());
+        possible
+            .retain(|doc| self.score(*doc) + BESIDE * worth(concepts, self.beside(*doc, |_| true)) + rest >= beaten);
+        self.touched = with_neighbours(&possible, self.reader.max_doc());
     }
 
     /// A score that is beaten by enough chunks already.
@@ -342,6 +344,15 @@ impl<'a> Board<'a> {
         });
         of_others.fold(0, |all, lacking| all | lacking)
     }
+}
+
+/// These chunks and those before and behind them, in order.
+fn with_neighbours(docs: &[DocId], end: DocId) -> Vec<DocId> {
+    let around = |doc: &DocId| doc.saturating_sub(1)..doc.saturating_add(2).min(end);
+    let mut all: Vec<DocId> = docs.iter().flat_map(around).collect();
+    all.sort_unstable();
+    all.dedup();
+    all
 }
 
 fn worth(concepts: &[Concept], of: u32) -> f32 {
