@@ -30,6 +30,8 @@ const HEADING: f32 = 0.25;
 const BESIDE: f32 = 0.4;
 /// More than all words together are worth, so that what was asked for to the letter comes first.
 const WHOLE_PHRASE: f32 = 1000.0;
+/// Chunks that are looked up without a look at which of them still matter.
+const FEW: usize = 64;
 /// Chunks with a word, in a segment, from which on it is worth the while to look whether they all matter.
 const MANY: u32 = 1024;
 
@@ -166,7 +168,7 @@ impl<'a> Board<'a> {
         for (concept, bit) in wanted.concepts.iter().zip(bits()) {
             let mut lists = self.lists(concept)?;
             let many: u32 = lists.iter().map(List::size).sum();
-            if may_narrow && many > MANY {
+            if may_narrow && many > MANY && !(is_closed && self.touched.len() <= FEW) {
                 let beaten = self.beaten(best)?;
                 is_closed |= rest < beaten;
                 if is_closed {
@@ -196,10 +198,14 @@ impl<'a> Board<'a> {
     /// Keeps the chunks that may still be among the best where the words to come are worth so much, with those beside them. Each of the
     /// others has too little of the words so far, and so have those beside it.
     fn narrow(&mut self, concepts: &[Concept], rest: f32, beaten: f32) {
-        let mut possible = with_neighbours(&self.touched, self.reader.max_doc());
-        possible
-            .retain(|doc| self.score(*doc) + BESIDE * worth(concepts, self.beside(*doc, |_| true)) + rest >= beaten);
-        self.touched = with_neighbours(&possible, self.reader.max_doc());
+        let may_reach = |doc: &DocId| {
+            let beside = self.beside(*doc, |_| true);
+            self.score(*doc) + BESIDE * worth(concepts, beside) + rest >= beaten
+        };
+        let end = self.reader.max_doc();
+        let possible = self.touched.iter().flat_map(|doc| with_neighbours(*doc, end)).filter(may_reach).collect();
+        let possible = in_order(possible);
+        self.touched = in_order(possible.into_iter().flat_map(|doc| with_neighbours(doc, end)).collect());
     }
 
     /// A score that is beaten by enough chunks already.
@@ -346,25 +352,29 @@ impl<'a> Board<'a> {
     }
 }
 
-/// These chunks and those before and behind them, in order.
-fn with_neighbours(docs: &[DocId], end: DocId) -> Vec<DocId> {
-    let around = |doc: &DocId| doc.saturating_sub(1)..doc.saturating_add(2).min(end);
-    let mut all: Vec<DocId> = docs.iter().flat_map(around).collect();
-    all.sort_unstable();
-    all.dedup();
-    all
-}
-
-fn worth(concepts: &[Concept], of: u32) -> f32 {
-    if of == 0 {
-        return 0.0;
-    }
-    concepts.iter().zip(bits()).filter(|(_, bit)| of & bit != 0).map(|(concept, _)| concept.weight).sum()
-}
-
 /// A bit for each of the first concepts; none for those behind them.
 fn bits() -> impl Iterator<Item = u32> {
     (0..u32::BITS).map(|bit| 1 << bit).chain(std::iter::repeat(0))
+}
+
+/// A chunk and those before and behind it.
+fn with_neighbours(doc: DocId, end: DocId) -> impl Iterator<Item = DocId> {
+    doc.saturating_sub(1)..doc.saturating_add(2).min(end)
+}
+
+fn in_order(mut docs: Vec<DocId>) -> Vec<DocId> {
+    docs.sort_unstable();
+    docs.dedup();
+    docs
+}
+
+fn worth(concepts: &[Concept], of: u32) -> f32 {
+    let (mut rest, mut worth) = (of, 0.0);
+    while rest != 0 {
+        worth += concepts.get(rest.trailing_zeros() as usize).map_or(0.0, |concept| concept.weight);
+        rest &= rest - 1;
+    }
+    worth
 }
 
 impl Concept {
