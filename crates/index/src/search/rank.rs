@@ -1,8 +1,9 @@
 //! The best chunks for some words: which of them a chunk has counts before all else, each as much as it is rare. Those that it lacks
 //! and the chunk before or behind it on the page has count in part.
 //!
-//! Chunks are about equally long, so how often a word stands in one says little, and so does a heading. What cannot be among the best any more is not looked at: the rarest words come first, and once enough chunks have
-//! them, the more frequent ones are looked up in those alone.
+//! Chunks are about equally long, so how often a word stands in one says little, and so does a heading. What cannot be among the best
+//! any more is not looked at: the rarest words come first, and once enough chunks have them, the more frequent ones are looked up in
+//! those and in the chunks beside them alone.
 
 use std::{cmp::Reverse, collections::BinaryHeap};
 
@@ -133,7 +134,7 @@ struct Board<'a> {
     lengths: FieldNormReader,
     average: f32,
     tallies: Vec<Tally>,
-    /// Those that have a score, or may have one.
+    /// Those that are looked at further: with a score, or beside one that has it.
     touched: Vec<DocId>,
     /// Those that are left out, in order.
     without: Vec<DocId>,
@@ -164,18 +165,21 @@ impl<'a> Board<'a> {
         self.without = wanted.without.iter().flat_map(of_segment).collect();
         self.without.sort_unstable();
         let may_narrow = !is_closed && whole.is_empty();
-        let mut rest: f32 = wanted.concepts.iter().map(Concept::most).sum();
+        let (mut rest, mut done) = (wanted.concepts.iter().map(Concept::most).sum::<f32>(), 0.0_f32);
         for (concept, bit) in wanted.concepts.iter().zip(bits()) {
             let mut lists = self.lists(concept)?;
             let many: u32 = lists.iter().map(List::size).sum();
-            if may_narrow && many > MANY && !(is_closed && self.touched.len() <= FEW) {
+            let is_worthwhile = if is_closed { self.touched.len() > FEW } else { rest < done.max(best.beaten()) };
+            if may_narrow && many > MANY && is_worthwhile {
                 let beaten = self.beaten(best)?;
                 is_closed |= rest < beaten;
                 if is_closed {
                     self.narrow(&wanted.concepts, rest, beaten);
                 }
             }
-            rest -= concept.most();
+            // Rounding must not make it less than nothing: of chunks with equal scores none would be left.
+            rest = (rest - concept.most()).max(0.0);
+            done += concept.most();
             if is_closed {
                 self.look_up(&mut lists, concept.weight, bit);
             } else {
@@ -266,7 +270,7 @@ impl<'a> Board<'a> {
         }
     }
 
-    /// Adds to the scores of those that have one.
+    /// Adds to the scores of those that are touched.
     fn look_up(&mut self, lists: &mut [List<'_>], weight: f32, bit: u32) {
         for index in 0..self.touched.len() {
             let Some(doc) = self.touched.get(index).copied() else { return };
@@ -341,7 +345,8 @@ impl<'a> Board<'a> {
         Ok(())
     }
 
-    /// The concepts that a chunk lacks and one beside it has. Chunks of a page are written together, so they stand side by side.
+    /// The concepts that a chunk lacks and one beside it has. Chunks of a page are written together, up to
+    /// 64 of them, so they mostly stand side by side; where they do not, they count nothing.
     fn beside(&self, doc: DocId, is_beside: impl Fn(DocId) -> bool) -> u32 {
         let own = self.tally(doc).concepts;
         let of_others = [doc.checked_sub(1), doc.checked_add(1)].into_iter().flatten().map(|other| {

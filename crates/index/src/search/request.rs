@@ -114,7 +114,7 @@ pub struct Hit {
     pub document: DocumentId,
     /// The document's own title.
     pub title: Option<String>,
-    /// Which chunk of the document it is, from 0.
+    /// Ordinal of the chunk in the document, from 0. One is free where a page ends.
     pub ordinal: u32,
     /// `report.pdf p. 12`, `data.xlsx Sales!A2:F20`, `deck.pptx slide 7`.
     pub citation: String,
