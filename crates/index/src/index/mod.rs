@@ -9,7 +9,8 @@
 //! - [`schema`]: the fields, and the terms that go into them.
 //! - [`folder`]: the files: one version of the fields a folder, made anew when it is damaged; [`files`]: how they are read.
 //! - [`view`]: what is there to be found, all of one moment.
-//! - [`writer`]: the thread that writes, its queue, its rests; [`batch`] are the documents it is at.
+//! - [`writer`]: the thread that writes, its queue, its rests; [`batch`] are the documents it is at;
+//!   [`merges`]: how few segments it leaves.
 //! - [`uses`]: when a document was last used, and what may therefore go.
 //! - [`handle`] and [`indexing`]: the asynchronous face.
 
@@ -21,6 +22,7 @@ pub mod folder;
 pub mod handle;
 pub mod id;
 pub mod indexing;
+pub mod merges;
 pub mod schema;
 pub mod uses;
 pub mod view;

@@ -20,6 +20,7 @@ use super::{
     folder::{Folder, guarded},
     id::DocumentId,
     indexing::About,
+    merges::merge_policy,
     uses::{Uses, leaving},
     view::{Entries, Entry, View, look_through},
 };
@@ -365,7 +366,9 @@ impl Writer {
                 .num_merge_threads(1)
                 .build();
             self.folder.gate.clear();
-            self.writer = Some(guarded(|| Ok(self.folder.index.writer_with_options(options)?))?);
+            let writer: IndexWriter = guarded(|| Ok(self.folder.index.writer_with_options(options)?))?;
+            writer.set_merge_policy(Box::new(merge_policy()));
+            self.writer = Some(writer);
         }
         if let Some(writer) = &self.writer {
             for owner in self.orphans.drain(..) {

@@ -92,3 +92,32 @@ async fn memory_for_writing_is_given_back_and_work_goes_on_after() {
     }
     assert_eq!(shelf.search(&all, "text 中文").await.hits.len(), 5);
 }
+
+/// Chunks and entries of each segment, those of removed documents among them.
+fn segments(folder: &std::path::Path) -> Vec<u64> {
+    let version = std::fs::read_dir(folder.join("index")).unwrap().next().unwrap().unwrap().path();
+    let meta = std::fs::read(version.join("meta.json")).unwrap();
+    let meta: serde_json::Value = serde_json::from_slice(&meta).unwrap();
+    meta["segments"].as_array().unwrap().iter().map(|segment| segment["max_doc"].as_u64().unwrap()).collect()
+}
+
+/// A search looks into each segment, and each document is one where they come one by one.
+#[tokio::test]
+async fn segments_stay_few_and_what_is_removed_leaves_them() {
+    let shelf = Shelf::new().await;
+    let mut documents = Vec::new();
+    for number in 0..35 {
+        documents.push(shelf.add(&format!("{number}.pdf"), &["some text"]).await);
+    }
+    let shelf = shelf.reopened().await;
+    let kept = segments(shelf.folder.path());
+    assert!(kept.len() <= 3 && kept.iter().sum::<u64>() == 70, "{kept:?}");
+    for document in &documents[..24] {
+        assert!(shelf.index.remove(&document.id).await.unwrap());
+    }
+    assert_eq!(shelf.search(&documents, "text").await.missing.len(), 24);
+    let shelf = shelf.reopened().await;
+    let kept = segments(shelf.folder.path());
+    assert!(kept.iter().sum::<u64>() < 2 * 11 * 3 / 2, "{kept:?}");
+    assert_eq!(shelf.search(&documents, "text").await.missing.len(), 24);
+}
