@@ -3,7 +3,8 @@
 //! - [`request`]: what is asked and answered.
 //! - [`parse`]: makes words and phrases of whatever was written; nothing is refused.
 //! - [`plan`]: makes queries of phrases and the like. [`concept`]: what words stand for in the index, and their worth.
-//! - [`rank`]: the best chunks for them.
+//! - [`rank`]: the best chunks for them, by a [`board`] of the scores in each segment. [`lists`]: the chunks that have a word;
+//!   [`bounds`]: what words can add, and so when enough was seen.
 //! - [`frequencies`]: in how many chunks a term stands, looked up once for each search.
 //! - [`collect`]: the chunks that may be seen, and no others.
 //! - [`pattern`]: regular expressions: [`narrow`] tells which chunks can match at all, and those are read.
@@ -11,9 +12,12 @@
 //!
 //! Exact phrases come first, then the chunks with the most of the words, each counted by how rare it is.
 
+pub(crate) mod board;
+pub(crate) mod bounds;
 pub(crate) mod collect;
 pub(crate) mod concept;
 pub(crate) mod frequencies;
+pub(crate) mod lists;
 pub mod marks;
 pub(crate) mod narrow;
 pub mod parse;

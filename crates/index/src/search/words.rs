@@ -16,6 +16,7 @@ use super::{
 };
 use crate::{
     analyze::{Dictionary, exact::tokens},
+    chunk::Chunk,
     document::DocumentPlace,
     index::{error::IndexError, view::View},
 };
@@ -132,22 +133,25 @@ fn hits(
     limit: usize,
     needles: &HighlightTerms,
 ) -> Result<Vec<Hit>, IndexError> {
-    let (mut hits, mut others, mut pages) = (Vec::with_capacity(limit), Vec::new(), HashSet::new());
+    let (mut chosen, mut others, mut pages) = (Vec::with_capacity(limit), Vec::new(), HashSet::new());
     for candidate in candidates {
-        if hits.len() == limit {
+        if chosen.len() == limit {
             break;
         }
         let chunk = view.chunk(candidate.address)?;
         let page = page_of(&chunk.place).map(|(path, number)| (candidate.owner, path.map(str::to_owned), number));
         let is_new = page.is_none_or(|page| pages.insert(page));
-        let into = if is_new { &mut hits } else { &mut others };
-        let marks = needles.marks(&chunk.text);
-        into.extend(hit(view, request, candidate, FoundChunk { chunk, marks }));
+        if is_new { &mut chosen } else { &mut others }.push((candidate, chunk));
     }
-    others.truncate(limit.saturating_sub(hits.len()));
-    hits.append(&mut others);
-    hits.sort_by(|one, other| other.score.total_cmp(&one.score));
-    Ok(hits)
+    others.truncate(limit.saturating_sub(chosen.len()));
+    chosen.append(&mut others);
+    chosen.sort_by(|(one, _), (other, _)| other.score.total_cmp(&one.score));
+    // Marks are looked for in those that are told only: a text is taken apart for them.
+    let marked = |(candidate, chunk): (&Candidate, Chunk)| {
+        let marks = needles.marks(&chunk.text);
+        hit(view, request, candidate, FoundChunk { chunk, marks })
+    };
+    Ok(chosen.into_iter().filter_map(marked).collect())
 }
 
 /// The page or slide that a place is on, with the path of its document in an archive; none for places of other kinds.
