@@ -367,7 +367,7 @@ impl Writer {
                 .build();
             self.folder.gate.clear();
             let writer: IndexWriter = guarded(|| Ok(self.folder.index.writer_with_options(options)?))?;
-            writer.set_merge_policy(Box::new(merge_policy()));
+            writer.set_merge_policy(merge_policy(self.shared.config.in_memory));
             self.writer = Some(writer);
         }
         if let Some(writer) = &self.writer {
@@ -447,6 +447,8 @@ impl Writer {
         if !self.batch.open.is_empty() {
             return;
         }
+        // Before the merges, for which not everybody waits.
+        self.save_uses();
         if let Some(mut writer) = self.writer.take() {
             let rested = guarded(|| {
                 if !self.orphans.is_empty() {
@@ -464,6 +466,9 @@ impl Writer {
             self.publish();
         }
         self.shared.dictionary.rest(self.shared.config.rest_after);
+    }
+
+    fn save_uses(&self) {
         let Some(path) = self.folder.path() else { return };
         let saved = self.shared.uses.save(path, |id| self.entries.contains_key(id));
         if let Err(error) = saved {

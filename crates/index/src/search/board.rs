@@ -19,8 +19,6 @@ const REPEATED: f32 = 0.3;
 const LENGTH: f32 = 0.2;
 /// Bonus of a word in the text that is in the heading, too: no more than any number of repetitions adds.
 const HEADING: f32 = 0.25;
-/// The most that a word adds to a score, in weights of it.
-pub(super) const MOST_OF_A_WORD: f32 = 1.0 + REPEATED + HEADING;
 /// Share of the worth of words that a chunk lacks and one beside it on the page has. A page says in one paragraph what it is about, and
 /// in the next what is asked.
 const BESIDE: f32 = 0.4;
@@ -92,7 +90,7 @@ impl<'a> Board<'a> {
         }
         // What has the query to the letter is above any bound, and what is given from outside stays what is looked at.
         let may_narrow = !self.is_closed && self.whole.is_empty();
-        let mut bounds = Bounds::before(self.concepts);
+        let mut bounds = Bounds::before(self.concepts.iter().map(most));
         for (concept, bit) in self.concepts.iter().zip(bits()) {
             let mut lists = lists(self.reader, self.segment, concept)?;
             if may_narrow && lists.iter().map(ChunkList::size).sum::<u32>() > MANY {
@@ -103,7 +101,7 @@ impl<'a> Board<'a> {
             } else {
                 self.add_all(&mut lists, concept.weight, bit);
             }
-            bounds.pass(concept);
+            bounds.pass(most(concept));
         }
         self.raise_whole();
         self.leave_out();
@@ -279,6 +277,11 @@ impl<'a> Board<'a> {
         }
         worth
     }
+}
+
+/// The most that a concept can add to a score.
+fn most(concept: &Concept) -> f32 {
+    concept.weight * (1.0 + REPEATED + HEADING)
 }
 
 /// A bit for each of the first concepts; none for those behind them.

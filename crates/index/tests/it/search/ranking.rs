@@ -311,8 +311,8 @@ async fn words_of_scripts_without_spaces_are_found_within_their_sentences() {
     }
 }
 
-/// The last document is a segment of its own, and what is as good as the best of the other segment is not skipped: equals come in the
-/// order in which they are asked about, and what is better comes first wherever it lies.
+/// There are two segments at the least, and what is as good as the best of one is not skipped in the next: equals come in the order in
+/// which they are asked about, and what is better comes first wherever it lies.
 #[tokio::test]
 async fn equals_of_many_segments_come_in_the_order_of_the_request() {
     let shelf = Shelf::new().await;
