@@ -19,8 +19,9 @@ use super::{
     folder::guarded,
     id::DocumentId,
     indexing::{Claim, Indexing, ask},
+    shared::Shared,
     view::{Entry, View},
-    writer::{self, CLOSE_WITHIN, Command, Shared},
+    writer::{self, CLOSE_WITHIN, Command},
 };
 use crate::{
     recognition::RecognitionStamp,
@@ -234,6 +235,11 @@ impl IndexHandle {
         })
         .await
         .map_err(|_| IndexError::Closed)
+    }
+
+    /// Returns whether closing it has to wait for nothing.
+    pub(crate) fn is_asleep(&self) -> bool {
+        self.shared.is_asleep()
     }
 
     /// Writes down what there is, waits for merges, and ends the thread. Whoever asks for more is told that it is closed.

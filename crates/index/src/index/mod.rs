@@ -10,7 +10,7 @@
 //! - [`folder`]: the files: one version of the fields a folder, made anew when it is damaged; [`files`]: how they are read.
 //! - [`view`]: what is there to be found, all of one moment.
 //! - [`writer`]: the thread that writes, its queue, its rests; [`batch`] are the documents it is at;
-//!   [`merges`]: how few segments it leaves.
+//!   [`merges`]: how few segments it leaves; [`shared`]: what it shares with whoever searches.
 //! - [`uses`]: when a document was last used, and what may therefore go.
 //! - [`handle`] and [`indexing`]: the asynchronous face.
 
@@ -24,6 +24,7 @@ pub mod id;
 pub mod indexing;
 pub mod merges;
 pub mod schema;
+pub mod shared;
 pub mod uses;
 pub mod view;
 pub mod writer;

@@ -2,10 +2,7 @@
 
 use std::{
     io,
-    sync::{
-        Arc, PoisonError, RwLock,
-        atomic::{AtomicBool, Ordering},
-    },
+    sync::Arc,
     thread,
     time::{Duration, Instant},
 };
@@ -20,7 +17,8 @@ use super::{
     folder::{Folder, guarded},
     id::DocumentId,
     indexing::About,
-    merges::merge_policy,
+    merges,
+    shared::Shared,
     uses::{Uses, leaving},
     view::{Entries, Entry, View, look_through},
 };
@@ -52,32 +50,6 @@ pub(crate) enum Command {
     Rouse,
     /// Write down what there is, and end.
     Close { reply: Reply<()> },
-}
-
-/// State that the writer shares with everybody else.
-pub(crate) struct Shared {
-    pub(crate) config: IndexConfig,
-    pub(crate) dictionary: Arc<Dictionary>,
-    pub(crate) uses: Uses,
-    view: RwLock<Arc<View>>,
-    /// Set if the writer waits without an end, so that it does not look by itself for what may be given back.
-    is_asleep: AtomicBool,
-}
-
-impl Shared {
-    /// Returns whether the writer has to be roused, as a search loaded what it is to put away.
-    pub(crate) fn must_rouse(&self) -> bool {
-        self.dictionary.is_loaded() && self.is_asleep.swap(false, Ordering::AcqRel)
-    }
-
-    /// The current view.
-    pub(crate) fn view(&self) -> Arc<View> {
-        Arc::clone(&self.view.read().unwrap_or_else(PoisonError::into_inner))
-    }
-
-    fn publish(&self, view: View) {
-        *self.view.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(view);
-    }
 }
 
 /// The shared state once the index is open.
@@ -117,6 +89,8 @@ struct Writer {
     waiting_since: Option<Instant>,
     swept_at: u64,
     epoch: u64,
+    /// Set if nothing was written since segments were merged for a rest.
+    is_merged: bool,
 }
 
 impl Writer {
@@ -145,9 +119,9 @@ impl Writer {
         if let Some(path) = folder.path() {
             uses.load(path);
         }
-        let view = RwLock::new(Arc::new(View::new(&folder, Arc::clone(&entries), 0)));
+        let view = View::new(&folder, Arc::clone(&entries), 0);
         Ok(Self {
-            shared: Arc::new(Shared { config, dictionary, uses, view, is_asleep: AtomicBool::new(false) }),
+            shared: Arc::new(Shared::new(config, dictionary, uses, view)),
             folder,
             writer: None,
             entries,
@@ -157,6 +131,7 @@ impl Writer {
             waiting_since: None,
             swept_at: 0,
             epoch: 0,
+            is_merged: false,
         })
     }
 
@@ -173,20 +148,22 @@ impl Writer {
                 }
             } else if self.writer.is_some() || self.shared.dictionary.is_loaded() {
                 let rest_after = self.shared.config.rest_after;
-                match timer.block_on(async { tokio::time::timeout(rest_after, queue.recv()).await }) {
+                match timer.block_on(async { tokio::time::timeout(rest_after / 2, queue.recv()).await }) {
                     Ok(command) => command,
                     Err(_) => {
-                        self.rest();
+                        self.idle();
                         continue;
                     }
                 }
             } else {
-                self.shared.is_asleep.store(true, Ordering::Release);
+                self.shared.fall_asleep();
                 // What was loaded just before is seen here, what is loaded after rouses.
                 if self.shared.dictionary.is_loaded() {
                     continue;
                 }
-                queue.blocking_recv()
+                let command = queue.blocking_recv();
+                self.shared.wake();
+                command
             };
             let Some(command) = command else { break };
             closing = self.act(command);
@@ -367,10 +344,13 @@ impl Writer {
                 .build();
             self.folder.gate.clear();
             let writer: IndexWriter = guarded(|| Ok(self.folder.index.writer_with_options(options)?))?;
-            writer.set_merge_policy(merge_policy(self.shared.config.in_memory));
+            writer.set_merge_policy(merges::at_work(self.shared.config.in_memory));
             self.writer = Some(writer);
         }
         if let Some(writer) = &self.writer {
+            if std::mem::take(&mut self.is_merged) {
+                writer.set_merge_policy(merges::at_work(self.shared.config.in_memory));
+            }
             for owner in self.orphans.drain(..) {
                 writer.delete_term(Term::from_field_u64(self.folder.fields.owner, u64::from(owner)));
             }
@@ -440,6 +420,19 @@ impl Writer {
         self.epoch += 1;
         self.publish();
         Ok(())
+    }
+
+    /// Nothing was asked for a while: segments are merged, and the next time it rests. Whoever asks meanwhile does not wait for the merges.
+    fn idle(&mut self) {
+        let has_work = !self.is_merged && !self.shared.config.in_memory && self.batch.open.is_empty();
+        let Some(writer) = self.writer.as_mut().filter(|_| has_work) else { return self.rest() };
+        writer.set_merge_policy(merges::at_rest());
+        // With a commit it looks for what is to be merged.
+        let begun = guarded(|| Ok(writer.commit().map(drop)?));
+        self.is_merged = true;
+        if let Err(error) = begun {
+            self.failed(&error);
+        }
     }
 
     /// Gives back what only work needs, after the merges are done.

@@ -83,7 +83,8 @@ async fn put_away(state: Weak<Mutex<State>>, after: Duration) {
         let is_idle = state.used.is_none_or(|used| used.elapsed() >= after);
         match state.index.take() {
             None => return,
-            Some(index) if is_idle && Arc::strong_count(&index) == 1 => {
+            // It is not closed while segments are merged: who needs it meanwhile would wait, or find the files still taken.
+            Some(index) if is_idle && Arc::strong_count(&index) == 1 && index.is_asleep() => {
                 // Nobody can take it meanwhile: two would be in each other's way.
                 close(index).await;
                 return;
@@ -99,4 +100,28 @@ async fn close(index: Arc<IndexHandle>) {
     }
     drop(index);
     memory::give_back();
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        Kind,
+        index::{About, ContentHash, DocumentId},
+    };
+
+    #[tokio::test(start_paused = true)]
+    async fn an_index_that_is_written_is_not_put_away() {
+        let folder = tempfile::tempdir().unwrap();
+        let config = IndexConfig::new(folder.path().join("index"), Arc::new(|| 1_700_000_000));
+        let after = config.rest_after;
+        let index = LazyIndex::new(config);
+        let id = DocumentId::new(ContentHash::of(b"slow"), Kind::Pdf, 1);
+        let indexing = index.take().await.unwrap().begin(&id, None).await.unwrap().unwrap();
+        tokio::time::sleep(after * 3).await;
+        assert!(index.is_open().await);
+        indexing.finish(About::default()).await.unwrap();
+        index.close().await;
+        assert!(!index.is_open().await);
+    }
 }
