@@ -239,7 +239,7 @@ impl IndexHandle {
 
     /// Returns whether closing it has to wait for nothing.
     pub(crate) fn is_asleep(&self) -> bool {
-        self.shared.is_asleep()
+        self.shared.is_asleep() || self.queue.is_closed()
     }
 
     /// Writes down what there is, waits for merges, and ends the thread. Whoever asks for more is told that it is closed.

@@ -53,8 +53,12 @@ impl Claim {
     /// When nothing can be written.
     pub async fn begin(self, title: Option<String>) -> Result<Indexing, IndexError> {
         let Self { queue, id, alone } = self;
-        let owner = ask(&queue, |reply| Command::Begin { id, title, reply }).await?;
-        Ok(Indexing { queue, owner, chunks: 0, is_done: false, _alone: alone })
+        // On a task of its own: given up half-way, the writer would wait for a document with which nobody goes on.
+        let begun = tokio::spawn(async move {
+            let owner = ask(&queue, |reply| Command::Begin { id, title, reply }).await?;
+            Ok(Indexing { queue, owner, chunks: 0, is_done: false, _alone: alone })
+        });
+        begun.await.map_err(|_| IndexError::Closed)?
     }
 }
 

@@ -11,7 +11,7 @@ const SMALL: u32 = 1000;
 const SAME_SIZE: f64 = 2.0;
 /// Chunks of a segment above which it is merged no more: a merge reads the texts of a segment, some 300 bytes a chunk, into memory.
 const LARGE: usize = 100_000;
-/// Share of the chunks of a segment that may be of removed documents before all segments of its size are written anew: what is
+/// Share of the chunks of a segment that may be of removed documents before a rest writes all segments of its size anew: what is
 /// removed stays in the files until then.
 const REMOVED: f32 = 0.3;
 

@@ -159,6 +159,7 @@ impl Writer {
                 self.shared.fall_asleep();
                 // What was loaded just before is seen here, what is loaded after rouses.
                 if self.shared.dictionary.is_loaded() {
+                    self.shared.wake();
                     continue;
                 }
                 let command = queue.blocking_recv();
@@ -422,17 +423,18 @@ impl Writer {
         Ok(())
     }
 
-    /// Nothing was asked for a while: segments are merged, and the next time it rests. Whoever asks meanwhile does not wait for the merges.
+    /// Nothing was asked for a while: segments are merged, and the next time it rests. Whoever asks soon does not wait for the merges.
     fn idle(&mut self) {
-        let has_work = !self.is_merged && !self.shared.config.in_memory && self.batch.open.is_empty();
-        let Some(writer) = self.writer.as_mut().filter(|_| has_work) else { return self.rest() };
-        writer.set_merge_policy(merges::at_rest());
-        // With a commit it looks for what is to be merged.
-        let begun = guarded(|| Ok(writer.commit().map(drop)?));
-        self.is_merged = true;
-        if let Err(error) = begun {
-            self.failed(&error);
+        let is_at_work = self.writer.is_some() && self.batch.open.is_empty();
+        if !is_at_work || self.is_merged || self.shared.config.in_memory {
+            return self.rest();
         }
+        // With a commit it looks for what is to be merged.
+        let begun = self.write(|writer| {
+            writer.set_merge_policy(merges::at_rest());
+            writer.commit().map(drop).map_err(IndexError::from)
+        });
+        self.is_merged = begun.is_ok();
     }
 
     /// Gives back what only work needs, after the merges are done.

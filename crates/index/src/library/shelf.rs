@@ -120,6 +120,7 @@ mod tests {
         let indexing = index.take().await.unwrap().begin(&id, None).await.unwrap().unwrap();
         tokio::time::sleep(after * 3).await;
         assert!(index.is_open().await);
+        tokio::time::resume();
         indexing.finish(About::default()).await.unwrap();
         index.close().await;
         assert!(!index.is_open().await);

@@ -3,6 +3,7 @@
 use std::sync::atomic::Ordering;
 
 use agentd_index::IndexHandle;
+use futures_util::FutureExt as _;
 
 use super::support::{START, Shelf, cited, config, id_of, page};
 
@@ -131,4 +132,23 @@ async fn a_rest_leaves_few_segments_and_little_of_what_was_removed() {
     rested(shelf.folder.path(), 2, 2 * 11 * 10 / 7).await;
     assert_eq!(shelf.search(&documents, "text").await.missing.len(), 24);
     assert_eq!(shelf.search(&documents[24..], "text").await.hits.len(), 10);
+}
+
+#[tokio::test]
+async fn a_document_that_was_given_up_as_it_began_keeps_nobody_from_resting() {
+    let shelf = Shelf::with(|config| config.rest_after = std::time::Duration::ZERO).await;
+    let id = id_of("given up", &[]);
+    for polls in 0..20 {
+        let mut begun = Box::pin(shelf.index.begin(&id, None));
+        for _ in 0..polls {
+            if (&mut begun).now_or_never().is_some() {
+                break;
+            }
+            tokio::task::yield_now().await;
+        }
+    }
+    for number in 0..4 {
+        shelf.add(&format!("{number}.pdf"), &["some text"]).await;
+    }
+    rested(shelf.folder.path(), 2, 8).await;
 }
