@@ -1,4 +1,4 @@
-//! What the writer shares with whoever searches.
+//! State that the writer shares with all who search.
 
 use std::sync::{
     Arc, PoisonError, RwLock,

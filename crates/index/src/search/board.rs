@@ -1,6 +1,6 @@
 //! The scores of the chunks of a segment.
 //!
-//! What cannot be among the best any more is not looked at: the rarest words come first, and once enough chunks have them, the more
+//! Chunks that cannot be among the best any more are not looked at: the rarest words come first, and once enough have them, the more
 //! frequent ones are looked up in those and in the chunks beside them alone.
 
 use tantivy::{DocAddress, DocId, SegmentOrdinal, SegmentReader, TERMINATED, fieldnorm::FieldNormReader};

@@ -1,4 +1,4 @@
-//! What the words of a query can add to a score, so that a search knows when it has seen enough.
+//! The most that the words of a query can add to a score, so that a search knows when it has seen enough.
 
 /// The most that a chunk can have of the words so far, and the most that those to come can add.
 pub(super) struct Bounds {
