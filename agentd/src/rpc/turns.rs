@@ -79,6 +79,7 @@ impl Turns for Context {
             (true, Some(turn)) => Until::TurnEnds(turn),
             (true, None) => Until::Current,
         };
+        tracing::debug!(session = %session.id(), after = request.after_seq, "a client follows a session");
         let feed = Feed::of_reader(subscription, until, request.after_seq, self.shutdown.clone());
         Ok(Response::new(feed.into_stream()))
     }

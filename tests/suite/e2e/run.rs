@@ -388,7 +388,7 @@ fn find<'a>(value: &'a Value, key: &str) -> Option<&'a Value> {
 
 #[tokio::test]
 async fn what_runs_in_the_background_is_waited_for() {
-    let mut world = World::start().await;
+    let mut world = World::configured("service: {log_level: debug}").await;
     world.daemon.agentctl(["wait", "nowhere"]).await.exits(2);
     world.model.reply(Reply::deltas(["One. ", "Two."]).delay_ms(300)).reply(Reply::text("Three."));
     let session = world.daemon.agentctl(["run", "Count", "--detach"]).await.exits(0).stdout.trim().to_owned();
@@ -404,7 +404,11 @@ async fn what_runs_in_the_background_is_waited_for() {
     world.model.reply(Reply::text("It hangs").hang_behind("hangs"));
     world.daemon.agentctl(["run", "Hang", "--session", &session, "--detach"]).await.exits(0);
     world.daemon.agentctl(["wait", &session, "--timeout", "0"]).await.exits(124).says(&["goes on"]);
+    let followers = || world.daemon.log().matches("a client follows a session").count();
+    let before = followers();
     let waiting = world.daemon.spawn_agentctl(["wait", &session]);
+    // One that is stopped before it listens has lost the daemon, and says that instead.
+    until("it listens", async || (followers() > before).then_some(())).await;
     world.model.wait_until(|counts| counts.requests == 3).await;
     world.daemon.agentctl(["stop", "--within", "0"]).await.exits(0);
     let ended = waiting.output(Vec::new()).await;
