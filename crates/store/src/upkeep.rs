@@ -26,7 +26,7 @@ const INCREMENTAL: i64 = 2;
 #[derive(Debug, Default)]
 pub(crate) struct Upkeep {
     step: Step,
-    /// Set if anything was done, which is now in the log.
+    /// Set if anything was removed or done, which is now in the log.
     worked: bool,
     /// Number of tries to move the log.
     folds: u32,
@@ -46,6 +46,11 @@ enum Step {
 }
 
 impl Upkeep {
+    /// Upkeep after a removal. A small session was overwritten with it, and the log still has its words.
+    pub(crate) fn of_removal() -> Self {
+        Self { worked: true, ..Self::default() }
+    }
+
     /// Does the next piece, and says whether there may be another.
     pub(crate) fn piece(
         &mut self,

@@ -251,7 +251,7 @@ impl Thread {
                 let _ = reply.send(upkeep::rewrite(&self.connection));
             }
             if removes || batch.removes() {
-                self.upkeep = Some(Upkeep::default());
+                self.upkeep = Some(Upkeep::of_removal());
             }
             if batch.wants_index {
                 self.catch_up.get_or_insert_default();

@@ -76,6 +76,22 @@ async fn the_room_goes_back_to_the_disk() {
 }
 
 #[tokio::test]
+async fn the_words_of_a_small_session_leave_the_log() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = open(folder.path());
+    let mut small = new_session(&store).await;
+    store.append(vec![small.input("the blue door")]).await.unwrap();
+    let is_empty = async || (file_size(folder.path(), "journal.db-wal") == 0).then_some(());
+    assert_eq!(is_empty().await, None, "it is in the log at first");
+    store.delete_session(small.session).await.unwrap();
+    until("the log is empty", is_empty).await;
+    // Its id leaves with the note that its files are gone, which comes behind that.
+    store.note_files_gone(vec![small.session]).await.unwrap();
+    until("the log is empty again", is_empty).await;
+    store.close().await.unwrap();
+}
+
+#[tokio::test]
 async fn a_stop_in_the_middle_is_gone_on_with() {
     let folder = tempfile::tempdir().unwrap();
     let store = open(folder.path());
