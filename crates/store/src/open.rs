@@ -63,6 +63,8 @@ pub(crate) struct Connections {
     pub(crate) readers: Vec<Connection>,
     /// Set if there was no journal before.
     pub(crate) is_new: bool,
+    /// Set if a log was there, which may hold what was removed.
+    pub(crate) has_old_log: bool,
     pub(crate) mark: Mark,
     pub(crate) loss: Loss,
 }
@@ -98,7 +100,7 @@ pub(crate) fn open(config: &StoreConfig) -> Result<Connections, Fault> {
         .map(|_| connect(config, OpenFlags::SQLITE_OPEN_READ_ONLY))
         .collect::<Result<_, _>>()?;
     let mark = Mark::set(&config.path, newest);
-    Ok(Connections { writer, readers, is_new, mark, loss })
+    Ok(Connections { writer, readers, is_new, has_old_log: unclean, mark, loss })
 }
 
 /// Counts a start of the daemon.

@@ -159,7 +159,7 @@ impl CatchUp {
     fn next(&self, connection: &Connection) -> Result<Option<(i64, i64)>, Fault> {
         let mut statement = connection.prepare_cached(
             "SELECT key, last_seq FROM sessions LEFT JOIN search_progress ON session = key
-             WHERE last_seq > coalesce(through, 0) ORDER BY updated_at DESC, id DESC",
+             WHERE last_seq > coalesce(through, 0) AND parent IS NOT key ORDER BY updated_at DESC, id DESC",
         )?;
         let mut rows = statement.query([])?;
         while let Some(row) = rows.next()? {
@@ -306,4 +306,20 @@ pub(crate) fn find(
         });
     }
     Ok(hits)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{StoreConfig, open};
+
+    #[test]
+    fn a_draft_is_not_looked_at_again_and_again() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut open = open::open(&StoreConfig::at(folder.path().join("journal.db"))).unwrap();
+        let draft = "INSERT INTO sessions (key, parent, id, created_at, updated_at, usage, last_seq)
+             VALUES (7, 7, 'import 1 draft', 0, 0, '{}', 3)";
+        open.writer.execute_batch(draft).unwrap();
+        assert!(!CatchUp::default().piece(&mut open.writer).unwrap());
+    }
 }

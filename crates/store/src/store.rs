@@ -37,7 +37,7 @@ use crate::{
     open::{self, Connections},
     reader::Readers,
     removal, search, sessions, state_files,
-    upkeep::{self, Pages},
+    upkeep::{self, Pages, Upkeep},
     usage,
     writer::Writer,
 };
@@ -88,11 +88,12 @@ impl SqliteStore {
     pub fn open(config: StoreConfig) -> Result<Self, StoreError> {
         let path: Arc<Path> = config.path.as_path().into();
         let start = || {
-            let Connections { writer, readers, is_new, mark, loss } = open::open(&config)?;
+            let Connections { writer, readers, is_new, has_old_log, mark, loss } = open::open(&config)?;
             let anchor = Arc::new(Anchor::of(&path)?);
             anchor.check()?;
             let readers = Readers::start(readers)?;
-            let writer = Writer::start(writer, mark, &config, Arc::clone(&anchor))?;
+            let upkeep = Upkeep::at_start(has_old_log);
+            let writer = Writer::start(writer, mark, upkeep, &config, Arc::clone(&anchor))?;
             Ok(Self { path: Arc::clone(&path), writer, readers, time_zone: config.time_zone, anchor, is_new, loss })
         };
         match start() {

@@ -23,7 +23,7 @@ pub(crate) const SMALL: i64 = 16 << 20;
 const INCREMENTAL: i64 = 2;
 
 /// Upkeep that is due.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Upkeep {
     step: Step,
     /// Set if anything was removed or done, which is now in the log.
@@ -36,9 +36,8 @@ pub(crate) struct Upkeep {
 const MAX_FOLDS: u32 = 250;
 const FOLD_WAIT: Duration = Duration::from_millis(20);
 
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Copy)]
 enum Step {
-    #[default]
     Overwrite,
     GiveBack,
     /// To move the log into the database.
@@ -48,7 +47,19 @@ enum Step {
 impl Upkeep {
     /// Upkeep after a removal. A small session was overwritten with it, and the log still has its words.
     pub(crate) fn of_removal() -> Self {
-        Self { worked: true, ..Self::default() }
+        Self::at_start(true)
+    }
+
+    /// Upkeep at the start. A log that is there may hold what was removed before a crash.
+    pub(crate) fn at_start(has_old_log: bool) -> Self {
+        Self { step: Step::Overwrite, worked: has_old_log, folds: 0 }
+    }
+
+    /// Goes on to the log after a piece that failed, and says whether there is more to do.
+    pub(crate) fn pass_over(&mut self) -> bool {
+        let goes_on = !matches!(self.step, Step::Fold);
+        self.step = Step::Fold;
+        goes_on
     }
 
     /// Does the next piece, and says whether there may be another.
@@ -150,4 +161,23 @@ fn give_back(connection: &Connection, pages: i64) -> Result<(), Fault> {
 
 fn pragma(connection: &Connection, name: &str) -> Result<i64, Fault> {
     Ok(connection.pragma_query_value(None, name, |row| row.get(0))?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{StoreConfig, open};
+
+    #[test]
+    fn a_piece_that_failed_does_not_keep_the_log() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("journal.db");
+        let mut open = open::open(&StoreConfig::at(path.clone())).unwrap();
+        assert!(mark::log_length(&path) > Some(0));
+        let (mut upkeep, mut remains) = (Upkeep::of_removal(), Remains::default());
+        assert!(upkeep.pass_over(), "the log is left to do");
+        assert!(!upkeep.piece(&mut open.writer, &mut open.mark, &mut remains, Duration::ZERO).unwrap());
+        assert_eq!(mark::log_length(&path), Some(0));
+        assert!(!upkeep.pass_over(), "nothing follows on the log");
+    }
 }

@@ -91,6 +91,7 @@ impl Writer {
     pub(crate) fn start(
         connection: Connection,
         mark: Mark,
+        upkeep: Upkeep,
         config: &StoreConfig,
         anchor: Arc<Anchor>,
     ) -> Result<Self, Fault> {
@@ -107,7 +108,7 @@ impl Writer {
             // What an earlier life left undone.
             catch_up: Some(CatchUp::default()),
             unsearched: 0,
-            upkeep: Some(Upkeep::default()),
+            upkeep: Some(upkeep),
             remains,
             busy_timeout: config.busy_timeout,
             anchor,
@@ -218,8 +219,8 @@ impl Thread {
         if let Some(work) = upkeep {
             let piece = catch_unwind(AssertUnwindSafe(|| work.piece(connection, mark, remains, *busy_timeout)));
             let goes_on = piece.unwrap_or(Err(Fault::Lost)).unwrap_or_else(|fault| {
-                tracing::warn!(?fault, "deleted data is not yet overwritten; the next start continues");
-                false
+                tracing::warn!(?fault, "deleted data may not be overwritten yet; the next deletion or start continues");
+                work.pass_over()
             });
             if !goes_on {
                 *upkeep = None;
@@ -250,7 +251,7 @@ impl Thread {
                 self.rows.clear();
                 let _ = reply.send(upkeep::rewrite(&self.connection));
             }
-            if removes || batch.removes() {
+            if removes {
                 self.upkeep = Some(Upkeep::of_removal());
             }
             if batch.wants_index {

@@ -92,6 +92,29 @@ async fn the_words_of_a_small_session_leave_the_log() {
 }
 
 #[tokio::test]
+async fn a_start_after_a_kill_empties_the_log_of_what_was_removed() {
+    let (folder, copy) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let store = open(folder.path());
+    // Nothing can be moved while somebody reads what was there before.
+    let reader = Connection::open(folder.path().join("journal.db")).unwrap();
+    reader.execute_batch("BEGIN; SELECT count(*) FROM sessions").unwrap();
+    let mut small = new_session(&store).await;
+    store.append(vec![small.input("the blue door")]).await.unwrap();
+    store.delete_session(small.session).await.unwrap();
+    store.note_files_gone(vec![small.session]).await.unwrap();
+    for name in ["journal.db", "journal.db-wal"] {
+        std::fs::copy(folder.path().join(name), copy.path().join(name)).unwrap();
+    }
+    assert!(file_size(copy.path(), "journal.db-wal") > 0);
+
+    let killed = open(copy.path());
+    until("the log is empty", async || (file_size(copy.path(), "journal.db-wal") == 0).then_some(())).await;
+    killed.close().await.unwrap();
+    drop(reader);
+    store.close().await.unwrap();
+}
+
+#[tokio::test]
 async fn a_stop_in_the_middle_is_gone_on_with() {
     let folder = tempfile::tempdir().unwrap();
     let store = open(folder.path());
