@@ -135,13 +135,18 @@ async fn a_server_that_misbehaves_costs_a_call_and_nothing_else() {
         ("stubborn", &["acted: now"]),
     ] {
         let mut fake = behaving(how);
-        if ["mute", "progress"].contains(&how) {
+        if how == "mute" {
             fake["call_timeout"] = json!("2s");
+        }
+        if how == "progress" {
+            fake["call_timeout"] = json!("5s");
         }
         if how == "wavers" {
             fake["call_timeout"] = json!("6s");
         }
-        fake["start_timeout"] = json!("3s");
+        if ["silent", "babbles"].contains(&how) {
+            fake["start_timeout"] = json!("3s");
+        }
         let world = world(json!({"fake": fake})).await;
         let told = world.act("now").await;
         for part in expected {

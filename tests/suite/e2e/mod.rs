@@ -207,6 +207,11 @@ impl World {
         Self { model, daemon }
     }
 
+    /// Number of clients that have begun to follow a session, where the level of the log is `debug`.
+    fn followers(&self) -> usize {
+        self.daemon.log().matches("a client follows a session").count()
+    }
+
     async fn client(&self) -> Client {
         Client::connect(&self.daemon.socket()).await.unwrap()
     }

@@ -120,6 +120,8 @@ async fn a_server_that_lists_nothing_leaves_the_slots() {
 async fn a_model_is_chosen_from_a_list() {
     let world = world().await;
     world.model.default_reply(Reply::text("Here I am."));
+    // The first look-up may take longer than a greeting waits for it.
+    world.daemon.agentctl(["models", "--available"]).await.exits(0);
     let mut terminal = Terminal::open(&world.daemon, &["-C", "none"]);
     // Which it is, and no word for a model without a name.
     let greeting = terminal.prompt();

@@ -5,7 +5,10 @@ use agentd_core::{
     item::ItemBody,
 };
 use agentd_proto::client::{NewSession, SessionChoice};
-use agentd_testkit::model_server::{Reply, fast_text};
+use agentd_testkit::{
+    daemon::until,
+    model_server::{Reply, fast_text},
+};
 use futures_util::future::join_all;
 
 use super::{Events as _, World, turn};
@@ -84,13 +87,16 @@ async fn many_turns_at_once_get_each_their_own_answer() {
 
 #[tokio::test]
 async fn attach_shows_the_live_turn_in_a_second_terminal() {
-    let world = World::start().await;
+    let world = World::configured("service: {log_level: debug}").await;
     let args = ["run", "Hi", "--output", "stream-json"];
-    world.model.reply(Reply::text("One two three four").delay_ms(40).when("Hi"));
+    world.model.reply(Reply::text("One two three four").hold_behind("two").when("Hi"));
     let mut running = world.daemon.spawn_agentctl(args);
     let (delta, _) = running.event("item_delta").await;
     let session = delta["session_id"].as_str().unwrap();
-    let attached = world.daemon.agentctl(["attach", session]).await.exits(0);
+    let attached = world.daemon.spawn_agentctl(["attach", session]);
+    until("it is attached", async || (world.followers() > 0).then_some(())).await;
+    world.model.go_on();
+    let attached = attached.output(Vec::new()).await.exits(0);
     assert!(attached.stdout.contains("One two three four"), "{attached:?}");
     running.output(Vec::new()).await.exits(0);
     // Where none runs, it ends at once.

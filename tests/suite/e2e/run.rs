@@ -403,13 +403,12 @@ async fn what_runs_in_the_background_is_waited_for() {
 
     world.model.reply(Reply::text("It hangs").hang_behind("hangs"));
     world.daemon.agentctl(["run", "Hang", "--session", &session, "--detach"]).await.exits(0);
-    world.daemon.agentctl(["wait", &session, "--timeout", "0"]).await.exits(124).says(&["goes on"]);
-    let followers = || world.daemon.log().matches("a client follows a session").count();
-    let before = followers();
+    let before = world.followers();
     let waiting = world.daemon.spawn_agentctl(["wait", &session]);
     // One that is stopped before it listens has lost the daemon, and says that instead.
-    until("it listens", async || (followers() > before).then_some(())).await;
+    until("it listens", async || (world.followers() > before).then_some(())).await;
     world.model.wait_until(|counts| counts.requests == 3).await;
+    world.daemon.agentctl(["wait", &session, "--timeout", "0"]).await.exits(124).says(&["goes on"]);
     world.daemon.agentctl(["stop", "--within", "0"]).await.exits(0);
     let ended = waiting.output(Vec::new()).await;
     assert_eq!(ended.code, Some(75), "{}\n{}", ended.stdout, ended.stderr);

@@ -486,8 +486,11 @@ impl TempDaemon {
         daemon
     }
 
-    /// Starts the daemon again, which must have ended.
+    /// Starts the daemon again, and stops it before where it runs.
     pub async fn restart(&mut self) {
+        if self.process.as_ref().is_some_and(|process| process.ended.borrow().is_none()) {
+            self.sigterm().await;
+        }
         let command = self.home.command(program("agentd"));
         self.launch(command).await;
     }

@@ -39,7 +39,11 @@ use axum::{
     serve::ListenerExt,
 };
 use serde_json::{Value, json};
-use tokio::{net::TcpListener, sync::watch, task::JoinHandle};
+use tokio::{
+    net::TcpListener,
+    sync::{Notify, watch},
+    task::JoinHandle,
+};
 use tokio_util::sync::CancellationToken;
 
 use self::{
@@ -144,6 +148,7 @@ struct Shared {
     /// Set if requests are answered unread.
     unread: AtomicBool,
     stop: CancellationToken,
+    go_on: Arc<Notify>,
 }
 
 impl ModelServer {
@@ -183,6 +188,7 @@ impl ModelServer {
             lenient: AtomicBool::new(false),
             unread: AtomicBool::new(false),
             stop: CancellationToken::new(),
+            go_on: Arc::default(),
         });
         let listener = listener.tap_io(|stream| {
             // Without it, small events would wait for each other; a failure only makes them slower.
@@ -307,6 +313,11 @@ impl ModelServer {
         self.script().waiting()
     }
 
+    /// Lets a reply that holds go on, or the next one that would.
+    pub fn go_on(&self) {
+        self.shared.go_on.notify_one();
+    }
+
     /// How many requests came, and how their answers ended.
     #[must_use]
     pub fn counts(&self) -> Counts {
@@ -419,7 +430,7 @@ async fn answer(State(shared): State<Arc<Shared>>, request: Request) -> Response
         None => shared.reply_to(&recorded),
     };
     shared.counts.send_modify(|counts| counts.requests += 1);
-    delivery::deliver(reply, &recorded, shared.counts.clone(), shared.stop.clone()).await
+    delivery::deliver(reply, &recorded, shared.counts.clone(), shared.stop.clone(), shared.go_on.clone()).await
 }
 
 async fn answer_unread(shared: &Shared, path: String) -> Response {
@@ -429,7 +440,7 @@ async fn answer_unread(shared: &Shared, path: String) -> Response {
     let request = Recorded { number, path, headers: BTreeMap::new(), body, text: String::new(), refused: None };
     let reply = shared.reply_to(&request);
     shared.counts.send_modify(|counts| counts.requests += 1);
-    delivery::deliver(reply, &request, shared.counts.clone(), shared.stop.clone()).await
+    delivery::deliver(reply, &request, shared.counts.clone(), shared.stop.clone(), shared.go_on.clone()).await
 }
 
 fn respond(status: StatusCode, content_type: &str, body: Body) -> Response {

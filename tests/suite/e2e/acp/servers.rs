@@ -24,8 +24,12 @@ impl Editor {
 
 /// The tool of the session's only server that works.
 async fn tool(world: &World, session: &str) -> String {
-    let servers = world.client().await.session_servers(session).await.unwrap();
-    servers.iter().find_map(|server| server.tools.first()).unwrap().clone()
+    let client = world.client().await;
+    until("it has a tool", async || {
+        let servers = client.session_servers(session).await.unwrap();
+        servers.iter().find_map(|server| server.tools.first().cloned())
+    })
+    .await
 }
 
 /// Has the model call a tool once in each turn.

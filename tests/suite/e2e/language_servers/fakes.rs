@@ -161,7 +161,7 @@ async fn a_server_that_crashes_again_and_again_is_given_up_and_a_reload_tries_it
 #[tokio::test]
 async fn all_sessions_share_a_server_which_stops_when_it_is_idle_and_outlives_no_daemon() {
     let mut global = patient();
-    global["idle_stop"] = json!("3s");
+    global["idle_stop"] = json!("15s");
     let mut world = with("works", global).await;
     world.works(vec![breaks(), Reply::text("Done.")]).await;
     let first = world.fakes();

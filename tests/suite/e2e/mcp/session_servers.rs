@@ -53,6 +53,16 @@ impl Session {
         self.client.set_session_servers(request).await.unwrap().0
     }
 
+    /// The same, once each server has started or failed, however busy the machine is.
+    async fn bring_up(&self, servers: &[SessionServer]) -> Vec<McpServerView> {
+        self.bring(servers).await;
+        until("all have started", async || {
+            let servers = self.client.session_servers(&self.id).await.unwrap();
+            servers.iter().all(|server| server.state != McpServerState::Starting).then_some(servers)
+        })
+        .await
+    }
+
     /// The name under which models call the tool of the only server.
     async fn tool(&self) -> String {
         self.client.session_servers(&self.id).await.unwrap()[0].tools[0].clone()
@@ -92,10 +102,10 @@ fn offers(request: &Recorded, tool: &str) -> bool {
 async fn each_session_has_a_process_of_its_own_and_others_have_none() {
     let world = World::start().await;
     let (one, other) = (Session::new(&world).await, Session::new(&world).await);
-    let brought = one.bring(&[behaving("fake", "ok")]).await;
+    let brought = one.bring_up(&[behaving("fake", "ok")]).await;
     assert_eq!(brought[0].state, McpServerState::Running, "{brought:?}");
     assert!(brought[0].tools[0].starts_with("mcp_fake-") && brought[0].tools[0].ends_with("_act"), "{brought:?}");
-    other.bring(&[behaving("fake", "ok")]).await;
+    other.bring_up(&[behaving("fake", "ok")]).await;
     let tool = one.tool().await;
     assert_eq!(tool, other.tool().await, "it is the same program");
     let told = [
@@ -119,7 +129,7 @@ async fn each_session_has_a_process_of_its_own_and_others_have_none() {
 async fn their_tools_ask_first() {
     let world = World::start().await;
     let session = Session::new(&world).await;
-    session.bring(&[behaving("fake", "ok")]).await;
+    session.bring_up(&[behaving("fake", "ok")]).await;
     let tool = session.tool().await;
     let told = session.call(&world, &tool, OnInterrupt::Deny).await;
     assert!(told.starts_with(REFUSED), "{told}");
@@ -138,7 +148,7 @@ async fn broken_ones_are_told_of_and_the_others_work() {
         name: "nowhere".to_owned(),
         address: Some(Address::Url(ServerUrl { url: "http://127.0.0.1:9/".to_owned(), ..ServerUrl::default() })),
     };
-    let brought = session
+    session
         .bring(&[
             behaving("broken", "broken"),
             behaving("silent", "silent"),
@@ -149,17 +159,26 @@ async fn broken_ones_are_told_of_and_the_others_work() {
             behaving("fake", "ok"),
         ])
         .await;
-    let check = |at: usize, state: McpServerState, words: &str| {
-        assert!(brought[at].state == state && brought[at].reason.contains(words), "{:#?}", brought[at]);
+    let brought = until("all but two have started or failed", async || {
+        let servers = session.client.session_servers(&session.id).await.unwrap();
+        let may_start = |name: &str| ["silent", "babbles"].iter().any(|slow| name.starts_with(slow));
+        let is_done = |server: &McpServerView| server.state != McpServerState::Starting || may_start(&server.name);
+        servers.iter().all(is_done).then_some(servers)
+    })
+    .await;
+    let named = |name: &str| brought.iter().find(|server| server.name.starts_with(name)).unwrap();
+    let check = |name: &str, state: McpServerState, words: &str| {
+        let server = named(name);
+        assert!(server.state == state && server.reason.contains(words), "{server:#?}");
     };
-    check(0, McpServerState::Down, "exit code 3");
-    check(1, McpServerState::Starting, "");
-    assert_ne!(brought[2].state, McpServerState::Running);
-    check(3, McpServerState::Down, "not found");
-    check(4, McpServerState::Down, "no command");
-    check(5, McpServerState::Down, "could not be greeted");
-    check(6, McpServerState::Running, "");
-    let told = session.call(&world, &brought[6].tools[0], OnInterrupt::Approve).await;
+    check("broken", McpServerState::Down, "exit code 3");
+    check("silent", McpServerState::Starting, "");
+    assert_ne!(named("babbles").state, McpServerState::Running);
+    check("missing", McpServerState::Down, "not found");
+    check("nonsense", McpServerState::Down, "no command");
+    check("nowhere", McpServerState::Down, "could not be greeted");
+    check("fake", McpServerState::Running, "");
+    let told = session.call(&world, &named("fake").tools[0], OnInterrupt::Approve).await;
     assert!(told.contains("acted: now"), "{told}");
 
     let too_many = SetSessionServersRequest {
@@ -183,7 +202,7 @@ async fn secrets_are_nowhere() {
     let headers = [("X-Key".to_owned(), format!("{secret}-header"))].into();
     let address = Address::Url(ServerUrl { url: http.url.clone(), headers, sse: false });
     let brought = session
-        .bring(&[
+        .bring_up(&[
             program("talks", "python3", &[path.to_str().unwrap(), "talks"], &[("KEY", secret)]),
             SessionServer { name: "web".to_owned(), address: Some(address) },
         ])
@@ -224,7 +243,7 @@ async fn a_server_sees_what_the_client_passes_and_little_else() {
 async fn it_ends_with_its_session() {
     let world = World::start().await;
     let session = Session::new(&world).await;
-    session.bring(&[behaving("fake", "stubborn")]).await;
+    session.bring_up(&[behaving("fake", "stubborn")]).await;
     let told = session.call(&world, &session.tool().await, OnInterrupt::Approve).await;
     assert!(told.contains("acted: now"), "{told}");
     assert!(!world.of_servers().is_empty());
@@ -243,14 +262,14 @@ async fn it_ends_with_its_session() {
 async fn others_take_their_place_and_nothing_of_the_old_is_left() {
     let world = World::start().await;
     let session = Session::new(&world).await;
-    session.bring(&[behaving("fake", "ok"), behaving("stays", "ok")]).await;
+    session.bring_up(&[behaving("fake", "ok"), behaving("stays", "ok")]).await;
     let tools: Vec<String> =
         session.client.session_servers(&session.id).await.unwrap().iter().map(|view| view.tools[0].clone()).collect();
     let mut told = Vec::new();
     for tool in &tools {
         told.push(session.call(&world, tool, OnInterrupt::Approve).await);
     }
-    session.bring(&[behaving("stays", "ok")]).await;
+    session.bring_up(&[behaving("stays", "ok")]).await;
     let gone = session.call(&world, &tools[0], OnInterrupt::Approve).await;
     assert!(gone.contains("is not there") && gone.contains("took it back"), "{gone}");
     assert_eq!(session.call(&world, &tools[1], OnInterrupt::Approve).await, told[1], "it kept running");
@@ -262,7 +281,7 @@ async fn others_take_their_place_and_nothing_of_the_old_is_left() {
 async fn one_that_dies_in_a_call_is_started_again_by_the_next() {
     let world = World::start().await;
     let session = Session::new(&world).await;
-    session.bring(&[behaving("fake", "dies")]).await;
+    session.bring_up(&[behaving("fake", "dies")]).await;
     let tool = session.tool().await;
     for _ in 0..2 {
         let told = session.call(&world, &tool, OnInterrupt::Approve).await;
@@ -276,7 +295,7 @@ async fn one_that_dies_in_a_call_is_started_again_by_the_next() {
 async fn after_a_restart_a_call_that_waited_says_honestly_that_its_server_is_gone() {
     let mut world = World::start().await;
     let session = Session::new(&world).await;
-    session.bring(&[behaving("fake", "ok")]).await;
+    session.bring_up(&[behaving("fake", "ok")]).await;
     let tool = session.tool().await;
     let calls = tool.clone();
     world.model.respond_with(move |request| match request.last_role() {
@@ -294,7 +313,7 @@ async fn after_a_restart_a_call_that_waited_says_honestly_that_its_server_is_gon
         let back = Session { client: world.client().await, id: session.id.clone() };
         assert_eq!(back.client.session_servers(&session.id).await.unwrap(), []);
         if is_brought {
-            back.bring(&[behaving("fake", "ok")]).await;
+            back.bring_up(&[behaving("fake", "ok")]).await;
             assert_eq!(back.tool().await, tool, "its name is the same");
         }
         let mut events = back.client.subscribe(&session.id, asked.last().unwrap().seq, false).await.unwrap();
@@ -303,7 +322,7 @@ async fn after_a_restart_a_call_that_waited_says_honestly_that_its_server_is_gon
         assert_eq!(told.contains("agentd was restarted"), !is_brought, "{told}");
         assert_eq!(told.contains("acted: now"), is_brought, "{told}");
         if !is_brought {
-            back.bring(&[behaving("fake", "ok")]).await;
+            back.bring_up(&[behaving("fake", "ok")]).await;
         }
     }
 }
@@ -312,7 +331,7 @@ async fn after_a_restart_a_call_that_waited_says_honestly_that_its_server_is_gon
 async fn subagents_have_the_servers_of_the_session_that_they_work_for() {
     let world = World::start().await;
     let session = Session::new(&world).await;
-    session.bring(&[behaving("fake", "ok")]).await;
+    session.bring_up(&[behaving("fake", "ok")]).await;
     let tool = session.tool().await;
     let is_child = |request: &Recorded| request.messages()[0]["content"].to_string().contains("You are a subagent");
     let calls = tool.clone();

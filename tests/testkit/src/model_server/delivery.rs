@@ -1,11 +1,11 @@
 //! The bytes of a reply on their way: with pauses, cut off, or followed by silence.
 
-use std::{collections::VecDeque, io, time::Duration};
+use std::{collections::VecDeque, io, sync::Arc, time::Duration};
 
 use axum::{body::Body, http::StatusCode, response::Response};
 use bytes::Bytes;
 use futures_util::stream;
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 use tokio_util::sync::CancellationToken;
 
 use super::{Counts, Recorded, Reply, render, respond};
@@ -18,6 +18,8 @@ enum Step {
     Wait(Duration),
     Cut,
     Hang,
+    /// Waits until the test lets it go on.
+    Hold,
 }
 
 /// Counts how an answer ends, also if it is dropped.
@@ -42,6 +44,7 @@ impl Drop for Ending {
 struct Delivery {
     steps: VecDeque<Step>,
     stop: CancellationToken,
+    go_on: Arc<Notify>,
     ending: Ending,
 }
 
@@ -50,6 +53,7 @@ pub(super) async fn deliver(
     request: &Recorded,
     counts: watch::Sender<Counts>,
     stop: CancellationToken,
+    go_on: Arc<Notify>,
 ) -> Response {
     let ending = Ending { counts, finished: false };
     if reply.never {
@@ -59,11 +63,11 @@ pub(super) async fn deliver(
         tokio::time::sleep(Duration::from_millis(reply.first_delay_ms)).await;
     }
     let (writes, content_type) = render::render(&reply, request);
-    let delivery = Delivery { steps: steps(&reply, writes), stop, ending };
+    let delivery = Delivery { steps: steps(&reply, writes), stop, go_on, ending };
     let body = Body::from_stream(stream::unfold(delivery, |mut delivery| async move {
         let step = delivery.steps.pop_front();
         delivery.ending.finished |= matches!(step, None | Some(Step::Cut));
-        let written = run(step?, &delivery.stop).await;
+        let written = run(step?, &delivery.stop, &delivery.go_on).await;
         Some((written, delivery))
     }));
     let status = StatusCode::from_u16(reply.status).unwrap_or(StatusCode::OK);
@@ -76,7 +80,7 @@ pub(super) async fn deliver(
     response
 }
 
-async fn run(step: Step, stop: &CancellationToken) -> io::Result<Bytes> {
+async fn run(step: Step, stop: &CancellationToken, go_on: &Notify) -> io::Result<Bytes> {
     match step {
         Step::Write(bytes) => return Ok(bytes),
         // The connection writes out what it has when the body has nothing more at once.
@@ -84,6 +88,7 @@ async fn run(step: Step, stop: &CancellationToken) -> io::Result<Bytes> {
         Step::Wait(wait) => tokio::time::sleep(wait).await,
         Step::Cut => return Err(io::ErrorKind::ConnectionAborted.into()),
         Step::Hang => stop.cancelled().await,
+        Step::Hold => go_on.notified().await,
     }
     Ok(Bytes::new())
 }
@@ -92,7 +97,8 @@ fn steps(reply: &Reply, writes: Vec<Bytes>) -> VecDeque<Step> {
     let is_cut = reply.cut_after.is_some() || reply.cut_behind.is_some();
     let words = reply.cut_behind.as_ref().or(reply.hang_behind.as_ref());
     let limit = reply.cut_after.or(reply.hang_after).or_else(|| behind(&writes, words?));
-    let mut left = limit.unwrap_or(usize::MAX);
+    let held = reply.hold_behind.as_ref().and_then(|words| behind(&writes, words));
+    let (mut left, mut sent) = (limit.unwrap_or(usize::MAX), 0);
     let mut steps = VecDeque::new();
     for write in split(writes, reply.bytes_per_write) {
         let write = write.slice(..write.len().min(left));
@@ -105,7 +111,12 @@ fn steps(reply: &Reply, writes: Vec<Bytes>) -> VecDeque<Step> {
         } else if reply.fast.is_none() {
             steps.push_back(Step::Flush);
         }
+        let was_before = held.is_some_and(|held| sent < held);
+        sent += write.len();
         steps.push_back(Step::Write(write));
+        if was_before && held.is_some_and(|held| sent >= held) {
+            steps.extend([Step::Flush, Step::Flush, Step::Hold]);
+        }
     }
     if limit.is_some() {
         steps.extend([Step::Flush, Step::Flush]);

@@ -71,6 +71,8 @@ pub struct Reply {
     pub cut_behind: Option<String>,
     /// The write with these words, in which they come first, is the last one: then as with `hang_after`.
     pub hang_behind: Option<String>,
+    /// Behind the write with these words, in which they come first, it waits for `go_on` of the server.
+    pub hold_behind: Option<String>,
     /// Nothing is sent at all, and the connection stays open.
     pub never: bool,
 
@@ -142,6 +144,7 @@ impl Default for Reply {
             hang_after: None,
             cut_behind: None,
             hang_behind: None,
+            hold_behind: None,
             never: false,
             r#match: None,
             repeat: false,
@@ -358,6 +361,13 @@ impl Reply {
     #[must_use]
     pub fn hang_behind(mut self, words: &str) -> Self {
         self.hang_behind = Some(words.to_owned());
+        self
+    }
+
+    /// Waits behind these words until the test says `go_on`, whatever they look like on the wire.
+    #[must_use]
+    pub fn hold_behind(mut self, words: &str) -> Self {
+        self.hold_behind = Some(words.to_owned());
         self
     }
 

@@ -9,7 +9,12 @@ use crate::e2e::World;
 
 /// How the last turn of the only session ended.
 async fn last_stop(world: &World) -> Value {
-    let listed = world.daemon.agentctl(["sessions", "list", "--json"]).await.exits(0).json();
+    // The model hears of an end before the journal does.
+    let listed = until("no turn runs", async || {
+        let listed = world.daemon.agentctl(["sessions", "list", "--json"]).await.exits(0).json();
+        (listed[0]["status"] != "running").then_some(listed)
+    })
+    .await;
     let id = listed[0]["id"].as_str().unwrap().to_owned();
     let args = ["attach", &id, "--after", "0", "--output", "stream-json"];
     let lines = world.daemon.agentctl(args).await.exits(0).json_lines();
