@@ -41,14 +41,26 @@ fn is_traced(status: &str) -> bool {
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
 const HEAPS: libc::c_int = 2;
 
-/// Makes all threads share few heaps. To be called before there are any.
+/// Size in bytes from which a block stands alone and goes back to the kernel once it is freed. The C library raises its own limit
+/// up to 32 MB with each such block that is freed, and later ones then leave holes in the heaps: indexing needed a quarter more.
+#[cfg(all(target_os = "linux", target_env = "gnu"))]
+const LARGE_BLOCK: libc::c_int = 1 << 20;
+
+/// Makes all threads share few heaps, and keeps large blocks out of them. To be called before there are any.
 #[allow(unsafe_code, reason = "there is no wrapper")]
-pub(crate) fn share_heaps() {
+pub(crate) fn bound_heaps() {
     #[cfg(all(target_os = "linux", target_env = "gnu"))]
-    // SAFETY: it takes two numbers and sets one of the allocator's own, under the allocator's own lock. One that it
-    // does not know it refuses, and then everything stays as it is.
-    unsafe {
-        libc::mallopt(libc::M_ARENA_MAX, HEAPS);
+    for (setting, value) in [
+        (libc::M_ARENA_MAX, HEAPS),
+        (libc::M_MMAP_THRESHOLD, LARGE_BLOCK),
+        // What is free at the end of a heap and goes back: twice as much, as the C library has it.
+        (libc::M_TRIM_THRESHOLD, 2 * LARGE_BLOCK),
+    ] {
+        // SAFETY: it takes two numbers and sets one of the allocator's own, under the allocator's own lock. One that it
+        // does not know it refuses, and then everything stays as it is.
+        unsafe {
+            libc::mallopt(setting, value);
+        }
     }
 }
 

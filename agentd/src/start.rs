@@ -64,7 +64,7 @@ pub fn start(args: &Args, env: Environment, supervisor: Supervisor) -> Result<()
     // Held to the end of this function: nobody else may open the journal before it is closed.
     let mut lock = own_data_folder(&recipe.paths)?;
     allow_many_files();
-    footprint::share_heaps();
+    footprint::bound_heaps();
     let runtime = runtime()?;
     let beginning = StartOptions { started, config, recipe, sockets, supervisor, log };
     let outcome = runtime.block_on(app::run(beginning, &mut lock));

@@ -102,7 +102,7 @@ pub(crate) fn behind(connection: &Connection, session: Option<SessionId>) -> Res
     };
     let mut statement = connection.prepare_cached(
         "SELECT key, last_seq FROM sessions LEFT JOIN search_progress ON session = key
-         WHERE last_seq > coalesce(through, 0) AND (?1 IS NULL OR key = ?1)",
+         WHERE last_seq > coalesce(through, 0) AND parent IS NOT key AND (?1 IS NULL OR key = ?1)",
     )?;
     let rows = statement.query_map([only], |row| Ok((row.get(0)?, row.get(1)?)))?;
     Ok(rows.collect::<Result<_, _>>()?)

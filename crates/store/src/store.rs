@@ -92,7 +92,7 @@ impl SqliteStore {
             let anchor = Arc::new(Anchor::of(&path)?);
             anchor.check()?;
             let readers = Readers::start(readers)?;
-            let upkeep = Upkeep::at_start(has_old_log);
+            let upkeep = Upkeep::new(has_old_log);
             let writer = Writer::start(writer, mark, upkeep, &config, Arc::clone(&anchor))?;
             Ok(Self { path: Arc::clone(&path), writer, readers, time_zone: config.time_zone, anchor, is_new, loss })
         };

@@ -45,14 +45,10 @@ enum Step {
 }
 
 impl Upkeep {
-    /// Upkeep after a removal. A small session was overwritten with it, and the log still has its words.
-    pub(crate) fn of_removal() -> Self {
-        Self::at_start(true)
-    }
-
-    /// Upkeep at the start. A log that is there may hold what was removed before a crash.
-    pub(crate) fn at_start(has_old_log: bool) -> Self {
-        Self { step: Step::Overwrite, worked: has_old_log, folds: 0 }
+    /// Upkeep at a start or after a removal. The log is due after a removal: a small session was overwritten with it, and the log
+    /// still has its words. So is one that a crash has left.
+    pub(crate) const fn new(log_is_due: bool) -> Self {
+        Self { step: Step::Overwrite, worked: log_is_due, folds: 0 }
     }
 
     /// Goes on to the log after a piece that failed, and says whether there is more to do.
@@ -88,7 +84,13 @@ impl Upkeep {
                 let wait = if self.folds == 0 { Duration::ZERO } else { FOLD_WAIT };
                 self.folds += 1;
                 let is_folded = fold(connection, mark, wait, busy_timeout)?;
-                return Ok(!is_folded && self.folds < MAX_FOLDS);
+                let is_given_up = !is_folded && self.folds >= MAX_FOLDS;
+                if is_given_up {
+                    tracing::debug!(
+                        "readers keep the log from being emptied; the next deletion, stop or start does it"
+                    );
+                }
+                return Ok(!is_folded && !is_given_up);
             }
         }
         Ok(true)
@@ -174,7 +176,7 @@ mod tests {
         let path = folder.path().join("journal.db");
         let mut open = open::open(&StoreConfig::at(path.clone())).unwrap();
         assert!(mark::log_length(&path) > Some(0));
-        let (mut upkeep, mut remains) = (Upkeep::of_removal(), Remains::default());
+        let (mut upkeep, mut remains) = (Upkeep::new(true), Remains::default());
         assert!(upkeep.pass_over(), "the log is left to do");
         assert!(!upkeep.piece(&mut open.writer, &mut open.mark, &mut remains, Duration::ZERO).unwrap());
         assert_eq!(mark::log_length(&path), Some(0));

@@ -252,7 +252,7 @@ impl Thread {
                 let _ = reply.send(upkeep::rewrite(&self.connection));
             }
             if removes {
-                self.upkeep = Some(Upkeep::of_removal());
+                self.upkeep = Some(Upkeep::new(true));
             }
             if batch.wants_index {
                 self.catch_up.get_or_insert_default();
@@ -322,6 +322,9 @@ impl Thread {
         let mut made = false;
         while self.upkeep.is_some() && self.remains.piece(&mut self.connection).unwrap_or(false) {
             made = true;
+        }
+        if made {
+            self.upkeep = Some(Upkeep::new(true));
         }
         made
     }

@@ -486,10 +486,13 @@ impl TempDaemon {
         daemon
     }
 
-    /// Starts the daemon again, and stops it before where it runs.
+    /// Starts the daemon again. Stops it first if it runs.
+    ///
+    /// # Panics
+    /// Where it does not stop in order.
     pub async fn restart(&mut self) {
         if self.process.as_ref().is_some_and(|process| process.ended.borrow().is_none()) {
-            self.sigterm().await;
+            assert_eq!(self.sigterm().await, Some(0), "{}", self.home.log());
         }
         let command = self.home.command(program("agentd"));
         self.launch(command).await;

@@ -346,8 +346,9 @@ impl Actor {
             Ok(OpenConnection { connection, service, process, catalogue, changed }) => {
                 let offered = catalogue.tools.len();
                 self.log.note(&format!("it runs, and offers {offered} tool{}", if offered == 1 { "" } else { "s" }));
-                self.health.send_replace(Health::Running(process.as_ref().and_then(Process::id)));
+                // Whoever sees that it runs sees its tools.
                 (self.supplies.learn)(&self.name, catalogue);
+                self.health.send_replace(Health::Running(process.as_ref().and_then(Process::id)));
                 let closing = CancellationToken::new();
                 let now = Instant::now();
                 let ended = until_ended(service, closing.clone(), connection.lost.clone());

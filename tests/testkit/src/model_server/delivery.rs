@@ -88,7 +88,10 @@ async fn run(step: Step, stop: &CancellationToken, go_on: &Notify) -> io::Result
         Step::Wait(wait) => tokio::time::sleep(wait).await,
         Step::Cut => return Err(io::ErrorKind::ConnectionAborted.into()),
         Step::Hang => stop.cancelled().await,
-        Step::Hold => go_on.notified().await,
+        Step::Hold => tokio::select! {
+            () = go_on.notified() => {}
+            () = stop.cancelled() => {}
+        },
     }
     Ok(Bytes::new())
 }

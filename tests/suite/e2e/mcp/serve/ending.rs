@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::{Caller, Raw, result};
 use crate::e2e::World;
 
-/// How the last turn of the only session ended.
+/// The reason for which the last turn of the only session ended.
 async fn last_stop(world: &World) -> Value {
     // The model hears of an end before the journal does.
     let listed = until("no turn runs", async || {
