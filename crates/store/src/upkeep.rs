@@ -27,7 +27,7 @@ const INCREMENTAL: i64 = 2;
 pub(crate) struct Upkeep {
     step: Step,
     /// Set if anything was removed or done, which is now in the log.
-    worked: bool,
+    log_is_due: bool,
     /// Number of tries to move the log.
     folds: u32,
 }
@@ -48,7 +48,7 @@ impl Upkeep {
     /// Upkeep at a start or after a removal. The log is due after a removal: a small session was overwritten with it, and the log
     /// still has its words. So is one that a crash has left.
     pub(crate) const fn new(log_is_due: bool) -> Self {
-        Self { step: Step::Overwrite, worked: log_is_due, folds: 0 }
+        Self { step: Step::Overwrite, log_is_due, folds: 0 }
     }
 
     /// Goes on to the log after a piece that failed, and says whether there is more to do.
@@ -67,14 +67,14 @@ impl Upkeep {
         busy_timeout: Duration,
     ) -> Result<bool, Fault> {
         match self.step {
-            Step::Overwrite if remains.piece(connection)? => self.worked = true,
+            Step::Overwrite if remains.piece(connection)? => self.log_is_due = true,
             Step::Overwrite => self.step = Step::GiveBack,
             Step::GiveBack => {
                 let excess = pages(connection)?.spare - SPARE_PAGES;
                 if excess > 0 && can_shrink(connection)? {
                     give_back(connection, excess.min(PAGES))?;
-                    self.worked = true;
-                } else if self.worked {
+                    self.log_is_due = true;
+                } else if self.log_is_due {
                     self.step = Step::Fold;
                 } else {
                     return Ok(false);

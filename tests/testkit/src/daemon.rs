@@ -489,7 +489,7 @@ impl TempDaemon {
     /// Starts the daemon again. Stops it first if it runs.
     ///
     /// # Panics
-    /// Where it does not stop in order.
+    /// If it does not stop in order.
     pub async fn restart(&mut self) {
         if self.process.as_ref().is_some_and(|process| process.ended.borrow().is_none()) {
             assert_eq!(self.sigterm().await, Some(0), "{}", self.home.log());
