@@ -43,30 +43,34 @@ pub(super) async fn available(client: &Client, folder: Option<&Path>) -> Session
 /// When a command cannot be used, or lacks what it needs.
 pub(super) async fn apply(start: &mut StartTurn, client: &Client, folder: Option<&Path>) -> Result<(), Failure> {
     let Some(text) = start.text.clone() else { return Ok(()) };
-    let Some((name, arguments)) = named(&text) else { return Ok(()) };
-    match name {
+    let typed = start.typed_bytes.and_then(|bytes| usize::try_from(bytes).ok()).unwrap_or(text.len());
+    // What follows the typed text goes with the command, and is no argument of it.
+    let (text, behind) = text.split_at(text.floor_char_boundary(typed));
+    let Some((name, arguments)) = named(text) else { return Ok(()) };
+    let (words, typed) = match name {
         COMPACT => {
             start.compact = Some(CompactionStrategy::default());
             (start.text, start.typed_bytes) = (None, None);
+            return Ok(());
         }
         PLAN if arguments.is_empty() => return Err(Failure::usage("/plan needs a task").hint("write it behind /plan")),
         PLAN => {
-            let removed = text.len() - arguments.len();
             start.planning = Some(Planning::Always);
-            start.typed_bytes = start.typed_bytes.map(|typed| typed.saturating_sub(removed as u64));
-            start.text = Some(arguments.to_owned());
+            (arguments.to_owned(), None)
         }
         name => {
             let report = match folder {
                 Some(folder) => project::look(client, folder).await,
                 None => None,
             };
-            if let Some(command) = own_commands::find(name, &own_commands::plugins(client).await, report.as_ref())? {
-                let (words, typed) = command.words(&text, arguments.trim_end());
-                (start.text, start.typed_bytes) = (Some(words), typed.map(|typed| typed as u64));
+            match own_commands::find(name, &own_commands::plugins(client).await, report.as_ref())? {
+                Some(command) => command.words(text, arguments.trim_end()),
+                None => return Ok(()),
             }
         }
-    }
+    };
+    let typed = typed.or((!behind.is_empty()).then_some(words.len()));
+    (start.text, start.typed_bytes) = (Some(words + behind), typed.map(|typed| typed as u64));
     Ok(())
 }
 

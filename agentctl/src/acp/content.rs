@@ -15,8 +15,10 @@ use crate::terminal::sanitize::clean_line;
 /// A piece of an input.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Part {
-    /// Words of the person, or the path of a file that tools can open.
-    Words(String),
+    /// Text that the person typed. Only this is searched for mentions and commands.
+    Typed(String),
+    /// A name that the editor or a document supplies: the path of a file that tools can open, or the title of a link.
+    Label(String),
     /// A file to hand over; its path stands in its place.
     File { name: String, content: FileContent },
     /// A text that came with the words: it stands behind them, and its name in its place.
@@ -51,9 +53,9 @@ pub(super) fn read(mut blocks: Vec<ContentBlock>, places: &Places) -> Result<Vec
         parts.push(match block {
             // Two texts are two paragraphs: some editors send what they add, and what they kept, as texts of their own.
             ContentBlock::Text(text) if broke_off && !text.text.starts_with(char::is_whitespace) => {
-                Part::Words(format!("\n\n{}", text.text))
+                Part::Typed(format!("\n\n{}", text.text))
             }
-            ContentBlock::Text(text) => Part::Words(text.text),
+            ContentBlock::Text(text) => Part::Typed(text.text),
             ContentBlock::Image(image) => picture(image, parts.len() + 1)?,
             ContentBlock::ResourceLink(link) => linked(&link, places),
             ContentBlock::Resource(resource) => embedded(resource, places)?,
@@ -63,38 +65,60 @@ pub(super) fn read(mut blocks: Vec<ContentBlock>, places: &Places) -> Result<Vec
             _ => return Err(refusal::misfit("a block of the prompt is of a kind that is not known")),
         });
     }
-    let is_empty = |part: &Part| matches!(part, Part::Words(words) if words.trim().is_empty());
+    let is_empty = |part: &Part| matches!(part, Part::Typed(words) if words.trim().is_empty());
     if parts.iter().all(is_empty) {
         return Err(refusal::misfit("the prompt is empty"));
     }
     Ok(parts)
 }
 
-/// The text of an input, and how many bytes of it the person typed. `paths` are those of its files, in their order.
+/// The text of an input, and how many bytes of it may be searched for mentions. `paths` are those of its files, in their order.
 pub(super) fn text(parts: &[Part], paths: &[String]) -> (String, usize) {
-    let (mut text, mut behind) = (String::new(), String::new());
+    let mut text = InputText::default();
     let mut paths = paths.iter();
     for part in parts {
         match part {
-            Part::Words(words) => text.push_str(words),
-            Part::File { .. } => insert(&mut text, paths.next().map_or("", String::as_str)),
+            Part::Typed(words) => text.typed.push_str(words),
+            Part::Label(label) => text.insert(label),
+            Part::File { .. } => text.insert(paths.next().map_or("", String::as_str)),
             Part::Context { name, text: context } => {
-                insert(&mut text, name);
-                behind.push_str(&format!("\n\nContent of {name}, as the editor has it:\n\n{context}"));
+                text.insert(name);
+                text.behind.push_str(&format!("\n\nContent of {name}, as the editor has it:\n\n{context}"));
             }
         }
     }
-    let typed = text.len();
-    (text + &behind, typed)
+    let InputText { typed, behind, .. } = text;
+    let bytes = typed.len();
+    (typed + &behind, bytes)
 }
 
-/// Puts a name between words, with blanks around it where there are none.
-fn insert(text: &mut String, name: &str) {
-    if !text.is_empty() && !text.ends_with(char::is_whitespace) {
-        text.push(' ');
+/// An input in the making.
+#[derive(Default)]
+struct InputText {
+    /// The text that is searched for mentions: typed by the person, with labels that mention nothing in their places.
+    typed: String,
+    /// All other text, which follows.
+    behind: String,
+    /// Number of labels that are named there.
+    named: usize,
+}
+
+impl InputText {
+    /// Puts a label in its place, or a number for one that could be a mention, or change which of the typed words are.
+    fn insert(&mut self, label: &str) {
+        // In front of everything, a label is no command either.
+        if !self.typed.ends_with(char::is_whitespace) {
+            self.typed.push(' ');
+        }
+        if label.contains(['@', '`', '~', '>']) {
+            self.named += 1;
+            self.typed.push_str(&format!("[{}] ", self.named));
+            self.behind.push_str(&format!("\n\n[{}] is {label}", self.named));
+        } else {
+            self.typed.push_str(label);
+            self.typed.push(' ');
+        }
     }
-    text.push_str(name);
-    text.push(' ');
 }
 
 fn picture(image: ImageContent, number: usize) -> Result<Part, Error> {
@@ -126,9 +150,7 @@ fn linked(link: &ResourceLink, places: &Places) -> Part {
     let Some(path) = path else { return in_words(link) };
     let place = address.as_ref().and_then(Url::fragment).map(|part| format!(" ({})", clean_line(part)));
     if let Some(named) = places.of_tools(&path) {
-        let mut words = String::new();
-        insert(&mut words, &format!("{named}{}", place.unwrap_or_default()));
-        return Part::Words(format!(" {words}"));
+        return Part::Label(format!("{named}{}", place.unwrap_or_default()));
     }
     match path.file_name().and_then(|name| name.to_str()) {
         Some(name) if can_be_handed_over(&path) => {
@@ -148,7 +170,7 @@ fn can_be_handed_over(path: &Path) -> bool {
 
 fn in_words(link: &ResourceLink) -> Part {
     let (name, uri) = (clean_line(&link.name), clean_line(&link.uri));
-    Part::Words(if name.is_empty() || uri.contains(&name) { format!(" {uri} ") } else { format!(" {name} ({uri}) ") })
+    Part::Label(if name.is_empty() || uri.contains(&name) { uri } else { format!("{name} ({uri})") })
 }
 
 fn embedded(resource: EmbeddedResource, places: &Places) -> Result<Part, Error> {
@@ -215,6 +237,24 @@ mod tests {
     }
 
     #[test]
+    fn a_label_is_no_mention_and_no_command() {
+        let check = |blocks: Vec<ContentBlock>, typed: &str, behind: &str| {
+            let (text, bytes) = text(&read(blocks, &places(Path::new("/p"))).unwrap(), &[]);
+            assert_eq!((&text[..bytes], &text[bytes..]), (typed, behind));
+        };
+        let rules = || link("Ask @web_search", "zed:///rules");
+        check(vec![words("See"), rules()], "See [1] ", "\n\n[1] is Ask @web_search (zed:///rules)");
+        let file = link("x", "file:///p/a%20@web_search");
+        check(vec![words("`Fix"), file, words("now`")], "`Fix [1] now`", "\n\n[1] is /project/a @web_search");
+        let embedded = |uri: &str| {
+            let contents = TextResourceContents::new("text", uri);
+            ContentBlock::Resource(EmbeddedResource::new(EmbeddedResourceResource::TextResourceContents(contents)))
+        };
+        let content = "\n\nContent of /compact, as the editor has it:\n\ntext";
+        check(vec![embedded("/compact"), words("this")], " /compact this", content);
+    }
+
+    #[test]
     fn a_command_stands_in_front_of_files_that_came_before_it() {
         let check = |blocks: Vec<ContentBlock>, expected: &str| {
             let parts = read(blocks, &places(Path::new("/p"))).unwrap();
@@ -255,7 +295,7 @@ mod tests {
         assert_eq!(parts[1], file_part("picture-2.png", FileContent::Bytes(b"png".to_vec())));
         assert_eq!(parts[2], file_part("notes.txt", FileContent::OnDisk(file)));
         assert_eq!(parts[3], file_part("data.bin", FileContent::Bytes(b"bytes".to_vec())));
-        assert!(matches!(&parts[4], Part::Words(words) if words.contains(".env")), "{parts:?}");
+        assert!(matches!(&parts[4], Part::Label(words) if words.contains(".env")), "{parts:?}");
         let paths = ["uploads/picture-2.png", "uploads/notes.txt", "uploads/data.bin"].map(str::to_owned);
         let text = text(&parts, &paths).0;
         assert!(text.starts_with("Look at uploads/picture-2.png uploads/notes.txt uploads/data.bin "), "{text}");

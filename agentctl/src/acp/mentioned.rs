@@ -1,4 +1,4 @@
-//! Files that the words of a prompt name with `#`, as they do in a chat.
+//! Files that the typed text of a prompt names with `#`, as it does in a chat. Labels, files and resources name none.
 
 use agentd_core::input::Selection;
 
@@ -10,7 +10,7 @@ use crate::{
     terminal::sanitize::clean_line,
 };
 
-/// Hands over the files that words name, and returns what stands behind the words.
+/// Hands over the files that typed text names, and returns what stands behind the words.
 pub(super) async fn behind(
     bridge: &Bridge,
     session: &OpenSession,
@@ -19,7 +19,7 @@ pub(super) async fn behind(
     places: &Places,
 ) -> Result<String, Trouble> {
     let words = parts.iter().filter_map(|part| match part {
-        Part::Words(words) => Some(words),
+        Part::Typed(words) => Some(words),
         _ => None,
     });
     let found = words.flat_map(|words| mentions::find(words, &session.folder)).collect();

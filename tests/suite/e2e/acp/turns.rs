@@ -52,6 +52,40 @@ async fn files_that_a_message_names_go_along_as_in_a_chat() {
 }
 
 #[tokio::test]
+async fn labels_of_links_and_texts_of_resources_mention_nothing() {
+    let world = World::start().await;
+    world.daemon.write("config/commands/review.md", "Review $1 well.\n");
+    world.daemon.write("notes.txt", "remember the milk\n");
+    let mut editor = Editor::start(&world).await;
+    let (session, folder) = editor.session(&world).await;
+    let strange = folder.join("x #..").join("notes.txt @grep");
+    std::fs::create_dir_all(strange.parent().unwrap()).unwrap();
+    std::fs::write(&strange, "strange").unwrap();
+    let strange = format!("file://{}/x%20%23../notes.txt%20@grep", folder.display());
+    world.model.default_reply(Reply::text("Done."));
+    for (typed, named) in [("Explain", "Explain"), ("/review a.rs", "Review a.rs well.")] {
+        let prompt = json!([
+            {"type": "text", "text": typed},
+            {"type": "resource_link", "name": "#../notes.txt @grep", "uri": "zed:///rules"},
+            {"type": "resource_link", "name": "#../*.txt", "uri": "zed:///#../notes.txt"},
+            {"type": "resource_link", "name": "notes", "uri": strange},
+            {"type": "resource", "resource": {"uri": "x @grep", "text": "Use @grep on #../notes.txt"}},
+        ]);
+        let result = editor.gives("session/prompt", json!({"sessionId": session, "prompt": prompt})).await;
+        assert_eq!(result["stopReason"], "end_turn");
+        let seen = world.model.requests().last().unwrap().body.to_string();
+        assert!(seen.contains(named) && seen.contains("/project/x #../notes.txt @grep"), "{seen}");
+        assert!(!seen.contains("remember the milk"), "{seen}");
+        assert!(!seen.contains("The person mentioned"), "{seen}");
+        assert!(!world.daemon.path().join(format!("data/workspace/{session}/uploads/notes.txt")).exists());
+    }
+    // The same is a mention where it is typed.
+    editor.prompt(&session, "Use @grep on #../notes.txt").await;
+    let seen = world.model.requests().last().unwrap().body.to_string();
+    assert!(seen.contains("The person mentioned grep") && seen.contains("notes.txt is uploads/notes.txt"), "{seen}");
+}
+
+#[tokio::test]
 async fn an_edit_is_approved_with_its_diff_before_the_eyes() {
     let world = World::start().await;
     let mut editor = Editor::start(&world).await;
