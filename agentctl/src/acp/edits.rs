@@ -1,9 +1,10 @@
 //! Edits as editors show them: for each place that changes, its text before and after. What cannot be told so is left to the
-//! words of the call.
+//! words of the call, and so are texts with hidden characters, which editors show raw.
 
 use std::path::Path;
 
 use agent_client_protocol_schema::v1::Diff;
+use agentd_core::visible;
 use serde_json::Value;
 
 use super::places::Places;
@@ -50,7 +51,7 @@ pub(super) fn of_call(tool: &str, args: &Value, places: &Places, before: Before)
         "apply_patch" => of_patch(text("patch").unwrap_or_default(), places),
         _ => Vec::new(),
     };
-    bounded(edits, LONGEST)
+    shown(edits, LONGEST)
 }
 
 /// Pieces of lines as lines: some editors put what does not end with a line end beside what comes next.
@@ -60,10 +61,15 @@ fn as_lines(old: &str, new: &str) -> (String, String) {
     (format!("{old}{end}"), format!("{new}{end}"))
 }
 
-/// The edits, if their texts have so many bytes at the most.
-pub(super) fn bounded(edits: Vec<Diff>, longest: usize) -> Vec<Diff> {
+/// The edits, if their texts have at most `longest` bytes and hide nothing.
+pub(super) fn shown(edits: Vec<Diff>, longest: usize) -> Vec<Diff> {
     let length = |edit: &Diff| edit.new_text.len() + edit.old_text.as_ref().map_or(0, String::len);
-    if edits.iter().map(length).sum::<usize>() > longest { Vec::new() } else { edits }
+    let is_plain = |edit: &Diff| {
+        let path = edit.path.to_str().is_some_and(|path| visible::line(path) == path);
+        path && visible::is_plain(&edit.new_text) && edit.old_text.as_deref().is_none_or(visible::is_plain)
+    };
+    let fits = edits.iter().map(length).sum::<usize>() <= longest && edits.iter().all(is_plain);
+    if fits { edits } else { Vec::new() }
 }
 
 /// The files that a patch names, in its order.
@@ -202,6 +208,10 @@ mod tests {
         check("write_file", long, Before::OnDisk, &[]);
         let delete =
             json!({"patch": "*** Begin Patch\n*** Delete File: a.txt\n*** Delete File: none\n*** End Patch\n"});
+        let hidden = json!({"path": "b.txt", "content": "x\u{202e}y"});
+        check("write_file", hidden, Before::OnDisk, &[]);
+        let path = json!({"path": "b\u{200b}.txt", "old_string": "old", "new_string": "new"});
+        check("edit_file", path, Before::OnDisk, &[]);
         check("apply_patch", delete, Before::OnDisk, &[("a.txt", Some("old\n"), "")]);
         check("read_file", json!({"path": "a.txt"}), Before::OnDisk, &[]);
         check("write_file", json!("no object"), Before::OnDisk, &[]);

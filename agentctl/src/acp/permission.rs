@@ -58,7 +58,7 @@ pub(super) fn request(
     let of_call = || edits::of_call(tool, args, places, Before::OnDisk);
     let edits = match preview {
         Some(preview) if tool == "write_file" => {
-            let edits = edits::of_patch(preview, places);
+            let edits = edits::shown(edits::of_patch(preview, places), LONG);
             if edits.is_empty() { of_call() } else { edits }
         }
         _ => of_call(),
@@ -68,12 +68,16 @@ pub(super) fn request(
     // Some editors read lines of 64 KiB at most: what is long is told once, whole.
     let is_long = shown.len() > LONG;
     let edits = if is_long { Vec::new() } else { edits };
-    let input = if is_long { tool_call::bounded(args, CUT_INPUT) } else { args.clone() };
-    content.push(if is_plan { shown } else { output::fenced(&shown) }.into());
-    // Some editors show the first content alone, and a diff as what it is. Of several the words tell all.
+    let input = tool_call::input(args, if is_long { CUT_INPUT } else { usize::MAX });
+    let text: ToolCallContent = if is_plan { shown } else { output::fenced(&shown) }.into();
+    // Some editors show the first content alone, and a diff as what it is. Of several the words tell all. A title holds the
+    // whole of a command, but not of an edit.
     if let [edit] = edits.as_slice() {
         content.insert(0, edit.clone().into());
+        content.push(text);
     } else {
+        let place = if tool_call::kind(tool) == ToolKind::Edit { 0 } else { content.len() };
+        content.insert(place, text);
         content.extend(edits.into_iter().map(ToolCallContent::from));
     }
     if let Some(unanswered) = asking::unanswered(interrupt, Timestamp::now()) {
@@ -174,7 +178,7 @@ mod tests {
         let asked = asked(&interrupt(SHELL, json!({"command": command}), Some(command), &grants));
         let call = &asked["toolCall"];
         assert_eq!(call["title"], "`$ rm -rf build\\u{202e}`");
-        assert_eq!((&call["rawInput"]["command"], &call["kind"]), (&json!(command), &json!("execute")));
+        assert_eq!((&call["rawInput"]["command"], &call["kind"]), (&json!("rm -rf build\\u{202e}"), &json!("execute")));
         assert!(call["content"][0]["content"]["text"].as_str().unwrap().contains("high risk"), "{call:#}");
         assert_eq!(call["content"][1]["content"]["text"], "```\nrm -rf build\\u{202e}\n```");
         let kinds: Vec<&str> =
@@ -199,7 +203,7 @@ mod tests {
         let asked = asked(&interrupt("write_file", json!({"path": "a.txt", "content": content}), Some(&preview), &[]));
         let told = asked["toolCall"]["content"].as_array().unwrap();
         assert_eq!(told.iter().filter(|content| content["type"] == "diff").count(), 0);
-        assert_eq!(told[1]["content"]["text"].as_str().unwrap().matches("+ü").count(), 10_000);
+        assert_eq!(told[0]["content"]["text"].as_str().unwrap().matches("+ü").count(), 10_000);
         let line = asked.to_string().len();
         assert!(line < preview.len() * 2, "{line} bytes");
     }

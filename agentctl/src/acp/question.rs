@@ -28,7 +28,8 @@ pub(super) fn form(session: &SessionId, call: Option<&str>, interrupt: &Interrup
         (json!({"choice": {"type": "string", "title": "Answer", "enum": choices}, "other": other}), Vec::new())
     } else {
         let mut answer = json!({"type": "string", "title": "Answer"});
-        if let Some(default) = default {
+        // The person sends back what stands in the field.
+        if let Some(default) = default.as_ref().filter(|default| visible::is_plain(default)) {
             answer["default"] = json!(default);
         }
         let needed = if *required && default.is_none() { vec!["answer"] } else { Vec::new() };

@@ -1,6 +1,7 @@
 //! Calls of tools in the words of the protocol: kind, title, places, input.
 
 use agent_client_protocol_schema::v1::{ToolCallLocation, ToolKind};
+use agentd_core::visible;
 use serde_json::Value;
 
 use super::{edits, output, places::Places};
@@ -33,8 +34,15 @@ pub(super) fn kind(tool: &str) -> ToolKind {
 /// Title of a call: a command, or a tool and what it is about.
 pub(super) fn title(tool: &str, args: &Value) -> String {
     let title = report::cut(&call_line(tool, args), LONGEST_TITLE);
-    // Editors take a title for Markdown, which would change what a command says.
-    if tool == SHELL { output::code_span(&title) } else { title }
+    // Editors take a title for Markdown, which would change what it says.
+    if tool == SHELL || is_markup(&title) { output::code_span(&title) } else { title }
+}
+
+/// Returns true if Markdown may show a title as something else than its letters.
+fn is_markup(title: &str) -> bool {
+    let is_word = |letter: char| letter.is_alphanumeric() || letter == '_';
+    let strays = title.split(|letter| !is_word(letter)).any(|word| word.starts_with('_') || word.ends_with('_'));
+    strays || !title.chars().all(|letter| is_word(letter) || " ./,;=+-…".contains(letter))
 }
 
 /// The files that a call is about.
@@ -48,16 +56,17 @@ pub(super) fn locations(tool: &str, args: &Value, places: &Places) -> Vec<ToolCa
     // Of a document the number is a page.
     let line = args.get("offset").and_then(Value::as_u64).and_then(|line| u32::try_from(line).ok());
     let line = line.filter(|_| tool == "read_file");
-    let real = named.iter().filter_map(|path| places.real(path));
+    let real = named.iter().filter(|path| visible::is_plain(path)).filter_map(|path| places.real(path));
     real.map(|path| ToolCallLocation::new(path).line(line)).collect()
 }
 
-/// The arguments of a call, without texts that are too long.
-pub(super) fn bounded(args: &Value, longest: usize) -> Value {
+/// The arguments of a call as editors show them: without texts that are too long, and with hidden characters written out.
+pub(super) fn input(args: &Value, longest: usize) -> Value {
+    let shown = |text: &str| if visible::is_plain(text) { text.to_owned() } else { visible::lines(text) };
     match args {
-        Value::String(text) => output::cut(text, longest).into(),
-        Value::Object(fields) => fields.iter().map(|(name, value)| (name.clone(), bounded(value, longest))).collect(),
-        Value::Array(values) => values.iter().map(|value| bounded(value, longest)).collect(),
+        Value::String(text) => shown(&output::cut(text, longest)).into(),
+        Value::Object(fields) => fields.iter().map(|(name, value)| (shown(name), input(value, longest))).collect(),
+        Value::Array(values) => values.iter().map(|value| input(value, longest)).collect(),
         other => other.clone(),
     }
 }
@@ -82,7 +91,9 @@ mod tests {
         check(SHELL, json!({"command": "ls", "directory": "/outputs"}), ("`$ ls`", &[("/w/outputs", None)]));
         check(SHELL, json!({"command": "a\u{1b}[2Jb"}), ("`$ a\\u{1b}[2Jb`", &[]));
         check("now", json!({}), ("now", &[]));
-        check("mcp_x_y", json!("{broken"), ("mcp_x_y {broken", &[]));
+        check("mcp_x_y", json!("{broken"), ("`mcp_x_y {broken`", &[]));
+        check("read_url", json!({"url": "[a](http://b)"}), ("`read_url [a](http://b)`", &[]));
+        check("read_file", json!({"path": "__init__.py"}), ("`read_file __init__.py`", &[("/p/__init__.py", None)]));
         let patch = "*** Begin Patch\n*** Delete File: a\n*** Delete File: outputs/b\n*** End Patch";
         let files: &[_] = &[("/p/a", None), ("/w/outputs/b", None)];
         check("apply_patch", json!({"patch": patch}), ("apply_patch a, outputs/b", files));

@@ -206,7 +206,7 @@ impl Updates {
     pub(super) fn call(&mut self, session: SessionId, id: &CallId, tool: &str, args: &Value) -> SessionUpdate {
         let known = self.call_id(session, id);
         let longest = if self.before == Before::Unknown { self.limits.result } else { LIVE_EDITS };
-        let edits = edits::bounded(edits::of_call(tool, args, &self.places, self.before), longest);
+        let edits = edits::shown(edits::of_call(tool, args, &self.places, self.before), longest);
         let mut title = tool_call::title(tool, args);
         if session != self.session {
             let name = self.subagents.get(&session).map_or("subagent", String::as_str);
@@ -217,7 +217,7 @@ impl Updates {
             .name(tool)
             .kind(tool_call::kind(tool))
             .locations(tool_call::locations(tool, args, &self.places))
-            .raw_input(tool_call::bounded(args, self.limits.result))
+            .raw_input(tool_call::input(args, self.limits.result))
             .content(edits.into_iter().map(ToolCallContent::from).collect());
         if tool == SHELL && self.shows.terminals {
             let folder = self.places.folder().display().to_string();
@@ -355,18 +355,18 @@ impl Updates {
         let mut has_edits = call.is_some_and(|call| call.has_edits);
         let diff = result.details.as_ref().and_then(|details| details.diff.as_ref()).filter(|diff| !diff.cut);
         if let Some(diff) = diff.filter(|_| !has_edits && self.before != Before::Unknown) {
-            let edits = edits::bounded(edits::of_patch(&diff.text, &self.places), self.limits.result);
+            let edits = edits::shown(edits::of_patch(&diff.text, &self.places), self.limits.result);
             has_edits = !edits.is_empty();
             fields = fields.content(edits.into_iter().map(ToolCallContent::from).collect::<Vec<_>>());
         }
         if let Some(ran) = &result.ran_with {
             let args = tool_call::arguments(ran);
             let edits = edits::of_call(&result.name, &args, &self.places, Before::Unknown);
-            let edits = edits::bounded(edits, self.limits.result);
+            let edits = edits::shown(edits, self.limits.result);
             has_edits = !edits.is_empty();
             fields = fields
                 .title(format!("{} (edited)", tool_call::title(&result.name, &args)))
-                .raw_input(tool_call::bounded(&args, self.limits.result))
+                .raw_input(tool_call::input(&args, self.limits.result))
                 .content(edits.into_iter().map(ToolCallContent::from).collect::<Vec<_>>());
         }
         if result.name == SHELL && self.shows.terminals && live.is_some() {

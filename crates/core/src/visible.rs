@@ -53,6 +53,14 @@ pub fn line(text: &str) -> String {
     shown
 }
 
+/// Returns true if [`lines`] shows a text as it is, tabs, blanks at the ends of lines and line ends of Windows aside: it can be
+/// shown raw, and a person sees all of it.
+#[must_use]
+pub fn is_plain(text: &str) -> bool {
+    let text = text.replace("\r\n", "\n");
+    lines(&text).replace(TAB, "\t").replace(BLANK, " ") == text
+}
+
 /// The text that is shown so, by [`lines`] or by [`line()`]. None where no text is.
 #[must_use]
 pub fn read(shown: &str) -> Option<String> {
@@ -214,6 +222,16 @@ mod tests {
         check("⇥ ␣ ⏎", "\\u{21e5} \\u{2423} \\u{23ce}");
         assert_eq!(line("a \n\nb"), "a␣⏎⏎b");
         assert_eq!(line("a⏎b"), "a\\u{23ce}b");
+    }
+
+    #[test]
+    fn a_plain_text_hides_nothing() {
+        for text in ["a\tb  \r\n\n c", "é 漢 \\ ` *"] {
+            assert!(is_plain(text), "{text:?}");
+        }
+        for text in ["a\u{202e}b", "a\u{200b}", "a\rb", "⇥", "␣", "\\u{41}", "\u{1b}[2J", "a\u{a0}b"] {
+            assert!(!is_plain(text), "{text:?}");
+        }
     }
 
     #[test]

@@ -229,3 +229,33 @@ async fn what_a_subagent_asks_is_asked_in_the_parents_session() {
     assert!(editor.updates.iter().all(|update| update["sessionId"] == session.as_str()));
     assert_eq!(editor.words("agent_message_chunk"), "All is done.");
 }
+
+#[tokio::test]
+async fn an_edit_with_hidden_characters_is_asked_about_as_escaped_text() {
+    let world = World::start().await;
+    let mut editor = Editor::start(&world).await;
+    let (session, folder) = editor.session(&world).await;
+    std::fs::write(folder.join("a.txt"), "one\ntwo\n").unwrap();
+    let patch = "*** Begin Patch\n*** Update File: a.txt\n@@\n one\n-two\n+2\u{2066}\n*** End Patch\n";
+    for (tool, args, sign) in [
+        ("edit_file", json!({"path": "a.txt", "old_string": "two", "new_string": "2\u{202e}"}), '\u{202e}'),
+        ("write_file", json!({"path": "b\u{200b}.txt", "content": "new\n"}), '\u{200b}'),
+        ("write_file", json!({"path": "a.txt", "content": "two\u{8}\n"}), '\u{8}'),
+        ("apply_patch", json!({"patch": patch}), '\u{2066}'),
+    ] {
+        world.model.reply(Reply::tool_call(tool, args)).reply(Reply::text("Left as it is."));
+        let id = editor.begin_prompt(&session, "Make it a number").await;
+        let asked = editor.decides("reject").await;
+        assert_eq!(editor.ends(id).await["stopReason"], "end_turn");
+        let content = asked["toolCall"]["content"].as_array().unwrap();
+        assert!(content.iter().all(|content| content["type"] == "content"), "{content:#?}");
+        let first = content[0]["content"]["text"].as_str().unwrap();
+        let written = sign.escape_unicode().to_string();
+        assert!(first.contains(&written) && first.starts_with("```"), "{first}");
+        for shown in [asked, editor.came("tool_call").pop().unwrap()] {
+            let (raw, escaped) = (sign.to_string(), json!(sign.to_string()).to_string());
+            let shown = shown.to_string();
+            assert!(!shown.contains(&raw) && !shown.contains(escaped.trim_matches('"')), "{shown}");
+        }
+    }
+}
