@@ -110,4 +110,13 @@ pub struct PluginServer {
     pub sets: Vec<String>,
     /// Variables of the daemon, or of a client, whose values it gets.
     pub reads: Vec<String>,
+    /// The variables or headers that are set for it, each as `NAME=VALUE`, as they are written.
+    #[serde(default)]
+    pub values: Vec<String>,
+    /// Names of the variables among them that may decide which program or code runs.
+    #[serde(default)]
+    pub steering: Vec<String>,
+    /// The folder in which the program starts, as it is written; empty for an address.
+    #[serde(default)]
+    pub cwd: String,
 }

@@ -87,14 +87,14 @@ impl From<v1::PluginSkill> for PluginSkill {
 
 impl From<&PluginServer> for v1::PluginServer {
     fn from(server: &PluginServer) -> Self {
-        let PluginServer { name, command, url, sets, reads } = server.clone();
-        Self { name, command, url, sets, reads }
+        let PluginServer { name, command, url, sets, reads, values, steering, cwd } = server.clone();
+        Self { name, command, url, sets, reads, values, steering, cwd }
     }
 }
 
 impl From<v1::PluginServer> for PluginServer {
     fn from(server: v1::PluginServer) -> Self {
-        let v1::PluginServer { name, command, url, sets, reads } = server;
-        Self { name, command, url, sets, reads }
+        let v1::PluginServer { name, command, url, sets, reads, values, steering, cwd } = server;
+        Self { name, command, url, sets, reads, values, steering, cwd }
     }
 }

@@ -421,3 +421,36 @@ async fn a_plugin_of_a_repository_is_fetched_with_git() {
     all_is_used(&world).await;
     plugin(&world, &["add", "file:///no/such/place", "--yes"]).await.exits(2).says(&["could not fetch"]);
 }
+
+/// What decides which program runs is before the person's eyes, whichever way it is decided.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_consent_shows_what_decides_which_code_runs() {
+    let world = World::start().await;
+    let environment = json!({
+        "PATH": "${PLUGIN_ROOT}/bin:/usr/bin", "NODE_OPTIONS": "--require=x", "npm_config_registry": "https://e.example",
+        "LD_PRELOAD": "x.so", "HELPER": "${CLAUDE_PLUGIN_ROOT}", "UNITS": "metric\u{202e}", "KEY": "${KIT_KEY:-none}",
+    });
+    let servers = json!({"mcpServers": {
+        "weather": {"command": "weather-server", "args": ["--stdio"], "env": environment, "cwd": "srv"},
+        "far": {"url": "https://far.example/mcp", "headers": {"X-Place": "here"}}}});
+    world.daemon.write("kit/plugin.json", r#"{"name": "kit"}"#);
+    world.daemon.write("kit/mcp.json", servers.to_string());
+    let folder = world.daemon.path().join("kit").display().to_string();
+    let shown = plugin(&world, &["add", &folder]).await.exits(2).says(&[
+        "weather-server --stdio",
+        "in       ${PLUGIN_ROOT}/srv",
+        "load code from the folder in which they start",
+        "sets     PATH=${PLUGIN_ROOT}/bin:/usr/bin",
+        "sets     NODE_OPTIONS=--require=x",
+        "sets     npm_config_registry=https://e.example",
+        "sets     HELPER=${PLUGIN_ROOT}",
+        "sets     UNITS=metric\\u{202e}",
+        "sets     X-Place=here",
+    ]);
+    for name in ["PATH", "NODE_OPTIONS", "npm_config_registry", "LD_PRELOAD", "HELPER"] {
+        assert!(shown.stderr.contains(&format!("beware   {name} may decide which code runs")), "{}", shown.stderr);
+    }
+    for name in ["UNITS", "KEY", "X-Place"] {
+        assert!(!shown.stderr.contains(&format!("beware   {name}")), "{}", shown.stderr);
+    }
+}

@@ -48,7 +48,13 @@ pub(super) fn lines(report: &PluginReport) -> Vec<String> {
         line("server", &server.name);
         line("  runs", &command_line(server));
         line("  calls", &server.url);
-        line("  sets", &server.sets.join(", "));
+        line("  in", &server.cwd);
+        // In the folder that it has by itself nothing is but what it wrote.
+        if !matches!(server.cwd.as_str(), "" | "${PLUGIN_DATA}") {
+            line("  beware", "programs such as npx and python load code from the folder in which they start");
+        }
+        server.values.iter().for_each(|value| line("  sets", value));
+        server.steering.iter().for_each(|name| line("  beware", &format!("{name} may decide which code runs")));
         line("  gets", &reads(server));
     }
     if !report.servers.is_empty() {

@@ -55,6 +55,14 @@ const KNOWN: [&str; 13] = [
     "url",
 ];
 
+/// Beginnings of names of variables by which loaders, shells, interpreters and package managers find what they run.
+const STEERING: &str = "BASH_ BUN_ CARGO CORECLR_ DENO_ DOTNET_ DYLD_ ELECTRON_ GCONV_ GEM_ GIT_ GLIBC_ GOFLAGS GOTOOLCHAIN \
+    IFS LD_ LUA_ NODE_ NPM_ OPENSSL_ PERL PHP PIP_ PNPM_ PYTHON RUBY RUSTC UV_ YARN_";
+/// Ends of such names.
+const STEERING_ENDS: &str = "COMMAND EDITOR INDEX_URL OPTIONS OPTS PATH PROXY REGISTRY SHELL";
+/// Names that begin so and steer nothing.
+const HARMLESS: &str = "NODE_ENV PYTHONIOENCODING PYTHONUNBUFFERED PYTHONUTF8";
+
 /// A server as it is reached. Its texts have `${PLUGIN_ROOT}` and `${PLUGIN_DATA}` still.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct ServerEntry {
@@ -249,6 +257,9 @@ impl ServerEntry {
     /// Its description for people.
     pub(super) fn told(&self) -> PluginServer {
         let command: Vec<String> = self.command.iter().chain(&self.args).cloned().collect();
+        let set = || self.env.iter().chain(&self.headers);
+        let steering = self.env.iter().filter(|(name, value)| steers(name, value));
+        let cwd = self.cwd.clone().unwrap_or_else(|| DATA.to_owned());
         let mut reads: Vec<String> = self.clone().texts().flat_map(|text| variables(text)).collect();
         reads.sort();
         reads.dedup();
@@ -256,8 +267,11 @@ impl ServerEntry {
             name: self.name.clone(),
             command: if self.url.is_some() { Vec::new() } else { command },
             url: self.url.clone().unwrap_or_default(),
-            sets: self.env.keys().chain(self.headers.keys()).cloned().collect(),
+            sets: set().map(|(name, _)| name.clone()).collect(),
             reads,
+            values: set().map(|(name, value)| format!("{name}={value}")).collect(),
+            steering: steering.map(|(name, _)| name.clone()).collect(),
+            cwd: if self.url.is_some() { String::new() } else { cwd },
         }
     }
 }
@@ -269,6 +283,16 @@ fn variables(text: &str) -> Vec<String> {
         Some(name.split(":-").next().unwrap_or(name).to_owned())
     });
     named.filter(|name| name != "PLUGIN_ROOT" && name != "PLUGIN_DATA").collect()
+}
+
+/// Returns true if a variable may decide which program or code runs: by its name, or because its value leads to files.
+fn steers(name: &str, value: &str) -> bool {
+    let name = name.to_ascii_uppercase();
+    let any = |names: &str, fits: &dyn Fn(&str) -> bool| names.split_ascii_whitespace().any(fits);
+    let is_address = value.starts_with("https://") || value.starts_with("http://");
+    any(STEERING, &|start| name.starts_with(start)) && !any(HARMLESS, &|known| name == known)
+        || any(STEERING_ENDS, &|end| name.ends_with(end))
+        || !is_address && ["/", "\\", "~", ROOT, DATA].iter().any(|sign| value.contains(sign))
 }
 
 fn plain(value: &Value) -> String {
