@@ -16,9 +16,15 @@ use agentd_proto::client::{ClientErrorKind, PlayProblem, PlayReport};
 use clap::Args;
 use serde::Serialize;
 
-use self::{case::TestCase, expect::PlayedTurns};
+use self::{
+    case::{LivePermissions, TestCase},
+    expect::PlayedTurns,
+};
 use crate::{
-    cmd::{own_file, replay},
+    cmd::{
+        own_file,
+        replay::{self, PlayWishes},
+    },
     daemon::{self, Daemon},
     exit::Exit,
     failure::Failure,
@@ -33,10 +39,11 @@ use crate::{
   agentctl test tests/agent                  all recordings and tests of a folder
   agentctl test tests/agent greeting         those with greeting in their name
   agentctl test tests/agent --junit out.xml  a report for CI
+  agentctl test tests/agent --live --approve live tests, also where their files approve calls
   agentctl test tests/agent --update         after an edit of a prompt: record the requests as they are now
 
 A test is a recording NAME.jsonl, a file NAME.yaml with what is expected of it, or both. No model is asked and nothing runs: tests \
-whose file says mode: live-tools or mode: live-model are skipped without --live. A request that differs from the recorded one fails the test and shows the \
+whose file says mode: live-tools or mode: live-model are skipped without --live, and what their files permit counts only with --approve or --writable. A request that differs from the recorded one fails the test and shows the \
 difference. docs/testing.md describes the files.
 
 Exit codes: 0 all passed, 1 some failed, 2 there are no tests or a file makes no sense.")]
@@ -53,6 +60,8 @@ pub(crate) struct TestArgs {
     /// Run tests whose file says live-tools or live-model: tools run, or a model is asked and paid
     #[arg(long)]
     live: bool,
+    #[command(flatten)]
+    permitted: LivePermissions,
     /// Write a JUnit report to this file
     #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
     junit: Option<PathBuf>,
@@ -78,11 +87,14 @@ pub(crate) async fn handle(global: &Global, args: TestArgs) -> anyhow::Result<Ex
     for case in &live {
         crate::terminal::note(&clean(&format!("skipped: {} is live; --live runs it", case.name)));
     }
+    // Nothing runs where any of them asks for too much.
+    let wishes: Vec<PlayWishes> =
+        cases.iter().map(|case| case.wishes(args.update, args.permitted)).collect::<Result<_, _>>()?;
     let daemon = daemon::connect(global).await?;
     let begun = Instant::now();
     let mut results = Vec::new();
-    for case in &cases {
-        let result = run(&daemon, case, args.update).await?;
+    for (case, wishes) in cases.iter().zip(wishes) {
+        let result = run(&daemon, case, wishes).await?;
         if !global.json {
             show(&result)?;
         }
@@ -106,10 +118,9 @@ pub(crate) async fn handle(global: &Global, args: TestArgs) -> anyhow::Result<Ex
     Ok(exit)
 }
 
-async fn run(daemon: &Daemon, case: &TestCase, update: bool) -> anyhow::Result<TestResult> {
+async fn run(daemon: &Daemon, case: &TestCase, wishes: PlayWishes) -> anyhow::Result<TestResult> {
     let begun = Instant::now();
     let mut turns = PlayedTurns::default();
-    let wishes = case.wishes(update)?;
     let played = replay::play(daemon, &case.recording, wishes, &mut |event| {
         turns.take(event);
         Ok(())

@@ -146,6 +146,42 @@ async fn a_folder_of_tests_tells_what_passed_and_what_failed() {
     assert_eq!((&report["passed"], &report["tests"][0]["name"]), (&json!(1), &json!("a/notes")));
 }
 
+/// The file of a test may be a stranger's: it names what it needs, and the command line permits it.
+#[tokio::test]
+async fn a_live_test_gets_no_more_than_the_command_line_permits() {
+    let (world, file) = recorded().await;
+    world.daemon.write("project/notes.txt", "old words\n");
+    world.daemon.write("tests/fixture/notes.txt", "old words\n");
+    world.daemon.write("tests/a.jsonl", fs::read_to_string(&file).unwrap());
+    let folder = world.daemon.path().join("tests");
+    std::os::unix::fs::symlink(project(&world), folder.join("linked")).unwrap();
+    let notes = |of: &str| world.daemon.read(&format!("{of}/notes.txt"));
+    let test = async |project: &str, permitted: &[&str]| {
+        let text = format!("mode: live-tools\nproject: {project}\nwritable: true\napprove: true\n");
+        world.daemon.write("tests/a.yaml", text);
+        let args = ["test", folder.to_str().unwrap(), "--live"].into_iter().chain(permitted.iter().copied());
+        world.daemon.agentctl(args).await
+    };
+    for (project, permitted, words) in [
+        ("fixture", &[][..], "--approve permits that"),
+        ("fixture", &["--approve"], "--writable permits that"),
+        ("fixture", &["--writable"], "--approve permits that"),
+        ("../project", &["--approve", "--writable"], "outside of the tests"),
+        ("linked", &["--approve", "--writable"], "outside of the tests"),
+        (&project(&world), &["--approve", "--writable"], "outside of the tests"),
+    ] {
+        test(project, permitted).await.exits(2).says(&[words, "hint:"]);
+    }
+    assert_eq!((notes("project"), notes("tests/fixture")), ("old words\n".to_owned(), "old words\n".to_owned()));
+    test("fixture", &["--approve", "--writable"]).await;
+    assert_eq!(notes("tests/fixture"), "new words\n");
+    // A recording is in the folder of its test, whatever leads to another one.
+    std::os::unix::fs::symlink(&file, folder.join("far.jsonl")).unwrap();
+    world.daemon.write("tests/far.yaml", "{}\n");
+    let refused = world.daemon.agentctl(["test", folder.to_str().unwrap()]).await.exits(2);
+    refused.says(&["recording leads out of the folder of the test"]);
+}
+
 #[tokio::test]
 async fn files_that_are_no_tests_are_refused_with_the_reason() {
     let world = World::start().await;
@@ -217,7 +253,7 @@ async fn the_examples_of_the_documentation_pass() {
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/testing");
     let skipped = daemon.agentctl(["test", folder]).await.exits(0);
     assert!(skipped.stdout.contains("1 passed") && skipped.stderr.contains("live is live"), "{}", skipped.stderr);
-    let passed = daemon.agentctl(["test", folder, "--live"]).await.exits(0);
+    let passed = daemon.agentctl(["test", folder, "--live", "--approve"]).await.exits(0);
     assert!(passed.stdout.contains("2 passed, 0 failed"), "{}", passed.stdout);
     let page = fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/testing.md")).unwrap();
     for example in ["summary", "live"] {

@@ -7,6 +7,7 @@ use std::{
 };
 
 use agentd_proto::client::PlayMode;
+use clap::Args;
 use serde::Deserialize;
 
 use super::expect::Expectations;
@@ -31,6 +32,19 @@ pub(super) struct TestCase {
     project: Option<PathBuf>,
     writable: bool,
     approve: bool,
+    /// Folder of all tests.
+    base: PathBuf,
+}
+
+/// Permissions of the command line. What the file of a test asks for counts only with them: it may be a stranger's.
+#[derive(Debug, Clone, Copy, Default, Args)]
+pub(super) struct LivePermissions {
+    /// Let live tests whose file says approve: true run calls that need an approval
+    #[arg(long, requires = "live")]
+    approve: bool,
+    /// Let live tests whose file says writable: true change their project
+    #[arg(long, requires = "live")]
+    writable: bool,
 }
 
 /// A file `NAME.yaml`.
@@ -42,9 +56,9 @@ struct TestFile {
     mode: Mode,
     /// Folder of the project, relative to this file.
     project: Option<PathBuf>,
-    /// Set if tools that run may change the project.
+    /// Lets tools that run change the project; needs --writable.
     writable: bool,
-    /// Set if calls that need an approval run, where tools run.
+    /// Lets calls run that need an approval, where tools run; needs --approve.
     approve: bool,
     expect: Expectations,
 }
@@ -65,7 +79,16 @@ impl TestCase {
     }
 
     /// The way to play it.
-    pub(super) fn wishes(&self, update: bool) -> Result<PlayWishes, Failure> {
+    ///
+    /// # Errors
+    /// When its file asks for more than it is permitted, or its project cannot be used.
+    pub(super) fn wishes(&self, update: bool, permitted: LivePermissions) -> Result<PlayWishes, Failure> {
+        let LivePermissions { approve, writable } = permitted;
+        let asks = [("approve", self.approve, approve), ("writable", self.writable, writable)];
+        if let Some((key, ..)) = asks.iter().find(|(_, asks, is_permitted)| self.is_live() && *asks && !is_permitted) {
+            return Err(Failure::usage(format!("the file of the test {} says {key}: true", self.name))
+                .hint(format!("read it and its recording; --{key} permits that")));
+        }
         let here = || {
             std::env::current_dir()
                 .map_err(|error| Failure::usage(format!("could not find the current folder: {error}")))
@@ -77,6 +100,10 @@ impl TestCase {
             })?,
             None => here()?,
         };
+        if self.is_live() && self.project.is_some() && !lies_within(&project, &self.base) {
+            return Err(Failure::usage(format!("the project of the test {} lies outside of the tests", self.name))
+                .hint("name the folder that holds both, and the test: agentctl test DIR NAME --live"));
+        }
         let mode = match self.mode {
             Mode::Strict => PlayMode::Strict,
             Mode::LiveTools => PlayMode::LiveTools,
@@ -90,11 +117,14 @@ impl TestCase {
 /// The tests of a folder with one of these words in their names, by name.
 pub(super) fn find(folder: &Path, words: &[String]) -> Result<Vec<TestCase>, Failure> {
     let files = files(folder)?;
-    let base = if folder.is_dir() { folder } else { folder.parent().unwrap_or(Path::new("")) };
+    let base = match folder.parent().filter(|_| !folder.is_dir()) {
+        Some(parent) if parent.as_os_str().is_empty() => Path::new("."),
+        parent => parent.unwrap_or(folder),
+    };
     let name = |path: &Path| path.strip_prefix(base).unwrap_or(path).with_extension("").display().to_string();
     let mut cases: BTreeMap<String, TestCase> = BTreeMap::new();
     for path in files.iter().filter(|path| has_ending(path, &["yaml", "yml"])) {
-        cases.insert(name(path), read(path, name(path))?);
+        cases.insert(name(path), read(path, name(path), base)?);
     }
     let named: Vec<PathBuf> = cases.values().map(|case| case.recording.clone()).collect();
     for path in files.iter().filter(|path| has_ending(path, &["jsonl"]) && !named.contains(path)) {
@@ -107,6 +137,7 @@ pub(super) fn find(folder: &Path, words: &[String]) -> Result<Vec<TestCase>, Fai
             project: None,
             writable: false,
             approve: false,
+            base: base.to_owned(),
         };
         cases.entry(name(path)).or_insert(case);
     }
@@ -155,7 +186,12 @@ fn files(folder: &Path) -> Result<Vec<PathBuf>, Failure> {
     Ok(files)
 }
 
-fn read(path: &Path, name: String) -> Result<TestCase, Failure> {
+/// Returns true if a path leads into a folder, links resolved.
+fn lies_within(path: &Path, folder: &Path) -> bool {
+    matches!((fs::canonicalize(path), fs::canonicalize(folder)), (Ok(path), Ok(folder)) if path.starts_with(&folder))
+}
+
+fn read(path: &Path, name: String, base: &Path) -> Result<TestCase, Failure> {
     let refuse = |why: String| Failure::usage(format!("{}: {why}", path.display()));
     let length = fs::metadata(path).map_err(|error| refuse(error.to_string()))?.len();
     if length > LARGEST {
@@ -165,15 +201,14 @@ fn read(path: &Path, name: String) -> Result<TestCase, Failure> {
     let file: TestFile = serde_saphyr::from_str(&text)
         .map_err(|error| refuse(error.to_string()).hint("docs/testing.md describes the files of tests"))?;
     let beside = |other: PathBuf| path.parent().unwrap_or(Path::new("")).join(other);
-    if file
-        .recording
-        .as_ref()
-        .is_some_and(|path| path.is_absolute() || path.components().any(|part| part == Component::ParentDir))
-    {
+    let is_below = |path: &PathBuf| !path.is_absolute() && path.components().all(|part| part != Component::ParentDir);
+    let is_named_below = file.recording.as_ref().is_none_or(is_below);
+    let recording = file.recording.map_or_else(|| path.with_extension("jsonl"), beside);
+    if !is_named_below || recording.exists() && !lies_within(&recording, base) {
         return Err(refuse("recording leads out of the folder of the test".to_owned()).hint("name a file in it"));
     }
-    let recording = file.recording.map_or_else(|| path.with_extension("jsonl"), beside);
     let TestFile { mode, project, writable, approve, expect, .. } = file;
     expect.check().map_err(refuse)?;
-    Ok(TestCase { name, recording, expect, mode, project: project.map(beside), writable, approve })
+    let (project, base) = (project.map(beside), base.to_owned());
+    Ok(TestCase { name, recording, expect, mode, project, writable, approve, base })
 }
