@@ -7,7 +7,7 @@ use std::{
     path::PathBuf,
 };
 
-use agentd_core::archive::ImportReport;
+use agentd_core::{archive::ImportReport, visible};
 use clap::Args;
 
 use crate::{
@@ -16,7 +16,7 @@ use crate::{
     failure::Failure,
     flags::{Choice, one_of},
     report,
-    terminal::sanitize::clean_line,
+    terminal::{ask, note, sanitize::clean_line},
 };
 
 /// The arguments of `sessions import`.
@@ -31,7 +31,8 @@ use crate::{
   opencode export ses_… | agentctl sessions import - --from opencode
 
 The session keeps its id, and is refused where that is here already. It has no grants, asks before it changes anything, and \
-sees no folder: name one with `agentctl chat --session ID -C DIR`. A turn that was open is interrupted.
+sees no folder: name one with `agentctl chat --session ID -C DIR`. A turn that was open is interrupted. Pinned rules are shown, \
+and used once you agree, or with --pins.
 
 Prints the ID of the session on standard output.")]
 pub(crate) struct ImportArgs {
@@ -47,6 +48,9 @@ pub(crate) struct ImportArgs {
     /// Give it a new id, so that it stands beside the same session
     #[arg(long)]
     as_new: bool,
+    /// Use the pinned rules of the archive without being asked
+    #[arg(long)]
+    pins: bool,
 }
 
 /// A program whose histories can be imported, by its name on the wire.
@@ -78,7 +82,33 @@ pub(crate) async fn handle(daemon: &Daemon, args: ImportArgs, json: bool) -> any
         })?;
         daemon.client.import(file, from, args.as_new, CLIENT).await?
     };
-    report::show(json, &report, || tell(&report))
+    report::show(json, &report, || tell(&report))?;
+    if !report.pins.is_empty() {
+        agree(daemon, &report, args.pins).await?;
+    }
+    Ok(Exit::Done)
+}
+
+/// Shows the pinned rules of an archive, and pins them if the person agrees: models are told that they are the person's.
+async fn agree(daemon: &Daemon, report: &ImportReport, agreed: bool) -> anyhow::Result<()> {
+    let rules = report::count(report.pins.len() as u64, "pinned rule");
+    note(&format!("the archive brings {rules}, which models would be given as yours:"));
+    for (number, pin) in report.pins.iter().enumerate() {
+        note(&format!("  {}. {}", number + 1, visible::line(pin)));
+    }
+    let can_ask = io::stdin().is_terminal() && io::stderr().is_terminal();
+    let is_yes = |answer: String| matches!(answer.trim().to_lowercase().as_str(), "y" | "yes");
+    let question = "Use them in this session? [y/N] ";
+    let uses = agreed || can_ask && ask::line(question)?.is_some_and(is_yes);
+    if uses {
+        daemon.client.set_pins(&report.session_id.to_string(), report.pins.clone()).await?;
+    }
+    note(if uses {
+        "they are used"
+    } else {
+        "they are not used; `agentctl sessions pin` pins a rule, --pins all of them"
+    });
+    Ok(())
 }
 
 fn tell(report: &ImportReport) -> anyhow::Result<()> {
@@ -93,16 +123,16 @@ fn tell(report: &ImportReport) -> anyhow::Result<()> {
     };
     let (turns, files) = (report::count(report.turns, "turn"), report::count(report.files.files, "file"));
     let id = report::short_id(report.session_id);
-    crate::terminal::note(&format!("imported session {id}{title}: {turns}{subagents}, {files}"));
+    note(&format!("imported session {id}{title}: {turns}{subagents}, {files}"));
     if let Some(former) = report.former_id {
-        crate::terminal::note(&format!("its id was {former}"));
+        note(&format!("its id was {former}"));
     }
     if report.interrupted {
-        crate::terminal::note("a turn of it was open and is interrupted");
+        note("a turn of it was open and is interrupted");
     }
     if !report.left_out.is_empty() {
         let left_out: Vec<String> = report.left_out.iter().map(|what| clean_line(what)).collect();
-        crate::terminal::note(&format!("left out: {}", left_out.join(", ")));
+        note(&format!("left out: {}", left_out.join(", ")));
     }
     Ok(())
 }

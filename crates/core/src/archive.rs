@@ -78,6 +78,9 @@ pub struct ImportReport {
     /// Parts of a foreign history that have no form here and were left out, in words.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub left_out: Vec<String>,
+    /// Pinned rules that the archive brings. None is used until a person pins it here.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub pins: Vec<String>,
 }
 
 /// Maximum number of files of one archive.

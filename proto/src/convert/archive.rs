@@ -18,6 +18,7 @@ impl From<&ImportReport> for v1::ImportResponse {
             file_bytes: report.files.bytes,
             interrupted: report.interrupted,
             left_out: report.left_out.clone(),
+            pins: report.pins.clone(),
         }
     }
 }
@@ -37,6 +38,7 @@ impl TryFrom<v1::ImportResponse> for ImportReport {
             files: FilesCopied { files: report.files, bytes: report.file_bytes, left_out: 0 },
             interrupted: report.interrupted,
             left_out: report.left_out,
+            pins: report.pins,
         })
     }
 }

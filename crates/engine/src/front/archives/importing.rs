@@ -1,6 +1,7 @@
 //! A session that comes from elsewhere, whoever made it.
 //!
-//! Nothing of it is trusted. No permission comes along: no grants, no mode that lets more run, no folder of the person.
+//! Nothing of it is trusted. No permission comes along: no grants, no mode that lets more run, no folder of the person. Nor does
+//! it speak as the person: pinned rules are only reported.
 //! Everything open is closed, so that nothing of it runs by itself. All of it is out of sight until [`SessionImport::finish`]
 //! puts it in its place, and gone where that is not reached.
 
@@ -284,6 +285,7 @@ impl SessionImport {
             files,
             interrupted,
             left_out: Vec::new(),
+            pins: self.sessions.first().map(|first| first.archived.settings.pins.clone()).unwrap_or_default(),
         })
     }
 
@@ -319,12 +321,13 @@ impl SessionImport {
         }
     }
 
-    /// The settings that a session from elsewhere has here: none that lets more run than a new session would.
+    /// The settings that a session from elsewhere has here: none that lets more run than a new session would, and no rule that
+    /// models would take for the person's.
     fn settings(&self, incoming: &IncomingSession) -> SessionSettings {
         let came_with = incoming.archived.settings.clone();
         let imported = ImportOrigin { events: incoming.last_seq, context: incoming.archived.context.clone() };
         let defaults = self.engine.session_defaults();
-        let SessionSettings { confirm_write, confirm_exec, slot, model, project, parent, mode, pins, .. } = came_with;
+        let SessionSettings { confirm_write, confirm_exec, slot, model, project, parent, mode, .. } = came_with;
         let models = &self.engine.shared.parts.models;
         let is_known = |id: &String| slot.is_some_and(|slot| models.named(slot, id).is_some());
         let parent = parent.map(|mut parent| {
@@ -338,7 +341,6 @@ impl SessionImport {
             model: model.filter(is_known),
             parent,
             mode: if mode == SessionMode::Plan { SessionMode::Plan } else { SessionMode::Ask },
-            pins,
             former_project: project.map(|mount| Box::new(mount.path)).or(came_with.former_project),
             imported: Some(Box::new(imported)),
             ..SessionSettings::default()
