@@ -334,7 +334,8 @@ fn toolbox_config(
 /// The language servers, which run in the same environment as commands.
 fn language_pool(config: &Config, paths: &Paths, env: &Environment, confined: Arc<Sandbox>) -> LanguagePool {
     let place = paths.data.join("languages");
-    let programs = ConfinedPrograms::new(confined, passed(env), sandbox::variables(config, env), place);
+    let variables = sandbox::variables(config, env);
+    let programs = ConfinedPrograms::new(confined, passed(env), variables, place, agentd_policy::holds_secrets);
     let rustup = env.path("RUSTUP_HOME").or_else(|| env.path("HOME").map(|home| home.join(".rustup")));
     let search_path = env.text("PATH").unwrap_or_default().into();
     LanguagePool::new(config.languages.clone(), ProgramPlaces { search_path, rustup }, Arc::new(programs))

@@ -62,9 +62,20 @@ def findings(uri):
         if "BROKEN" in line:
             message = "this is broken:\n\x1b[31m " + line.strip()
             found.append({"range": place(number, 0, len(line)), "severity": 1, "code": "E1", "source": "fake", "message": message})
+        if HOW == "reads" and "BROKEN" in line:
+            paths = [os.path.join(folder, name) for folder, _, names in os.walk("/project") for name in names]
+            found[-1]["message"] = "|".join(seen(path) for path in sorted(paths) if not path.endswith(".fk"))
         if "ODD" in line:
             found.append({"range": place(number, 0, 1), "severity": 2, "message": "this is odd"})
     return found
+
+
+def seen(path):
+    try:
+        with open(path) as file:
+            return os.path.basename(path) + "=" + file.read().strip()
+    except OSError:
+        return os.path.basename(path) + " is closed"
 
 
 def misbehave():

@@ -49,7 +49,7 @@ pub use self::{
     audit::{Audit, AuditReader},
     client_files::{ClientFileAccess, ClientFiles},
     code::{CodeReader, OnCodeProgress},
-    confined::{ConfineError, ConfinedProcess, ConfinedProgram, Confiner, ProgramEnd},
+    confined::{ConfineError, ConfinedProcess, ConfinedProgram, Confiner, ProgramEnd, SecretFile},
     exchanges::{ExchangeRecorder, Exchanges, NoExchanges},
     imports::{JournalImports, StagedTree, TreeTransport},
     knowledge::{Knowledge, OnProgress},

@@ -376,7 +376,7 @@ impl LanguagePool {
 mod tests {
     use std::{collections::BTreeMap, fs, os::unix::fs::PermissionsExt as _};
 
-    use agentd_core::ports::{ConfineError, ConfinedProcess, ConfinedProgram};
+    use agentd_core::ports::{ConfineError, ConfinedProcess, ConfinedProgram, SecretFile};
 
     use super::*;
     use crate::config::LanguageLimits;
@@ -387,6 +387,10 @@ mod tests {
     impl Confiner for NoWalls {
         fn start(&self, _: ConfinedProgram) -> BoxFuture<'_, Result<ConfinedProcess, ConfineError>> {
             std::future::ready(Err(ConfineError { message: "no walls".to_owned(), lasting: true })).boxed()
+        }
+
+        fn secrets(&self, _: PathBuf) -> BoxFuture<'_, Result<Vec<SecretFile>, ConfineError>> {
+            std::future::ready(Ok(Vec::new())).boxed()
         }
     }
 

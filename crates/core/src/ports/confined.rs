@@ -12,6 +12,21 @@ pub trait Confiner: Send + Sync {
     /// # Errors
     /// The walls cannot be had, and nothing runs without them.
     fn start(&self, program: ConfinedProgram) -> BoxFuture<'_, Result<ConfinedProcess, ConfineError>>;
+
+    /// Files of secrets and folders of them below a folder, as they are now.
+    ///
+    /// # Errors
+    /// The folder has too many files to be searched.
+    fn secrets(&self, folder: PathBuf) -> BoxFuture<'_, Result<Vec<SecretFile>, ConfineError>>;
+}
+
+/// A file or folder that holds secrets. One that took the place of another one at its path is a different one.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SecretFile {
+    /// Its absolute path.
+    pub path: PathBuf,
+    /// Its device and its number there.
+    pub inode: (u64, u64),
 }
 
 /// A program to be started.
@@ -23,6 +38,8 @@ pub struct ConfinedProgram {
     pub args: Vec<String>,
     /// Absolute path of the folder that it may read.
     pub folder: PathBuf,
+    /// Files and folders in it that it may not read.
+    pub hidden: Vec<PathBuf>,
     /// Further variables of its environment.
     pub environment: BTreeMap<OsString, OsString>,
     /// Memory that each of its processes may write to, in bytes.

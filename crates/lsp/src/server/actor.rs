@@ -2,7 +2,7 @@
 
 use std::{collections::VecDeque, mem, sync::Arc, time::Duration};
 
-use agentd_core::ports::{ConfinedProgram, ProgramEnd};
+use agentd_core::ports::{ConfineError, ConfinedProgram, ProgramEnd, SecretFile};
 use tokio::{
     sync::{mpsc, watch},
     time::{Instant, sleep_until, timeout},
@@ -35,6 +35,7 @@ pub(super) async fn run(
         watched: WatchedFiles::default(),
         crashes: Crashes::default(),
         condition,
+        secrets: Vec::new(),
         used: Instant::now(),
     };
     loop {
@@ -62,6 +63,8 @@ struct Actor {
     watched: WatchedFiles,
     crashes: Crashes,
     condition: watch::Sender<Condition>,
+    /// Files that are hidden from the server that runs.
+    secrets: Vec<SecretFile>,
     used: Instant,
 }
 
@@ -122,6 +125,13 @@ impl Actor {
     }
 
     async fn command(&mut self, command: Command) {
+        if !matches!(command, Command::Changed { .. } | Command::Stop { .. }) && !self.hides_all_secrets().await {
+            tracing::debug!(
+                server = self.parts.config.name,
+                "a language server is restarted without new files of secrets"
+            );
+            self.end().await;
+        }
         let is_running = self.connection.is_some();
         match command {
             Command::Changed { files } if is_running => self.queue_up(Command::Changed { files }),
@@ -147,6 +157,14 @@ impl Actor {
                 }
             }
         }
+    }
+
+    /// Returns false if a file of secrets came, or took the place of another one, since the server was started: it may have read
+    /// that one, so nothing more of it counts.
+    async fn hides_all_secrets(&mut self) -> bool {
+        let ServerParts { confiner, folder, .. } = &self.parts;
+        let now = (Arc::clone(confiner), folder.clone());
+        self.connection.is_none() || now.0.secrets(now.1).await.is_ok_and(|now| now == self.secrets)
     }
 
     fn queue_up(&mut self, command: Command) {
@@ -243,15 +261,21 @@ impl Actor {
         let watched = tokio::task::spawn_blocking(move || WatchedFiles::look(&config, &folder, &root)).await;
         self.watched = watched.unwrap_or_default();
         let ServerParts { config, limits, program, folder, root, confiner } = &self.parts;
-        let started = confiner.start(ConfinedProgram {
-            program: program.clone(),
-            args: config.args.clone(),
-            folder: folder.clone(),
-            environment: config.environment.iter().map(|(name, value)| (name.into(), value.into())).collect(),
-            memory_bytes: limits.memory_bytes,
-        });
+        let started = async {
+            let secrets = confiner.secrets(folder.clone()).await?;
+            let process = confiner.start(ConfinedProgram {
+                program: program.clone(),
+                args: config.args.clone(),
+                folder: folder.clone(),
+                hidden: secrets.iter().map(|secret| secret.path.clone()).collect(),
+                environment: config.environment.iter().map(|(name, value)| (name.into(), value.into())).collect(),
+                memory_bytes: limits.memory_bytes,
+            });
+            Ok::<_, ConfineError>((process.await?, secrets))
+        };
         let begun = match timeout(limits.start_timeout, started).await {
-            Ok(Ok(process)) => {
+            Ok(Ok((process, secrets))) => {
+                self.secrets = secrets;
                 Connection::begin(config.clone(), limits, root, process).map_err(|how| (how, CrashKind::Other))
             }
             Ok(Err(error)) if error.lasting => Err((error.message, CrashKind::Lasting)),

@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, ffi::OsString, path::PathBuf, sync::Arc};
 
 use agentd_core::{
     environment::ClientEnvironment,
-    ports::{ConfineError, ConfinedProcess, ConfinedProgram, Confiner, ProgramEnd, Workspace},
+    ports::{ConfineError, ConfinedProcess, ConfinedProgram, Confiner, ProgramEnd, SecretFile, Workspace},
     session::Mount,
 };
 use futures_util::{FutureExt as _, future::BoxFuture};
@@ -24,18 +24,22 @@ pub struct ConfinedPrograms {
     standing: BTreeMap<String, String>,
     /// Empty folder that stands in for the session's own.
     place: PathBuf,
+    /// Predicate on names of files: those of secrets.
+    is_secret: fn(&str) -> bool,
 }
 
 impl ConfinedPrograms {
-    /// Programs in this sandbox. The variables are those of commands; `place` is a folder that may be made.
+    /// Programs in this sandbox. The variables are those of commands; `place` is a folder that may be made. Files whose names
+    /// are secret, or known to this crate as such, are reported as secrets.
     #[must_use]
     pub fn new(
         sandbox: Arc<Sandbox>,
         environment: BTreeMap<String, String>,
         standing: BTreeMap<String, String>,
         place: PathBuf,
+        is_secret: fn(&str) -> bool,
     ) -> Self {
-        Self { sandbox, environment, standing, place }
+        Self { sandbox, environment, standing, place, is_secret }
     }
 
     fn environment(&self, workspace: &Workspace, names: &[Name], own: BTreeMap<OsString, OsString>) -> Environment {
@@ -72,6 +76,23 @@ impl Confiner for ConfinedPrograms {
         }
         .boxed()
     }
+
+    #[cfg(target_os = "linux")]
+    fn secrets(&self, folder: PathBuf) -> BoxFuture<'_, Result<Vec<SecretFile>, ConfineError>> {
+        let is_secret = self.is_secret;
+        let search = tokio::task::spawn_blocking(move || crate::sandbox::project_secrets(&folder, is_secret));
+        async move {
+            let found = search.await.map_err(|_| refused("could not search its folder", false))?;
+            found.map_err(|why| refused(why, true))
+        }
+        .boxed()
+    }
+
+    #[cfg(not(target_os = "linux"))]
+    fn secrets(&self, _: PathBuf) -> BoxFuture<'_, Result<Vec<SecretFile>, ConfineError>> {
+        // Nothing starts there.
+        std::future::ready(Ok(Vec::new())).boxed()
+    }
 }
 
 fn refused(message: impl Into<String>, lasting: bool) -> ConfineError {
@@ -90,7 +111,7 @@ impl ConfinedPrograms {
     async fn locked_in(&self, program: ConfinedProgram) -> Result<ConfinedProcess, ConfineError> {
         use crate::sandbox::Walls;
 
-        let ConfinedProgram { program, args, folder, environment, memory_bytes } = program;
+        let ConfinedProgram { program, args, folder, hidden, environment, memory_bytes } = program;
         let broken = |what: &str| {
             let attempted = format!("could not {what}");
             move |error: std::io::Error| refused(format!("{attempted}: {error}"), false)
@@ -112,8 +133,8 @@ impl ConfinedPrograms {
         let opened = opened.map_err(broken("open its folder"))?;
         let (theirs, input) = std::io::pipe().map_err(broken("make a pipe"))?;
         let command = std::iter::once(program.into_os_string()).chain(args.into_iter().map(OsString::from)).collect();
-        let walls =
-            Walls { confinement: agentd_core::policy::Confinement::ReadOnly, input: Some(theirs.into()), memory_bytes };
+        let confinement = agentd_core::policy::Confinement::ReadOnly;
+        let walls = Walls { confinement, input: Some(theirs.into()), memory_bytes, hidden };
         let started = self.sandbox.run(&workspace, command, &variables, &opened, walls).await;
         let (mut child, mut leash) = started.map_err(broken("start it"))?;
         let output = child.stdout.take().ok_or_else(|| refused("it has no output", false))?;

@@ -155,6 +155,8 @@ mod linux {
         pub(crate) input: Option<OwnedFd>,
         /// Memory that each process may write to, where that is less than all commands may.
         pub(crate) memory_bytes: Option<u64>,
+        /// Files and folders that it may not see, besides those that no command may.
+        pub(crate) hidden: Vec<PathBuf>,
     }
 
     /// Findings of the first helpers.
@@ -326,7 +328,7 @@ mod linux {
             folder: &OwnedFd,
             walls: Walls,
         ) -> io::Result<(Child, KillGuard)> {
-            let Walls { confinement, input, memory_bytes } = walls;
+            let Walls { confinement, input, memory_bytes, hidden } = walls;
             let config = &self.config;
             let names = self.names(workspace).await;
             let read_only = confinement == Confinement::ReadOnly;
@@ -342,7 +344,7 @@ mod linux {
                 read: places.read,
                 write: places.write,
                 trees: places.trees,
-                hidden: config.hidden.clone(),
+                hidden: config.hidden.iter().chain(&hidden).cloned().collect(),
                 names,
                 searched: config.read.iter().chain(&config.write).cloned().collect(),
                 home: config.home.clone(),

@@ -7,7 +7,7 @@
 //!
 //! - [`policy`]: the policy of a command, as sent to the helper.
 //! - [`places`](mod@places): which folders that is for a session, a pure function. [`names`](mod@names): by which names
-//!   they are reached. `secrets`: files that hold keys.
+//!   they are reached. `secrets`: files that hold keys; `project_secrets`: those of a project.
 //! - [`host`]: the daemon's side: [`Sandbox`] starts helpers, and probes this kernel once. `leash`: its end of the socket.
 //! - [`helper`]: the helper's side, [`run_helper`].
 //! - `gateway`: the daemon's proxy to listed hosts, for programs that may reach no others.
@@ -29,6 +29,8 @@ mod names;
 mod places;
 mod policy;
 #[cfg(target_os = "linux")]
+mod project_secrets;
+#[cfg(target_os = "linux")]
 mod secrets;
 
 pub(crate) use gateway::{Gateway, Target, Upstream, target_of, written};
@@ -43,6 +45,8 @@ pub(crate) use leash::KillGuard;
 pub(crate) use names::{MEMORIES, Name, PROJECT};
 pub use policy::SandboxLimits;
 pub(crate) use policy::{GATEWAY_PORT, Report};
+#[cfg(target_os = "linux")]
+pub(crate) use project_secrets::project_secrets;
 
 /// The first argument by which a program knows that it is to be the helper.
 pub const HELPER_ARGUMENT: &str = "sandbox-exec";

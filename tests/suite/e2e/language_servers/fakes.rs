@@ -67,6 +67,26 @@ async fn errors_are_told_once_whichever_way_a_server_tells_them() {
 }
 
 #[tokio::test]
+async fn a_server_reads_no_files_of_secrets_however_late_they_come() {
+    let world = with("reads", patient()).await;
+    let write = |path: &str, text: &str| world.daemon.write(&format!("project/{path}"), text);
+    write("plain.txt", "plain words");
+    for (number, path) in [".env", "deep/er/.env.local", "deep/server.pem", ".aws/config"].iter().enumerate() {
+        write(path, &format!("TOKEN={number}"));
+    }
+    let requests = world.works(vec![breaks(), Reply::text("Done.")]).await;
+    let told = words(&requests[1]);
+    assert!(told.contains("plain.txt=plain words") && told.contains("a.fk:2:1") && !told.contains("TOKEN"), "{told}");
+    // As editors save: another file takes the place.
+    let saved = world.daemon.write("saved", "TOKEN=5");
+    std::fs::rename(saved, world.daemon.path().join("project/.env")).unwrap();
+    write("deep/late/.env", "TOKEN=6");
+    let requests = world.works(vec![edit("a.fk", "three", "BROKEN three"), Reply::text("Done.")]).await;
+    let told = words(&requests[1]);
+    assert!(told.contains("plain.txt=plain words") && told.contains("a.fk:3:1") && !told.contains("TOKEN"), "{told}");
+}
+
+#[tokio::test]
 async fn a_new_file_and_one_that_a_command_changes_are_looked_at_and_others_are_not() {
     let world = with("works", patient()).await;
     let made = Reply::tool_call("write_file", json!({"path": "/project/new.fk", "content": "BROKEN new\n"}));
