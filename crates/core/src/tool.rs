@@ -275,11 +275,11 @@ pub enum ToolErrorCode {
     /// The turn was cancelled while it ran.
     #[serde(rename = "E_CANCELLED")]
     Cancelled,
-    /// The daemon stopped before it ran, could not write down beforehand that it would, or what it would do was no
+    /// The turn ended or the daemon stopped before it ran, could not write down beforehand that it would, or what it would do was no
     /// longer what a person had approved. It never ran.
     #[serde(rename = "E_NOT_RUN")]
     NotRun,
-    /// The daemon stopped while it ran. It may have taken effect or not.
+    /// The daemon stopped, or something killed its sandbox, while it ran. It may have taken effect or not.
     #[serde(rename = "E_UNKNOWN_OUTCOME")]
     UnknownOutcome,
 }

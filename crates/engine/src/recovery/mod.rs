@@ -251,7 +251,13 @@ pub(crate) fn recover(
     };
     if disposition == Disposition::End {
         for call in never_ran {
-            facts.extend(stand_in(turn_id, call, is_damaged));
+            let (error, text) = if is_damaged {
+                let text = format!("{DAMAGED}: this may have taken effect or not; look before you run it again");
+                (ToolErrorCode::UnknownOutcome, text)
+            } else {
+                (ToolErrorCode::NotRun, never_ran_because("the daemon stopped"))
+            };
+            facts.extend(stand_in(turn_id, call, error, text));
         }
         // What was acknowledged is read in the next turn.
         for item in &steers {
@@ -396,15 +402,13 @@ pub(crate) fn close_cut_off(item: &Item, why: &str) -> (Item, ItemStatus) {
     (item, status)
 }
 
+/// The text on a call that had not begun when its turn ended.
+pub(crate) fn never_ran_because(why: &str) -> String {
+    format!("{why} before this ran: it never ran; call it again if it is still wanted")
+}
+
 /// The result of a call that has none, and never will.
-fn stand_in(turn_id: TurnId, call: &ToolCall, is_damaged: bool) -> [EventKind; 2] {
-    let (error, text) = if is_damaged {
-        let text = format!("{DAMAGED}: this may have taken effect or not; look before you run it again");
-        (ToolErrorCode::UnknownOutcome, text)
-    } else {
-        let text = "the daemon stopped before this ran: it never ran; call it again if it is still wanted";
-        (ToolErrorCode::NotRun, text.to_owned())
-    };
+pub(crate) fn stand_in(turn_id: TurnId, call: &ToolCall, error: ToolErrorCode, text: String) -> [EventKind; 2] {
     let result = ToolResult { text, error: Some(error), ..ToolResult::empty(call.call_id.clone(), call.name.clone()) };
     let item = Item::new(turn_id, ItemBody::ToolResult(result));
     [EventKind::ItemStarted { item: item.clone() }, EventKind::ItemCompleted { item, status: ItemStatus::Done }]

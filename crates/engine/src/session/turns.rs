@@ -8,8 +8,9 @@ use agentd_core::{
     error::ErrorKind,
     event::EventKind,
     ids::{CallId, SessionId, TraceId, TurnId},
-    item::{Item, ItemStatus},
+    item::{Item, ItemBody, ItemStatus},
     routing::Planning,
+    tool::{ToolCall, ToolErrorCode},
     turn::{IfBusy, StartTurn, StopReason, TurnError, TurnOptions, TurnResult},
 };
 use tokio::{task::JoinError, time::Instant};
@@ -27,6 +28,7 @@ use crate::{
     error::EngineError,
     large_input::UserInput,
     mentions::Mentions,
+    recovery::{never_ran_because, stand_in},
     turn::{
         Phase, TurnOutcome, TurnState,
         answering::AnswerMode,
@@ -418,6 +420,16 @@ impl Actor {
         let unread = !open.steers.is_empty();
         let mut facts = self.withdraw_all();
         let mut cut_off = self.journal.close_open();
+        // Every call that had begun is among the open items.
+        let has_begun = |call: &&ToolCall| {
+            let of_call =
+                |item: &Item| matches!(&item.body, ItemBody::ToolResult(result) if result.call_id == call.call_id);
+            cut_off.iter().any(|fact| matches!(fact, EventKind::ItemCompleted { item, .. } if of_call(item)))
+        };
+        let never_ran = never_ran_because("the turn ended");
+        for call in outcome.without_result.iter().filter(|call| !has_begun(call)) {
+            facts.extend(stand_in(open.turn_id, call, ToolErrorCode::NotRun, never_ran.clone()));
+        }
         self.tell_what_was_changed(open.first_seq, &mut cut_off).await;
         facts.extend(cut_off);
         let only_compacted = outcome.only_compacted && !unread;

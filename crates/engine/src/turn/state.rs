@@ -104,6 +104,8 @@ pub(crate) struct TurnOutcome {
     pub(crate) meter: ContextMeter,
     /// Set if it did nothing but compact.
     pub(crate) only_compacted: bool,
+    /// Calls that have no result.
+    pub(crate) without_result: Vec<ToolCall>,
 }
 
 /// Stage of a turn.
@@ -244,7 +246,7 @@ impl TurnState {
         self.pending_calls.retain(|call| call.call_id != result.call_id);
         self.tool_used |=
             !matches!(result.error, Some(ToolErrorCode::Denied | ToolErrorCode::NotRun | ToolErrorCode::UnknownTool));
-        for file in result.files.iter().filter(|file| !file.is_folder()) {
+        for file in result.files.iter().filter(|file| !file.is_folder() || !file.is_recorded()) {
             self.note_file(file);
         }
     }
@@ -308,6 +310,7 @@ impl TurnState {
             files: self.told_files(),
             meter: self.meter.clone(),
             only_compacted: self.only_compacts(),
+            without_result: self.pending_calls.clone(),
         }
     }
 

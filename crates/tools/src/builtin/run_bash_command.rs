@@ -308,12 +308,19 @@ fn report(finished: FinishedCommand, timeout: Duration) -> ToolOutput {
         CommandEnd::Cancelled => {
             (format!("ended after {seconds:.1} s, because the turn was cancelled"), Some(ToolErrorCode::Cancelled))
         }
+        CommandEnd::Lost => (
+            format!(
+                "ended after {seconds:.1} s with its sandbox, which something killed (the system does where memory runs \
+                 out): it may have taken effect or not; look before you run it again"
+            ),
+            Some(ToolErrorCode::UnknownOutcome),
+        ),
     };
     let exit_code = match finished.ended {
         CommandEnd::Code(code) => Some(code),
         // As a shell tells it.
         CommandEnd::Signal(signal @ 1..) => Some(128 + signal),
-        CommandEnd::Signal(_) | CommandEnd::TimedOut | CommandEnd::Cancelled => None,
+        CommandEnd::Signal(_) | CommandEnd::TimedOut | CommandEnd::Cancelled | CommandEnd::Lost => None,
     };
     let mut output = ToolOutput { text: first, error: code, exit_code, ..ToolOutput::default() };
     if finished.strays > 0 && code.is_none() {

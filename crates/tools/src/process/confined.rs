@@ -160,7 +160,7 @@ fn described(report: std::io::Result<crate::sandbox::Report>) -> ProgramEnd {
         Ok(Report::Failed(why)) => ProgramEnd { how: format!("it did not start: {why}"), lasting: true },
         Ok(Report::Ended { code: Some(code), .. }) => ended(format!("exit code {code}")),
         Ok(Report::Ended { signal: Some(signal), .. }) => ended(format!("signal {signal}")),
-        Ok(Report::Ended { .. } | Report::Ready(_)) => ended("it ended".to_owned()),
+        Ok(Report::Ended { .. } | Report::Ready(_) | Report::Begun) => ended("it ended".to_owned()),
         Err(error) => ended(format!("its helper broke: {error}")),
     }
 }

@@ -88,6 +88,8 @@ pub(crate) enum CommandEnd {
     TimedOut,
     /// With the turn.
     Cancelled,
+    /// With the sandbox's helper, which something else ended.
+    Lost,
 }
 
 /// A command that has ended, with everything that it started.
@@ -164,7 +166,10 @@ async fn locked_in(
         (Ok(Report::Ended { code, signal, strays }), None) => {
             (code.map_or(CommandEnd::Signal(signal.unwrap_or_default()), CommandEnd::Code), strays)
         }
-        (Ok(Report::Ready(_)), None) => return Err(RunError::Refused("there was no command".to_owned())),
+        (Ok(Report::Ready(_) | Report::Begun), None) => {
+            return Err(RunError::Refused("there was no command".to_owned()));
+        }
+        (Err(_), None) if leash.has_begun => (CommandEnd::Lost, 0),
         (Err(error), None) => return Err(RunError::Refused(format!("its helper broke: {error}"))),
     };
     let (stdout, stderr) = (stdout.finish(output), stderr.finish(OutputForm::Text));

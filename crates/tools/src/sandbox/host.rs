@@ -313,7 +313,9 @@ mod linux {
             match report {
                 Ok(Ok(Report::Ready(force))) => Ok(force),
                 Ok(Ok(Report::Failed(why))) => Err(why),
-                Ok(Ok(Report::Ended { .. })) => Err("the sandbox's helper answered something else".to_owned()),
+                Ok(Ok(Report::Ended { .. } | Report::Begun)) => {
+                    Err("the sandbox's helper answered something else".to_owned())
+                }
                 Ok(Err(error)) => Err(format!("the sandbox's helper did not answer: {error}")),
                 Err(_) => Err("the sandbox's helper did not answer in time".to_owned()),
             }
@@ -397,7 +399,7 @@ mod linux {
                 _ => None,
             };
             let (up, down) = ours.into_split();
-            Ok((child, KillGuard { up: BufReader::new(up), down, _serving: serving }))
+            Ok((child, KillGuard { up: BufReader::new(up), down, has_begun: false, _serving: serving }))
         }
     }
 

@@ -15,6 +15,8 @@ use super::policy::{PLEASE_END, Report};
 pub(crate) struct KillGuard {
     pub(super) up: BufReader<OwnedReadHalf>,
     pub(super) down: OwnedWriteHalf,
+    /// True once the command is about to start.
+    pub(crate) has_begun: bool,
     /// The proxy that the command reaches, as long as it is led.
     pub(super) _serving: Option<AbortOnDropHandle<()>>,
 }
@@ -22,16 +24,21 @@ pub(crate) struct KillGuard {
 impl KillGuard {
     /// Outcome of the command. It may be dropped and asked again.
     pub(crate) async fn report(&mut self) -> io::Result<Report> {
-        // A report is one write of one short line, so it comes at once or, where nobody wrote one, as an end.
-        let buffer = self.up.fill_buf().await?;
-        if buffer.is_empty() {
-            return Err(io::ErrorKind::UnexpectedEof.into());
+        loop {
+            // A report is one write of one short line, so it comes at once or, where nobody wrote one, as an end.
+            let buffer = self.up.fill_buf().await?;
+            if buffer.is_empty() {
+                return Err(io::ErrorKind::UnexpectedEof.into());
+            }
+            let line = buffer.split(|byte| *byte == b'\n').next().unwrap_or_default();
+            let report = serde_json::from_slice(line);
+            let used = buffer.len().min(line.len() + 1);
+            self.up.consume(used);
+            match report? {
+                Report::Begun => self.has_begun = true,
+                report => return Ok(report),
+            }
         }
-        let line = buffer.split(|byte| *byte == b'\n').next().unwrap_or_default();
-        let report = serde_json::from_slice(line);
-        let used = buffer.len().min(line.len() + 1);
-        self.up.consume(used);
-        Ok(report?)
     }
 
     /// Asks the command to end. If the pipe is closed, it has ended.

@@ -105,6 +105,8 @@ pub(crate) enum Report {
     Failed(String),
     /// All is set up; only said when there is no command to run.
     Ready(InForce),
+    /// The command is about to start: from here on it may have taken effect.
+    Begun,
     /// The command has ended, with everything that it started.
     Ended {
         /// Its exit code, if it ended by itself.

@@ -140,7 +140,7 @@ impl Installer {
                 let message = format!("the packages of the skill {skill} were not installed within {minutes} minutes");
                 Err(WorkspaceError::new(ErrorKind::Timeout, message).with_hint("look at the network, and try again"))
             }
-            CommandEnd::Code(_) | CommandEnd::Signal(_) => Ok(finished),
+            CommandEnd::Code(_) | CommandEnd::Signal(_) | CommandEnd::Lost => Ok(finished),
         }
     }
 }

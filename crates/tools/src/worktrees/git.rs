@@ -196,7 +196,7 @@ impl Git {
                 return Err(WorkspaceError::new(ErrorKind::Timeout, message)
                     .with_hint("is there a pipe in place of a file of git's, or a slow disk? look, and try again"));
             }
-            CommandEnd::Signal(_) | CommandEnd::Cancelled => -1,
+            CommandEnd::Signal(_) | CommandEnd::Cancelled | CommandEnd::Lost => -1,
         };
         let is_cut = finished.stdout.total > MAX_OUTPUT as u64;
         Ok(GitOutput { code, bytes: finished.stdout.bytes, is_cut, said: finished.stderr.text })

@@ -33,6 +33,7 @@ pub(super) fn become_it(
             (Some(gap), _) if policy.enforce => Report::Failed(gap.to_owned()),
             (_, None) => Report::Ready(force),
             (_, Some(file)) => {
+                tell(leash, &Report::Begun);
                 let error = programs::become_it(program, &policy.planted);
                 Report::Failed(format!("could not start {}: {error}", file.to_string_lossy()))
             }
