@@ -7,7 +7,7 @@ use agentd_core::{
     audit::AuditEntry,
     error::{AuditError, WorkspaceError},
     ids::{CallId, SessionId},
-    ports::{Audit, Changes, Clock, Snapshots, ToolContext, Workspace},
+    ports::{Audit, Changes, Clock, FilesBefore, Snapshots, ToolContext, Workspace},
     tool::{FileChange, FileChangeKind},
     undo::{FilesReverted, UndoOutcome, UndoneFile},
 };
@@ -54,12 +54,13 @@ impl Audit for NoAudit {
 pub(super) struct NoSnapshots;
 
 impl Snapshots for NoSnapshots {
-    fn before<'a>(&'a self, _: &'a ToolContext, _: Option<&'a [String]>) -> BoxFuture<'a, Result<(), WorkspaceError>> {
-        Box::pin(std::future::ready(Ok(())))
-    }
-
-    fn after<'a>(&'a self, _: &'a ToolContext) -> BoxFuture<'a, Result<Changes, WorkspaceError>> {
-        Box::pin(std::future::ready(Ok(Changes::default())))
+    fn before<'a>(
+        &'a self,
+        _: &'a ToolContext,
+        _: Option<&'a [String]>,
+    ) -> BoxFuture<'a, Result<FilesBefore, WorkspaceError>> {
+        let after = Box::pin(std::future::ready(Ok(Changes::default())));
+        Box::pin(std::future::ready(Ok(FilesBefore { gaps: Vec::new(), unkept: Vec::new(), after })))
     }
 
     fn unfinished<'a>(

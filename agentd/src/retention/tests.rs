@@ -123,7 +123,7 @@ impl World {
         .await;
         self.engine.upload(id, "notes.txt".to_owned(), vec![b'n'; 50_000]).await.unwrap();
         let call = self.call(id);
-        self.snapshots.before(&call, None).await.unwrap();
+        let before = self.snapshots.before(&call, None).await.unwrap();
         // Of every session another one, and of a size that nothing makes smaller.
         let word = |number: usize| {
             let mut hasher = DefaultHasher::new();
@@ -134,7 +134,7 @@ impl World {
         for file in ["outputs/report.txt", "temp/x", "large_tool_results/y.txt", "conversation_history/h.md"] {
             fs::write(self.path(&format!("workspace/{id}/{file}")), &noise).unwrap();
         }
-        let changes = self.snapshots.after(&call).await.unwrap();
+        let changes = before.after.await.unwrap();
         assert!(!changes.files.is_empty(), "{changes:?}");
         self.unloaded(id).await;
         id

@@ -270,17 +270,14 @@ pub trait Toolbox: Send + Sync {
 /// after the other.
 pub trait Snapshots: Send + Sync {
     /// Looks at the files before a call and keeps what they hold: all that the session may change, or only these paths.
-    /// Everything it saw is durable when this returns.
+    /// Everything it saw is durable when this returns, and stays for as long as the call has it.
     ///
-    /// An error says why the changes of the call cannot be recorded; the call itself may run.
+    /// An error says why the changes of the call cannot be recorded.
     fn before<'a>(
         &'a self,
         call: &'a ToolContext,
         paths: Option<&'a [String]>,
-    ) -> BoxFuture<'a, Result<(), WorkspaceError>>;
-
-    /// Looks again after the call, and says what has changed.
-    fn after<'a>(&'a self, call: &'a ToolContext) -> BoxFuture<'a, Result<Changes, WorkspaceError>>;
+    ) -> BoxFuture<'a, Result<FilesBefore, WorkspaceError>>;
 
     /// The changes since [`Self::before`] of a call that the last life of the daemon did not see end; nothing where
     /// nothing is known of it. What may have been changed after that life ended is marked as late.
@@ -315,6 +312,16 @@ pub trait Snapshots: Send + Sync {
 
     /// Removes all that is kept of a session.
     fn remove(&self, session: SessionId) -> BoxFuture<'_, Result<(), WorkspaceError>>;
+}
+
+/// The files as they were before a call, which owns them: no other call makes them be dropped.
+pub struct FilesBefore {
+    /// Changes that could not be undone, as far as that is known before the call: a sentence each.
+    pub gaps: Vec<String>,
+    /// Paths of which no contents are kept, such as folders that git ignores.
+    pub unkept: Vec<String>,
+    /// Looks again when it is awaited, and reports what has changed.
+    pub after: BoxFuture<'static, Result<Changes, WorkspaceError>>,
 }
 
 /// Changes of a call.

@@ -29,7 +29,7 @@ pub mod rules;
 use serde_json::Value;
 
 pub use self::{
-    checker::{paths::holds_secrets, web::only_fetches},
+    checker::{deletions::deletes, paths::holds_secrets, web::only_fetches},
     lasting::for_good,
 };
 pub use self::{

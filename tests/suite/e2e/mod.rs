@@ -8,7 +8,8 @@
 //!   clients, and slow ones.
 //! - [`bad_input`], [`bad_models`], [`bad_documents`]: a clear message with a hint, and nothing lost. [`documents`]: pages,
 //!   cited. [`changing_documents`]: found as they are now, and read once.
-//! - [`encodings`]: byte-exact edits. [`patches`]: whole or not at all. [`undo`]: what turns did to files, taken back.
+//! - [`encodings`]: byte-exact edits. [`patches`]: whole or not at all. [`undo`]: what turns did to files, taken back. [`irreversible`]:
+//!   what cannot be.
 //! - [`files`]: what sessions see besides their own files. [`worktrees`]: several of them on one repository.
 //! - [`in_form`]: answers that match a schema, for scripts. [`stream_schema`]: the schema of what scripts read.
 //! - [`parts`]: what a client hands over with an input. [`client_tools`]: tools that it answers. [`watching`]: one stream over all
@@ -84,6 +85,7 @@ mod hostile;
 mod in_form;
 mod inputs;
 mod interrupts;
+mod irreversible;
 mod language_servers;
 mod large;
 mod learning;

@@ -2,13 +2,13 @@
 
 use std::{
     collections::BTreeMap,
-    sync::{Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
 use agentd_core::{
     error::WorkspaceError,
     ids::{CallId, SessionId},
-    ports::{Changes, Snapshots, ToolContext, Workspace},
+    ports::{Changes, FilesBefore, Snapshots, ToolContext, Workspace},
     tool::{FileChange, FileChangeKind, FileKind, FileState},
     undo::{FilesReverted, UndoOutcome, UndoneFile, reversed},
 };
@@ -19,7 +19,7 @@ type Files = BTreeMap<String, String>;
 /// Files by path, for all sessions the same. The hash of a content is the content itself.
 #[derive(Debug, Default)]
 pub struct MemoryDisk {
-    files: Mutex<Files>,
+    files: Arc<Mutex<Files>>,
     /// Where links lead.
     links: Mutex<Files>,
     before: Mutex<BTreeMap<CallId, Files>>,
@@ -61,29 +61,6 @@ impl MemoryDisk {
         self.links.lock().unwrap_or_else(PoisonError::into_inner).get(path).cloned()
     }
 
-    fn changes_since(&self, before: &Files) -> Changes {
-        let now = self.files();
-        let paths: std::collections::BTreeSet<&String> = before.keys().chain(now.keys()).collect();
-        let files = paths
-            .into_iter()
-            .filter(|path| before.get(*path) != now.get(*path))
-            .map(|path| {
-                let (was, is) = (before.get(path), now.get(path));
-                let change = match (was, is) {
-                    (None, _) => FileChangeKind::Created,
-                    (_, None) => FileChangeKind::Deleted,
-                    _ => FileChangeKind::Modified,
-                };
-                FileChange {
-                    before: was.map(|content| state(content)),
-                    after: is.map(|content| state(content)),
-                    ..FileChange::new(path, change)
-                }
-            })
-            .collect();
-        Changes { files, notes: Vec::new() }
-    }
-
     fn take_back(&self, change: FileChange, preview: bool, undone: &mut FilesReverted) {
         let now = self.files().get(&change.path).map(|content| state(content));
         let back = reversed(&change);
@@ -110,20 +87,40 @@ fn state(content: &str) -> FileState {
     FileState { kind: FileKind::File, hash: content.to_owned(), size: content.len() as u64, mode: 0o644 }
 }
 
+fn changes_since(files: &Mutex<Files>, before: &Files) -> Changes {
+    let now = files.lock().unwrap_or_else(PoisonError::into_inner);
+    let paths: std::collections::BTreeSet<&String> = before.keys().chain(now.keys()).collect();
+    let files = paths
+        .into_iter()
+        .filter(|path| before.get(*path) != now.get(*path))
+        .map(|path| {
+            let (was, is) = (before.get(path), now.get(path));
+            let change = match (was, is) {
+                (None, _) => FileChangeKind::Created,
+                (_, None) => FileChangeKind::Deleted,
+                _ => FileChangeKind::Modified,
+            };
+            FileChange {
+                before: was.map(|content| state(content)),
+                after: is.map(|content| state(content)),
+                ..FileChange::new(path, change)
+            }
+        })
+        .collect();
+    Changes { files, notes: Vec::new() }
+}
+
 impl Snapshots for MemoryDisk {
     fn before<'a>(
         &'a self,
         call: &'a ToolContext,
         _: Option<&'a [String]>,
-    ) -> BoxFuture<'a, Result<(), WorkspaceError>> {
-        let files = self.files().clone();
-        self.looks().insert(call.call_id.clone(), files);
-        std::future::ready(Ok(())).boxed()
-    }
-
-    fn after<'a>(&'a self, call: &'a ToolContext) -> BoxFuture<'a, Result<Changes, WorkspaceError>> {
-        let before = self.looks().get(&call.call_id).cloned().unwrap_or_default();
-        std::future::ready(Ok(self.changes_since(&before))).boxed()
+    ) -> BoxFuture<'a, Result<FilesBefore, WorkspaceError>> {
+        let before = self.files().clone();
+        self.looks().insert(call.call_id.clone(), before.clone());
+        let files = Arc::clone(&self.files);
+        let after = async move { Ok(changes_since(&files, &before)) }.boxed();
+        std::future::ready(Ok(FilesBefore { gaps: Vec::new(), unkept: Vec::new(), after })).boxed()
     }
 
     fn unfinished<'a>(
@@ -133,7 +130,7 @@ impl Snapshots for MemoryDisk {
         call: &'a CallId,
     ) -> BoxFuture<'a, Result<Changes, WorkspaceError>> {
         let before = self.looks().get(call).cloned();
-        std::future::ready(Ok(before.map(|before| self.changes_since(&before)).unwrap_or_default())).boxed()
+        std::future::ready(Ok(before.map(|before| changes_since(&self.files, &before)).unwrap_or_default())).boxed()
     }
 
     fn undo<'a>(

@@ -9,7 +9,7 @@ use agentd_core::{
     catalogue::Foreign,
     event::EventKind,
     interrupt::{AFTER_REFUSAL as INSTEAD, Answer, Ask, Owner, REFUSED},
-    policy::{Explanation, Layer, Verdict},
+    policy::{Confinement, Explanation, Layer, Verdict},
     session::SessionMode,
     tool::{FollowedLink, StartFolder, ToolCall, ToolErrorCode, ToolOutput, ToolSpec},
     turn::{Denial, OnInterrupt},
@@ -18,9 +18,10 @@ use agentd_policy::{CallContext, SHELL_TOOL, for_good, is_shallow, roots};
 use futures_util::{FutureExt as _, future::BoxFuture};
 use serde_json::{Value, json};
 
-use super::client_tools;
+use super::{client_tools, undo};
 use crate::turn::{
     Phase, TurnExit,
+    call_record::asked_first,
     hooks::{Invocation, Link, Next},
     recorder::{CallAnswers, ResolvedInterrupt},
 };
@@ -228,10 +229,11 @@ async fn preview(
     let preview = context.or_cancelled(context.tools.chain.preview(call)).await?;
     let preview = preview.map_err(|failed| withhold(failed, &unread(call)));
     let shown = preview.map(|shown| shown.or_else(|| followed.map(ToString::to_string)));
-    let shown = match call.record.need() {
-        Some(need) => shown.map(|shown| Some([need.shown(), shown.unwrap_or_default()].join("\n"))),
-        None => shown,
-    };
+    let shown = shown.map(|shown| {
+        let first = call.record.need().map(|need| need.shown());
+        let lines: Vec<String> = first.into_iter().chain(call.record.irreversible()).chain(shown).collect();
+        (!lines.is_empty()).then(|| lines.join("\n"))
+    });
     Ok(shown.and_then(showable))
 }
 
@@ -290,6 +292,12 @@ async fn judge(
     if let Some(need) = call.record.need() {
         judgement = need.over(judgement, settings.mode);
     }
+    if !matches!(judgement.verdict, Verdict::Deny { .. }) && judgement.confinement() != Confinement::ReadOnly {
+        undo::look(call).await?;
+    }
+    if let Some(why) = call.record.irreversible() {
+        judgement = asked_first(judgement, why, "undo: what cannot be undone runs with a person's consent");
+    }
     call.record.judged(&judgement);
     Ok(judgement)
 }
@@ -326,6 +334,8 @@ async fn ask<'a>(
         grants,
         wider,
     };
+    // What holds before the answer is not what holds before the call.
+    drop(call.record.take_look());
     let answered = call.ask(ask).await?;
     obey(call, next, tool, followed, answered).await
 }
@@ -380,6 +390,7 @@ async fn no_longer_as_shown(
         _ => None,
     };
     let context = call.context;
+    undo::look(call).await?;
     let would = preview(call, followed).await?;
     if would.as_ref().ok().is_some_and(|preview| shown == Some(preview)) {
         return Ok(None);
@@ -457,6 +468,8 @@ async fn run_edited<'a>(
     let edited = ToolCall { arguments: args.to_string(), ..call.call.clone() };
     let invocation = Invocation { call: &edited, ..*call };
     let followed = followed(&invocation).await?;
+    // It may change other files.
+    drop(call.record.take_look());
     if let Verdict::Deny { reason } = judge(&invocation, tool, followed.as_ref()).await?.verdict {
         let message = format!("the edited arguments of {} are denied: {reason}; it did not run", tool.name);
         call.context.recorder.fact(EventKind::Warning { code: "edit_denied".to_owned(), message }).await?;

@@ -3,11 +3,15 @@
 use std::sync::Arc;
 
 use agentd_core::{
+    error::WorkspaceError,
+    event::EventKind,
     item::{Item, ItemBody},
     policy::Confinement,
+    ports::FilesBefore,
     tool::{Effect, FileChange, FileChangeKind, ToolErrorCode, ToolOutput, ToolResult, ToolSpec},
     undo::{FilesReverted, UndoOutcome, UndoneFile, folded, reversed},
 };
+use agentd_policy::deletes;
 use futures_util::{FutureExt as _, future::BoxFuture};
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -74,13 +78,43 @@ impl Link for Undo {
             // It can change nothing, so there is nothing to record.
             return next.run(call);
         }
-        let effect = call.context.tool(&call.call.name).map(|tool| tool.effect);
-        if matches!(effect, Some(Effect::Write | Effect::Execute)) {
-            record(call, next).boxed()
-        } else {
-            next.run(call)
-        }
+        if is_recorded(call) { record(call, next).boxed() } else { next.run(call) }
     }
+}
+
+/// Returns whether the call may change files, by itself and not through a link.
+fn is_recorded(call: &Invocation<'_>) -> bool {
+    let effect = call.context.tool(&call.call.name).map(|tool| tool.effect);
+    matches!(effect, Some(Effect::Write | Effect::Execute))
+}
+
+/// Looks at the files before a call is let run, unless that is done: whoever lets it run must know what of it could not be
+/// undone. Of tools of others nobody expects that it could.
+pub(super) async fn look(call: &Invocation<'_>) -> Result<(), TurnExit> {
+    if !is_recorded(call) || call.record.has_look() {
+        return Ok(());
+    }
+    let looked = call.context.or_cancelled(before(call)).await?;
+    let is_foreign = call.tool().is_some_and(|tool| call.context.foreign(tool).is_some());
+    let reasons = match &looked {
+        _ if is_foreign => Vec::new(),
+        Ok(looked) => {
+            let named = deletes(&call.call.arguments, &looked.unkept);
+            let named = (!named.is_empty()).then(|| format!("no contents are kept of {}", named.join(", ")));
+            looked.gaps.iter().cloned().chain(named).collect()
+        }
+        Err(error) => vec![error.to_string()],
+    };
+    let irreversible = (!reasons.is_empty()).then(|| format!("its changes cannot be undone: {}", reasons.join("; ")));
+    call.record.look(looked, irreversible);
+    Ok(())
+}
+
+async fn before(call: &Invocation<'_>) -> Result<FilesBefore, WorkspaceError> {
+    let context = call.context;
+    let tool_context = context.tool_context(call.call);
+    let paths = context.tools.toolbox.changes(&tool_context, call.call);
+    context.files.snapshots.before(&tool_context, paths.as_deref()).await
 }
 
 /// Lets the call run between two looks at the files.
@@ -88,28 +122,24 @@ async fn record<'a>(call: &'a Invocation<'a>, next: Next<'a>) -> Result<ToolOutp
     let context = call.context;
     let tool_context = context.tool_context(call.call);
     let paths = context.tools.toolbox.changes(&tool_context, call.call);
-    let looked = context.files.snapshots.before(&tool_context, paths.as_deref()).await;
-    let mut output = match next.run(call).await {
-        Ok(output) => output,
-        Err(stop) => {
-            // Whoever records must know that the call is over, even if nobody asks what it changed.
-            if let Err(error) = context.files.snapshots.after(&tool_context).await {
-                tracing::debug!(call = %call.call.call_id, "the last look at the files failed: {error}");
-            }
-            return Err(stop);
-        }
+    let looked = match call.record.take_look() {
+        Some(looked) => looked,
+        None => before(call).await,
     };
+    let output = next.run(call).await;
     let changes = match looked {
-        Ok(()) => context.files.snapshots.after(&tool_context).await,
+        Ok(looked) => looked.after.await,
         Err(error) => Err(error),
     };
+    let mut output = output?;
     let notes = match changes {
         Ok(changes) => {
             output.files = seen_and_told(changes.files, output.files, paths.as_deref());
             changes.notes
         }
         Err(error) => {
-            tracing::warn!(call = %call.call.call_id, "the changes of a call are not recorded: {error}");
+            let message = format!("what {} changed is not recorded, and cannot be undone: {error}", call.call.name);
+            context.recorder.fact(EventKind::Warning { code: "not_recorded".to_owned(), message }).await?;
             vec![error.to_string()]
         }
     };

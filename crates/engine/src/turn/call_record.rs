@@ -6,8 +6,9 @@ use std::{
 };
 
 use agentd_core::{
+    error::WorkspaceError,
     policy::{Confinement, Explanation, Layer, Risk, Verdict},
-    ports::SkillPackages,
+    ports::{FilesBefore, SkillPackages},
     session::SessionMode,
     tool::{ToolCall, ToolOutput},
 };
@@ -34,6 +35,10 @@ struct Entries {
     judged_again: Option<Explanation>,
     /// Packages to be installed first.
     need: Option<PackageNeed>,
+    /// The files before it, or why they could not be recorded.
+    look: Option<Result<FilesBefore, WorkspaceError>>,
+    /// Reason why changes of it cannot be undone, as of the last look.
+    irreversible: Option<String>,
     /// Answer to the question whether it may run.
     answered: Option<ResolvedInterrupt>,
     /// Answer to what the call asks itself.
@@ -83,6 +88,26 @@ impl<'a> CallRecord<'a> {
     /// Packages that must be installed first.
     pub(crate) fn need(&self) -> Option<PackageNeed> {
         self.entries().need.clone()
+    }
+
+    /// Records a look at the files before it, and why its changes could not be undone.
+    pub(crate) fn look(&self, look: Result<FilesBefore, WorkspaceError>, irreversible: Option<String>) {
+        let mut entries = self.entries();
+        (entries.look, entries.irreversible) = (Some(look), irreversible);
+    }
+
+    pub(crate) fn has_look(&self) -> bool {
+        self.entries().look.is_some()
+    }
+
+    /// The look at the files before it. What is not needed any more is dropped.
+    pub(crate) fn take_look(&self) -> Option<Result<FilesBefore, WorkspaceError>> {
+        self.entries().look.take()
+    }
+
+    /// Reason why its changes cannot be undone.
+    pub(crate) fn irreversible(&self) -> Option<String> {
+        self.entries().irreversible.clone()
     }
 
     /// Records an answer: whether the call may run, or to what it asks.
@@ -197,6 +222,24 @@ impl<'a> CallRecord<'a> {
     }
 }
 
+/// The judgement of a call that a person is asked about for this reason, whatever they have allowed; nothing of their answer
+/// is kept.
+pub(crate) fn asked_first(judgement: Explanation, own: String, rule: &str) -> Explanation {
+    let (risk, reason) = match judgement.verdict {
+        Verdict::Deny { .. } => return judgement,
+        Verdict::Allow => (Risk::High, own),
+        Verdict::Ask { risk, reason } => (risk.max(Risk::High), format!("{own}; and {reason}")),
+    };
+    Explanation {
+        verdict: Verdict::Ask { risk, reason },
+        layer: Layer::Checker,
+        rule: rule.to_owned(),
+        grants: Vec::new(),
+        wider: Vec::new(),
+        ..judgement
+    }
+}
+
 /// Packages that must be installed before a call does what it says.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct PackageNeed {
@@ -208,29 +251,12 @@ impl PackageNeed {
     /// of their answer is kept.
     pub(crate) fn over(&self, judgement: Explanation, mode: SessionMode) -> Explanation {
         let own = format!("it installs Python packages first, over the network: {}", self.told());
-        let (risk, reason) = match judgement.verdict {
-            Verdict::Deny { .. } => return judgement,
-            _ if mode == SessionMode::Plan => {
-                let reason = format!("the session is in plan mode, and {own}");
-                return Explanation {
-                    verdict: Verdict::Deny { reason },
-                    grants: Vec::new(),
-                    wider: Vec::new(),
-                    ..judgement
-                };
-            }
-            Verdict::Allow => (Risk::High, own),
-            Verdict::Ask { risk, reason } => (risk.max(Risk::High), format!("{own}; and {reason}")),
-        };
-        let rule = "skills: packages are installed with a person's consent".to_owned();
-        Explanation {
-            verdict: Verdict::Ask { risk, reason },
-            layer: Layer::Checker,
-            rule,
-            grants: Vec::new(),
-            wider: Vec::new(),
-            ..judgement
+        if mode == SessionMode::Plan && !matches!(judgement.verdict, Verdict::Deny { .. }) {
+            let reason = format!("the session is in plan mode, and {own}");
+            let verdict = Verdict::Deny { reason };
+            return Explanation { verdict, grants: Vec::new(), wider: Vec::new(), ..judgement };
         }
+        asked_first(judgement, own, "skills: packages are installed with a person's consent")
     }
 
     /// Text for the person in front of the call itself.

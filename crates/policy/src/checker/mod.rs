@@ -3,6 +3,7 @@
 //! - `bash`: what a part of a command would do; `programs` has what is known of single programs, by the lists of
 //!   `tables`; `interpreters`, `git` and `scripted` (sed and awk) are programs of which more has to be known, and `carriers`
 //!   those that run others.
+//! - `deletions`: paths that a command names to delete; of no verdict, but of a question.
 //! - `environment`: variables that make harmless programs run something else.
 //! - `paths`: places that matter, secrets, and where a command may write.
 //! - `looking`: commands that only look, inside the workspace, by the list of programs and options in `looks`. This is
@@ -11,6 +12,7 @@
 
 pub(super) mod bash;
 pub(super) mod carriers;
+pub(super) mod deletions;
 pub(super) mod environment;
 pub(super) mod files;
 mod git;

@@ -263,9 +263,9 @@ async fn undo_gives_back_the_text_that_was_not_saved() {
     let paths = ["/project/a.txt".to_owned()];
     let around = async |change: &dyn Fn()| {
         let call = ToolContext { call_id: agentd_core::ids::CallId::generate(), ..bench.context.clone() };
-        snapshots.before(&call, Some(&paths)).await.unwrap();
+        let before = snapshots.before(&call, Some(&paths)).await.unwrap();
         change();
-        snapshots.after(&call).await.unwrap().files
+        before.after.await.unwrap().files
     };
     assert_eq!(around(&|| ()).await, [], "a call that changed nothing has changed nothing");
     let changes = around(&|| fs::write(&file, "\u{feff}new\r\n").unwrap()).await;

@@ -119,11 +119,11 @@ async fn what_is_kept_while_a_call_runs_is_no_change_of_the_call() {
     let bench = Bench::new().await;
     let snapshots = FileSnapshots::new(bench.outside.path().join("undo"), SnapshotConfig::default());
     keep(&bench, ArtifactDir::ConversationHistory, "h.md", "one\n").await;
-    snapshots.before(&bench.context, None).await.unwrap();
+    let before = snapshots.before(&bench.context, None).await.unwrap();
     keep(&bench, ArtifactDir::LargeToolResults, "call.txt", "x").await;
     keep(&bench, ArtifactDir::ConversationHistory, "h.md", "two\n").await;
     bench.put("outputs/a.txt", "x");
-    let changes = snapshots.after(&bench.context).await.unwrap();
+    let changes = before.after.await.unwrap();
     let paths: Vec<&str> = changes.files.iter().map(|file| file.path.as_str()).collect();
     assert_eq!(paths, ["outputs/a.txt"]);
 }

@@ -67,9 +67,9 @@ async fn what_a_call_remembered_can_be_taken_back() {
     let bench = Bench::new().await;
     bench.put("/memories/a.md", "old\n");
     let snapshots = FileSnapshots::new(bench.outside.path().join("undo"), SnapshotConfig::default());
-    snapshots.before(&bench.context, Some(&["/memories/a.md".to_owned()])).await.unwrap();
+    let before = snapshots.before(&bench.context, Some(&["/memories/a.md".to_owned()])).await.unwrap();
     bench.ok("write_file", json!({"path": "/memories/a.md", "content": "new\n"})).await;
-    let changes = snapshots.after(&bench.context).await.unwrap().files;
+    let changes = before.after.await.unwrap().files;
     assert_eq!(changes.iter().map(|change| change.path.as_str()).collect::<Vec<_>>(), ["/memories/a.md"]);
     // Another session has written there since.
     bench.put("/memories/a.md", "newer\n");
@@ -85,10 +85,10 @@ async fn what_others_remember_while_a_command_runs_is_none_of_its_changes() {
     let bench = Bench::new().await;
     bench.put("/memories/a.md", "old\n");
     let snapshots = FileSnapshots::new(bench.outside.path().join("undo"), SnapshotConfig::default());
-    snapshots.before(&bench.context, None).await.unwrap();
+    let before = snapshots.before(&bench.context, None).await.unwrap();
     bench.put("/memories/a.md", "new\n");
     bench.put("/memories/b.md", "new\n");
     bench.put("outputs/made.txt", "by the command\n");
-    let changes = snapshots.after(&bench.context).await.unwrap().files;
+    let changes = before.after.await.unwrap().files;
     assert_eq!(changes.iter().map(|change| change.path.as_str()).collect::<Vec<_>>(), ["outputs/made.txt"]);
 }

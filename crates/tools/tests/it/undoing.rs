@@ -63,18 +63,18 @@ impl Camera {
     /// Changes of a command that does this.
     async fn around(&self, change: impl FnOnce(&Bench)) -> Changes {
         let call = self.call();
-        self.snapshots.before(&call, None).await.unwrap();
+        let before = self.snapshots.before(&call, None).await.unwrap();
         change(&self.bench);
-        self.snapshots.after(&call).await.unwrap()
+        before.after.await.unwrap()
     }
 
     /// Changes of a tool that can change only these paths.
     async fn around_paths(&self, paths: &[&str], change: impl FnOnce(&Bench)) -> Changes {
         let call = self.call();
         let paths: Vec<String> = paths.iter().map(|path| (*path).to_owned()).collect();
-        self.snapshots.before(&call, Some(&paths)).await.unwrap();
+        let before = self.snapshots.before(&call, Some(&paths)).await.unwrap();
         change(&self.bench);
-        self.snapshots.after(&call).await.unwrap()
+        before.after.await.unwrap()
     }
 
     async fn undo(&self, changes: &[FileChange]) -> FilesReverted {
@@ -144,12 +144,12 @@ async fn what_a_command_changes_is_listed_and_comes_back() {
     chmod(&bench.put("/project/run.sh", "#!/bin/sh\n"), 0o755);
     let before = camera.tree();
     let call = camera.call();
-    camera.snapshots.before(&call, None).await.unwrap();
+    let looked = camera.snapshots.before(&call, None).await.unwrap();
     let command =
         "echo three >> uploads/notes.txt; rm -r outputs/gone; mkdir -p outputs/new/er; echo x > outputs/new/er/f
         mv $PROJECT/src/main.rs $PROJECT/src/lib.rs; chmod 644 $PROJECT/run.sh; ln -s /etc/passwd outputs/l";
     camera.bench.ok("run_bash_command", json!({"command": command, "directory": "/"})).await;
-    let changes = camera.snapshots.after(&call).await.unwrap();
+    let changes = looked.after.await.unwrap();
     assert_eq!(changes.notes, Vec::<String>::new());
     assert_eq!(
         kinds(&changes),
@@ -294,10 +294,11 @@ async fn what_changed_before_a_kill_is_told_afterwards() {
         camera.bench.put("/project/a.txt", "old");
         let before = camera.tree();
         let call = camera.call();
-        camera.snapshots.before(&call, paths.as_deref()).await.unwrap();
+        let looked = camera.snapshots.before(&call, paths.as_deref()).await.unwrap();
         camera.bench.put("/project/a.txt", "new");
         camera.bench.put("/project/new/b.txt", "b");
         camera.wait_for_a_sign_after(&["/project/a.txt", "/project/new/b.txt"]);
+        drop(looked);
         camera.restart(SnapshotConfig::default());
         let context = &camera.bench.context;
         let unfinished = |call: CallId| {
@@ -324,13 +325,14 @@ async fn what_changed_after_a_kill_is_left_alone() {
         camera.bench.put(&format!("/project/{name}"), "old");
     }
     let call = camera.call();
-    camera.snapshots.before(&call, None).await.unwrap();
+    let before = camera.snapshots.before(&call, None).await.unwrap();
     let put = ["a.txt", "b.txt", "new/by-call.txt"].map(|name| format!("/project/{name}"));
     for path in &put {
         camera.bench.put(path, "by the call");
     }
     fs::remove_file(camera.bench.real("/project/c.txt")).unwrap();
     camera.wait_for_a_sign_after(&put.each_ref().map(String::as_str));
+    drop(before);
     camera.restart(SnapshotConfig::default());
     // A person edits, makes, and swaps whole folders, which leaves the times of the files in them as they were.
     camera.bench.put("/project/b.txt", "by a person");
@@ -740,10 +742,10 @@ async fn what_a_command_wrote_through_a_hard_link_comes_back_and_was_never_chang
     fs::hard_link(&first, &outside).unwrap();
     for (command, changed) in [("true", 0), ("printf new > a; mv a b; cp b a; rm b", 1)] {
         let call = camera.call();
-        camera.snapshots.before(&call, None).await.unwrap();
+        let before = camera.snapshots.before(&call, None).await.unwrap();
         let output = camera.bench.call("run_bash_command", json!({ "command": command })).await;
         assert_eq!(output.exit_code, Some(0), "{}", output.text);
-        let changes = camera.snapshots.after(&call).await.unwrap();
+        let changes = before.after.await.unwrap();
         assert_eq!(changes.files.len(), changed, "{command}");
         assert_eq!(fs::read(&outside).unwrap(), b"old");
         let undone = camera.undo(&changes.files).await;
@@ -800,9 +802,9 @@ impl Camera {
 
     /// Changes of a command of that session.
     async fn of(&self, call: &ToolContext, change: impl FnOnce(&Bench)) -> Changes {
-        self.snapshots.before(call, None).await.unwrap();
+        let before = self.snapshots.before(call, None).await.unwrap();
         change(&self.bench);
-        self.snapshots.after(call).await.unwrap()
+        before.after.await.unwrap()
     }
 
     fn fill(&self, files: usize) {
@@ -882,14 +884,14 @@ async fn what_a_call_under_way_needs_is_not_collected() {
     let camera = Camera::new(Project::Writable).await;
     camera.fill(100);
     let call = camera.call();
-    camera.snapshots.before(&call, None).await.unwrap();
+    let before = camera.snapshots.before(&call, None).await.unwrap();
     camera.bench.put("/project/d3/f3", "changed");
     // Meanwhile the look of all sessions goes on, and another session comes and goes.
     let second = camera.second().await;
     camera.of(&second, |_| {}).await;
     camera.snapshots.remove(second.session_id).await.unwrap();
     camera.snapshots.collect().await.unwrap();
-    let changes = camera.snapshots.after(&call).await.unwrap();
+    let changes = before.after.await.unwrap();
     assert_eq!(kinds(&changes), [("/project/d3/f3", FileChangeKind::Modified)]);
     assert_eq!(outcomes(&camera.undo(&changes.files).await), [("/project/d3/f3", UndoOutcome::Done)]);
     assert_eq!(camera.bench.content("/project/d3/f3"), vec![3; 4099]);
@@ -1013,15 +1015,14 @@ async fn what_sessions_change_at_once_is_told_of_one_and_taken_back_with_all() {
     let camera = Camera::new(Project::None).await;
     let before = camera.tree();
     let [first, other] = [camera.call(), ToolContext { session_id: SessionId::generate(), ..camera.call() }];
-    for call in [&first, &other] {
-        camera.snapshots.before(call, None).await.unwrap();
-    }
+    let before_first = camera.snapshots.before(&first, None).await.unwrap();
+    let before_other = camera.snapshots.before(&other, None).await.unwrap();
     camera.bench.put("outputs/first.txt", "by the first");
     camera.bench.put("outputs/both.txt", "by one of them");
-    let of_first = camera.snapshots.after(&first).await.unwrap().files;
+    let of_first = before_first.after.await.unwrap().files;
     camera.bench.put("outputs/other.txt", "by the other");
     camera.bench.put("outputs/both.txt", "by the other");
-    let of_other = camera.snapshots.after(&other).await.unwrap().files;
+    let of_other = before_other.after.await.unwrap().files;
     let told = |changes: &[FileChange]| -> Vec<(String, FileChangeKind, bool)> {
         changes.iter().map(|change| (change.path.clone(), change.change, change.late)).collect()
     };
@@ -1048,4 +1049,21 @@ async fn what_sessions_change_at_once_is_told_of_one_and_taken_back_with_all() {
     let undone = camera.snapshots.undo(parent, &context.workspace, folded(&all), false).await.unwrap();
     assert!(undone.files.iter().all(|file| file.outcome == Done), "{undone:#?}");
     assert_eq!(camera.tree(), before);
+}
+
+#[tokio::test]
+async fn what_a_call_under_way_needs_outlives_any_number_of_sessions() {
+    let camera = Camera::new(Project::Writable).await;
+    camera.bench.put("/project/thesis", "years of work");
+    let call = camera.call();
+    let before = camera.snapshots.before(&call, None).await.unwrap();
+    for _ in 0..40 {
+        let other = camera.second().await;
+        camera.of(&other, |_| {}).await;
+    }
+    fs::remove_file(camera.bench.real("/project/thesis")).unwrap();
+    let changes = before.after.await.unwrap();
+    assert_eq!(kinds(&changes), [("/project/thesis", FileChangeKind::Deleted)]);
+    assert_eq!(outcomes(&camera.undo(&changes.files).await), [("/project/thesis", UndoOutcome::Done)]);
+    assert_eq!(camera.bench.content("/project/thesis"), b"years of work");
 }

@@ -67,8 +67,8 @@ pub(crate) async fn measure() -> anyhow::Result<Vec<Row>> {
 
 async fn around(snapshots: &FileSnapshots, call: &mut ToolContext) -> anyhow::Result<()> {
     call.call_id = CallId::generate();
-    snapshots.before(call, None).await?;
-    let changes = snapshots.after(call).await?;
+    let before = snapshots.before(call, None).await?;
+    let changes = before.after.await?;
     ensure!(changes.files.is_empty() && changes.notes.is_empty(), "nothing had changed, but {changes:?}");
     Ok(())
 }

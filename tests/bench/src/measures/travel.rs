@@ -216,9 +216,9 @@ async fn rewind() -> anyhow::Result<Row> {
     let (mut samples, mut floor) = (Samples::default(), Samples::default());
     for run in 0..RUNS {
         let call = ToolContext { call_id: CallId::generate(), turn_id: TurnId::generate(), ..call.clone() };
-        snapshots.before(&call, None).await?;
+        let before = snapshots.before(&call, None).await?;
         let took = change(&project, run)?;
-        let changes = snapshots.after(&call).await?.files;
+        let changes = before.after.await?.files;
         ensure!(changes.len() == CHANGED, "{} files were changed", changes.len());
         let begun = Instant::now();
         let done = snapshots.undo(session, &call.workspace, changes, false).await?;

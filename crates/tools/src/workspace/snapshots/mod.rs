@@ -6,6 +6,7 @@
 //!
 //! - [`FileSnapshots`] is the port that the engine calls; `session` is the state of one session, `store` what is stored
 //!   for all of them.
+//! - `before`: what a call starts from; it belongs to the call. `ignored`: names in folders whose contents are not kept.
 //! - `root`, `spot`: the way into a tree, following no link; and the encoding of paths.
 //! - `scan`, `capture`: metadata and contents. `tree`: the outcome, and the differences of two of them.
 //! - `blobs`, `packs`, `record`: contents and trees on the disk. `projects`: the last scan of each project. `manifest`:
@@ -17,10 +18,13 @@
 //! Guarantees and limits: contents of files, links, permissions and folders come back byte for byte. Owners, times,
 //! access lists and extended attributes do not; nor what pipes, sockets and devices were. A change that somebody else
 //! makes while a call runs cannot be told from the call's own. Files above a size, trees above a number of files, and
-//! of a project the folders that git ignores are not recorded; the first two are said with each call.
+//! of a project the folders that git ignores are not recorded. What can be known of that before a call is asked about
+//! before it runs; the rest is said with its result, with a count of what it deleted in ignored folders.
 
+mod before;
 mod blobs;
 mod capture;
+mod ignored;
 mod manifest;
 mod overlap;
 mod packs;
@@ -50,16 +54,17 @@ use std::{
 use agentd_core::{
     error::{ErrorKind, WorkspaceError},
     ids::{CallId, SessionId},
-    ports::{Changes, Snapshots, ToolContext, Workspace},
+    ports::{Changes, FilesBefore, Snapshots, ToolContext, Workspace},
     tool::FileChange,
     undo::FilesReverted,
 };
 use futures_util::{FutureExt as _, future::BoxFuture};
 
-use self::{overlap::Overlaps, session::SessionRecord, store::Store};
+use self::{before::Before, overlap::Overlaps, session::SessionRecord, store::Store};
 use super::client::FileClient;
 
-/// Number of sessions whose trees are kept in memory. Of others the last look is read from the disk again.
+/// Number of sessions whose last looks are kept in memory. Those of others are read from the disk again. What a call under
+/// way needs is its own, and not among them.
 const IN_MEMORY: usize = 16;
 
 /// The bounds of what is kept.
@@ -190,6 +195,23 @@ impl FileSnapshots {
         .boxed()
     }
 
+    /// Looks again after a call.
+    async fn after(
+        self,
+        workspace: Arc<Workspace>,
+        before: Before,
+        running: CallInProgress,
+    ) -> Result<Changes, WorkspaceError> {
+        let looking = self.work(running.session, "record what the call changed", move |kept| {
+            let Changes { files, notes } = kept.after(&workspace, before)?;
+            let own = locked(&running.overlaps).end(running.session, &running.call, files);
+            // What it goes on from was seen by others alone.
+            kept.adopt(own.going_on_from)?;
+            Ok(Changes { files: own.changes, notes })
+        });
+        looking.await
+    }
+
     fn shared(&self, session: SessionId) -> Shared {
         let mut sessions = self.sessions.lock().unwrap_or_else(PoisonError::into_inner);
         let shared = match sessions.iter().position(|(id, _)| *id == session) {
@@ -206,12 +228,26 @@ impl FileSnapshots {
     }
 }
 
+/// A call that is under way, from its first look until nobody asks for the second any more.
+struct CallInProgress {
+    session: SessionId,
+    call: CallId,
+    overlaps: Arc<Mutex<Overlaps>>,
+}
+
+impl Drop for CallInProgress {
+    fn drop(&mut self) {
+        // Does nothing where it has ended with its second look.
+        locked(&self.overlaps).end(self.session, &self.call, Vec::new());
+    }
+}
+
 impl Snapshots for FileSnapshots {
     fn before<'a>(
         &'a self,
         call: &'a ToolContext,
         paths: Option<&'a [String]>,
-    ) -> BoxFuture<'a, Result<(), WorkspaceError>> {
+    ) -> BoxFuture<'a, Result<FilesBefore, WorkspaceError>> {
         let (workspace, call_id, paths) = (Arc::clone(&call.workspace), call.call_id.clone(), paths.map(<[_]>::to_vec));
         let (session, overlaps) = (call.session_id, Arc::clone(&self.overlaps));
         let client = FileClient::of(call, call.cancel.clone());
@@ -221,33 +257,19 @@ impl Snapshots for FileSnapshots {
                 (Some(client), Some(paths)) => unsaved::texts(client, Arc::clone(&workspace), paths).await,
                 _ => HashMap::new(),
             };
-            self.work(session, "record what files hold before the call", move |kept| {
+            let of_call = Arc::clone(&workspace);
+            let looking = self.work(session, "record what files hold before the call", move |kept| {
                 let anywhere = paths.is_none();
                 locked(&overlaps).begin(session, call_id.clone(), workspace.root.clone(), anywhere);
-                let looked = kept.before(&workspace, &call_id, paths.as_deref(), unsaved);
-                if looked.is_err() {
-                    // Nobody looks again.
-                    locked(&overlaps).end(session, &call_id, Vec::new());
-                }
-                looked
-            })
-            .await
+                let running = CallInProgress { session, call: call_id.clone(), overlaps };
+                Ok((kept.before(&workspace, &call_id, paths.as_deref(), unsaved)?, running))
+            });
+            let (before, running) = looking.await?;
+            let (gaps, unkept) = (before.notes.clone(), before.unkept());
+            let after = self.clone().after(of_call, before, running).boxed();
+            Ok(FilesBefore { gaps, unkept, after })
         }
         .boxed()
-    }
-
-    fn after<'a>(&'a self, call: &'a ToolContext) -> BoxFuture<'a, Result<Changes, WorkspaceError>> {
-        let (workspace, call_id) = (Arc::clone(&call.workspace), call.call_id.clone());
-        let (session, overlaps) = (call.session_id, Arc::clone(&self.overlaps));
-        self.work(session, "record what the call changed", move |kept| {
-            let mut changed = kept.after(&workspace, &call_id);
-            let seen = changed.as_mut().map(|changed| std::mem::take(&mut changed.files)).unwrap_or_default();
-            let own = locked(&overlaps).end(session, &call_id, seen);
-            let Changes { notes, .. } = changed?;
-            // What it goes on from was seen by others alone.
-            kept.adopt(own.going_on_from)?;
-            Ok(Changes { files: own.changes, notes })
-        })
     }
 
     fn unfinished<'a>(

@@ -51,6 +51,8 @@ pub(super) struct ScanResult {
     pub(super) tree: Tree,
     /// Folders that lie too deep to be recorded.
     pub(super) too_deep: usize,
+    /// Folders of the person that are left out.
+    pub(super) left_out: Vec<Vec<u8>>,
 }
 
 impl ScanResult {
@@ -59,6 +61,7 @@ impl ScanResult {
         self.entries.extend(part.entries);
         self.tree.ignores.extend(part.tree.ignores);
         self.too_deep += part.too_deep;
+        self.left_out.extend(part.left_out);
     }
 
     /// A digest of all that was seen, in its order.
@@ -87,11 +90,11 @@ pub(super) fn scan(root: &Root, known: &Tree, max_files: usize) -> io::Result<Sc
         Ok(top) => top,
         Err(error) => {
             tree.unseen = Some(format!("the folder cannot be opened: {error}"));
-            return Ok(ScanResult { entries: Vec::new(), tree, too_deep: 0 });
+            return Ok(ScanResult { entries: Vec::new(), tree, too_deep: 0, left_out: Vec::new() });
         }
     };
     let count = AtomicUsize::new(0);
-    let seen = ScanResult { entries: Vec::with_capacity(known.entries.len()), tree, too_deep: 0 };
+    let seen = ScanResult { entries: Vec::with_capacity(known.entries.len()), tree, too_deep: 0, left_out: Vec::new() };
     let shared = known.entries.len() >= SHARED_FROM;
     let mut scan = Scan { seen, known, max_files, count: &count, later: shared.then(Vec::new) };
     scan.folder(&top, &mut Vec::new(), 0, &[])?;
@@ -161,7 +164,7 @@ impl Scan<'_> {
     /// The same, with nothing seen yet.
     fn part(&self) -> Scan<'_> {
         let tree = Tree::new(self.seen.tree.place, self.seen.tree.path.clone());
-        let seen = ScanResult { entries: Vec::new(), tree, too_deep: 0 };
+        let seen = ScanResult { entries: Vec::new(), tree, too_deep: 0, left_out: Vec::new() };
         Scan { seen, known: self.known, max_files: self.max_files, count: self.count, later: None }
     }
 
@@ -224,6 +227,9 @@ impl Scan<'_> {
             return Ok(());
         }
         if self.is_left_out(name, path, ignores) {
+            if self.seen.tree.place.is_mounted() {
+                self.seen.left_out.push(path.clone());
+            }
             return Ok(());
         }
         self.push(path, stamp);

@@ -13,7 +13,7 @@
 //! A call's look is removed when a later call has been seen to its end: by then its result is in the journal.
 
 use std::{
-    collections::{BTreeMap, HashMap, HashSet, hash_map::Entry},
+    collections::{BTreeMap, HashMap, hash_map},
     fs::{self, File},
     io,
     os::unix::fs::DirBuilderExt as _,
@@ -31,19 +31,21 @@ use agentd_core::{
 use super::{
     super::path::PathPlace,
     SnapshotConfig,
+    before::{Before, scope, spots_of},
     blobs::{self, Hash},
     capture::{CapturedTree, capture, capture_one},
+    ignored::IgnoredFolders,
     manifest,
     projects::without_lost,
     pulse::{Heartbeat, LastSign},
     record, restore,
-    root::{Kind, Root},
+    root::Root,
     scan::scan,
     spot::SafePath,
     store::Store,
     surplus,
-    tree::{Content, Tree, Why},
-    unsaved::{self, UnsavedContents},
+    tree::{Content, Entry, Tree, Why},
+    unsaved,
 };
 use crate::text;
 
@@ -81,19 +83,8 @@ pub(super) struct SessionRecord {
     removals: Option<u64>,
     /// True if the last look found no room for something for which there had been.
     lacks_room: bool,
-    /// The trees before the call that runs.
-    before: Option<Before>,
-    /// While a call runs.
-    pulse: Option<Heartbeat>,
-}
-
-struct Before {
-    call: CallId,
-    scoped: bool,
-    trees: Vec<Arc<Tree>>,
-    notes: Vec<String>,
-    /// Unsaved texts that the call may change.
-    unsaved: UnsavedContents,
+    /// Folders of the last look that git ignores.
+    left_out: Vec<SafePath>,
 }
 
 impl SessionRecord {
@@ -111,8 +102,8 @@ impl SessionRecord {
             look.into_iter().flat_map(|look| look.trees).partition(|tree| tree.place.is_mounted());
         let named = mounted.into_iter().map(|tree| tree.path).collect();
         let trees = trees.into_iter().map(Arc::new).collect();
-        let (removals, lacks_room, before, pulse) = (None, false, None, None);
-        Ok(Self { folder, config, store, trees, saved, named, removals, lacks_room, before, pulse })
+        let (removals, lacks_room, left_out) = (None, false, Vec::new());
+        Ok(Self { folder, config, store, trees, saved, named, removals, lacks_room, left_out })
     }
 
     /// Looks at what a call may change, and writes down what there is.
@@ -122,34 +113,48 @@ impl SessionRecord {
         call: &CallId,
         paths: Option<&[String]>,
         unsaved: HashMap<String, Vec<u8>>,
-    ) -> io::Result<()> {
-        (self.before, self.pulse) = (None, None);
+    ) -> io::Result<Before> {
         let store = Arc::clone(&self.store);
         let roots = Root::all(workspace)?;
         let marker = self.marker(call);
+        // A look that a question came after is not the one before the call.
+        self.forget_markers(|path| path.file_stem() == marker.file_stem());
         let scoped = paths.and_then(|paths| scope(&roots, paths));
-        let before = if let Some(spots) = scoped {
+        let mut before = if let Some(spots) = scoped {
             let _gate = store.blobs.gate();
             let trees = self.look_at(&roots, &spots)?;
             let unsaved = unsaved::keep(&store.blobs, unsaved)?;
             store.blobs.settle()?;
             record::write(&marker, true, trees.iter().map(Arc::as_ref))?;
-            Before { call: call.clone(), scoped: true, trees, notes: Vec::new(), unsaved }
+            let before = Before { unsaved, ..Before::new(call, true, trees) };
+            let notes = before.unkept_files().map(|(why, path)| self.note(why, &[&path])).collect();
+            Before { notes, ..before }
         } else {
             let roots = Root::of_commands(roots);
             {
                 let _gate = store.blobs.gate();
                 self.go_on_from_others(&roots)?;
             }
-            let (notes, _gate) = self.look_with_room(&store, &roots)?;
+            let (mut notes, _gate) = self.look_with_room(&store, &roots, &[])?;
+            notes.extend(self.without_room());
             store.blobs.settle()?;
             self.mark(&marker)?;
-            Before { call: call.clone(), scoped: false, trees: self.trees.clone(), notes, unsaved: HashMap::new() }
+            let ignored = IgnoredFolders::before(&roots, std::mem::take(&mut self.left_out));
+            Before { notes, ignored, ..Before::new(call, false, self.trees.clone()) }
         };
         File::open(self.folder.join("calls"))?.sync_all()?;
-        self.before = Some(before);
-        self.pulse = Some(Heartbeat::start(&self.alive())?);
-        Ok(())
+        before.pulse = Some(Heartbeat::start(&self.alive())?);
+        Ok(before)
+    }
+
+    /// The sentence on files for which there is no room, even after room was made.
+    fn without_room(&self) -> Option<String> {
+        let is_full = |entry: &&Entry| entry.content == Content::Unkept(Why::Full);
+        let files = self.trees.iter().flat_map(|tree| tree.entries.values()).filter(is_full).count();
+        let room = text::size(self.config.max_total_bytes);
+        (files > 0).then(|| {
+            format!("{} cannot be recorded, because there is no room beyond {room}", text::count(files, "file"))
+        })
     }
 
     /// Takes the last looks that any session had at the folders of the person.
@@ -193,15 +198,11 @@ impl SessionRecord {
     }
 
     /// Looks again, and says what has changed.
-    pub(super) fn after(&mut self, workspace: &Workspace, call: &CallId) -> io::Result<Changes> {
-        // The last sign comes when the last look is over.
-        let _pulse = self.pulse.take();
-        let before = self.before.take().filter(|before| before.call == *call);
-        let before = before.ok_or_else(|| io::Error::other("nothing was looked at before the call"))?;
+    pub(super) fn after(&mut self, workspace: &Workspace, before: Before) -> io::Result<Changes> {
         let changes = self.changes_since(&before, workspace, None)?;
+        let marker = self.marker(&before.call);
         // Of a call that changed nothing there is nothing to find out again.
-        self.forget_markers((!changes.files.is_empty()).then_some(call));
-        let marker = self.marker(call);
+        self.forget_markers(|path| changes.files.is_empty() || path.file_stem() != marker.file_stem());
         let mounted = self.trees.iter().filter(|tree| tree.place.is_mounted()).enumerate();
         let mounted = mounted.map(|(at, _)| (ending_of(OF_PROJECT, at), ending_of(ENDED_OF_PROJECT, at)));
         for (open, ended) in mounted.chain([(LOOK.to_owned(), ENDED.to_owned())]) {
@@ -230,8 +231,7 @@ impl SessionRecord {
             }
         }
         let trees = trees.into_iter().map(Arc::new).collect();
-        let before =
-            Before { call: call.clone(), scoped: record.scoped, trees, notes: Vec::new(), unsaved: HashMap::new() };
+        let before = Before::new(call, record.scoped, trees);
         self.changes_since(&before, workspace, Some(&LastSign::read(&self.alive())))
     }
 
@@ -244,7 +244,8 @@ impl SessionRecord {
     ) -> io::Result<Changes> {
         let store = Arc::clone(&self.store);
         let mut roots = Root::all(workspace)?;
-        let mut notes = before.notes.clone();
+        // Of single paths it is known by now whether they changed.
+        let mut notes = if before.scoped { Vec::new() } else { before.notes.clone() };
         let _gate;
         let now = if before.scoped {
             let spots: Vec<SafePath> = before.trees.iter().flat_map(|tree| spots_of(tree)).collect();
@@ -254,7 +255,7 @@ impl SessionRecord {
             // What was seen before must be looked at again, also where a crash has lost what was known.
             roots = Root::of_commands(roots);
             self.trees = self.trees_for(&roots, &before.trees);
-            let (seen, gate) = self.look_with_room(&store, &roots)?;
+            let (seen, gate) = self.look_with_room(&store, &roots, &before.trees)?;
             _gate = gate;
             notes.extend(seen);
             for tree in self.trees.iter().filter(|tree| tree.place.is_mounted() && tree.unseen.is_none()) {
@@ -289,6 +290,9 @@ impl SessionRecord {
         let mut files: Vec<FileChange> = differences.into_iter().map(|difference| difference.change).collect();
         files.retain_mut(|change| unsaved::go_from(change, &before.unsaved));
         notes.extend(surplus::cut(&mut files, self.config.max_changes));
+        let (deleted, counted) = before.ignored.deletions(&roots);
+        files.extend(deleted);
+        notes.extend(counted);
         manifest::add(&self.folder, &contents_of(&files))?;
         Ok(Changes { files, notes })
     }
@@ -319,11 +323,12 @@ impl SessionRecord {
     }
 
     /// Looks at all there is. Where there is no room for something new, room is made, and it is looked at again.
-    /// Nothing is removed while what comes back is held.
+    /// Nothing is removed while what comes back is held, and nothing that the trees of a call hold.
     fn look_with_room<'s>(
         &mut self,
         store: &'s Store,
         roots: &[Root],
+        held: &[Arc<Tree>],
     ) -> io::Result<(Vec<String>, RwLockReadGuard<'s, ()>)> {
         let gate = store.blobs.gate();
         self.forget_lost();
@@ -332,7 +337,7 @@ impl SessionRecord {
             return Ok((notes, gate));
         }
         drop(gate);
-        store.make_room(self.needed())?;
+        store.make_room(self.trees.iter().chain(held).flat_map(|tree| tree.hashes()).collect())?;
         let gate = store.blobs.gate();
         self.forget_lost();
         Ok((self.look(roots)?, gate))
@@ -358,6 +363,7 @@ impl SessionRecord {
         let mut notes = Vec::new();
         let mut trees = Vec::with_capacity(roots.len());
         self.lacks_room = false;
+        self.left_out.clear();
         for root in roots {
             let known = self.known(root);
             let is_known = known.is_some();
@@ -380,7 +386,9 @@ impl SessionRecord {
             notes.push(format!("changes of {place} are not recorded, because {why}"));
             return Ok((Arc::clone(known), false));
         }
-        let seen = scan(root, known, self.config.max_files)?;
+        let mut seen = scan(root, known, self.config.max_files)?;
+        let left_out = std::mem::take(&mut seen.left_out);
+        self.left_out.extend(left_out.into_iter().map(|below| SafePath { place: root.place, below }));
         if seen.too_deep > 0 {
             notes.push(format!("what lies very deep in {place} is not recorded"));
         }
@@ -391,13 +399,6 @@ impl SessionRecord {
             notes.push(format!("changes of {place} are not recorded, because {why}"));
         }
         Ok((tree, changed))
-    }
-
-    /// The contents that must stay, whatever else goes.
-    fn needed(&self) -> HashSet<Hash> {
-        let before = self.before.iter().flat_map(|before| &before.trees);
-        let unsaved = self.before.iter().flat_map(|before| before.unsaved.values().map(|(hash, _)| *hash));
-        self.trees.iter().chain(before).flat_map(|tree| tree.hashes()).chain(unsaved).collect()
     }
 
     fn known(&self, root: &Root) -> Option<Arc<Tree>> {
@@ -419,7 +420,7 @@ impl SessionRecord {
             let mut entries = HashMap::new();
             let meant = spots.iter().filter(|spot| spot.place == root.place);
             for spot in meant.flat_map(|spot| spot.folders().chain([spot.clone()])) {
-                if let Entry::Vacant(vacant) = entries.entry(spot.below) {
+                if let hash_map::Entry::Vacant(vacant) = entries.entry(spot.below) {
                     let entry = capture_one(root, vacant.key(), &self.store.blobs, self.config.max_file_bytes)?;
                     vacant.insert(entry);
                 }
@@ -451,12 +452,10 @@ impl SessionRecord {
         self.folder.join("alive")
     }
 
-    /// Removes the looks of calls but for that of one. One that stays does no harm: its call has its result.
-    fn forget_markers(&self, but: Option<&CallId>) {
-        let kept = but.map(|call| self.marker(call));
-        let is_kept = |path: &Path| kept.as_deref().is_some_and(|kept| kept.file_stem() == path.file_stem());
+    /// Removes those looks of calls. One that stays does no harm: its call has its result.
+    fn forget_markers(&self, goes: impl Fn(&Path) -> bool) {
         let Ok(markers) = fs::read_dir(self.folder.join("calls")) else { return };
-        for marker in markers.flatten().filter(|marker| !is_kept(&marker.path())) {
+        for marker in markers.flatten().filter(|marker| goes(&marker.path())) {
             let _ = fs::remove_file(marker.path());
         }
     }
@@ -466,24 +465,4 @@ impl SessionRecord {
 fn contents_of(changes: &[FileChange]) -> Vec<(Hash, u64)> {
     let states = changes.iter().flat_map(|change| change.before.iter().chain(&change.after));
     states.filter_map(|state| Some((blobs::read_hash(&state.hash)?, state.size))).collect()
-}
-
-/// The paths that a scoped look is of.
-fn spots_of(tree: &Tree) -> impl Iterator<Item = SafePath> {
-    tree.entries.keys().map(|below| SafePath { place: tree.place, below: below.clone() })
-}
-
-/// The spots that these paths mean. None if one is a link, or below one, or cannot be read: then the changes may be
-/// elsewhere, and everything is scanned.
-fn scope(roots: &[Root], paths: &[String]) -> Option<Vec<SafePath>> {
-    let spots: Vec<SafePath> = paths.iter().map(|path| SafePath::read(path)).collect::<Option<_>>()?;
-    let is_link = |spot: &SafePath| {
-        let root = roots.iter().find(|root| root.place == spot.place)?;
-        let mut on_the_way = spot.folders().chain([spot.clone()]);
-        Some(on_the_way.any(
-            |spot| !matches!(root.look(&spot.below), Ok(found) if found.is_none_or(|found| found.kind != Kind::Link)),
-        ))
-    };
-    // A path in a tree that cannot be written cannot be changed either.
-    spots.iter().all(|spot| is_link(spot) != Some(true)).then_some(spots)
 }

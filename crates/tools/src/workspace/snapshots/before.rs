@@ -1,0 +1,72 @@
+//! What a call starts from: the trees before it, and the paths that it names.
+
+use std::{collections::HashMap, sync::Arc};
+
+use agentd_core::ids::CallId;
+
+use super::{
+    ignored::IgnoredFolders,
+    pulse::Heartbeat,
+    root::{Kind, Root},
+    spot::SafePath,
+    tree::{Content, Tree, Why},
+    unsaved::UnsavedContents,
+};
+
+/// The trees before a call. The call owns them, so that nothing drops them while it runs.
+pub(super) struct Before {
+    pub(super) call: CallId,
+    pub(super) scoped: bool,
+    pub(super) trees: Vec<Arc<Tree>>,
+    pub(super) notes: Vec<String>,
+    /// Unsaved texts that the call may change.
+    pub(super) unsaved: UnsavedContents,
+    /// Names in folders that git ignores.
+    pub(super) ignored: IgnoredFolders,
+    /// While the call runs; the last sign comes when the last look is over.
+    pub(super) pulse: Option<Heartbeat>,
+}
+
+impl Before {
+    pub(super) fn new(call: &CallId, scoped: bool, trees: Vec<Arc<Tree>>) -> Self {
+        let (notes, unsaved, ignored) = (Vec::new(), HashMap::new(), IgnoredFolders::default());
+        Self { call: call.clone(), scoped, trees, notes, unsaved, ignored, pulse: None }
+    }
+
+    /// The paths of which no contents are kept.
+    pub(super) fn unkept(&self) -> Vec<String> {
+        let mut paths: Vec<String> = self.ignored.shown().chain(self.unkept_files().map(|(_, path)| path)).collect();
+        // A question is compared with what it would be now.
+        paths.sort();
+        paths
+    }
+
+    /// The files among them, with the reasons.
+    pub(super) fn unkept_files(&self) -> impl Iterator<Item = (Why, String)> {
+        let entries = self.trees.iter().flat_map(|tree| tree.entries.iter().map(|entry| (tree.place, entry)));
+        entries.filter_map(|(place, (below, entry))| match entry.content {
+            Content::Unkept(why) => Some((why, SafePath { place, below: below.clone() }.shown(false))),
+            _ => None,
+        })
+    }
+}
+
+/// The paths that a scoped look is of.
+pub(super) fn spots_of(tree: &Tree) -> impl Iterator<Item = SafePath> {
+    tree.entries.keys().map(|below| SafePath { place: tree.place, below: below.clone() })
+}
+
+/// The spots that these paths mean. None if one is a link, or below one, or cannot be read: then the changes may be
+/// elsewhere, and everything is scanned.
+pub(super) fn scope(roots: &[Root], paths: &[String]) -> Option<Vec<SafePath>> {
+    let spots: Vec<SafePath> = paths.iter().map(|path| SafePath::read(path)).collect::<Option<_>>()?;
+    let is_link = |spot: &SafePath| {
+        let root = roots.iter().find(|root| root.place == spot.place)?;
+        let mut on_the_way = spot.folders().chain([spot.clone()]);
+        Some(on_the_way.any(
+            |spot| !matches!(root.look(&spot.below), Ok(found) if found.is_none_or(|found| found.kind != Kind::Link)),
+        ))
+    };
+    // A path in a tree that cannot be written cannot be changed either.
+    spots.iter().all(|spot| is_link(spot) != Some(true)).then_some(spots)
+}

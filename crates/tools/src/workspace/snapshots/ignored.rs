@@ -1,0 +1,115 @@
+//! Folders of the person that git ignores, and `.git`: their contents are not kept, so what a call deletes there is counted.
+//!
+//! Only names are read, level by level and up to a limit, so that a large `node_modules` costs a call little.
+
+use std::{
+    collections::{BTreeMap, HashMap, HashSet, VecDeque},
+    io,
+};
+
+use agentd_core::tool::{FileChange, FileChangeKind};
+use rustix::fs::FileType;
+
+use super::{
+    root::{self, Root},
+    spot::{SafePath, split},
+};
+use crate::text;
+
+/// Number of names above which no further folder is read.
+const MOST: usize = 20_000;
+/// Maximum number of deleted paths that are listed; the rest is only counted.
+const LISTED: usize = 20;
+
+/// The names in these folders, as far as they were read.
+#[derive(Default)]
+pub(super) struct IgnoredFolders {
+    tops: Vec<SafePath>,
+    /// True for folders. The ignored folders themselves are among them.
+    names: HashMap<SafePath, bool>,
+    /// The folders that were read.
+    read: HashSet<SafePath>,
+}
+
+impl IgnoredFolders {
+    /// Reads the names before a call.
+    pub(super) fn before(roots: &[Root], tops: Vec<SafePath>) -> Self {
+        let is_git = |folder: &SafePath| split(&folder.below).1 == b".git";
+        Self::of(roots, tops, |folder, count| count < MOST && !is_git(folder))
+    }
+
+    /// Reads the names in those folders for which `reads` holds, given the number of names so far.
+    fn of(roots: &[Root], tops: Vec<SafePath>, reads: impl Fn(&SafePath, usize) -> bool) -> Self {
+        let (mut names, mut read) = (HashMap::new(), HashSet::new());
+        let root_of = |path: &SafePath| roots.iter().find(|root| root.place == path.place);
+        let is_there = |top: &&SafePath| root_of(top).is_some_and(|root| root.folder(&top.below).is_ok());
+        let mut due: VecDeque<SafePath> = tops.iter().filter(is_there).cloned().collect();
+        names.extend(due.iter().map(|top| (top.clone(), true)));
+        while let Some(folder) = due.pop_front() {
+            let root = root_of(&folder).filter(|_| reads(&folder, names.len()));
+            let Some(Ok(found)) = root.map(|root| entries(root, &folder)) else { continue };
+            due.extend(found.iter().filter(|(_, is_folder)| *is_folder).map(|(path, _)| path.clone()));
+            names.extend(found);
+            read.insert(folder);
+        }
+        Self { tops, names, read }
+    }
+
+    /// The ignored folders, for people.
+    pub(super) fn shown(&self) -> impl Iterator<Item = String> {
+        self.tops.iter().map(|top| top.shown(true))
+    }
+
+    /// Deletions since then: ignored folders and what was directly in them as changes, and a sentence that counts all.
+    pub(super) fn deletions(&self, roots: &[Root]) -> (Vec<FileChange>, Option<String>) {
+        let now = Self::of(roots, self.tops.clone(), |folder, _| self.read.contains(folder));
+        let (mut changes, mut counts) = (Vec::new(), BTreeMap::<usize, (usize, bool)>::new());
+        let mut gone: Vec<_> = self.names.iter().filter(|(path, _)| !now.names.contains_key(path)).collect();
+        gone.sort();
+        for (path, is_folder) in gone {
+            let mut above = path.folders().chain([path.clone()]);
+            let Some(top) = above.find_map(|path| self.tops.iter().position(|top| *top == path)) else { continue };
+            let parent = SafePath { place: path.place, below: split(&path.below).0.to_vec() };
+            let (is_top, parent_stays) = (*path == self.tops[top], now.names.contains_key(&parent));
+            if !is_top && parent_stays && !now.read.contains(&parent) {
+                // Its folder can no longer be read, which is not gone.
+                continue;
+            }
+            let (files, is_more) = counts.entry(top).or_default();
+            *files += usize::from(!is_folder);
+            *is_more |= *is_folder && !self.read.contains(path);
+            if (is_top || parent_stays && parent == self.tops[top]) && changes.len() < LISTED {
+                let project = roots.iter().find(|root| root.place == path.place).map(|root| root.path.clone());
+                changes
+                    .push(FileChange { project, ..FileChange::new(path.shown(*is_folder), FileChangeKind::Deleted) });
+            }
+        }
+        let counted = counts.into_iter().map(|(top, count)| {
+            let folder = self.tops[top].shown(true);
+            match count {
+                (0, _) => folder,
+                (files, false) => format!("{} in {folder}", text::count(files, "file")),
+                (files, true) => format!("at least {} in {folder}", text::count(files, "file")),
+            }
+        });
+        let counted = counted.collect::<Vec<_>>().join(", ");
+        (changes, (!counted.is_empty()).then(|| format!("deleted where git ignores what is there: {counted}")))
+    }
+}
+
+/// The paths in a folder; true for folders.
+fn entries(root: &Root, folder: &SafePath) -> io::Result<Vec<(SafePath, bool)>> {
+    let mut found = Vec::new();
+    for entry in root::entries(&root.folder(&folder.below)?)? {
+        let entry = entry?;
+        let name = entry.file_name().to_bytes();
+        if !matches!(name, b"." | b"..") {
+            let below = [&folder.below, b"/".as_slice(), name].concat();
+            found.push((SafePath { place: folder.place, below }, entry.file_type() == FileType::Directory));
+        }
+        if found.len() > 10 * MOST {
+            return Err(io::ErrorKind::FileTooLarge.into());
+        }
+    }
+    Ok(found)
+}
