@@ -263,7 +263,7 @@ pub enum ToolErrorCode {
     /// The tool could not do it.
     #[serde(rename = "E_TOOL")]
     Tool,
-    /// It took too long and was ended.
+    /// It took too long, or longer than its turn may, and was ended.
     #[serde(rename = "E_TIMEOUT")]
     Timeout,
     /// A person or a rule refused.

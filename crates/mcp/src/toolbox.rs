@@ -87,7 +87,7 @@ impl McpToolbox {
         let lease = tokio::select! {
             biased;
             () = context.cancel.cancelled() => {
-                return ToolOutput::error(ToolErrorCode::Cancelled, "the turn was cancelled before the server was there");
+                return ToolOutput::error(ToolErrorCode::Cancelled, "the turn ended before the server was there");
             }
             lease = self.pool.lease(&server, &place, context) => lease,
         };

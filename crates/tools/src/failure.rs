@@ -30,7 +30,7 @@ impl Failure {
     }
 
     pub(crate) fn cancelled() -> Self {
-        Self::new(ToolErrorCode::Cancelled, "the turn was cancelled while the tool ran")
+        Self::new(ToolErrorCode::Cancelled, "the turn ended while the tool ran")
     }
 
     /// A failure of the file system while `doing` something such as `read uploads/a.txt`.

@@ -1,7 +1,7 @@
 //! Wishes of a script for one turn, and files that its prompt mentions.
 
 use agentd_testkit::model_server::{Recorded, Reply};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::World;
 
@@ -13,6 +13,10 @@ fn words(request: &Recorded) -> String {
 fn tools(request: &Recorded) -> Vec<String> {
     let tools = request.body["tools"].as_array().cloned().unwrap_or_default();
     tools.iter().map(|tool| tool["function"]["name"].as_str().unwrap().to_owned()).collect()
+}
+
+fn text(message: &Value) -> &str {
+    message["content"].as_str().unwrap_or_default()
 }
 
 #[tokio::test]
@@ -65,6 +69,44 @@ async fn a_turn_ends_when_its_time_is_over() {
     world.model.reply(Reply::never());
     let output = world.daemon.agentctl(["run", "Go!", "--timeout", "1", "--output", "json"]).await.exits(6);
     assert_eq!(output.json()["stop_reason"], "time_limit");
+}
+
+#[tokio::test]
+async fn the_end_of_its_time_stops_the_command_that_runs_and_no_later_call_begins() {
+    let world = World::start().await;
+    let stubborn = "trap '' TERM INT HUP; echo begun; while :; do sleep 600; done";
+    let calls = Reply::tool_call("run_bash_command", json!({"command": stubborn, "timeout_s": 600}))
+        .and_call("write_file", json!({"path": "/project/late.txt", "content": "late"}));
+    world.model.reply(calls).default_reply(Reply::text("Out of time."));
+    let project = world.daemon.path().join("project");
+    std::fs::create_dir(&project).unwrap();
+    let mount = format!("{}:rw", project.display());
+    let args = ["run", "Go!", "--timeout", "2", "-C", &mount, "--on-interrupt", "approve", "--output", "json"];
+    let output = world.daemon.agentctl(args).await.exits(6).json();
+    assert_eq!((&output["stop_reason"], &output["text"]), (&json!("time_limit"), &json!("Out of time.")));
+    let requests = world.model.requests();
+    let told: Vec<&str> = requests[1].messages().iter().filter(|message| message["role"] == "tool").map(text).collect();
+    assert!(told[0].starts_with("E_TIMEOUT") && told[0].contains("begun"), "{told:?}");
+    assert!(told[1].starts_with("E_NOT_RUN"), "{told:?}");
+    assert!(!project.join("late.txt").exists());
+}
+
+#[tokio::test]
+async fn a_question_ends_with_the_time_that_a_subagent_beside_it_takes() {
+    let world = World::start().await;
+    world.model.respond_with(|request| match text(&request.messages()[0]) {
+        system if system.contains("You are a subagent") => Reply::never(),
+        _ if request.last_role() == "tool" => Reply::text("Out of time."),
+        _ => Reply::tool_call("delegate_task", json!({"task": "Never end"}))
+            .and_call("read_url", json!({"url": "https://example.com/"})),
+    });
+    let args = ["run", "Go!", "--timeout", "2", "--on-interrupt", "wait", "--output", "json"];
+    let output = world.daemon.agentctl(args).await.exits(6).json();
+    assert_eq!(output["stop_reason"], "time_limit");
+    assert_eq!(world.daemon.agentctl(["interrupts", "--json"]).await.exits(0).json(), json!([]));
+    let requests = world.model.requests();
+    let last = requests.last().unwrap().messages();
+    assert!(last.iter().any(|message| text(message).starts_with("E_NOT_RUN")), "{last:#?}");
 }
 
 #[tokio::test]

@@ -113,13 +113,10 @@ impl Link for Skills {
             dispatch::begin(call).await?;
             let progress = call.started.get().map(|id| call.context.recorder.progress(*id)).unwrap_or_default();
             for wanted in &need.missing {
-                if let Err(error) = skills.install(wanted, &progress, &call.context.control.cancel).await {
+                if let Err(error) = skills.install(wanted, &progress, &call.context.control.calls).await {
                     let hint = error.hint().map(|hint| format!("; {hint}")).unwrap_or_default();
-                    let code = if call.context.control.cancel.is_cancelled() {
-                        ToolErrorCode::Cancelled
-                    } else {
-                        ToolErrorCode::Tool
-                    };
+                    let is_stopped = call.context.control.calls.is_cancelled();
+                    let code = if is_stopped { call.context.stop_code() } else { ToolErrorCode::Tool };
                     return Ok(ToolOutput::error(code, format!("{error}{hint}. The command did not run")));
                 }
             }

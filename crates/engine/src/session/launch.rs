@@ -115,6 +115,7 @@ impl Actor {
                 exchanges: Arc::clone(&shared.parts.exchanges),
             },
             control: Control {
+                calls: cancel.child_token(),
                 cancel: cancel.clone(),
                 stopwatch: Stopwatch::start(state.worked).into(),
                 clock: Arc::clone(&shared.parts.clock),

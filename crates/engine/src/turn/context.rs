@@ -22,7 +22,7 @@ use agentd_core::{
     ports::{Audit, Clock, Exchanges, Languages, Model, ReadRules, Snapshots, Store, ToolContext, Toolbox, Workspace},
     session::SessionSettings,
     state_files::StateFiles,
-    tool::{Effect, ToolCall, ToolSpec},
+    tool::{Effect, ToolCall, ToolErrorCode, ToolSpec},
     turn::{StopReason, TurnOptions},
 };
 use agentd_policy::{CallContext, read_tool, roots};
@@ -171,6 +171,8 @@ pub(crate) struct Records {
 /// Cancellation and time of a turn.
 pub(crate) struct Control {
     pub(crate) cancel: CancellationToken,
+    /// Stops the calls in flight: at a cancel, or when the time of the turn is over.
+    pub(crate) calls: CancellationToken,
     pub(crate) stopwatch: Arc<Stopwatch>,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) environment: Arc<ClientEnvironment>,
@@ -250,6 +252,16 @@ impl TurnContext {
             output = self.or_cancelled(future) => output,
             () = self.control.stopwatch.reaches(latest) => Err(TurnExit::Finished(StopReason::TimeLimit)),
         }
+    }
+
+    /// Returns true if calls were stopped because the time of the turn is over.
+    pub(crate) fn is_out_of_time(&self) -> bool {
+        self.control.calls.is_cancelled() && !self.control.cancel.is_cancelled()
+    }
+
+    /// The error of a call that was stopped while it ran.
+    pub(crate) fn stop_code(&self) -> ToolErrorCode {
+        if self.is_out_of_time() { ToolErrorCode::Timeout } else { ToolErrorCode::Cancelled }
     }
 
     /// Asks a person and waits for the answer or the turn's cancel. The wait is not counted as work.
@@ -378,7 +390,7 @@ impl TurnContext {
                 self.recorder.clone(),
                 Arc::clone(&self.control.stopwatch),
                 self.rules.answering.now(),
-                self.control.cancel.clone(),
+                self.control.calls.clone(),
             ),
             // Only a call that runs may ask it.
             sampler: Default::default(),
@@ -386,7 +398,7 @@ impl TurnContext {
             // Only a call that was let through is known to be one.
             confinement: Confinement::Usual,
             now: self.control.clock.now(),
-            cancel: self.control.cancel.clone(),
+            cancel: self.control.calls.clone(),
         }
     }
 }

@@ -66,7 +66,17 @@ async fn run_batch(context: &TurnContext, state: &mut TurnState, batch: &[DueCal
     let mut running = stream::iter(running).buffer_unordered(context.limits.parallel_calls.max(1));
     let mut outcomes = Vec::with_capacity(batch.len());
     // All come to their end, also where one cannot: none is cut off without a word in the audit log.
-    while let Some(ended) = running.next().await {
+    loop {
+        let is_stopped = context.control.calls.is_cancelled();
+        let ended = tokio::select! {
+            biased;
+            () = context.control.stopwatch.reaches(context.limits.time), if !is_stopped => {
+                context.control.calls.cancel();
+                continue;
+            }
+            ended = running.next() => ended,
+        };
+        let Some(ended) = ended else { break };
         outcomes.push(match ended {
             Ok(ended) => store(context, ended, step, &mut usage).await,
             Err(stop) => Err(stop),
@@ -128,10 +138,27 @@ async fn run_call<'a>(context: &TurnContext, due: &'a DueCall, state: &TurnState
     let started = context.tools.in_flight.get(&call.call_id).map_or_else(OnceLock::new, |known| known.item.into());
     let record = CallRecord::of(call, note.as_deref());
     let invocation = Invocation { context, call, state, started: &started, record: &record };
-    let output = context.tools.chain.around_tool(&invocation).await?;
+    let output = if context.is_out_of_time() && started.get().is_none() {
+        out_of_time(&started)
+    } else {
+        match context.tools.chain.around_tool(&invocation).await {
+            Err(TurnExit::Finished(StopReason::TimeLimit)) => out_of_time(&started),
+            output => output?,
+        }
+    };
     let (shut_out, ran_with, duration_ms) = (record.is_unwritten(), record.ran_with(), record.took());
     let effects = record.take_effects();
     Ok(EndedCall { call, item: started.get().copied(), output, effects, shut_out, ran_with, duration_ms })
+}
+
+/// Result of a call that the end of the turn's time kept from running, or from its answer.
+fn out_of_time(started: &OnceLock<ItemId>) -> ToolOutput {
+    match started.get() {
+        Some(_) => {
+            ToolOutput::error(ToolErrorCode::Timeout, "the time limit of the turn was reached while this waited")
+        }
+        None => ToolOutput::error(ToolErrorCode::NotRun, "the time limit of the turn was reached: this did not run"),
+    }
 }
 
 /// Stores the result of a call, with the count of what was taken for it.
@@ -244,6 +271,9 @@ pub(crate) async fn begin(invocation: &Invocation<'_>) -> Result<(), TurnExit> {
     let Invocation { context, call, started, record, .. } = invocation;
     if context.control.cancel.is_cancelled() {
         return Err(TurnExit::Finished(StopReason::Cancelled));
+    }
+    if context.is_out_of_time() {
+        return Err(TurnExit::Finished(StopReason::TimeLimit));
     }
     if started.get().is_none() {
         let id = start_result(context, call, record.ran_with()).await?;

@@ -11,7 +11,7 @@ use futures_util::{FutureExt as _, future::BoxFuture};
 use super::{TurnExit, dispatch::begin, sampler::SamplingBudget};
 use crate::turn::hooks::Invocation;
 
-/// Time for a tool to end its processes after a cancel before it is dropped.
+/// Time for a tool to end its processes after a stop before it is dropped.
 const CANCEL_GRACE: Duration = Duration::from_secs(5);
 
 /// Runs the tool of a call, for the end of a chain.
@@ -28,14 +28,18 @@ async fn execute(invocation: &Invocation<'_>) -> Result<ToolOutput, TurnExit> {
     let confinement = record.confinement();
     let tool_context = ToolContext { progress, sampler: tab.sampler(), confinement, ..context.tool_context(call) };
     let given_up = async {
-        context.control.cancel.cancelled().await;
+        context.control.calls.cancelled().await;
         tokio::time::sleep(CANCEL_GRACE).await;
     };
-    let output = tokio::select! {
+    let mut output = tokio::select! {
         biased;
         output = context.tools.toolbox.call(&tool_context, call) => output,
-        () = given_up => ToolOutput::error(ToolErrorCode::Cancelled, "the turn was cancelled while this ran"),
+        () = given_up => ToolOutput::error(ToolErrorCode::Cancelled, "the turn ended while this ran"),
     };
     tab.settle().await;
+    if output.error == Some(ToolErrorCode::Cancelled) && context.is_out_of_time() {
+        output.error = Some(ToolErrorCode::Timeout);
+        output.text.push_str("\n[the time limit of the turn was reached]");
+    }
     Ok(record.noted(output))
 }

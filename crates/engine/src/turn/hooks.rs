@@ -9,6 +9,7 @@ use agentd_core::{
     interrupt::Ask,
     item::{ItemBody, NoticeTopic},
     tool::{ToolCall, ToolOutput, ToolSpec},
+    turn::StopReason,
 };
 use futures_util::{FutureExt as _, future::BoxFuture};
 use tokio::time::Instant;
@@ -130,10 +131,18 @@ impl Invocation<'_> {
         context.tool(name).or_else(|| context.tools.visible.get(&context.tools.chain.own(name)?.name))
     }
 
-    /// Asks a person about the call and waits for the answer or the turn's cancel.
+    /// Asks a person about the call and waits for the answer, the turn's cancel or the end of its time.
     pub(crate) async fn ask(&self, ask: Ask) -> Result<ResolvedInterrupt, TurnExit> {
         let asked = Instant::now();
-        let answered = self.context.ask(self.call.call_id.clone(), ask).await;
+        let (context, call_id) = (self.context, &self.call.call_id);
+        let answered = tokio::select! {
+            biased;
+            answered = context.ask(call_id.clone(), ask) => answered,
+            () = context.control.calls.cancelled() => {
+                context.recorder.withdraw(call_id.clone());
+                Err(TurnExit::Finished(StopReason::TimeLimit))
+            }
+        };
         self.record.waited(asked.elapsed());
         let answered = answered?;
         self.record.answer(&answered);

@@ -117,7 +117,7 @@ impl NoAnswer {
         refused: impl FnOnce(&Refusal) -> Reason,
     ) -> ToolOutput {
         let (code, text) = match self {
-            Self::Cancelled => (ToolErrorCode::Cancelled, "the turn was cancelled while this ran".to_owned()),
+            Self::Cancelled => (ToolErrorCode::Cancelled, "the turn ended while this ran".to_owned()),
             Self::Expired(ExpiredLimit::Silence) => (
                 ToolErrorCode::Timeout,
                 format!(

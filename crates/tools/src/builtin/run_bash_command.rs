@@ -306,7 +306,7 @@ fn report(finished: FinishedCommand, timeout: Duration) -> ToolOutput {
             Some(ToolErrorCode::Timeout),
         ),
         CommandEnd::Cancelled => {
-            (format!("ended after {seconds:.1} s, because the turn was cancelled"), Some(ToolErrorCode::Cancelled))
+            (format!("ended after {seconds:.1} s, because the turn ended"), Some(ToolErrorCode::Cancelled))
         }
         CommandEnd::Lost => (
             format!(

@@ -176,6 +176,22 @@ async fn a_server_that_is_stopped_while_it_starts_is_gone_when_that_is_said() {
 }
 
 #[tokio::test]
+async fn a_server_that_never_answers_is_given_up_at_the_end_of_the_turns_time() {
+    let mut fake = behaving("mute");
+    fake["tools"]["act"]["effect"] = json!("read");
+    let world = world(json!({"fake": fake})).await;
+    world.model.respond_with(|request| {
+        if tool_texts(request).is_empty() { Reply::tool_call("mcp_fake_act", json!({})) } else { Reply::text("over") }
+    });
+    let output = world.daemon.agentctl(["run", "Go", "--timeout", "2", "--output", "json"]).await.exits(6).json();
+    assert_eq!(output["stop_reason"], "time_limit");
+    assert!(!world.daemon.read("acted").is_empty(), "it was called");
+    let told = tool_texts(world.model.requests().last().unwrap());
+    assert!(told.starts_with("E_TIMEOUT"), "{told}");
+    world.all_are_gone().await;
+}
+
+#[tokio::test]
 async fn a_server_that_is_set_otherwise_during_a_call_ends_the_call_and_serves_the_next() {
     let mut fake = behaving("mute");
     fake["tools"]["act"]["effect"] = json!("read");
