@@ -8,8 +8,7 @@ use std::{
 };
 
 use agent_client_protocol_schema::v1::{
-    AGENT_METHOD_NAMES, CancelRequestNotification, Error, PromptRequest, PromptResponse, RequestId, SessionUpdate,
-    StopReason,
+    AGENT_METHOD_NAMES, CancelRequestNotification, Error, PromptRequest, PromptResponse, RequestId, StopReason,
 };
 use futures_util::FutureExt as _;
 use serde::{Serialize, de::DeserializeOwned};
@@ -20,6 +19,7 @@ use tokio_util::sync::CancellationToken;
 use super::{
     bridge::Bridge,
     ending,
+    follow::Follow,
     frame::{self, Frame},
     initialize, listing,
     message::{self, Message},
@@ -27,7 +27,6 @@ use super::{
     peer::{self, Peer},
     prompt,
     refusal::{self, Trouble},
-    session::OpenSession,
     settings,
 };
 use crate::{
@@ -119,10 +118,9 @@ impl Requests {
     fn notified(&mut self, method: &str, params: Value) {
         if method == AGENT_METHOD_NAMES.session_cancel {
             if let Ok(notification) = serde_json::from_value(params)
-                && let Some(session) = ending::cancel(&self.bridge, &notification)
+                && let Some(cancel) = ending::cancel(&self.bridge, &notification)
             {
-                let bridge = self.bridge.clone();
-                self.running.spawn(async move { ending::cancel_waiting(&bridge, &session).await });
+                self.running.spawn(cancel);
             }
         } else if method == "$/cancel_request"
             && let Ok(notification) = serde_json::from_value::<CancelRequestNotification>(params)
@@ -177,19 +175,24 @@ impl Requests {
 /// Result of a request, and the words that follow it.
 struct Reply {
     result: Value,
-    session: Option<(Arc<OpenSession>, Vec<SessionUpdate>, Vec<String>)>,
+    session: Option<OpenedSession<()>>,
 }
 
-async fn answer(bridge: &Bridge, id: RequestId, outcome: Result<Reply, Error>) {
+async fn answer(bridge: &Arc<Bridge>, id: RequestId, outcome: Result<Reply, Error>) {
     match outcome {
         Ok(reply) => {
             bridge.peer.answer(id, Ok(reply.result)).await;
-            let Some((session, updates, notices)) = reply.session else { return };
+            let Some(OpenedSession { session, updates, notices, running, .. }) = reply.session else { return };
             for update in updates {
                 bridge.peer.update(&session.wire, update).await;
             }
             for notice in notices {
                 bridge.tell(&session, &notice).await;
+            }
+            if let Some((daemon, view)) = running {
+                session.take_over().await;
+                session.state().suspended = None;
+                Follow::begin_guest(bridge, &session, &daemon, view);
             }
         }
         Err(error) => bridge.peer.answer(id, Err(error)).await,
@@ -241,8 +244,8 @@ fn plain(response: &impl Serialize) -> Result<Reply, Trouble> {
 }
 
 fn opened<T: Serialize>(opened: OpenedSession<T>) -> Result<Reply, Trouble> {
-    let OpenedSession { response, session, updates, notices } = opened;
-    Ok(Reply { result: value(&response)?, session: Some((session, updates, notices)) })
+    let result = value(&opened.response)?;
+    Ok(Reply { result, session: Some(opened.answering(())) })
 }
 
 fn parsed<T: DeserializeOwned>(params: Value) -> Result<T, Error> {

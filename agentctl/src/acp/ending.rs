@@ -9,36 +9,38 @@ use agentd_core::{error::ErrorKind, ids::SessionId};
 
 use super::{bridge::Bridge, refusal::Trouble, servers, session::OpenSession};
 
-/// Cancels the prompt that runs in a session; one that has ended needs no cancel. The session is handed back whose turn waits
-/// for the answer to a question in words, without a prompt.
-pub(super) fn cancel(bridge: &Bridge, notification: &CancelNotification) -> Option<Arc<OpenSession>> {
+/// Cancels the turn that runs in a session, by whatever client it was begun; one that has ended needs no cancel. The rest is to
+/// be done where neither a prompt nor anything else here follows it.
+pub(super) fn cancel(
+    bridge: &Arc<Bridge>,
+    notification: &CancelNotification,
+) -> Option<impl Future<Output = ()> + Send + 'static> {
     let session = bridge.session(&notification.session_id).ok()?;
-    let waits = !session.cancel() && !session.state().questions.is_empty();
-    waits.then_some(session)
+    // A prompt that comes next waits for this.
+    let order = session.cancelling.clone().try_lock_owned();
+    let bridge = bridge.clone();
+    (!session.cancel()).then(|| async move {
+        cancel_turn(&bridge, &session).await;
+        drop(order);
+    })
 }
 
-/// Cancels a turn whose prompt has ended with a question in words.
-pub(super) async fn cancel_waiting(bridge: &Bridge, session: &OpenSession) {
-    let told = std::mem::take(&mut session.state().questions);
-    if told.is_empty() {
-        return;
-    }
-    let (Ok(daemon), id) = (bridge.daemon().await, session.id.to_string()) else { return };
-    // It may have been answered, or cancelled, elsewhere, and another turn may run: only the one that still asks is meant.
-    let Ok(view) = daemon.client.session(&id).await else { return };
-    for interrupt in view.pending.iter().filter(|interrupt| told.contains(&interrupt.id)) {
-        let _ = daemon.client.cancel_turn(&id, Some(interrupt.turn_id)).await;
-    }
+/// Cancels the turn of a session that is not followed here.
+async fn cancel_turn(bridge: &Bridge, session: &OpenSession) {
+    session.state().questions.clear();
+    let Ok(daemon) = bridge.daemon().await else { return };
+    // It has ended, or none runs.
+    let _ = daemon.client.cancel_turn(&session.id.to_string(), None).await;
 }
 
-/// Closes a session: what the editor had running in it is cancelled, and it is no longer watched.
+/// Closes a session: what runs in it is cancelled, and it is no longer watched.
 pub(super) async fn close(
     bridge: &Arc<Bridge>,
     request: &CloseSessionRequest,
 ) -> Result<CloseSessionResponse, Trouble> {
     let session = bridge.session(&request.session_id)?;
     if !session.cancel() {
-        cancel_waiting(bridge, &session).await;
+        cancel_turn(bridge, &session).await;
     }
     if let Ok(daemon) = bridge.daemon().await {
         servers::take_back(&daemon, &session).await;

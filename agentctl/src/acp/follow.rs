@@ -17,18 +17,18 @@ use agentd_core::{
     model::ModelInfo,
     turn::{StopReason, TurnResult},
 };
-use agentd_proto::client::{SessionChoice, StartRequest};
+use agentd_proto::client::{SessionChoice, SessionView, StartRequest};
 use tokio_util::sync::CancellationToken;
 
 use super::{
     asks::Asks,
-    bridge::{Bridge, Editor},
+    bridge::{self, Bridge, Editor},
     buffers::Buffers,
     places::Places,
     question,
     refusal::{self, Trouble},
     servers,
-    session::{OpenSession, SuspendedTurn},
+    session::{FollowedTurn, OpenSession, SuspendedTurn},
     updates::{self, Updates},
 };
 use crate::{
@@ -63,6 +63,8 @@ pub(super) struct Follow {
     unsent: Vec<(InterruptId, Answer)>,
     cancel: CancellationToken,
     is_cancelled: bool,
+    /// Set if no prompt waits for the turn, until one takes it over.
+    handover: Option<CancellationToken>,
 }
 
 /// Rest of a turn: its end, or a question.
@@ -70,7 +72,7 @@ enum Rest {
     Ended(Box<TurnResult>),
     /// It ended unseen.
     Unseen,
-    /// A question was put in words, and the next prompt answers it.
+    /// A question was put in words, and the next prompt answers it; or a prompt takes the turn over.
     Asks,
     /// The editor has gone.
     Left,
@@ -89,7 +91,7 @@ impl Follow {
         let (asks, asked, builtin, unsent) = (Asks::default(), HashSet::new(), Vec::new(), Vec::new());
         let folder = places.project.as_ref().map(|project| session.named(project));
         let buffers = Buffers::new(bridge.peer.clone(), session.wire.clone(), folder);
-        let is_cancelled = false;
+        let (is_cancelled, handover) = (false, None);
         Self {
             bridge,
             session,
@@ -104,7 +106,42 @@ impl Follow {
             unsent,
             cancel,
             is_cancelled,
+            handover,
         }
+    }
+
+    /// Follows the turn that runs in a session as it was found when it was opened, without a prompt, until it rests or a
+    /// prompt takes it over. What had happened by then, the editor knows.
+    pub(super) fn begin_guest(bridge: &Arc<Bridge>, session: &Arc<OpenSession>, daemon: &Daemon, view: SessionView) {
+        let Some((_, first_seq)) = view.session.open_turn.filter(|_| view.live_turn.is_some()) else { return };
+        let (cancel, handover) = (CancellationToken::new(), CancellationToken::new());
+        let places = bridge::places(daemon, session.id, &view.session.settings);
+        let mut follow = Self::new(bridge.clone(), session.clone(), daemon.clone(), places, cancel.clone());
+        follow.handover = Some(handover.clone());
+        let (bridge, guest) = (bridge.clone(), session.clone());
+        let following = async move {
+            if let Err(trouble) = follow.run_guest(first_seq, &view).await {
+                bridge.tell(&guest, &trouble.into_error().message).await;
+            }
+        };
+        session.follow(|| FollowedTurn { cancel, handover, task: tokio::spawn(following) });
+    }
+
+    async fn run_guest(mut self, first_seq: u64, view: &SessionView) -> Result<WireReason, Trouble> {
+        let line = SocketLine::attach(&self.daemon, self.session.id, first_seq.saturating_sub(1)).await?;
+        let mut line = line.with_children();
+        self.updates.spent = view.session.summary.usage.cost_microusd;
+        while line.last_seq() < view.session.summary.last_seq
+            && let Some(arrival) = line.next().await?
+        {
+            match arrival {
+                Arrival::Event(event) => drop(self.updates.event(&event)),
+                Arrival::Child(event) => drop(self.updates.child(&event)),
+                _ => {}
+            }
+        }
+        let pending: Vec<&Interrupt> = view.pending.iter().collect();
+        self.run(line, &pending).await
     }
 
     /// The translator of its events.
@@ -131,7 +168,7 @@ impl Follow {
                 Rest::Unseen | Rest::Left => return self.rested(rest).await,
             };
             let was_stopped = matches!(result.stop_reason, StopReason::Interrupted | StopReason::Suspended);
-            if !was_stopped || self.is_cancelled || continued == CONTINUED {
+            if !was_stopped || self.is_cancelled || continued == CONTINUED || self.handover.is_some() {
                 return self.rested(rest).await;
             }
             continued += 1;
@@ -223,7 +260,7 @@ impl Follow {
 
     /// Follows the turn until it rests.
     async fn until_rest(&mut self, line: &mut SocketLine) -> Result<Rest, Trouble> {
-        let (over, cancel) = (self.bridge.over.clone(), self.cancel.clone());
+        let (over, cancel, handover) = (self.bridge.over.clone(), self.cancel.clone(), self.handover.clone());
         let mut last = None;
         loop {
             tokio::select! {
@@ -235,6 +272,7 @@ impl Follow {
                     self.asks.withdraw_all();
                     line.cancel().await;
                 }
+                () = handed_over(handover.as_ref()) => return Ok(Rest::Asks),
                 (interrupt, answer) = self.asks.next() => match answer {
                     Some(answer) => self.answer(&interrupt, answer).await?,
                     // An editor that cancels the turn dismisses its questions, too.
@@ -406,5 +444,12 @@ impl Follow {
 
     async fn tell(&mut self, update: SessionUpdate) {
         self.bridge.peer.update(&self.session.wire, update).await;
+    }
+}
+
+async fn handed_over(handover: Option<&CancellationToken>) {
+    match handover {
+        Some(handover) => handover.cancelled().await,
+        None => std::future::pending().await,
     }
 }

@@ -9,12 +9,12 @@ use agent_client_protocol_schema::v1::{
     LoadSessionRequest, LoadSessionResponse, McpServer, NewSessionRequest, NewSessionResponse, ResumeSessionRequest,
     ResumeSessionResponse, SessionId as WireId, SessionUpdate,
 };
-use agentd_core::{error::ErrorKind, folder::MAX_FOLDERS, ids::SessionId, interrupt::Interrupt, session::Mount};
+use agentd_core::{error::ErrorKind, folder::MAX_FOLDERS, ids::SessionId, session::Mount};
 use agentd_proto::client::{NewSession, SessionView};
 
 use super::{
     bridge::Bridge,
-    commands, question,
+    commands,
     refusal::{self, Trouble},
     replay, servers,
     session::{EditorFolder, OpenSession},
@@ -35,6 +35,8 @@ pub(super) struct OpenedSession<T> {
     pub(super) session: Arc<OpenSession>,
     pub(super) updates: Vec<SessionUpdate>,
     pub(super) notices: Vec<String>,
+    /// The turn that runs in it, to be followed after that.
+    pub(super) running: Option<(Daemon, SessionView)>,
 }
 
 /// Makes a session that sees the editor's folder.
@@ -111,10 +113,9 @@ pub(super) async fn load(
 ) -> Result<OpenedSession<LoadSessionResponse>, Trouble> {
     let (daemon, view) = find(bridge, &request.session_id).await?;
     let folders = (request.cwd.as_path(), request.additional_directories.as_slice());
-    let opened = reopen(bridge, &daemon, &view, folders, &request.mcp_servers).await?;
+    let mut opened = reopen(bridge, &daemon, &view, folders, &request.mcp_servers).await?;
     replay::replay(bridge, &opened.session, &daemon, &view).await?;
-    // Its history is told.
-    opened.session.state().suspended = None;
+    opened.running = Some((daemon, view));
     let (modes, options) = (opened.response.modes(), opened.response.options.clone());
     Ok(opened.answering(LoadSessionResponse::new().modes(modes).config_options(options)))
 }
@@ -126,15 +127,16 @@ pub(super) async fn resume(
 ) -> Result<OpenedSession<ResumeSessionResponse>, Trouble> {
     let (daemon, view) = find(bridge, &request.session_id).await?;
     let folders = (request.cwd.as_path(), request.additional_directories.as_slice());
-    let opened = reopen(bridge, &daemon, &view, folders, &request.mcp_servers).await?;
+    let mut opened = reopen(bridge, &daemon, &view, folders, &request.mcp_servers).await?;
+    opened.running = Some((daemon, view));
     let (modes, options) = (opened.response.modes(), opened.response.options.clone());
     Ok(opened.answering(ResumeSessionResponse::new().modes(modes).config_options(options)))
 }
 
 impl<T> OpenedSession<T> {
-    fn answering<U>(self, response: U) -> OpenedSession<U> {
-        let Self { session, updates, notices, .. } = self;
-        OpenedSession { response, session, updates, notices }
+    pub(super) fn answering<U>(self, response: U) -> OpenedSession<U> {
+        let Self { session, updates, notices, running, .. } = self;
+        OpenedSession { response, session, updates, notices, running }
     }
 }
 
@@ -182,14 +184,7 @@ async fn reopen(
         Some(_) => {}
         None => notices.push("this session sees no folder of yours".to_owned()),
     }
-    notices.extend(view.pending.iter().map(waiting));
-    let opened = open(bridge, daemon, view, &folder, servers, notices).await?;
-    // An editor that shows no notices has not shown the question yet: the next message is no answer to it.
-    if bridge.editor().shows.notices && !bridge.editor().has_forms {
-        let questions = view.pending.iter().filter(|interrupt| question::words(interrupt).is_some());
-        opened.session.state().questions.extend(questions.map(|interrupt| interrupt.id));
-    }
-    Ok(opened)
+    open(bridge, daemon, view, &folder, servers, notices).await
 }
 
 async fn open(
@@ -212,19 +207,7 @@ async fn open(
     notices.extend(missing);
     offer.told(&session);
     watch::ensure(bridge, &session, daemon, view.session.summary.last_seq).await;
-    Ok(OpenedSession { response: offer, session, updates: vec![available], notices })
-}
-
-/// The words about a question that waits in a session that is opened.
-fn waiting(interrupt: &Interrupt) -> String {
-    match question::words(interrupt) {
-        Some(words) => format!("a question waits in this session: {}", words.trim()),
-        None => format!(
-            "a turn of this session waits for an approval; `agentctl answer {} approve` or `reject` gives it, and your \
-             next message asks for it here",
-            short_id(interrupt.id)
-        ),
-    }
+    Ok(OpenedSession { response: offer, session, updates: vec![available], notices, running: None })
 }
 
 /// The folder that an editor names.

@@ -40,6 +40,12 @@ pub(super) async fn run(
     request: PromptRequest,
     cancel: CancellationToken,
 ) -> Result<PromptResponse, Trouble> {
+    // A cancel before it does not mean this one.
+    drop(session.cancelling.lock().await);
+    tokio::select! {
+        () = session.take_over() => {}
+        () = cancel.cancelled() => return Ok(PromptResponse::new(StopReason::Cancelled)),
+    }
     let (daemon, view) = look(bridge, session).await?;
     servers::bring_again(&daemon, session).await;
     let places = bridge::places(&daemon, session.id, &view.session.settings);

@@ -3,7 +3,7 @@
 use std::{
     collections::HashSet,
     path::{Path, PathBuf},
-    sync::{Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
 use agent_client_protocol_schema::v1::{SessionConfigOption, SessionId as WireId};
@@ -29,6 +29,8 @@ pub(super) struct OpenSession {
     named: PathBuf,
     /// Held while settings are changed, or read and told: what was read before a change is never told behind it.
     pub(super) settings: tokio::sync::Mutex<()>,
+    /// Held while a cancel is on its way to the daemon: a prompt that comes after it is not cancelled by it.
+    pub(super) cancelling: Arc<tokio::sync::Mutex<()>>,
     state: Mutex<SessionState>,
 }
 
@@ -41,6 +43,17 @@ pub(super) struct SuspendedTurn {
     pub(super) updates: Updates,
     /// Questions that were put in words.
     pub(super) asked: HashSet<InterruptId>,
+}
+
+/// A turn of another process that is followed, without a prompt, since the session was opened.
+#[derive(Debug)]
+pub(super) struct FollowedTurn {
+    /// Cancels the turn.
+    pub(super) cancel: CancellationToken,
+    /// Leaves the turn to a prompt.
+    pub(super) handover: CancellationToken,
+    /// The task that follows.
+    pub(super) task: JoinHandle<()>,
 }
 
 /// A folder that an editor has open.
@@ -57,6 +70,8 @@ pub(super) struct EditorFolder {
 pub(super) struct SessionState {
     /// Ends the prompt that runs.
     prompt: Option<CancellationToken>,
+    /// The turn that is followed without a prompt.
+    guest: Option<FollowedTurn>,
     /// The mode that the editor was told of.
     pub(super) mode: SessionMode,
     /// The options that the editor was told of.
@@ -82,6 +97,7 @@ impl OpenSession {
             folder: real,
             named,
             settings: tokio::sync::Mutex::default(),
+            cancelling: Arc::default(),
             state: Mutex::default(),
         }
     }
@@ -112,10 +128,29 @@ impl OpenSession {
         self.state().prompt = None;
     }
 
-    /// Cancels the prompt that runs, and tells whether one did.
+    /// Cancels the turn of the prompt that runs, or that is followed without one, and tells whether there was one.
     pub(super) fn cancel(&self) -> bool {
         let state = self.state();
-        state.prompt.as_ref().inspect(|prompt| prompt.cancel()).is_some()
+        let guest = state.guest.as_ref().filter(|guest| !guest.task.is_finished()).map(|guest| &guest.cancel);
+        state.prompt.as_ref().or(guest).inspect(|cancel| cancel.cancel()).is_some()
+    }
+
+    /// Follows a turn without a prompt, unless a prompt runs.
+    pub(super) fn follow(&self, follow: impl FnOnce() -> FollowedTurn) {
+        let mut state = self.state();
+        if state.prompt.is_none() {
+            state.guest = Some(follow());
+        }
+    }
+
+    /// Takes over the turn that is followed without a prompt: where it goes on, it is suspended after this.
+    pub(super) async fn take_over(&self) {
+        let Some(guest) = self.state().guest.take() else { return };
+        if !guest.cancel.is_cancelled() {
+            guest.handover.cancel();
+        }
+        // One that broke has nothing to hand over.
+        let _ = guest.task.await;
     }
 
     /// Returns whether changes from elsewhere are heard.

@@ -3,6 +3,7 @@
 use agentd_core::{
     event::EventKind,
     item::{Item, ItemBody},
+    turn::StopReason,
 };
 use agentd_testkit::{daemon::until, model_server::Reply};
 use serde_json::json;
@@ -95,6 +96,78 @@ async fn words_to_a_turn_of_somebody_else_are_added_to_it() {
     assert!(editor.came("user_message_chunk").is_empty(), "what was typed is on the screen");
     other.output(Vec::new()).await.exits(0);
     assert_eq!(client.session(&session).await.unwrap().session.summary.turns, 1);
+}
+
+#[tokio::test]
+async fn the_turn_of_another_process_is_seen_from_its_loading_on_and_cancelled() {
+    let world = World::start().await;
+    for (method, is_closed) in [("session/load", false), ("session/resume", true)] {
+        let mut first = Editor::start(&world).await;
+        let (session, folder) = first.session(&world).await;
+        world.model.reply(Reply::deltas(["I begin ", "and never end"]).hold_behind("begin").hang_behind("never"));
+        first.begin_prompt(&session, "Go").await;
+        first.update("agent_message_chunk").await;
+        drop(first);
+
+        let mut editor = Editor::start(&world).await;
+        editor.gives(method, json!({"sessionId": session, "cwd": folder, "mcpServers": []})).await;
+        assert_eq!(editor.came("user_message_chunk").len(), usize::from(method == "session/load"));
+        world.model.go_on();
+        while !editor.words("agent_message_chunk").contains("I begin and never") {
+            editor.read().await.unwrap();
+        }
+        if is_closed {
+            editor.gives("session/close", json!({"sessionId": session})).await;
+        } else {
+            editor.notify("session/cancel", json!({"sessionId": session})).await;
+        }
+        let client = world.client().await;
+        let mut events = client.subscribe(&session, 0, false).await.unwrap();
+        let events = events.to_the_end().await;
+        let EventKind::TurnEnded { result } = &events.last().unwrap().kind else { panic!("{events:#?}") };
+        assert_eq!(result.stop_reason, StopReason::Cancelled);
+    }
+}
+
+#[tokio::test]
+async fn a_turn_that_began_elsewhere_while_a_session_was_open_is_cancelled_here() {
+    let world = World::start().await;
+    let mut editor = Editor::start(&world).await;
+    let (session, _) = editor.session(&world).await;
+    world.model.reply(Reply::never()).default_reply(Reply::text("Here."));
+    let other = world.daemon.spawn_agentctl(["run", "--session", &session, "Go"]);
+    world.model.wait_until(|counts| counts.requests == 1).await;
+    editor.notify("session/cancel", json!({"sessionId": session})).await;
+    // A message behind it is not meant by it.
+    assert_eq!(editor.prompt(&session, "Are you there?").await, "end_turn");
+    assert_eq!(editor.words("agent_message_chunk"), "Here.");
+    other.output(Vec::new()).await.exits(130);
+}
+
+#[tokio::test]
+async fn a_message_takes_over_the_turn_that_was_running_when_the_session_was_loaded() {
+    let world = World::start().await;
+    let mut first = Editor::start(&world).await;
+    let (session, folder) = first.session(&world).await;
+    world.model.reply(Reply::deltas(["I begin", " and end. "]).hold_behind("begin")).reply(Reply::text("Heard you."));
+    first.begin_prompt(&session, "Go").await;
+    first.update("agent_message_chunk").await;
+    drop(first);
+    let mut editor = Editor::start(&world).await;
+    editor.gives("session/load", json!({"sessionId": session, "cwd": folder, "mcpServers": []})).await;
+    while !editor.words("agent_message_chunk").contains("I begin") {
+        editor.read().await.unwrap();
+    }
+    let id = editor.begin_prompt(&session, "And this").await;
+    let client = world.client().await;
+    let mut events = client.subscribe(&session, 0, false).await.unwrap();
+    let is_added = |kind: &EventKind| {
+        matches!(kind, EventKind::ItemStarted { item: Item { body: ItemBody::UserMessage { steered: true, .. }, .. } })
+    };
+    events.stored_until(is_added).await;
+    world.model.go_on();
+    assert_eq!(editor.ends(id).await["stopReason"], "end_turn");
+    assert_eq!(editor.words("agent_message_chunk"), "I begin and end. Heard you.", "each word once");
 }
 
 #[tokio::test]
