@@ -334,6 +334,8 @@ async fn run(global: &Global, args: RunArgs, known: &mut TurnProgress) -> anyhow
         attention: Attention::of_terminal(),
         is_guest: false,
     };
+    // The prompt is an argument of the command: it has no line to return to.
+    keyboard.typed(|typed| typed.begin_turn(String::new()));
     let result = turn::drive(&mut line, &mut renderer, person).await;
     keyboard.tell_unsent();
     let result = result?;

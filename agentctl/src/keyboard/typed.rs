@@ -22,6 +22,8 @@ pub(crate) struct TypeAhead {
     steers: VecDeque<String>,
     /// Messages that it was given, and that no model has read yet.
     unread: VecDeque<String>,
+    /// The line that the turn began with, if it began here.
+    sent: Option<String>,
     /// Messages that wait for its end, in their order.
     messages: VecDeque<String>,
     /// The line that is being written.
@@ -167,6 +169,25 @@ impl TypeAhead {
     /// The turn has ended: what it was given is in the history.
     pub(crate) fn end_turn(&mut self) {
         self.unread.clear();
+    }
+
+    /// Takes note of the line that a turn begins with.
+    pub(crate) fn begin_turn(&mut self, line: String) {
+        self.sent = Some(line);
+    }
+
+    /// Takes note that words of the turn were taken back: they wait before all that it was not given.
+    pub(crate) fn withdraw(&mut self, input: Option<String>, added: Vec<String>) {
+        self.unread.clear();
+        let input = input.map(|input| self.sent.take().unwrap_or(input));
+        let waiting = std::mem::take(&mut self.steers);
+        let taken_back = input.into_iter().chain(added).filter(|message| !message.is_empty());
+        self.steers = taken_back.chain(waiting).collect();
+    }
+
+    /// Forgets the line that the turn began with, and returns true if it was taken back.
+    pub(crate) fn is_withdrawn(&mut self) -> bool {
+        self.sent.take().is_none()
     }
 
     /// The row that is being written: its parts before and behind the place at which the next key writes.

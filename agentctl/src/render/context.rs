@@ -66,6 +66,7 @@ pub(crate) fn notice_line(text: &str, topic: NoticeTopic, sources: &[NoticeSourc
         | NoticeTopic::AnswerForm
         | NoticeTopic::TurnInstructions
         | NoticeTopic::Diagnostics
+        | NoticeTopic::Interrupted
         | NoticeTopic::Continue
         | NoticeTopic::Plan
         | NoticeTopic::Planned => return format!("reminder: {text}"),

@@ -32,7 +32,8 @@ pub(crate) fn state_lines(change: &StateChange, look: TerminalStyle) -> Vec<Stri
         }
         // The notice that comes with it says what was done, and so does the tool that wrote a file. A file that was
         // handed over is told with the turn that it goes with, and a tool by whoever mentioned or found it.
-        StateChange::Undone { .. }
+        StateChange::Withdrawn { .. }
+        | StateChange::Undone { .. }
         | StateChange::File(_)
         | StateChange::HandedOver { .. }
         | StateChange::Tools { .. }

@@ -296,16 +296,20 @@ impl Chat {
                 return Err(self.explained(failure).await.into());
             }
         };
-        if input.is_some() {
-            self.extras.clear();
-        }
+        let extras = if input.is_some() { std::mem::take(&mut self.extras) } else { MessageExtras::default() };
+        let sent = input.map(|input| input.line).unwrap_or_default();
+        self.keyboard.typed(|typed| typed.begin_turn(sent));
         let wished = matches!(&self.place, SessionTarget::New(new) if new.worktree.is_some());
         self.place = SessionTarget::Known(line.session());
         if wished && let Ok(view) = self.daemon.client.session(&line.session().to_string()).await {
             let told = view.session.settings.worktree.as_ref().map(worktree::announced);
             told.iter().for_each(|told| self.note(told));
         }
-        self.drive(line).await
+        let driven = self.drive(line).await;
+        if self.keyboard.typed(TypeAhead::is_withdrawn) {
+            self.extras = extras;
+        }
+        driven
     }
 
     /// Ctrl-C at a question leaves it; any other signal leaves the conversation.

@@ -70,11 +70,6 @@ impl MessageExtras {
         self.outputs.push(block);
     }
 
-    /// Forgets what was sent.
-    pub(super) fn clear(&mut self) {
-        *self = Self::default();
-    }
-
     /// The message with it, and the bytes at its beginning that the person typed.
     pub(super) fn behind(&self, input: &TurnInput) -> (String, Option<u64>) {
         let in_bytes = |bytes: usize| bytes as u64;
@@ -108,7 +103,5 @@ mod tests {
         assert_eq!((own.words(), extras.behind(&own).1), ("/x", Some(2)));
         (0..MOST_OUTPUTS).for_each(|number| extras.add_output(format!("output {number}")));
         assert!(!extras.behind(&input).0.contains("ran: make"), "the oldest is gone");
-        extras.clear();
-        assert_eq!(extras.behind(&input).1, None);
     }
 }

@@ -7,7 +7,7 @@ use std::{
 
 use agentd_core::{
     error::ErrorKind,
-    event::{Event, EventKind},
+    event::{Event, EventKind, StateChange},
     grant::GrantScope,
     ids::InterruptId,
     interrupt::{Answer, AnsweredBy, Ask, Interrupt},
@@ -156,6 +156,9 @@ impl Driver<'_> {
                 {
                     self.keyboard.typed(TypeAhead::read);
                     self.show_typed(renderer);
+                }
+                EventKind::StateChanged { change: StateChange::Withdrawn { input, added, .. } } if self.cancelled => {
+                    self.keyboard.typed(|typed| typed.withdraw(input, added));
                 }
                 EventKind::TurnEnded { result } => {
                     let is_ours = self.cancelled || !self.line.ends_with(result.turn_id);

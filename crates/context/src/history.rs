@@ -110,6 +110,7 @@ pub fn messages(items: &[Arc<Item>], echo_reasoning: bool) -> Vec<Message> {
                     | NoticeTopic::AnswerForm
                     | NoticeTopic::TurnInstructions
                     | NoticeTopic::Diagnostics
+                    | NoticeTopic::Interrupted
                     | NoticeTopic::Continue
                     | NoticeTopic::CodeMap
                     | NoticeTopic::Plan

@@ -300,6 +300,17 @@ pub enum StateChange {
         /// The window that it sees now.
         window: Window,
     },
+    /// A person took back, with a cancel, what no model has answered or read: no model is shown these items.
+    Withdrawn {
+        /// Numbers of the events that completed them.
+        items: Vec<u64>,
+        /// The input of the turn, as it was typed, where it was taken back.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        input: Option<String>,
+        /// Additions to the turn.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        added: Vec<String>,
+    },
     /// A turn's changes of files were reverted, or brought back after that.
     Undone {
         /// The turn.

@@ -158,6 +158,8 @@ pub enum NoticeTopic {
     CodeMap,
     /// New errors in files that were edited, as language servers word them.
     Diagnostics,
+    /// A cancel of a turn that had begun to answer, or its later continuation.
+    Interrupted,
 }
 
 impl ItemBody {
@@ -193,6 +195,7 @@ impl NoticeTopic {
             | Self::TurnInstructions
             | Self::CodeMap
             | Self::Diagnostics
+            | Self::Interrupted
             | Self::Advice => true,
         }
     }

@@ -108,7 +108,15 @@ fn captured_turn(events: &[&Event], voices: &mut Voices<'_>) -> Option<RecordedT
         _ => None,
     })?;
     let mut turn = RecordedTurn { start, ..RecordedTurn::default() };
-    for event in events {
+    let taken_back = events.iter().find_map(|event| match &event.kind {
+        EventKind::StateChanged { change: StateChange::Withdrawn { items, input, .. } } => Some((items, input)),
+        _ => None,
+    });
+    // It left no trace for a model.
+    if taken_back.is_some_and(|(_, input)| input.is_some()) {
+        return None;
+    }
+    for event in events.iter().filter(|event| !taken_back.is_some_and(|(items, _)| items.contains(&event.seq))) {
         match &event.kind {
             EventKind::ItemCompleted { item, .. } => match &item.body {
                 ItemBody::UserMessage { text, steered: true, .. } => turn.start.steered.push(text.clone()),

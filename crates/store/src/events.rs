@@ -162,10 +162,29 @@ fn spans(edges: Vec<(u64, String, String)>) -> Vec<TurnSpan> {
     spans
 }
 
+/// Condition of an item, a row with `session` and `seq`, that it was not withdrawn. The index is named, so that a plan that
+/// reads other events is an error.
+macro_rules! not_withdrawn {
+    ($row:literal) => {
+        concat!(
+            "NOT EXISTS (SELECT 1 FROM events AS marks INDEXED BY withdrawn_items,
+                json_each(CASE WHEN json_valid(marks.payload) THEN marks.payload END, '$.change.items') AS withdrawn
+             WHERE marks.session = ", $row, ".session AND marks.kind = 'state_changed'
+                AND CASE WHEN json_valid(marks.payload) THEN json_extract(marks.payload, '$.change.state') END = 'withdrawn'
+                AND withdrawn.value = ", $row, ".seq)"
+        )
+    };
+}
+pub(crate) use not_withdrawn;
+
 /// The numbers of completed items: all that is read for them is the index, which is named so that a plan that reads other
 /// events is an error and not a slow start.
-const ITEM_NUMBERS: &str = "SELECT seq FROM events INDEXED BY completed_items
-    WHERE session = ?1 AND kind = 'item_completed' AND seq > ?2 AND seq < ?4 ORDER BY seq DESC LIMIT ?3";
+const ITEM_NUMBERS: &str = concat!(
+    "SELECT seq FROM events INDEXED BY completed_items
+     WHERE session = ?1 AND kind = 'item_completed' AND seq > ?2 AND seq < ?4 AND ",
+    not_withdrawn!("events"),
+    " ORDER BY seq DESC LIMIT ?3"
+);
 
 pub(crate) fn items_between(
     connection: &Connection,

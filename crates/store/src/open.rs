@@ -45,6 +45,7 @@ const MIGRATIONS: &[M<'static>] = &[
     M::up(include_str!("../migrations/0020_imported.sql")),
     M::up(include_str!("../migrations/0021_counted.sql")),
     M::up(include_str!("../migrations/0022_origin.sql")),
+    M::up(include_str!("../migrations/0023_withdrawn.sql")),
 ];
 
 /// "agnt", which the first migration writes into the file's header.

@@ -110,6 +110,7 @@ impl Projection {
                     | StateChange::Tools { .. }
                     | StateChange::Surroundings(_)
                     | StateChange::TokenLevel { .. }
+                    | StateChange::Withdrawn { .. }
                     | StateChange::Undone { .. },
             }
             | EventKind::ItemStarted { .. }

@@ -14,6 +14,7 @@ use rusqlite::{Connection, OptionalExtension as _, TransactionBehavior, params, 
 use crate::{
     codec::{bound, id_from, id_text, json_from, limit, number_from, text, time_from},
     error::Fault,
+    events::not_withdrawn,
     sessions,
 };
 
@@ -275,6 +276,7 @@ pub(crate) fn find(
         let plain = term.replace('\\', "\\\\").replace('%', "\\%").replace('_', "\\_");
         arguments.push(format!("%{plain}%").into());
     }
+    sql.push_str(concat!(" AND ", not_withdrawn!("searched")));
     if let Some(id) = session {
         let Some(key) = sessions::key(connection, id)? else { return Ok(Vec::new()) };
         sql.push_str(" AND searched.session = ?");

@@ -246,6 +246,11 @@ impl From<&StateChange> for state_changed::Change {
                 window: *window,
             }),
             StateChange::Window { window } => Self::Window(window.into()),
+            StateChange::Withdrawn { items, input, added } => Self::Withdrawn(state_changed::Withdrawn {
+                items: items.clone(),
+                input: input.clone(),
+                added: added.clone(),
+            }),
             StateChange::Undone { turn_id, redo, files } => Self::Undone(state_changed::Undone {
                 turn_id: turn_id.to_string(),
                 redo: *redo,
@@ -269,6 +274,9 @@ impl TryFrom<state_changed::Change> for StateChange {
             // What is shown of it is for the daemon to know.
             state_changed::Change::HandedOver(path) => Self::HandedOver { path, picture: None },
             state_changed::Change::Forked(forked) => Self::Forked { from: id(&forked.from)?, turn: forked.turn },
+            state_changed::Change::Withdrawn(taken) => {
+                Self::Withdrawn { items: taken.items, input: taken.input, added: taken.added }
+            }
             state_changed::Change::Agent(agent) => Self::Agent { stack: agent.stack },
             state_changed::Change::Tools(tools) => Self::Tools { names: tools.names },
             state_changed::Change::Surroundings(found) => Self::Surroundings(Surroundings {

@@ -49,7 +49,8 @@ mirrored!(
         Planned,
         TurnInstructions,
         Diagnostics,
-        CodeMap
+        CodeMap,
+        Interrupted
     ]
 );
 

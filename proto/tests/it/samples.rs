@@ -382,6 +382,7 @@ pub(crate) fn kinds() -> Vec<EventKind> {
             after: 7,
         }),
         StateChange::Forked { from: SessionId::generate(), turn: 3 },
+        StateChange::Withdrawn { items: vec![2, 7], input: Some("Wipe it".into()), added: vec!["Now".into()] },
         StateChange::Undone {
             turn_id: TurnId::generate(),
             redo: true,

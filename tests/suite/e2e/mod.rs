@@ -47,7 +47,7 @@
 //! - [`web`]: what may be asked of the web, and how pages are shown.
 //! - [`mcp`]: tools of MCP servers, real ones and such as do what none should.
 //! - [`chat`]: the conversation at a terminal. [`commands`]: its commands, and those that people write. [`typing`]: what is
-//!   typed while it works. [`together`]: two of them in one session. [`ending`]: clients that are told to
+//!   typed while it works. [`together`]: two of them in one session. [`taking_back`]: what a cancel takes back. [`ending`]: clients that are told to
 //!   end, or die. [`embedded`]: the built-in model with nothing configured.
 
 mod acp;
@@ -132,6 +132,7 @@ mod stats;
 mod stream_schema;
 mod subagents;
 mod surroundings;
+mod taking_back;
 mod telemetry;
 mod terminal;
 mod tiers;

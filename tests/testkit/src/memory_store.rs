@@ -129,6 +129,13 @@ impl State {
         self.log.iter().filter(move |event| event.session_id == session)
     }
 
+    fn is_withdrawn(&self, event: &Event) -> bool {
+        self.events_of(event.session_id).any(|mark| {
+            matches!(&mark.kind, EventKind::StateChanged { change: StateChange::Withdrawn { items, .. } }
+                if items.contains(&event.seq))
+        })
+    }
+
     fn create(
         &mut self,
         id: SessionId,
@@ -367,6 +374,7 @@ fn add(session: &mut StoredSession, event: &Event) {
             StateChange::Settings { settings } => session.settings.clone_from(settings),
             StateChange::Queue { added, .. } => session.queue.extend(added.as_deref().cloned()),
             StateChange::Undone { .. }
+            | StateChange::Withdrawn { .. }
             | StateChange::File(_)
             | StateChange::HandedOver { .. }
             | StateChange::Subagent(_)
@@ -541,7 +549,7 @@ impl Store for MemoryStore {
         let is_between = |seq: u64| seq > after && before.is_none_or(|before| seq < before);
         let completed = state.events_of(session).rev().filter(|event| is_between(event.seq));
         let newest_first = completed.filter_map(|event| match &event.kind {
-            EventKind::ItemCompleted { item, .. } => Some((event.seq, item.clone())),
+            EventKind::ItemCompleted { item, .. } if !state.is_withdrawn(event) => Some((event.seq, item.clone())),
             _ => None,
         });
         let mut items: Vec<_> = newest_first.take(limit).collect();
@@ -557,6 +565,7 @@ impl Store for MemoryStore {
     ) -> BoxFuture<'_, Result<SearchResult, StoreError>> {
         let state = self.state();
         let events = state.log.iter().rev().filter(|event| session.is_none_or(|id| event.session_id == id));
+        let events = events.filter(|event| !state.is_withdrawn(event));
         let hit = |event: &Arc<Event>| {
             let EventKind::ItemCompleted { item, .. } = &event.kind else { return None };
             let (kind, text) = searchable(item).filter(|(_, text)| query.fits(text))?;

@@ -973,6 +973,14 @@ async fn recent_items_are_the_last_ones_oldest_first(store: &impl Store) {
     assert_eq!(before(0, 7, 2).await, [5, 6]);
     assert_eq!(before(0, 5, 2).await, [3]);
     assert_eq!(before(3, u64::MAX, 9).await, [5, 6, 7]);
+    let change = StateChange::Withdrawn { items: vec![5, 6], input: Some("b".into()), added: Vec::new() };
+    store.append(vec![script.next(EventKind::StateChanged { change })]).await.unwrap();
+    assert_eq!(
+        texts(store, id, 0, 2).await,
+        [(3, "a".to_owned()), (7, "c".into())],
+        "no limit counts what is withdrawn"
+    );
+    assert_eq!(before(3, 7, 9).await, [0u64; 0]);
     for (after, end) in [(0, 3), (0, 0), (7, 5)] {
         assert!(before(after, end, 9).await.is_empty());
     }

@@ -6,7 +6,7 @@
 use std::io::{self, Write};
 
 use agentd_core::{
-    event::{Event, EventKind},
+    event::{Event, EventKind, StateChange},
     ids::SessionId,
     item::{Item, ItemBody},
     session::SessionSummary,
@@ -207,6 +207,11 @@ impl EventWriter for Atif<'_> {
                 Ok(())
             }
             EventKind::ItemCompleted { item, .. } => self.item(&event.at.to_string(), item),
+            EventKind::StateChanged { change: StateChange::Withdrawn { input, added, .. } } => {
+                let words: Vec<&str> = input.iter().chain(added).map(String::as_str).collect();
+                let text = format!("The person took this back, no model is shown it: {}", words.join("\n"));
+                self.other("system", &event.at.to_string(), &text)
+            }
             EventKind::UsageUpdated { usage, delegated: false, .. } => {
                 self.total += *usage;
                 // It comes in front of a part of its call, or behind it.

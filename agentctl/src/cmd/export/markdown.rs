@@ -103,6 +103,10 @@ impl EventWriter for Markdown<'_> {
             EventKind::StateChanged { change: StateChange::Reset } => {
                 self.quoted("Reset", "The history before this was set aside.")
             }
+            EventKind::StateChanged { change: StateChange::Withdrawn { input, added, .. } } => {
+                let words = input.iter().chain(added).map(|text| clean_line(text)).collect::<Vec<_>>().join("; ");
+                self.quoted("Taken back, no model is shown it", &words)
+            }
             EventKind::TurnEnded { result } if result.error.is_some() => {
                 let message = result.error.as_ref().map(|error| error.message.as_str()).unwrap_or_default();
                 self.quoted("The turn failed", message)

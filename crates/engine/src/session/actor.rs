@@ -111,6 +111,8 @@ pub(super) struct OpenTurn {
     /// Name of the client that started it; not known after a restart.
     pub(super) client: Option<String>,
     pub(super) environment: Arc<ClientEnvironment>,
+    /// Files handed over that its input tells of; none after a restart, which leaves open only what has begun to answer.
+    pub(super) handed_over: Vec<StateChange>,
     /// Set if it was begun to compact and for nothing else.
     pub(super) compacts: bool,
     /// The form that its answer has to be in.
@@ -133,6 +135,11 @@ pub(super) struct OpenTurn {
 }
 
 impl OpenTurn {
+    /// Returns true if a person cancelled it, and it has not ended yet.
+    pub(super) fn is_cancelled(&self) -> bool {
+        self.running.as_ref().is_some_and(|running| running.cancelled_for == Some(StopReason::Cancelled))
+    }
+
     /// Takes note of who works for its calls.
     pub(super) fn note(&mut self, fact: &EventKind) {
         match fact {

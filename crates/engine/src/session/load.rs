@@ -327,6 +327,7 @@ fn open_turn(turn_id: TurnId, first_seq: u64, events: &[Arc<Event>]) -> Result<O
         answering: AnswerMode::new(OnInterrupt::Wait, false),
         client: None,
         environment: Arc::default(),
+        handed_over: Vec::new(),
         compacts: false,
         form: None,
         of_client: None,

@@ -3,7 +3,7 @@
 //! - `handle`: [`SessionHandle`] and the commands behind it; `orders`: what a session is told before it leaves.
 //! - `registry`: the map of sessions in memory; `siblings`: the way to it; `shared`, `gauges`: what all sessions share.
 //! - `actor`: what the actor holds; `run`: its loop. `load` restores it from the journal, `turns` begins and ends turns,
-//!   `launch` starts their tasks, also after a restart, `steers` adds to them, `queue` lets them wait, `room` keeps inputs
+//!   `launch` starts their tasks, also after a restart, `steers` adds to them, `withdrawal` takes back what a cancel leaves unread, `queue` lets them wait, `room` keeps inputs
 //!   that do not fit, `asks` raises interrupts and takes answers, `undo` reverts what turns did to files, `ledger` is what they did, `context` and
 //!   `context_view` say what a model sees, `settings` changes what is set, `routing` chooses the
 //!   models of a turn, `resting` knows those that do not answer,
@@ -55,6 +55,7 @@ mod turns;
 mod undo;
 mod unsure;
 mod visible;
+mod withdrawal;
 pub(crate) mod worktree;
 
 pub(crate) use self::handle::plain_title;

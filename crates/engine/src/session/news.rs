@@ -124,6 +124,7 @@ fn changes_lists(fact: &EventKind) -> bool {
                 | StateChange::Reset
                 | StateChange::Agent { .. }
                 | StateChange::Undone { .. }
+                | StateChange::Withdrawn { .. }
         ),
         EventKind::TurnStarted { .. }
         | EventKind::TurnEnded { .. }

@@ -44,7 +44,7 @@ impl Actor {
             }
             None if start.compact.is_none()
                 && self.open.is_none()
-                && !self.state.last_stop.is_some_and(StopReason::can_continue) =>
+                && (!self.state.last_stop.is_some_and(StopReason::can_continue) || self.state.seen().is_empty()) =>
             {
                 Err(EngineError::new(
                     ErrorKind::InvalidInput,

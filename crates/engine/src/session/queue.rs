@@ -13,6 +13,7 @@ use super::{
     actor::{Actor, Fault},
     turn_start::ClientLines,
     turns::{user_item, whole},
+    withdrawal::withdrawn,
 };
 use crate::error::EngineError;
 
@@ -100,6 +101,9 @@ impl Actor {
             None => None,
         };
         facts.extend(said.into_iter().flat_map(|said| whole(user_item(turn_id, said, false))));
+        if stop_reason == StopReason::Cancelled {
+            facts.extend(withdrawn((self.journal.head() + 1..).zip(&facts)));
+        }
         facts.push(self.left_queue());
         // The next turn tells of its files.
         facts.extend(start.attached.iter().filter_map(|part| match part {

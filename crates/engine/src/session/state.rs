@@ -161,6 +161,11 @@ impl SessionState {
                     self.last_stop = None;
                     (self.routed, self.has_open_plan) = (None, false);
                 }
+                StateChange::Withdrawn { items, .. } => {
+                    self.history.retain(|(seq, _)| !items.contains(seq));
+                    self.meter.start_over();
+                    self.has_open_plan = false;
+                }
                 // What is seen then has to be read first; whoever asked for it does that.
                 StateChange::Window { window } => self.window = *window,
                 StateChange::Title { .. }

@@ -10,7 +10,7 @@ use agentd_core::{
 };
 
 use super::{
-    actor::{Actor, Fault},
+    actor::{Actor, Fault, OpenTurn},
     turns::user_item,
 };
 use crate::{error::EngineError, large_input::UserInput};
@@ -20,6 +20,12 @@ impl Actor {
         let turn_id = self.open_turn(turn)?;
         if input.text.trim().is_empty() {
             return Err(EngineError::new(ErrorKind::InvalidInput, "there is nothing to add: the text is empty").into());
+        }
+        if self.open.as_ref().is_some_and(OpenTurn::is_cancelled) {
+            let message = format!("turn {turn_id} is being cancelled, so nothing can be added to it");
+            return Err(EngineError::new(ErrorKind::Conflict, message)
+                .with_hint("send it when the turn has ended")
+                .into());
         }
         let input = self.fit_added(input, whole).await?;
         let stored = self.stored_warning(&input, self.choice_at_work());

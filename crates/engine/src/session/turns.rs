@@ -6,7 +6,7 @@ use agentd_context::compaction::plan::CompactionRequest;
 use agentd_core::{
     context::CompactionCause,
     error::ErrorKind,
-    event::EventKind,
+    event::{EventKind, StateChange},
     ids::{CallId, SessionId, TraceId, TurnId},
     item::{Item, ItemBody, ItemStatus},
     routing::Planning,
@@ -23,7 +23,7 @@ use super::{
     turn_start::TurnStart,
 };
 use crate::{
-    attachments,
+    attachments::{self, Attachment},
     client_files::OpenFileLines,
     error::EngineError,
     large_input::UserInput,
@@ -53,6 +53,8 @@ impl Actor {
                 self.hold_lines(turn_id, lines);
                 self.begin(turn_id, start, false).await
             }
+            // What is said after a cancel is not taken back by it.
+            (Some(open), IfBusy::Steer) if open.is_cancelled() => self.enqueue(start, lines).await,
             (Some(_), IfBusy::Steer) if start.planning.is_some_and(|planning| planning != Planning::Never) => {
                 let no_plan = "what is added to a running turn cannot begin with a plan";
                 Err(EngineError::new(ErrorKind::InvalidInput, no_plan)
@@ -147,6 +149,9 @@ impl Actor {
         let moved = if tells { self.look_around(&start.environment).await? } else { None };
         let mut told = if tells { self.told_first(slot, &*model, &handed, &mentions).await? } else { Vec::new() };
         told.extend(moved);
+        if tells && start.text.is_none() {
+            told.extend(self.continued_notice());
+        }
         if let Some(said) = start.text.as_deref().filter(|_| tells) {
             told.extend(self.map(model.info(), said).await?);
         }
@@ -172,6 +177,10 @@ impl Actor {
         let (of_client, gone) = self.offered(turn_id, &start.tools)?;
         open.of_client = of_client;
         open.file_lines.join(self.lines.remove(&turn_id).unwrap_or_default().files);
+        let handed: Vec<_> = handed.into_iter().filter(|file| file.selected.is_none()).collect();
+        let handed_over = handed.iter().map(|file| file.path.clone()).collect();
+        let of_file = |file: Attachment| StateChange::HandedOver { path: file.path, picture: file.picture };
+        open.handed_over = handed.into_iter().map(of_file).collect();
         self.open = Some(open);
         // Counted from here on: the disk may be slow, and whoever wants to stop the daemon asks what is at work.
         self.share.set(true, !self.interrupts.is_empty());
@@ -180,7 +189,6 @@ impl Actor {
         let plan = plans.then(|| Item::new(turn_id, plan::notice()));
         let input: Vec<Item> = told.chain(said.map(|said| user_item(turn_id, said, false))).chain(plan).collect();
         let mut state = self.fresh_state();
-        let handed_over = handed.into_iter().filter(|file| file.selected.is_none()).map(|file| file.path).collect();
         let options = Some(Box::new(start.options)).filter(|options| !options.is_default());
         if let Some(strategy) = start.compact {
             state.compact = Some(CompactionRequest { cause: CompactionCause::Person, strategy });
@@ -251,6 +259,7 @@ impl Actor {
             answering: AnswerMode::new(start.on_interrupt, start.while_connected),
             client: Some(start.client.clone()).filter(|client| !client.is_empty()),
             environment: Arc::new(start.environment.clone()),
+            handed_over: Vec::new(),
             compacts: start.compact.is_some(),
             form: None,
             of_client: None,
@@ -416,8 +425,9 @@ impl Actor {
         let Some(open) = self.open.take() else { return Ok(()) };
         // Words that were still streaming are the turn's last.
         let text = self.journal.open_words().unwrap_or(outcome.text);
+        let is_taken_back = outcome.reason == StopReason::Cancelled && self.state.settings.parent.is_none();
         // What was added to it and not looked at any more makes it more than that, too.
-        let unread = !open.steers.is_empty();
+        let unread = !open.steers.is_empty() && !is_taken_back;
         let mut facts = self.withdraw_all();
         let mut cut_off = self.journal.close_open();
         // Every call that had begun is among the open items.
@@ -432,6 +442,9 @@ impl Actor {
         }
         self.tell_what_was_changed(open.first_seq, &mut cut_off).await;
         facts.extend(cut_off);
+        if is_taken_back {
+            facts.extend(self.taken_back(&open, &facts, outcome.only_compacted).await?);
+        }
         let only_compacted = outcome.only_compacted && !unread;
         if outcome.reason == StopReason::Completed && !only_compacted {
             facts.extend(self.back_to_main());

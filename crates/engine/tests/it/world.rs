@@ -254,6 +254,7 @@ fn line(event: &Event) -> String {
                 None => format!("state file {} is gone", file.path),
             },
             StateChange::HandedOver { path, .. } => format!("handed over: {path}"),
+            StateChange::Withdrawn { input, added, .. } => format!("withdrawn: {input:?}, {added:?}"),
             StateChange::Undone { redo, files, .. } => {
                 let names: Vec<String> = files.iter().map(|file| format!("{} {:?}", file.path, file.change)).collect();
                 format!("{}: {}", if *redo { "redone" } else { "undone" }, names.join(", "))

@@ -1,0 +1,164 @@
+//! A cancel takes back what nothing has answered; what was begun is marked, so that no model continues it unasked.
+
+use agentd_core::{
+    event::{Event, EventKind, StateChange},
+    turn::{IfBusy, StopReason},
+};
+use agentd_proto::client::{NewSession, SessionChoice, StartRequest};
+use agentd_testkit::model_server::{Recorded, Reply};
+use serde_json::json;
+
+use super::{Events as _, World, terminal::Terminal, turn};
+
+/// All words that a request sends.
+fn words(request: &Recorded) -> String {
+    request.messages().iter().map(|message| message["content"].to_string()).collect()
+}
+
+/// The input and the additions that an end of a turn took back.
+fn taken_back(events: &[Event]) -> Option<(Option<&str>, Vec<&str>)> {
+    events.iter().find_map(|event| match &event.kind {
+        EventKind::StateChanged { change: StateChange::Withdrawn { input, added, .. } } => {
+            Some((input.as_deref(), added.iter().map(String::as_str).collect()))
+        }
+        _ => None,
+    })
+}
+
+fn reason(events: &[Event]) -> StopReason {
+    match &events.last().unwrap().kind {
+        EventKind::TurnEnded { result } => result.stop_reason,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn new() -> SessionChoice {
+    SessionChoice::New(NewSession::default())
+}
+
+fn existing(session: &str) -> SessionChoice {
+    SessionChoice::Existing(session.to_owned())
+}
+
+#[tokio::test]
+async fn an_order_that_nothing_answered_is_gone_for_every_model_and_its_files_are_not() {
+    let mut world = World::start().await;
+    let client = world.client().await;
+    let session = client.create_session(&NewSession::default()).await.unwrap().session.summary.id.to_string();
+    client.upload(&session, "notes.txt", &b"zircon"[..]).await.unwrap();
+    world.model.reply(Reply::never());
+    let mut running = client.turn(turn(existing(&session), "wipe the database")).await.unwrap();
+    world.model.wait_until(|counts| counts.requests == 1).await;
+    client.steer_turn(&session, None, "and drop the tables").await.unwrap();
+    running.cancel().await.unwrap();
+    let events = running.to_the_end().await;
+    assert_eq!(taken_back(&events), Some((Some("wipe the database"), vec!["and drop the tables"])));
+    assert_eq!(reason(&events), StopReason::Cancelled);
+    let nothing = world.daemon.agentctl(["run", "--session", &session]).await.exits(2);
+    nothing.says(&["there is no turn to continue"]);
+
+    world.daemon.restart().await;
+    let client = world.client().await;
+    assert_eq!(client.items(&session, 0, 100).await.unwrap(), Vec::new());
+    let found = world.daemon.agentctl(["search", "database", "--json"]).await.stdout;
+    assert!(!found.contains("wipe"), "{found}");
+    let exported = world.daemon.agentctl(["export", &session, "--format", "markdown"]).await.exits(0).stdout;
+    assert!(
+        exported.contains("Taken back, no model is shown it: wipe the database; and drop the tables"),
+        "{exported}"
+    );
+    world.model.default_reply(Reply::text("Fine."));
+    world.daemon.agentctl(["run", "second thing", "--session", &session]).await.exits(0);
+    let fork = world.daemon.agentctl(["sessions", "fork", &session, "--json"]).await.exits(0).json();
+    world.daemon.agentctl(["run", "third thing", "--session", fork["id"].as_str().unwrap()]).await.exits(0);
+    for request in &world.model.requests()[1..] {
+        let words = words(request);
+        assert!(!words.contains("wipe") && !words.contains("drop"), "{words}");
+        assert!(words.contains("notes.txt") && words.contains("second thing"), "its file is told of: {words}");
+    }
+}
+
+#[tokio::test]
+async fn half_an_answer_is_marked_and_only_what_was_not_read_is_taken_back() {
+    let world = World::start().await;
+    let client = world.client().await;
+    world.model.reply(Reply::text("I begin and never end").hang_behind("begin"));
+    let mut running = client.turn(turn(new(), "count")).await.unwrap();
+    let session = running.session_id().to_string();
+    while !matches!(running.event().await.unwrap().kind, EventKind::ItemDelta { .. }) {}
+    client.steer_turn(&session, None, "drop the tables").await.unwrap();
+    running.cancel().await.unwrap();
+    let events = running.to_the_end().await;
+    assert_eq!(taken_back(&events), Some((None, vec!["drop the tables"])));
+    world.model.default_reply(Reply::text("Fine."));
+    world.daemon.agentctl(["run", "second thing", "--session", &session]).await.exits(0);
+    let told = words(world.model.requests().last().unwrap());
+    let order = ["count", "I begin", "The person interrupted here", "second thing"].map(|part| told.find(part));
+    assert!(order.is_sorted() && order[0].is_some() && !told.contains("drop"), "{told}");
+
+    // Where they ask for it, it is continued.
+    world.model.reply(Reply::tool_call("ask_human", json!({"question": "Which?"})));
+    let mut running = client.turn(turn(existing(&session), "ask me")).await.unwrap();
+    running.stored_until(|kind| matches!(kind, EventKind::InterruptRaised { .. })).await;
+    running.cancel().await.unwrap();
+    assert_eq!(taken_back(&running.to_the_end().await), None, "it was answered with a call");
+    world.daemon.agentctl(["run", "--session", &session]).await.exits(0);
+    let told = words(world.model.requests().last().unwrap());
+    let last = told.rfind("The person interrupted here");
+    assert!(last.is_some() && told.rfind("The person asks to continue") > last, "{told}");
+}
+
+#[tokio::test]
+async fn a_turn_that_waits_is_taken_back_alone_and_words_behind_a_cancel_are_a_turn_of_their_own() {
+    let world = World::start().await;
+    let client = world.client().await;
+    world.model.reply(Reply::text("I begin and never end").hang_behind("begin"));
+    let mut running = client.turn(turn(new(), "first")).await.unwrap();
+    let session = running.session_id().to_string();
+    while !matches!(running.event().await.unwrap().kind, EventKind::ItemDelta { .. }) {}
+    let start = |text: &str, if_busy| {
+        let request = turn(existing(&session), text);
+        StartRequest { start: agentd_core::turn::StartTurn { if_busy, ..request.start }, ..request }
+    };
+    let mut queued = client.turn(start("drop the tables", IfBusy::Queue)).await.unwrap();
+    client.cancel_turn(&session, Some(queued.turn_id())).await.unwrap();
+    assert_eq!(taken_back(&queued.to_the_end().await), Some((Some("drop the tables"), Vec::new())));
+    world.model.default_reply(Reply::text("Heard."));
+    let mut waiting = client.turn(start("second thing", IfBusy::Queue)).await.unwrap();
+    running.cancel().await.unwrap();
+    let mut third = client.turn(start("third thing", IfBusy::Steer)).await.unwrap();
+    assert_eq!(reason(&running.to_the_end().await), StopReason::Cancelled);
+    for turn in [&mut waiting, &mut third] {
+        assert_eq!(reason(&turn.to_the_end().await), StopReason::Completed);
+    }
+    let told: String = world.model.requests()[1..].iter().map(words).collect();
+    assert!(told.contains("second thing") && told.contains("third thing") && !told.contains("drop"), "{told}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn escape_brings_the_order_back_into_the_line() {
+    let world = World::start().await;
+    let mut terminal = Terminal::open(&world.daemon, &[]);
+    terminal.prompt();
+    world.model.reply(Reply::never());
+    terminal.says("wipe the database");
+    world.model.wait_until(|counts| counts.requests == 1).await;
+    terminal.presses("and the tables\r");
+    terminal.sees("1 message waits");
+    terminal.presses("later\tsoon");
+    terminal.sees("2 messages wait");
+    terminal.sees("soon");
+    terminal.presses("\u{1b}");
+    terminal.sees("cancelling");
+    terminal.prompt();
+    terminal.sees("wipe the database");
+    terminal.sees("soon");
+    world.model.reply(Reply::deltas(["Sent as it was."]));
+    terminal.presses("\r");
+    terminal.sees("Sent as it was.");
+    terminal.prompt();
+    let requests = world.model.requests();
+    assert_eq!(requests[1].last_user(), "wipe the database\nand the tables\nlater\nsoon");
+    assert_eq!(words(&requests[1]).matches("wipe").count(), 1);
+    terminal.leaves();
+}
