@@ -29,6 +29,8 @@ DEFAULTS = {
     "anthropic": {"base": "claude-sonnet-5-5", "reasoning": "claude-opus-5-5"},
     "openai": {"base": "gpt-6.1-sol"},
 }
+# Forms that providers want requests in, as crates/models/src/learning/form.rs names them.
+FORMS = {"openai": ["max_completion_tokens"], "deepseek": ["echo_reasoning"], "moonshot": ["echo_reasoning"]}
 # Figures beyond these are mistakes.
 MOST_TOKENS, MOST_DOLLARS = 20_000_000, 10_000
 
@@ -87,13 +89,13 @@ def catalogue(table, source):
     for provider, slots in DEFAULTS.items():
         missing = set(slots.values()) - set(models[provider])
         assert not missing, f"{provider} has no {missing} any more: choose others"
-    return {"date": date, "source": source, "defaults": DEFAULTS, "pages": sources, "models": models}
+    return {"date": date, "source": source, "defaults": DEFAULTS, "forms": FORMS, "pages": sources, "models": models}
 
 
 def written(known):
     """One model a line, so that a change shows."""
     lines = ["{"]
-    for name in ["date", "source", "defaults"]:
+    for name in ["date", "source", "defaults", "forms"]:
         lines.append(f"  {json.dumps(name)}: {json.dumps(known[name])},")
     lines.append('  "pages": [')
     lines += [f"    {json.dumps(page)}," for page in known["pages"]]

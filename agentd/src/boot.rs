@@ -13,6 +13,7 @@ use agentd_core::{
     interrupt::Answer,
     model::{Slot, SlotInfo},
     ports::{Clock, CodeReader, FallbackModel, Knowledge, Model, Models, Toolbox},
+    route::Routes,
     session::SessionSettings,
 };
 use agentd_engine::{Engine, EngineConfig, EngineParts};
@@ -106,7 +107,7 @@ pub async fn assemble(
     let ConfigSource { paths, env, .. } = recipe;
     agentd_models::init_crypto();
     let own_redactor = redactor.clone();
-    let makers = ModelMaker::new(&paths.data, ModelRecords::open(paths.model_facts()));
+    let makers = ModelMaker::new(&paths.data, ModelRecords::open(paths.model_facts()), env.routes());
     let models = Arc::new(ReloadableModels::new(makers.make(config)?));
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
     let store = Arc::new(open_store(paths.journal()).await?);
@@ -362,13 +363,14 @@ pub struct ModelMaker {
     data: PathBuf,
     /// Records of what was learnt of models; a reload leaves them as they are.
     records: Arc<ModelRecords>,
+    routes: Routes,
     /// The embedded models made so far: a reload that leaves one as it is leaves it in memory too.
     embedded: Mutex<Vec<(EmbeddedConfig, Arc<dyn Model>)>>,
 }
 
 impl ModelMaker {
-    fn new(data: &Path, records: Arc<ModelRecords>) -> Self {
-        Self { data: data.to_path_buf(), records, embedded: Mutex::default() }
+    fn new(data: &Path, records: Arc<ModelRecords>, routes: Routes) -> Self {
+        Self { data: data.to_path_buf(), records, routes, embedded: Mutex::default() }
     }
 
     /// The models. No server is asked and no weights are loaded.
@@ -392,7 +394,8 @@ impl ModelMaker {
         let mut kept = Vec::new();
         let base = self.embedded(config, weights, &mut kept);
         let local = files.into_iter().map(|(slot, path)| (slot, self.embedded(config, path, &mut kept))).collect();
-        let router = ModelRouter::with_records(&servers, base, Arc::clone(&self.records)).map_err(|error| {
+        let router = ModelRouter::with_records(&servers, base, Arc::clone(&self.records), self.routes.clone());
+        let router = router.map_err(|error| {
             Failure::usage(error.to_string()).with_source(error).with_hint("mend it in models.yaml or in MODEL_*")
         })?;
         *self.embedded.lock().unwrap_or_else(PoisonError::into_inner) = kept;

@@ -6,6 +6,7 @@ use std::{
     path::PathBuf,
 };
 
+use agentd_core::route::Routes;
 use agentd_proto::start_variables::StartVariables;
 use uuid::Uuid;
 
@@ -50,6 +51,12 @@ impl Environment {
             self.0.iter().filter(|(_, value)| !value.is_empty()).map(|(name, value)| (name.clone(), value.clone())),
         );
         Self(all)
+    }
+
+    /// Routes of what agentd asks over the network.
+    #[must_use]
+    pub fn routes(&self) -> Routes {
+        Routes::read(|name| self.text(name))
     }
 
     /// The values of variables whose names say that they are secret, so that they can be kept out of logs.

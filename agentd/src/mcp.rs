@@ -69,7 +69,7 @@ pub fn pool(
         config: config.clone(),
         catalogues: CatalogueFolder::new(data.join("mcp").join("catalogues")),
         guard: guard.to_owned(),
-        logins: Logins::new(data.join("mcp").join("tokens")),
+        logins: Logins::new(data.join("mcp").join("tokens")).over(env.routes()),
         environment,
         clean: Clean::new(move |words| redactor.clean(words)),
         reserved: Box::new(reserved),
@@ -97,6 +97,7 @@ pub fn session_servers(env: &Environment, guard: &Path, redactor: Redactor) -> A
     Arc::new(SessionServers::new(SessionServersParts {
         guard: guard.to_owned(),
         environment: environment(env),
+        routes: env.routes(),
         clean: Clean::new(move |words| cleaning.clean(words)),
         learn_secrets: Box::new(move |secrets| learning.learn_brought(secrets)),
     }))

@@ -59,6 +59,7 @@ pub mod plugin;
 pub mod policy;
 pub mod ports;
 pub mod project;
+pub mod route;
 pub mod routing;
 pub mod search;
 pub mod session;

@@ -101,6 +101,9 @@ pub struct ModelInfo {
     pub figures: Vec<ModelFigure>,
 }
 
+/// Name of the figure that says by which route a model's server is reached.
+pub const ROUTE: &str = "route";
+
 /// A figure of a model, with its origin.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ModelFigure {
@@ -170,6 +173,8 @@ pub enum ChangeTopic {
     Tools,
     /// Earlier thoughts.
     Thoughts,
+    /// Pictures.
+    Pictures,
     /// Fields beside the conversation.
     Parameters,
 }

@@ -52,6 +52,11 @@ impl Reason {
         }
     }
 
+    /// The same, with the route by which it was asked.
+    pub(crate) fn by(self, route: &str) -> Self {
+        Self { ours: format!("{} {route}", self.ours), ..self }
+    }
+
     /// The same, with its last words where it had said nothing else.
     pub(crate) fn with_last_words(self, words: Option<String>) -> Self {
         match words {

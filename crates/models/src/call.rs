@@ -1,11 +1,12 @@
 //! One call, from the request to its end: it opens, tries again, reads, and turns what the
 //! dialect's reader found into chunks. Dropping it closes the request, for everything lives in this one value.
 
+mod adapting;
 mod reading;
 mod words;
 
 use std::{
-    collections::VecDeque,
+    collections::{BTreeSet, VecDeque},
     pin::pin,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
@@ -14,10 +15,9 @@ use std::{
 use agentd_core::{
     error::ModelError,
     exchange::ExchangeOutcome,
-    model::{LearntForm, ListedModel, Message, ModelChunk, ModelInfo, ModelRequest, WindowSource},
+    model::{LearntForm, ListedModel, ModelChunk, ModelInfo, ModelRequest, WindowSource},
     ports::Model,
     tool::ToolSpec,
-    untrusted,
     usage::Prices,
 };
 use futures_util::{
@@ -33,13 +33,13 @@ use self::{
 };
 use crate::{
     catalogue,
-    config::{ModelConfig, Wire},
+    config::ModelConfig,
     deadline::Deadline,
     dialect::{AnswerReader, Dialect, Order, Outgoing},
     facts::ModelFacts,
     failure::Failure,
     http::Target,
-    learning::{Change, RequestForm, SentParts, Trials, candidates, fingerprint},
+    learning::{Change, RequestForm, Trials},
     recording::{AttemptRequest, Recording},
     records::{ModelRecords, RecordKey},
     retry::{Retries, Retry},
@@ -64,6 +64,8 @@ struct Inner {
     facts: ModelFacts,
     /// Changes that hold until the daemon ends: what a model does by chance is not kept.
     for_now: Mutex<RequestForm>,
+    /// Changes of parts that the server has taken since the daemon was started.
+    unneeded: Mutex<BTreeSet<Change>>,
 }
 
 impl HttpModel {
@@ -75,7 +77,16 @@ impl HttpModel {
     ) -> Self {
         let record = records.of(RecordKey::new(target.shown(), &config));
         let facts = ModelFacts::new(&config, &target, record);
-        Self { inner: Arc::new(Inner { dialect, target, config, facts, for_now: Mutex::default() }) }
+        Self {
+            inner: Arc::new(Inner {
+                dialect,
+                target,
+                config,
+                facts,
+                for_now: Mutex::default(),
+                unneeded: Mutex::default(),
+            }),
+        }
     }
 }
 
@@ -114,12 +125,15 @@ impl Model for HttpModel {
     fn forget(&self) {
         let Inner { facts, target, config, .. } = &*self.inner;
         *self.inner.for_now() = RequestForm::default();
+        self.inner.unneeded().clear();
         facts.forget(target, config);
     }
 
     fn learnt(&self) -> Vec<LearntForm> {
-        let form = self.inner.form();
-        form.changes().map(|change| LearntForm { topic: change.topic(), words: change.to_string() }).collect()
+        let suspected = self.inner.facts.record().learnt();
+        let mut all: BTreeSet<Change> = suspected.into_iter().map(|learnt| learnt.change).collect();
+        all.extend(self.inner.for_now().changes().cloned());
+        all.iter().map(|change| LearntForm { topic: change.topic(), words: change.to_string() }).collect()
     }
 
     fn can_forbid_calls(&self) -> bool {
@@ -143,6 +157,8 @@ struct Call {
     /// The tools of the request as it was asked for.
     tools: Arc<[ToolSpec]>,
     trials: Trials,
+    /// The server has failed by itself, which may be over at the next attempt.
+    has_failed: bool,
     retries: Retries,
     /// For answers that broke off after they had begun.
     cut_retries: Retries,
@@ -167,8 +183,22 @@ impl Call {
         let tools = Arc::clone(&request.tools);
         let (trials, phase, chunks) = (Trials::default(), Phase::Opening, VecDeque::new());
         let (attempts, recording) = (0, Recording::default());
-        let (paused, pauses) = (None, 0);
-        Self { model, request, tools, trials, retries, cut_retries, phase, paused, pauses, attempts, recording, chunks }
+        let (paused, pauses, has_failed) = (None, 0, false);
+        Self {
+            model,
+            request,
+            tools,
+            trials,
+            has_failed,
+            retries,
+            cut_retries,
+            phase,
+            paused,
+            pauses,
+            attempts,
+            recording,
+            chunks,
+        }
     }
 
     async fn next(&mut self) -> Option<Result<ModelChunk, ModelError>> {
@@ -188,11 +218,11 @@ impl Call {
                     let mut form = self.model.form();
                     form.extend(self.trials.current().iter().cloned());
                     let leaves_out = self.names_only() && form.has(&Change::WithoutNamedTools);
-                    self.request.tools = if leaves_out { Arc::default() } else { Arc::clone(&self.tools) };
+                    self.request.tools = if leaves_out { Arc::default() } else { sent_tools(&self.tools, &form) };
                     let begun = self.paused.as_ref().map(|(_, begun)| begun.as_str());
                     self.attempts += 1;
                     let attempt = Attempt { number: self.attempts, form: &form, paused: begun };
-                    let opened = open(&self.model, &self.request, attempt, &mut self.recording).await;
+                    let opened = open(&self.model, &form.shown(&self.request), attempt, &mut self.recording).await;
                     if opened.is_ok() && leaves_out && begun.is_none() {
                         self.chunks.push_back(ModelChunk::WithoutTools);
                     }
@@ -289,62 +319,6 @@ impl Call {
         };
     }
 
-    /// Picks another form where the server has refused this one, and describes it.
-    fn adapt(&mut self, failure: &mut Failure) -> Option<String> {
-        let refusal = *failure.refusal.take()?;
-        let candidates = candidates(&refusal, &self.sent());
-        if candidates.is_empty() && refusal.status >= 500 {
-            return None;
-        }
-        let next = self.trials.after(refusal, &candidates)?;
-        let changes: Vec<String> = next.iter().map(ToString::to_string).collect();
-        Some(format!("{}; asking again {}", failure.error, changes.join(", and ")))
-    }
-
-    /// The parts of the request that it could do without, in the form that is usual for this model.
-    fn sent(&self) -> SentParts {
-        let Inner { config, dialect, .. } = &*self.model;
-        let form = self.model.form();
-        let order = self.model.order(&self.request, &form);
-        let native = form.native_tools(config) && !self.tools.is_empty();
-        let names_only = native && self.names_only();
-        let left_out = names_only && form.has(&Change::WithoutNamedTools);
-        let is_answer = |message: &Message| matches!(message, Message::Assistant { .. });
-        SentParts {
-            tools: native && !left_out,
-            named_only: names_only && !left_out,
-            insists_on_native: config.native_tools == Some(true),
-            chosen_limit: config.wire == Wire::Anthropic && config.most_tokens(&self.request).is_none(),
-            signed_thoughts: self.request.messages.iter().any(has_blocks),
-            history: config.wire == Wire::OpenAi && self.request.messages.iter().any(is_answer),
-            words_behind_results: !form.has(&Change::WordsInResults)
-                && has_words_behind_results(&self.request.messages),
-            echoes: form.echoes(config),
-            schema: dialect.sent_schema(&order).map(fingerprint),
-            fields: dialect.optional_fields(&order),
-        }
-    }
-
-    /// Keeps the changes with which the server has taken the request and answered it.
-    fn keep_what_was_taken(&mut self) {
-        let taken = self.trials.taken();
-        if taken.is_empty() {
-            return;
-        }
-        let (lasting, passing): (Vec<_>, Vec<_>) = taken.iter().cloned().partition(Change::is_lasting);
-        if passing.contains(&Change::WithoutSignedThoughts) {
-            self.model.dialect.distrust_thoughts(&self.model.order(&self.request, &self.model.form()));
-        }
-        let of_schema = |change: &Change| matches!(change, Change::WithoutSchema(_));
-        self.model.for_now().extend(passing.into_iter().filter(of_schema));
-        self.model.for_now().limit_schemas();
-        self.model.keep(&lasting);
-        if taken.contains(&Change::TextTools) {
-            // In front of the end, behind which nothing comes.
-            self.chunks.push_front(tools_in_text(&self.model.facts.info().id));
-        }
-    }
-
     /// Returns whether tools are named that must not be called.
     fn names_only(&self) -> bool {
         !self.request.may_call && !self.tools.is_empty()
@@ -355,6 +329,14 @@ impl Call {
         self.chunks.extend(retry.announcement);
         Phase::Waiting(retry.wait)
     }
+}
+
+/// The tools but for those that the server refuses.
+fn sent_tools(tools: &Arc<[ToolSpec]>, form: &RequestForm) -> Arc<[ToolSpec]> {
+    if tools.iter().all(|tool| form.sends_tool(&tool.name)) {
+        return Arc::clone(tools);
+    }
+    tools.iter().filter(|tool| form.sends_tool(&tool.name)).cloned().collect()
 }
 
 /// An attempt that is to be made.
@@ -407,37 +389,18 @@ impl OpenedAnswer {
     }
 }
 
-/// Returns whether a person speaks right behind a tool's result, but for what the daemon tells between them.
-fn has_words_behind_results(messages: &[Message]) -> bool {
-    let is_of_daemon = |message: &&Message| matches!(message, Message::User { text } if untrusted::is_of_daemon(text));
-    let told: Vec<&Message> = messages.iter().filter(|message| !is_of_daemon(message)).collect();
-    told.windows(2).any(|pair| matches!(pair, [Message::Tool { .. }, Message::User { .. }]))
-}
-
-/// Returns whether a message has blocks that its server wants back as they came.
-fn has_blocks(message: &Message) -> bool {
-    matches!(message, Message::Assistant { origin, .. }
-        if origin.whole.as_ref().is_some_and(|whole| whole.fields.blocks.is_some()))
-}
-
-/// Told once a model is known to be asked with tools in its text.
-fn tools_in_text(model: &str) -> ModelChunk {
-    let message = format!(
-        "the server of {model} takes no tools in their own field, so calls are written into the text from now on, one at a \
-         time and less surely: let the server parse tool calls (llama.cpp: --jinja; vLLM: --enable-auto-tool-choice and \
-         --tool-call-parser), or use a model that has tools; `agentctl models test` looks again"
-    );
-    ModelChunk::Notice { code: "tools_in_text", message }
-}
-
 impl Inner {
     fn for_now(&self) -> MutexGuard<'_, RequestForm> {
         self.for_now.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    fn unneeded(&self) -> MutexGuard<'_, BTreeSet<Change>> {
+        self.unneeded.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// The form in which its server takes requests, as far as it is known.
     fn form(&self) -> RequestForm {
-        let mut form = self.facts.record().form();
+        let mut form = self.facts.form(&self.target);
         form.extend(self.for_now().changes().cloned());
         form
     }
@@ -448,9 +411,11 @@ impl Inner {
         Order { target: &self.target, info, abilities, request, form, paused: None }
     }
 
-    fn keep(&self, changes: &[Change]) {
-        self.facts.record().keep(changes);
+    /// Counts changes with which the server has taken a request; returns those that were not known.
+    fn count(&self, changes: &[Change]) -> Vec<Change> {
+        let new = self.facts.record().count(changes);
         self.facts.renew(&self.target, &self.config);
+        new
     }
 
     fn counted(&self, tokens: u64) {
@@ -471,7 +436,7 @@ impl Inner {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{http::Clients, openai::OpenAi};
+    use crate::{config::Wire, http::Clients, openai::OpenAi};
 
     #[test]
     fn money_is_known_where_prices_are_published_or_configured_and_nowhere_else() {

@@ -7,6 +7,8 @@ use std::{collections::BTreeMap, sync::LazyLock};
 use agentd_core::{model::Slot, usage::Prices};
 use serde::Deserialize;
 
+use crate::learning::Change;
+
 const TEXT: &str = include_str!("../../../config/catalogue.json");
 
 /// Parsed once, by the first model of a provider. A catalogue that is none is an empty one: a test holds that it is none.
@@ -68,6 +70,8 @@ struct Catalogue {
     source: String,
     /// Models that a key alone makes use of, by slot, by provider.
     defaults: BTreeMap<String, BTreeMap<Slot, String>>,
+    /// Forms that a provider wants requests in, by provider.
+    forms: BTreeMap<String, Vec<Change>>,
     /// Pages that the table names.
     pages: Vec<String>,
     /// Models by id, by provider.
@@ -92,6 +96,12 @@ impl Catalogue {
 pub(crate) fn published(host: &str, id: &str) -> Option<&'static PublishedModel> {
     // Nothing is parsed for the servers that nobody publishes anything of.
     HOSTS.iter().any(|(known, _)| host.eq_ignore_ascii_case(known)).then(|| CATALOGUE.find(host, id)).flatten()
+}
+
+/// The form that the provider at its own address wants requests in.
+pub(crate) fn form(host: &str) -> &'static [Change] {
+    let provider = HOSTS.iter().find(|(known, _)| host.eq_ignore_ascii_case(known)).map(|(_, provider)| *provider);
+    provider.and_then(|provider| CATALOGUE.forms.get(provider)).map(Vec::as_slice).unwrap_or_default()
 }
 
 /// The models that a key alone makes use of at a provider's own address, by slot; none elsewhere.
@@ -182,7 +192,7 @@ mod tests {
             "[]",
             "{",
             r#"{"date": 7}"#,
-            r#"{"date": "", "source": "", "defaults": {}, "pages": [], "models": {"a": {"b": {"window": -1}}}}"#,
+            r#"{"date": "", "source": "", "defaults": {}, "forms": {}, "pages": [], "models": {"a": {"b": {"window": -1}}}}"#,
         ] {
             assert!(Catalogue::parse(text).is_err(), "{text}");
         }

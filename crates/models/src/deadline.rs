@@ -107,7 +107,7 @@ impl Deadline {
         match self.missed {
             MissedDeadline::FirstByte => Failure::new(
                 ErrorKind::Timeout,
-                format!("the model at {target} did not begin to answer within {limit:?}"),
+                format!("the model at {target} did not begin to answer within {limit:?}{}", target.proxy_note()),
             )
             .hint("a slow model may need a higher `timeouts.first_byte` in models.yaml"),
             MissedDeadline::KeepAlive => Failure::new(

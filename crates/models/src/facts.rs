@@ -20,7 +20,7 @@ use crate::{
     config::{ModelConfig, Wire},
     figures,
     http::Target,
-    learning::RequestForm,
+    learning::{Change, RequestForm},
     records::{RecordHandle, WindowLimit},
     server::{self, ModelAbilities, ServerFacts},
 };
@@ -109,6 +109,11 @@ impl ModelFacts {
     /// The record of the model.
     pub(crate) fn record(&self) -> &RecordHandle {
         &self.record
+    }
+
+    /// The form in which its server takes requests: as its provider publishes, and as refusals have shown.
+    pub(crate) fn form(&self, target: &Target) -> RequestForm {
+        form(target, &self.record)
     }
 
     /// Takes in what the record has now.
@@ -231,6 +236,12 @@ impl ModelFacts {
     }
 }
 
+fn form(target: &Target, record: &RecordHandle) -> RequestForm {
+    let mut form = record.form();
+    form.extend(catalogue::form(target.host()).iter().cloned());
+    form
+}
+
 /// The configured facts, what the server told where there are none, and what its refusals and counts have shown.
 fn known(config: &ModelConfig, target: &Target, record: &RecordHandle) -> ModelInfo {
     let id = Some(config.id.clone()).filter(|id| !id.is_empty()).or_else(|| record.id());
@@ -246,7 +257,7 @@ fn known(config: &ModelConfig, target: &Target, record: &RecordHandle) -> ModelI
     if let Some(limit) = record.limit().filter(|limit| limit.tokens < window) {
         (window, source) = (limit.tokens, limit.source);
     }
-    let form: RequestForm = record.form();
+    let form = form(target, record);
     let told = config.sees_pictures.or(record.abilities().pictures);
     let sees = told.unwrap_or_else(|| published.is_some_and(|published| published.pictures));
     let info = ModelInfo {
@@ -258,9 +269,9 @@ fn known(config: &ModelConfig, target: &Target, record: &RecordHandle) -> ModelI
         native_tools: form.native_tools(config),
         embedded: false,
         echo_reasoning: form.echoes(config),
-        sees_pictures: config.wire != Wire::LlamaCpp && sees,
+        sees_pictures: config.wire != Wire::LlamaCpp && sees && !form.has(&Change::WithoutPictures),
         figures: Vec::new(),
     };
-    let figures = figures::figures(&info, config, record.abilities(), published);
+    let figures = figures::figures(&info, config, record.abilities(), published, target.route(), &record.learnt());
     ModelInfo { figures, ..info }
 }

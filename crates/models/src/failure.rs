@@ -16,7 +16,9 @@ use serde_json::Value;
 
 pub(crate) use self::{error_body::excerpt, error_headers::request_id};
 use self::{
-    error_body::{ErrorBody, code_of, error_code, error_type, is_loading, is_spent, said, speaks_of_context, words},
+    error_body::{
+        ErrorBody, code_of, error_code, error_type, is_loading, is_spent, names_key, said, speaks_of_context, words,
+    },
     error_headers::retry_after,
 };
 use crate::{http::Target, learning::Refusal, server::PLAUSIBLE, throttle, window};
@@ -102,14 +104,15 @@ impl Failure {
         // The address may carry a password or a key; the target's own text does not.
         let error = error.without_url();
         if error.is_connect() && error.is_timeout() {
-            return Self::new(ErrorKind::Timeout, format!("connecting to the model at {target} took too long"))
+            let message = format!("connecting to the model at {target} {} took too long", target.route());
+            return Self::new(ErrorKind::Timeout, message)
                 .hint("is base_url right, and is the server reachable from here?");
         }
         if error.is_connect() {
             let cause = innermost(&error);
             let mut failure = Self::new(
                 ErrorKind::Unreachable,
-                format!("could not connect to the model at {target}: {}", excerpt(target, &cause)),
+                format!("could not connect to the model at {target} {}: {}", target.route(), excerpt(target, &cause)),
             )
             .hint("is the model server running, and is base_url right?");
             failure.error = failure.error.with_source(error);
@@ -121,7 +124,11 @@ impl Failure {
         let cause = innermost(&error);
         let mut failure = Self::new(
             ErrorKind::CutStream,
-            format!("the model at {target} closed the connection without an answer: {}", excerpt(target, &cause)),
+            format!(
+                "the model at {target} closed the connection without an answer: {}{}",
+                excerpt(target, &cause),
+                target.proxy_note()
+            ),
         );
         failure.error = failure.error.with_source(error);
         failure
@@ -134,8 +141,11 @@ impl Failure {
             said.push_str(&format!(" [request {}]", excerpt(target, id)));
         }
         let code = status.as_u16();
+        // What stands between may have answered in place of the server.
+        if matches!(code, 407 | 502..=504) {
+            said.push_str(&target.proxy_note());
+        }
         let refused = |kind| Self::new(kind, format!("the model at {target} refused the request ({status}): {said}"));
-        let refusal = || Some(Box::new(Refusal { status: code, words: String::from_utf8_lossy(body).to_lowercase() }));
         match code {
             300..=399 => {
                 let location = headers.get(LOCATION).and_then(|value| value.to_str().ok()).unwrap_or("another address");
@@ -143,6 +153,7 @@ impl Failure {
                     .hint(&format!("the server redirects to {}; set base_url to it", excerpt(target, location)))
             }
             // Before the refusals of a key: some say so in the same status.
+            400 if names_key(body) => refused(ErrorKind::Auth).hint("check the api_key of this model"),
             401 | 403 if !is_spent(body) => refused(ErrorKind::Auth).hint("check the api_key of this model"),
             402 => {
                 let mut failure = refused(ErrorKind::RateLimited);
@@ -171,7 +182,7 @@ impl Failure {
                 let mut failure =
                     Self::new(ErrorKind::Provider, format!("the model at {target} failed ({status}): {said}"));
                 failure.again = retry_after(headers).map_or(Again::Later, Again::After);
-                failure.refusal = refusal();
+                failure.refusal = Refusal::of(code, body);
                 failure
             }
             413 => Self::overflow(target, &said, body),
@@ -179,12 +190,12 @@ impl Failure {
             404 => {
                 let mut failure = refused(ErrorKind::Rejected)
                     .hint("is the model's id right, and does base_url end where the API begins (often in /v1)?");
-                failure.refusal = refusal();
+                failure.refusal = Refusal::of(code, body);
                 failure
             }
             _ => {
                 let mut failure = refused(ErrorKind::Rejected);
-                failure.refusal = refusal();
+                failure.refusal = Refusal::of(code, body);
                 failure
             }
         }
@@ -257,7 +268,9 @@ impl Failure {
             Some(400..=499) => ErrorKind::Rejected,
             _ => ErrorKind::Provider,
         };
-        Self::new(kind, format!("the model at {target} reported an error: {said}"))
+        let mut failure = Self::new(kind, format!("the model at {target} reported an error: {said}"));
+        failure.refusal = code.and_then(|code| Refusal::of(u16::try_from(code).ok()?, error.as_bytes()));
+        failure
     }
 
     /// An answer that fills the window, which has so many tokens, as far as its server counted.

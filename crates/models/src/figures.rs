@@ -1,11 +1,11 @@
 //! What is known of a model, figure by figure, each with who says so: for people.
 
 use agentd_core::{
-    model::{ModelFigure, ModelInfo, WindowSource},
+    model::{ModelFigure, ModelInfo, ROUTE, WindowSource},
     usage::Prices,
 };
 
-use crate::{catalogue::PublishedModel, config::ModelConfig, server::ModelAbilities};
+use crate::{catalogue::PublishedModel, config::ModelConfig, records::LearntChange, server::ModelAbilities};
 
 /// The figures of a model, out of the configuration, what its server told and what is published of it.
 pub(crate) fn figures(
@@ -13,6 +13,8 @@ pub(crate) fn figures(
     config: &ModelConfig,
     abilities: ModelAbilities,
     published: Option<&PublishedModel>,
+    route: String,
+    learnt: &[LearntChange],
 ) -> Vec<ModelFigure> {
     let page = published.map(PublishedModel::origin).unwrap_or_default();
     let mut figures = vec![figure("window", tokens(info.context_window), window_source(info.window_source, &page))];
@@ -38,6 +40,8 @@ pub(crate) fn figures(
         (None, None) => figure("prices", "unknown", "set prices in models.yaml"),
     };
     figures.push(prices);
+    figures.push(figure(ROUTE, route, "the daemon's environment"));
+    figures.extend(learnt.iter().map(|learnt| figure("requests", learnt.change.to_string(), learnt.standing())));
     figures
 }
 

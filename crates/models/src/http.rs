@@ -1,10 +1,13 @@
 //! HTTP: clients, addresses, and requests that become answers or failures.
 
-use std::{collections::HashMap, fmt, net::IpAddr, time::Duration};
+use std::{collections::HashMap, fmt, time::Duration};
 
-use agentd_core::error::ErrorKind;
+use agentd_core::{
+    error::ErrorKind,
+    route::{self, Routes},
+};
 use reqwest::{
-    Body, Certificate, Client, RequestBuilder, Response, Url,
+    Body, Certificate, Client, Proxy, RequestBuilder, Response, Url,
     header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue},
     redirect,
 };
@@ -38,7 +41,7 @@ pub(crate) enum Document {
     /// The server has none, or does not hand it out.
     Refused,
     /// The server could not be asked.
-    Unreachable,
+    Unreachable(Failure),
 }
 
 impl Document {
@@ -46,33 +49,42 @@ impl Document {
     pub(crate) fn text(self) -> Option<Vec<u8>> {
         match self {
             Self::There(text) => Some(text),
-            Self::Refused | Self::Unreachable => None,
+            Self::Refused | Self::Unreachable(_) => None,
         }
     }
 }
 
 /// One client for all models that connect alike, so that they share connections and certificates.
 #[derive(Default)]
-pub(crate) struct Clients(HashMap<(Duration, bool), Client>);
+pub(crate) struct Clients {
+    routes: Routes,
+    made: HashMap<(Duration, bool), Client>,
+}
 
 impl Clients {
+    /// Clients that connect by these routes.
+    pub(crate) fn new(routes: Routes) -> Self {
+        Self { routes, made: HashMap::new() }
+    }
+
     pub(crate) fn get(&mut self, url: &Url, connect_timeout: Duration) -> Result<Client, ModelConfigError> {
         let tls = url.scheme() == "https";
-        if let Some(client) = self.0.get(&(connect_timeout, tls)) {
+        if let Some(client) = self.made.get(&(connect_timeout, tls)) {
             return Ok(client.clone());
         }
-        let client = build(connect_timeout, tls).map_err(ModelConfigError::Client)?;
-        self.0.insert((connect_timeout, tls), client.clone());
+        let client = build(connect_timeout, tls, &self.routes).map_err(ModelConfigError::Client)?;
+        self.made.insert((connect_timeout, tls), client.clone());
         Ok(client)
     }
 }
 
-fn build(connect_timeout: Duration, tls: bool) -> reqwest::Result<Client> {
+fn build(connect_timeout: Duration, tls: bool, routes: &Routes) -> reqwest::Result<Client> {
     init_crypto();
     let builder = || {
         Client::builder()
             .user_agent(concat!("agentd/", env!("CARGO_PKG_VERSION")))
             .connect_timeout(connect_timeout)
+            .proxy(proxy(routes.clone()))
             .tcp_nodelay(true)
             // A redirected POST would lose its body or its key without a word; the address is corrected instead.
             .redirect(redirect::Policy::none())
@@ -88,10 +100,15 @@ fn build(connect_timeout: Duration, tls: bool) -> reqwest::Result<Client> {
     })
 }
 
+fn proxy(routes: Routes) -> Proxy {
+    Proxy::custom(move |url| routes.of(url.as_str()).proxy())
+}
+
 /// Where a model is and how its server is addressed. Its text is safe to show: no password, no query, no key.
 pub(crate) struct Target {
     base: Url,
     shown: String,
+    routes: Routes,
     client: Client,
     headers: HeaderMap,
     secrets: Vec<SecretString>,
@@ -106,6 +123,7 @@ impl Target {
         secrets.extend(base.password().map(SecretString::from));
         Ok(Self {
             shown: shown(&base),
+            routes: clients.routes.clone(),
             client: clients.get(&base, config.connect_timeout())?,
             headers: headers(config)?,
             secrets,
@@ -119,6 +137,17 @@ impl Target {
         &self.shown
     }
 
+    /// The route to it, for people.
+    pub(crate) fn route(&self) -> String {
+        self.routes.of(self.base.as_str()).to_string()
+    }
+
+    /// The same in brackets, where a proxy may be the reason for what is wrong.
+    pub(crate) fn proxy_note(&self) -> String {
+        let route = self.routes.of(self.base.as_str());
+        if route.proxy().is_some() { format!(" [{route}]") } else { String::new() }
+    }
+
     /// The host of its address.
     pub(crate) fn host(&self) -> &str {
         self.base.host_str().unwrap_or_default()
@@ -126,15 +155,7 @@ impl Target {
 
     /// The window that is assumed where nobody says how large it is, in tokens.
     pub(crate) fn assumed_window(&self) -> u64 {
-        if self.is_this_machine() { LOCAL_WINDOW } else { REMOTE_WINDOW }
-    }
-
-    fn is_this_machine(&self) -> bool {
-        let host = self.base.host_str().unwrap_or_default().trim_matches(['[', ']']);
-        match host.parse::<IpAddr>() {
-            Ok(address) => address.is_loopback() || address.is_unspecified(),
-            Err(_) => host == "localhost" || host.ends_with(".localhost"),
-        }
+        if route::is_this_machine(self.host()) { LOCAL_WINDOW } else { REMOTE_WINDOW }
     }
 
     /// The path of the address, without a slash at its end.
@@ -209,7 +230,16 @@ impl Target {
                 Document::There(capped_body(response, deadline, self, MAX_DOCUMENT).await)
             }
             Ok(Ok(response)) if !response.status().is_server_error() => Document::Refused,
-            _ => Document::Unreachable,
+            Ok(Ok(response)) => Document::Unreachable(Failure::new(
+                ErrorKind::Unreachable,
+                format!(
+                    "asked for its models, the server at {self} answered {}{}",
+                    response.status(),
+                    self.proxy_note()
+                ),
+            )),
+            Ok(Err(error)) => Document::Unreachable(Failure::unsent(self, error)),
+            Err(failure) => Document::Unreachable(failure),
         }
     }
 

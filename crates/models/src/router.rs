@@ -9,6 +9,7 @@ use std::{
 use agentd_core::{
     model::{Slot, SlotInfo},
     ports::{FallbackModel, Model, Models},
+    route::Routes,
 };
 
 use crate::{
@@ -64,10 +65,10 @@ impl ModelRouter {
     /// # Errors
     /// The first slot whose address or headers cannot be used.
     pub fn new(slots: &BTreeMap<Slot, ModelConfig>, embedded: Arc<dyn Model>) -> Result<Self, SlotError> {
-        Self::with_records(slots, embedded, Arc::default())
+        Self::with_records(slots, embedded, Arc::default(), Routes::default())
     }
 
-    /// The same with what was learnt of models before.
+    /// The same with what was learnt of models before, over these routes.
     ///
     /// # Errors
     /// The first slot whose address or headers cannot be used.
@@ -75,8 +76,9 @@ impl ModelRouter {
         slots: &BTreeMap<Slot, ModelConfig>,
         embedded: Arc<dyn Model>,
         records: Arc<ModelRecords>,
+        routes: Routes,
     ) -> Result<Self, SlotError> {
-        let mut clients = Clients::default();
+        let mut clients = Clients::new(routes);
         let filled = slots
             .iter()
             .map(|(slot, config)| match open(config, &mut clients, &records) {

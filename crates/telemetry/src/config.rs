@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use agentd_core::route::Routes;
 use secrecy::SecretString;
 use url::Url;
 
@@ -56,6 +57,8 @@ pub struct SignalConfig {
     pub headers: Vec<(String, SecretString)>,
     /// Time limit of one export.
     pub timeout: Duration,
+    /// Routes to it, but for gRPC, which goes directly.
+    pub routes: Routes,
 }
 
 /// Settings of an exporter.
@@ -176,7 +179,7 @@ fn signal<'a>(
         }
         None => TIMEOUT,
     };
-    Ok(Some(SignalConfig { endpoint, protocol, headers, timeout }))
+    Ok(Some(SignalConfig { endpoint, protocol, headers, timeout, routes: Routes::read(variable) }))
 }
 
 /// The address. One for all signals gets the path of the signal.

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use prost::Message;
-use reqwest::{Client, StatusCode, header, redirect};
+use reqwest::{Client, Proxy, StatusCode, header, redirect};
 use secrecy::{ExposeSecret as _, SecretString};
 use tonic::{
     Code,
@@ -58,7 +58,7 @@ pub struct Collector {
 
 #[derive(Debug)]
 enum Way {
-    Http(Client, url::Url),
+    Http { client: Client, url: url::Url, route: String },
     Grpc(Channel),
 }
 
@@ -76,7 +76,9 @@ impl Collector {
         let failed = |error: &dyn std::error::Error| CollectorError(error.to_string());
         let way = match config.protocol {
             Protocol::Http => {
-                Way::Http(client(config).map_err(|error| failed(&error.without_url()))?, config.endpoint.clone())
+                let route = config.routes.of(config.endpoint.as_str()).to_string();
+                let client = client(config).map_err(|error| failed(&error.without_url()))?;
+                Way::Http { client, url: config.endpoint.clone(), route }
             }
             Protocol::Grpc => {
                 let endpoint = Endpoint::from_shared(config.endpoint.to_string()).map_err(|error| failed(&error))?;
@@ -90,7 +92,7 @@ impl Collector {
     pub async fn export<M: Message + Default + 'static>(&self, message: M) -> ExportOutcome {
         let sent = async {
             match &self.way {
-                Way::Http(client, url) => self.post(client, url, &message).await,
+                Way::Http { client, url, route } => self.post(client, url, route, &message).await,
                 Way::Grpc(channel) => self.call(channel.clone(), message).await,
             }
         };
@@ -98,7 +100,7 @@ impl Collector {
         tokio::time::timeout(self.timeout, sent).await.unwrap_or_else(|_| late())
     }
 
-    async fn post(&self, client: &Client, url: &url::Url, message: &impl Message) -> ExportOutcome {
+    async fn post(&self, client: &Client, url: &url::Url, route: &str, message: &impl Message) -> ExportOutcome {
         let mut request = client.post(url.clone()).header(header::CONTENT_TYPE, "application/x-protobuf");
         for (name, value) in &self.headers {
             let Ok(mut value) = header::HeaderValue::from_str(value.expose_secret()) else { continue };
@@ -107,6 +109,7 @@ impl Collector {
         }
         let mut response = match request.body(message.encode_to_vec()).send().await {
             Ok(response) => response,
+            Err(error) if error.is_connect() => return later(format!("could not connect {route}: {}", reason(error))),
             Err(error) => return later(reason(error)),
         };
         let status = response.status();
@@ -197,8 +200,11 @@ fn reason(error: impl std::error::Error) -> String {
 fn client(config: &SignalConfig) -> reqwest::Result<Client> {
     // An error only says that a provider is there already, which is all that is wanted.
     let _ = rustls::crypto::ring::default_provider().install_default();
+    let routes = config.routes.clone();
     let builder = || {
+        let routes = routes.clone();
         Client::builder()
+            .proxy(Proxy::custom(move |url| routes.of(url.as_str()).proxy()))
             .user_agent(concat!("agentd/", env!("CARGO_PKG_VERSION")))
             .connect_timeout(config.timeout)
             // A redirect would take keys somewhere else.

@@ -13,7 +13,7 @@
 mod asking;
 mod commands;
 mod conformance;
-mod http;
+pub(super) mod http;
 mod importing;
 mod life;
 mod loaded;

@@ -31,7 +31,8 @@
 //! - [`shown`]: all that a person decides on is before their eyes.
 //! - [`language_servers`]: errors that edits bring, told before the next step.
 //! - [`large`]: results that are longer than a window. [`inputs`]: what people pipe in that is.
-//! - [`learning`]: what servers refuse and cut, noticed, told and remembered.
+//! - [`learning`]: what servers refuse and cut, noticed, told and remembered. [`refusals`]: pictures, tools and single tools that a
+//!   server refuses, in whatever words. [`routes`]: what goes through a proxy, and what never does.
 //! - [`context`]: a window that never runs full. [`requests`]: what the model saw, as snapshots.
 //! - [`agents`]: named, handed the session, and given work. [`subagents`]: sessions of their own that do parts of it.
 //! - [`providers`]: servers that demand back what they sent, and what others cannot read. [`messages_wire`]: one that binds
@@ -112,6 +113,7 @@ mod random_kills;
 mod readers;
 mod readme;
 mod recordings;
+mod refusals;
 mod relief;
 mod requests;
 mod responses_wire;
@@ -119,6 +121,7 @@ mod resume;
 mod retention;
 mod rewind;
 mod rough;
+mod routes;
 mod routing;
 mod run;
 mod sandbox;

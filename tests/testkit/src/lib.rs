@@ -9,6 +9,7 @@ pub mod memory_disk;
 pub mod memory_store;
 pub mod memory_workspaces;
 pub mod model_server;
+pub mod proxy;
 pub mod scripted;
 pub mod store_contract;
 pub mod test_pictures;

@@ -1,19 +1,13 @@
 //! Checks of the models: servers that answer, windows whose size somebody told, weights that are there.
 
-use std::{
-    net::{TcpStream, ToSocketAddrs as _},
-    time::Duration,
+use agentd_core::{
+    error::ErrorKind,
+    model::{ROUTE, SlotInfo, WindowSource},
 };
-
-use agentd_core::model::{SlotInfo, WindowSource};
-use agentd_proto::packaged;
-use url::Url;
+use agentd_proto::{client::ClientErrorKind, packaged};
 
 use super::Check;
 use crate::daemon::{Daemon, Weights};
-
-/// Time limit for connecting to a model's server.
-const CONNECT_LIMIT: Duration = Duration::from_secs(3);
 
 /// Checks the model of each slot: its server is reached, or its weights are there.
 pub(super) async fn checks(daemon: &Daemon) -> Vec<Check> {
@@ -23,13 +17,8 @@ pub(super) async fn checks(daemon: &Daemon) -> Vec<Check> {
     };
     let mut checks = Vec::new();
     for slot in slots.into_iter().filter(|slot| slot.falls_back_to.is_none()) {
-        // Names are looked up and connections made by waiting: not on the thread that serves our own connection.
-        if slot.model.embedded {
-            checks.push(builtin(daemon, &slot).await);
-            continue;
-        }
-        let checked = tokio::task::spawn_blocking(move || model(&slot)).await;
-        checks.extend(checked.ok());
+        let check = if slot.model.embedded { builtin(daemon, &slot).await } else { model(daemon, &slot).await };
+        checks.push(check);
     }
     if checks.is_empty() {
         checks.push(Check::fail(
@@ -41,7 +30,8 @@ pub(super) async fn checks(daemon: &Daemon) -> Vec<Check> {
     checks
 }
 
-fn model(slot: &SlotInfo) -> Check {
+/// Checks a server by the daemon, which reaches it as it does for a turn: by its own route, with its own key.
+async fn model(daemon: &Daemon, slot: &SlotInfo) -> Check {
     const NAME: &str = "model";
     let what = format!("{}: {}", slot.slot, slot.model.id);
     if slot.model.wire == "embedded" {
@@ -52,14 +42,22 @@ fn model(slot: &SlotInfo) -> Check {
         );
     }
     let Some(url) = &slot.model.base_url else { return Check::ok(NAME, what) };
-    match address(url).ok_or_else(|| "it is not an http or https address".to_owned()).and_then(|at| connects(&at)) {
-        Ok(()) => window(slot, format!("{what} at {url}")),
-        Err(why) => Check::fail(
+    let route = slot.model.figures.iter().find(|figure| figure.name == ROUTE);
+    let route = route.map_or_else(String::new, |route| format!(", {}", route.value));
+    match daemon.client.listed_models(slot.slot).await {
+        Err(error) if is_unreachable(error.kind) => Check::fail(
             NAME,
-            format!("{what}: nothing answers at {url}: {why}"),
-            "start the server, or correct the address in models.yaml or MODEL_BASIC_BASE_URL",
+            format!("{what}: nothing answers at {url}{route}: {error}"),
+            "start the server, or correct the address in models.yaml or MODEL_BASIC_BASE_URL; a proxy is one of the variables \
+             `https_proxy`, `http_proxy`, `all_proxy` and `no_proxy` of the daemon",
         ),
+        // A server that lists no models is there all the same.
+        Ok(_) | Err(_) => window(slot, format!("{what} at {url}{route}")),
     }
+}
+
+fn is_unreachable(kind: ClientErrorKind) -> bool {
+    matches!(kind, ClientErrorKind::Answered(ErrorKind::Unreachable | ErrorKind::Timeout))
 }
 
 /// The size of a window is worth a word where nobody told it, or where less is read than is sent.
@@ -107,52 +105,5 @@ async fn builtin(daemon: &Daemon, slot: &SlotInfo) -> Check {
                 packaged::fetch_command()
             ),
         ),
-    }
-}
-
-/// Host and port of a URL.
-fn address(url: &str) -> Option<(String, u16)> {
-    let url = Url::parse(url).ok().filter(|url| matches!(url.scheme(), "http" | "https"))?;
-    Some((url.host_str()?.trim_matches(['[', ']']).to_owned(), url.port_or_known_default()?))
-}
-
-fn connects((host, port): &(String, u16)) -> Result<(), String> {
-    let mut last = "the name has no address".to_owned();
-    for address in (host.as_str(), *port).to_socket_addrs().map_err(|error| error.to_string())? {
-        match TcpStream::connect_timeout(&address, CONNECT_LIMIT) {
-            Ok(_) => return Ok(()),
-            Err(error) => last = error.to_string(),
-        }
-    }
-    Err(last)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn addresses_are_found_in_urls() {
-        #[track_caller]
-        fn check(url: &str, expected: Option<(&str, u16)>) {
-            assert_eq!(address(url), expected.map(|(host, port)| (host.to_owned(), port)));
-        }
-        check("http://127.0.0.1:8080/v1", Some(("127.0.0.1", 8080)));
-        check("https://models.example/v1", Some(("models.example", 443)));
-        check("http://me:key@host/v1", Some(("host", 80)));
-        check("http://[::1]:9/v1", Some(("::1", 9)));
-        check("http://[::1]/v1", Some(("::1", 80)));
-        check("ftp://host", None);
-        check("http://", None);
-        check("http://host:port", None);
-    }
-
-    #[test]
-    fn a_server_that_listens_is_reached() {
-        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-        let at = ("127.0.0.1".to_owned(), listener.local_addr().unwrap().port());
-        assert_eq!(connects(&at), Ok(()));
-        drop(listener);
-        assert!(connects(&at).is_err());
     }
 }

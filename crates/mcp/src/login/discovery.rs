@@ -2,8 +2,9 @@
 
 use std::collections::BTreeMap;
 
+use agentd_core::route::Routes;
 use futures_util::StreamExt as _;
-use reqwest::Url;
+use reqwest::{IntoUrl, Url};
 use rmcp::transport::auth::{AuthError, AuthorizationManager, AuthorizationMetadata};
 
 use super::{ServerUrl, fitting, wanted::WantedLogins};
@@ -14,15 +15,26 @@ const OLDER: &str = "/.well-known/oauth-authorization-server";
 /// Maximum size of the metadata, in bytes.
 const LARGEST: usize = 256 * 1024;
 
+/// Asks about one address. Its own client reads the proxies of the process in its own way, and serves where there are none.
+pub(super) async fn manager(url: impl IntoUrl, routes: &Routes) -> Result<AuthorizationManager, AuthError> {
+    let mut manager = AuthorizationManager::new(url).await?;
+    if !routes.are_direct() {
+        let client = client(&BTreeMap::new(), routes);
+        manager.with_client(client.map_err(|error| AuthError::InternalError(error.without_url().to_string()))?)?;
+    }
+    Ok(manager)
+}
+
 /// Where people log in to a server, as far as that can be believed.
 pub(super) async fn metadata(
     manager: &AuthorizationManager,
     site: ServerUrl<'_>,
     wanted: &WantedLogins,
+    routes: &Routes,
 ) -> Result<AuthorizationMetadata, AuthError> {
-    let said = said(manager, site.url, wanted).await?;
+    let said = said(manager, site.url, wanted, routes).await?;
     fitting::fits(&said, site.url).map_err(AuthError::MetadataError)?;
-    if !fitting::is_of_its_issuer(&said, site.url).await {
+    if !fitting::is_of_its_issuer(&said, site.url, routes).await {
         let (issuer, token) = (said.issuer.as_deref().unwrap_or_default(), &said.token_endpoint);
         return Err(AuthError::MetadataError(format!(
             "its issuer does not say that its token endpoint is there: {issuer} and {token}"
@@ -46,11 +58,12 @@ async fn said(
     manager: &AuthorizationManager,
     url: &str,
     wanted: &WantedLogins,
+    routes: &Routes,
 ) -> Result<AuthorizationMetadata, AuthError> {
     match manager.resolve_metadata_from_challenge(wanted.challenge().as_deref()).await {
         Ok(found) => Ok(found.metadata),
         Err(error @ AuthError::AuthorizationServerMismatch { .. }) => match Url::parse(url).ok() {
-            Some(url) if is_root_of(&error, &url) => older(&url).await.ok_or(error),
+            Some(url) if is_root_of(&error, &url) => older(&url, routes).await.ok_or(error),
             _ => Err(error),
         },
         Err(error) => Err(error),
@@ -65,13 +78,13 @@ fn is_root_of(error: &AuthError, server: &Url) -> bool {
 
 /// Metadata of an older server: its name may have a path that the place has not. No other is believed there, so all
 /// that it names has to be its own.
-async fn older(server: &Url) -> Option<AuthorizationMetadata> {
+async fn older(server: &Url, routes: &Routes) -> Option<AuthorizationMetadata> {
     let mut place = server.clone();
     place.set_path(OLDER);
     place.set_query(None);
     place.set_fragment(None);
     // It is asked as anybody would be: keys are for the server's own address.
-    let answer = client(&BTreeMap::new()).ok()?.get(place).send().await.ok()?.error_for_status().ok()?;
+    let answer = client(&BTreeMap::new(), routes).ok()?.get(place).send().await.ok()?.error_for_status().ok()?;
     let (mut text, mut pieces) = (Vec::new(), answer.bytes_stream());
     while let Some(piece) = pieces.next().await {
         text.extend_from_slice(&piece.ok()?);

@@ -2,8 +2,11 @@
 
 use std::net::IpAddr;
 
+use agentd_core::route::Routes;
 use reqwest::Url;
-use rmcp::transport::auth::{AuthorizationManager, AuthorizationMetadata};
+use rmcp::transport::auth::AuthorizationMetadata;
+
+use super::discovery;
 
 /// Maximum length of an address, in bytes.
 const LONGEST: usize = 2048;
@@ -50,7 +53,7 @@ fn numbers(url: &Url) -> Option<IpAddr> {
 
 /// Returns whether the named issuer has this token endpoint. One of the same origin is its own; any other is asked
 /// itself, for a server may claim to be another, and get then what was meant for that one.
-pub(super) async fn is_of_its_issuer(said: &AuthorizationMetadata, server: &str) -> bool {
+pub(super) async fn is_of_its_issuer(said: &AuthorizationMetadata, server: &str, routes: &Routes) -> bool {
     let Some(issuer) = said.issuer.as_deref() else { return true };
     let (Ok(at), Ok(token)) = (Url::parse(issuer), Url::parse(&said.token_endpoint)) else { return false };
     if at.origin() == token.origin() {
@@ -62,7 +65,7 @@ pub(super) async fn is_of_its_issuer(said: &AuthorizationMetadata, server: &str)
     if !may_be_asked {
         return false;
     }
-    let Ok(itself) = AuthorizationManager::new(at).await else { return false };
+    let Ok(itself) = discovery::manager(at, routes).await else { return false };
     itself.resolve_metadata().await.is_ok_and(|found| {
         let theirs = found.metadata;
         theirs.issuer == said.issuer && theirs.token_endpoint == said.token_endpoint
@@ -130,7 +133,9 @@ mod tests {
     #[tokio::test]
     async fn nobody_is_believed_to_be_somebody_else() {
         let _ = rustls::crypto::ring::default_provider().install_default();
-        let of = async |issuer, token: &str, server| is_of_its_issuer(&said(issuer, token, token, None), server).await;
+        let of = async |issuer, token: &str, server| {
+            is_of_its_issuer(&said(issuer, token, token, None), server, &Routes::default()).await
+        };
         let (here, near) = ("https://example.org/mcp", "http://127.0.0.1:1/mcp");
         assert!(of(None, "https://example.org/token", here).await);
         assert!(of(Some("https://example.org/tenant"), "https://example.org/token", here).await);

@@ -18,6 +18,7 @@ use std::{
     time::Duration,
 };
 
+use agentd_core::route::Routes;
 use rmcp::transport::auth::{
     AuthError, AuthorizationManager, AuthorizationRequest, AuthorizationSession, OAuthClientConfig,
 };
@@ -43,6 +44,8 @@ pub struct Logins {
     under_way: Mutex<HashMap<String, UnderWay>>,
     /// Lets one remember what is wanted.
     remembering: Mutex<()>,
+    /// Routes to servers, and to those who give tokens.
+    pub(crate) routes: Routes,
 }
 
 /// A server, as far as a login needs to know it.
@@ -66,13 +69,20 @@ impl Logins {
     /// With tokens in this folder. It is made when the first is kept.
     #[must_use]
     pub fn new(folder: PathBuf) -> Self {
-        Self { folder, is_open: true, under_way: Mutex::default(), remembering: Mutex::default() }
+        Self { folder, is_open: true, ..Self::none(Routes::default()) }
+    }
+
+    /// The same over these routes.
+    #[must_use]
+    pub fn over(self, routes: Routes) -> Self {
+        Self { routes, ..self }
     }
 
     /// For servers to which nobody can log in: keys come in their headers or not at all.
     #[must_use]
-    pub(crate) fn none() -> Self {
-        Self { folder: PathBuf::new(), is_open: false, under_way: Mutex::default(), remembering: Mutex::default() }
+    pub(crate) fn none(routes: Routes) -> Self {
+        let (under_way, remembering) = (Mutex::default(), Mutex::default());
+        Self { folder: PathBuf::new(), is_open: false, under_way, remembering, routes }
     }
 
     /// Begins to log in. Returns the address that the person has to open; what comes back to `redirect` finishes it.
@@ -233,8 +243,8 @@ impl Logins {
     ) -> Result<(AuthorizationManager, TokenSource), AuthError> {
         // An error only says that a provider is there already, which is all that is wanted.
         let _ = rustls::crypto::ring::default_provider().install_default();
-        let mut manager = AuthorizationManager::new(site.url).await?;
-        let metadata = discovery::metadata(&manager, site, wanted).await?;
+        let mut manager = discovery::manager(site.url, &self.routes).await?;
+        let metadata = discovery::metadata(&manager, site, wanted, &self.routes).await?;
         let giver = TokenSource::from(&metadata);
         manager.set_metadata(metadata);
         Ok((manager, giver))

@@ -30,8 +30,8 @@ struct Events {
 
 impl EventStream {
     /// Opens the stream and waits for the address.
-    pub(super) async fn open(client: Client, url: &str) -> Result<Self, String> {
-        let told = |error: reqwest::Error| format!("could not reach it: {}", error.without_url());
+    pub(super) async fn open(client: Client, url: &str, route: &str) -> Result<Self, String> {
+        let told = |error: reqwest::Error| format!("could not reach it {route}: {}", error.without_url());
         let answer = client.get(url).header(ACCEPT, "text/event-stream").send().await.map_err(told)?;
         if !answer.status().is_success() {
             return Err(format!("it answered {} to a request for its events", answer.status()));

@@ -5,8 +5,9 @@ use std::{
     sync::Arc,
 };
 
+use agentd_core::route::Routes;
 use reqwest::{
-    Certificate, Client,
+    Certificate, Client, Proxy,
     header::{HeaderMap, HeaderName, HeaderValue},
     redirect,
 };
@@ -51,14 +52,14 @@ impl Address<'_> {
         &self,
         handler: impl Fn() -> Handler,
     ) -> Result<RunningService<RoleClient, Handler>, Reason> {
-        let client = client(self.headers)
+        let client = client(self.headers, &self.logins.routes)
             .map_err(|error| Reason::ours(format!("could not make ready to ask it: {}", error.without_url())))?;
         let streamable = self.streamable(client.clone(), handler()).await;
         match (streamable, self.wire) {
             (Ok(service), _) => Ok(service),
             (Err(Trouble::Refused(why)), _) => Err(why),
             (Err(Trouble::Other(_)), HttpWire::Sse) => {
-                let transport = EventStream::open(client, self.site.url).await.map_err(Reason::ours)?;
+                let transport = EventStream::open(client, self.site.url, &self.route()).await.map_err(Reason::ours)?;
                 let greeting = serve_client_with_ct(handler(), self.bounded(transport), CancellationToken::new()).await;
                 greeting.map_err(|error| self.told(&error))
             }
@@ -95,6 +96,12 @@ impl Address<'_> {
         })
     }
 
+    fn route(&self) -> String {
+        // In the form that clients ask for.
+        let url = reqwest::Url::parse(self.site.url).map(String::from).unwrap_or_default();
+        self.logins.routes.of(&url).to_string()
+    }
+
     fn bounded<T>(&self, transport: T) -> BoundedTransport<T> {
         BoundedTransport::new(transport, Arc::clone(self.log))
     }
@@ -104,7 +111,7 @@ impl Address<'_> {
         self.logins.refused(self.site, refusal, self.clean)
     }
 
-    /// Reason of a failed start. The address is left out: a key may stand in it.
+    /// Reason of a failed start, with the route. The address is left out: a key may stand in it.
     fn told(&self, error: &ClientInitializeError) -> Reason {
         let as_it_is_told = reqwest::Url::parse(self.site.url).map(String::from).unwrap_or_default();
         let (url, clean) = (self.site.url.to_owned(), self.clean.clone());
@@ -113,7 +120,9 @@ impl Address<'_> {
             let told = as_it_is_told.as_str();
             clean.words(&if told.is_empty() { words } else { words.replace(told, "[its address]") })
         });
-        Reason::of_greeting(error, &without_url)
+        let reason = Reason::of_greeting(error, &without_url);
+        let is_of_the_way = matches!(error, ClientInitializeError::TransportError { .. });
+        if is_of_the_way { reason.by(&self.route()) } else { reason }
     }
 }
 
@@ -132,7 +141,7 @@ enum Trouble {
 
 /// A client that sends these headers with each request, and follows redirects only within a server: keys stay with whom
 /// they are meant for.
-pub(crate) fn client(headers: &BTreeMap<String, SecretString>) -> reqwest::Result<Client> {
+pub(crate) fn client(headers: &BTreeMap<String, SecretString>, routes: &Routes) -> reqwest::Result<Client> {
     // An error only says that a provider is there already, which is all that is wanted.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let sent: HashMap<HeaderName, HeaderValue> = headers
@@ -148,6 +157,7 @@ pub(crate) fn client(headers: &BTreeMap<String, SecretString>) -> reqwest::Resul
         Client::builder()
             .user_agent(concat!("agentd/", env!("CARGO_PKG_VERSION")))
             .connect_timeout(std::time::Duration::from_secs(10))
+            .proxy(proxy(routes.clone()))
             .default_headers(sent.clone())
             .referer(false)
             .redirect(redirect::Policy::custom(|attempt| {
@@ -160,4 +170,8 @@ pub(crate) fn client(headers: &BTreeMap<String, SecretString>) -> reqwest::Resul
         let roots = webpki_root_certs::TLS_SERVER_ROOT_CERTS;
         builder().tls_certs_only(roots.iter().filter_map(|root| Certificate::from_der(root).ok())).build()
     })
+}
+
+fn proxy(routes: Routes) -> Proxy {
+    Proxy::custom(move |url| routes.of(url.as_str()).proxy())
 }

@@ -13,7 +13,7 @@ use std::{
     time::Duration,
 };
 
-use agentd_core::{environment::ClientEnvironment, ids::SessionId};
+use agentd_core::{environment::ClientEnvironment, ids::SessionId, route::Routes};
 use futures_util::future::join_all;
 
 pub use self::definition::{
@@ -39,6 +39,8 @@ pub struct SessionServersParts {
     pub guard: PathBuf,
     /// Environment that all servers see; what the client passes is added.
     pub environment: BTreeMap<String, String>,
+    /// Routes to servers behind an address.
+    pub routes: Routes,
     /// Takes secrets out of what servers say.
     pub clean: Clean,
     /// Told all secrets of all servers that there are, before any of them is started.
@@ -177,7 +179,7 @@ impl SessionServers {
             config: Default::default(),
             catalogues: CatalogueFolder::new(PathBuf::new()),
             guard: self.parts.guard.clone(),
-            logins: Logins::none(),
+            logins: Logins::none(self.parts.routes.clone()),
             environment,
             clean: self.parts.clean.clone(),
             reserved: Box::new(|_| false),

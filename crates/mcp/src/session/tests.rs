@@ -16,6 +16,7 @@ fn servers() -> (SessionServers, Learned) {
     let parts = SessionServersParts {
         guard: "/nonexistent".into(),
         environment: BTreeMap::new(),
+        routes: Default::default(),
         clean: Clean::default(),
         learn_secrets: Box::new(move |secrets| *told.lock().unwrap() = secrets),
     };

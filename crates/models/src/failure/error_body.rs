@@ -48,6 +48,12 @@ pub(super) fn is_spent(body: &[u8]) -> bool {
     texts.map(str::to_lowercase).any(|text| SPENT.iter().any(|code| text.contains(code)))
 }
 
+/// Returns whether an error says by its code that the key is wrong.
+pub(super) fn names_key(body: &[u8]) -> bool {
+    let text = String::from_utf8_lossy(body);
+    ["\"API_KEY_INVALID\"", "\"invalid_api_key\""].iter().any(|code| text.contains(code))
+}
+
 /// Type of the error, as Anthropic and servers in its form name it.
 pub(super) fn error_type(body: &[u8]) -> Option<String> {
     let error = serde_json::from_slice::<ErrorBody>(body).ok()?;

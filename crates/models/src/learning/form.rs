@@ -1,12 +1,16 @@
 //! The form of requests: what is sent in another way than usual, because the server refused that.
 
 use std::{
+    borrow::Cow,
     collections::BTreeSet,
     fmt,
     hash::{DefaultHasher, Hash as _, Hasher as _},
 };
 
-use agentd_core::{answer_schema::AnswerSchema, model::ChangeTopic};
+use agentd_core::{
+    answer_schema::AnswerSchema,
+    model::{ChangeTopic, Message, ModelRequest, ShownPicture},
+};
 use serde::{Deserialize, Serialize};
 
 use crate::config::ModelConfig;
@@ -33,6 +37,12 @@ pub(crate) enum Change {
     AnswerLimit(u64),
     /// A field of the body is left out.
     WithoutField(String),
+    /// The tool of that name is left out.
+    WithoutTool(String),
+    /// No pictures are sent.
+    WithoutPictures,
+    /// The picture of that fingerprint is not sent.
+    WithoutPicture(u64),
     /// The schema of that fingerprint stands in the words alone. Holds until the daemon ends, and is not kept: another schema may
     /// be taken.
     WithoutSchema(u64),
@@ -42,7 +52,8 @@ impl Change {
     /// Part of requests that it is about.
     pub(crate) fn topic(&self) -> ChangeTopic {
         match self {
-            Self::WithoutNamedTools | Self::TextTools => ChangeTopic::Tools,
+            Self::WithoutNamedTools | Self::TextTools | Self::WithoutTool(_) => ChangeTopic::Tools,
+            Self::WithoutPictures | Self::WithoutPicture(_) => ChangeTopic::Pictures,
             Self::EchoReasoning | Self::WithoutEcho | Self::WithoutSignedThoughts => ChangeTopic::Thoughts,
             Self::MaxCompletionTokens
             | Self::WordsInResults
@@ -57,11 +68,18 @@ impl Change {
         !matches!(self, Self::WithoutSignedThoughts | Self::WithoutSchema(_))
     }
 
+    /// Number of refusals after which it is remembered. What a model loses by it must have been refused twice, by chance or by
+    /// one odd request it may be refused once; a single picture is not sent a second time.
+    pub(crate) fn needed(&self) -> u32 {
+        if matches!(self, Self::TextTools | Self::WithoutTool(_) | Self::WithoutPictures) { 2 } else { 1 }
+    }
+
     /// Returns whether a record of it can be believed.
     pub(crate) fn is_sound(&self) -> bool {
         match self {
             Self::WithoutField(name) => !name.is_empty() && name.len() <= RequestForm::MAX_FIELD && name.is_ascii(),
             Self::AnswerLimit(tokens) => *tokens > 0,
+            Self::WithoutTool(name) => name.len() <= RequestForm::MAX_TOOL && !name.contains(char::is_control),
             _ => self.is_lasting(),
         }
     }
@@ -77,7 +95,10 @@ impl fmt::Display for Change {
             Self::WithoutSignedThoughts => f.write_str(
                 "without the model's earlier thoughts, which the server does not take in this conversation any more",
             ),
-            Self::TextTools => f.write_str("with tools in the text, as the server takes none in their own field"),
+            Self::TextTools => f.write_str("with tools in the text, as their own field may be refused"),
+            Self::WithoutTool(name) => write!(f, "without the tool {name}, which the server may refuse"),
+            Self::WithoutPictures => f.write_str("without pictures, which the server refuses"),
+            Self::WithoutPicture(_) => f.write_str("without a picture that the server may refuse"),
             Self::WordsInResults => {
                 f.write_str("with the person's words in the result before them, as the server wants the roles in turns")
             }
@@ -92,6 +113,16 @@ impl fmt::Display for Change {
         }
     }
 }
+
+/// Fingerprint of a picture, the same after the next start.
+pub(crate) fn picture_fingerprint(shown: &ShownPicture) -> Option<u64> {
+    let mut hasher = DefaultHasher::new();
+    shown.content.as_ref()?.hash(&mut hasher);
+    Some(hasher.finish())
+}
+
+/// Stands in for pictures that are not sent.
+const UNSEEN: &str = "(Not all of these pictures are shown: the server of the model refused them.)";
 
 /// Schemas of which it is remembered that their field was refused.
 const MAX_SCHEMAS: usize = 64;
@@ -110,6 +141,8 @@ pub(crate) struct RequestForm(BTreeSet<Change>);
 impl RequestForm {
     /// The longest name of a field that is left out, in bytes.
     pub(crate) const MAX_FIELD: usize = 64;
+    /// The longest name of a tool that is left out, in bytes.
+    pub(crate) const MAX_TOOL: usize = 256;
 
     /// Returns whether the change is a part of it.
     pub(crate) fn has(&self, change: &Change) -> bool {
@@ -148,6 +181,42 @@ impl RequestForm {
         !self.0.iter().any(|change| matches!(change, Change::WithoutField(name) if name == field))
     }
 
+    /// Returns whether a tool of that name may be sent.
+    pub(crate) fn sends_tool(&self, tool: &str) -> bool {
+        !self.0.iter().any(|change| matches!(change, Change::WithoutTool(name) if name == tool))
+    }
+
+    /// Returns whether a picture may be sent.
+    pub(crate) fn shows(&self, picture: &ShownPicture) -> bool {
+        let is_refused = |print| self.has(&Change::WithoutPicture(print));
+        !self.has(&Change::WithoutPictures) && !picture_fingerprint(picture).is_some_and(is_refused)
+    }
+
+    /// The request without the pictures that the server refuses.
+    pub(crate) fn shown<'a>(&self, request: &'a ModelRequest) -> Cow<'a, ModelRequest> {
+        let mut request = Cow::Borrowed(request);
+        if !self.0.iter().any(|change| matches!(change, Change::WithoutPictures | Change::WithoutPicture(_))) {
+            return request;
+        }
+        let has_pictures = |message: &Message| matches!(message, Message::Pictures { .. });
+        if request.messages.iter().any(has_pictures) {
+            request.to_mut().messages.iter_mut().for_each(|message| self.show(message));
+        }
+        request
+    }
+
+    fn show(&self, message: &mut Message) {
+        let Message::Pictures { text, pictures } = message else { return };
+        let named = pictures.len();
+        pictures.retain(|picture| self.shows(picture));
+        if pictures.len() < named {
+            text.push_str(&format!("\n\n{UNSEEN}"));
+        }
+        if pictures.is_empty() {
+            *message = Message::User { text: std::mem::take(text) };
+        }
+    }
+
     /// Returns whether tool calls travel in the wire's own fields.
     pub(crate) fn native_tools(&self, config: &ModelConfig) -> bool {
         config.uses_native_tools() && !self.has(&Change::TextTools)
@@ -155,7 +224,7 @@ impl RequestForm {
 
     /// Returns whether earlier thoughts are sent back.
     pub(crate) fn echoes(&self, config: &ModelConfig) -> bool {
-        (config.echo_reasoning && !self.has(&Change::WithoutEcho)) || self.has(&Change::EchoReasoning)
+        (config.echo_reasoning || self.has(&Change::EchoReasoning)) && !self.has(&Change::WithoutEcho)
     }
 }
 

@@ -1,22 +1,113 @@
-//! The changes that may get a refused request taken, out of what the server said. Pure. None of them is believed before the
-//! server has taken the request with it.
+//! The changes that may get a refused request taken, by one rule for all servers. No words are read, only names: of fields and
+//! tools as the request has them. Pure. None of the changes is believed before the server has taken the request with it.
+
+use std::collections::BTreeSet;
 
 use super::Change;
 
-/// A server's words when it refused a request, in lower case.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// Bytes of a refusal that are looked at: some repeat the whole request behind their reason.
+const MAX_WORDS: usize = 2_000;
+
+/// Names by which servers call fields that have another name in a request.
+const OTHER_NAMES: [(&str, &str); 4] = [
+    ("stream_options", "include_usage"),
+    ("output_config", "effort"),
+    ("include", "reasoning.encrypted_content"),
+    ("max_tokens", RENAMED_LIMIT),
+];
+
+/// The newer name of the limit of an answer.
+const RENAMED_LIMIT: &str = "max_completion_tokens";
+
+/// The smallest number in a refusal that can be the limit of an answer, in tokens.
+const MIN_ANSWER: u64 = 256;
+
+/// A refused request: what its server said.
+#[derive(Debug, Clone)]
 pub(crate) struct Refusal {
-    /// Its status.
+    /// The status.
     pub(crate) status: u16,
-    /// All that it wrote.
-    pub(crate) words: String,
+    /// The beginning of all that it wrote.
+    words: String,
+}
+
+/// Equal if the same was refused: names of requests and times differ from one refusal to the next.
+impl PartialEq for Refusal {
+    fn eq(&self, other: &Self) -> bool {
+        let is_name =
+            |word: &&str| word.len() > 9 && !word.contains('.') && word.contains(|char: char| char.is_ascii_digit());
+        let lasting = |refusal: &'_ Self| -> Vec<String> {
+            let words = refusal.words.split(|char: char| char.is_whitespace() || "\"',:{}".contains(char));
+            words.filter(|word| !is_name(word)).map(str::to_owned).collect()
+        };
+        self.status == other.status && lasting(self) == lasting(other)
+    }
+}
+
+impl Refusal {
+    /// The refusal of that status, if another form of the request may be taken.
+    pub(crate) fn of(status: u16, body: &[u8]) -> Option<Box<Self>> {
+        let body = String::from_utf8_lossy(body);
+        let is_page = body.trim_start().starts_with('<');
+        let words = body.chars().take(MAX_WORDS).collect();
+        (matches!(status, 400 | 404 | 422 | 500) && !is_page).then(|| Box::new(Self { status, words }))
+    }
+
+    /// Returns whether a name occurs in it by itself: of each occurrence the letter before it decides, too.
+    fn mentions(&self, name: &str, is_meant: impl Fn(Option<char>) -> bool) -> bool {
+        let is_of_name = |char: char| char.is_alphanumeric() || matches!(char, '_' | '-');
+        self.words.match_indices(name).any(|(at, _)| {
+            let before = self.words[..at].chars().next_back();
+            let after = self.words[at + name.len()..].chars().next();
+            !before.is_some_and(is_of_name) && !after.is_some_and(is_of_name) && is_meant(before)
+        })
+    }
+
+    /// Returns whether a tool is named. A name that could be a word has to be in quotation marks.
+    fn names_tool(&self, name: &str) -> bool {
+        let is_word = name.chars().all(char::is_alphabetic);
+        self.mentions(name, |before| !is_word || before.is_some_and(|char| "'\"`".contains(char)))
+    }
+
+    /// Returns whether a field of the body is named.
+    fn names_field(&self, field: &str) -> bool {
+        let other = OTHER_NAMES.iter().find(|(name, _)| *name == field).map(|(_, other)| *other);
+        self.mentions(field, |_| true) || other.is_some_and(|other| self.mentions(other, |_| true))
+    }
+
+    /// Places in the list of tools: `tools.3.custom`, `tools[3]`, `"tools", 3`.
+    fn places(&self) -> Vec<usize> {
+        let place = |rest: &str| {
+            let digits = rest.trim_start_matches(|char| "\\\"'.,[/ ".contains(char));
+            let end = digits.find(|char: char| !char.is_ascii_digit()).unwrap_or(digits.len());
+            digits[..end].parse().ok().filter(|_| digits.len() < rest.len())
+        };
+        let of = |list: &str| self.words.split(list).skip(1).filter_map(place).collect::<Vec<usize>>();
+        // One provider puts its list into the only entry of another one.
+        Some(of("function_declarations")).filter(|places| !places.is_empty()).unwrap_or_else(|| of("tools"))
+    }
+
+    /// The tools that it names, unless it seems to repeat the whole list.
+    fn tools(&self, sent: &[String]) -> Vec<Change> {
+        let places = self.places();
+        let is_named = |(at, name): &(usize, &String)| places.contains(at) || self.names_tool(name);
+        let named: Vec<Change> =
+            sent.iter().enumerate().filter(is_named).map(|(_, name)| Change::WithoutTool(name.clone())).collect();
+        if named.len() <= sent.len().div_ceil(2) { named } else { Vec::new() }
+    }
+
+    /// The smallest limit that it names.
+    fn answer_limit(&self) -> Option<u64> {
+        let numbers = self.words.split(|char: char| !char.is_ascii_digit());
+        numbers.filter_map(|number| number.parse().ok()).filter(|tokens| *tokens >= MIN_ANSWER).min()
+    }
 }
 
 /// The parts of a refused request that it could do without.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct SentParts {
-    /// It named tools in the wire's own field.
-    pub(crate) tools: bool,
+    /// The tools that it named in the wire's own field, in their order.
+    pub(crate) tools: Vec<String>,
     /// None of them may be called.
     pub(crate) named_only: bool,
     /// The configuration insists on the wire's own field.
@@ -33,281 +124,183 @@ pub(crate) struct SentParts {
     pub(crate) chosen_limit: bool,
     /// Fingerprint of the schema of the answer, where it is sent in a field of its own.
     pub(crate) schema: Option<u64>,
+    /// Fingerprints of the pictures.
+    pub(crate) pictures: Vec<u64>,
     /// The fields of the body that are no part of the conversation.
     pub(crate) fields: Vec<String>,
+    /// Those of them that nobody has set.
+    pub(crate) extras: Vec<String>,
 }
 
-/// Words of servers and gateways that have no tools for this model.
-const NO_TOOLS: [&str; 16] = [
-    "does not support tools",
-    "not support tool use",
-    "not support tool call",
-    "not support function call",
-    "support tool use",
-    "requires --jinja",
-    "--enable-auto-tool-choice",
-    "tool-call-parser",
-    "tools are not supported",
-    "tools is not supported",
-    "tool use is not",
-    "tool calling is not",
-    "function calling is not",
-    "supplied: tools",
-    "parameter: 'tools'",
-    "unsupported parameter: tools",
-];
-
-/// Words of servers whose templates want the person and the model in turns.
-const TURNS: [&str; 4] = ["after role 'tool'", "after role \"tool\"", "roles must alternate", "must alternate user"];
-
-/// Words of servers that do not take signed or encrypted thoughts where they stand.
-const SIGNED: [&str; 11] = [
-    "`signature` in `thinking`",
-    "bound to a different",
-    "`thinking` or `redacted_thinking` blocks",
-    "cannot be modified",
-    "final block in an assistant message",
-    "expected `thinking`",
-    "invalid_encrypted_content",
-    "encrypted content could not",
-    "required following item",
-    "required 'reasoning' item",
-    "items are not persisted",
-];
-
-/// Words of servers that do not know the field of efforts and summaries.
-const REASONING: [&str; 4] = ["'reasoning'", "\"reasoning\"", ": reasoning\"", "supplied: reasoning"];
-
-/// Words of servers whose model does not think.
-const NO_ENCRYPTION: &str = "encrypted content is not supported";
-
-/// Words of servers that do not know a field, or do not name the one that they mean.
-const VAGUE: [&str; 8] =
-    ["unknown", "unrecognized", "unrecognised", "unsupported", "not supported", "not permitted", "extra", "unexpected"];
-
-/// Words of servers that do not take the field of a schema, or not this schema.
-const SCHEMA: [&str; 8] = [
-    "response_format",
-    "json_schema",
-    "text.format",
-    "output_config",
-    "schema",
-    "structured output",
-    "grammar",
-    "guided",
-];
-
-/// The changes to try, the likeliest first.
-pub(crate) fn candidates(refusal: &Refusal, sent: &SentParts) -> Vec<Change> {
-    let says = |words: &[&str]| words.iter().any(|word| refusal.words.contains(word));
-    let mut changes = Vec::new();
-    // Also where a server fails over it: it makes a grammar of it.
-    if let Some(schema) = sent.schema.filter(|_| says(&SCHEMA)) {
-        changes.push(Change::WithoutSchema(schema));
+impl SentParts {
+    /// The changes that a request which was taken has shown to be unnecessary.
+    pub(crate) fn unneeded(&self) -> impl Iterator<Item = Change> {
+        let tools = (!self.tools.is_empty()).then_some(Change::TextTools);
+        let pictures = (!self.pictures.is_empty()).then_some(Change::WithoutPictures);
+        let behind = self.words_behind_results.then_some(Change::WordsInResults);
+        tools
+            .into_iter()
+            .chain(self.tools.iter().cloned().map(Change::WithoutTool))
+            .chain(self.named_only.then_some(Change::WithoutNamedTools))
+            .chain(behind)
+            .chain(self.schema.map(Change::WithoutSchema))
+            .chain(pictures)
+            .chain(self.pictures.iter().copied().map(Change::WithoutPicture))
+            .chain(self.fields.iter().cloned().map(Change::WithoutField))
     }
-    if sent.history && says(&["reasoning_content"]) {
-        changes.push(if sent.echoes { Change::WithoutEcho } else { Change::EchoReasoning });
-    }
-    if sent.signed_thoughts && says(&SIGNED) {
-        return vec![Change::WithoutSignedThoughts];
-    }
-    if let Some(tokens) = answer_limit(&refusal.words).filter(|_| sent.chosen_limit) {
-        return vec![Change::AnswerLimit(tokens)];
-    }
-    if sent.words_behind_results && says(&TURNS) {
-        changes.push(Change::WordsInResults);
-    }
-    if sent.tools && !sent.insists_on_native && says(&NO_TOOLS) {
-        changes.push(Change::TextTools);
-    }
-    // A path that is not there, or a server in trouble: only what is said in so many words is its reason.
-    if refusal.status == 404 || refusal.status >= 500 {
-        return changes;
-    }
-    // Tools that may not be called are in the last request of a turn only: where no other field is named, they are the first
-    // to be suspected.
-    let named = |field: &String| match field.as_str() {
-        "stream_options" => says(&["stream_options", "include_usage"]),
-        "max_tokens" => says(&["max_tokens", "max_completion_tokens"]),
-        "output_config" => says(&["output_config", "effort"]),
-        "include" => {
-            says(&["'include'", "\"include\"", ": include", "include[", "reasoning.encrypted_content", NO_ENCRYPTION])
-        }
-        "reasoning" => says(&REASONING),
-        "reasoning.summary" => says(&["reasoning.summary", "reasoning summar"]),
-        "reasoning.effort" => says(&["reasoning.effort", "reasoning effort"]),
-        field => says(&[field]),
+}
+
+/// The changes to try, one set after the other: what the refusal names, then what differs from requests that were taken, and
+/// at last all of it. Changes in `unneeded` are of parts that were taken before.
+pub(crate) fn candidates(refusal: &Refusal, sent: &SentParts, unneeded: &BTreeSet<Change>) -> Vec<Vec<Change>> {
+    // A path that is not there, or a server in trouble, is not about how a request is written.
+    let is_of_form = matches!(refusal.status, 400 | 422);
+    let new = |changes: Vec<Change>| -> Vec<Change> {
+        changes.into_iter().filter(|change| !unneeded.contains(change)).collect()
     };
-    let names_another = sent.fields.iter().any(named) || says(&["max_completion_tokens"]);
-    if sent.named_only && (!names_another || says(&["tool_choice"])) {
-        changes.push(Change::WithoutNamedTools);
+    let only = |change: Option<Change>| new(change.into_iter().collect());
+    let without = |field: &String| match field.as_str() {
+        "max_tokens" if refusal.names_field(RENAMED_LIMIT) => Change::MaxCompletionTokens,
+        _ => Change::WithoutField(field.clone()),
+    };
+    let mut named: Vec<&String> = sent.fields.iter().filter(|field| refusal.names_field(field)).collect();
+    // The part of a field before the field.
+    named.sort_by_key(|field| !field.contains('.'));
+    let (fresh, taken): (Vec<_>, Vec<_>) =
+        named.into_iter().map(without).partition(|change| !unneeded.contains(change));
+    let limit = refusal.answer_limit().filter(|_| sent.chosen_limit && refusal.names_field("max_tokens"));
+    let echo = if sent.echoes { Change::WithoutEcho } else { Change::EchoReasoning };
+    let has_tools = !sent.tools.is_empty();
+    let tools_are_new = !unneeded.contains(&Change::TextTools);
+    let mut sets = vec![
+        refusal.tools(&sent.tools),
+        only(Some(echo).filter(|_| sent.history && refusal.names_field("reasoning_content"))),
+        only(limit.map(Change::AnswerLimit)),
+    ];
+    sets.extend(fresh.into_iter().map(|change| vec![change]));
+    let guesses = [
+        only(Some(Change::WithoutSignedThoughts).filter(|_| sent.signed_thoughts && is_of_form)),
+        only(sent.schema.map(Change::WithoutSchema)),
+        only(Some(Change::WithoutNamedTools).filter(|_| sent.named_only && is_of_form)),
+        only(Some(Change::WordsInResults).filter(|_| sent.words_behind_results)),
+        // Tools are suspected one by one where others were taken.
+        new(sent.tools.iter().filter(|_| !tools_are_new).cloned().map(Change::WithoutTool).collect()),
+        only(Some(Change::TextTools).filter(|_| has_tools && !sent.insists_on_native)),
+        new(sent.pictures.iter().copied().map(Change::WithoutPicture).collect()),
+        new(sent.extras.iter().filter(|_| is_of_form).map(without).collect()),
+    ];
+    sets.extend(guesses);
+    sets.extend(taken.into_iter().map(|change| vec![change]));
+    sets.retain(|set| !set.is_empty());
+    if sets.len() > 1 {
+        let all: BTreeSet<Change> = sets.iter().flatten().cloned().collect();
+        sets.push(all.into_iter().collect());
     }
-    let without = |field: &str| Change::WithoutField(field.to_owned());
-    for field in sent.fields.iter().filter(|field| named(field)) {
-        match field.as_str() {
-            "max_tokens" if says(&["max_completion_tokens"]) => changes.push(Change::MaxCompletionTokens),
-            // It may only be too large, and then it is for a person to set another one.
-            "max_tokens" | "max_output_tokens" if !says(&VAGUE) => {}
-            field => changes.push(without(field)),
-        }
-    }
-    // Of fields that no name is given of, that of a schema is the rarest.
-    if let Some(schema) = sent.schema.filter(|_| changes.is_empty()) {
-        changes.push(Change::WithoutSchema(schema));
-    }
-    if says(&VAGUE) && sent.fields.iter().any(|field| field == "stream_options") {
-        changes.push(without("stream_options"));
-    }
-    changes.dedup();
-    changes
-}
-
-/// The largest answer that a server names: `max_tokens: 32000 > 8192, which is the maximum allowed number of output tokens`.
-fn answer_limit(words: &str) -> Option<u64> {
-    let before = &words[..words.find(", which is the maximum allowed number of output tokens")?];
-    let number = before.rsplit(|letter: char| !letter.is_ascii_digit()).next()?;
-    number.parse().ok().filter(|tokens| *tokens > 0)
+    sets
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn sent(fields: &[&str]) -> SentParts {
-        let fields = fields.iter().map(|field| (*field).to_owned()).collect();
-        SentParts { tools: true, history: true, fields, ..SentParts::default() }
+    fn texts(names: &[&str]) -> Vec<String> {
+        names.iter().map(|name| (*name).to_owned()).collect()
     }
 
-    #[track_caller]
-    fn check(status: u16, words: &str, sent: &SentParts, expected: &[Change]) {
-        let refusal = Refusal { status, words: words.to_lowercase() };
-        assert_eq!(candidates(&refusal, sent), expected, "{words}");
+    fn sent() -> SentParts {
+        let fields = texts(&["temperature", "max_tokens", "stream_options", "reasoning", "reasoning.effort"]);
+        let extras = texts(&["stream_options"]);
+        SentParts { tools: texts(&["now", "read_file", "web"]), history: true, fields, extras, ..SentParts::default() }
     }
 
-    #[test]
-    fn servers_without_tools_are_known_by_their_words() {
-        let sent = sent(&["stream_options"]);
-        let text = [Change::TextTools];
-        check(400, "registry.ollama.ai/library/gemma3:latest does not support tools", &sent, &text);
-        check(404, "No endpoints found that support tool use. To learn more about provider routing", &sent, &text);
-        check(500, "tools param requires --jinja flag", &sent, &text);
-        let vllm = "\"auto\" tool choice requires --enable-auto-tool-choice and --tool-call-parser to be set";
-        check(400, vllm, &sent, &text);
-        check(
-            400,
-            "Unrecognized request argument supplied: tools",
-            &sent,
-            &[text[0].clone(), without("stream_options")],
-        );
-        check(400, "tool_choice: only 'auto' is supported", &sent, &[]);
-        check(404, "model not found", &sent, &[]);
-        check(500, "unexpected end of input", &sent, &[]);
-        let insists = SentParts { insists_on_native: true, ..sent.clone() };
-        check(400, "gemma does not support tools", &insists, &[]);
-        check(400, "gemma does not support tools", &SentParts { tools: false, ..sent }, &[]);
+    fn refusal(status: u16, words: &str) -> Refusal {
+        *Refusal::of(status, words.as_bytes()).unwrap()
     }
 
     fn without(field: &str) -> Change {
         Change::WithoutField(field.to_owned())
     }
 
+    /// The sets but for the last one, which is all of them.
+    #[track_caller]
+    fn check(words: &str, sent: &SentParts, taken: &[Change], expected: &[&[Change]]) {
+        let mut sets = candidates(&refusal(400, words), sent, &taken.iter().cloned().collect());
+        sets.truncate(expected.len());
+        assert_eq!(sets, expected, "{words}");
+    }
+
+    #[test]
+    fn names_of_tools_are_read_in_all_their_forms() {
+        let tool = |name: &str| Change::WithoutTool(name.to_owned());
+        for words in [
+            "Invalid schema for function 'web': In context=(), 'oneOf' is not permitted",
+            r#"{"error":{"message":"Invalid schema for function \"web\""}}"#,
+            "tools.2.custom.input_schema: input_schema does not support oneOf at the top level",
+            "Invalid 'tools[2].function.parameters'",
+            r#"{"detail":[{"loc":["body","tools",2,"function"],"msg":"bad"}]}"#,
+            "GenerateContentRequest.tools[0].function_declarations[2].name: invalid",
+        ] {
+            check(words, &sent(), &[], &[&[tool("web")], &[Change::TextTools]]);
+        }
+        check("read_file and tools[0] are odd", &sent(), &[], &[&[tool("now"), tool("read_file")]]);
+        // A word that is also a name, a list that is repeated, and numbers of something else.
+        for words in
+            ["not now", "'now', 'read_file', 'web'", "128 tools are the limit, 3 too many", "tools.9.x", "tools"]
+        {
+            check(words, &sent(), &[], &[&[Change::TextTools]]);
+        }
+    }
+
     #[test]
     fn fields_are_known_by_their_names() {
-        let all = sent(&["temperature", "max_tokens", "stream_options", "top_p"]);
-        let renamed = "Unsupported parameter: 'max_tokens'. Use 'max_completion_tokens' instead.";
-        check(400, renamed, &all, &[Change::MaxCompletionTokens, without("stream_options")]);
-        check(400, "use max_completion_tokens", &all, &[Change::MaxCompletionTokens]);
-        check(400, "'temperature' does not support 0.2", &all, &[without("temperature")]);
-        check(422, "top_p: range is 0 to 1", &all, &[without("top_p")]);
-        check(400, "extra inputs: stream_options", &all, &[without("stream_options")]);
-        check(400, "max_tokens must be at most 8192", &all, &[]);
-        check(
-            400,
-            "image input is not supported - hint: if this is unexpected, load an mmproj",
-            &all,
+        check("'temperature' does not support 0.2", &sent(), &[], &[&[without("temperature")], &[Change::TextTools]]);
+        check("reasoning.effort: no", &sent(), &[], &[&[without("reasoning.effort")], &[without("reasoning")]]);
+        check("no include_usage", &sent(), &[], &[&[without("stream_options")], &[Change::TextTools]]);
+        check("'max_tokens' is not for this model", &sent(), &[], &[&[without("max_tokens")]]);
+        for words in
+            ["Unsupported parameter: 'max_tokens'. Use 'max_completion_tokens' instead.", "use max_completion_tokens"]
+        {
+            check(words, &sent(), &[], &[&[Change::MaxCompletionTokens], &[Change::TextTools]]);
+        }
+        check("reasoning_content must be passed back", &sent(), &[], &[&[Change::EchoReasoning]]);
+        let echoes = SentParts { echoes: true, ..sent() };
+        check("property 'reasoning_content' is unsupported", &echoes, &[], &[&[Change::WithoutEcho]]);
+        let chosen = SentParts { chosen_limit: true, ..sent() };
+        check("max_tokens: 32000 > 8192, which is the maximum", &chosen, &[], &[&[Change::AnswerLimit(8192)]]);
+    }
+
+    #[test]
+    fn what_was_taken_before_is_suspected_last() {
+        let (schema, picture) = (Change::WithoutSchema(7), Change::WithoutPicture(8));
+        let parts = SentParts { schema: Some(7), pictures: vec![8, 9], signed_thoughts: true, ..sent() };
+        let first: [&[Change]; 5] = [
+            &[Change::WithoutSignedThoughts],
+            std::slice::from_ref(&schema),
+            &[Change::TextTools],
+            &[picture.clone(), Change::WithoutPicture(9)],
             &[without("stream_options")],
-        );
-        check(400, "the model is on fire", &all, &[]);
-        check(400, "extra inputs are not permitted", &sent(&[]), &[]);
-    }
-
-    #[test]
-    fn a_schema_is_taken_out_of_its_field_where_it_is_meant_or_nothing_else_is() {
-        let schema = SentParts { schema: Some(7), ..sent(&["temperature", "output_config"]) };
-        let only = [Change::WithoutSchema(7)];
-        check(400, "Invalid schema for response_format 'answer': 'oneOf' is not permitted", &schema, &only);
-        check(400, "'response_format' of type 'json_schema' is not supported with this model", &schema, &only);
-        check(500, "failed to parse grammar", &schema, &only);
-        check(400, "Bad Request", &schema, &only);
-        check(400, "output_config.format.schema: unknown", &schema, &[only[0].clone(), without("output_config")]);
-        check(400, "'temperature' does not support 0.2", &schema, &[without("temperature")]);
-        check(500, "the model is on fire", &schema, &[]);
-        check(400, "invalid schema for response_format", &sent(&[]), &[]);
-    }
-
-    #[test]
-    fn fields_of_thinking_are_told_apart() {
-        let all = sent(&["include", "reasoning", "reasoning.summary", "reasoning.effort", "max_output_tokens"]);
-        let unsupported = |field: &str| format!("Unsupported parameter: '{field}' is not supported with this model.");
-        for field in ["reasoning", "reasoning.summary", "reasoning.effort", "max_output_tokens", "include"] {
-            check(400, &unsupported(field), &all, &[without(field)]);
+        ];
+        check("Bad Request", &parts, &[], &first);
+        let mut taken: Vec<Change> =
+            SentParts { pictures: vec![9], schema: None, ..parts.clone() }.unneeded().collect();
+        check("Bad Request", &parts, &taken, &[&[Change::WithoutSignedThoughts], &[schema], &[picture]]);
+        taken.retain(|change| *change != Change::WithoutTool("web".to_owned()));
+        let plain = SentParts { schema: None, pictures: Vec::new(), signed_thoughts: false, ..parts };
+        check("Bad Request", &plain, &taken, &[&[Change::WithoutTool("web".to_owned())]]);
+        check("no temperature", &plain, &taken, &[&[Change::WithoutTool("web".to_owned())], &[without("temperature")]]);
+        let all: Vec<Change> = plain.unneeded().collect();
+        assert!(candidates(&refusal(400, "Bad Request"), &plain, &all.iter().cloned().collect()).is_empty());
+        // A path that is not there, and a fault, are not about fields.
+        for status in [404, 500] {
+            assert_eq!(candidates(&refusal(status, "oh"), &plain, &BTreeSet::new()), [[Change::TextTools]]);
         }
-        let signed = SentParts { signed_thoughts: true, ..all };
-        check(400, "Encrypted content is not supported with this model.", &signed, &[without("include")]);
-        check(400, "To generate reasoning summaries, verify it", &signed, &[without("reasoning.summary")]);
-        check(400, "max_output_tokens is above 4096", &signed, &[]);
-        for words in [
-            "The encrypted content gAAA could not be verified. Reason: Encrypted content could not be decrypted or parsed.",
-            r#"{"error":{"message":"No.","code":"invalid_encrypted_content"}}"#,
-            "Item 'rs_1' of type 'reasoning' was provided without its required following item.",
-            "Item 'fc_1' of type 'function_call' was provided without its required 'reasoning' item: 'rs_1'.",
-        ] {
-            check(400, words, &signed, &[Change::WithoutSignedThoughts]);
-        }
+        assert!(Refusal::of(401, b"no").is_none() && Refusal::of(404, b" <html>").is_none());
     }
 
     #[test]
-    fn a_limit_that_nobody_set_is_the_one_that_the_server_names() {
-        let too_many = "max_tokens: 32000 > 8192, which is the maximum allowed number of output tokens for m";
-        let chosen = SentParts { chosen_limit: true, ..sent(&["temperature"]) };
-        check(400, too_many, &chosen, &[Change::AnswerLimit(8192)]);
-        check(400, too_many, &sent(&[]), &[]);
-        check(400, "max_tokens: 1 > , which is the maximum allowed number of output tokens", &chosen, &[]);
-    }
-
-    #[test]
-    fn signed_thoughts_are_left_out_where_they_are_refused() {
-        let signed = SentParts { signed_thoughts: true, ..sent(&["thinking"]) };
-        for words in [
-            "messages.1.content.0: Invalid `signature` in `thinking` block",
-            "messages.3.content.0: The block is bound to a different conversation",
-        ] {
-            check(400, words, &signed, &[Change::WithoutSignedThoughts]);
-        }
-        check(400, "adaptive thinking is not supported on this model", &signed, &[without("thinking")]);
-    }
-
-    #[test]
-    fn thoughts_are_sent_or_left_out_as_the_server_wants_them() {
-        let plain = sent(&[]);
-        let missing = "The reasoning_content in the thinking mode must be passed back to the API.";
-        check(400, missing, &plain, &[Change::EchoReasoning]);
-        check(400, missing, &SentParts { history: false, ..plain.clone() }, &[]);
-        check(
-            400,
-            "property 'reasoning_content' is unsupported",
-            &SentParts { echoes: true, ..plain },
-            &[Change::WithoutEcho],
-        );
-    }
-
-    #[test]
-    fn tools_that_may_not_be_called_are_suspected_where_nothing_else_is_named() {
-        let last = SentParts { named_only: true, ..sent(&["temperature", "stream_options"]) };
-        check(400, "Bad Request", &last, &[Change::WithoutNamedTools]);
-        check(400, "extra inputs are not permitted", &last, &[Change::WithoutNamedTools, without("stream_options")]);
-        check(400, "tool_choice and temperature", &last, &[Change::WithoutNamedTools, without("temperature")]);
-        check(400, "'temperature' does not support 0.2", &last, &[without("temperature")]);
-        check(500, "Bad Request", &last, &[]);
+    fn names_of_requests_make_no_other_refusal() {
+        let same = |one: &str, other: &str| refusal(400, one) == refusal(400, other);
+        assert!(same("no, req_1234567a of 2026-11-29", "no, req_1234567b of 2026-11-30"));
+        assert!(!same("tools.3.custom", "tools.4.custom") && !same("a", "b"));
     }
 }

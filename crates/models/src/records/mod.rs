@@ -8,6 +8,7 @@ mod file;
 mod record;
 
 use std::{
+    collections::BTreeSet,
     path::PathBuf,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
@@ -15,7 +16,7 @@ use std::{
 use agentd_core::{Timestamp, model::WindowSource};
 
 use self::record::ModelRecord;
-pub(crate) use self::record::{RecordKey, WindowLimit};
+pub(crate) use self::record::{LearntChange, RecordKey, WindowLimit};
 use crate::{
     learning::{Change, RequestForm},
     server::{ModelAbilities, PLAUSIBLE},
@@ -102,7 +103,15 @@ pub(crate) struct RecordHandle {
 impl RecordHandle {
     /// The changes that its server demands.
     pub(crate) fn form(&self) -> RequestForm {
-        self.read(|record| record.changes.iter().map(|learnt| learnt.change.clone()).collect()).unwrap_or_default()
+        let holding = |record: &ModelRecord| {
+            record.changes.iter().filter(|learnt| learnt.holds()).map(|learnt| learnt.change.clone()).collect()
+        };
+        self.read(holding).unwrap_or_default()
+    }
+
+    /// All changes with which requests were taken, with those that do not hold yet.
+    pub(crate) fn learnt(&self) -> Vec<LearntChange> {
+        self.read(|record| record.changes.clone()).unwrap_or_default()
     }
 
     /// The id that the server told last.
@@ -125,9 +134,21 @@ impl RecordHandle {
         self.read(|record| record.limit).flatten()
     }
 
-    /// Keeps changes with which a request was taken.
-    pub(crate) fn keep(&self, changes: &[Change]) {
-        self.change(|record, now| record.add(changes, now));
+    /// Counts changes with which a request was taken; returns those that were not known.
+    pub(crate) fn count(&self, changes: &[Change]) -> Vec<Change> {
+        let mut new = Vec::new();
+        self.change(|record, now| {
+            new = record.count(changes, now);
+            !changes.is_empty()
+        });
+        new
+    }
+
+    /// Forgets changes that were needed by chance.
+    pub(crate) fn refute(&self, unneeded: &BTreeSet<Change>) {
+        if self.read(|record| record.changes.iter().any(|learnt| !learnt.holds())) == Some(true) {
+            self.change(|record, _| record.refute(unneeded));
+        }
     }
 
     /// Keeps what the server tells. Where that is another window than before, the server is another since, and nothing holds

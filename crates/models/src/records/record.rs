@@ -1,15 +1,26 @@
 //! One record: what was learnt of one model at one address, as it is configured now.
 
-use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+use std::{
+    collections::BTreeSet,
+    hash::{DefaultHasher, Hash as _, Hasher as _},
+};
 
-use agentd_core::model::{WindowSource, is_model_id};
+use agentd_core::{
+    Timestamp,
+    model::{WindowSource, is_model_id},
+};
 use serde::{Deserialize, Serialize};
 
 use crate::{config::ModelConfig, learning::Change, server::ModelAbilities};
 
 /// Seconds for which something is believed that only a refusal or a count has shown. Servers are changed, and then say
 /// nothing of it.
-pub(super) const BELIEVED: i64 = 30 * 24 * 60 * 60;
+pub(super) const BELIEVED: i64 = 30 * DAY;
+
+/// The same of what servers refuse.
+const REMEMBERED: i64 = 7 * DAY;
+
+const DAY: i64 = 24 * 60 * 60;
 
 /// Changes that one record has at the most.
 const MAX_CHANGES: usize = 32;
@@ -45,12 +56,35 @@ impl RecordKey {
     }
 }
 
-/// A change that was taken.
+/// A change with which a request was taken that had been refused.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct LearntChange {
-    pub(super) change: Change,
-    /// When, in seconds since 1970.
+pub(crate) struct LearntChange {
+    pub(crate) change: Change,
+    /// When it was last, in seconds since 1970.
     pub(super) at: i64,
+    /// Number of refusals. Earlier versions counted none and believed the first.
+    #[serde(default = "believed")]
+    times: u32,
+}
+
+fn believed() -> u32 {
+    2
+}
+
+impl LearntChange {
+    /// Returns whether requests are changed by it.
+    pub(super) fn holds(&self) -> bool {
+        self.times >= self.change.needed()
+    }
+
+    /// What is known of it, for people.
+    pub(crate) fn standing(&self) -> String {
+        if !self.holds() {
+            return "refused once".to_owned();
+        }
+        let until = Timestamp::from_second(self.at.saturating_add(REMEMBERED)).map(|until| until.to_string());
+        format!("refused, remembered until {}", until.as_deref().unwrap_or_default().get(..10).unwrap_or_default())
+    }
 }
 
 /// A window that is smaller than its server tells.
@@ -113,21 +147,31 @@ impl ModelRecord {
 
     /// Forgets what was learnt too long ago; says whether there was something.
     pub(super) fn forget_old(&mut self, now: i64) -> bool {
-        let is_fresh = |at: i64| now.saturating_sub(at) < BELIEVED;
+        let is_fresh = |at: i64, seconds: i64| now.saturating_sub(at) < seconds;
         let before = (self.limit, self.changes.len());
-        self.limit = self.limit.filter(|limit| is_fresh(limit.at));
-        self.changes.retain(|learnt| is_fresh(learnt.at));
+        self.limit = self.limit.filter(|limit| is_fresh(limit.at, BELIEVED));
+        self.changes.retain(|learnt| is_fresh(learnt.at, REMEMBERED));
         before != (self.limit, self.changes.len())
     }
 
-    /// Adds changes that are not known yet; says whether there was one.
-    pub(super) fn add(&mut self, changes: &[Change], now: i64) -> bool {
-        let before = self.changes.len();
+    /// Counts changes with which a request was taken; returns those that were not known.
+    pub(super) fn count(&mut self, changes: &[Change], now: i64) -> Vec<Change> {
+        let mut new = Vec::new();
         for change in changes {
-            if self.changes.len() < MAX_CHANGES && !self.changes.iter().any(|learnt| learnt.change == *change) {
-                self.changes.push(LearntChange { change: change.clone(), at: now });
+            if let Some(learnt) = self.changes.iter_mut().find(|learnt| learnt.change == *change) {
+                (learnt.times, learnt.at) = (learnt.times.saturating_add(1), now);
+            } else if self.changes.len() < MAX_CHANGES {
+                self.changes.push(LearntChange { change: change.clone(), at: now, times: 1 });
+                new.push(change.clone());
             }
         }
-        self.changes.len() > before
+        new
+    }
+
+    /// Forgets changes that were needed by chance; returns whether there was one.
+    pub(super) fn refute(&mut self, unneeded: &BTreeSet<Change>) -> bool {
+        let before = self.changes.len();
+        self.changes.retain(|learnt| learnt.holds() || !unneeded.contains(&learnt.change));
+        self.changes.len() < before
     }
 }

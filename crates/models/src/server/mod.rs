@@ -93,13 +93,13 @@ pub(crate) async fn ask(target: &Target, config: &ModelConfig) -> Option<ServerF
         return match target.get(&target.beside("/props"), &deadline).await {
             Document::There(text) => Some(documents::properties(&text)),
             Document::Refused => Some(ServerFacts::default()),
-            Document::Unreachable => None,
+            Document::Unreachable(_) => None,
         };
     }
     let entries = match target.get(list_path(config), &deadline).await {
         Document::There(text) => listing::parse(&text).unwrap_or_default(),
         Document::Refused => return Some(ServerFacts::default()),
-        Document::Unreachable => return None,
+        Document::Unreachable(_) => return None,
     };
     let meant = listing::find(&entries, &config.id);
     let id = meant.map(|entry| entry.id.clone());
@@ -152,22 +152,19 @@ async fn elsewhere(target: &Target, entries: &[ListedEntry], id: &str, deadline:
 /// # Errors
 /// When it lists none, or could not be asked.
 pub(crate) async fn listed(target: &Target, config: &ModelConfig) -> Result<Vec<ListedModel>, Failure> {
+    let deadline = target.deadlines.listing();
     if config.wire == Wire::LlamaCpp {
+        if let Document::Unreachable(failure) = target.get(&target.beside("/props"), &deadline).await {
+            return Err(failure);
+        }
         let message = format!("the server at {target} has one model, which is not chosen by name");
         return Err(Failure::new(ErrorKind::Configuration, message)
             .hint("with `wire: openai` and the address up to /v1 it can be asked for its models"));
     }
-    let deadline = target.deadlines.listing();
     let entries = match target.get(list_path(config), &deadline).await {
         Document::There(text) => listing::parse(&text),
         Document::Refused => None,
-        Document::Unreachable => {
-            return Err(Failure::new(
-                ErrorKind::Unreachable,
-                format!("the server at {target} could not be asked for its models"),
-            )
-            .hint("`agentctl doctor` tells whether it can be reached"));
-        }
+        Document::Unreachable(failure) => return Err(failure),
     };
     let entries = entries.filter(|entries| !entries.is_empty()).ok_or_else(|| {
         Failure::new(ErrorKind::Provider, format!("the server at {target} does not list its models"))

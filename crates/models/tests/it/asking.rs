@@ -235,11 +235,12 @@ async fn a_server_that_refuses_tools_that_may_not_be_called_is_asked_without() {
 
 #[tokio::test]
 async fn that_a_server_takes_no_such_tools_is_not_known_before_it_took_the_request_without_them() {
-    const EXTRA: &str = "Extra inputs are not permitted";
+    const EXTRA: &str = "stream_options: Extra inputs are not permitted";
     let server = ModelServer::start().await;
     let mut config = config(&server);
     config.retries = 0;
     let model = connect(&config).unwrap();
+    ask(&model, request_with_tools("Hi")).await;
     // It was something else that nothing can be done about, or nobody knows.
     for (reply, kind) in [
         (Reply::refusal(500, "out of order"), ErrorKind::Provider),
@@ -262,6 +263,7 @@ async fn that_a_server_takes_no_such_tools_is_not_known_before_it_took_the_reque
     // It was both.
     config.max_tokens = Some(9);
     let model = connect(&config).unwrap();
+    ask(&model, request_with_tools("Hi")).await;
     for _ in 0..3 {
         server.reply(Reply::refusal(400, EXTRA));
     }

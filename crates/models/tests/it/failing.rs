@@ -7,7 +7,7 @@ use super::*;
 /// Asks once, without retries.
 async fn fail(reply: Reply) -> Outcome {
     let server = ModelServer::start().await;
-    server.reply(reply);
+    server.default_reply(reply);
     let mut config = config(&server);
     config.retries = 0;
     let outcome = ask_config(&config).await;

@@ -549,7 +549,7 @@ async fn a_parameter_that_the_model_refuses_is_left_out_and_that_is_kept() {
         ("\"effort\"", "Unsupported value: 'max' is not supported with this model (reasoning.effort)".to_owned()),
         ("\"summary\":\"auto\"", "Your organization must be verified to generate reasoning summaries.".to_owned()),
         ("\"reasoning\":{", unsupported("reasoning")),
-        ("\"include\"", "Encrypted content is not supported with this model.".to_owned()),
+        ("\"include\"", "Encrypted content is not supported with this model: 'include'.".to_owned()),
         ("\"prompt_cache_key\"", "Unknown parameter: 'prompt_cache_key'.".to_owned()),
         ("\"max_output_tokens\"", unsupported("max_output_tokens")),
     ] {

@@ -8,12 +8,13 @@
 //! connection is never passed on, since it might be meant for somebody else.
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::BTreeSet,
     fmt, io,
     sync::{Arc, Mutex, PoisonError},
     time::Duration,
 };
 
+use agentd_core::route::Routes;
 use base64::{Engine as _, prelude::BASE64_STANDARD};
 use tokio::{
     io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader},
@@ -50,19 +51,11 @@ pub(crate) type Target = (String, u16);
 /// The proxy of one program.
 pub(crate) struct Gateway {
     hosts: BTreeSet<Target>,
-    upstream: Upstream,
+    upstream: Routes,
     word: String,
     refused: Mutex<Option<Target>>,
     /// Cancelled when something was refused.
     pub(crate) strayed: CancellationToken,
-}
-
-/// The person's own proxies, and the hosts for which they are not used.
-#[derive(Default)]
-pub(crate) struct Upstream {
-    plain: Option<Url>,
-    tls: Option<Url>,
-    without: Vec<String>,
 }
 
 /// Whom a request is for.
@@ -83,7 +76,7 @@ impl fmt::Debug for Gateway {
 
 impl Gateway {
     /// A proxy to these hosts. It listens nowhere yet.
-    pub(crate) fn new(hosts: BTreeSet<Target>, upstream: Upstream) -> Self {
+    pub(crate) fn new(hosts: BTreeSet<Target>, upstream: Routes) -> Self {
         let word = uuid::Uuid::new_v4().simple().to_string();
         Self { hosts, upstream, word, refused: Mutex::default(), strayed: CancellationToken::new() }
     }
@@ -169,14 +162,19 @@ impl Gateway {
         Err(Refusal("403 Forbidden"))
     }
 
+    /// The person's own proxy for an address.
+    fn proxy(&self, url: &str) -> Option<Url> {
+        Url::parse(&self.upstream.of(url).proxy()?).ok()
+    }
+
     async fn tunnel(&self, mut client: BufReader<TcpStream>, target: Target) -> io::Result<()> {
         let server = async {
-            let Some(proxy) = self.upstream.of(self.upstream.tls.as_ref(), &target.0) else {
+            let Some(proxy) = self.proxy(&format!("https://{}", written(&target))) else {
                 return Ok(BufReader::new(connect(&target).await?));
             };
-            let mut server = BufReader::new(connect(&target_of(proxy).ok_or(io::ErrorKind::InvalidInput)?).await?);
+            let mut server = BufReader::new(connect(&target_of(&proxy).ok_or(io::ErrorKind::InvalidInput)?).await?);
             let place = written(&target);
-            let said = format!("CONNECT {place} HTTP/1.1\r\nHost: {place}\r\n{}\r\n", authorization(proxy));
+            let said = format!("CONNECT {place} HTTP/1.1\r\nHost: {place}\r\n{}\r\n", authorization(&proxy));
             server.write_all(said.as_bytes()).await?;
             let head = head_of(&mut server).await?;
             if head.split(' ').nth(1) == Some("200") {
@@ -191,9 +189,8 @@ impl Gateway {
     }
 
     async fn fetch(&self, mut client: BufReader<TcpStream>, url: Url, method: &str, headers: &str) -> io::Result<()> {
-        let proxy = self.upstream.of(self.upstream.plain.as_ref(), url.host_str().unwrap_or_default());
-        let (to, what, known) = match proxy {
-            Some(proxy) => (target_of(proxy), url.as_str().to_owned(), authorization(proxy)),
+        let (to, what, known) = match self.proxy(url.as_str()) {
+            Some(proxy) => (target_of(&proxy), url.as_str().to_owned(), authorization(&proxy)),
             None => {
                 (target_of(&url), url[url::Position::BeforePath..url::Position::AfterQuery].to_owned(), String::new())
             }
@@ -210,39 +207,6 @@ impl Gateway {
             _ = from_client.read_u8() => {}
         }
         to_client.shutdown().await
-    }
-}
-
-impl Upstream {
-    /// Reads them as programs read them.
-    ///
-    /// # Errors
-    /// The name of a variable with a proxy of another kind than `http`.
-    pub(crate) fn read(variables: &BTreeMap<String, String>) -> Result<Self, &'static str> {
-        let first = |names: [&'static str; 4]| {
-            let set =
-                |name: &'static str| variables.get(name).filter(|value| !value.is_empty()).map(|value| (name, value));
-            let Some((name, value)) = names.into_iter().find_map(set) else { return Ok(None) };
-            let whole = if value.contains("://") { value.clone() } else { format!("http://{value}") };
-            let url = Url::parse(&whole).ok().filter(|url| url.scheme() == "http" && url.has_host());
-            url.map(Some).ok_or(name)
-        };
-        let without = ["no_proxy", "NO_PROXY"].into_iter().find_map(|name| variables.get(name));
-        let without = without.map(|hosts| hosts.split(',').map(|host| host.trim().to_ascii_lowercase()).collect());
-        Ok(Self {
-            plain: first(["http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"])?,
-            tls: first(["https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY"])?,
-            without: without.unwrap_or_default(),
-        })
-    }
-
-    fn of<'a>(&self, proxy: Option<&'a Url>, host: &str) -> Option<&'a Url> {
-        let host = plain_host(host);
-        let is_without = |name: &String| {
-            let name = name.trim_start_matches("*.").trim_start_matches('.');
-            name == "*" || !name.is_empty() && (host == name || host.ends_with(&format!(".{name}")))
-        };
-        proxy.filter(|_| !self.without.iter().any(is_without))
     }
 }
 
@@ -348,7 +312,7 @@ mod tests {
     fn gateway() -> Gateway {
         Gateway::new(
             BTreeSet::from([("index.example".to_owned(), 443), ("127.0.0.1".to_owned(), 80)]),
-            Upstream::default(),
+            Routes::default(),
         )
     }
 
@@ -400,20 +364,9 @@ mod tests {
     }
 
     #[test]
-    fn the_persons_proxies_are_used_but_where_they_say_not() {
-        let variables = |pairs: &[(&str, &str)]| {
-            let pairs = pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
-            Upstream::read(&pairs.collect())
-        };
-        let read =
-            variables(&[("all_proxy", "me:p%40ss@proxy:8080"), ("no_proxy", "a.example, .b.example")]).ok().unwrap();
-        let proxy = read.of(read.tls.as_ref(), "c.example").unwrap();
-        assert_eq!(target_of(proxy), Some(("proxy".to_owned(), 8080)));
-        assert_eq!(authorization(proxy), format!("Proxy-Authorization: {}\r\n", basic("me", "p@ss")));
-        for host in ["a.example", "x.a.example", "b.example", "x.B.example"] {
-            assert!(read.of(read.plain.as_ref(), host).is_none(), "{host}");
-        }
-        assert!(read.of(read.plain.as_ref(), "xa.example").is_some());
-        assert_eq!(variables(&[("HTTPS_PROXY", "socks5://x")]).err(), Some("HTTPS_PROXY"));
+    fn a_proxy_is_known_by_name_and_password() {
+        let proxy = Url::parse("http://me:p%40ss@proxy:8080").unwrap();
+        assert_eq!(target_of(&proxy), Some(("proxy".to_owned(), 8080)));
+        assert_eq!(authorization(&proxy), format!("Proxy-Authorization: {}\r\n", basic("me", "p@ss")));
     }
 }

@@ -33,7 +33,7 @@ mod project_secrets;
 #[cfg(target_os = "linux")]
 mod secrets;
 
-pub(crate) use gateway::{Gateway, Target, Upstream, target_of, written};
+pub(crate) use gateway::{Gateway, Target, target_of, written};
 #[cfg(target_os = "linux")]
 pub use helper::run_helper;
 pub(crate) use hints::{CommandRights, hint};

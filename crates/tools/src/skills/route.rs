@@ -11,14 +11,17 @@ use std::{
     sync::Arc,
 };
 
-use agentd_core::error::{ErrorKind, WorkspaceError};
+use agentd_core::{
+    error::{ErrorKind, WorkspaceError},
+    route::Routes,
+};
 use tokio::net::TcpListener;
 use tokio_util::task::AbortOnDropHandle;
 use url::Url;
 
 #[cfg(target_os = "linux")]
 use crate::sandbox::{GATEWAY_PORT, SandboxMode};
-use crate::sandbox::{Gateway, Sandbox, SandboxConfig, Target, Upstream, target_of, written};
+use crate::sandbox::{Gateway, Sandbox, SandboxConfig, Target, target_of, written};
 
 /// Variables with addresses of indexes, and those that say which there are none of.
 const INDEXES: [&str; 2] = ["PIP_INDEX_URL", "UV_DEFAULT_INDEX"];
@@ -71,12 +74,13 @@ impl Route {
             let message = format!("could not install the packages of the skill {skill}: {why}");
             WorkspaceError::new(ErrorKind::InvalidInput, message).with_hint(hint)
         };
-        let upstream = Upstream::read(&network.variables).map_err(|name| {
-            refused(
-                format!("the proxy in {name} is of another kind than http"),
+        let upstream = Routes::read(|name| network.variables.get(name).map(String::as_str));
+        if let Some(other) = upstream.other_than_http() {
+            return Err(refused(
+                format!("they would come {other}, and an installer uses http proxies only"),
                 "name a proxy with http:// in the daemon's environment",
-            )
-        })?;
+            ));
+        }
         let gateway = Arc::new(Gateway::new(hosts, upstream));
         let (route, port) = match closed.sandbox {
             #[cfg(target_os = "linux")]

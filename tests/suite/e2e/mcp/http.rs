@@ -9,14 +9,14 @@ use super::{fake, world};
 use crate::e2e::World;
 
 /// A server behind an address of loopback, ended with the test.
-pub(super) struct Server {
+pub(in crate::e2e) struct Server {
     process: Child,
     home: tempfile::TempDir,
-    pub(super) url: String,
+    pub(in crate::e2e) url: String,
 }
 
 impl Server {
-    pub(super) async fn start(how: &str) -> Self {
+    pub(in crate::e2e) async fn start(how: &str) -> Self {
         Self::of("fake_http.py", how).await
     }
 

@@ -206,7 +206,12 @@ impl ModelTest {
     }
 
     async fn tools(&mut self) -> Finding {
-        let heard = match self.ask(questions::one_call(self.session), LIMIT).await {
+        let mut heard = self.ask(questions::one_call(self.session), LIMIT).await;
+        // What was refused once may be so by chance.
+        if heard.is_ok() && !self.learnt(ChangeTopic::Tools).is_empty() {
+            heard = self.ask(questions::one_call(self.session), LIMIT).await;
+        }
+        let heard = match heard {
             Ok(heard) => heard,
             Err(error) => return fail(format!("not taken: {error}"), error.hint().map(str::to_owned)),
         };
@@ -337,7 +342,11 @@ impl ModelTest {
                 "it is shown none: neither its server nor models.yaml says that it sees (sees_pictures: true)",
             );
         }
+        const HINT: &str = "set sees_pictures: false in models.yaml, or name a model that sees in the slot vision";
         match self.ask(questions::picture(self.session), LIMIT).await {
+            Ok(_) if !self.learnt(ChangeTopic::Pictures).is_empty() => {
+                fail("a picture is not taken: the server refuses it", Some(HINT.to_owned()))
+            }
             Ok(heard)
                 if heard.text.to_lowercase().split(|char: char| !char.is_alphabetic()).any(|word| word == COLOUR) =>
             {
@@ -347,10 +356,7 @@ impl ModelTest {
                 format!("a red picture was taken, and not seen as one: {}", heard.excerpt()),
                 "the model may see badly, or its server drops pictures",
             ),
-            Err(error) => fail(
-                format!("a picture is not taken: {error}"),
-                Some("set sees_pictures: false in models.yaml, or name a model that sees in the slot vision".into()),
-            ),
+            Err(error) => fail(format!("a picture is not taken: {error}"), Some(HINT.to_owned())),
         }
     }
 

@@ -1,0 +1,150 @@
+//! The one rule for refused requests: tried without a part, and remembered if that helped.
+
+use std::mem;
+
+use agentd_core::{
+    model::{Message, ModelChunk},
+    untrusted,
+};
+
+use super::{Call, Inner};
+use crate::{
+    config::Wire,
+    failure::Failure,
+    learning::{Change, SentParts, candidates, fingerprint, picture_fingerprint},
+};
+
+/// Parts that the server has taken, as far as they are remembered.
+const MAX_UNNEEDED: usize = 4096;
+
+/// Fields that only a person sets.
+const OF_PEOPLE: [&str; 3] = ["temperature", "max_tokens", "max_output_tokens"];
+
+impl Call {
+    /// Picks another form where the server has refused this one, and describes it.
+    pub(super) fn adapt(&mut self, failure: &mut Failure) -> Option<String> {
+        let refusal = *failure.refusal.take()?;
+        let may_pass = refusal.status == 500 && self.model.config.retries > 0;
+        if may_pass && !mem::replace(&mut self.has_failed, true) {
+            return None;
+        }
+        let candidates = candidates(&refusal, &self.sent(), &self.model.unneeded());
+        let changes: Vec<String> = self.trials.after(refusal, candidates)?.iter().map(ToString::to_string).collect();
+        Some(format!("{}; asking again {}", failure.error, changes.join(", and ")))
+    }
+
+    /// The parts of the request that it could do without, in the form that is usual for this model.
+    fn sent(&self) -> SentParts {
+        let Inner { config, dialect, .. } = &*self.model;
+        let form = self.model.form();
+        let order = self.model.order(&self.request, &form);
+        let is_native = form.native_tools(config);
+        let named_only = is_native && self.names_only();
+        let left_out = named_only && form.has(&Change::WithoutNamedTools);
+        let tools = self.tools.iter().filter(|tool| is_native && !left_out && form.sends_tool(&tool.name));
+        let is_answer = |message: &Message| matches!(message, Message::Assistant { .. });
+        let messages = &self.request.messages;
+        let pictures = messages.iter().flat_map(|message| match message {
+            Message::Pictures { pictures, .. } => pictures.as_slice(),
+            _ => &[],
+        });
+        let fields = dialect.optional_fields(&order);
+        let is_extra = |field: &&String| !config.body.contains_key(*field) && !OF_PEOPLE.contains(&field.as_str());
+        SentParts {
+            tools: tools.map(|tool| tool.name.clone()).collect(),
+            named_only: named_only && !left_out,
+            insists_on_native: config.native_tools == Some(true),
+            chosen_limit: config.wire == Wire::Anthropic && config.most_tokens(&self.request).is_none(),
+            signed_thoughts: messages.iter().any(has_blocks),
+            history: config.wire == Wire::OpenAi && messages.iter().any(is_answer),
+            words_behind_results: !form.has(&Change::WordsInResults) && has_words_behind_results(messages),
+            echoes: form.echoes(config),
+            schema: dialect.sent_schema(&order).map(fingerprint),
+            pictures: pictures.filter(|picture| form.shows(picture)).filter_map(picture_fingerprint).collect(),
+            extras: fields.iter().filter(is_extra).cloned().collect(),
+            fields,
+        }
+    }
+
+    /// Counts the changes with which the server has taken the request and answered it, and notes which are unnecessary.
+    pub(super) fn keep_what_was_taken(&mut self) {
+        let taken = self.trials.taken();
+        let mut sent = self.sent();
+        sent.tools
+            .retain(|tool| !taken.contains(&Change::TextTools) && !taken.contains(&Change::WithoutTool(tool.clone())));
+        sent.pictures.retain(|print| !taken.contains(&Change::WithoutPicture(*print)));
+        {
+            let mut unneeded = self.model.unneeded();
+            if unneeded.len() > MAX_UNNEEDED {
+                unneeded.clear();
+            }
+            unneeded.extend(sent.unneeded().filter(|change| !taken.contains(change)));
+            self.model.facts.record().refute(&unneeded);
+        }
+        let (mut lasting, passing): (Vec<_>, Vec<_>) = taken.into_iter().partition(Change::is_lasting);
+        if passing.contains(&Change::WithoutSignedThoughts) {
+            self.model.dialect.distrust_thoughts(&self.model.order(&self.request, &self.model.form()));
+        }
+        let of_schema = |change: &Change| matches!(change, Change::WithoutSchema(_));
+        self.model.for_now().extend(passing.into_iter().filter(of_schema));
+        self.model.for_now().limit_schemas();
+        // A model that was refused two pictures, and never took one, sees none.
+        let is_of_pictures = lasting.iter().any(|change| matches!(change, Change::WithoutPicture(_)));
+        if is_of_pictures && !self.model.unneeded().contains(&Change::WithoutPictures) {
+            lasting.push(Change::WithoutPictures);
+        }
+        if lasting.is_empty() {
+            return;
+        }
+        let new = self.model.count(&lasting);
+        let id = &self.model.facts.info().id;
+        let mut notices: Vec<ModelChunk> = new.iter().filter_map(|change| notice(change, id)).collect();
+        notices.dedup();
+        // In front of the end, behind which nothing comes.
+        notices.into_iter().for_each(|notice| self.chunks.push_front(notice));
+    }
+}
+
+/// Returns whether a person speaks right behind a tool's result, but for what the daemon tells between them.
+fn has_words_behind_results(messages: &[Message]) -> bool {
+    let is_of_daemon = |message: &&Message| matches!(message, Message::User { text } if untrusted::is_of_daemon(text));
+    let told: Vec<&Message> = messages.iter().filter(|message| !is_of_daemon(message)).collect();
+    told.windows(2).any(|pair| matches!(pair, [Message::Tool { .. }, Message::User { .. }]))
+}
+
+/// Returns whether a message has blocks that its server wants back as they came.
+fn has_blocks(message: &Message) -> bool {
+    matches!(message, Message::Assistant { origin, .. }
+        if origin.whole.as_ref().is_some_and(|whole| whole.fields.blocks.is_some()))
+}
+
+/// The notice for a person that a model does without something, given when it first does.
+fn notice(change: &Change, model: &str) -> Option<ModelChunk> {
+    let (code, message) = match change {
+        Change::TextTools => (
+            "tools_in_text",
+            format!(
+                "the server of {model} refuses requests with tools in their own field, so calls are written into the text, one \
+                 at a time and less surely: let the server parse tool calls (llama.cpp: --jinja; vLLM: \
+                 --enable-auto-tool-choice and --tool-call-parser), or use a model that has tools"
+            ),
+        ),
+        Change::WithoutTool(name) => (
+            "tool_left_out",
+            format!(
+                "the server of {model} refuses the tool {name}, which is left out of requests to it: correct its schema"
+            ),
+        ),
+        Change::WithoutPicture(_) => (
+            "pictures_not_shown",
+            format!(
+                "the server of {model} refuses pictures, which are not shown to it; the files stay. Name a model that sees in \
+                 the slot `vision` of models.yaml"
+            ),
+        ),
+        _ => return None,
+    };
+    let message =
+        format!("{message}; `agentctl models show` lists what is remembered, `agentctl models test` tries again");
+    Some(ModelChunk::Notice { code, message })
+}

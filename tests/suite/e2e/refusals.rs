@@ -1,0 +1,240 @@
+//! Parts of requests that a server refuses, in whatever words: tried once without, told, remembered.
+
+use agentd_testkit::{
+    daemon::{Output, TempDaemon, TempHome, until},
+    model_server::{ModelServer, Recorded, Reply},
+};
+use serde_json::{Value, json};
+
+use super::wire_world::RED;
+
+/// Wordings of servers, and one that nobody could know.
+const WORDS: [(u16, &str); 9] = [
+    (400, "image input is not supported - hint: if this is unexpected, you may need to provide the mmproj"),
+    (404, "No endpoints found that support image input"),
+    (422, "Input should be a valid string"),
+    (500, "Failed to load image or audio file"),
+    (400, "Invalid content type. image_url is only supported by certain models."),
+    (422, "unknown variant `image_url`, expected `text`"),
+    (400, "At most 0 image(s) may be provided in one prompt."),
+    (500, "Unable to generate parser for this template"),
+    (400, "Zażółć gęślą jaźń"),
+];
+
+/// A daemon whose model can be exchanged for another one on the same server.
+struct World {
+    model: ModelServer,
+    daemon: TempDaemon,
+    wire: &'static str,
+}
+
+impl World {
+    async fn start(wire: &'static str) -> Self {
+        let model = ModelServer::start().await;
+        model.lenient();
+        let daemon = TempDaemon::start_in(TempHome::with_model(&model.base_url())).await;
+        Self { model, daemon, wire }
+    }
+
+    /// Uses the model of that id from now on.
+    async fn choose(&self, id: &str) {
+        let url = self.model.base_url();
+        let base = format!("base: {{wire: {}, base_url: '{url}', id: {id}, sees_pictures: true}}", self.wire);
+        self.daemon.write("config/models.yaml", base);
+        self.daemon.agentctl(["reload"]).await.exits(0);
+    }
+
+    async fn restart(&mut self) {
+        self.daemon.kill9().await;
+        self.daemon.restart().await;
+    }
+
+    async fn run(&self, text: &str, more: &[&str]) -> Output {
+        let args = ["run", text, "--output", "stream-json"];
+        self.daemon.agentctl(args.iter().chain(more)).await
+    }
+
+    /// The requests of this turn.
+    async fn asked(&self, text: &str, more: &[&str]) -> (Output, Vec<Recorded>) {
+        let before = self.model.requests().len();
+        let output = self.run(text, more).await.exits(0);
+        (output, self.model.requests().split_off(before))
+    }
+
+    async fn kept(&self, words: &str) {
+        let file = self.daemon.data().join("model-facts.json");
+        until(words, async || std::fs::read_to_string(&file).ok().filter(|text| text.contains(words))).await;
+    }
+
+    fn picture(&self, name: &str, content: &[u8]) -> String {
+        self.daemon.write(name, content).to_str().unwrap().to_owned()
+    }
+}
+
+fn warnings(output: &Output, code: &str) -> Vec<String> {
+    let lines = output.json_lines();
+    let said = lines.iter().filter(|line| line["type"] == "warning" && line["code"] == code);
+    said.filter_map(|line| line["message"].as_str().map(str::to_owned)).collect()
+}
+
+fn session(output: &Output) -> String {
+    output.json_lines().iter().find_map(|line| line["session_id"].as_str().map(str::to_owned)).unwrap()
+}
+
+/// A picture is in the request.
+fn shows(request: &Recorded) -> bool {
+    request.text.contains("iVBORw0KGgo")
+}
+
+fn tools(request: &Recorded) -> Vec<Value> {
+    let name =
+        |tool: &Value| [&tool["function"]["name"], &tool["name"]].into_iter().find(|name| name.is_string()).cloned();
+    request.sent()["tools"].as_array().into_iter().flatten().filter_map(name).collect()
+}
+
+async fn pictures(wire: &'static str) {
+    let mut world = World::start(wire).await;
+    let red = world.picture("red.png", RED);
+    for (number, (status, words)) in WORDS.into_iter().enumerate() {
+        world.choose(&format!("m-{number}")).await;
+        let answer = move |request: &Recorded| match shows(request) {
+            true if request.sent()["model"] != "sees" => Reply::refusal(status, words),
+            _ => Reply::text("Blue."),
+        };
+        world.model.respond_with(answer);
+        let (output, asked) = world.asked("Which colour?", &["--file", &red]).await;
+        assert_eq!(warnings(&output, "pictures_not_shown").len(), 1, "{words}: {}", output.stdout);
+        assert!(warnings(&output, "tools_in_text").is_empty(), "{words}");
+        assert!(
+            shows(&asked[0]) && !shows(asked.last().unwrap()) && !tools(asked.last().unwrap()).is_empty(),
+            "{words}"
+        );
+        // The file stays, and is named; the session goes on without it.
+        let (output, asked) = world.asked("Sure?", &["--session", &session(&output)]).await;
+        assert!(asked.len() == 1 && !shows(&asked[0]) && asked[0].text.contains("red.png"), "{words}");
+        assert!(warnings(&output, "pictures_not_shown").is_empty() && warnings(&output, "model_retry").is_empty());
+    }
+    // Another model on the same server sees.
+    world.choose("sees").await;
+    let (_, asked) = world.asked("Which colour?", &["--file", &red]).await;
+    assert!(asked.len() == 1 && shows(&asked[0]));
+    // What was refused once is remembered by itself, and after two of them the model sees none.
+    world.choose("m-8").await;
+    world.kept("without_pictures").await;
+    world.restart().await;
+    let (output, asked) = world.asked("Which colour?", &["--file", &red]).await;
+    assert!(asked.len() == 1 && !shows(&asked[0]), "{}", output.stdout);
+    let other = |fill: u8| [RED, &[fill; 64]].concat();
+    let (output, _) = world.asked("And this?", &["--file", &world.picture("other.png", &other(1))]).await;
+    assert_eq!(warnings(&output, "pictures_not_shown").len(), 1, "{}", output.stdout);
+    world.kept("\"times\": 2").await;
+    world.restart().await;
+    let (output, asked) = world.asked("And this?", &["--file", &world.picture("third.png", &other(2))]).await;
+    assert!(asked.len() == 1 && !shows(&asked[0]), "{}", output.stdout);
+    let shown = world.daemon.agentctl(["models", "show"]).await.exits(0).stdout;
+    assert!(shown.contains("without pictures") && shown.contains("remembered until"), "{shown}");
+    let slots = world.daemon.agentctl(["models", "--json"]).await.exits(0).json();
+    assert_eq!(slots[0]["model"]["sees_pictures"], json!(null));
+}
+
+#[tokio::test]
+async fn a_refused_picture_is_left_out_over_chat_completions() {
+    pictures("openai").await;
+}
+
+#[tokio::test]
+async fn a_refused_picture_is_left_out_over_messages() {
+    pictures("anthropic").await;
+}
+
+#[tokio::test]
+async fn a_refused_picture_is_left_out_over_responses() {
+    pictures("responses").await;
+}
+
+#[tokio::test]
+async fn tools_that_are_refused_at_first_stand_in_the_text() {
+    for wire in ["openai", "anthropic", "responses"] {
+        let mut world = World::start(wire).await;
+        for (number, (status, words)) in [
+            (400, "Unable to generate parser for this template. Automatic parser generation failed"),
+            (500, "No chat template found"),
+            (422, "failed to parse grammar"),
+            (404, "Zażółć gęślą jaźń"),
+        ]
+        .into_iter()
+        .enumerate()
+        {
+            world.choose(&format!("m-{number}")).await;
+            world.model.respond_with(move |request| match request.text.contains("<tool_result name") {
+                _ if !tools(request).is_empty() => Reply::refusal(status, words),
+                true => Reply::text("It is noon."),
+                false => Reply::text(r#"{"tool": "now", "args": {}}"#),
+            });
+            let output = world.run("What time is it?", &[]).await.exits(0);
+            assert_eq!(output.json_lines().pop().unwrap()["text"], "It is noon.", "{wire} {words}");
+            assert_eq!(warnings(&output, "tools_in_text").len(), 1, "{wire} {words}: {}", output.stdout);
+            let (output, asked) = world.asked("What time is it?", &[]).await;
+            assert_eq!(asked.len(), 2, "{wire} {words}: it is remembered");
+            assert!(warnings(&output, "tools_in_text").is_empty() && warnings(&output, "model_retry").is_empty());
+        }
+        world.kept("text_tools").await;
+        world.restart().await;
+        let (_, asked) = world.asked("What time is it?", &[]).await;
+        assert!(asked.len() == 2 && asked.iter().all(|request| tools(request).is_empty()), "{wire}");
+        // Another model on the same server, whose server fails by itself, is tried and asked again as ever.
+        world.choose("fails").await;
+        world.model.respond_with(|_| Reply::refusal(500, "out of memory"));
+        let failed = world.run("What time is it?", &[]).await;
+        assert!(failed.code != Some(0) && warnings(&failed, "model_retry").len() > 3, "{wire}: {}", failed.stdout);
+        world.model.respond_with(|_| Reply::text("It is noon."));
+        let (output, asked) = world.asked("What time is it?", &[]).await;
+        assert!(asked.len() == 1 && !tools(&asked[0]).is_empty(), "{wire}: {}", output.stdout);
+        let shown = world.daemon.agentctl(["models", "show"]).await.exits(0).stdout;
+        assert!(!shown.contains("tools in the text"), "{shown}");
+    }
+}
+
+#[tokio::test]
+async fn one_tool_that_is_refused_is_left_out_alone() {
+    for wire in ["openai", "anthropic", "responses"] {
+        let mut world = World::start(wire).await;
+        for (number, form) in ["name", "path", "index", "list"].into_iter().enumerate() {
+            world.choose(&format!("m-{number}")).await;
+            world.model.respond_with(move |request| {
+                let Some(at) = tools(request).iter().position(|name| name == "read_file") else {
+                    return Reply::text("Fine.");
+                };
+                let words = match form {
+                    "name" => {
+                        "Invalid schema for function 'read_file': In context=(), 'anyOf' is not permitted.".to_owned()
+                    }
+                    "path" => format!("tools.{at}.custom.input_schema: does not support anyOf at the top level"),
+                    "index" => format!("Invalid 'tools[{at}].function.parameters'"),
+                    _ => format!("GenerateContentRequest.tools[0].function_declarations[{at}].parameters: no"),
+                };
+                Reply::refusal(400, &words)
+            });
+            let (output, asked) = world.asked("Hello", &[]).await;
+            assert_eq!(asked.len(), 2, "{wire} {form}: {}", output.stdout);
+            assert_eq!(tools(&asked[1]).len() + 1, tools(&asked[0]).len(), "{wire} {form}");
+            let told = warnings(&output, "tool_left_out");
+            assert!(told.len() == 1 && told[0].contains("read_file"), "{wire} {form}: {told:?}");
+            // Refused twice, it is remembered; and that is not said again.
+            for requests in [2, 1] {
+                let (output, asked) = world.asked("Hello", &[]).await;
+                assert_eq!((asked.len(), warnings(&output, "tool_left_out").len()), (requests, 0), "{wire} {form}");
+            }
+        }
+        world.kept("without_tool").await;
+        world.restart().await;
+        let (_, asked) = world.asked("Hello", &[]).await;
+        assert!(asked.len() == 1 && !tools(&asked[0]).is_empty(), "{wire}");
+        let shown = world.daemon.agentctl(["models", "show"]).await.exits(0).stdout;
+        assert!(shown.contains("without the tool read_file"), "{shown}");
+        world.choose("another").await;
+        world.model.respond_with(|_| Reply::text("Fine."));
+        let (_, asked) = world.asked("Hello", &[]).await;
+        assert!(tools(&asked[0]).contains(&json!("read_file")), "{wire}");
+    }
+}

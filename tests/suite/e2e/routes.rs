@@ -1,0 +1,124 @@
+//! Routes of what agentd asks over the network: this machine directly, all else as the variables of proxies say.
+
+use agentd_testkit::{
+    collector::Collector,
+    daemon::{TempDaemon, TempHome, until},
+    model_server::{ModelServer, Reply, Script},
+    proxy::{ProxyMood, TestProxy},
+};
+
+use super::mcp::http::Server;
+
+/// A home with this proxy for everything.
+fn behind(proxy: &TestProxy) -> TempHome {
+    let mut home = TempHome::new();
+    home.set("all_proxy", format!("http://me:s3cret@{}", proxy.place()));
+    home.set("HTTP_PROXY", format!("http://me:s3cret@{}", proxy.place()));
+    home
+}
+
+fn port(model: &ModelServer) -> String {
+    model.root_url().rsplit(':').next().unwrap().to_owned()
+}
+
+#[tokio::test]
+async fn this_machine_is_never_asked_through_a_proxy() {
+    let proxy = TestProxy::start(ProxyMood::Refuses).await;
+    let (model, collector, server) = tokio::join!(ModelServer::start(), Collector::start(), Server::start("ok"));
+    let six = ModelServer::bind("[::1]:0".parse().unwrap(), Script::of(|_| Reply::text("Six."))).await.unwrap();
+    let mut home = behind(&proxy);
+    home.set("OTEL_EXPORTER_OTLP_ENDPOINT", collector.http());
+    let slot = |host: &str, model: &ModelServer| {
+        format!("{{base_url: 'http://{host}:{}/v1', id: m, retries: 0}}", port(model))
+    };
+    let (base, code, chat) = (slot("127.0.0.1", &model), slot("localhost", &model), slot("[::1]", &six));
+    let named = slot("x.localhost", &model);
+    home.write("config/models.yaml", format!("base: {base}\ncode: {code}\nchat: {chat}\nreasoning: {named}\n"));
+    let mcp = format!("servers:\n  here: {{url: '{}'}}\n", server.url);
+    home.write("config/mcp_servers.yaml", mcp);
+    let daemon = TempDaemon::start_in(home).await;
+    for (slot, words) in [("base", "Hello"), ("code", "Hello"), ("chat", "Six.")] {
+        model.default_reply(Reply::text("Hello"));
+        let output = daemon.agentctl(["run", "Hi", "--model", slot]).await.exits(0);
+        assert_eq!(output.stdout.trim(), words, "{slot}");
+    }
+    // Whether this name is known is the system's business; what is asked is never a proxy.
+    let failed = daemon.agentctl(["run", "Hi", "--model", "reasoning"]).await;
+    assert!(failed.code == Some(0) || failed.stderr.contains("directly"), "{}", failed.stderr);
+    daemon.agentctl(["mcp", "test", "here"]).await.exits(0);
+    until("the turns have come", || async { (!collector.spans().is_empty()).then_some(()) }).await;
+    let doctor = daemon.agentctl(["doctor"]).await.stdout;
+    assert!(doctor.contains("/v1, directly") && !doctor.contains("through"), "{doctor}");
+    assert_eq!(proxy.seen(), [""; 0]);
+}
+
+#[tokio::test]
+async fn what_is_elsewhere_goes_through_the_proxy_and_errors_name_it() {
+    let (model, collector) = tokio::join!(ModelServer::start(), Collector::start());
+    model.default_reply(Reply::text("Hello"));
+    let address = model.root_url().trim_start_matches("http://").parse().unwrap();
+    let proxy = TestProxy::start(ProxyMood::Leads(address)).await;
+    let spans =
+        TestProxy::start(ProxyMood::Leads(collector.http().trim_start_matches("http://").parse().unwrap())).await;
+    let route = format!("through the proxy http://{}", proxy.place());
+    let home = behind(&proxy);
+    home.write("config/models.yaml", "base: {base_url: 'http://model.example/v1', id: m, retries: 0}");
+    home.write("config/mcp_servers.yaml", "servers: {there: {url: 'http://mcp.example/mcp'}}");
+    let daemon = TempDaemon::start_in(home).await;
+    assert_eq!(daemon.agentctl(["run", "Hi"]).await.exits(0).stdout.trim(), "Hello");
+    assert!(
+        proxy.seen().iter().any(|line| line.contains("http://model.example/v1/chat/completions")),
+        "{:?}",
+        proxy.seen()
+    );
+    let doctor = daemon.agentctl(["doctor"]).await.stdout;
+    assert!(doctor.contains(&format!("http://model.example/v1, {route}")) && !doctor.contains("s3cret"), "{doctor}");
+    let shown = daemon.agentctl(["models", "show"]).await.exits(0).stdout;
+    assert!(shown.contains(&route) && !shown.contains("s3cret"), "{shown}");
+    drop(daemon);
+
+    // A proxy that refuses is named by all who are refused.
+    let refusing = TestProxy::start(ProxyMood::Refuses).await;
+    let route = format!("through the proxy http://{}", refusing.place());
+    let mut home = behind(&refusing);
+    home.write("config/models.yaml", "base: {base_url: 'https://model.example/v1', id: m, retries: 0}");
+    home.write("config/mcp_servers.yaml", "servers: {there: {url: 'https://mcp.example/mcp'}}");
+    home.set("OTEL_EXPORTER_OTLP_ENDPOINT", "http://collector.example:4318");
+    home.set("http_proxy", spans.place());
+    let daemon = TempDaemon::start_in(home).await;
+    let failed = daemon.agentctl(["run", "Hi"]).await;
+    assert!(failed.code != Some(0) && failed.stderr.contains(&route), "{}", failed.stderr);
+    let doctor = daemon.agentctl(["doctor"]).await.exits(2).stdout;
+    assert!(doctor.contains("nothing answers at") && doctor.contains(&route), "{doctor}");
+    let started = daemon.agentctl(["mcp", "start", "there"]).await.exits(1).stderr;
+    assert!(started.contains(&route), "{started}");
+    assert!(refusing.seen().iter().any(|line| line.starts_with("CONNECT mcp.example:443")), "{:?}", refusing.seen());
+    until("the turn has come", || async { (!collector.spans().is_empty()).then_some(()) }).await;
+    assert!(spans.seen()[0].contains("http://collector.example:4318/v1/"), "{:?}", spans.seen());
+    for shown in [failed.stderr, doctor, started, daemon.log()] {
+        assert!(!shown.contains("s3cret"), "{shown}");
+    }
+}
+
+#[tokio::test]
+async fn a_proxy_that_hangs_ends_with_the_time_for_connecting_and_no_proxy_leaves_it_out() {
+    let proxy = TestProxy::start(ProxyMood::Hangs).await;
+    let models = "base: {base_url: 'https://model.invalid/v1', id: m, retries: 0, timeouts: {connect: 300ms}}";
+    let home = behind(&proxy);
+    home.write("config/models.yaml", models);
+    let daemon = TempDaemon::start_in(home).await;
+    let failed = daemon.agentctl(["run", "Hi"]).await;
+    let route = format!("through the proxy http://{} took too long", proxy.place());
+    assert!(failed.code != Some(0) && failed.stderr.contains(&route), "{}", failed.stderr);
+    drop(daemon);
+    let seen = proxy.seen().len();
+    for no_proxy in ["*", "other.example, .invalid", "model.invalid:443"] {
+        let mut home = behind(&proxy);
+        home.write("config/models.yaml", models);
+        home.set("NO_PROXY", no_proxy);
+        let daemon = TempDaemon::start_in(home).await;
+        let failed = daemon.agentctl(["run", "Hi"]).await;
+        assert!(failed.code != Some(0) && failed.stderr.contains("model.invalid/v1 directly"), "{}", failed.stderr);
+    }
+    assert_eq!(proxy.seen().len(), seen);
+}

@@ -1,0 +1,94 @@
+//! A proxy on loopback that notes what it is asked for.
+
+use std::{
+    net::SocketAddr,
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use tokio::{
+    io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader},
+    net::{TcpListener, TcpStream},
+    task::JoinHandle,
+};
+
+/// Behaviour of a proxy.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ProxyMood {
+    /// Whatever is asked for is found at this address.
+    Leads(SocketAddr),
+    /// It refuses everything.
+    Refuses,
+    /// It takes connections and answers nothing.
+    Hangs,
+}
+
+/// A proxy, ended with the test.
+#[derive(Debug)]
+pub struct TestProxy {
+    address: SocketAddr,
+    seen: Arc<Mutex<Vec<String>>>,
+    task: JoinHandle<()>,
+}
+
+impl TestProxy {
+    /// Starts one.
+    ///
+    /// # Panics
+    /// If this machine has no port.
+    pub async fn start(mood: ProxyMood) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+        let address = listener.local_addr().expect("an address");
+        let seen: Arc<Mutex<Vec<String>>> = Arc::default();
+        let notes = Arc::clone(&seen);
+        let task = tokio::spawn(async move {
+            while let Ok((client, _)) = listener.accept().await {
+                tokio::spawn(pass(client, mood, Arc::clone(&notes)));
+            }
+        });
+        Self { address, seen, task }
+    }
+
+    /// Its address without a scheme.
+    #[must_use]
+    pub fn place(&self) -> String {
+        self.address.to_string()
+    }
+
+    /// The first lines of the first requests of all connections.
+    #[must_use]
+    pub fn seen(&self) -> Vec<String> {
+        self.seen.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+impl Drop for TestProxy {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+async fn pass(client: TcpStream, mood: ProxyMood, seen: Arc<Mutex<Vec<String>>>) -> std::io::Result<()> {
+    let mut client = BufReader::new(client);
+    let mut head = String::new();
+    while !head.ends_with("\r\n\r\n") && head.len() < 64 << 10 {
+        if client.read_line(&mut head).await? == 0 {
+            return Ok(());
+        }
+    }
+    let first = head.lines().next().unwrap_or_default().to_owned();
+    let is_tunnel = first.starts_with("CONNECT ");
+    seen.lock().unwrap_or_else(PoisonError::into_inner).push(first);
+    match mood {
+        ProxyMood::Hangs => std::future::pending().await,
+        ProxyMood::Refuses => client.write_all(b"HTTP/1.1 502 Bad Gateway\r\nContent-Length: 0\r\n\r\n").await,
+        ProxyMood::Leads(address) => {
+            let mut server = TcpStream::connect(address).await?;
+            if is_tunnel {
+                client.write_all(b"HTTP/1.1 200 OK\r\n\r\n").await?;
+            } else {
+                server.write_all(head.as_bytes()).await?;
+            }
+            tokio::io::copy_bidirectional(&mut client, &mut server).await.map(drop)
+        }
+    }
+}
