@@ -24,7 +24,7 @@ const LAST_BYTES: u64 = 16 * 1024;
 
 /// Variables that the daemon inherits by name. Everything else of this terminal stays here, because the daemon
 /// lives longer than it and serves other clients too.
-const INHERITED: [&str; 21] = [
+const INHERITED: [&str; 23] = [
     "HOME",
     "USER",
     "LOGNAME",
@@ -45,6 +45,8 @@ const INHERITED: [&str; 21] = [
     "HTTPS_PROXY",
     "http_proxy",
     "https_proxy",
+    "ALL_PROXY",
+    "all_proxy",
     "no_proxy",
 ];
 

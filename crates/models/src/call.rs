@@ -62,8 +62,6 @@ struct Inner {
     target: Target,
     config: ModelConfig,
     facts: ModelFacts,
-    /// Changes that hold until the daemon ends: what a model does by chance is not kept.
-    for_now: Mutex<RequestForm>,
     /// Changes of parts that the server has taken since the daemon was started.
     unneeded: Mutex<BTreeSet<Change>>,
 }
@@ -77,16 +75,7 @@ impl HttpModel {
     ) -> Self {
         let record = records.of(RecordKey::new(target.shown(), &config));
         let facts = ModelFacts::new(&config, &target, record);
-        Self {
-            inner: Arc::new(Inner {
-                dialect,
-                target,
-                config,
-                facts,
-                for_now: Mutex::default(),
-                unneeded: Mutex::default(),
-            }),
-        }
+        Self { inner: Arc::new(Inner { dialect, target, config, facts, unneeded: Mutex::default() }) }
     }
 }
 
@@ -124,16 +113,13 @@ impl Model for HttpModel {
 
     fn forget(&self) {
         let Inner { facts, target, config, .. } = &*self.inner;
-        *self.inner.for_now() = RequestForm::default();
         self.inner.unneeded().clear();
         facts.forget(target, config);
     }
 
     fn learnt(&self) -> Vec<LearntForm> {
-        let suspected = self.inner.facts.record().learnt();
-        let mut all: BTreeSet<Change> = suspected.into_iter().map(|learnt| learnt.change).collect();
-        all.extend(self.inner.for_now().changes().cloned());
-        all.iter().map(|change| LearntForm { topic: change.topic(), words: change.to_string() }).collect()
+        let form = |change: &Change| LearntForm { topic: change.topic(), words: change.to_string() };
+        self.inner.facts.record().learnt().iter().map(|learnt| form(&learnt.change)).collect()
     }
 
     fn can_forbid_calls(&self) -> bool {
@@ -206,7 +192,7 @@ impl Call {
             if let Some(chunk) = self.chunks.pop_front() {
                 match &chunk {
                     ModelChunk::ToolCall { .. } if self.names_only() => {
-                        self.model.for_now().extend([Change::WithoutNamedTools]);
+                        self.model.count(&[Change::WithoutNamedTools]);
                     }
                     ModelChunk::Usage(usage) => self.model.counted(usage.prompt_tokens),
                     _ => {}
@@ -390,19 +376,13 @@ impl OpenedAnswer {
 }
 
 impl Inner {
-    fn for_now(&self) -> MutexGuard<'_, RequestForm> {
-        self.for_now.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     fn unneeded(&self) -> MutexGuard<'_, BTreeSet<Change>> {
         self.unneeded.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The form in which its server takes requests, as far as it is known.
     fn form(&self) -> RequestForm {
-        let mut form = self.facts.form(&self.target);
-        form.extend(self.for_now().changes().cloned());
-        form
+        self.facts.form(&self.target)
     }
 
     /// A request to be written, for the model as it is known now.

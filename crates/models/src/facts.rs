@@ -38,7 +38,7 @@ const MAX_ASKED_AGAIN: u32 = 3;
 const REFUTED_BY: u64 = 20;
 
 /// States of the facts that one life of the daemon can have: they change a few times, and each is held as long as the model.
-const MAX_STATES: u32 = 64;
+const MAX_STATES: u32 = 256;
 
 /// Facts about one model.
 #[derive(Debug)]
@@ -154,6 +154,8 @@ impl ModelFacts {
 
     /// Asks the server for what is missing, unless it was asked.
     pub(crate) async fn look_up(&self, target: &Target, config: &ModelConfig) {
+        // What was remembered may be forgotten by now.
+        self.renew(target, config);
         let lacks_something = config.id.is_empty() || config.context_window.is_none() || self.lacks_abilities(config);
         if !lacks_something || self.rests() {
             return;

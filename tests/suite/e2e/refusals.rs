@@ -134,7 +134,7 @@ async fn pictures(wire: &'static str) {
     let shown = world.daemon.agentctl(["models", "show"]).await.exits(0).stdout;
     assert!(shown.contains("without pictures") && shown.contains("remembered until"), "{shown}");
     let slots = world.daemon.agentctl(["models", "--json"]).await.exits(0).json();
-    assert_eq!(slots[0]["model"]["sees_pictures"], json!(null));
+    assert_eq!(slots[0]["model"]["sees_pictures"], json!(false));
 }
 
 #[tokio::test]

@@ -81,13 +81,10 @@ impl Call {
             unneeded.extend(sent.unneeded().filter(|change| !taken.contains(change)));
             self.model.facts.record().refute(&unneeded);
         }
-        let (mut lasting, passing): (Vec<_>, Vec<_>) = taken.into_iter().partition(Change::is_lasting);
-        if passing.contains(&Change::WithoutSignedThoughts) {
+        if taken.contains(&Change::WithoutSignedThoughts) {
             self.model.dialect.distrust_thoughts(&self.model.order(&self.request, &self.model.form()));
         }
-        let of_schema = |change: &Change| matches!(change, Change::WithoutSchema(_));
-        self.model.for_now().extend(passing.into_iter().filter(of_schema));
-        self.model.for_now().limit_schemas();
+        let mut lasting: Vec<Change> = taken.into_iter().filter(Change::is_lasting).collect();
         // A model that was refused two pictures, and never took one, sees none.
         let is_of_pictures = lasting.iter().any(|change| matches!(change, Change::WithoutPicture(_)));
         if is_of_pictures && !self.model.unneeded().contains(&Change::WithoutPictures) {
@@ -108,8 +105,8 @@ impl Call {
 /// Returns whether a person speaks right behind a tool's result, but for what the daemon tells between them.
 fn has_words_behind_results(messages: &[Message]) -> bool {
     let is_of_daemon = |message: &&Message| matches!(message, Message::User { text } if untrusted::is_of_daemon(text));
-    let told: Vec<&Message> = messages.iter().filter(|message| !is_of_daemon(message)).collect();
-    told.windows(2).any(|pair| matches!(pair, [Message::Tool { .. }, Message::User { .. }]))
+    let spoken: Vec<&Message> = messages.iter().filter(|message| !is_of_daemon(message)).collect();
+    spoken.windows(2).any(|pair| matches!(pair, [Message::Tool { .. }, Message::User { .. }]))
 }
 
 /// Returns whether a message has blocks that its server wants back as they came.
@@ -120,31 +117,20 @@ fn has_blocks(message: &Message) -> bool {
 
 /// The notice for a person that a model does without something, given when it first does.
 fn notice(change: &Change, model: &str) -> Option<ModelChunk> {
-    let (code, message) = match change {
+    let (code, what) = match change {
         Change::TextTools => (
             "tools_in_text",
-            format!(
-                "the server of {model} refuses requests with tools in their own field, so calls are written into the text, one \
-                 at a time and less surely: let the server parse tool calls (llama.cpp: --jinja; vLLM: \
-                 --enable-auto-tool-choice and --tool-call-parser), or use a model that has tools"
-            ),
+            "tools in their own field, so calls are written into the text, one at a time and less surely: let it parse tool calls \
+             (llama.cpp: --jinja; vLLM: --enable-auto-tool-choice and --tool-call-parser), or use a model that has tools"
+                .to_owned(),
         ),
-        Change::WithoutTool(name) => (
-            "tool_left_out",
-            format!(
-                "the server of {model} refuses the tool {name}, which is left out of requests to it: correct its schema"
-            ),
-        ),
+        Change::WithoutTool(name) => ("tool_left_out", format!("the tool {name}, which is left out: correct its schema")),
         Change::WithoutPicture(_) => (
             "pictures_not_shown",
-            format!(
-                "the server of {model} refuses pictures, which are not shown to it; the files stay. Name a model that sees in \
-                 the slot `vision` of models.yaml"
-            ),
+            "pictures, which are not shown to it; the files stay. Name a model that sees in the slot `vision`".to_owned(),
         ),
         _ => return None,
     };
-    let message =
-        format!("{message}; `agentctl models show` lists what is remembered, `agentctl models test` tries again");
+    let message = format!("the server of {model} refuses {what}; `agentctl models test` tries again");
     Some(ModelChunk::Notice { code, message })
 }

@@ -43,8 +43,7 @@ pub(crate) enum Change {
     WithoutPictures,
     /// The picture of that fingerprint is not sent.
     WithoutPicture(u64),
-    /// The schema of that fingerprint stands in the words alone. Holds until the daemon ends, and is not kept: another schema may
-    /// be taken.
+    /// The schema of that fingerprint stands in the words alone: another one may be taken.
     WithoutSchema(u64),
 }
 
@@ -63,9 +62,9 @@ impl Change {
         }
     }
 
-    /// Returns whether it says something of the model, and not of one conversation or schema.
+    /// Returns whether it says something of the model, and not of one conversation.
     pub(crate) fn is_lasting(&self) -> bool {
-        !matches!(self, Self::WithoutSignedThoughts | Self::WithoutSchema(_))
+        *self != Self::WithoutSignedThoughts
     }
 
     /// Number of refusals after which it is remembered. What a model loses by it must have been refused twice, by chance or by
@@ -124,10 +123,7 @@ pub(crate) fn picture_fingerprint(shown: &ShownPicture) -> Option<u64> {
 /// Stands in for pictures that are not sent.
 const UNSEEN: &str = "(Not all of these pictures are shown: the server of the model refused them.)";
 
-/// Schemas of which it is remembered that their field was refused.
-const MAX_SCHEMAS: usize = 64;
-
-/// Fingerprint of a schema, the same as long as the daemon runs.
+/// Fingerprint of a schema, the same after the next start.
 pub(crate) fn fingerprint(schema: &AnswerSchema) -> u64 {
     let mut hasher = DefaultHasher::new();
     schema.text().hash(&mut hasher);
@@ -152,19 +148,6 @@ impl RequestForm {
     /// Returns whether the schema may be sent in its field.
     pub(crate) fn takes_schema(&self, schema: &AnswerSchema) -> bool {
         !self.has(&Change::WithoutSchema(fingerprint(schema)))
-    }
-
-    /// Forgets the schemas that were refused, where they are many.
-    pub(crate) fn limit_schemas(&mut self) {
-        let is_of_schema = |change: &Change| matches!(change, Change::WithoutSchema(_));
-        if self.0.iter().filter(|change| is_of_schema(change)).count() > MAX_SCHEMAS {
-            self.0.retain(|change| !is_of_schema(change));
-        }
-    }
-
-    /// All of them.
-    pub(crate) fn changes(&self) -> impl Iterator<Item = &Change> {
-        self.0.iter()
     }
 
     /// The tokens that an answer may have, as far as the server has refused more.

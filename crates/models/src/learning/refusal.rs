@@ -133,20 +133,26 @@ pub(crate) struct SentParts {
 }
 
 impl SentParts {
+    /// The changes that leave out its parts, by part, the likeliest first.
+    fn parts(&self) -> [Vec<Change>; 8] {
+        let only = |is_there: bool, change: Change| Vec::from_iter(is_there.then_some(change));
+        [
+            only(self.signed_thoughts, Change::WithoutSignedThoughts),
+            Vec::from_iter(self.schema.map(Change::WithoutSchema)),
+            only(self.named_only, Change::WithoutNamedTools),
+            only(self.words_behind_results, Change::WordsInResults),
+            self.tools.iter().cloned().map(Change::WithoutTool).collect(),
+            only(!self.tools.is_empty(), Change::TextTools),
+            self.pictures.iter().copied().map(Change::WithoutPicture).collect(),
+            self.extras.iter().cloned().map(Change::WithoutField).collect(),
+        ]
+    }
+
     /// The changes that a request which was taken has shown to be unnecessary.
     pub(crate) fn unneeded(&self) -> impl Iterator<Item = Change> {
-        let tools = (!self.tools.is_empty()).then_some(Change::TextTools);
         let pictures = (!self.pictures.is_empty()).then_some(Change::WithoutPictures);
-        let behind = self.words_behind_results.then_some(Change::WordsInResults);
-        tools
-            .into_iter()
-            .chain(self.tools.iter().cloned().map(Change::WithoutTool))
-            .chain(self.named_only.then_some(Change::WithoutNamedTools))
-            .chain(behind)
-            .chain(self.schema.map(Change::WithoutSchema))
-            .chain(pictures)
-            .chain(self.pictures.iter().copied().map(Change::WithoutPicture))
-            .chain(self.fields.iter().cloned().map(Change::WithoutField))
+        let fields = self.fields.iter().cloned().map(Change::WithoutField);
+        self.parts().into_iter().flatten().filter(Change::is_lasting).chain(pictures).chain(fields)
     }
 }
 
@@ -155,10 +161,8 @@ impl SentParts {
 pub(crate) fn candidates(refusal: &Refusal, sent: &SentParts, unneeded: &BTreeSet<Change>) -> Vec<Vec<Change>> {
     // A path that is not there, or a server in trouble, is not about how a request is written.
     let is_of_form = matches!(refusal.status, 400 | 422);
-    let new = |changes: Vec<Change>| -> Vec<Change> {
-        changes.into_iter().filter(|change| !unneeded.contains(change)).collect()
-    };
-    let only = |change: Option<Change>| new(change.into_iter().collect());
+    // Tools are suspected one by one where others were taken.
+    let knows_tools = unneeded.contains(&Change::TextTools);
     let without = |field: &String| match field.as_str() {
         "max_tokens" if refusal.names_field(RENAMED_LIMIT) => Change::MaxCompletionTokens,
         _ => Change::WithoutField(field.clone()),
@@ -166,31 +170,25 @@ pub(crate) fn candidates(refusal: &Refusal, sent: &SentParts, unneeded: &BTreeSe
     let mut named: Vec<&String> = sent.fields.iter().filter(|field| refusal.names_field(field)).collect();
     // The part of a field before the field.
     named.sort_by_key(|field| !field.contains('.'));
-    let (fresh, taken): (Vec<_>, Vec<_>) =
-        named.into_iter().map(without).partition(|change| !unneeded.contains(change));
-    let limit = refusal.answer_limit().filter(|_| sent.chosen_limit && refusal.names_field("max_tokens"));
+    let named = named.into_iter().map(|field| vec![without(field)]);
+    let (taken, fresh): (Vec<_>, Vec<_>) = named.partition(|set| set.iter().all(|change| unneeded.contains(change)));
     let echo = if sent.echoes { Change::WithoutEcho } else { Change::EchoReasoning };
-    let has_tools = !sent.tools.is_empty();
-    let tools_are_new = !unneeded.contains(&Change::TextTools);
-    let mut sets = vec![
-        refusal.tools(&sent.tools),
-        only(Some(echo).filter(|_| sent.history && refusal.names_field("reasoning_content"))),
-        only(limit.map(Change::AnswerLimit)),
-    ];
-    sets.extend(fresh.into_iter().map(|change| vec![change]));
-    let guesses = [
-        only(Some(Change::WithoutSignedThoughts).filter(|_| sent.signed_thoughts && is_of_form)),
-        only(sent.schema.map(Change::WithoutSchema)),
-        only(Some(Change::WithoutNamedTools).filter(|_| sent.named_only && is_of_form)),
-        only(Some(Change::WordsInResults).filter(|_| sent.words_behind_results)),
-        // Tools are suspected one by one where others were taken.
-        new(sent.tools.iter().filter(|_| !tools_are_new).cloned().map(Change::WithoutTool).collect()),
-        only(Some(Change::TextTools).filter(|_| has_tools && !sent.insists_on_native)),
-        new(sent.pictures.iter().copied().map(Change::WithoutPicture).collect()),
-        new(sent.extras.iter().filter(|_| is_of_form).map(without).collect()),
-    ];
-    sets.extend(guesses);
-    sets.extend(taken.into_iter().map(|change| vec![change]));
+    let wants_echo = sent.history && refusal.names_field("reasoning_content");
+    let limit = refusal.answer_limit().filter(|_| sent.chosen_limit && refusal.names_field("max_tokens"));
+    let is_guessed = |change: &Change| {
+        let may_help = match change {
+            Change::WithoutSignedThoughts | Change::WithoutNamedTools | Change::WithoutField(_) => is_of_form,
+            Change::WithoutTool(_) => knows_tools,
+            Change::TextTools => !sent.insists_on_native,
+            _ => true,
+        };
+        may_help && !unneeded.contains(change)
+    };
+    let guesses = sent.parts().map(|part| part.into_iter().filter(is_guessed).collect());
+    let mut sets = vec![refusal.tools(&sent.tools)];
+    sets.push(Vec::from_iter(wants_echo.then_some(echo)));
+    sets.push(Vec::from_iter(limit.map(Change::AnswerLimit)));
+    sets.extend(fresh.into_iter().chain(guesses).chain(taken));
     sets.retain(|set| !set.is_empty());
     if sets.len() > 1 {
         let all: BTreeSet<Change> = sets.iter().flatten().cloned().collect();

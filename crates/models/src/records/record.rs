@@ -160,7 +160,10 @@ impl ModelRecord {
         for change in changes {
             if let Some(learnt) = self.changes.iter_mut().find(|learnt| learnt.change == *change) {
                 (learnt.times, learnt.at) = (learnt.times.saturating_add(1), now);
-            } else if self.changes.len() < MAX_CHANGES {
+            } else {
+                if self.changes.len() >= MAX_CHANGES {
+                    self.changes.remove(0);
+                }
                 self.changes.push(LearntChange { change: change.clone(), at: now, times: 1 });
                 new.push(change.clone());
             }
