@@ -54,13 +54,10 @@ impl Audit for NoAudit {
 pub(super) struct NoSnapshots;
 
 impl Snapshots for NoSnapshots {
-    fn before<'a>(
-        &'a self,
-        _: &'a ToolContext,
-        _: Option<&'a [String]>,
     ) -> BoxFuture<'a, Result<FilesBefore, WorkspaceError>> {
         let after = Box::pin(std::future::ready(Ok(Changes::default())));
-        Box::pin(std::future::ready(Ok(FilesBefore { gaps: Vec::new(), unkept: Vec::new(), after })))
+        let (closed, gaps, unkept) = (Vec::new(), Vec::new(), Vec::new());
+        Box::pin(std::future::ready(Ok(FilesBefore { closed, gaps, unkept, after })))
     }
 
     fn unfinished<'a>(

@@ -162,6 +162,8 @@ impl World {
             sampler: Default::default(),
             stands_for: None,
             confinement: agentd_core::policy::Confinement::Usual,
+            guarded: Default::default(),
+            closed: Default::default(),
             now: self.clock.now(),
             cancel: CancellationToken::new(),
         }

@@ -142,6 +142,10 @@ impl Ask {
     /// The tool that the approval of a plan names, and the argument that has its words. There is no tool of that name.
     pub const PLAN: &str = "plan";
 
+    /// The tool that the question about set-aside files names: files that others run or obey, and that a command wrote which
+    /// nobody looked at. There is no tool of that name.
+    pub const KEEP: &str = "keep_files";
+
     /// The question about a plan.
     #[must_use]
     pub fn of_plan(plan: &str) -> Self {
@@ -287,6 +291,9 @@ impl Answer {
                     && args.get(Ask::PLAN).and_then(Value::as_str).is_none_or(|plan| plan.trim().is_empty()) =>
             {
                 Some(r#"a changed plan is an object with its words: {"plan": "1. …"}"#)
+            }
+            (Ask::Approval { tool, .. }, Self::Edit { .. }) if tool == Ask::KEEP => {
+                Some("these files can be kept as they are shown, or not; answer approve or reject")
             }
             (Ask::Approval { .. }, Self::Edit { args }) if !args.is_object() => {
                 Some("edited arguments must be a JSON object")

@@ -44,6 +44,7 @@ pub mod exchange;
 pub mod files;
 pub mod folder;
 pub mod grant;
+pub mod guarded;
 pub mod guide;
 mod handed_over;
 pub mod ids;

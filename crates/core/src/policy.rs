@@ -161,10 +161,21 @@ pub enum Confinement {
     /// Those of every command: a person looked at this very call, or wrote a rule about it.
     #[default]
     Usual,
-    /// Nobody looked at this very call: what others run or obey by itself in a project, such as `.git`, cannot be changed.
+    /// Nobody looked at this very call: what others run or obey by themselves in a folder of the person, such as `.git`,
+    /// cannot be changed, and is taken back where it was changed all the same.
     Guarded,
+    /// The same of a command of git, which writes to its own folder: only what git runs or obeys there is taken back.
+    GuardedGit,
     /// Nobody was asked, because it only looks: nothing can be changed, and no network is there.
     ReadOnly,
+}
+
+impl Confinement {
+    /// Returns true if what the call leaves behind is checked when it ends.
+    #[must_use]
+    pub fn is_checked(self) -> bool {
+        matches!(self, Self::Guarded | Self::GuardedGit)
+    }
 }
 
 impl Explanation {
@@ -174,22 +185,23 @@ impl Explanation {
     /// The limits of the call, if it runs by this verdict.
     #[must_use]
     pub fn confinement(&self) -> Confinement {
-        let is_unseen = |layer: Layer, rule: &str| match layer {
-            Layer::Default => rule == Self::BY_AUTO,
-            // A kept rule by prefix. Whoever lets git record means that it writes to its own folder.
-            Layer::Grant => rule.ends_with(" *") && !rule.contains(": git "),
-            _ => false,
+        let of = |layer: Layer, rule: &str| match layer {
+            Layer::Default if rule == Self::BY_AUTO => Confinement::Guarded,
+            // A kept rule by prefix. A person who lets git record means that it writes to its own folder.
+            Layer::Grant if rule.ends_with(" *") && rule.contains(": git ") => Confinement::GuardedGit,
+            Layer::Grant if rule.ends_with(" *") => Confinement::Guarded,
+            _ => Confinement::Usual,
         };
-        let is_unseen_part = |part: &PartExplanation| is_unseen(part.layer, &part.rule);
         if self.only_looks() {
-            Confinement::ReadOnly
-        } else if self.verdict == Verdict::Allow
-            && (is_unseen(self.layer, &self.rule) || self.parts.iter().any(is_unseen_part))
-        {
-            Confinement::Guarded
-        } else {
-            Confinement::Usual
+            return Confinement::ReadOnly;
         }
+        if self.verdict != Verdict::Allow {
+            return Confinement::Usual;
+        }
+        let parts = self.parts.iter().map(|part| of(part.layer, &part.rule));
+        let all: Vec<Confinement> = parts.chain([of(self.layer, &self.rule)]).collect();
+        let strictest = [Confinement::Guarded, Confinement::GuardedGit].into_iter().find(|limits| all.contains(limits));
+        strictest.unwrap_or_default()
     }
 }
 

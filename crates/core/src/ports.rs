@@ -19,7 +19,7 @@ mod web;
 mod workspaces;
 mod worktrees;
 
-use std::sync::Arc;
+use std::{path::PathBuf, sync::Arc};
 
 use futures_util::{future::BoxFuture, stream::BoxStream};
 use jiff::{Timestamp, civil::Date};
@@ -32,6 +32,7 @@ use crate::{
     error::{ErrorKind, ModelError, StoreError, WorkspaceError},
     event::Event,
     grant::{Grant, HeldGrant},
+    guarded::GuardedNames,
     ids::{CallId, InterruptId, SessionId, TurnId},
     interrupt::{Answer, Interrupt},
     item::Item,
@@ -188,6 +189,10 @@ pub struct ToolContext {
     pub stands_for: Option<Arc<str>>,
     /// Limits of what the call runs. A tool that runs commands holds them to it.
     pub confinement: Confinement,
+    /// Names that others run or obey.
+    pub guarded: GuardedNames,
+    /// Paths that a guarded command cannot change, as they were seen before it.
+    pub closed: Arc<[PathBuf]>,
     /// The time.
     pub now: Timestamp,
     /// Set when the turn is cancelled. A tool that holds processes ends them before it returns.
@@ -316,17 +321,23 @@ pub trait Snapshots: Send + Sync {
 
 /// The files as they were before a call, which owns them: no other call makes them be dropped.
 pub struct FilesBefore {
-    /// Changes that could not be undone, as far as that is known before the call: a sentence each.
+    /// Guarded files and folders of the person, the topmost of each, by their real paths. Only of a call that is
+    /// [checked](Confinement::is_checked).
+    pub closed: Vec<PathBuf>,
+    /// Changes that could not be undone or checked, as far as that is known before the call: a sentence each.
     pub gaps: Vec<String>,
     /// Paths of which no contents are kept, such as folders that git ignores.
     pub unkept: Vec<String>,
-    /// Looks again when it is awaited, and reports what has changed.
+    /// Looks again when it is awaited, and reports what has changed. Of a call that is
+    /// [checked](Confinement::is_checked), changes of guarded files are taken back at once.
     pub after: BoxFuture<'static, Result<Changes, WorkspaceError>>,
 }
 
 /// Changes of a call.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Changes {
+    /// Changes of guarded files that were taken back: the way back to each, and what could not be taken back.
+    pub set_aside: FilesReverted,
     /// Every path once: those of the session's own tree, then those of the project, each sorted.
     pub files: Vec<FileChange>,
     /// Changes that could not be recorded and therefore cannot be undone, a sentence each.

@@ -3,8 +3,8 @@
 use std::{sync::Arc, time::Duration};
 
 use agentd_core::{
-    agent::Agents, guide::GuideLimits, interrupt::Answer, model::Slot, policy::Explanation, routing::Planning,
-    session::SessionSettings,
+    agent::Agents, guarded::GuardedNames, guide::GuideLimits, interrupt::Answer, model::Slot, policy::Explanation,
+    routing::Planning, session::SessionSettings,
 };
 use tokio::sync::watch;
 
@@ -109,6 +109,11 @@ impl PolicyInForce {
     /// Their verdict now on showing a file that the call comes upon.
     pub(crate) fn may_show(&self, facts: &CallContext<'_>) -> bool {
         self.now().may_show(facts)
+    }
+
+    /// Names that others run or obey, now.
+    pub(crate) fn guarded(&self) -> GuardedNames {
+        self.now().rules().guarded().clone()
     }
 
     fn now(&self) -> Arc<Policy> {

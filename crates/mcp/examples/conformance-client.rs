@@ -147,6 +147,8 @@ fn context() -> ToolContext {
         sampler: Default::default(),
         stands_for: None,
         confinement: agentd_core::policy::Confinement::Usual,
+        guarded: Default::default(),
+        closed: Default::default(),
         now: Timestamp::UNIX_EPOCH,
         cancel: CancellationToken::new(),
     }

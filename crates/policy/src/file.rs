@@ -25,6 +25,8 @@ pub struct GlobalRules {
     pub default_action: Option<Action>,
     /// Patterns that are looked for in the arguments of every tool.
     pub risk_patterns: Option<RiskPatterns>,
+    /// Names of files that others run or obey, besides those that are built in.
+    pub guarded_names: Option<Vec<String>>,
 }
 
 /// Patterns for all tools, by risk.
@@ -129,7 +131,7 @@ impl RuleFile {
 
 impl GlobalRules {
     fn overlay(&mut self, over: Self, note: &mut dyn FnMut(String)) {
-        overlay!(self, over, "global", note, enable_approval, default_action);
+        overlay!(self, over, "global", note, enable_approval, default_action, guarded_names);
         let Some(patterns) = over.risk_patterns else { return };
         let under = self.risk_patterns.get_or_insert_default();
         let pairs = [

@@ -3,7 +3,10 @@
 
 use std::collections::HashMap;
 
-use agentd_core::policy::{Layer, Risk, Verdict};
+use agentd_core::{
+    guarded::GuardedNames,
+    policy::{Layer, Risk, Verdict},
+};
 use regex::{RegexBuilder, RegexSet, RegexSetBuilder};
 
 use super::{
@@ -35,6 +38,7 @@ pub struct Rules {
     pub(crate) enable_approval: bool,
     pub(crate) default_action: Action,
     pub(crate) global: Section,
+    pub(crate) guarded: GuardedNames,
     tools: HashMap<String, ToolSection>,
 }
 
@@ -77,9 +81,18 @@ impl Default for Rules {
             enable_approval: true,
             default_action: Action::RequireApproval,
             global: Section::default(),
+            guarded: GuardedNames::default(),
             tools: HashMap::new(),
         }
     }
+}
+
+fn guarded(names: &[String]) -> Result<GuardedNames, RuleError> {
+    GuardedNames::with(names).map_err(|value| RuleError {
+        key: "global.guarded_names".to_owned(),
+        value,
+        message: "not a file name; write `NAME`, `FOLDER/NAME` or `*.ENDING`".to_owned(),
+    })
 }
 
 impl Rules {
@@ -113,8 +126,15 @@ impl Rules {
             enable_approval: global.enable_approval.unwrap_or(true),
             default_action,
             global: Section::compile(&lists)?,
+            guarded: guarded(global.guarded_names.as_deref().unwrap_or_default())?,
             tools,
         })
+    }
+
+    /// Names that others run or obey: those of the table, and those of the files.
+    #[must_use]
+    pub fn guarded(&self) -> &GuardedNames {
+        &self.guarded
     }
 
     /// Returns whether commands of that tool may use the network, where the rules say anything about it.

@@ -81,6 +81,7 @@ mod finding;
 mod forks;
 mod full_disk;
 mod grants;
+mod guarded;
 mod guides;
 mod hostile;
 mod in_form;

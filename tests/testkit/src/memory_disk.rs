@@ -107,7 +107,7 @@ fn changes_since(files: &Mutex<Files>, before: &Files) -> Changes {
             }
         })
         .collect();
-    Changes { files, notes: Vec::new() }
+    Changes { files, ..Changes::default() }
 }
 
 impl Snapshots for MemoryDisk {
@@ -120,7 +120,8 @@ impl Snapshots for MemoryDisk {
         self.looks().insert(call.call_id.clone(), before.clone());
         let files = Arc::clone(&self.files);
         let after = async move { Ok(changes_since(&files, &before)) }.boxed();
-        std::future::ready(Ok(FilesBefore { gaps: Vec::new(), unkept: Vec::new(), after })).boxed()
+        let (closed, gaps, unkept) = (Vec::new(), Vec::new(), Vec::new());
+        std::future::ready(Ok(FilesBefore { closed, gaps, unkept, after })).boxed()
     }
 
     fn unfinished<'a>(

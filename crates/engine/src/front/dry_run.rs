@@ -204,6 +204,8 @@ impl Engine {
             sampler: Default::default(),
             stands_for: None,
             confinement: Confinement::Usual,
+            guarded: Default::default(),
+            closed: Arc::default(),
             now: self.shared.parts.clock.now(),
             cancel: CancellationToken::new(),
         }

@@ -293,11 +293,10 @@ async fn judge(
         judgement = need.over(judgement, settings.mode);
     }
     if !matches!(judgement.verdict, Verdict::Deny { .. }) && judgement.confinement() != Confinement::ReadOnly {
-        undo::look(call).await?;
+        undo::look(call, judgement.confinement()).await?;
     }
     if let Some(why) = call.record.irreversible() {
         judgement = asked_first(judgement, why, "undo: what cannot be undone runs with a person's consent");
-    }
     call.record.judged(&judgement);
     Ok(judgement)
 }
@@ -355,7 +354,9 @@ async fn obey<'a>(
     }
     call.record.affect(|effects| effects.said = answered.words_of_person());
     match answered.answer {
-        Answer::Approve | Answer::Always { .. } | Answer::Keep { .. } => run_approved(call, next, tool, followed).await,
+        Answer::Approve | Answer::Always { .. } | Answer::Keep { .. } => {
+            run_approved(call, next, tool, followed, &answered.by).await
+        }
         Answer::Edit { args } => run_edited(call, next, tool, args).await,
         Answer::Reject { reason: Some(reason) } => Ok(refuse(&reason)),
         Answer::Reject { reason: None } => {
@@ -390,7 +391,7 @@ async fn no_longer_as_shown(
         _ => None,
     };
     let context = call.context;
-    undo::look(call).await?;
+    undo::look(call, Confinement::Usual).await?;
     let would = preview(call, followed).await?;
     if would.as_ref().ok().is_some_and(|preview| shown == Some(preview)) {
         return Ok(None);
@@ -446,8 +447,14 @@ async fn run_approved<'a>(
     next: Next<'a>,
     tool: &ToolSpec,
     followed: Option<FollowedLink>,
+    by: &DecidedBy,
 ) -> Result<ToolOutput, TurnExit> {
-    if let Verdict::Deny { reason } = judge(call, tool, followed.as_ref()).await?.verdict {
+    let judgement = judge(call, tool, followed.as_ref()).await?;
+    if *by == DecidedBy::Grant {
+        // A rule that was kept meanwhile: nobody looked at this call.
+        call.record.confine(judgement.confinement());
+    }
+    if let Verdict::Deny { reason } = judgement.verdict {
         let message = format!("{} was approved, but the rules now deny it: {reason}; it did not run", tool.name);
         call.context.recorder.fact(EventKind::Warning { code: "approval_denied".to_owned(), message }).await?;
         return Ok(refuse(&format!("the person approved it, but the rules now deny it: {reason}")));

@@ -27,6 +27,7 @@ mod recall;
 mod repair;
 mod repetition;
 mod search;
+mod set_aside;
 mod skills;
 pub(crate) mod standard;
 mod todos;

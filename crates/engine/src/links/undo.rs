@@ -7,7 +7,7 @@ use agentd_core::{
     event::EventKind,
     item::{Item, ItemBody},
     policy::Confinement,
-    ports::FilesBefore,
+    ports::{FilesBefore, ToolContext},
     tool::{Effect, FileChange, FileChangeKind, ToolErrorCode, ToolOutput, ToolResult, ToolSpec},
     undo::{FilesReverted, UndoOutcome, UndoneFile, folded, reversed},
 };
@@ -16,10 +16,13 @@ use futures_util::{FutureExt as _, future::BoxFuture};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
+use super::set_aside;
 use crate::{
     state_changes::{self, DiffChoice, FORK_NOTICE, RevertPlan},
     turn::{
-        TurnExit, dispatch,
+        TurnExit,
+        call_record::FileLook,
+        dispatch,
         hooks::{Invocation, Link, Next},
     },
 };
@@ -90,14 +93,13 @@ fn is_recorded(call: &Invocation<'_>) -> bool {
 
 /// Looks at the files before a call is let run, unless that is done: whoever lets it run must know what of it could not be
 /// undone. Of tools of others nobody expects that it could.
-pub(super) async fn look(call: &Invocation<'_>) -> Result<(), TurnExit> {
+pub(super) async fn look(call: &Invocation<'_>, confinement: Confinement) -> Result<(), TurnExit> {
     if !is_recorded(call) || call.record.has_look() {
         return Ok(());
     }
-    let looked = call.context.or_cancelled(before(call)).await?;
-    let is_foreign = call.tool().is_some_and(|tool| call.context.foreign(tool).is_some());
-    let reasons = match &looked {
-        _ if is_foreign => Vec::new(),
+    let files = call.context.or_cancelled(before(call, confinement)).await?;
+    let reasons = match &files {
+        _ if is_foreign(call) => Vec::new(),
         Ok(looked) => {
             let named = deletes(&call.call.arguments, &looked.unkept);
             let named = (!named.is_empty()).then(|| format!("no contents are kept of {}", named.join(", ")));
@@ -106,13 +108,17 @@ pub(super) async fn look(call: &Invocation<'_>) -> Result<(), TurnExit> {
         Err(error) => vec![error.to_string()],
     };
     let irreversible = (!reasons.is_empty()).then(|| format!("its changes cannot be undone: {}", reasons.join("; ")));
-    call.record.look(looked, irreversible);
+    call.record.look(FileLook { confinement, files }, irreversible);
     Ok(())
 }
 
-async fn before(call: &Invocation<'_>) -> Result<FilesBefore, WorkspaceError> {
+fn is_foreign(call: &Invocation<'_>) -> bool {
+    call.tool().is_some_and(|tool| call.context.foreign(tool).is_some())
+}
+
+async fn before(call: &Invocation<'_>, confinement: Confinement) -> Result<FilesBefore, WorkspaceError> {
     let context = call.context;
-    let tool_context = context.tool_context(call.call);
+    let tool_context = ToolContext { confinement, ..context.tool_context(call.call) };
     let paths = context.tools.toolbox.changes(&tool_context, call.call);
     context.files.snapshots.before(&tool_context, paths.as_deref()).await
 }
@@ -120,34 +126,61 @@ async fn before(call: &Invocation<'_>) -> Result<FilesBefore, WorkspaceError> {
 /// Lets the call run between two looks at the files.
 async fn record<'a>(call: &'a Invocation<'a>, next: Next<'a>) -> Result<ToolOutput, TurnExit> {
     let context = call.context;
-    let tool_context = context.tool_context(call.call);
+    let confinement = call.record.confinement();
+    let tool_context = ToolContext { confinement, ..context.tool_context(call.call) };
     let paths = context.tools.toolbox.changes(&tool_context, call.call);
-    let looked = match call.record.take_look() {
-        Some(looked) => looked,
-        None => before(call).await,
+    let looked = call.record.take_look().filter(|look| look.confinement == confinement);
+    let looked = match looked {
+        Some(look) => look.files,
+        None => before(call, confinement).await,
     };
+    // Tools of others run outside of the sandbox, as they did before.
+    let is_checked = confinement.is_checked() && paths.is_none() && !is_foreign(call);
+    if is_checked && let Some(why) = gap(&looked) {
+        return Ok(ToolOutput::error(
+            ToolErrorCode::Denied,
+            format!("it did not run: no person reviewed it, and what it leaves behind could not be checked: {why}"),
+        ));
+    }
+    let looked = looked.map(|mut found| {
+        call.record.close(std::mem::take(&mut found.closed));
+        found
+    });
     let output = next.run(call).await;
     let changes = match looked {
         Ok(looked) => looked.after.await,
         Err(error) => Err(error),
     };
     let mut output = output?;
-    let notes = match changes {
+    let (notes, set_aside) = match changes {
         Ok(changes) => {
             output.files = seen_and_told(changes.files, output.files, paths.as_deref());
-            changes.notes
+            (changes.notes, changes.set_aside)
         }
         Err(error) => {
             let message = format!("what {} changed is not recorded, and cannot be undone: {error}", call.call.name);
             context.recorder.fact(EventKind::Warning { code: "not_recorded".to_owned(), message }).await?;
-            vec![error.to_string()]
+            if is_checked {
+                set_aside::unchecked(call, &error.to_string(), &mut output).await?;
+            }
+            (vec![error.to_string()], FilesReverted::default())
         }
     };
+    set_aside::settle(call, set_aside, &mut output).await?;
     output.files.extend(state_changes::changes_of(&tool_context.state_files, &output.state_files));
     if !notes.is_empty() {
         output.text.push_str(&format!("\n[not recorded, and cannot be undone: {}]", notes.join("; ")));
     }
     Ok(output)
+}
+
+/// Why what a call leaves behind could not be checked, by the look before it.
+fn gap(looked: &Result<FilesBefore, WorkspaceError>) -> Option<String> {
+    match looked {
+        Ok(found) if found.gaps.is_empty() => None,
+        Ok(found) => Some(found.gaps.join("; ")),
+        Err(error) => Some(error.to_string()),
+    }
 }
 
 /// Changes that were seen. A tool's own report counts only for paths that were not looked at: elsewhere what was seen

@@ -4,6 +4,8 @@
 //! turn of last year can be undone like the last one, as long as its contents are kept and nobody changed the files
 //! since. An undo is itself a fact with its changes, and can be taken back the same way.
 
+use std::collections::BTreeSet;
+
 use agentd_core::{
     audit::{AuditEntry, AuditFact},
     error::ErrorKind,
@@ -178,6 +180,15 @@ impl Actor {
                 let told = format!(". Of these, something else may have changed after the daemon ended: {late}");
                 result.text.push_str(&told);
             }
+        }
+        let back = &found.set_aside;
+        let back: BTreeSet<&str> =
+            back.files.iter().map(|file| &*file.path).chain(back.changes.iter().map(|file| &*file.path)).collect();
+        if !back.is_empty() {
+            let back = back.into_iter().collect::<Vec<_>>().join(", ");
+            result.text.push_str(&format!(
+                ". It also wrote {back}, which others run or obey; nobody was asked, and it was taken back"
+            ));
         }
         if !found.notes.is_empty() {
             result.text.push_str(&format!(". Not recorded, and cannot be undone: {}", found.notes.join("; ")));

@@ -1,7 +1,8 @@
 //! What is known of the decision on a call, gathered on its way through the chain, for the audit log.
 
 use std::{
-    sync::{Mutex, MutexGuard, PoisonError},
+    path::PathBuf,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 
@@ -35,8 +36,7 @@ struct Entries {
     judged_again: Option<Explanation>,
     /// Packages to be installed first.
     need: Option<PackageNeed>,
-    /// The files before it, or why they could not be recorded.
-    look: Option<Result<FilesBefore, WorkspaceError>>,
+    look: Option<FileLook>,
     /// Reason why changes of it cannot be undone, as of the last look.
     irreversible: Option<String>,
     /// Answer to the question whether it may run.
@@ -50,6 +50,7 @@ struct Entries {
     shut: bool,
     unwritten: bool,
     confinement: Confinement,
+    closed: Arc<[PathBuf]>,
     waited: Duration,
     effects: SideEffects,
 }
@@ -91,7 +92,7 @@ impl<'a> CallRecord<'a> {
     }
 
     /// Records a look at the files before it, and why its changes could not be undone.
-    pub(crate) fn look(&self, look: Result<FilesBefore, WorkspaceError>, irreversible: Option<String>) {
+    pub(crate) fn look(&self, look: FileLook, irreversible: Option<String>) {
         let mut entries = self.entries();
         (entries.look, entries.irreversible) = (Some(look), irreversible);
     }
@@ -101,7 +102,7 @@ impl<'a> CallRecord<'a> {
     }
 
     /// The look at the files before it. What is not needed any more is dropped.
-    pub(crate) fn take_look(&self) -> Option<Result<FilesBefore, WorkspaceError>> {
+    pub(crate) fn take_look(&self) -> Option<FileLook> {
         self.entries().look.take()
     }
 
@@ -178,6 +179,16 @@ impl<'a> CallRecord<'a> {
         self.entries().confinement
     }
 
+    /// Records paths that it cannot change.
+    pub(crate) fn close(&self, paths: Vec<PathBuf>) {
+        self.entries().closed = paths.into();
+    }
+
+    /// Paths that it cannot change.
+    pub(crate) fn closed(&self) -> Arc<[PathBuf]> {
+        Arc::clone(&self.entries().closed)
+    }
+
     /// The verdict, the strictest where there are two; none where the rules were not asked.
     pub(crate) fn judgement(&self) -> Option<Explanation> {
         let entries = self.entries();
@@ -238,6 +249,14 @@ pub(crate) fn asked_first(judgement: Explanation, own: String, rule: &str) -> Ex
         wider: Vec::new(),
         ..judgement
     }
+}
+
+/// Look at the files before a call.
+pub(crate) struct FileLook {
+    /// Limits of the call that it was made for.
+    pub(crate) confinement: Confinement,
+    /// The files, or why they could not be recorded.
+    pub(crate) files: Result<FilesBefore, WorkspaceError>,
 }
 
 /// Packages that must be installed before a call does what it says.

@@ -397,6 +397,8 @@ impl TurnContext {
             stands_for: self.tools.finds.tools().stands_for(&call.name).cloned(),
             // Only a call that was let through is known to be one.
             confinement: Confinement::Usual,
+            guarded: self.rules.policy.guarded(),
+            closed: Arc::default(),
             now: self.control.clock.now(),
             cancel: self.control.calls.clone(),
         }

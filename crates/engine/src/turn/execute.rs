@@ -25,8 +25,9 @@ async fn execute(invocation: &Invocation<'_>) -> Result<ToolOutput, TurnExit> {
     let Invocation { context, call, started, record, .. } = invocation;
     let progress = started.get().map(|id| context.recorder.progress(*id)).unwrap_or_default();
     let tab = SamplingBudget::open(invocation);
-    let confinement = record.confinement();
-    let tool_context = ToolContext { progress, sampler: tab.sampler(), confinement, ..context.tool_context(call) };
+    let (confinement, closed) = (record.confinement(), record.closed());
+    let tool_context =
+        ToolContext { progress, sampler: tab.sampler(), confinement, closed, ..context.tool_context(call) };
     let given_up = async {
         context.control.calls.cancelled().await;
         tokio::time::sleep(CANCEL_GRACE).await;

@@ -334,6 +334,8 @@ pub(crate) mod tests {
             sampler: Sampler::default(),
             stands_for: None,
             confinement: agentd_core::policy::Confinement::Usual,
+            guarded: Default::default(),
+            closed: Default::default(),
             now: Timestamp::UNIX_EPOCH,
             cancel: CancellationToken::new(),
         }

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use agentd_core::policy::Risk;
+use agentd_core::{guarded::GuardedNames, policy::Risk};
 
 use super::{
     carriers, environment, files,
@@ -173,7 +173,7 @@ fn redirected(redirect: &Redirect, roots: &[&Path]) -> Option<LayerVerdict> {
     if !target.is_plain() {
         return Some(LayerVerdict::unknown("it writes to a file whose name is only known at run time"));
     }
-    written(target, roots).or_else(|| files::path(text))
+    written(target, roots).or_else(|| files::path(text, roots, &GuardedNames::default()))
 }
 
 /// Danger of writing there.
@@ -210,7 +210,8 @@ fn changed(program: &str, word: &Word, roots: &[&Path]) -> Option<LayerVerdict> 
     }
     let part = Word { text: value.to_owned(), ..word.clone() };
     let home = value.starts_with(['~', '/']) || value.starts_with("$HOME") || value.starts_with("${HOME");
-    if word.is_static() || home { written(&part, roots) } else { None }.or_else(|| files::path(value))
+    if word.is_static() || home { written(&part, roots) } else { None }
+        .or_else(|| files::path(value, roots, &GuardedNames::default()))
 }
 
 /// A text as it is shown inside a sentence.

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use agentd_core::policy::Risk;
+use agentd_core::{guarded::GuardedNames, policy::Risk};
 use serde_json::{Map, Value};
 
 use crate::opinion::{LayerVerdict, strictest};
@@ -10,110 +10,29 @@ use crate::opinion::{LayerVerdict, strictest};
 /// The names under which tools take a path.
 const PATH_KEYS: [&str; 8] = ["path", "file_path", "filepath", "filename", "file", "directory", "dir", "destination"];
 
-/// File names that programs run or obey without being asked to.
-const RUN_BY_NAME: [&str; 51] = [
-    ".git",
-    ".yarnrc",
-    ".yarnrc.yml",
-    ".bazelrc",
-    ".pdbrc",
-    ".irbrc",
-    ".sqliterc",
-    ".psqlrc",
-    ".wgetrc",
-    ".curlrc",
-    ".ackrc",
-    ".tmux.conf",
-    ".screenrc",
-    ".xsessionrc",
-    ".bashrc",
-    ".bash_profile",
-    ".bash_login",
-    ".bash_logout",
-    ".bash_aliases",
-    ".profile",
-    ".zshrc",
-    ".zshenv",
-    ".zprofile",
-    ".zlogin",
-    ".kshrc",
-    ".cshrc",
-    ".tcshrc",
-    ".inputrc",
-    ".xinitrc",
-    ".xprofile",
-    ".xsession",
-    ".envrc",
-    ".vimrc",
-    ".exrc",
-    ".nvimrc",
-    ".gdbinit",
-    ".lldbinit",
-    ".gitconfig",
-    ".gitmodules",
-    ".npmrc",
-    ".pypirc",
-    ".netrc",
-    ".pre-commit-config.yaml",
-    ".gitlab-ci.yml",
-    ".travis.yml",
-    ".drone.yml",
-    "azure-pipelines.yml",
-    "bitbucket-pipelines.yml",
-    "jenkinsfile",
-    "sitecustomize.py",
-    "usercustomize.py",
-];
-/// Folders in which that is true of every file.
-const RUN_BY_FOLDER: [&str; 15] = [
-    ".git",
-    ".ssh",
-    ".gnupg",
-    ".husky",
-    ".githooks",
-    ".vscode",
-    ".idea",
-    ".devcontainer",
-    ".circleci",
-    ".buildkite",
-    ".cargo",
-    ".direnv",
-    ".config",
-    ".aws",
-    ".kube",
-];
-/// Pairs of folders in which that is true of every file.
-const RUN_BY_FOLDERS: [(&str, &str); 3] = [(".github", "workflows"), (".github", "actions"), (".local", "bin")];
-
-/// File names and folders of instructions and servers that agents obey in sessions to come, this one among them: whoever
-/// talked a model into writing there would talk to all of them.
-const OBEYED_BY_NAME: [&str; 9] = [
-    "agents.md",
-    "agents.override.md",
-    "claude.md",
-    "claude.local.md",
-    "gemini.md",
-    ".cursorrules",
-    ".windsurfrules",
-    ".mcp.json",
-    "copilot-instructions.md",
-];
-const OBEYED_BY_FOLDER: [&str; 4] = [".agentd", ".agents", ".claude", ".cursor"];
-
 /// The names under which tools take a patch.
 const PATCH_KEYS: [&str; 3] = ["patch", "diff", "input"];
 
+/// Folders of a session, and names in them that a person is asked about.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct WritePlaces<'a> {
+    pub(crate) roots: &'a [&'a Path],
+    pub(crate) memories: Option<&'a Path>,
+    pub(crate) guarded: &'a GuardedNames,
+}
+
 /// Verdict on a call of a tool that changes files.
-pub(crate) fn check(arguments: &Map<String, Value>, memories: Option<&Path>) -> Option<LayerVerdict> {
+pub(crate) fn check(arguments: &Map<String, Value>, places: WritePlaces<'_>) -> Option<LayerVerdict> {
+    let memories = places.memories;
     let texts = |keys: &'static [&str]| {
         let named = arguments.iter().filter(move |(key, _)| keys.contains(&key.as_str()));
         named.filter_map(|(_, value)| value.as_str())
     };
     let unnamed = texts(&PATCH_KEYS).any(|text| patched(text).next().is_none());
     let unnamed = unnamed.then(|| LayerVerdict::asks(Risk::High, "it is a patch in which no file name can be found"));
-    let patched =
-        arguments.values().filter_map(Value::as_str).flat_map(patched).flat_map(|named| named.check(memories));
-    let named = texts(&PATH_KEYS).flat_map(|named| path(named).into_iter().chain(remembered(named, memories)));
+    let patched = arguments.values().filter_map(Value::as_str).flat_map(patched).flat_map(|named| named.check(places));
+    let named = texts(&PATH_KEYS)
+        .flat_map(|named| path(named, places.roots, places.guarded).into_iter().chain(remembered(named, memories)));
     strictest(named.chain(patched).chain(unnamed))
 }
 
@@ -189,9 +108,9 @@ enum PatchedName<'t> {
 }
 
 impl PatchedName<'_> {
-    fn check(self, memories: Option<&Path>) -> impl Iterator<Item = LayerVerdict> {
+    fn check(self, places: WritePlaces<'_>) -> impl Iterator<Item = LayerVerdict> {
         let (found, remembered) = match self {
-            Self::Path(named) => (path(named), remembered(named, memories)),
+            Self::Path(named) => (path(named, places.roots, places.guarded), remembered(named, places.memories)),
             Self::Escaped(line) => {
                 let shown = super::bash::shortened(line);
                 let rule = format!("{shown} names a file by escapes, which can spell any name");
@@ -247,26 +166,22 @@ fn without_side(name: &str) -> &str {
     name.strip_prefix("a/").or_else(|| name.strip_prefix("b/")).unwrap_or(name)
 }
 
-/// Verdict on one path that is written to.
-pub(super) fn path(path: &str) -> Option<LayerVerdict> {
-    let lower = path.to_lowercase().replace('\\', "/");
-    let parts: Vec<&str> = lower.split('/').filter(|part| !part.is_empty() && *part != ".").collect();
-    let name = *parts.last()?;
-    let folders = &parts[..parts.len() - 1];
-    let runs = RUN_BY_NAME.contains(&name)
-        || name.ends_with(".pth")
-        || name.ends_with(".desktop")
-        || folders.iter().any(|folder| RUN_BY_FOLDER.contains(folder))
-        || folders.windows(2).any(|pair| RUN_BY_FOLDERS.contains(&(pair[0], pair[1])));
-    if runs {
+/// Verdict on one path that is written to. In a folder of the session every part counts; what leads to that folder only
+/// where the table names it.
+pub(super) fn path(path: &str, roots: &[&Path], guarded: &GuardedNames) -> Option<LayerVerdict> {
+    let plain = |path: &str| {
+        let path = path.replace('\\', "/");
+        path.split('/').filter(|part| !part.is_empty() && *part != ".").collect::<Vec<_>>().join("/")
+    };
+    let below = roots.iter().filter_map(|root| Path::new(path).strip_prefix(root).ok()?.to_str());
+    let below = plain(below.min_by_key(|below| below.len()).unwrap_or(path));
+    let whole = plain(path);
+    if guarded.covers(below.as_bytes()) || guarded.names(whole.as_bytes()) {
         return Some(LayerVerdict::asks(
             Risk::High,
             format!("{path} is run or obeyed by other programs without being asked to"),
         ));
     }
-    if OBEYED_BY_NAME.contains(&name) || folders.iter().any(|folder| OBEYED_BY_FOLDER.contains(folder)) {
-        return Some(LayerVerdict::asks(Risk::High, format!("{path} is obeyed by agents in sessions to come")));
-    }
-    super::paths::is_secret(&lower)
+    super::paths::is_secret(&whole.to_lowercase())
         .then(|| LayerVerdict::asks(Risk::High, format!("{path} looks like a file of secrets")))
 }

@@ -257,8 +257,11 @@ impl<'a> Call<'a> {
                 Some(command) => self.judge_command(command, arguments),
                 None => self.judge_whole(Some(LayerVerdict::unknown("it names no command"))),
             },
-            Some(arguments) if self.facts.tool.effect == Effect::Write => self
-                .judge_whole(self.by_both_names(arguments, |arguments| files::check(arguments, self.facts.memories))),
+            Some(arguments) if self.facts.tool.effect == Effect::Write => {
+                let CallContext { roots, memories, .. } = *self.facts;
+                let places = files::WritePlaces { roots, memories, guarded: &self.rules.guarded };
+                self.judge_whole(self.by_both_names(arguments, |arguments| files::check(arguments, places)))
+            }
             Some(arguments) if self.facts.tool.effect == Effect::Read => {
                 self.judge_whole(self.by_both_names(arguments, files::reads))
             }

@@ -236,6 +236,7 @@ pub(crate) async fn run(
         output_cap: settings.output_bytes,
         output: OutputForm::Text,
         confinement: context.confinement,
+        closed: Arc::clone(&context.closed),
         progress: context.progress.clone(),
     };
     if !read_only {

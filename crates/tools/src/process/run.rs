@@ -8,7 +8,9 @@ use std::{
     ffi::OsString,
     io,
     os::{fd::OwnedFd, unix::process::ExitStatusExt as _},
+    path::PathBuf,
     process::{ExitStatus, Stdio},
+    sync::Arc,
     time::{Duration, Instant},
 };
 
@@ -55,6 +57,8 @@ pub(crate) struct Script {
     pub(crate) output: OutputForm,
     /// Its limits. Without a sandbox none runs that may change nothing.
     pub(crate) confinement: Confinement,
+    /// Paths that a guarded command cannot change.
+    pub(crate) closed: Arc<[PathBuf]>,
     /// Listener to its last lines while it runs.
     pub(crate) progress: CallProgress,
 }
@@ -143,9 +147,9 @@ async fn locked_in(
 ) -> Result<FinishedCommand, RunError> {
     use crate::sandbox::{Report, Walls};
     let began = Instant::now();
-    let Script { command, folder, environment, timeout, output_cap, output, confinement, progress } = script;
-    let (mut child, mut leash) =
-        sandbox.run(workspace, command, &environment, &folder, Walls { confinement, ..Walls::default() }).await?;
+    let Script { command, folder, environment, timeout, output_cap, output, confinement, closed, progress } = script;
+    let walls = Walls { confinement, closed, ..Walls::default() };
+    let (mut child, mut leash) = sandbox.run(workspace, command, &environment, &folder, walls).await?;
     let (out_pipe, err_pipe) = (child.stdout.take(), child.stderr.take());
     let (mut stdout, mut stderr) = (Capture::new(output_cap, progress.clone()), Capture::new(output_cap, progress));
     let (report, cut) = {

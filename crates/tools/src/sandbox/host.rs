@@ -151,6 +151,8 @@ mod linux {
     pub(crate) struct Walls {
         /// Its limits.
         pub(crate) confinement: Confinement,
+        /// Paths that a guarded command cannot change.
+        pub(crate) closed: Arc<[PathBuf]>,
         /// Its standard input; none where there is none.
         pub(crate) input: Option<OwnedFd>,
         /// Memory that each process may write to, where that is less than all commands may.
@@ -330,7 +332,7 @@ mod linux {
             folder: &OwnedFd,
             walls: Walls,
         ) -> io::Result<(Child, KillGuard)> {
-            let Walls { confinement, input, memory_bytes, hidden } = walls;
+            let Walls { confinement, closed, input, memory_bytes, hidden } = walls;
             let config = &self.config;
             let names = self.names(workspace).await;
             let read_only = confinement == Confinement::ReadOnly;
@@ -340,7 +342,7 @@ mod linux {
                 let _ = crate::worktrees::own_folders(&worktree.common);
             }
             let mut places = places(workspace, &config.read, &config.write, &config.hidden);
-            places.confine(workspace, confinement);
+            places.confine(workspace, confinement, &closed);
             let policy = Policy {
                 exact: exact(workspace),
                 read: places.read,

@@ -77,34 +77,6 @@ pub(super) const DEVICES: &[&str] = &["/dev/null", "/dev/zero", "/dev/full", "/d
 /// Folders that are fresh for each command, where there are namespaces.
 pub(super) const FRESH: &[&str] = &["/tmp", "/dev/shm"];
 
-/// Files and folders that are run or obeyed in a project without being asked for: by git, by editors and shells that open the
-/// folder, by agents to come.
-const GUARDED: &[&str] = &[
-    ".git",
-    ".gitmodules",
-    ".githooks",
-    ".husky",
-    ".pre-commit-config.yaml",
-    ".github",
-    ".gitlab-ci.yml",
-    ".circleci",
-    ".envrc",
-    ".direnv",
-    ".vscode",
-    ".idea",
-    ".devcontainer",
-    ".cargo",
-    ".npmrc",
-    ".yarnrc",
-    ".yarnrc.yml",
-    ".claude",
-    ".cursor",
-    ".agentd",
-    ".mcp.json",
-    "AGENTS.md",
-    "CLAUDE.md",
-];
-
 /// Parts of the file system that a command may reach.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Places {
@@ -114,12 +86,12 @@ pub(super) struct Places {
 }
 
 impl Places {
-    /// Closes what a command with these limits may not change.
-    pub(super) fn confine(&mut self, workspace: &Workspace, confinement: Confinement) {
+    /// Closes what a command with these limits may not change. `guarded` are paths that others run or obey.
+    pub(super) fn confine(&mut self, workspace: &Workspace, confinement: Confinement, guarded: &[PathBuf]) {
         match confinement {
             Confinement::ReadOnly => self.close(),
-            Confinement::Guarded => self.guard(workspace),
-            Confinement::Usual => {}
+            Confinement::Guarded => self.guard(workspace, guarded),
+            Confinement::GuardedGit | Confinement::Usual => {}
         }
     }
 
@@ -131,18 +103,13 @@ impl Places {
         }
     }
 
-    /// Closes what programs run or obey by themselves in writable folders of the person, as far as it is there. That which a command
-    /// could put in its place is closed with it.
-    fn guard(&mut self, workspace: &Workspace) {
-        let guarded = workspace
-            .writable_mounts()
-            .flat_map(|mount| GUARDED.iter().map(|name| mount.join(name)))
-            .filter(|path| path.symlink_metadata().is_ok_and(|found| !found.is_symlink()));
+    /// Closes what programs run or obey by themselves in writable folders of the person.
+    fn guard(&mut self, workspace: &Workspace, guarded: &[PathBuf]) {
         // Of an added folder in a hidden place, such as `~/.config` or `.github`, all is.
         let is_hidden =
             |path: &Path| path.components().any(|part| part.as_os_str().as_encoded_bytes().starts_with(b"."));
         let hidden = workspace.folders.iter().filter(|folder| folder.writable && is_hidden(&folder.path));
-        let guarded = guarded.chain(hidden.map(|folder| folder.path.clone()));
+        let guarded = guarded.iter().cloned().chain(hidden.map(|folder| folder.path.clone()));
         self.trees.extend(guarded.map(|path| Tree { path, writable: false }));
         // As `.git` in a project: what is in it could be lost.
         if let Some(worktree) = &workspace.worktree {
@@ -276,32 +243,6 @@ mod tests {
     }
 
     #[test]
-    fn what_others_obey_in_a_project_is_guarded_where_it_is() {
-        let folder = tempfile::tempdir().unwrap();
-        let project = folder.path().to_owned();
-        std::fs::create_dir_all(project.join(".git/hooks")).unwrap();
-        std::fs::write(project.join("AGENTS.md"), "x").unwrap();
-        std::os::unix::fs::symlink("elsewhere", project.join(".vscode")).unwrap();
-        for writable in [true, false] {
-            let project = Some(Mount { path: project.clone(), writable });
-            let workspace = Workspace {
-                root: "/home/p/data/workspace/1".into(),
-                project,
-                folders: Vec::new(),
-                memories: None,
-                worktree: None,
-            };
-            let mut places = places(&workspace, &[], &[], &[]);
-            let before = places.trees.len();
-            places.guard(&workspace);
-            let names =
-                places.trees[before..].iter().map(|tree| (tree.path.file_name().unwrap().to_owned(), tree.writable));
-            let expected = [(".git".into(), false), ("AGENTS.md".into(), false)];
-            assert_eq!(names.collect::<Vec<_>>(), if writable { expected.to_vec() } else { Vec::new() });
-        }
-    }
-
-    #[test]
     fn of_the_repository_of_a_worktree_only_that_is_written_which_a_commit_changes() {
         let common = Path::new("/home/p/app/.git");
         let worktree = WorktreeAccess {
@@ -331,7 +272,7 @@ mod tests {
         for held in ["objects/pack", "worktrees/fix/commondir"].map(|place| common.join(place)) {
             assert!(found.trees.contains(&Tree { path: held, writable: false }));
         }
-        found.guard(&workspace);
+        found.guard(&workspace, &[]);
         assert!(writable(&found).is_empty());
         let (found, _) = of(false);
         assert!(writable(&found).is_empty() && found.read.contains(&common.into()));

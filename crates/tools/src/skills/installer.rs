@@ -110,6 +110,7 @@ impl Installer {
             output_cap: SAID,
             output: OutputForm::Text,
             confinement: Confinement::Usual,
+            closed: Default::default(),
             progress: CallProgress::default(),
         };
         let only_here =

@@ -30,6 +30,8 @@ fn context() -> ToolContext {
         sampler: Default::default(),
         stands_for: None,
         confinement: Confinement::Usual,
+        guarded: Default::default(),
+        closed: Default::default(),
         now: Timestamp::UNIX_EPOCH,
         cancel: CancellationToken::new(),
     }

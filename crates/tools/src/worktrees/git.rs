@@ -178,6 +178,7 @@ impl Git {
             output_cap: MAX_OUTPUT,
             output: OutputForm::Bytes,
             confinement: Confinement::Usual,
+            closed: Default::default(),
             progress: CallProgress::default(),
         };
         let reached = reached(place, scratch);

@@ -80,6 +80,8 @@ impl Bench {
                 sampler: Default::default(),
                 stands_for: None,
                 confinement: agentd_core::policy::Confinement::Usual,
+                guarded: Default::default(),
+                closed: Default::default(),
                 now: "2026-11-21T08:31:05Z".parse().unwrap(),
                 cancel: CancellationToken::new(),
             },

@@ -219,6 +219,8 @@ fn context(folder: PathBuf) -> ToolContext {
         cancel: Default::default(),
         stands_for: None,
         confinement: agentd_core::policy::Confinement::Usual,
+        guarded: Default::default(),
+        closed: Default::default(),
     }
 }
 

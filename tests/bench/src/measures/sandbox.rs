@@ -44,6 +44,8 @@ pub(crate) async fn measure() -> anyhow::Result<Vec<Row>> {
         sampler: Default::default(),
         stands_for: None,
         confinement: agentd_core::policy::Confinement::Usual,
+        guarded: Default::default(),
+        closed: Default::default(),
         now: Timestamp::now(),
         cancel: CancellationToken::new(),
     };

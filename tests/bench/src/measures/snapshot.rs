@@ -96,6 +96,8 @@ pub(super) fn context(session_id: SessionId, workspace: Workspace) -> ToolContex
         sampler: Default::default(),
         stands_for: None,
         confinement: agentd_core::policy::Confinement::Usual,
+        guarded: Default::default(),
+        closed: Default::default(),
         now: Timestamp::now(),
         cancel: Default::default(),
     }

@@ -1,10 +1,11 @@
 //! What a call starts from: the trees before it, and the paths that it names.
 
-use std::{collections::HashMap, sync::Arc};
+use std::{collections::HashMap, path::PathBuf, sync::Arc};
 
-use agentd_core::ids::CallId;
+use agentd_core::{guarded::GuardedNames, ids::CallId};
 
 use super::{
+    guard::CallGuard,
     ignored::IgnoredFolders,
     pulse::Heartbeat,
     root::{Kind, Root},
@@ -23,14 +24,23 @@ pub(super) struct Before {
     pub(super) unsaved: UnsavedContents,
     /// Names in folders that git ignores.
     pub(super) ignored: IgnoredFolders,
+    /// Names that others run or obey, as of the look.
+    pub(super) names: GuardedNames,
+    /// Guard of a call that is checked when it ends.
+    pub(super) guard: Option<CallGuard>,
+    /// Guarded paths that it cannot change, and why there may be more.
+    pub(super) closed: Vec<PathBuf>,
+    pub(super) unchecked: Option<String>,
     /// While the call runs; the last sign comes when the last look is over.
     pub(super) pulse: Option<Heartbeat>,
 }
 
 impl Before {
-    pub(super) fn new(call: &CallId, scoped: bool, trees: Vec<Arc<Tree>>) -> Self {
-        let (notes, unsaved, ignored) = (Vec::new(), HashMap::new(), IgnoredFolders::default());
-        Self { call: call.clone(), scoped, trees, notes, unsaved, ignored, pulse: None }
+    pub(super) fn new(call: &CallId, scoped: bool, trees: Vec<Arc<Tree>>, names: &GuardedNames) -> Self {
+        let (call, names, notes) = (call.clone(), names.clone(), Vec::new());
+        let (unsaved, ignored, closed) = (HashMap::new(), IgnoredFolders::default(), Vec::new());
+        let (guard, unchecked, pulse) = (None, None, None);
+        Self { call, scoped, trees, notes, unsaved, ignored, names, guard, closed, unchecked, pulse }
     }
 
     /// The paths of which no contents are kept.

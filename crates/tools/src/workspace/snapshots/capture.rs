@@ -10,14 +10,19 @@ use std::{
 use rustix::fs::fstat;
 
 use super::{
+    SnapshotConfig,
     blobs::{Blobs, Full, Intake},
     root::{Kind, Root, Stamp, is_missing},
     scan::ScanResult,
     tree::{Content, Entry, Tree, Why},
 };
+use crate::text;
 
 /// From so many contents on, two threads read them.
 const WORTH_TWO: usize = 64;
+
+/// Number of paths that a note names.
+const NAMED: usize = 3;
 
 /// Maximum number of reads of a file that changes while it is read.
 const TRIES: usize = 3;
@@ -189,6 +194,21 @@ enum Miss {
 impl Miss {
     fn of_reading(error: io::Error) -> Self {
         if is_missing(&error) { Self::Gone } else { Self::Unkept(Why::Unreadable) }
+    }
+}
+
+impl SnapshotConfig {
+    /// Sentence on paths that are not recorded.
+    pub(super) fn note(&self, why: Why, paths: &[&str]) -> String {
+        let named = paths.iter().take(NAMED).copied().collect::<Vec<_>>().join(", ");
+        let more = if paths.len() > NAMED { format!(" and {} more", paths.len() - NAMED) } else { String::new() };
+        let because = match why {
+            Why::Large => format!("larger than {}", text::size(self.max_file_bytes)),
+            Why::Full => format!("there is no room beyond {}", text::size(self.max_total_bytes)),
+            Why::Unreadable => "it may not be read".to_owned(),
+            Why::Busy => "it was being written all the while".to_owned(),
+        };
+        format!("{named}{more} ({because})")
     }
 }
 

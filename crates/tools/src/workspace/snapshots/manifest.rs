@@ -12,7 +12,9 @@ use std::{
     path::Path,
 };
 
-use super::blobs::Hash;
+use agentd_core::tool::FileChange;
+
+use super::blobs::{self, Hash};
 
 const NAME: &str = "kept";
 const RECORD: usize = 40;
@@ -55,6 +57,12 @@ pub(super) fn read(session: &Path) -> io::Result<Vec<(Hash, u64)>> {
 pub(super) fn age(session: &Path) -> i64 {
     use std::os::unix::fs::MetadataExt as _;
     fs::metadata(session.join(NAME)).map_or(i64::MIN, |metadata| metadata.mtime())
+}
+
+/// The contents that changes go between.
+pub(super) fn contents_of(changes: &[FileChange]) -> Vec<(Hash, u64)> {
+    let states = changes.iter().flat_map(|change| change.before.iter().chain(&change.after));
+    states.filter_map(|state| Some((blobs::read_hash(&state.hash)?, state.size))).collect()
 }
 
 #[cfg(test)]

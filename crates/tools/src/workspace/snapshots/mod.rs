@@ -12,6 +12,8 @@
 //! - `blobs`, `packs`, `record`: contents and trees on the disk. `projects`: the last scan of each project. `manifest`:
 //!   contents that a session's changes need.
 //! - `unsaved`: texts that a client holds and the disk does not have: they are what undo gives back.
+//! - `guard`: files that others run or obey, by any name, and how changes of them by commands that nobody looked at are taken back;
+//!   `git_config`: what of git's own is no danger.
 //! - `overlap`: owners of changes if several sessions change the same files at once.
 //! - `restore`: reverts changes. `pulse`: recognises later changes after a crash.
 //!
@@ -24,6 +26,8 @@
 mod before;
 mod blobs;
 mod capture;
+mod git_config;
+mod guard;
 mod ignored;
 mod manifest;
 mod overlap;
@@ -43,7 +47,7 @@ mod unsaved;
 
 use std::{
     collections::HashMap,
-    fs, io,
+    fmt, fs, io,
     path::PathBuf,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
@@ -60,7 +64,7 @@ use agentd_core::{
 };
 use futures_util::{FutureExt as _, future::BoxFuture};
 
-use self::{before::Before, overlap::Overlaps, session::SessionRecord, store::Store};
+use self::{before::Before, guard::CallGuard, overlap::Overlaps, session::SessionRecord, store::Store};
 use super::client::FileClient;
 
 /// Number of sessions whose last looks are kept in memory. Those of others are read from the disk again. What a call under
@@ -203,11 +207,11 @@ impl FileSnapshots {
         running: CallInProgress,
     ) -> Result<Changes, WorkspaceError> {
         let looking = self.work(running.session, "record what the call changed", move |kept| {
-            let Changes { files, notes } = kept.after(&workspace, before)?;
+            let Changes { files, notes, set_aside } = kept.after(&workspace, before)?;
             let own = locked(&running.overlaps).end(running.session, &running.call, files);
             // What it goes on from was seen by others alone.
             kept.adopt(own.going_on_from)?;
-            Ok(Changes { files: own.changes, notes })
+            Ok(Changes { files: own.changes, notes, set_aside })
         });
         looking.await
     }
@@ -248,6 +252,7 @@ impl Snapshots for FileSnapshots {
         call: &'a ToolContext,
         paths: Option<&'a [String]>,
     ) -> BoxFuture<'a, Result<FilesBefore, WorkspaceError>> {
+        let guard = (call.guarded.clone(), CallGuard::of(call));
         let (workspace, call_id, paths) = (Arc::clone(&call.workspace), call.call_id.clone(), paths.map(<[_]>::to_vec));
         let (session, overlaps) = (call.session_id, Arc::clone(&self.overlaps));
         let client = FileClient::of(call, call.cancel.clone());
@@ -262,12 +267,13 @@ impl Snapshots for FileSnapshots {
                 let anywhere = paths.is_none();
                 locked(&overlaps).begin(session, call_id.clone(), workspace.root.clone(), anywhere);
                 let running = CallInProgress { session, call: call_id.clone(), overlaps };
-                Ok((kept.before(&workspace, &call_id, paths.as_deref(), unsaved)?, running))
+                Ok((kept.before(&workspace, &call_id, paths.as_deref(), unsaved, guard)?, running))
             });
-            let (before, running) = looking.await?;
-            let (gaps, unkept) = (before.notes.clone(), before.unkept());
+            let (mut before, running) = looking.await?;
+            let gaps = before.notes.iter().cloned().chain(before.unchecked.take()).collect();
+            let (closed, unkept) = (std::mem::take(&mut before.closed), before.unkept());
             let after = self.clone().after(of_call, before, running).boxed();
-            Ok(FilesBefore { gaps, unkept, after })
+            Ok(FilesBefore { closed, gaps, unkept, after })
         }
         .boxed()
     }

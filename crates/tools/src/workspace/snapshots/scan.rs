@@ -1,9 +1,9 @@
 //! Scans every path of a tree: metadata, not content.
 //!
-//! Of a folder of the person, what git ignores as a whole folder (`target/`, `node_modules/`) and `.git` itself are left out: they
-//! can be made again, and are larger than all else together. A file that is ignored by itself, such as `.env`, is not
-//! left out: nothing else could bring it back. Of a session's own tree, what the daemon keeps there is left out: no
-//! call changes it.
+//! Of a folder of the person, what git ignores as a whole folder (`target/`, `node_modules/`) and what git stores in `.git` are left
+//! out: they can be made again, and are larger than all else together. What [others run or obey](agentd_core::guarded) is looked for
+//! there all the same, and seen. A file that is ignored by itself, such as `.env`, is not left out: nothing else could bring it back.
+//! Of a session's own tree, what the daemon keeps there is left out: no call changes it.
 
 use std::{
     io,
@@ -22,12 +22,15 @@ use ignore::{
     gitignore::{Gitignore, GitignoreBuilder},
 };
 
+use agentd_core::guarded::{self, GitEntry, GuardedNames, NameKind};
+use rustix::fs::FileType;
 use sha2::{Digest as _, Sha256};
 
 use super::{
     super::path::PathPlace,
     blobs::Hash,
     root::{self, Kind, Root, Stamp},
+    spot::split,
     tree::Tree,
 };
 
@@ -41,6 +44,12 @@ const IGNORE_FILE: &[u8] = b".gitignore";
 /// Trees that had fewer paths when they were last seen are looked at by one thread alone.
 const SHARED_FROM: usize = 2000;
 const MAX_THREADS: usize = 4;
+/// Folders that are looked through only for what others run or obey. With more, that is not known.
+const MAX_SEARCHED: usize = 100_000;
+/// Hooks that git never runs.
+const SAMPLE: &[u8] = b".sample";
+/// A list of names for plain web servers, which git writes as it stores.
+const LIST_OF_REFS: &[u8] = b"info/refs";
 
 /// Result of a look.
 #[derive(Debug)]
@@ -53,6 +62,29 @@ pub(super) struct ScanResult {
     pub(super) too_deep: usize,
     /// Folders of the person that are left out.
     pub(super) left_out: Vec<Vec<u8>>,
+    /// The topmost files and folders that others run or obey.
+    pub(super) guarded: Vec<Vec<u8>>,
+    /// Guarded links, files in the place of a repository, and what its configurations are: they say where to read on.
+    pub(super) leads: Vec<Vec<u8>>,
+    /// Folders that git takes for repositories although they have another name.
+    pub(super) bare: Vec<Vec<u8>>,
+    /// Set if there were too many folders to look for guarded files in all of them.
+    pub(super) is_partial: bool,
+}
+
+/// Entries of a folder that are seen.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Scope {
+    /// All that git does not ignore.
+    All,
+    /// All, for others run or obey it.
+    Guarded,
+    /// Only guarded ones: git ignores the folder.
+    Search,
+    /// Only those that decide what git runs.
+    Repository,
+    /// All, of a folder that decides what git runs.
+    OfGit,
 }
 
 impl ScanResult {
@@ -62,6 +94,23 @@ impl ScanResult {
         self.tree.ignores.extend(part.tree.ignores);
         self.too_deep += part.too_deep;
         self.left_out.extend(part.left_out);
+        self.guarded.extend(part.guarded);
+        self.leads.extend(part.leads);
+        self.bare.extend(part.bare);
+        self.is_partial |= part.is_partial;
+    }
+
+    fn of(tree: Tree, capacity: usize) -> Self {
+        Self {
+            entries: Vec::with_capacity(capacity),
+            tree,
+            too_deep: 0,
+            guarded: Vec::new(),
+            leads: Vec::new(),
+            bare: Vec::new(),
+            left_out: Vec::new(),
+            is_partial: false,
+        }
     }
 
     /// A digest of all that was seen, in its order.
@@ -84,29 +133,65 @@ impl ScanResult {
 
 /// Looks at a tree, at most at `max_files` paths. What was seen before is looked at again, whatever ignore files say by
 /// now: otherwise a command could write into one what the next command is about to change.
-pub(super) fn scan(root: &Root, known: &Tree, max_files: usize) -> io::Result<ScanResult> {
+pub(super) fn scan(root: &Root, known: &Tree, max_files: usize, names: &GuardedNames) -> io::Result<ScanResult> {
     let mut tree = Tree::new(root.place, root.path.clone());
     let top = match root.folder(b"") {
         Ok(top) => top,
         Err(error) => {
             tree.unseen = Some(format!("the folder cannot be opened: {error}"));
-            return Ok(ScanResult { entries: Vec::new(), tree, too_deep: 0, left_out: Vec::new() });
+            return Ok(ScanResult::of(tree, 0));
         }
     };
-    let count = AtomicUsize::new(0);
-    let seen = ScanResult { entries: Vec::with_capacity(known.entries.len()), tree, too_deep: 0, left_out: Vec::new() };
+    let (count, searched) = (AtomicUsize::new(0), AtomicUsize::new(0));
+    let seen = ScanResult::of(tree, known.entries.len());
     let shared = known.entries.len() >= SHARED_FROM;
-    let mut scan = Scan { seen, known, max_files, count: &count, later: shared.then(Vec::new) };
-    scan.folder(&top, &mut Vec::new(), 0, &[])?;
+    let mut scan =
+        Scan { seen, known, max_files, count: &count, searched: &searched, names, later: shared.then(Vec::new) };
+    scan.folder(&top, &mut Vec::new(), 0, &[], Scope::All)?;
     let later = scan.later.take().unwrap_or_default();
     for part in together(&scan, &top, &later) {
         scan.seen.add(part?);
+    }
+    if scan.seen.is_partial {
+        scan.keep_known_of_ignored();
     }
     if count.load(Ordering::Relaxed) > max_files {
         scan.seen.entries.clear();
         scan.seen.tree.unseen = Some(format!("it has more than {max_files} files"));
     }
     Ok(scan.seen)
+}
+
+/// Looks at one path besides, with all that is in it, where that was not seen: a guarded link leads there. `is_git` is true for a
+/// repository, of which only that is seen which decides what git runs.
+pub(super) fn scan_more(
+    root: &Root,
+    seen: &mut ScanResult,
+    path: &[u8],
+    is_git: bool,
+    (max_files, names): (usize, &GuardedNames),
+) -> io::Result<()> {
+    if seen.entries.iter().any(|(known, _)| known == path) {
+        return Ok(());
+    }
+    let Some(stamp) = root.look(path)?.filter(|stamp| stamp.kind != Kind::Special) else { return Ok(()) };
+    let (count, searched) = (AtomicUsize::new(seen.entries.len()), AtomicUsize::new(0));
+    let known = Tree::new(root.place, root.path.clone());
+    let of_path = ScanResult::of(known.clone(), 0);
+    let mut scan =
+        Scan { seen: of_path, known: &known, max_files, count: &count, searched: &searched, names, later: None };
+    if stamp.kind == Kind::Folder {
+        let scope = if is_git { Scope::Repository } else { Scope::Guarded };
+        scan.folder(&root.folder(path)?, &mut path.to_vec(), 0, &[], scope)?;
+    } else {
+        scan.push(path, stamp);
+    }
+    let known = |below: &Vec<u8>| seen.entries.iter().any(|(known, _)| known == below);
+    let is_part_seen = seen.entries.iter().any(|(known, _)| known.starts_with(path));
+    let more: Vec<_> = scan.seen.entries.into_iter().filter(|(path, _)| !is_part_seen || !known(path)).collect();
+    seen.entries.extend(more);
+    seen.leads.extend(scan.seen.leads);
+    Ok(())
 }
 
 /// Looks into folders with several threads. What each of them holds comes in the order of the folders.
@@ -116,7 +201,7 @@ fn together(scan: &Scan<'_>, top: &OwnedFd, folders: &[Later]) -> Vec<io::Result
         let mut parts = Vec::new();
         while let Some((index, folder)) = take_next(&next, folders) {
             let mut part = scan.part();
-            let looked = part.inside(top, &folder.name, &mut folder.name.clone(), 0, &folder.ignores);
+            let looked = part.inside(top, &folder.name, &mut folder.name.clone(), 0, &folder.ignores, folder.scope);
             parts.push((index, looked.map(|()| part.seen)));
         }
         parts
@@ -150,6 +235,9 @@ struct Scan<'a> {
     max_files: usize,
     /// The paths that all threads have seen.
     count: &'a AtomicUsize,
+    /// The ignored folders that all threads have looked through.
+    searched: &'a AtomicUsize,
+    names: &'a GuardedNames,
     /// The folders at the top, where they are left for several threads.
     later: Option<Vec<Later>>,
 }
@@ -158,14 +246,15 @@ struct Scan<'a> {
 struct Later {
     name: Vec<u8>,
     ignores: Vec<Arc<Gitignore>>,
+    scope: Scope,
 }
 
 impl Scan<'_> {
     /// The same, with nothing seen yet.
     fn part(&self) -> Scan<'_> {
         let tree = Tree::new(self.seen.tree.place, self.seen.tree.path.clone());
-        let seen = ScanResult { entries: Vec::new(), tree, too_deep: 0, left_out: Vec::new() };
-        Scan { seen, known: self.known, max_files: self.max_files, count: self.count, later: None }
+        let seen = ScanResult::of(tree, 0);
+        Scan { seen, later: None, ..*self }
     }
 
     fn push(&mut self, path: &[u8], stamp: Stamp) {
@@ -180,10 +269,12 @@ impl Scan<'_> {
         path: &mut Vec<u8>,
         depth: usize,
         above: &[Arc<Gitignore>],
+        scope: Scope,
     ) -> io::Result<()> {
-        let with_own = self.ignores(folder, path, above);
+        let with_own = if scope == Scope::All { self.ignores(folder, path, above) } else { None };
         let ignores = with_own.as_deref().unwrap_or(above);
         let length = path.len();
+        let mut of_repository = 0;
         for entry in root::entries(folder)? {
             if self.count.load(Ordering::Relaxed) > self.max_files {
                 return Ok(());
@@ -197,22 +288,36 @@ impl Scan<'_> {
             if matches!(name, b"." | b"..") {
                 continue;
             }
-            // What is gone again was not there.
-            let Ok(stamp) = root::look_in(folder, name) else { continue };
+            of_repository += usize::from(matches!(name, b"HEAD" | b"objects" | b"refs"));
             if length > 0 {
                 path.push(b'/');
             }
             path.extend_from_slice(name);
             if path.len() > MAX_PATH {
                 self.seen.too_deep += 1;
-            } else if stamp.kind != Kind::Special {
-                self.entry(folder, name, stamp, path, depth, ignores)?;
+            } else if scope != Scope::Search || self.is_searched(entry.file_type(), path) {
+                // What is gone again was not there.
+                match root::look_in(folder, name) {
+                    Ok(stamp) if stamp.kind != Kind::Special => {
+                        self.entry(folder, name, stamp, path, depth, ignores, scope)?;
+                    }
+                    _ => {}
+                }
             }
             path.truncate(length);
+        }
+        if of_repository == 3 && length > 0 && matches!(scope, Scope::All | Scope::Search) {
+            self.seen.bare.push(path.clone());
         }
         Ok(())
     }
 
+    /// Returns whether an entry of an ignored folder is worth a look.
+    fn is_searched(&self, file_type: FileType, path: &[u8]) -> bool {
+        matches!(file_type, FileType::Directory | FileType::Unknown) || self.names.kind(path) == NameKind::Guarded
+    }
+
+    #[allow(clippy::too_many_arguments, reason = "one entry, and the way to it")]
     fn entry(
         &mut self,
         folder: &OwnedFd,
@@ -221,27 +326,87 @@ impl Scan<'_> {
         path: &mut Vec<u8>,
         depth: usize,
         ignores: &[Arc<Gitignore>],
+        scope: Scope,
     ) -> io::Result<()> {
-        if stamp.kind != Kind::Folder {
+        let Some(inner) = self.scope_of(name, stamp.kind, path, ignores, scope) else { return Ok(()) };
+        if inner != Scope::Search && (scope, inner) != (Scope::Repository, Scope::Repository) {
             self.push(path, stamp);
+        }
+        if matches!(scope, Scope::All | Scope::Search) && matches!(inner, Scope::Guarded | Scope::Repository) {
+            self.seen.guarded.push(path.clone());
+        }
+        if !matches!(inner, Scope::All | Scope::Search)
+            && (stamp.kind == Kind::Link
+                || stamp.kind == Kind::File && (guarded::is_git(name) || scope == Scope::Repository))
+        {
+            self.seen.leads.push(path.clone());
+        }
+        if stamp.kind != Kind::Folder {
             return Ok(());
         }
-        if self.is_left_out(name, path, ignores) {
-            if self.seen.tree.place.is_mounted() {
-                self.seen.left_out.push(path.clone());
-            }
-            return Ok(());
-        }
-        self.push(path, stamp);
         if depth == MAX_DEPTH {
             self.seen.too_deep += 1;
             return Ok(());
         }
         if let Some(later) = &mut self.later {
-            later.push(Later { name: name.to_vec(), ignores: ignores.to_vec() });
+            later.push(Later { name: name.to_vec(), ignores: ignores.to_vec(), scope: inner });
             return Ok(());
         }
-        self.inside(folder, name, path, depth, ignores)
+        self.inside(folder, name, path, depth, ignores, inner)
+    }
+
+    /// Scope of an entry, for a folder that of what it holds; none where it is left out. In a folder that is searched, and one of a
+    /// repository, a folder is not seen itself.
+    fn scope_of(
+        &mut self,
+        name: &[u8],
+        kind: Kind,
+        path: &[u8],
+        ignores: &[Arc<Gitignore>],
+        scope: Scope,
+    ) -> Option<Scope> {
+        let is_folder = kind == Kind::Folder;
+        if self.seen.tree.place == PathPlace::Own {
+            let is_kept = is_folder && super::super::KEPT.iter().any(|kept| path == kept.as_bytes());
+            return (!is_kept).then_some(Scope::All);
+        }
+        match scope {
+            Scope::Repository => match guarded::git_entry(name, is_folder) {
+                GitEntry::Guarded => Some(Scope::OfGit),
+                // A link may stand for a folder.
+                _ if kind == Kind::Link && guarded::git_entry(name, true) == GitEntry::Guarded => Some(Scope::OfGit),
+                GitEntry::Repositories => Some(Scope::Repository),
+                GitEntry::Store => None,
+            },
+            Scope::OfGit => (!name.ends_with(SAMPLE) && !path.ends_with(LIST_OF_REFS)).then_some(Scope::OfGit),
+            _ if is_folder && guarded::is_git(name) => {
+                if scope == Scope::All {
+                    self.seen.left_out.push(path.to_vec());
+                }
+                Some(Scope::Repository)
+            }
+            Scope::Guarded => (!is_folder || self.names.kind(path) != NameKind::Cache).then_some(Scope::Guarded),
+            Scope::All | Scope::Search => {
+                let kind = self.names.kind(path);
+                if kind == NameKind::Guarded {
+                    return Some(Scope::Guarded);
+                }
+                if scope == Scope::All {
+                    if !(is_folder && self.is_left_out(path, ignores)) {
+                        return Some(Scope::All);
+                    }
+                    self.seen.left_out.push(path.to_vec());
+                }
+                (kind == NameKind::Plain && is_folder && self.may_search()).then_some(Scope::Search)
+            }
+        }
+    }
+
+    /// Counts one more folder that is searched.
+    fn may_search(&mut self) -> bool {
+        let is_within = self.searched.fetch_add(1, Ordering::Relaxed) < MAX_SEARCHED;
+        self.seen.is_partial |= !is_within;
+        is_within
     }
 
     /// Looks into a folder of a folder.
@@ -252,14 +417,28 @@ impl Scan<'_> {
         path: &mut Vec<u8>,
         depth: usize,
         ignores: &[Arc<Gitignore>],
+        scope: Scope,
     ) -> io::Result<()> {
         match root::folder_in(folder, name) {
-            Ok(inner) => self.folder(&inner, path, depth + 1, ignores),
+            Ok(inner) => self.folder(&inner, path, depth + 1, ignores, scope),
             Err(error) if root::is_missing(&error) => Ok(()),
             Err(_) => {
                 self.hidden(path);
                 Ok(())
             }
+        }
+    }
+
+    /// What was known of ignored folders that were not looked through must not look deleted.
+    fn keep_known_of_ignored(&mut self) {
+        let is_ignored = |folder: &&Vec<u8>| !guarded::is_git(split(folder).1);
+        let ignored: Vec<Vec<u8>> = self.seen.left_out.iter().filter(is_ignored).cloned().collect();
+        let is_below = |path: &[u8]| {
+            ignored.iter().any(|folder| path.strip_prefix(&**folder).is_some_and(|rest| rest.starts_with(b"/")))
+        };
+        self.seen.entries.retain(|(path, _)| !is_below(path));
+        for folder in &ignored {
+            self.hidden(folder);
         }
     }
 
@@ -272,13 +451,7 @@ impl Scan<'_> {
         }
     }
 
-    fn is_left_out(&self, name: &[u8], path: &[u8], ignores: &[Arc<Gitignore>]) -> bool {
-        if self.seen.tree.place == PathPlace::Own {
-            return super::super::KEPT.iter().any(|kept| path == kept.as_bytes());
-        }
-        if name == b".git" {
-            return true;
-        }
+    fn is_left_out(&self, path: &[u8], ignores: &[Arc<Gitignore>]) -> bool {
         if self.known.entries.contains_key(path) {
             return false;
         }

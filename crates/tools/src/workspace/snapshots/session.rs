@@ -6,6 +6,7 @@
 //! {session}/calls/{call}.look        the look before that call: another name of `look`, or a file of its own
 //! {session}/calls/{call}.project     the same of the first folder of the person, most often the project
 //! {session}/calls/{call}.project-2   the same of the second one, and so on; all are renamed when the call has ended
+//! {session}/calls/{call}.guard      what is guarded, for a call that is checked when it ends
 //! {session}/kept                     which contents its changes go between
 //! {session}/alive                    its time is the last sign of life while a call ran
 //! ```
@@ -22,6 +23,7 @@ use std::{
 };
 
 use agentd_core::{
+    guarded::GuardedNames,
     ids::CallId,
     ports::{Changes, Workspace},
     tool::FileChange,
@@ -32,8 +34,8 @@ use super::{
     super::path::PathPlace,
     SnapshotConfig,
     before::{Before, scope, spots_of},
-    blobs::{self, Hash},
     capture::{CapturedTree, capture, capture_one},
+    guard::{CallGuard, Guarded},
     ignored::IgnoredFolders,
     manifest,
     projects::without_lost,
@@ -44,14 +46,15 @@ use super::{
     spot::SafePath,
     store::Store,
     surplus,
-    tree::{Content, Entry, Tree, Why},
+    tree::{Content, Difference, Entry, Tree, Why},
     unsaved,
 };
-use crate::text;
 
 /// The endings of looks before calls: at the session's own tree, and at the folders of the person.
 const LOOK: &str = "look";
 const OF_PROJECT: &str = "project";
+/// The ending of a call's guard.
+const GUARD: &str = "guard";
 /// The same of calls that have ended, for as long as their results may not be in the journal.
 const ENDED: &str = "ended";
 const ENDED_OF_PROJECT: &str = "ended-project";
@@ -66,14 +69,11 @@ fn ending_of(first: &str, at: usize) -> String {
     if at == 0 { first.to_owned() } else { format!("{first}-{}", at + 1) }
 }
 
-/// Number of paths that a note names.
-const NAMED: usize = 3;
-
 /// Stored state of one session.
 pub(super) struct SessionRecord {
     folder: PathBuf,
-    config: SnapshotConfig,
-    store: Arc<Store>,
+    pub(super) config: SnapshotConfig,
+    pub(super) store: Arc<Store>,
     /// The trees as they were last looked at.
     trees: Vec<Arc<Tree>>,
     /// True if the file `look` tells of these trees; and the folders of the person that it names.
@@ -85,6 +85,9 @@ pub(super) struct SessionRecord {
     lacks_room: bool,
     /// Folders of the last look that git ignores.
     left_out: Vec<SafePath>,
+    /// Names that others run or obey, and where such files were in the last look.
+    pub(super) names: GuardedNames,
+    guarded: Guarded,
 }
 
 impl SessionRecord {
@@ -103,7 +106,8 @@ impl SessionRecord {
         let named = mounted.into_iter().map(|tree| tree.path).collect();
         let trees = trees.into_iter().map(Arc::new).collect();
         let (removals, lacks_room, left_out) = (None, false, Vec::new());
-        Ok(Self { folder, config, store, trees, saved, named, removals, lacks_room, left_out })
+        let (names, guarded) = (GuardedNames::default(), Guarded::default());
+        Ok(Self { folder, config, store, trees, saved, named, removals, lacks_room, left_out, names, guarded })
     }
 
     /// Looks at what a call may change, and writes down what there is.
@@ -113,7 +117,9 @@ impl SessionRecord {
         call: &CallId,
         paths: Option<&[String]>,
         unsaved: HashMap<String, Vec<u8>>,
+        (names, guard): (GuardedNames, Option<CallGuard>),
     ) -> io::Result<Before> {
+        self.names = names;
         let store = Arc::clone(&self.store);
         let roots = Root::all(workspace)?;
         let marker = self.marker(call);
@@ -126,7 +132,7 @@ impl SessionRecord {
             let unsaved = unsaved::keep(&store.blobs, unsaved)?;
             store.blobs.settle()?;
             record::write(&marker, true, trees.iter().map(Arc::as_ref))?;
-            let before = Before { unsaved, ..Before::new(call, true, trees) };
+            let before = Before { unsaved, ..Before::new(call, true, trees, &self.names) };
             let notes = before.unkept_files().map(|(why, path)| self.note(why, &[&path])).collect();
             Before { notes, ..before }
         } else {
@@ -138,9 +144,15 @@ impl SessionRecord {
             let (mut notes, _gate) = self.look_with_room(&store, &roots, &[])?;
             notes.extend(self.without_room());
             store.blobs.settle()?;
+            let guard = guard.map(|guard| guard.with(&self.guarded));
+            if let Some(guard) = &guard {
+                guard.write(&marker.with_extension(GUARD))?;
+            }
             self.mark(&marker)?;
             let ignored = IgnoredFolders::before(&roots, std::mem::take(&mut self.left_out));
-            Before { notes, ignored, ..Before::new(call, false, self.trees.clone()) }
+            let (closed, unchecked) = if guard.is_some() { self.guarded.found() } else { (Vec::new(), None) };
+            let before = Before::new(call, false, self.trees.clone(), &self.names);
+            Before { notes, ignored, guard, closed, unchecked, ..before }
         };
         File::open(self.folder.join("calls"))?.sync_all()?;
         before.pulse = Some(Heartbeat::start(&self.alive())?);
@@ -199,10 +211,22 @@ impl SessionRecord {
 
     /// Looks again, and says what has changed.
     pub(super) fn after(&mut self, workspace: &Workspace, before: Before) -> io::Result<Changes> {
-        let changes = self.changes_since(&before, workspace, None)?;
+        // Another call, or a restart of this record, may have changed them since.
+        self.names = before.names.clone();
+        let looked = self.changes_since(&before, workspace, None);
+        let looked = looked.and_then(|(changes, guarded)| self.set_aside(changes, guarded, &before, workspace));
+        if looked.is_err() {
+            self.remove_planted(&before, workspace)?;
+        }
+        let changes = looked?;
         let marker = self.marker(&before.call);
         // Of a call that changed nothing there is nothing to find out again.
-        self.forget_markers(|path| changes.files.is_empty() || path.file_stem() != marker.file_stem());
+        let has_changed = !changes.files.is_empty() || !changes.set_aside.files.is_empty();
+        self.forget_markers(|path| !has_changed || path.file_stem() != marker.file_stem());
+        if let Some(guard) = before.guard.filter(|_| !changes.set_aside.files.is_empty()) {
+            let set_aside = changes.set_aside.changes.clone();
+            guard.ended(set_aside).write(&marker.with_extension(GUARD))?;
+        }
         let mounted = self.trees.iter().filter(|tree| tree.place.is_mounted()).enumerate();
         let mounted = mounted.map(|(at, _)| (ending_of(OF_PROJECT, at), ending_of(ENDED_OF_PROJECT, at)));
         for (open, ended) in mounted.chain([(LOOK.to_owned(), ENDED.to_owned())]) {
@@ -231,17 +255,26 @@ impl SessionRecord {
             }
         }
         let trees = trees.into_iter().map(Arc::new).collect();
-        let before = Before::new(call, record.scoped, trees);
-        self.changes_since(&before, workspace, Some(&LastSign::read(&self.alive())))
+        let mut guard = CallGuard::read(&marker.with_extension(GUARD))?;
+        let earlier = guard.iter().flat_map(|guard| guard.set_aside.clone()).collect();
+        if of_project == ENDED_OF_PROJECT {
+            // It was checked when it ended, and a person may have kept something since.
+            guard = None;
+        }
+        self.names = guard.as_ref().map(CallGuard::names).unwrap_or_default();
+        let before = Before { guard, ..Before::new(call, record.scoped, trees, &self.names) };
+        let (mut changes, guarded) = self.changes_since(&before, workspace, Some(&LastSign::read(&self.alive())))?;
+        changes.set_aside.changes = earlier;
+        self.set_aside(changes, guarded, &before, workspace)
     }
 
-    /// After a crash with the last sign of life before it.
-    fn changes_since(
+    /// All changes, and apart from them those of guarded files. After a crash with the last sign of life before it.
+    pub(super) fn changes_since(
         &mut self,
         before: &Before,
         workspace: &Workspace,
         sign: Option<&LastSign>,
-    ) -> io::Result<Changes> {
+    ) -> io::Result<(Changes, Vec<FileChange>)> {
         let store = Arc::clone(&self.store);
         let mut roots = Root::all(workspace)?;
         // Of single paths it is known by now whether they changed.
@@ -265,7 +298,7 @@ impl SessionRecord {
         };
         notes.sort();
         notes.dedup();
-        let mut differences = Vec::new();
+        let (mut differences, mut guarded) = (Vec::new(), Vec::new());
         for tree in &before.trees {
             if let Some(now) = now.iter().find(|now| now.place == tree.place && now.path == tree.path) {
                 if Arc::ptr_eq(tree, now) {
@@ -277,6 +310,11 @@ impl SessionRecord {
                         difference.change.late = sign.is_before(root, difference);
                     }
                 }
+                if let Some(guard) = &before.guard {
+                    let is_guarded =
+                        |found: &mut Difference| guard.covers(tree, &found.below, &self.names, &self.guarded);
+                    guarded.extend(found.extract_if(.., is_guarded).map(|found| found.change));
+                }
                 differences.extend(found);
             }
         }
@@ -286,27 +324,27 @@ impl SessionRecord {
                 unkept.entry(why).or_default().push(&difference.change.path);
             }
         }
-        notes.extend(unkept.into_iter().map(|(why, paths)| self.note(why, &paths)));
+        notes.extend(unkept.into_iter().map(|(why, paths)| self.config.note(why, &paths)));
         let mut files: Vec<FileChange> = differences.into_iter().map(|difference| difference.change).collect();
         files.retain_mut(|change| unsaved::go_from(change, &before.unsaved));
         notes.extend(surplus::cut(&mut files, self.config.max_changes));
         let (deleted, counted) = before.ignored.deletions(&roots);
         files.extend(deleted);
         notes.extend(counted);
-        manifest::add(&self.folder, &contents_of(&files))?;
-        Ok(Changes { files, notes })
+        manifest::add(&self.folder, &manifest::contents_of(&[&files[..], &guarded].concat()))?;
+        Ok((Changes { files, notes, ..Changes::default() }, guarded))
     }
 
     /// Keeps the contents of changes that another session recorded.
     pub(super) fn adopt(&self, changes: Vec<FileChange>) -> io::Result<Vec<FileChange>> {
         let _gate = self.store.blobs.gate();
         let adopt = |change: FileChange| {
-            let mut contents = contents_of(std::slice::from_ref(&change)).into_iter();
+            let mut contents = manifest::contents_of(std::slice::from_ref(&change)).into_iter();
             let is_kept = contents.all(|(hash, size)| self.store.blobs.has(&hash, size));
             if is_kept { change } else { FileChange::new(change.path, change.change) }
         };
         let adopted: Vec<FileChange> = changes.into_iter().map(adopt).collect();
-        manifest::add(&self.folder, &contents_of(&adopted))?;
+        manifest::add(&self.folder, &manifest::contents_of(&adopted))?;
         Ok(adopted)
     }
 
@@ -362,7 +400,7 @@ impl SessionRecord {
     fn look(&mut self, roots: &[Root]) -> io::Result<Vec<String>> {
         let mut notes = Vec::new();
         let mut trees = Vec::with_capacity(roots.len());
-        self.lacks_room = false;
+        (self.lacks_room, self.guarded) = (false, Guarded::default());
         self.left_out.clear();
         for root in roots {
             let known = self.known(root);
@@ -386,7 +424,10 @@ impl SessionRecord {
             notes.push(format!("changes of {place} are not recorded, because {why}"));
             return Ok((Arc::clone(known), false));
         }
-        let mut seen = scan(root, known, self.config.max_files)?;
+        let mut seen = scan(root, known, self.config.max_files, &self.names)?;
+        if seen.tree.unseen.is_none() && root.place.is_mounted() {
+            self.guarded.take_in(root, &mut seen, self.config.max_files, &self.names)?;
+        }
         let left_out = std::mem::take(&mut seen.left_out);
         self.left_out.extend(left_out.into_iter().map(|below| SafePath { place: root.place, below }));
         if seen.too_deep > 0 {
@@ -430,18 +471,6 @@ impl SessionRecord {
         Ok(trees)
     }
 
-    fn note(&self, why: Why, paths: &[&str]) -> String {
-        let named = paths.iter().take(NAMED).copied().collect::<Vec<_>>().join(", ");
-        let more = if paths.len() > NAMED { format!(" and {} more", paths.len() - NAMED) } else { String::new() };
-        let because = match why {
-            Why::Large => format!("larger than {}", text::size(self.config.max_file_bytes)),
-            Why::Full => format!("there is no room beyond {}", text::size(self.config.max_total_bytes)),
-            Why::Unreadable => "it may not be read".to_owned(),
-            Why::Busy => "it was being written all the while".to_owned(),
-        };
-        format!("{named}{more} ({because})")
-    }
-
     fn marker(&self, call: &CallId) -> PathBuf {
         let plain = |letter: char| letter.is_ascii_alphanumeric() || letter == '_' || letter == '-';
         let name: String = call.as_str().chars().filter(|letter| plain(*letter)).take(100).collect();
@@ -461,8 +490,3 @@ impl SessionRecord {
     }
 }
 
-/// The contents that changes go between.
-fn contents_of(changes: &[FileChange]) -> Vec<(Hash, u64)> {
-    let states = changes.iter().flat_map(|change| change.before.iter().chain(&change.after));
-    states.filter_map(|state| Some((blobs::read_hash(&state.hash)?, state.size))).collect()
-}

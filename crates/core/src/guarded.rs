@@ -1,0 +1,353 @@
+//! Names of files that others run or obey without being asked to: what is written there acts as the person, later and
+//! outside the sandbox.
+//!
+//! One table, embedded, for the tools that edit files, the modes, the rules and the sandbox. A list of such names cannot
+//! be complete, so names that begin with a dot are guarded unless the table says that they are harmless. A person adds
+//! names and removes none. Matching is pure: paths are bytes below the root of a folder.
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, LazyLock},
+};
+
+/// The table.
+const TEXT: &str = include_str!("guarded_names.txt");
+
+static TABLE: LazyLock<Table> = LazyLock::new(|| Table::parse(TEXT));
+
+/// Entries of a repository of git that decide what git runs: of all else in it git only stores.
+const OF_GIT: [&[u8]; 4] = [b"config", b"config.worktree", b"commondir", b"gitdir"];
+/// Folders of it in which every file does.
+const FOLDERS_OF_GIT: [&[u8]; 2] = [b"hooks", b"info"];
+/// Folders of it that hold repositories.
+const REPOSITORIES_OF_GIT: [&[u8]; 2] = [b"modules", b"worktrees"];
+/// Folders that hold objects and names of commits, wherever they lie in a repository.
+const STORES_OF_GIT: [&[u8]; 4] = [b"objects", b"refs", b"logs", b"lfs"];
+
+/// Guarded names: those of the table, and those that a person added.
+#[derive(Debug, Clone, Default)]
+pub struct GuardedNames {
+    added: Arc<[Pattern]>,
+}
+
+/// Meaning of a name for a walk through a folder.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum NameKind {
+    /// Nothing runs or obeys it by itself.
+    Plain,
+    /// Others run or obey it; of a folder, all that is in it.
+    Guarded,
+    /// A folder of built, fetched or remembered things, which no check looks into.
+    Cache,
+}
+
+/// Meaning of an entry of a repository of git.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum GitEntry {
+    /// It decides what git runs; of a folder, all that is in it.
+    Guarded,
+    /// A folder in which such entries may lie.
+    Repositories,
+    /// Git only stores there.
+    Store,
+}
+
+impl GuardedNames {
+    /// The table with these names besides.
+    ///
+    /// # Errors
+    /// The first that is no name: empty, absolute, climbing, or with a `*` in its middle.
+    pub fn with(names: &[String]) -> Result<Self, String> {
+        let parse = |name: &String| Pattern::parse(name, Fold::Case).ok_or_else(|| name.clone());
+        Ok(Self { added: names.iter().map(parse).collect::<Result<_, _>>()? })
+    }
+
+    /// The added names, as they were written.
+    pub fn added(&self) -> impl Iterator<Item = &str> {
+        self.added.iter().map(|pattern| pattern.text.as_str())
+    }
+
+    /// Returns true if others run or obey what is written at this path, wherever it lies.
+    #[must_use]
+    pub fn covers(&self, path: &[u8]) -> bool {
+        self.guarded_end(path, false).is_some()
+    }
+
+    /// The same for the check after a command, which does not look into caches.
+    #[must_use]
+    pub fn plants(&self, path: &[u8]) -> bool {
+        self.guarded_end(path, true).is_some()
+    }
+
+    /// Returns true if the table or a person names a part of this path: a dot alone does not count.
+    #[must_use]
+    pub fn names(&self, path: &[u8]) -> bool {
+        ends(path).any(|end| self.is_named(&path[..end]))
+    }
+
+    /// Length of the topmost part of a path that is guarded: all below it is, too.
+    #[must_use]
+    pub fn topmost(&self, path: &[u8]) -> Option<usize> {
+        self.guarded_end(path, true)
+    }
+
+    /// Meaning of the last name of a path, whatever the folders on the way are.
+    #[must_use]
+    pub fn kind(&self, path: &[u8]) -> NameKind {
+        if self.is_named(path) {
+            return NameKind::Guarded;
+        }
+        if TABLE.caches.ends(path) {
+            return NameKind::Cache;
+        }
+        let name = path.rsplit(|byte| *byte == b'/').next().unwrap_or_default();
+        let is_hidden = name.first() == Some(&b'.') && !matches!(name, b"." | b"..");
+        if is_hidden && !TABLE.harmless.ends(path) { NameKind::Guarded } else { NameKind::Plain }
+    }
+
+    fn is_named(&self, path: &[u8]) -> bool {
+        self.added.iter().any(|pattern| pattern.ends(path)) || TABLE.guarded.ends(path)
+    }
+
+    fn guarded_end(&self, path: &[u8], but_caches: bool) -> Option<usize> {
+        for end in ends(path) {
+            match self.kind(&path[..end]) {
+                NameKind::Guarded => return Some(end),
+                NameKind::Cache if but_caches => return None,
+                NameKind::Cache | NameKind::Plain => {}
+            }
+        }
+        None
+    }
+}
+
+/// Where the parts of a path end.
+fn ends(path: &[u8]) -> impl Iterator<Item = usize> {
+    path.iter().enumerate().filter(|(_, byte)| **byte == b'/').map(|(end, _)| end).chain([path.len()])
+}
+
+/// Returns true if the name is that of a repository of git, whatever case its letters have.
+#[must_use]
+pub fn is_git(name: &[u8]) -> bool {
+    name.eq_ignore_ascii_case(b".git")
+}
+
+/// Meaning of a name in a repository of git. `folder` is true for a folder.
+#[must_use]
+pub fn git_entry(name: &[u8], folder: bool) -> GitEntry {
+    let is = |names: &[&[u8]]| names.iter().any(|known| name.eq_ignore_ascii_case(known));
+    if !folder {
+        // A sample is a hook that git never runs.
+        return if is(&OF_GIT) { GitEntry::Guarded } else { GitEntry::Store };
+    }
+    if is(&FOLDERS_OF_GIT) {
+        GitEntry::Guarded
+    } else if is(&REPOSITORIES_OF_GIT) || !is(&STORES_OF_GIT) {
+        GitEntry::Repositories
+    } else {
+        GitEntry::Store
+    }
+}
+
+/// Whether the case of ASCII letters counts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Fold {
+    Case,
+    Nothing,
+}
+
+/// Names, found by their last part where it has no `*`.
+#[derive(Debug, Default)]
+struct Names {
+    whole: HashMap<Vec<u8>, Vec<Pattern>>,
+    open: Vec<Pattern>,
+}
+
+/// Name of a file or folder, with those of the folders on the way where that matters.
+#[derive(Debug, Clone)]
+struct Pattern {
+    text: String,
+    folders: Vec<Vec<u8>>,
+    start: Vec<u8>,
+    /// Set if the name may go on between `start` and this ending.
+    end: Option<Vec<u8>>,
+    fold: Fold,
+}
+
+#[derive(Debug, Default)]
+struct Table {
+    guarded: Names,
+    harmless: Names,
+    caches: Names,
+}
+
+impl Table {
+    fn parse(text: &str) -> Self {
+        let mut table = Self::default();
+        let mut section = "";
+        for line in text.lines().map(str::trim).filter(|line| !line.is_empty()) {
+            if let Some(name) = line.strip_prefix('[').and_then(|line| line.strip_suffix(']')) {
+                section = name;
+                continue;
+            }
+            let (names, fold) = match section {
+                "guarded" => (&mut table.guarded, Fold::Case),
+                "harmless" => (&mut table.harmless, Fold::Nothing),
+                "caches" => (&mut table.caches, Fold::Nothing),
+                _ => continue,
+            };
+            if !line.starts_with("# ")
+                && let Some(pattern) = Pattern::parse(line, fold)
+            {
+                names.add(pattern);
+            }
+        }
+        table
+    }
+}
+
+impl Names {
+    fn add(&mut self, pattern: Pattern) {
+        if pattern.end.is_some() {
+            self.open.push(pattern);
+        } else {
+            self.whole.entry(pattern.start.to_ascii_lowercase()).or_default().push(pattern);
+        }
+    }
+
+    fn ends(&self, path: &[u8]) -> bool {
+        let name = path.rsplit(|byte| *byte == b'/').next().unwrap_or_default();
+        let whole = self.whole.get(&name.to_ascii_lowercase());
+        whole.into_iter().flatten().chain(&self.open).any(|pattern| pattern.ends(path))
+    }
+}
+
+impl Pattern {
+    fn parse(text: &str, fold: Fold) -> Option<Self> {
+        let mut parts: Vec<&str> = text.trim().trim_end_matches('/').split('/').collect();
+        let name = parts.pop()?;
+        let is_name = |part: &&str| !matches!(*part, "" | "." | "..") && !part.contains('*');
+        let bytes = |part: &str| part.as_bytes().to_vec();
+        let (start, end) = match name.split_once('*') {
+            None => (name, None),
+            Some((start, end)) => (start, Some(end)),
+        };
+        let is_sound = match end {
+            None => is_name(&start),
+            Some(end) => !end.contains('*') && (start.is_empty() != end.is_empty() || !start.is_empty()),
+        };
+        (is_sound && parts.iter().all(|part| is_name(part))).then(|| Self {
+            text: text.to_owned(),
+            folders: parts.iter().map(|part| bytes(part)).collect(),
+            start: bytes(start),
+            end: end.map(bytes),
+            fold,
+        })
+    }
+
+    /// Returns true if the path ends in this name.
+    fn ends(&self, path: &[u8]) -> bool {
+        let same = |left: &[u8], right: &[u8]| match self.fold {
+            Fold::Case => left.eq_ignore_ascii_case(right),
+            Fold::Nothing => left == right,
+        };
+        let mut parts = path.rsplit(|byte| *byte == b'/');
+        let name = parts.next().unwrap_or_default();
+        let is_name = match &self.end {
+            None => same(name, &self.start),
+            Some(end) => {
+                name.len() >= self.start.len() + end.len()
+                    && same(&name[..self.start.len()], &self.start)
+                    && same(&name[name.len() - end.len()..], end)
+            }
+        };
+        is_name && self.folders.iter().rev().all(|folder| parts.next().is_some_and(|part| same(part, folder)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn the_table_is_read_whole() {
+        let entries = TEXT.lines().filter(|line| !line.is_empty() && !line.starts_with("# ") && !line.starts_with('['));
+        let count = |names: &Names| names.open.len() + names.whole.values().map(Vec::len).sum::<usize>();
+        let read = count(&TABLE.guarded) + count(&TABLE.harmless) + count(&TABLE.caches);
+        assert_eq!(read, entries.filter(|line| *line != "#").count());
+    }
+
+    #[test]
+    fn what_others_run_or_obey_is_guarded_at_any_depth() {
+        let names = GuardedNames::with(&["Tiltfile".to_owned(), "ops/*.hcl".to_owned()]).unwrap();
+        for path in [
+            ".git/hooks/pre-commit",
+            "a/b/.GIT/config",
+            ".git",
+            "x.code-workspace",
+            "a/AGENTS.md",
+            "a/agents.MD",
+            ".devcontainer.json",
+            ".zed/tasks.json",
+            ".envrc.local",
+            ".unheard-of",
+            "a/.unheard-of/b",
+            "mise.toml",
+            "tiltfile",
+            "ops/x.hcl",
+            ".yarn/releases/yarn.cjs",
+            ".hg/hgrc",
+            "lefthook.yml",
+            "Jenkinsfile",
+            ".env",
+            ".gitignore.exe",
+            ".GITIGNORE",
+            ".husky/_/h",
+            "GIT~1/config",
+        ] {
+            assert!(names.covers(path.as_bytes()), "{path}");
+            assert!(names.plants(path.as_bytes()), "{path}");
+        }
+        for path in [
+            "src/main.rs",
+            ".gitignore",
+            "a/.editorconfig",
+            "Makefile",
+            "package.json",
+            "notes.md",
+            "x.hcl",
+            ".pytest_cache/v/cache/lastfailed",
+            ".coverage",
+            ".coverage.host.1",
+            "a/git",
+            "mise",
+            ".hg/dirstate",
+        ] {
+            assert!(!names.covers(path.as_bytes()), "{path}");
+        }
+        for path in ["node_modules/x/.eslintrc", ".venv/lib/x.pth", "target/debug/.fingerprint/x"] {
+            assert!(!names.plants(path.as_bytes()), "{path}");
+        }
+        assert!(names.covers(b"node_modules/x/.npmrc"), "a tool that names it is asked about it");
+        assert_eq!(names.topmost(b"a/.git/hooks/x"), Some(6));
+        for bad in ["", "/x", "../x", "a*b*c", "*", "a/*/b"] {
+            assert!(GuardedNames::with(&[bad.to_owned()]).is_err(), "{bad}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn any_other_dot_name_is_guarded(
+            folders in proptest::collection::vec("[a-z]{1,6}", 0..6),
+            name in "\\.[a-zA-Z0-9_-]{1,12}",
+            below in proptest::option::of("[a-z]{1,6}"),
+        ) {
+            prop_assume!(!TABLE.harmless.ends(name.as_bytes()) && !TABLE.caches.ends(name.as_bytes()));
+            prop_assume!(!folders.iter().any(|folder| TABLE.caches.ends(folder.as_bytes())));
+            let parts: Vec<String> = folders.into_iter().chain([name]).chain(below).collect();
+            prop_assert!(GuardedNames::default().plants(parts.join("/").as_bytes()));
+        }
+    }
+}

@@ -1,0 +1,158 @@
+//! Files that others run or obey, written by a command that nobody looked at. They were taken back when it ended; here a
+//! person is asked whether they may come into their place.
+//!
+//! The question is asked while the call runs, so a restart withdraws it and the files stay taken back.
+
+use agentd_core::{
+    event::EventKind,
+    interrupt::{Answer, Ask},
+    policy::{Layer, Risk},
+    tool::{FileChange, FileKind, ToolOutput},
+    turn::{Denial, OnInterrupt},
+    undo::{FilesReverted, UndoOutcome},
+};
+use tokio::time::Instant;
+
+use super::approvals::showable;
+use crate::turn::{TurnExit, hooks::Invocation};
+
+/// Names that a sentence has.
+const NAMED: usize = 5;
+
+/// Outcome of the question.
+enum Decision {
+    Keep,
+    /// Why not, for the model and the list of denials.
+    Leave(String),
+}
+
+/// Asks about what was set aside, does what the person says, and adds it to the result.
+pub(super) async fn settle(
+    call: &Invocation<'_>,
+    set_aside: FilesReverted,
+    output: &mut ToolOutput,
+) -> Result<(), TurnExit> {
+    let context = call.context;
+    let stays =
+        set_aside.files.iter().filter(|file| matches!(file.outcome, UndoOutcome::Conflict | UndoOutcome::Failed));
+    let stays: Vec<String> =
+        stays.map(|file| format!("{} ({})", file.path, file.reason.as_deref().unwrap_or_default())).collect();
+    if !stays.is_empty() {
+        let what = format!("could not be taken back, although others run or obey it: {}", stays.join(", "));
+        deny(call, format!("{what}. Look at it before you go on"), output).await?;
+    }
+    let gone = set_aside.files.iter().filter(|file| file.outcome == UndoOutcome::Done).map(|file| file.path.as_str());
+    let names = named(gone);
+    if names.is_empty() {
+        return Ok(());
+    }
+    let what = format!("the command also wrote {names}, which others run or obey without being asked to");
+    let undone = match decide(call, &what, &set_aside.changes).await? {
+        Decision::Keep => {
+            let kept =
+                context.files.snapshots.undo(context.ids.session, &context.files.workspace, set_aside.changes, false);
+            kept.await.map_err(|error| error.to_string())
+        }
+        Decision::Leave(why) => Err(why),
+    };
+    match undone {
+        Ok(kept) => {
+            output.text.push_str(&format!("\n[{what}; the person kept it]"));
+            output.files.extend(kept.changes);
+            Ok(())
+        }
+        Err(why) => deny(call, format!("{what}; it was taken back: {why}"), output).await,
+    }
+}
+
+/// Tells that the look after a command failed, so that something may be left that others run or obey.
+pub(super) async fn unchecked(call: &Invocation<'_>, why: &str, output: &mut ToolOutput) -> Result<(), TurnExit> {
+    let what = "the command may have left files that others run or obey: what it left behind could not be checked";
+    deny(call, format!("{what}: {why}"), output).await
+}
+
+/// Lets a person decide, if one is there and can see all of it.
+async fn decide(call: &Invocation<'_>, what: &str, way_back: &[FileChange]) -> Result<Decision, TurnExit> {
+    let context = call.context;
+    match context.rules.answering.now() {
+        OnInterrupt::Approve => return Ok(Decision::Keep),
+        OnInterrupt::Deny | OnInterrupt::Fail => {
+            return Ok(Decision::Leave("this run cannot ask anybody. Do not write it another way".to_owned()));
+        }
+        OnInterrupt::Wait => {}
+    }
+    let preview = match preview(call, way_back).await {
+        Ok(preview) => preview,
+        Err(why) => return Ok(Decision::Leave(why)),
+    };
+    let ask = Ask::Approval {
+        tool: Ask::KEEP.to_owned(),
+        args: serde_json::json!({ "paths": way_back.iter().map(|file| &file.path).collect::<Vec<_>>() }),
+        risk: Risk::High,
+        reason: format!("{what}. It was taken back; approve puts it in its place"),
+        preview: Some(preview),
+        layer: Some(Layer::Checker),
+        rule: Some("a guarded name, and a command that nobody looked at".to_owned()),
+        grants: Vec::new(),
+        wider: Vec::new(),
+        for_good: Vec::new(),
+        owner: None,
+    };
+    let asked = Instant::now();
+    let answer = context.tool_context(call.call).person.ask(ask).await;
+    call.record.waited(asked.elapsed());
+    Ok(match answer {
+        Some(Answer::Approve) => Decision::Keep,
+        Some(Answer::Reject { reason: Some(reason) }) => Decision::Leave(format!("the person said: {reason}")),
+        Some(_) => Decision::Leave("the person does not want it".to_owned()),
+        None => Decision::Leave("the question was not answered".to_owned()),
+    })
+}
+
+/// All that would come into its place, path by path.
+async fn preview(call: &Invocation<'_>, way_back: &[FileChange]) -> Result<String, String> {
+    let context = call.context;
+    let (session, workspace) = (context.ids.session, &context.files.workspace);
+    let foreseen = context.files.snapshots.undo(session, workspace, way_back.to_vec(), true).await;
+    let foreseen = foreseen.map_err(|error| error.to_string())?;
+    let mut shown = Vec::new();
+    for file in &foreseen.files {
+        let after = way_back.iter().find(|change| change.path == file.path).and_then(|change| change.before.as_ref());
+        let (kind, mode) = after.map_or((None, 0), |state| (Some(state.kind), state.mode));
+        let head = match kind {
+            None => format!("{} goes", file.path),
+            Some(FileKind::Folder) => format!("{} (folder)", file.path),
+            Some(FileKind::Link) => format!("{} (link)", file.path),
+            Some(FileKind::File) => format!("{} (mode {mode:04o})", file.path),
+        };
+        match &file.diff {
+            Some(diff) => shown.push(format!("{head}\n{diff}")),
+            None if kind == Some(FileKind::File) && after.is_some_and(|state| state.size > 0) => {
+                return Err(format!("{} is too large to be shown to a person", file.path));
+            }
+            None => shown.push(head),
+        }
+    }
+    let shown = showable(Some(shown.join("\n"))).map_err(|output| output.text)?;
+    Ok(shown.unwrap_or_default())
+}
+
+/// Tells the model, the person and the end of the turn.
+async fn deny(call: &Invocation<'_>, reason: String, output: &mut ToolOutput) -> Result<(), TurnExit> {
+    output.text.push_str(&format!("\n[{reason}]"));
+    let fails = call.context.rules.answering.now() == OnInterrupt::Fail;
+    let denial = Denial { call_id: call.call.call_id.clone(), tool: call.call.name.clone(), reason: reason.clone() };
+    call.record.affect(|effects| {
+        effects.delegated.denials.push(denial);
+        effects.delegated.fails |= fails;
+    });
+    call.context.recorder.fact(EventKind::Warning { code: "guarded_files".to_owned(), message: reason }).await
+}
+
+/// The first of these names, and how many more there are.
+fn named<'a>(paths: impl Iterator<Item = &'a str>) -> String {
+    let files: Vec<&str> = paths.filter(|path| !path.ends_with('/')).collect();
+    let more = files.len().saturating_sub(NAMED);
+    let shown = files[..files.len() - more].join(", ");
+    if more > 0 { format!("{shown} and {more} more") } else { shown }
+}

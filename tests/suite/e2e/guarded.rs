@@ -1,0 +1,323 @@
+//! Files that others run or obey: a command that nobody looked at cannot leave one behind, whatever its name is and however
+//! it gets there, and no mode lets a tool write one unasked.
+
+use std::{
+    fs,
+    os::unix::fs::{MetadataExt as _, PermissionsExt as _},
+    path::Path,
+    process::Command,
+};
+
+use agentd_testkit::{
+    daemon::{Output, Running, until},
+    model_server::Reply,
+};
+use serde_json::{Value, json};
+
+use super::{World, works_through};
+
+const HOOK: &str = "#!/bin/sh\ntouch ran\n";
+
+/// Runs this in the project, as the person.
+fn prepare(world: &World, script: &str) {
+    let folder = world.daemon.path().join("project");
+    fs::create_dir_all(&folder).unwrap();
+    let ran = Command::new("sh").args(["-ec", script]).current_dir(folder).env("HOME", world.daemon.path()).output();
+    let ran = ran.unwrap();
+    assert!(ran.status.success(), "{script}: {}", String::from_utf8_lossy(&ran.stderr));
+}
+
+fn command(text: &str) -> Value {
+    json!({ "command": format!("cd \"$PROJECT\"; {text}") })
+}
+
+fn content(world: &World, name: &str) -> Option<String> {
+    fs::read_to_string(world.daemon.path().join(name)).ok()
+}
+
+impl World {
+    fn project(&self) -> String {
+        format!("{}:rw", self.daemon.path().join("project").display())
+    }
+
+    /// One turn in the mode `auto` in which the model runs this, and nobody answers.
+    async fn unattended(&self, text: &str, args: &[&str]) -> (String, Output) {
+        let project = self.project();
+        let usual = ["-C", &project, "--mode", "auto", "--on-interrupt", "deny", "--output", "json"];
+        let (told, output) =
+            self.call_all(vec![("run_bash_command", command(text))], &[&usual[..], args].concat()).await;
+        (told.into_iter().next().unwrap(), output)
+    }
+
+    /// The same where somebody may answer: the client, and the question.
+    async fn asked(&self, text: &str) -> (Running, Value) {
+        works_through(
+            &self.model,
+            vec![(&["command also wrote"], Reply::tool_call("run_bash_command", command(text)))],
+            Reply::text("Over."),
+        );
+        let project = self.project();
+        let args =
+            ["run", "Go.", "-C", &project, "--mode", "auto", "--on-interrupt", "wait", "--output", "stream-json"];
+        let mut running = self.daemon.spawn_agentctl(args);
+        let (raised, _) = running.event("interrupt_raised").await;
+        (running, raised["interrupt"].clone())
+    }
+
+    async fn answers(&self, interrupt: &Value, words: &[&str]) -> Output {
+        self.daemon.agentctl(["answer", interrupt["id"].as_str().unwrap()].iter().chain(words)).await
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_nobody_looked_at_plants_nothing_by_any_way() {
+    // What the person has, what the command does, and the file that must be as it was, with the file that is told.
+    let cases = [
+        (
+            "git init -q app",
+            "mkdir -p app/new/.git/hooks; printf x > app/new/.git/hooks/pre-commit",
+            "app/new/.git/hooks/pre-commit",
+        ),
+        (
+            "true",
+            "mkdir -p a/b/c/d/.git/hooks; printf x > a/b/c/d/.git/hooks/pre-commit",
+            "a/b/c/d/.git/hooks/pre-commit",
+        ),
+        ("true", "mkdir -p src/.git; printf '[core]\\n\\tfsmonitor = ./x\\n' > src/.git/config", "src/.git/config"),
+        ("mkdir a; git init -q a/app", "mv a b; printf x > b/app/.git/hooks/pre-commit", "b/app/.git/hooks/pre-commit"),
+        ("ln -s later .zed", "mkdir later; printf x > later/tasks.json", "later/tasks.json"),
+        ("ln -s one .zed; ln -s two one", "mkdir two; printf x > two/tasks.json", "two/tasks.json"),
+        (
+            "mkdir app; echo 'gitdir: ../store' > app/.git",
+            "mkdir -p store/hooks; printf x > store/hooks/pre-commit",
+            "store/hooks/pre-commit",
+        ),
+        ("echo build > .gitignore", "mkdir -p build/x; printf x > build/x/.envrc", "build/x/.envrc"),
+        ("true", "mkdir -p b/objects b/refs; echo 'ref: refs/heads/main' > b/HEAD; printf x > b/config", "b/config"),
+        ("true", "mkdir -p deep/er; printf x > deep/er/.unheard-of", "deep/er/.unheard-of"),
+        ("true", "ln -s elsewhere CLAUDE.md", "CLAUDE.md"),
+        ("true", "printf x > x.code-workspace", "x.code-workspace"),
+        ("true", "mkdir .zed; printf x > .zed/tasks.json; chmod 000 .zed/tasks.json .zed", ".zed/tasks.json"),
+        ("true", "head -c 11000000 /dev/zero > .envrc", ".envrc"),
+        ("true", "for i in $(seq 1 120); do echo $i > f$i; done; printf x > AGENTS.md", "AGENTS.md"),
+    ];
+    for (before, text, planted) in cases {
+        let world = World::start().await;
+        prepare(&world, before);
+        let (told, output) = world.unattended(&format!("{text}; echo over > done.txt"), &[]).await;
+        let result = output.exits(5).json();
+        let denials = result["denials"].to_string();
+        assert!(denials.contains(planted), "{planted}: {denials}\n{told}");
+        assert!(told.contains("was taken back"), "{planted}: {told}");
+        let path = world.daemon.path().join("project").join(planted);
+        assert!(path.symlink_metadata().is_err(), "{planted} is still there");
+        assert_eq!(content(&world, "project/done.txt").as_deref(), Some("over\n"), "{planted}: all else stays");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_there_is_as_it_was_whatever_name_leads_to_it() {
+    let cases = [
+        ("git init -q app", "echo '[core]' >> app/.git/config", "app/.git/config"),
+        ("mkdir -p a/b/.vscode; echo {} > a/b/.vscode/tasks.json", "rm -rf a/b/.vscode", "a/b/.vscode/tasks.json"),
+        ("mkdir vsc; echo {} > vsc/tasks.json; ln -s vsc .vscode", "echo x > vsc/tasks.json", "vsc/tasks.json"),
+        ("echo be kind > AGENTS.md; ln AGENTS.md notes.txt", "echo x > notes.txt", "AGENTS.md"),
+        ("git init -q --separate-git-dir=store app", "echo x >> store/config", "store/config"),
+        ("mkdir -p a/.zed; echo {} > a/.zed/tasks.json", "mv a b; echo x > b/.zed/tasks.json", "a/.zed/tasks.json"),
+        (
+            "git init -q app; mkdir h; echo true > h/pre-commit; rm -r app/.git/hooks; ln -s ../../h app/.git/hooks",
+            "echo x > h/pre-commit",
+            "h/pre-commit",
+        ),
+    ];
+    for (before, text, guarded) in cases {
+        let world = World::start().await;
+        prepare(&world, before);
+        let name = format!("project/{guarded}");
+        let was = content(&world, &name);
+        assert!(was.is_some(), "{guarded}");
+        world.unattended(text, &[]).await;
+        assert_eq!(content(&world, &name), was, "{guarded}: {text}");
+    }
+    // A folder beside the project, too.
+    let world = World::start().await;
+    prepare(&world, "mkdir ../lib; git init -q ../lib");
+    let lib = format!("{}:rw", world.daemon.path().join("lib").display());
+    let text =
+        "echo x > /folders/lib/.git/hooks/pre-commit; mkdir /folders/lib/.zed; echo x > /folders/lib/.zed/tasks.json";
+    let (told, output) = world.unattended(text, &["--add-dir", &lib]).await;
+    output.exits(5);
+    assert!(told.contains("/folders/lib/.zed/tasks.json"), "{told}");
+    assert!(content(&world, "lib/.git/hooks/pre-commit").is_none() && content(&world, "lib/.zed/tasks.json").is_none());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_person_may_keep_what_a_command_planted_and_take_it_back_again() {
+    let world = World::start().await;
+    prepare(&world, "git init -q app; rm -r app/.git/hooks; chmod 755 .");
+    world.daemon.write("project/w.py", format!("import os\nos.makedirs('b/.git/hooks')\nopen('b/.git/hooks/pre-commit', 'w').write({HOOK:?})\nos.chmod('b/.git/hooks/pre-commit', 0o755)\n"));
+    for keeps in [false, true] {
+        let (running, question) = world.asked("python3 w.py; echo ran").await;
+        let hook = world.daemon.path().join("project/b/.git/hooks/pre-commit");
+        assert!(!hook.exists(), "nothing is there before the answer");
+        assert_eq!((&question["kind"], &question["tool"]), (&json!("approval"), &json!("keep_files")));
+        let preview = question["preview"].as_str().unwrap();
+        for words in ["/project/b/.git/hooks/pre-commit (mode 0755)", "+#!/bin/sh", "+touch ran"] {
+            assert!(preview.contains(words), "{words:?} is missing in {preview}");
+        }
+        world.answers(&question, &["edit", "{}"]).await;
+        world.answers(&question, &[if keeps { "approve" } else { "reject" }]).await.exits(0);
+        running.output(Vec::new()).await;
+        assert_eq!(hook.exists(), keeps);
+        if keeps {
+            assert_eq!(fs::read_to_string(&hook).unwrap(), HOOK);
+            assert_eq!(hook.metadata().unwrap().permissions().mode() & 0o777, 0o755);
+            let undone = world.daemon.agentctl(["undo", "--json"]).await.exits(0).json().to_string();
+            assert!(undone.contains("/project/b/.git/hooks/pre-commit"), "{undone}");
+            assert!(!hook.exists());
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_kept_rule_by_prefix_covers_no_hook_and_a_day_with_git_asks_nothing_more() {
+    let world = World::start().await;
+    prepare(
+        &world,
+        "git init -q -b main; git config user.email a@b.c; git config user.name a
+         printf '#!/bin/sh\\necho hook-ran\\n' > .git/hooks/pre-commit; chmod 755 .git/hooks/pre-commit
+         echo a > a.txt; echo be kind > AGENTS.md; git add .; git commit -qm first; git branch other
+         git clone -q . ../far; git remote add far ../far",
+    );
+    let project = world.project();
+    world.model.reply(Reply::text("Hello."));
+    let hello = ["run", "Hi", "-C", &project, "--output", "json"];
+    let session = world.daemon.agentctl(hello).await.exits(0).json()["session_id"].as_str().unwrap().to_owned();
+    for rule in ["git add *", "git commit *", "git checkout *", "git switch *", "git stash *", "git merge *", "make *"]
+    {
+        let rule = format!("run_bash_command: {rule}");
+        world.daemon.agentctl(["grants", "add", &rule, "--session", &session]).await.exits(0);
+    }
+    let run = |text: &str| ("run_bash_command", json!({ "command": text, "directory": "/project" }));
+    let args = ["--session", &session, "--on-interrupt", "deny", "--output", "json"];
+    let day = vec![
+        run("git add a.txt"),
+        run("git commit --allow-empty -m work"),
+        run("git checkout -b topic"),
+        run("git checkout -b tracked --track other"),
+        run("git switch other"),
+        run("git merge main"),
+        run("git stash list"),
+    ];
+    let (told, output) = world.call_all(day, &args).await;
+    assert_eq!(output.exits(0).json()["denials"], json!([]), "{told:#?}");
+    assert!(told.iter().all(|told| !told.contains("taken back")), "{told:#?}");
+    assert!(told[1].contains("hook-ran"), "{told:#?}");
+
+    // A hook of the person that writes another one, under the rule for git; and a build, under another rule.
+    prepare(
+        &world,
+        "printf '#!/bin/sh\\necho x > .git/hooks/post-commit\\necho y > .envrc\\n' > .git/hooks/pre-commit
+         printf 'all:\\n\\tmkdir -p sub/.zed; echo x > sub/.zed/tasks.json\\n' > Makefile",
+    );
+    let (told, output) = world.call_all(vec![run("git commit --allow-empty -m x"), run("make all")], &args).await;
+    let denials = output.exits(5).json()["denials"].to_string();
+    for planted in [".git/hooks/post-commit", "sub/.zed/tasks.json"] {
+        assert!(denials.contains(planted), "{denials}\n{told:#?}");
+        assert!(content(&world, &format!("project/{planted}")).is_none());
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn after_a_kill_the_next_start_takes_back_what_was_planted() {
+    let mut world = World::start().await;
+    prepare(&world, "true");
+    let text = "mkdir -p app/.git/hooks; echo x > app/.git/hooks/pre-commit; echo over > done.txt; sleep 60";
+    works_through(
+        &world.model,
+        vec![(&["never"], Reply::tool_call("run_bash_command", command(text)))],
+        Reply::text("?"),
+    );
+    let project = world.project();
+    let running =
+        world.daemon.spawn_agentctl(["run", "Go.", "-C", &project, "--mode", "auto", "--on-interrupt", "deny"]);
+    until("the command to have written", || async { content(&world, "project/done.txt").map(drop) }).await;
+    let written = world.daemon.path().join("project/done.txt").metadata().unwrap().ctime();
+    until("a later second", || async {
+        let kept = fs::read_dir(world.daemon.data().join("undo")).into_iter().flatten().flatten();
+        let alive =
+            kept.filter_map(|session| session.path().join("alive").metadata().ok()).any(|sign| sign.ctime() > written);
+        alive.then_some(())
+    })
+    .await;
+    world.daemon.kill9().await;
+    drop(running);
+    assert!(content(&world, "project/app/.git/hooks/pre-commit").is_some());
+    world.daemon.restart().await;
+    until("the hook to be gone", || async {
+        content(&world, "project/app/.git/hooks/pre-commit").is_none().then_some(())
+    })
+    .await;
+    assert!(content(&world, "project/done.txt").is_some(), "all else is left to undo");
+    world.model.reply(Reply::text("I know.").when("And now?"));
+    world.daemon.agentctl(["run", "--continue", "And now?", "-C", &project]).await.exits(0);
+    let request = format!("{:?}", world.model.requests().last().unwrap().messages());
+    assert!(request.contains("/project/app/.git/hooks/pre-commit"), "{request}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn where_not_all_can_be_seen_a_command_asks() {
+    let world = World::configured("undo: {max_files: 100}\n").await;
+    prepare(&world, "for i in $(seq 1 150); do echo x > f$i; done");
+    let (told, output) = world.unattended("echo x > done.txt", &[]).await;
+    output.exits(5);
+    assert!(told.contains("cannot be checked"), "{told}");
+    assert!(content(&world, "project/done.txt").is_none());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn names_that_others_obey_are_written_only_with_a_persons_consent() {
+    let world = World::start().await;
+    prepare(&world, "true");
+    world.daemon.write("config/hitl_rules.yaml", "global: {guarded_names: [Tiltfile]}\n");
+    world.daemon.agentctl(["reload"]).await.exits(0);
+    let asks = [
+        ".devcontainer.json",
+        "x.code-workspace",
+        ".zed/tasks.json",
+        ".dir-locals.el",
+        ".envrc.local",
+        ".mise.toml",
+        ".forgejo/workflows/ci.yml",
+        ".codex/config.toml",
+        ".opencode/plugin/x.js",
+        "opencode.json",
+        ".windsurf/rules/x.md",
+        ".clinerules",
+        ".kiro/hooks/x.json",
+        ".aider.conf.yml",
+        ".lsp.json",
+        ".helix/languages.toml",
+        ".sublime-x",
+        "a/b/Agents.MD",
+        ".never-heard-of",
+        "x/.Never/y.txt",
+        "sub/tiltfile",
+        "mise.local.toml",
+        ".GITIGNORE",
+    ];
+    let runs = [".gitignore", "a/.editorconfig", "src/main.rs", "Makefile"];
+    let write = |path: &&str| ("write_file", json!({"path": format!("/project/{path}"), "content": "x"}));
+    let calls: Vec<_> = asks.iter().chain(&runs).map(write).collect();
+    let project = world.project();
+    let args = ["-C", &project, "--mode", "accept-edits", "--on-interrupt", "deny", "--output", "json"];
+    let (told, output) = world.call_all(calls, &args).await;
+    output.exits(5);
+    for (path, told) in asks.iter().zip(&told) {
+        assert!(told.starts_with("E_DENIED"), "{path}: {told}");
+        assert!(!Path::new(&world.daemon.path().join("project").join(path)).exists());
+    }
+    for (path, told) in runs.iter().zip(&told[asks.len()..]) {
+        assert!(!told.starts_with("E_DENIED"), "{path}: {told}");
+    }
+}
