@@ -27,46 +27,43 @@ fn prepare(world: &World, script: &str) {
     assert!(ran.status.success(), "{script}: {}", String::from_utf8_lossy(&ran.stderr));
 }
 
-fn command(text: &str) -> Value {
-    json!({ "command": format!("cd \"$PROJECT\"; {text}") })
+/// A call that runs this as a script of the project: its words tell nothing.
+fn script(world: &World, text: &str) -> Value {
+    world.daemon.write("project/run.sh", format!("{text}\n"));
+    json!({ "command": "cd \"$PROJECT\"; sh run.sh" })
 }
 
 fn content(world: &World, name: &str) -> Option<String> {
     fs::read_to_string(world.daemon.path().join(name)).ok()
 }
 
-impl World {
-    fn project(&self) -> String {
-        format!("{}:rw", self.daemon.path().join("project").display())
-    }
+/// The project, writable, as an argument.
+fn mounted(world: &World) -> String {
+    format!("{}:rw", world.daemon.path().join("project").display())
+}
 
-    /// One turn in the mode `auto` in which the model runs this, and nobody answers.
-    async fn unattended(&self, text: &str, args: &[&str]) -> (String, Output) {
-        let project = self.project();
-        let usual = ["-C", &project, "--mode", "auto", "--on-interrupt", "deny", "--output", "json"];
-        let (told, output) =
-            self.call_all(vec![("run_bash_command", command(text))], &[&usual[..], args].concat()).await;
-        (told.into_iter().next().unwrap(), output)
-    }
+/// One turn in the mode `auto` in which the model runs this, and nobody answers.
+async fn unattended(world: &World, text: &str, args: &[&str]) -> (String, Output) {
+    let project = mounted(world);
+    let usual = ["-C", &project, "--mode", "auto", "--on-interrupt", "deny", "--output", "json"];
+    let (told, output) =
+        world.call_all(vec![("run_bash_command", script(world, text))], &[&usual[..], args].concat()).await;
+    (told.into_iter().next().unwrap(), output)
+}
 
-    /// The same where somebody may answer: the client, and the question.
-    async fn asked(&self, text: &str) -> (Running, Value) {
-        works_through(
-            &self.model,
-            vec![(&["command also wrote"], Reply::tool_call("run_bash_command", command(text)))],
-            Reply::text("Over."),
-        );
-        let project = self.project();
-        let args =
-            ["run", "Go.", "-C", &project, "--mode", "auto", "--on-interrupt", "wait", "--output", "stream-json"];
-        let mut running = self.daemon.spawn_agentctl(args);
-        let (raised, _) = running.event("interrupt_raised").await;
-        (running, raised["interrupt"].clone())
-    }
+/// The same where somebody may answer: the client, and the question.
+async fn asked(world: &World, text: &str) -> (Running, Value) {
+    let call = Reply::tool_call("run_bash_command", script(world, text));
+    works_through(&world.model, vec![(&["command also wrote"], call)], Reply::text("Over."));
+    let project = mounted(world);
+    let args = ["run", "Go.", "-C", &project, "--mode", "auto", "--on-interrupt", "wait", "--output", "stream-json"];
+    let mut running = world.daemon.spawn_agentctl(args);
+    let (raised, _) = running.event("interrupt_raised").await;
+    (running, raised["interrupt"].clone())
+}
 
-    async fn answers(&self, interrupt: &Value, words: &[&str]) -> Output {
-        self.daemon.agentctl(["answer", interrupt["id"].as_str().unwrap()].iter().chain(words)).await
-    }
+async fn answer(world: &World, interrupt: &Value, words: &[&str]) -> Output {
+    world.daemon.agentctl(["answer", interrupt["id"].as_str().unwrap()].iter().chain(words)).await
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -84,7 +81,6 @@ async fn what_nobody_looked_at_plants_nothing_by_any_way() {
             "a/b/c/d/.git/hooks/pre-commit",
         ),
         ("true", "mkdir -p src/.git; printf '[core]\\n\\tfsmonitor = ./x\\n' > src/.git/config", "src/.git/config"),
-        ("mkdir a; git init -q a/app", "mv a b; printf x > b/app/.git/hooks/pre-commit", "b/app/.git/hooks/pre-commit"),
         ("ln -s later .zed", "mkdir later; printf x > later/tasks.json", "later/tasks.json"),
         ("ln -s one .zed; ln -s two one", "mkdir two; printf x > two/tasks.json", "two/tasks.json"),
         (
@@ -104,7 +100,7 @@ async fn what_nobody_looked_at_plants_nothing_by_any_way() {
     for (before, text, planted) in cases {
         let world = World::start().await;
         prepare(&world, before);
-        let (told, output) = world.unattended(&format!("{text}; echo over > done.txt"), &[]).await;
+        let (told, output) = unattended(&world, &format!("{text}; echo over > done.txt"), &[]).await;
         let result = output.exits(5).json();
         let denials = result["denials"].to_string();
         assert!(denials.contains(planted), "{planted}: {denials}\n{told}");
@@ -122,8 +118,17 @@ async fn what_is_there_is_as_it_was_whatever_name_leads_to_it() {
         ("mkdir -p a/b/.vscode; echo {} > a/b/.vscode/tasks.json", "rm -rf a/b/.vscode", "a/b/.vscode/tasks.json"),
         ("mkdir vsc; echo {} > vsc/tasks.json; ln -s vsc .vscode", "echo x > vsc/tasks.json", "vsc/tasks.json"),
         ("echo be kind > AGENTS.md; ln AGENTS.md notes.txt", "echo x > notes.txt", "AGENTS.md"),
+        (
+            "git init -q app; git -C app config core.hooksPath gh; mkdir app/gh; echo true > app/gh/pre-commit",
+            "echo x > app/gh/pre-commit",
+            "app/gh/pre-commit",
+        ),
         ("git init -q --separate-git-dir=store app", "echo x >> store/config", "store/config"),
-        ("mkdir -p a/.zed; echo {} > a/.zed/tasks.json", "mv a b; echo x > b/.zed/tasks.json", "a/.zed/tasks.json"),
+        (
+            "mkdir -p a/.zed; echo {} > a/.zed/tasks.json",
+            "mv a b; mkdir a; echo x > b/.zed/tasks.json",
+            "a/.zed/tasks.json",
+        ),
         (
             "git init -q app; mkdir h; echo true > h/pre-commit; rm -r app/.git/hooks; ln -s ../../h app/.git/hooks",
             "echo x > h/pre-commit",
@@ -136,7 +141,7 @@ async fn what_is_there_is_as_it_was_whatever_name_leads_to_it() {
         let name = format!("project/{guarded}");
         let was = content(&world, &name);
         assert!(was.is_some(), "{guarded}");
-        world.unattended(text, &[]).await;
+        unattended(&world, text, &[]).await;
         assert_eq!(content(&world, &name), was, "{guarded}: {text}");
     }
     // A folder beside the project, too.
@@ -145,7 +150,7 @@ async fn what_is_there_is_as_it_was_whatever_name_leads_to_it() {
     let lib = format!("{}:rw", world.daemon.path().join("lib").display());
     let text =
         "echo x > /folders/lib/.git/hooks/pre-commit; mkdir /folders/lib/.zed; echo x > /folders/lib/.zed/tasks.json";
-    let (told, output) = world.unattended(text, &["--add-dir", &lib]).await;
+    let (told, output) = unattended(&world, text, &["--add-dir", &lib]).await;
     output.exits(5);
     assert!(told.contains("/folders/lib/.zed/tasks.json"), "{told}");
     assert!(content(&world, "lib/.git/hooks/pre-commit").is_none() && content(&world, "lib/.zed/tasks.json").is_none());
@@ -157,7 +162,7 @@ async fn a_person_may_keep_what_a_command_planted_and_take_it_back_again() {
     prepare(&world, "git init -q app; rm -r app/.git/hooks; chmod 755 .");
     world.daemon.write("project/w.py", format!("import os\nos.makedirs('b/.git/hooks')\nopen('b/.git/hooks/pre-commit', 'w').write({HOOK:?})\nos.chmod('b/.git/hooks/pre-commit', 0o755)\n"));
     for keeps in [false, true] {
-        let (running, question) = world.asked("python3 w.py; echo ran").await;
+        let (running, question) = asked(&world, "python3 w.py; echo ran").await;
         let hook = world.daemon.path().join("project/b/.git/hooks/pre-commit");
         assert!(!hook.exists(), "nothing is there before the answer");
         assert_eq!((&question["kind"], &question["tool"]), (&json!("approval"), &json!("keep_files")));
@@ -165,8 +170,7 @@ async fn a_person_may_keep_what_a_command_planted_and_take_it_back_again() {
         for words in ["/project/b/.git/hooks/pre-commit (mode 0755)", "+#!/bin/sh", "+touch ran"] {
             assert!(preview.contains(words), "{words:?} is missing in {preview}");
         }
-        world.answers(&question, &["edit", "{}"]).await;
-        world.answers(&question, &[if keeps { "approve" } else { "reject" }]).await.exits(0);
+        answer(&world, &question, &[if keeps { "approve" } else { "reject" }]).await.exits(0);
         running.output(Vec::new()).await;
         assert_eq!(hook.exists(), keeps);
         if keeps {
@@ -189,7 +193,7 @@ async fn a_kept_rule_by_prefix_covers_no_hook_and_a_day_with_git_asks_nothing_mo
          echo a > a.txt; echo be kind > AGENTS.md; git add .; git commit -qm first; git branch other
          git clone -q . ../far; git remote add far ../far",
     );
-    let project = world.project();
+    let project = mounted(&world);
     world.model.reply(Reply::text("Hello."));
     let hello = ["run", "Hi", "-C", &project, "--output", "json"];
     let session = world.daemon.agentctl(hello).await.exits(0).json()["session_id"].as_str().unwrap().to_owned();
@@ -198,7 +202,7 @@ async fn a_kept_rule_by_prefix_covers_no_hook_and_a_day_with_git_asks_nothing_mo
         let rule = format!("run_bash_command: {rule}");
         world.daemon.agentctl(["grants", "add", &rule, "--session", &session]).await.exits(0);
     }
-    let run = |text: &str| ("run_bash_command", json!({ "command": text, "directory": "/project" }));
+    let run = |text: &str| ("run_bash_command", json!({ "command": text, }));
     let args = ["--session", &session, "--on-interrupt", "deny", "--output", "json"];
     let day = vec![
         run("git add a.txt"),
@@ -235,10 +239,10 @@ async fn after_a_kill_the_next_start_takes_back_what_was_planted() {
     let text = "mkdir -p app/.git/hooks; echo x > app/.git/hooks/pre-commit; echo over > done.txt; sleep 60";
     works_through(
         &world.model,
-        vec![(&["never"], Reply::tool_call("run_bash_command", command(text)))],
+        vec![(&["never"], Reply::tool_call("run_bash_command", script(&world, text)))],
         Reply::text("?"),
     );
-    let project = world.project();
+    let project = mounted(&world);
     let running =
         world.daemon.spawn_agentctl(["run", "Go.", "-C", &project, "--mode", "auto", "--on-interrupt", "deny"]);
     until("the command to have written", || async { content(&world, "project/done.txt").map(drop) }).await;
@@ -269,7 +273,7 @@ async fn after_a_kill_the_next_start_takes_back_what_was_planted() {
 async fn where_not_all_can_be_seen_a_command_asks() {
     let world = World::configured("undo: {max_files: 100}\n").await;
     prepare(&world, "for i in $(seq 1 150); do echo x > f$i; done");
-    let (told, output) = world.unattended("echo x > done.txt", &[]).await;
+    let (told, output) = unattended(&world, "echo x > done.txt", &[]).await;
     output.exits(5);
     assert!(told.contains("cannot be checked"), "{told}");
     assert!(content(&world, "project/done.txt").is_none());
@@ -309,7 +313,7 @@ async fn names_that_others_obey_are_written_only_with_a_persons_consent() {
     let runs = [".gitignore", "a/.editorconfig", "src/main.rs", "Makefile"];
     let write = |path: &&str| ("write_file", json!({"path": format!("/project/{path}"), "content": "x"}));
     let calls: Vec<_> = asks.iter().chain(&runs).map(write).collect();
-    let project = world.project();
+    let project = mounted(&world);
     let args = ["-C", &project, "--mode", "accept-edits", "--on-interrupt", "deny", "--output", "json"];
     let (told, output) = world.call_all(calls, &args).await;
     output.exits(5);

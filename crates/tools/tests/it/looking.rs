@@ -182,6 +182,7 @@ async fn what_others_obey_in_a_project_is_not_changed_by_a_command_that_nobody_l
     }
     let changes = |path: &str| format!("cd \"$PROJECT\" && echo x >> {path}; rm -f {path}; mv {path} moved");
     bench.context.confinement = agentd_core::policy::Confinement::Guarded;
+    bench.context.closed = [".git", "AGENTS.md"].map(|name| bench.real("/project").join(name)).into();
     for path in [".git/config", ".git/hooks/pre-commit", "AGENTS.md"] {
         bench.call("run_bash_command", json!({ "command": changes(path) })).await;
         bench

@@ -96,7 +96,7 @@ fn what_nobody_looked_at_runs_guarded_and_says_why_it_runs() {
     let exact = granting(&["run_bash_command: make"]);
     check("make", &exact, Confinement::Usual, "run_bash_command: make");
     let git = granting(&["run_bash_command: git commit *"]);
-    check("git commit -m x", &git, Confinement::Usual, "run_bash_command: git commit *");
+    check("git commit -m x", &git, Confinement::GuardedGit, "run_bash_command: git commit *");
 }
 
 #[test]

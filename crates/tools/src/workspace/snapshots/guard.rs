@@ -290,11 +290,16 @@ impl SessionRecord {
         before: &Before,
         workspace: &Workspace,
     ) -> io::Result<Changes> {
-        let harmless: Vec<FileChange> = due.extract_if(.., |change| self.is_harmless(change)).collect();
+        let roots = Root::of_commands(Root::all(workspace)?);
+        let is_harmless =
+            |change: &FileChange| self.is_harmless(change) || self.is_gone_with_its_folder(&roots, change);
+        let harmless: Vec<FileChange> = due.extract_if(.., |change| is_harmless(change)).collect();
         changes.files.extend(harmless);
         for _ in 0..ROUNDS {
             let stays = |change: &FileChange| changes.set_aside.files.iter().any(|file| file.path == change.path);
-            due.retain(|change| !stays(change) && !self.is_harmless(change));
+            let is_harmless =
+                |change: &FileChange| self.is_harmless(change) || self.is_gone_with_its_folder(&roots, change);
+            due.retain(|change| !stays(change) && !is_harmless(change));
             if due.iter().all(is_open_folder) {
                 changes.files.append(&mut due);
                 break;
@@ -303,7 +308,6 @@ impl SessionRecord {
                 // What may be somebody else's is taken back, too: nobody looked at it.
                 change.late = false;
             }
-            let roots = Root::of_commands(Root::all(workspace)?);
             let (recorded, blind): (Vec<_>, Vec<_>) = due.into_iter().partition(FileChange::is_recorded);
             let back = {
                 let _gate = self.store.blobs.gate();
@@ -334,6 +338,17 @@ impl SessionRecord {
             }
         }
         Ok(())
+    }
+
+    /// Returns true for what is gone with the folder around its guarded name: nothing is obeyed there any more, and undo brings it back.
+    fn is_gone_with_its_folder(&self, roots: &[Root], change: &FileChange) -> bool {
+        let Some(spot) = SafePath::read(&change.path).filter(|_| change.change == FileChangeKind::Deleted) else {
+            return false;
+        };
+        let Some(end) = self.names.topmost(&spot.below) else { return false };
+        let around = split(&spot.below[..end]).0;
+        let root = roots.iter().find(|root| root.place == spot.place);
+        !around.is_empty() && root.is_some_and(|root| matches!(root.look(around), Ok(None)))
     }
 
     /// Returns true for what git writes by itself where nothing more is run by it: a new repository, a branch that follows
