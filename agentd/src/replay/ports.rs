@@ -54,6 +54,10 @@ impl Audit for NoAudit {
 pub(super) struct NoSnapshots;
 
 impl Snapshots for NoSnapshots {
+    fn before<'a>(
+        &'a self,
+        _: &'a ToolContext,
+        _: Option<&'a [String]>,
     ) -> BoxFuture<'a, Result<FilesBefore, WorkspaceError>> {
         let after = Box::pin(std::future::ready(Ok(Changes::default())));
         let (closed, gaps, unkept) = (Vec::new(), Vec::new(), Vec::new());

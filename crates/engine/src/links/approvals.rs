@@ -297,6 +297,7 @@ async fn judge(
     }
     if let Some(why) = call.record.irreversible() {
         judgement = asked_first(judgement, why, "undo: what cannot be undone runs with a person's consent");
+    }
     call.record.judged(&judgement);
     Ok(judgement)
 }

@@ -134,8 +134,7 @@ impl ConfinedPrograms {
         let (theirs, input) = std::io::pipe().map_err(broken("make a pipe"))?;
         let command = std::iter::once(program.into_os_string()).chain(args.into_iter().map(OsString::from)).collect();
         let confinement = agentd_core::policy::Confinement::ReadOnly;
-        let walls =
-            Walls { confinement, closed: Default::default(), input: Some(theirs.into()), memory_bytes, hidden };
+        let walls = Walls { confinement, closed: Default::default(), input: Some(theirs.into()), memory_bytes, hidden };
         let started = self.sandbox.run(&workspace, command, &variables, &opened, walls).await;
         let (mut child, mut leash) = started.map_err(broken("start it"))?;
         let output = child.stdout.take().ok_or_else(|| refused("it has no output", false))?;
