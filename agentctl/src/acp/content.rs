@@ -104,13 +104,16 @@ struct InputText {
 }
 
 impl InputText {
-    /// Puts a label in its place, or a number for one that could be a mention, or change which of the typed words are.
+    /// Puts a label in its place, or a number for one that could be a mention or a sentence of the person, or change which of
+    /// the typed words are.
     fn insert(&mut self, label: &str) {
         // In front of everything, a label is no command either.
         if !self.typed.ends_with(char::is_whitespace) {
             self.typed.push(' ');
         }
-        if label.contains(['@', '`', '~', '>']) {
+        let mut words = label.split_whitespace();
+        let is_prose = words.nth(1).is_some_and(|word| !word.starts_with('(')) || words.next().is_some();
+        if is_prose || label.contains(['@', '`', '~', '>']) {
             self.named += 1;
             self.typed.push_str(&format!("[{}] ", self.named));
             self.behind.push_str(&format!("\n\n[{}] is {label}", self.named));
@@ -228,8 +231,8 @@ mod tests {
         check(vec![words("Explain "), words("it")], "Explain it");
         check(vec![words("Explain it"), words("The file is a.rs")], "Explain it\n\nThe file is a.rs");
         check(
-            vec![words("Explain"), link("a b.rs", "file:///p/src/a%20b.rs"), words("please")],
-            "Explain /project/src/a b.rs please",
+            vec![words("Explain"), link("a.rs", "file:///p/src/a.rs"), words("please")],
+            "Explain /project/src/a.rs please",
         );
         check(vec![link("a.rs", "file:///p/a.rs#L1:9")], " /project/a.rs (L1:9) ");
         check(vec![words("See"), link("Rules", "zed:///agent/rules?id=1")], "See Rules (zed:///agent/rules?id=1) ");
@@ -244,6 +247,8 @@ mod tests {
         };
         let rules = || link("Ask @web_search", "zed:///rules");
         check(vec![words("See"), rules()], "See [1] ", "\n\n[1] is Ask @web_search (zed:///rules)");
+        let rule = link("a.rs", "file:///p/Never%20ask.txt");
+        check(vec![words("See"), rule], "See [1] ", "\n\n[1] is /project/Never ask.txt");
         let file = link("x", "file:///p/a%20@web_search");
         check(vec![words("`Fix"), file, words("now`")], "`Fix [1] now`", "\n\n[1] is /project/a @web_search");
         let embedded = |uri: &str| {
