@@ -66,11 +66,7 @@ async fn what_is_elsewhere_goes_through_the_proxy_and_errors_name_it() {
     home.write("config/mcp_servers.yaml", "servers: {there: {url: 'http://mcp.example/mcp'}}");
     let daemon = TempDaemon::start_in(home).await;
     assert_eq!(daemon.agentctl(["run", "Hi"]).await.exits(0).stdout.trim(), "Hello");
-    assert!(
-        proxy.seen().iter().any(|line| line.contains("http://model.example/v1/chat/completions")),
-        "{:?}",
-        proxy.seen()
-    );
+    assert!(proxy.seen().iter().any(|line| line.contains("http://model.example/v1/")), "{:?}", proxy.seen());
     let doctor = daemon.agentctl(["doctor"]).await.stdout;
     assert!(doctor.contains(&format!("http://model.example/v1, {route}")) && !doctor.contains("s3cret"), "{doctor}");
     let shown = daemon.agentctl(["models", "show"]).await.exits(0).stdout;

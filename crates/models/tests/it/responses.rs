@@ -485,11 +485,14 @@ async fn answers_end_for_many_reasons() {
 async fn errors_become_kinds_and_only_some_are_tried_again() {
     let check = async |reply: Reply, kind: ErrorKind, requests: usize, words: &str, hint: &str| {
         let server = ModelServer::start().await;
-        server.default_reply(reply);
+        server.reply(Reply::text("Hi")).default_reply(reply);
         let mut config = responses_config(&server);
         config.retries = 1;
-        let outcome = ask_config(&config).await;
-        assert_eq!((outcome.kind(), server.requests().len()), (Some(kind), requests), "{outcome:?}");
+        // What was taken before is not suspected.
+        let model = connect(&config).unwrap();
+        assert_eq!(ask(&model, request_with_tools("Hi")).await.error, None);
+        let outcome = ask(&model, request_with_tools("Hi")).await;
+        assert_eq!((outcome.kind(), server.requests().len() - 1), (Some(kind), requests), "{outcome:?}");
         assert!(outcome.message().contains(words), "{words}: {outcome:?}");
         assert!(outcome.hint.as_deref().unwrap_or_default().contains(hint), "{hint}: {outcome:?}");
     };
