@@ -64,6 +64,7 @@ pub(crate) async fn serve(global: &Global) -> anyhow::Result<Exit> {
             _ = signals.next() => break,
         }
     }
+    signals.set_stopping(true);
     // Nobody waits for prompts any more; what is quick is still answered.
     over.cancel();
     let rest = async { while requests.running.join_next().await.is_some() {} };

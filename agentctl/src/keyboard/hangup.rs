@@ -33,6 +33,11 @@ pub(super) fn has_line(patience: Duration) -> io::Result<bool> {
     Ok(looked[0].revents().is_some_and(|found| found.contains(PollFlags::POLLIN)))
 }
 
+/// Returns true if the terminal is gone, or cannot be asked any more.
+pub(super) fn is_gone_now() -> bool {
+    is_gone(PollFlags::empty(), PollTimeout::ZERO).unwrap_or(true)
+}
+
 /// Waits on this thread until the terminal is gone. One that cannot be asked never is.
 pub(crate) fn wait_until_gone() {
     loop {

@@ -19,7 +19,7 @@ use std::{
     collections::VecDeque,
     io::{self, IsTerminal as _, Write as _},
     sync::{
-        Arc, Condvar, Mutex, MutexGuard, PoisonError,
+        Arc, Condvar, Mutex, MutexGuard, PoisonError, TryLockError,
         atomic::{AtomicBool, Ordering},
     },
     time::{Duration, Instant},
@@ -28,16 +28,20 @@ use std::{
 use nix::sys::stat::{SFlag, fstat};
 use tokio::sync::Notify;
 
+use self::{hangup::is_gone_now, mode::Mode, reader::Reader};
 pub(crate) use self::{
     hangup::wait_until_gone,
     key::{Key, Press},
+    mode::TerminalAtStart,
     typed::TypeAhead,
 };
-use self::{mode::Mode, reader::Reader};
 use crate::terminal::sanitize::clean;
 
 /// Keys that wait to be looked at. Nobody types as fast; what comes beyond them is no typing.
 const MOST_KEYS: usize = 64 * 1024;
+
+/// Pause between two tries to get the terminal from another thread.
+const PAUSE: Duration = Duration::from_millis(2);
 
 /// The keyboard, or none where nobody sits at a terminal. All clones are the same one.
 #[derive(Debug, Clone)]
@@ -86,8 +90,11 @@ impl Keyboard {
         if let Some(shared) = &self.0 {
             let mut state = shared.state();
             state.holders += 1;
-            if state.reader.is_none() {
-                *shared.terminal() = Mode::take().ok();
+            if state.reader.is_none()
+                && let Some(mut terminal) = shared.terminal()
+            {
+                *terminal = Mode::take().ok();
+                drop(terminal);
                 state.reader = Reader::start(Arc::clone(shared)).ok();
             }
         }
@@ -159,7 +166,7 @@ impl Keyboard {
         let Some(shared) = &self.0 else { return run() };
         shared.is_lent.store(true, Ordering::Relaxed);
         let mut terminal = shared.terminal();
-        if let Some(mode) = terminal.as_mut() {
+        if let Some(Some(mode)) = terminal.as_deref_mut() {
             mode.put_back();
         }
         let done = run();
@@ -209,8 +216,16 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn terminal(&self) -> MutexGuard<'_, Option<Mode>> {
-        self.terminal.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Waits until no other thread uses the terminal. None if it is gone, for one that reads it then may never leave it.
+    fn terminal(&self) -> Option<MutexGuard<'_, Option<Mode>>> {
+        loop {
+            match self.terminal.try_lock() {
+                Ok(terminal) => return Some(terminal),
+                Err(TryLockError::Poisoned(poisoned)) => return Some(poisoned.into_inner()),
+                Err(TryLockError::WouldBlock) if is_gone_now() => return None,
+                Err(TryLockError::WouldBlock) => std::thread::sleep(PAUSE),
+            }
+        }
     }
 
     fn take_in(&self, press: Press) {
@@ -241,7 +256,7 @@ impl Drop for KeyboardGuard {
         if let Some(reader) = reader {
             reader.stop();
         }
-        if let Some(mut mode) = shared.terminal().take() {
+        if let Some(mut mode) = shared.terminal().and_then(|mut terminal| terminal.take()) {
             mode.put_back();
         }
         let mut state = shared.state();

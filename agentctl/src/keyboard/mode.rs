@@ -3,12 +3,16 @@
 //! Signals stay with the terminal: Ctrl-C is a signal, as ever. Only Ctrl-Z is read as a key, so that the terminal is left as
 //! it was found before the process stops.
 
-use std::io::{self, Write as _};
+use std::{
+    io::{self, Write as _},
+    os::fd::AsFd as _,
+};
 
 use nix::{
     libc::_POSIX_VDISABLE,
+    poll::{PollFd, PollFlags, PollTimeout, poll},
     sys::termios::{LocalFlags, SetArg, SpecialCharacterIndices, Termios, tcgetattr, tcsetattr},
-    unistd::{getpgrp, tcgetpgrp},
+    unistd::{getpgrp, tcgetpgrp, write},
 };
 
 use crate::terminal::look::is_plain;
@@ -16,6 +20,29 @@ use crate::terminal::look::is_plain;
 /// Has the terminal mark what is pasted, and stop that.
 const MARK_PASTES: &[u8] = b"\x1b[?2004h";
 const MARK_NO_PASTES: &[u8] = b"\x1b[?2004l";
+
+/// The terminal as the process found it, for an end that waits for no other thread.
+#[derive(Debug)]
+pub(crate) struct TerminalAtStart(Option<Termios>);
+
+impl TerminalAtStart {
+    /// Remembers the terminal as it is now.
+    pub(crate) fn remember() -> Self {
+        Self(tcgetattr(io::stdin()).ok())
+    }
+
+    /// Puts it back, without a lock and without output that would have to wait.
+    pub(crate) fn put_back(&self) {
+        // A process in the background that tried would be stopped.
+        let is_in_front = || tcgetpgrp(io::stdin()).ok() == Some(getpgrp());
+        let Some(before) = self.0.as_ref().filter(|_| is_in_front()) else { return };
+        let has_room = poll(&mut [PollFd::new(io::stderr().as_fd(), PollFlags::POLLOUT)], PollTimeout::ZERO);
+        if !is_plain() && has_room.is_ok_and(|ready| ready > 0) {
+            let _ = write(io::stderr(), MARK_NO_PASTES);
+        }
+        let _ = tcsetattr(io::stdin(), SetArg::TCSANOW, before);
+    }
+}
 
 /// The terminal as it was, and as it is while keys are read. Dropping it puts it back.
 #[derive(Debug)]

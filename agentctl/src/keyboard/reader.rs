@@ -5,8 +5,9 @@ use std::{
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
+        mpsc::{self, RecvTimeoutError},
     },
-    thread::{self, JoinHandle},
+    thread,
     time::{Duration, Instant},
 };
 
@@ -19,7 +20,7 @@ use nix::{
 
 use super::{
     Key, Press, Shared,
-    hangup::{has_line, wait_for_keys},
+    hangup::{has_line, is_gone_now, wait_for_keys},
     mode::Mode,
 };
 
@@ -30,7 +31,8 @@ const GLANCE: Duration = Duration::from_millis(20);
 #[derive(Debug)]
 pub(super) struct Reader {
     stop: Arc<AtomicBool>,
-    thread: Option<JoinHandle<()>>,
+    /// Disconnected once the thread has ended.
+    ended: mpsc::Receiver<()>,
 }
 
 impl Reader {
@@ -41,26 +43,26 @@ impl Reader {
     pub(super) fn start(shared: Arc<Shared>) -> io::Result<Self> {
         let stop = Arc::new(AtomicBool::new(false));
         let stopped = Arc::clone(&stop);
-        let thread = thread::Builder::new().name("agentctl-keys".to_owned()).spawn(move || {
+        let (alive, ended) = mpsc::sync_channel::<()>(1);
+        thread::Builder::new().name("agentctl-keys".to_owned()).spawn(move || {
+            let _alive = alive;
             let mut line = Vec::new();
             // A terminal that is gone types nothing.
             while !stopped.load(Ordering::Relaxed) && look(&shared, &mut line).is_ok() {}
         })?;
-        Ok(Self { stop, thread: Some(thread) })
+        Ok(Self { stop, ended })
     }
 
     /// Nobody reads.
     #[cfg(test)]
     pub(super) fn nobody() -> Self {
-        Self { stop: Arc::default(), thread: None }
+        Self { stop: Arc::default(), ended: mpsc::sync_channel(1).1 }
     }
 
-    /// Ends it, and waits until it reads no more.
+    /// Ends it, and waits until it reads no more, or the terminal is gone: the library may read that for ever.
     pub(super) fn stop(self) {
         self.stop.store(true, Ordering::Relaxed);
-        if let Some(thread) = self.thread {
-            let _ = thread.join();
-        }
+        while self.ended.recv_timeout(GLANCE) == Err(RecvTimeoutError::Timeout) && !is_gone_now() {}
     }
 }
 
@@ -70,7 +72,7 @@ fn look(shared: &Shared, line: &mut Vec<u8>) -> io::Result<()> {
         thread::sleep(GLANCE);
         return Ok(());
     }
-    let mut terminal = shared.terminal();
+    let Some(mut terminal) = shared.terminal() else { return Err(io::ErrorKind::BrokenPipe.into()) };
     if !terminal.as_mut().is_some_and(Mode::ensure) {
         drop(terminal);
         thread::sleep(GLANCE);

@@ -451,7 +451,7 @@ impl ChatBackend for Chat {
             };
             tokio::select! {
                 biased;
-                signal = self.signals.told_to_end() => Wake::End(signal.exit()),
+                signal = self.signals.told_to_end(self.present) => Wake::End(signal.exit()),
                 after = turn => Wake::Turn { after },
             }
         })

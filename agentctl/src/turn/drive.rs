@@ -95,6 +95,9 @@ pub(crate) async fn drive(
         leaving: None,
     };
     let followed = driver.follow(renderer, asker).await;
+    if followed.is_ok() {
+        signals.set_stopping(false);
+    }
     drop(hold);
     keyboard.typed(TypeAhead::end_turn);
     if followed.is_err() {
@@ -314,6 +317,7 @@ impl Driver<'_> {
             .into());
         }
         self.cancelled = true;
+        self.signals.set_stopping(true);
         renderer.note(match signal {
             EndSignal::Interrupt => "cancelling the turn; Ctrl-C again leaves at once",
             EndSignal::Terminate | EndSignal::HangUp => {

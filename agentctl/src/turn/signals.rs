@@ -1,16 +1,38 @@
 //! The signals that tell the client to end, as something to wait for.
+//!
+//! A thread hears them, so that the client ends also while it is blocked: by a further signal that tells it the same, or
+//! some time after one that leaves nothing to wait for.
 
-use std::{fs, io, thread};
-
-use tokio::{
-    signal::unix::{SignalKind, signal},
-    sync::mpsc,
+use std::{
+    fs, io,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+        mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel},
+    },
+    thread,
+    time::{Duration, Instant},
 };
 
-use crate::{exit::Exit, keyboard::wait_until_gone};
+use signal_hook::{
+    consts::{SIGHUP, SIGINT, SIGTERM},
+    iterator, low_level,
+};
+use tokio::sync::mpsc;
+
+use crate::{
+    exit::Exit,
+    keyboard::{TerminalAtStart, wait_until_gone},
+};
 
 /// The signals that are remembered. Two are enough: the first cancels the turn, the second ends the client.
 const REMEMBERED: usize = 4;
+
+/// Time in which a client that is to end at once may still leave in order.
+const GRACE: Duration = Duration::from_secs(2);
+
+/// Two of a kind within this time are one: `timeout` sends its signal to the process and to its group.
+const SAME: Duration = Duration::from_millis(250);
 
 /// A signal that tells the client to end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -45,10 +67,22 @@ pub(crate) enum AtEnd {
     Leave,
 }
 
-/// The signals, as long as this lives. The process does not end by them any more.
+impl AtEnd {
+    /// Returns true if this one cancels the turn.
+    fn cancels(self, signal: EndSignal) -> bool {
+        match (signal, self) {
+            (EndSignal::Interrupt, _) | (EndSignal::Terminate, Self::CancelUnlessHungUp) | (_, Self::Cancel) => true,
+            (EndSignal::HangUp, Self::CancelUnlessHungUp) | (_, Self::Leave) => false,
+        }
+    }
+}
+
+/// The signals, as long as this lives. The first one of a kind does not end the process by itself any more.
 #[derive(Debug)]
 pub(crate) struct Signals {
     heard: mpsc::Receiver<EndSignal>,
+    /// The client is stopping already.
+    stopping: Arc<AtomicBool>,
     at_end: AtEnd,
     /// One that came when nobody waited for it, and still holds.
     kept: Option<EndSignal>,
@@ -66,25 +100,24 @@ impl Signals {
     }
 
     /// The same, with the way to tell them from elsewhere.
-    fn started(at_end: AtEnd) -> io::Result<(mpsc::Sender<EndSignal>, Self)> {
+    fn started(at_end: AtEnd) -> io::Result<(SyncSender<EndSignal>, Self)> {
         let (sender, heard) = mpsc::channel(REMEMBERED);
-        let mut kinds =
-            vec![(SignalKind::interrupt(), EndSignal::Interrupt), (SignalKind::terminate(), EndSignal::Terminate)];
-        if !is_hangup_ignored() {
-            kinds.push((SignalKind::hangup(), EndSignal::HangUp));
-        }
-        for (kind, which) in kinds {
-            let mut signals = signal(kind)?;
-            let sender = sender.clone();
-            tokio::spawn(async move {
-                while signals.recv().await.is_some() {
-                    if let Err(mpsc::error::TrySendError::Closed(_)) = sender.try_send(which) {
-                        break;
-                    }
-                }
-            });
-        }
-        Ok((sender, Self::from_heard(heard, at_end)))
+        let signals = Self::from_heard(heard, at_end);
+        let stopping = Arc::clone(&signals.stopping);
+        let watch = EndWatch { sender, stopping, at_end, terminal: TerminalAtStart::remember() };
+        let (source, came) = sync_channel(REMEMBERED);
+        let kinds = [SIGINT, SIGTERM, SIGHUP].into_iter().filter(|kind| *kind != SIGHUP || !is_hangup_ignored());
+        let (mut signals_of_system, passed) = (iterator::Signals::new(kinds)?, source.clone());
+        thread::Builder::new().name("agentctl-signals".to_owned()).spawn(move || {
+            let which = |kind| match kind {
+                SIGINT => EndSignal::Interrupt,
+                SIGTERM => EndSignal::Terminate,
+                _ => EndSignal::HangUp,
+            };
+            signals_of_system.forever().map(which).take_while(|signal| passed.send(*signal).is_ok()).for_each(drop);
+        })?;
+        thread::Builder::new().name("agentctl-ending".to_owned()).spawn(move || watch.follow(&came))?;
+        Ok((source, signals))
     }
 
     /// The same for a client that is nothing without its terminal: a terminal that is gone ends it, also where the hang-up
@@ -96,8 +129,7 @@ impl Signals {
         let (sender, signals) = Self::started(at_end)?;
         thread::Builder::new().name("agentctl-hangup".to_owned()).spawn(move || {
             wait_until_gone();
-            // Where as many signals wait already, it ends by them.
-            let _ = sender.try_send(EndSignal::HangUp);
+            let _ = sender.send(EndSignal::HangUp);
         })?;
         Ok(signals)
     }
@@ -110,7 +142,7 @@ impl Signals {
 
     /// Signals that come from somewhere.
     pub(crate) fn from_heard(heard: mpsc::Receiver<EndSignal>, at_end: AtEnd) -> Self {
-        Self { heard, at_end, kept: None, first: None }
+        Self { heard, stopping: Arc::default(), at_end, kept: None, first: None }
     }
 
     /// Waits for the next one. Dropping the wait loses none.
@@ -127,11 +159,11 @@ impl Signals {
         next
     }
 
-    /// Waits for one that ends the client whatever it does: any but Ctrl-C.
-    pub(crate) async fn told_to_end(&mut self) -> EndSignal {
+    /// Waits for one that ends the client whatever it does: at a prompt any but Ctrl-C.
+    pub(crate) async fn told_to_end(&mut self, at_prompt: bool) -> EndSignal {
         loop {
             match self.next().await {
-                EndSignal::Interrupt => self.first = None,
+                EndSignal::Interrupt if at_prompt => self.first = None,
                 other => return other,
             }
         }
@@ -139,10 +171,12 @@ impl Signals {
 
     /// True where this one cancels the turn.
     pub(crate) fn cancels(&self, signal: EndSignal) -> bool {
-        match (signal, self.at_end) {
-            (EndSignal::Interrupt, _) | (EndSignal::Terminate, AtEnd::CancelUnlessHungUp) | (_, AtEnd::Cancel) => true,
-            (EndSignal::HangUp, AtEnd::CancelUnlessHungUp) | (_, AtEnd::Leave) => false,
-        }
+        self.at_end.cancels(signal)
+    }
+
+    /// Notes whether the client is stopping: then the next signal ends it, whatever it waits for.
+    pub(crate) fn set_stopping(&self, stopping: bool) {
+        self.stopping.store(stopping, Ordering::Relaxed);
     }
 
     /// The code of a client whose turn ended like this: one that was cancelled by a signal ends by that.
@@ -156,11 +190,65 @@ impl Signals {
     /// Forgets the presses of Ctrl-C that nobody waited for, so that one meant for the last turn does not cancel the next.
     pub(crate) fn forget(&mut self) {
         self.first = None;
+        self.set_stopping(false);
         while let Ok(heard) = self.heard.try_recv() {
             if heard != EndSignal::Interrupt {
                 self.kept = Some(heard);
             }
         }
+    }
+}
+
+/// Passes the signals on, and ends the process where that is not enough.
+struct EndWatch {
+    sender: mpsc::Sender<EndSignal>,
+    stopping: Arc<AtomicBool>,
+    at_end: AtEnd,
+    terminal: TerminalAtStart,
+}
+
+impl EndWatch {
+    fn follow(&self, came: &Receiver<EndSignal>) {
+        let (mut last, mut is_ending, mut due) = (None::<(EndSignal, Instant)>, false, None::<Instant>);
+        loop {
+            let patience = due.map_or(Duration::MAX, |due| due.saturating_duration_since(Instant::now()));
+            let signal = match (came.recv_timeout(patience), last) {
+                (Ok(signal), _) => signal,
+                (Err(RecvTimeoutError::Timeout), Some((signal, _))) if is_ending || self.is_stopping() => {
+                    self.end(signal)
+                }
+                (Err(RecvTimeoutError::Timeout), _) => {
+                    due = None;
+                    continue;
+                }
+                (Err(RecvTimeoutError::Disconnected), _) => return,
+            };
+            let is_interrupt = signal == EndSignal::Interrupt;
+            if !is_interrupt && last.is_some_and(|(which, at)| which == signal && at.elapsed() < SAME) {
+                continue;
+            }
+            last = Some((signal, Instant::now()));
+            let is_further = is_ending || self.is_stopping();
+            // Nothing takes in the one before, so nothing would take in this one.
+            let is_unheard = self.sender.capacity() < REMEMBERED && (is_interrupt || is_further);
+            if is_unheard || due.is_some() || self.sender.is_closed() {
+                self.end(signal);
+            }
+            is_ending |= !is_interrupt;
+            let _ = self.sender.try_send(signal);
+            if is_further || !self.at_end.cancels(signal) {
+                due = Some(Instant::now() + GRACE);
+            }
+        }
+    }
+
+    fn is_stopping(&self) -> bool {
+        self.stopping.load(Ordering::Relaxed)
+    }
+
+    fn end(&self, signal: EndSignal) -> ! {
+        self.terminal.put_back();
+        low_level::exit(i32::from(signal.exit().code()))
     }
 }
 

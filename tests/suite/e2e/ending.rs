@@ -2,7 +2,7 @@
 
 use agentd_core::ids::SessionId;
 use agentd_testkit::{
-    daemon::{Running, until},
+    daemon::{Output, Running, until},
     model_server::Reply,
 };
 use nix::sys::signal::Signal;
@@ -67,6 +67,8 @@ async fn a_run_that_is_told_to_end_ends_in_a_stream_and_at_a_question() {
     world.model.reply(Reply::text("It hangs now").hang_behind("hangs"));
     let running = world.daemon.spawn_agentctl(["run", "Hang!", "--output", "json"]);
     world.model.wait_until(|counts| counts.requests == 1).await;
+    // As `timeout` sends it: to the process, and to its group.
+    running.signal(Signal::SIGTERM);
     running.signal(Signal::SIGTERM);
     let result = running.output(Vec::new()).await.exits(143).json();
     assert_eq!(result["stop_reason"], "cancelled");
@@ -211,35 +213,94 @@ if typed:
     sees(typed)
     os.write(terminal, b"\r")
 sees(after)
+stopped = int(os.environ.get("STOPPED") or 0)
+if stopped:
+    os.kill(stopped, signal.SIGSTOP)
 os.close(terminal)
 # A client that goes on for ever is a failure, too.
 signal.alarm(60)
 code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+if stopped:
+    os.kill(stopped, signal.SIGCONT)
 print("code", code, flush=True)
 "#;
+
+/// Has a client lose its terminal, and waits for its end.
+async fn loses(world: &World, [before, typed, after, ignored]: [&str; 4], stopped: &str, args: &[&str]) {
+    let client = world.daemon.agentctl_command(args);
+    let mut command = world.daemon.command("python3");
+    command.env("TERM", "xterm-256color").env("NO_COLOR", "1").env("STOPPED", stopped);
+    command.args(["-c", LOSE_TERMINAL, before, typed, after, ignored]);
+    command.arg(client.get_program()).args(client.get_args());
+    let output = Running::spawn(command).output(Vec::new()).await.exits(0);
+    assert!(output.stdout.contains("code 129"), "{args:?}, {ignored}: {output:?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_client_whose_terminal_goes_ends_also_while_the_daemon_is_stopped_and_in_a_pager() {
+    let mut world = World::start().await;
+    world.daemon.set("PAGER", "trap '' HUP; echo paged; exec sleep 600");
+    let stopped = world.daemon.pid().to_string();
+    for ignored in ["heeded", "ignored"] {
+        world.model.reply(Reply::deltas(std::iter::repeat_n("And more.\n\n", 50)).delay_ms(200));
+        loses(&world, ["› ", "Go on!", "And more.", ignored], &stopped, &["chat"]).await;
+    }
+    for ignored in ["heeded", "ignored"] {
+        loses(&world, ["› ", "/show", "paged", ignored], "", &["chat", "--continue"]).await;
+    }
+    world.still_serves().await;
+}
+
+/// Sends a signal until the client is gone.
+async fn ends_by(client: Running, signal: Signal) -> Output {
+    let pid = nix::unistd::Pid::from_raw(i32::try_from(client.pid()).unwrap());
+    let ended = tokio::spawn(client.output(Vec::new()));
+    until("the client is gone", || async {
+        let _ = nix::sys::signal::kill(pid, signal);
+        ended.is_finished().then_some(())
+    })
+    .await;
+    ended.await.unwrap()
+}
+
+#[tokio::test]
+async fn every_command_ends_by_a_further_signal_while_the_daemon_is_stopped() {
+    let world = World::configured("service: {log_level: debug}").await;
+    world.model.reply(Reply::text("It hangs now").hang_behind("hangs"));
+    let mut running = world.daemon.spawn_agentctl(["run", "Hang!", "--output", "stream-json"]);
+    let (started, _) = running.event("turn_started").await;
+    let session = started["session_id"].as_str().unwrap();
+    for signal in [Signal::SIGTERM, Signal::SIGINT] {
+        let before = world.followers();
+        let attached = world.daemon.spawn_agentctl(["attach", session, "--output", "stream-json"]);
+        let waiting = world.daemon.spawn_agentctl(["wait", session]);
+        let server = world.daemon.spawn_agentctl(["mcp", "serve"]);
+        until("all follow", || async { (world.followers() >= before + 2).then_some(()) }).await;
+        world.daemon.signal(Signal::SIGSTOP);
+        for client in [attached, waiting, server] {
+            ends_by(client, signal).await;
+        }
+        world.daemon.signal(Signal::SIGCONT);
+    }
+    world.daemon.signal(Signal::SIGSTOP);
+    ends_by(running, Signal::SIGTERM).await.exits(143);
+    world.daemon.signal(Signal::SIGCONT);
+    world.still_serves().await;
+}
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_client_whose_terminal_goes_ends_wherever_it_is() {
     let world = World::start().await;
     for ignored in ["heeded", "ignored"] {
-        let lose = |before: &str, typed: &str, after: &str, args: &[&str]| {
-            let client = world.daemon.agentctl_command(args);
-            let mut command = world.daemon.command("python3");
-            command.env("TERM", "xterm-256color").env("NO_COLOR", "1");
-            command.args(["-c", LOSE_TERMINAL, before, typed, after, ignored]);
-            command.arg(client.get_program()).args(client.get_args());
-            Running::spawn(command)
-        };
-        let ends = async |client: Running| {
-            let output = client.output(Vec::new()).await.exits(0);
-            assert!(output.stdout.contains("code 129"), "{ignored}: {output:?}");
+        let lose = async |before: &str, typed: &str, after: &str, args: &[&str]| {
+            loses(&world, [before, typed, after, ignored], "", args).await;
         };
         // At the prompt, in a stream, and at a question.
-        ends(lose("› ", "", "", &["chat"])).await;
+        lose("› ", "", "", &["chat"]).await;
         world.model.reply(Reply::deltas(std::iter::repeat_n("And more.\n\n", 200)).delay_ms(200));
-        ends(lose("› ", "Go on!", "And more.", &["chat"])).await;
+        lose("› ", "Go on!", "And more.", &["chat"]).await;
         world.model.reply(run("touch outputs/a"));
-        ends(lose("› ", "Ask!", "y yes", &["chat"])).await;
+        lose("› ", "Ask!", "y yes", &["chat"]).await;
     }
     assert_eq!(pending(&world).await.len(), 2);
 }

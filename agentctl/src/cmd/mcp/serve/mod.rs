@@ -27,7 +27,6 @@ use rmcp::{
     ServiceExt as _,
     service::{QuitReason, ServerInitializeError},
 };
-use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
 use self::{
@@ -36,7 +35,13 @@ use self::{
     reach::{Reach, Sessions},
     server::AgentServer,
 };
-use crate::{exit::Exit, failure::Failure, flags::Global, mount::MountArg};
+use crate::{
+    exit::Exit,
+    failure::Failure,
+    flags::Global,
+    mount::MountArg,
+    turn::{AtEnd, Signals},
+};
 
 /// The arguments of `mcp serve`.
 #[derive(Debug, Args)]
@@ -71,12 +76,10 @@ pub(super) async fn handle(global: &Global, args: ServeArgs) -> anyhow::Result<E
         );
     }
     let over = CancellationToken::new();
-    let (mut terminate, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
+    let mut signals = Signals::listen(AtEnd::Cancel)?;
     let mut told_to_end = std::pin::pin!(async {
-        tokio::select! {
-            _ = terminate.recv() => {}
-            _ = interrupt.recv() => {}
-        }
+        signals.next().await;
+        signals.set_stopping(true);
     });
 
     let server = AgentServer::new(global.clone(), project, args.approvals, Reach::new(args.sessions), over.clone());
