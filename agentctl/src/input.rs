@@ -2,18 +2,46 @@
 
 use std::{
     io::{self, IsTerminal as _, Read, Write as _},
-    sync::mpsc,
+    os::fd::AsFd as _,
+    sync::mpsc::{self, RecvTimeoutError},
     thread,
     time::Duration,
 };
 
-use crate::failure::Failure;
+use agentd_core::error::ErrorKind;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+
+use crate::{exit::Exit, failure::Failure};
 
 /// Maximum size of a prompt, in bytes. Longer ones are files, and no model reads them in one piece.
 pub(crate) const LONGEST_PROMPT: usize = 8 * 1024 * 1024;
 
 /// Time for which an open pipe may be silent before the person is told what is waited for.
 const PATIENCE: Duration = Duration::from_secs(3);
+
+/// Notice on standard error while standard input stays open and silent. Dropping it ends it.
+#[derive(Debug)]
+pub(crate) struct SilenceNotice(#[expect(dead_code, reason = "its end is what the thread hears")] mpsc::SyncSender<()>);
+
+impl SilenceNotice {
+    /// Watches from now on; `what` is read. None where a person types it.
+    pub(crate) fn watch(what: &'static str) -> Option<Self> {
+        if io::stdin().is_terminal() {
+            return None;
+        }
+        let (sender, ended) = mpsc::sync_channel(1);
+        thread::spawn(move || {
+            while ended.recv_timeout(PATIENCE) == Err(RecvTimeoutError::Timeout) {
+                let stdin = io::stdin();
+                if poll(&mut [PollFd::new(stdin.as_fd(), PollFlags::POLLIN)], PollTimeout::ZERO) == Ok(0) {
+                    let _ = writeln!(io::stderr(), "reading {what} from standard input, which is open and silent");
+                    return;
+                }
+            }
+        });
+        Some(Self(sender))
+    }
+}
 
 /// The positional arguments, sorted.
 #[derive(Debug, PartialEq, Eq)]
@@ -42,28 +70,22 @@ impl Words {
     }
 }
 
-/// Reads standard input; nothing where it is a terminal or empty.
+/// Reads standard input; nothing where it is a terminal or empty. Call it before signals are listened to, so that they end it.
 ///
 /// # Errors
-/// When it cannot be read, is not UTF-8, or is longer than [`LONGEST_PROMPT`].
-pub(crate) fn piped(dash: bool) -> Result<Option<String>, Failure> {
+/// When it cannot be read, is not UTF-8, is longer than [`LONGEST_PROMPT`], or has not ended in time.
+pub(crate) fn piped(dash: bool, limit: Option<Duration>) -> Result<Option<String>, Failure> {
     if io::stdin().is_terminal() && !dash {
         return Ok(None);
     }
+    let _notice = SilenceNotice::watch("the prompt (use </dev/null if there is none)");
     let (done, reading) = mpsc::sync_channel(1);
-    // A thread, because a pipe that somebody forgot to close would otherwise hang us without a word.
+    // A thread, because a pipe that somebody forgot to close can be waited for with a limit only there.
     thread::spawn(move || done.send(read_text(io::stdin().lock(), LONGEST_PROMPT)));
-    let text = match reading.recv_timeout(PATIENCE) {
-        Ok(text) => text,
-        Err(_) => {
-            let _ = writeln!(
-                io::stderr(),
-                "reading the rest of the prompt from standard input; the turn starts at its end (use \
-                 </dev/null if there is none)"
-            );
-            reading.recv().unwrap_or_else(|_| Err(Failure::usage("cannot read standard input")))
-        }
-    }?;
+    let text = reading.recv_timeout(limit.unwrap_or(Duration::MAX)).unwrap_or_else(|_| {
+        let late = Failure::new(ErrorKind::Timeout, "standard input has not ended within --timeout");
+        Err(Failure { exit: Exit::Limit, ..late }.hint("close it, or use </dev/null if there is none"))
+    })?;
     Ok((!text.trim().is_empty()).then_some(text))
 }
 

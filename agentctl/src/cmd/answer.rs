@@ -18,6 +18,7 @@ use crate::{
     exit::Exit,
     failure::Failure,
     flags::Global,
+    input::SilenceNotice,
     render::{
         asking,
         diff::{self, Room},
@@ -249,6 +250,7 @@ fn secret(args: &AnswerArgs, asked: &Ask) -> Result<Answer, Failure> {
         ask::hidden(&format!("{} (not shown): ", visible::line(question))).map_err(failed)?
     } else {
         let mut line = String::new();
+        let _notice = SilenceNotice::watch("the password");
         std::io::stdin().lock().take(MOST_SECRET).read_line(&mut line).map_err(failed)?;
         Some(line.trim_end_matches(['\r', '\n']).to_owned())
     };

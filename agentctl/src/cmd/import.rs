@@ -15,6 +15,7 @@ use crate::{
     exit::Exit,
     failure::Failure,
     flags::{Choice, one_of},
+    input::SilenceNotice,
     report,
     terminal::{ask, note, sanitize::clean_line},
 };
@@ -72,6 +73,7 @@ pub(crate) async fn handle(daemon: &Daemon, args: ImportArgs, json: bool) -> any
                 .hint("name a FILE, or pipe one in")
                 .into());
         }
+        let _notice = SilenceNotice::watch("the history");
         daemon.client.import(tokio::io::stdin(), from, args.as_new, CLIENT).await?
     } else if from == Some("opencode") && opencode_db::is_database(&args.file) {
         let history = opencode_db::read(&args.file, args.pick.as_deref())?;

@@ -405,7 +405,7 @@ fn detached(output: Output, session_id: SessionId, turn_id: Option<TurnId>) -> a
 
 /// The prompt, from the command line and the pipe.
 fn prompt(args: &RunArgs, words: &Words) -> Result<Option<Prompt>, Failure> {
-    let prompt = input::join(words.prompt.clone(), input::piped(words.dash)?)?;
+    let prompt = input::join(words.prompt.clone(), input::piped(words.dash, args.wishes.timeout())?)?;
     let goes_on = args.session.session.is_some() || args.session.resume;
     match prompt {
         Some(prompt) => Ok(Some(prompt)),

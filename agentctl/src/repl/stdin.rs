@@ -6,7 +6,10 @@ use futures_util::future::BoxFuture;
 use tokio::sync::mpsc;
 
 use super::conversation::{Input, Lines};
-use crate::{failure::Failure, input::LONGEST_PROMPT};
+use crate::{
+    failure::Failure,
+    input::{LONGEST_PROMPT, SilenceNotice},
+};
 
 /// Standard input, line by line.
 ///
@@ -30,8 +33,10 @@ impl StdinLines {
             }
             let mut source = std::io::stdin().lock();
             let mut number = 0;
+            let mut notice = SilenceNotice::watch("lines");
             while let Some(line) = read_line(&mut source, LONGEST_PROMPT, &mut number).transpose() {
                 let failed = line.is_err();
+                drop(notice.take());
                 if sender.blocking_send(line).is_err() || failed {
                     break;
                 }

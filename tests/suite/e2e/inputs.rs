@@ -1,14 +1,15 @@
 //! What people pipe in and say that is longer than a window: kept in a file, read on by the model, and never cut unseen.
 
-use std::fs;
+use std::{fs, process::Stdio};
 
 use agentd_core::{event::EventKind, item::ItemBody};
 use agentd_testkit::{
-    daemon::{TempDaemon, TempHome},
+    daemon::{PATIENCE, TempDaemon, TempHome},
     model_server::{ModelServer, Recorded, Reply},
 };
 use nix::sys::signal::Signal;
 use serde_json::json;
+use tokio::io::{AsyncBufReadExt as _, BufReader};
 
 use super::{Events as _, World, on_small_disk, terminal::Terminal, tool_texts, trusting, turn};
 
@@ -140,4 +141,51 @@ async fn where_the_disk_is_full_it_is_refused_whole() {
     world.model.reply(Reply::text("Fine."));
     world.daemon.agentctl_with(["run", "Review this"], "+ one line\n").await.exits(0);
     world.still_serves().await;
+}
+
+/// A command whose standard input stays open and silent, and its end that keeps it so.
+fn on_open_pipe(world: &World, args: &[&str]) -> (tokio::process::Child, std::io::PipeWriter) {
+    let (reader, writer) = std::io::pipe().unwrap();
+    let mut command = tokio::process::Command::from(world.daemon.agentctl_command(args));
+    command.stdin(reader).stdout(Stdio::piped()).stderr(Stdio::piped()).kill_on_drop(true);
+    (command.spawn().unwrap(), writer)
+}
+
+#[tokio::test]
+async fn an_open_silent_pipe_is_told_of_and_ends_by_the_limit_or_ctrl_c() {
+    let world = World::start().await;
+    world.model.reply(Reply::text("Hi."));
+    let first = world.daemon.agentctl(["run", "Hello", "--output", "json"]).await.exits(0).json();
+    let session = first["session_id"].as_str().unwrap();
+    let put = ["files", "put", session, "uploads/a.txt"];
+    let commands: [(&[&str], &str); 4] = [
+        (&["run", "Go"], "the prompt"),
+        (&["chat"], "lines"),
+        (&["sessions", "import", "-"], "the history"),
+        (&put, "the content"),
+    ];
+    for (args, what) in commands {
+        let (mut child, _open) = on_open_pipe(&world, args);
+        let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
+        while let Some(line) = lines.next_line().await.unwrap() {
+            if line.contains(&format!("reading {what}")) && line.contains("standard input") {
+                break;
+            }
+        }
+        assert!(child.try_wait().unwrap().is_none(), "{args:?} ended without a word");
+        let pid = nix::unistd::Pid::from_raw(i32::try_from(child.id().unwrap()).unwrap());
+        nix::sys::signal::kill(pid, Signal::SIGINT).unwrap();
+        assert!(!child.wait().await.unwrap().success(), "{args:?}");
+    }
+    for args in
+        [&["run", "Go", "--timeout", "1", "--output", "json"][..], &["run", "--timeout", "1", "--output", "json"]]
+    {
+        let (child, _open) = on_open_pipe(&world, args);
+        let output =
+            tokio::time::timeout(PATIENCE, child.wait_with_output()).await.expect("the limit ends it").unwrap();
+        assert_eq!(output.status.code(), Some(6));
+        let told: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        assert_eq!(told["error"]["kind"], "timeout", "{told}");
+    }
+    assert_eq!(world.model.requests().len(), 1, "nothing was asked without its input");
 }

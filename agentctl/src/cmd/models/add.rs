@@ -25,6 +25,7 @@ use crate::{
     exit::Exit,
     failure::Failure,
     flags::Global,
+    input::SilenceNotice,
     terminal::{ask, sanitize::clean_line},
 };
 
@@ -241,6 +242,7 @@ async fn choose(args: &AddArgs, present: bool) -> anyhow::Result<Option<ChosenPr
 fn key(chosen: &ChosenProvider, from_stdin: bool, present: bool) -> anyhow::Result<Option<String>> {
     if from_stdin {
         let mut text = String::new();
+        let _notice = SilenceNotice::watch("the key");
         io::stdin().lock().take(MAX_KEY).read_to_string(&mut text)?;
         return Ok(Some(text.trim().to_owned()));
     }

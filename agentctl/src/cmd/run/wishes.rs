@@ -1,6 +1,6 @@
 //! Wishes for one turn: its agent, its tools, more instructions, less time.
 
-use std::{fs, num::NonZeroU64};
+use std::{fs, num::NonZeroU64, time::Duration};
 
 use agentd_core::turn::{MAX_TURN_INSTRUCTIONS, TurnOptions};
 use clap::Args;
@@ -19,13 +19,19 @@ pub(crate) struct TurnWishes {
     /// More instructions for this turn: a text, or `@FILE`
     #[arg(long, value_name = "TEXT")]
     append_system: Option<String>,
-    /// Maximum time that the turn may work, in seconds, without the time that it waits for answers; then the exit code is 6
+    /// Maximum time that the turn may work, in seconds, without the time that it waits for answers, and that standard input may
+    /// take to end before it; then the exit code is 6
     #[arg(long, value_name = "SECONDS")]
     timeout: Option<NonZeroU64>,
 }
 
 impl TurnWishes {
     /// The same for the daemon.
+    /// The limit on time.
+    pub(super) fn timeout(&self) -> Option<Duration> {
+        self.timeout.map(|seconds| Duration::from_secs(seconds.get()))
+    }
+
     ///
     /// # Errors
     /// When the file with instructions cannot be read, or there are none in it.
