@@ -5,10 +5,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use agentd_core::{
-    error::ErrorKind,
-    files::{EntryKind, FileEntry, FileListing, FilePiece},
-};
+use agentd_core::files::{EntryKind, FileEntry, FileListing};
 use clap::{Args, Subcommand};
 use serde_json::json;
 
@@ -17,6 +14,8 @@ use crate::{
     exit::Exit,
     failure::Failure,
     flags::Global,
+    input::SilenceNotice,
+    ops::download::each_piece,
     report::{self, Table},
     terminal::sanitize,
 };
@@ -112,42 +111,14 @@ fn table(listing: &FileListing) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Hands the pieces of a file on, one after the other. A file that changes meanwhile is none that anybody wrote.
-async fn each_piece(
-    daemon: &Daemon,
-    session: &str,
-    path: &str,
-    mut take: impl FnMut(&[u8]) -> io::Result<()>,
-) -> anyhow::Result<u64> {
-    let mut first: Option<FilePiece> = None;
-    let mut offset = 0;
-    loop {
-        let piece = daemon.client.read_file(session, path, offset).await?;
-        if first.as_ref().is_some_and(|first| (first.size, first.modified) != (piece.size, piece.modified)) {
-            return Err(Failure::new(ErrorKind::Conflict, format!("{path} was changed while it was being read"))
-                .hint("get it again")
-                .into());
-        }
-        if piece.content.is_empty() {
-            return Ok(offset);
-        }
-        take(&piece.content)?;
-        offset += piece.content.len() as u64;
-        if offset >= piece.size {
-            return Ok(offset);
-        }
-        first.get_or_insert(FilePiece { content: Vec::new(), ..piece });
-    }
-}
-
 async fn print(daemon: &Daemon, session: &str, path: &str) -> anyhow::Result<Exit> {
     if !io::stdout().is_terminal() {
-        each_piece(daemon, session, path, |piece| io::stdout().write_all(piece)).await?;
+        each_piece(&daemon.client, session, path, |piece| io::stdout().write_all(piece)).await?;
         io::stdout().flush()?;
         return Ok(Exit::Done);
     }
     let mut content = Vec::new();
-    each_piece(daemon, session, path, |piece| {
+    each_piece(&daemon.client, session, path, |piece| {
         content.extend_from_slice(piece);
         Ok(())
     })
@@ -174,7 +145,7 @@ async fn copy(daemon: &Daemon, session: &str, path: &str, output: &Path, json: b
     };
     let folder = output.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let mut draft = tempfile::Builder::new().prefix(".agentctl-").tempfile_in(folder).map_err(failed)?;
-    let size = each_piece(daemon, session, path, |piece| draft.write_all(piece)).await?;
+    let size = each_piece(&daemon.client, session, path, |piece| draft.write_all(piece)).await?;
     draft.persist(output).map_err(|error| failed(error.error))?;
     let told = json!({ "path": path, "file": output, "size": size });
     report::note(json, &told, &format!("{path}: {size} bytes to {}", output.display()))
@@ -194,7 +165,10 @@ async fn put(daemon: &Daemon, session: &str, path: &str, file: Option<&Path>, js
                 .hint("name a FILE, or give the content on standard input")
                 .into());
         }
-        None => daemon.client.write_file(session, path, tokio::io::stdin()).await?,
+        None => {
+            let _notice = SilenceNotice::watch("the content");
+            daemon.client.write_file(session, path, tokio::io::stdin()).await?
+        }
     };
     report::note(json, &json!({ "path": written }), &format!("{written} is written"))
 }

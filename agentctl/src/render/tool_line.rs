@@ -1,7 +1,7 @@
 //! A tool call in one quiet line: name, main argument, what came of it, how long it took.
 
 use agentd_core::{
-    tool::{FileChangeKind, ToolCall, ToolErrorCode, ToolResult},
+    tool::{FileChangeKind, PrintedText, ToolCall, ToolErrorCode, ToolResult},
     visible,
 };
 use serde_json::Value;
@@ -17,7 +17,7 @@ const SHELL: &str = "run_bash_command";
 /// The tool that changes files by a patch.
 const PATCH: &str = "apply_patch";
 /// The tool that has a subagent work.
-const DELEGATE: &str = "delegate_task";
+pub(crate) const DELEGATE: &str = "delegate_task";
 
 /// The end of a refusal, which is said to the model.
 const ADVICE: &str = ". Do not try the same again; ask, or go another way";
@@ -104,8 +104,9 @@ pub(crate) fn about(call: Option<&ToolCall>, result: &ToolResult) -> CallTitle {
 
 /// The lines of a command's output that are shown where it ran well.
 const TOLD_OF_SUCCESS: usize = 3;
-/// The lines of a command's output that are shown where it failed.
+/// The lines of a reason that are shown, and the last ones of each stream of a command that failed.
 const TOLD_OF_FAILURE: usize = 4;
+const LAST_OF_STREAM: usize = 3;
 
 /// The columns of the sign, the arrow, the dot and the spaces between.
 const FRAME: usize = 10;
@@ -123,12 +124,30 @@ pub(crate) fn tool_lines(call: Option<&ToolCall>, result: &ToolResult, columns: 
     if is_reason_below {
         let rows = fold(&outcome, columns.saturating_sub(3)).into_iter().take(TOLD_OF_FAILURE);
         lines.extend(rows.map(|row| paint(color, BAD, &format!("  {row}"))));
-    } else if failed(result) {
-        let output = Output::of(&result.text);
-        let rows = output.last().iter().rev().take(TOLD_OF_FAILURE).rev();
+    }
+    if failed(result) {
+        let rows = last_rows(result).into_iter();
         lines.extend(rows.map(|row| paint(color, QUIET, &clip(&format!("  {row}"), columns.saturating_sub(1)))));
     }
     lines
+}
+
+/// The last lines that a command wrote to each of its streams; those of the text where nothing else is kept.
+fn last_rows(result: &ToolResult) -> Vec<String> {
+    let details = result.details.as_deref().filter(|details| details.stdout.is_some() || details.stderr.is_some());
+    let streams = details.map_or_else(
+        || {
+            let Output { out, err, .. } = Output::of(result.own_text());
+            [out, err]
+        },
+        |details| [&details.stdout, &details.stderr].map(|printed| rows(printed.as_ref().map_or("", PrintedText::end))),
+    );
+    streams.iter().flat_map(|rows| rows.iter().skip(rows.len().saturating_sub(LAST_OF_STREAM))).cloned().collect()
+}
+
+/// Lines that are not empty.
+fn rows(text: &str) -> Vec<String> {
+    text.lines().map(clean_line).filter(|row| !row.is_empty()).collect()
 }
 
 /// The same with the first lines of a command that ran well, for a person who watches.
@@ -136,7 +155,7 @@ pub(crate) fn watched_lines(call: Option<&ToolCall>, result: &ToolResult, look: 
     let (columns, color) = (look.columns(), look.err_color);
     let mut lines = tool_lines(call, result, columns, color);
     if look.err_terminal && result.exit_code.is_some() && !failed(result) && result.files.is_empty() {
-        let rows = Output::of(&result.text).first_rows();
+        let rows = Output::of(result.own_text()).first_rows();
         lines.extend(rows.iter().map(|row| paint(color, QUIET, &clip(&format!("  {row}"), columns.saturating_sub(1)))));
     }
     lines
@@ -172,7 +191,7 @@ fn failed(result: &ToolResult) -> bool {
 
 /// Result of a call about this, in a few words.
 fn summary(result: &ToolResult, argument: &str) -> String {
-    let text = result.text.trim();
+    let text = result.own_text().trim();
     if let Some(told) = delegated(result) {
         return told;
     }
@@ -198,10 +217,10 @@ fn summary(result: &ToolResult, argument: &str) -> String {
     if result.exit_code.is_some() {
         return Output::of(text).told();
     }
-    match text.lines().count() {
+    match text.lines().map(|line| left_out(line).unwrap_or(1)).sum() {
         0 => "done".to_owned(),
         1 => first,
-        lines => format!("{} lines", number(lines as u64)),
+        lines => format!("{} lines", number(lines)),
     }
 }
 
@@ -415,7 +434,7 @@ mod tests {
         let ran = |code, text: &str| ToolResult { exit_code: Some(code), ..result("run_bash_command", text) };
         let shown = |result: &ToolResult| tool_lines(None, result, 80, false).join("\n");
         let failed = ran(2, "exit code 2 after 0.0 s\nstdout:\nout\nstderr:\n1\n2\n\n3\n4\u{1b}[2J\n5");
-        assert_eq!(shown(&failed), "✗ run_bash_command → exit 2 · 12 ms\n  2\n  3\n  4\n  5");
+        assert_eq!(shown(&failed), "✗ run_bash_command → exit 2 · 12 ms\n  out\n  3\n  4\n  5");
         let quiet = ran(1, "exit code 1 after 0.0 s\n[no output]");
         assert_eq!(shown(&quiet), "✗ run_bash_command → exit 1 · 12 ms");
         let killed = ran(137, "ended by signal 9 after 1.0 s\nstdout:\nhalf");

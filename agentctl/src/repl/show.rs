@@ -4,15 +4,21 @@ use std::{collections::HashMap, fmt::Write as _};
 
 use agentd_core::{
     error::ErrorKind,
-    ids::CallId,
+    ids::{CallId, SessionId},
     item::{Item, ItemBody},
     tool::{ToolCall, ToolResult},
     visible,
 };
+use agentd_proto::client::Client;
 use serde_json::Value;
 
 use super::{chat::Chat, pager};
-use crate::{exit::Exit, failure::Failure, render::tool_line::tool_lines};
+use crate::{
+    exit::Exit,
+    failure::Failure,
+    ops::download::each_piece,
+    render::tool_line::{DELEGATE, tool_lines},
+};
 
 /// The items of a session that are looked through.
 const LOOKED_AT: usize = 500;
@@ -23,11 +29,17 @@ impl Chat {
         let id = self.session()?;
         let items = self.daemon.client.items(&id.to_string(), 0, LOOKED_AT).await?;
         let items: Vec<Item> = items.into_iter().map(|item| item.item).collect();
-        let Some(text) = nth_last(&items, number) else {
-            let there = whole_texts(&items).count();
+        let Some(wanted) = nth_last(&items, number) else {
+            let there = can_be_shown(&items).count();
             return Err(Failure::new(ErrorKind::NotFound, format!("there are {there} results and reasonings to show"))
                 .hint("/show shows the last one, /show 2 the one before")
                 .into());
+        };
+        let text = match wanted {
+            ShownItem::Result(call, result) => {
+                whole_result(call, result, &output(&self.daemon.client, id, result).await?)
+            }
+            ShownItem::Reasoning(text) => format!("∴ reasoning\n\n{}\n", visible::lines(text.trim_end())),
         };
         self.page(text).await?;
         Ok(Exit::Done)
@@ -38,8 +50,12 @@ impl Chat {
         if !self.present {
             return self.print(&text);
         }
-        let shown = tokio::task::spawn_blocking(move || Ok(pager::show(&text, || false)?.then_some(()).ok_or(text)));
-        let shown: std::io::Result<Result<(), String>> = shown.await?;
+        let paging = tokio::task::spawn_blocking(move || Ok(pager::show(&text, || false)?.then_some(()).ok_or(text)));
+        let shown: std::io::Result<Result<(), String>> = tokio::select! {
+            shown = paging => shown?,
+            // Ctrl-C is the pager's.
+            signal = self.signals.told_to_end(true) => return self.left(signal),
+        };
         if let Err(text) = shown? {
             self.print(&text)?;
         }
@@ -49,12 +65,36 @@ impl Chat {
     }
 }
 
-fn nth_last(items: &[Item], number: usize) -> Option<String> {
-    whole_texts(items).rev().nth(number.checked_sub(1)?)
+/// All that a tool wrote: from the session's file where that is more than its result holds.
+async fn output(client: &Client, session: SessionId, result: &ToolResult) -> anyhow::Result<String> {
+    let own = result.own_text().to_owned();
+    let Some(path) = result.details.as_ref().and_then(|details| details.stored.as_deref()) else { return Ok(own) };
+    let (path, mut content) = (path.trim_start_matches('/'), Vec::new());
+    let take = |piece: &[u8]| {
+        content.extend_from_slice(piece);
+        Ok(())
+    };
+    match each_piece(client, &session.to_string(), path, take).await {
+        Ok(_) => Ok(String::from_utf8_lossy(&content).into_owned()),
+        Err(error) if Failure::from_any(&error).kind == ErrorKind::NotFound => {
+            Ok(format!("{own}\n\n(this is a part: the whole result, {path}, was removed)"))
+        }
+        Err(error) => Err(error),
+    }
 }
 
-/// All that can be shown, in its order. Every character of it can be seen.
-fn whole_texts(items: &[Item]) -> impl DoubleEndedIterator<Item = String> {
+/// A text that can be shown.
+enum ShownItem<'a> {
+    Result(Option<&'a ToolCall>, &'a ToolResult),
+    Reasoning(&'a str),
+}
+
+fn nth_last(items: &[Item], number: usize) -> Option<ShownItem<'_>> {
+    can_be_shown(items).rev().nth(number.checked_sub(1)?)
+}
+
+/// All that can be shown, in its order.
+fn can_be_shown(items: &[Item]) -> impl DoubleEndedIterator<Item = ShownItem<'_>> {
     let mut calls: HashMap<&CallId, &ToolCall> = HashMap::new();
     for item in items {
         if let ItemBody::ToolCall(call) = &item.body {
@@ -62,35 +102,42 @@ fn whole_texts(items: &[Item]) -> impl DoubleEndedIterator<Item = String> {
         }
     }
     items.iter().filter_map(move |item| match &item.body {
-        ItemBody::ToolResult(result) => Some(whole_result(calls.get(&result.call_id).copied(), result)),
-        ItemBody::Reasoning { text } if !text.trim().is_empty() => {
-            Some(format!("∴ reasoning\n\n{}\n", visible::lines(text.trim_end())))
-        }
+        ItemBody::ToolResult(result) => Some(ShownItem::Result(calls.get(&result.call_id).copied(), result)),
+        ItemBody::Reasoning { text } if !text.trim().is_empty() => Some(ShownItem::Reasoning(text)),
         _ => None,
     })
 }
 
-/// A call with all of its arguments, and all of its result.
-fn whole_result(call: Option<&ToolCall>, result: &ToolResult) -> String {
+/// A call with all of its arguments, and all of its output. Every character of it can be seen.
+fn whole_result(call: Option<&ToolCall>, result: &ToolResult, output: &str) -> String {
     let first = tool_lines(call, result, usize::MAX, false).into_iter().next().unwrap_or_default();
     let mut text = format!("{first}\n\n");
     let arguments = result.ran_with.as_deref().or(call.map(|call| call.arguments.as_str())).unwrap_or_default();
-    if let Ok(Value::Object(fields)) = serde_json::from_str(arguments) {
-        for (name, value) in fields {
-            let value = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
-            let value = visible::lines(value.trim_end());
-            // Writing to a string cannot fail.
-            let _ = if value.contains('\n') {
-                writeln!(text, "{}:\n{value}\n", visible::line(&name))
-            } else {
-                writeln!(text, "{}: {value}", visible::line(&name))
-            };
-        }
+    if let Some(fields) = fields(arguments) {
+        text.push_str(&fields);
         text.push('\n');
     }
-    text.push_str(&visible::lines(result.text.trim_end()));
+    let answer = (result.name == DELEGATE).then(|| fields(output)).flatten();
+    text.push_str(answer.unwrap_or_else(|| visible::lines(output)).trim_end());
     text.push('\n');
     text
+}
+
+/// The fields of a JSON object, each in a line or below its name; none of any other text.
+fn fields(json: &str) -> Option<String> {
+    let Ok(Value::Object(fields)) = serde_json::from_str(json) else { return None };
+    let mut text = String::new();
+    for (name, value) in fields {
+        let value = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+        let value = visible::lines(value.trim_end());
+        // Writing to a string cannot fail.
+        let _ = if value.contains('\n') {
+            writeln!(text, "{}:\n{value}\n", visible::line(&name))
+        } else {
+            writeln!(text, "{}: {value}", visible::line(&name))
+        };
+    }
+    Some(text)
 }
 
 #[cfg(test)]
@@ -115,11 +162,12 @@ mod tests {
         };
         let reasoning = ItemBody::Reasoning { text: "First this.\nThen that.".to_owned() };
         let items = [item(reasoning), item(ItemBody::ToolCall(call)), item(ItemBody::ToolResult(result))];
+        let Some(ShownItem::Result(call, result)) = nth_last(&items, 1) else { panic!("no result") };
         assert_eq!(
-            nth_last(&items, 1).unwrap(),
+            whole_result(call, result, result.own_text()),
             "● write_file a.rs → 2 lines · 12 ms\n\npath: a.rs\ncontent:\nfn a() {}\n\nfn b() {}\n\n\nwritten\n\\u{1b}[2J\n"
         );
-        assert_eq!(nth_last(&items, 2).unwrap(), "∴ reasoning\n\nFirst this.\nThen that.\n");
-        assert_eq!((nth_last(&items, 3), nth_last(&items, 0)), (None, None));
+        assert!(matches!(nth_last(&items, 2), Some(ShownItem::Reasoning("First this.\nThen that."))));
+        assert!(nth_last(&items, 3).is_none() && nth_last(&items, 0).is_none());
     }
 }

@@ -203,6 +203,13 @@ impl ToolResult {
             duration_ms: 0,
         }
     }
+
+    /// The part of the text that the tool wrote, without what is said to the model alone.
+    #[must_use]
+    pub fn own_text(&self) -> &str {
+        let own = self.details.as_ref().and_then(|details| self.text.get(..usize::try_from(details.own_bytes?).ok()?));
+        own.unwrap_or(&self.text)
+    }
 }
 
 /// Output of a tool: text for the model, and the files that it changed.

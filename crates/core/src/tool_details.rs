@@ -5,6 +5,9 @@ use serde::{Deserialize, Serialize};
 /// Bytes of a stream that are kept at the most.
 const MAX_PRINTED: usize = 16 << 10;
 
+/// Bytes at the end of a longer text that are kept besides its beginning.
+const MAX_TAIL: usize = 2 << 10;
+
 /// Bytes of a diff that are kept at the most.
 const MAX_DIFF: usize = 32 << 10;
 
@@ -21,6 +24,12 @@ pub struct ToolDetails {
     /// Change made by an edit, as a unified diff.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub diff: Option<PrintedText>,
+    /// Path in the session of the file with the whole text of the result, if that is too long for a model.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub stored: Option<String>,
+    /// Bytes at the start of the result's text that the tool wrote; what follows is for the model alone. All of it if absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub own_bytes: Option<u64>,
 }
 
 /// A text, or the beginning of a long one.
@@ -33,12 +42,23 @@ pub struct PrintedText {
     /// Set if this is only its beginning.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub cut: bool,
+    /// The end of a text that is cut.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub tail: String,
 }
 
 impl PrintedText {
     fn new(text: &str, bytes: u64, most: usize) -> Self {
         let shown = &text[..text.floor_char_boundary(most)];
-        Self { text: shown.to_owned(), bytes, cut: shown.len() < text.len() }
+        let cut = shown.len() < text.len();
+        let tail = if cut { &text[text.ceil_char_boundary(text.len().saturating_sub(MAX_TAIL))..] } else { "" };
+        Self { text: shown.to_owned(), bytes, cut, tail: tail.to_owned() }
+    }
+
+    /// The part that is kept of its end.
+    #[must_use]
+    pub fn end(&self) -> &str {
+        if self.tail.is_empty() { &self.text } else { &self.tail }
     }
 
     /// Output of a command to one stream; `bytes` is the size of all of it.
@@ -71,8 +91,9 @@ mod tests {
         let long = "é".repeat(MAX_PRINTED);
         let printed = PrintedText::of_stream(&long, long.len() as u64);
         assert_eq!((printed.text.len(), printed.bytes, printed.cut), (MAX_PRINTED, 2 * MAX_PRINTED as u64, true));
+        assert_eq!((printed.tail.len(), printed.end().len()), (MAX_TAIL, MAX_TAIL));
         let short = PrintedText::of_stream("done\n", 5);
-        assert_eq!((short.text.as_str(), short.bytes, short.cut), ("done\n", 5, false));
+        assert_eq!((short.text.as_str(), short.bytes, short.cut, short.end()), ("done\n", 5, false, "done\n"));
         assert!(ToolDetails::default().is_empty() && !ToolDetails::of_diff("-a\n+b\n").is_empty());
     }
 }

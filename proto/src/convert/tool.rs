@@ -147,23 +147,29 @@ impl From<&ToolResult> for v1::ToolResult {
 
 impl From<&ToolDetails> for v1::ToolDetails {
     fn from(details: &ToolDetails) -> Self {
-        let printed =
-            |text: &PrintedText| v1::PrintedText { text: text.text.clone(), bytes: text.bytes, cut: text.cut };
+        let printed = |printed: &PrintedText| {
+            let PrintedText { text, bytes, cut, tail } = printed.clone();
+            v1::PrintedText { text, bytes, cut, tail }
+        };
         Self {
             stdout: details.stdout.as_ref().map(printed),
             stderr: details.stderr.as_ref().map(printed),
             diff: details.diff.as_ref().map(printed),
+            stored: details.stored.clone(),
+            own_bytes: details.own_bytes,
         }
     }
 }
 
 impl From<v1::ToolDetails> for ToolDetails {
     fn from(details: v1::ToolDetails) -> Self {
-        let printed = |v1::PrintedText { text, bytes, cut }| PrintedText { text, bytes, cut };
+        let printed = |v1::PrintedText { text, bytes, cut, tail }| PrintedText { text, bytes, cut, tail };
         Self {
             stdout: details.stdout.map(printed),
             stderr: details.stderr.map(printed),
             diff: details.diff.map(printed),
+            stored: details.stored,
+            own_bytes: details.own_bytes,
         }
     }
 }

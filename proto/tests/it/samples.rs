@@ -175,9 +175,11 @@ pub(crate) fn items() -> Vec<Item> {
             said: None,
             exit_code: Some(2),
             details: Some(Box::new(ToolDetails {
-                stdout: Some(PrintedText { text: text(), bytes: 70_000, cut: true }),
+                stdout: Some(PrintedText { text: text(), bytes: 70_000, cut: true, tail: "the end".into() }),
                 stderr: Some(PrintedText::of_stream("", 0)),
-                diff: Some(PrintedText { text: "-a\n+b\n".into(), bytes: 6, cut: false }),
+                diff: Some(PrintedText { text: "-a\n+b\n".into(), bytes: 6, cut: false, tail: String::new() }),
+                stored: Some("/large_tool_results/c.txt".into()),
+                own_bytes: Some(6),
             })),
             duration_ms: 12,
         })

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use agentd_testkit::{
-    daemon::{Running, TempDaemon, TempHome},
+    daemon::{Running, TempDaemon, TempHome, until},
     model_server::{ModelServer, Reply},
 };
 use serde_json::{Value, json};
@@ -238,4 +238,74 @@ async fn no_output_steers_a_terminal_wherever_it_goes() {
             assert_eq!(output.json_lines().pop().unwrap()["text"], said);
         }
     }
+}
+
+/// What the pager got.
+async fn paged(world: &World, terminal: &mut Terminal, command: &str) -> String {
+    let (seen, whole) = (world.daemon.path().join("seen"), world.daemon.path().join("whole"));
+    let _ = std::fs::remove_file(&whole);
+    terminal.says(command);
+    until("the pager has it all", || async { whole.exists().then_some(()) }).await;
+    terminal.prompt();
+    std::fs::read_to_string(seen).unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_result_is_shown_whole_and_without_what_is_said_to_the_model() {
+    let mut world = World::start().await;
+    world.daemon.set("PAGER", "cat >\"$HOME/seen\" && touch \"$HOME/whole\"");
+    let lines = "for i in $(seq 1 2000); do echo line $i; done; echo 'FAILED test_one'; echo done; \
+                 for i in $(seq 1 2000); do echo note $i >&2; done; exit 1";
+    let mut terminal = Terminal::open(&world.daemon, &[]);
+    terminal.prompt();
+    world
+        .model
+        .reply(Reply::tool_call("run_bash_command", json!({ "command": lines })))
+        .reply(Reply::text("It failed."));
+    terminal.says("Test it");
+    terminal.sees("y yes");
+    terminal.presses("y");
+    terminal.sees("exit 1");
+    terminal.sees("FAILED test_one");
+    terminal.sees("note 1999");
+    let after = terminal.sees("It failed.");
+    assert!(!after.contains("too long to be shown"), "{after}");
+    terminal.prompt();
+    let told = super::tool_texts(world.model.requests().last().unwrap());
+    assert!(told.contains("large_tool_results/") && !told.contains("line 1000\n"), "the model got a part: {told}");
+    let seen = paged(&world, &mut terminal, "/show").await;
+    for line in ["line 1\n", "line 1000\n", "FAILED test_one", "note 1000\n", "note 2000\n"] {
+        assert!(seen.contains(line), "{line}");
+    }
+    assert!(!seen.contains("too long to be shown") && !seen.contains("read_file"), "{}", &seen[seen.len() - 600..]);
+
+    // A file that was read, and the answer of a subagent.
+    let path = format!("outputs/{}.txt", "a");
+    let sessions = world.daemon.agentctl(["sessions", "list", "--json"]).await.exits(0).json();
+    let session = sessions[0]["id"].as_str().unwrap().to_owned();
+    let folder = world.daemon.data().join("workspace").join(&session);
+    let long: String = (1..=1500).map(|n| format!("row {n} of a file with long rows that somebody wrote\n")).collect();
+    std::fs::write(folder.join(&path), long).unwrap();
+    world.model.reply(Reply::tool_call("read_file", json!({ "path": path }))).reply(Reply::text("Read."));
+    terminal.says("Read it");
+    terminal.sees("Read.");
+    terminal.prompt();
+    let seen = paged(&world, &mut terminal, "/show").await;
+    assert!(seen.contains("row 700 of") && !seen.contains("too long to be shown"), "{}", &seen[seen.len() - 600..]);
+
+    let answer = format!("First.\n\n{}", "And this is what came of it, in many words. ".repeat(10));
+    world.model.reply(Reply::tool_call("delegate_task", json!({"task": "Look"})));
+    world.model.reply(Reply::text(answer)).reply(Reply::text("Found."));
+    terminal.says("Look");
+    terminal.sees("Found.");
+    terminal.prompt();
+    let seen = paged(&world, &mut terminal, "/show").await;
+    assert!(seen.contains("result:\nFirst.\n\nAnd this") && !seen.contains("{\""), "{seen}");
+
+    // What is removed is said to be.
+    std::fs::remove_dir_all(folder.join("large_tool_results")).unwrap();
+    let seen = paged(&world, &mut terminal, "/show 3").await;
+    assert!(seen.contains("line 1\n") && seen.contains("was removed") && !seen.contains("line 1000\n"), "{seen}");
+    assert!(!seen.contains("too long to be shown"), "{seen}");
+    terminal.leaves();
 }

@@ -19,7 +19,7 @@ use crate::turn::{
 /// The part of its limit that is shown of a result above it, and tokens that are shown at the most.
 const PART_SHOWN: u64 = 2;
 const MOST_SHOWN: u64 = 2_000;
-/// The tool that shows parts of files: what it shows need not be kept once more.
+/// The tool that shows parts of files: a model reads on in the file itself, and a person in what is stored.
 const READS_FILES: &str = "read_file";
 pub(crate) struct Truncation;
 
@@ -45,20 +45,23 @@ impl Link for Truncation {
                 return Ok(output);
             }
             let (text, fits) = aside(output.text, move |text| estimate(text) <= limit).await;
-            let text = if fits { text } else { shortened(call, text, limit).await? };
-            Ok(ToolOutput { text, ..output })
+            let output = ToolOutput { text, ..output };
+            if fits { Ok(output) } else { shortened(call, output, limit).await }
         }
         .boxed()
     }
 }
 
-/// The shown part of a text that is too long, which is stored whole.
-async fn shortened(call: &Invocation<'_>, text: String, limit: u64) -> Result<String, TurnExit> {
-    if call.context.tool(&call.call.name).is_some_and(|tool| tool.name == READS_FILES) {
-        return Ok(aside(text, move |text| shown(text, limit, &SpillFile::Already)).await.1);
-    }
-    let kept = match keep(call, &text).await {
-        Ok(path) => SpillFile::At(path),
+/// The result with the shown part of a text that is too long, which is stored whole.
+async fn shortened(call: &Invocation<'_>, mut output: ToolOutput, limit: u64) -> Result<ToolOutput, TurnExit> {
+    let is_file = call.context.tool(&call.call.name).is_some_and(|tool| tool.name == READS_FILES);
+    let details = output.details.get_or_insert_default();
+    let kept = match keep(call, &output.text).await {
+        Ok(path) => {
+            details.stored = Some(path.clone());
+            if is_file { SpillFile::Already } else { SpillFile::At(path) }
+        }
+        Err(_) if is_file => SpillFile::Already,
         Err(error) => {
             let why = reason(&error);
             let message = format!("a part of the result of {} is lost: it could not be stored, {why}", call.call.name);
@@ -66,7 +69,10 @@ async fn shortened(call: &Invocation<'_>, text: String, limit: u64) -> Result<St
             SpillFile::Nowhere(why)
         }
     };
-    Ok(aside(text, move |text| shown(text, limit, &kept)).await.1)
+    let (own, advice) = aside(output.text, move |text| shown(text, limit, &kept)).await.1;
+    details.own_bytes = Some(own.len() as u64);
+    output.text = own + &advice;
+    Ok(output)
 }
 
 /// Keeps a result whole, and says where tools find it.
@@ -92,7 +98,8 @@ enum SpillFile {
     Nowhere(String),
 }
 
-fn shown(text: &str, limit: u64, kept: &SpillFile) -> String {
+/// The ends of a text, and what a model is told of the rest.
+fn shown(text: &str, limit: u64, kept: &SpillFile) -> (String, String) {
     let Excerpt { head, between, tail } = Excerpt::of(text, (limit / PART_SHOWN).min(MOST_SHOWN));
     let at_once = lines_at_once(text, limit);
     let line_end = if head.is_empty() || head.ends_with('\n') { "" } else { "\n" };
@@ -114,11 +121,8 @@ fn shown(text: &str, limit: u64, kept: &SpillFile) -> String {
             )
         }
     };
-    format!(
-        "{head}{line_end}[… {} left out …]\n{tail}\n\n[This result is too long to be shown whole: it has {}. {way}.]",
-        sizes(between),
-        sizes(text)
-    )
+    let own = format!("{head}{line_end}[… {} left out …]\n{tail}", sizes(between));
+    (own, format!("\n\n[This result is too long to be shown whole: it has {}. {way}.]", sizes(text)))
 }
 
 #[cfg(test)]
@@ -126,6 +130,11 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+
+    fn told(text: &str, limit: u64, kept: &SpillFile) -> String {
+        let (own, advice) = shown(text, limit, kept);
+        own + &advice
+    }
 
     #[test]
     fn a_file_of_json_is_called_so() {
@@ -140,7 +149,7 @@ mod tests {
     #[test]
     fn the_model_is_told_how_to_go_on() {
         let text: String = (1..=4000).map(|n| format!("line number {n}\n")).collect();
-        let shown = shown(&text, 1_000, &SpillFile::At("/large_tool_results/c.txt".to_owned()));
+        let shown = told(&text, 1_000, &SpillFile::At("/large_tool_results/c.txt".to_owned()));
         let head: String = (1..=80).map(|n| format!("line number {n}\n")).collect();
         assert!(shown.starts_with(&format!("{head}[… ")), "{shown}");
         for words in [
@@ -158,10 +167,10 @@ mod tests {
     fn a_line_that_is_too_long_is_read_in_parts() {
         let text = format!("{{}}\n{}", "x".repeat(100_000));
         let check = |kept: SpillFile, words: &str| {
-            let shown = shown(&text, 1_000, &kept);
+            let shown = told(&text, 1_000, &kept);
             assert!(shown.contains(words) && !shown.contains("limit=1"), "{shown}");
         };
-        let head = shown(&text, 1_000, &SpillFile::Already).lines().nth(1).unwrap().len();
+        let head = told(&text, 1_000, &SpillFile::Already).lines().nth(1).unwrap().len();
         let at = SpillFile::At("/large_tool_results/c.json".to_owned());
         check(at, &format!("offset=2 and column={}, one line in parts", head + 1));
         check(
@@ -172,7 +181,7 @@ mod tests {
 
     #[test]
     fn what_is_lost_is_said() {
-        let shown = shown(&"x".repeat(10_000), 1_000, &SpillFile::Nowhere("the disk is full".to_owned()));
+        let shown = told(&"x".repeat(10_000), 1_000, &SpillFile::Nowhere("the disk is full".to_owned()));
         assert!(shown.contains("The rest is lost, because it could not be stored: the disk is full."), "{shown}");
         assert!(!shown.contains("/large_tool_results"), "{shown}");
     }
@@ -181,7 +190,7 @@ mod tests {
         #[test]
         fn what_is_shown_is_within_the_limit(text in "([a-z火 ]{0,60}\n?){50,200}", limit in 256u64..600) {
             prop_assume!(estimate(&text) > limit);
-            let shown = shown(&text, limit, &SpillFile::At("/large_tool_results/call_0123456789.txt".to_owned()));
+            let shown = told(&text, limit, &SpillFile::At("/large_tool_results/call_0123456789.txt".to_owned()));
             prop_assert!(estimate(&shown) <= limit + 60, "{} of {limit}", estimate(&shown));
         }
     }
