@@ -147,7 +147,7 @@ impl DaemonControl {
         for card in &report.agents {
             // Tools of servers are known when those were reached.
             let is_there = |name: &String| tools.contains(name) || name.starts_with("mcp_");
-            for name in card.tools.iter().flatten().filter(|name| !is_there(name)) {
+            for name in card.named_tools().filter(|name| !is_there(name)) {
                 clashes.note(format!("the agent {} names the tool {name:?}, which is not there", card.id), false);
             }
         }

@@ -216,6 +216,9 @@ fn print(view: &SessionView, items: &[NumberedItem], slots: &[SlotInfo]) -> anyh
         let mode = if folder.writable { "writable" } else { "read-only" };
         line("folder", &format!("{} ({mode}), seen as {}", folder.path.display(), folder.at))?;
     }
+    if let Some(agent) = &settings.agent {
+        line("agent", &format!("{agent}, until another one is named (--agent main, or /agent main)"))?;
+    }
     line("model", &model(settings, slots))?;
     let asks = |asks: bool| if asks { "ask first" } else { "allowed" };
     line("mode", &format!("{}: {}", settings.mode, settings.mode.description()))?;

@@ -9,7 +9,7 @@ use agentd_core::{
     model::SlotInfo,
     routing::Planning,
     session::SessionStatus,
-    turn::{OnInterrupt, StartTurn, StopReason},
+    turn::{OnInterrupt, StartTurn, StopReason, TurnOptions},
     visible,
 };
 use agentd_proto::client::{Client, ClientError, SessionView, StartRequest};
@@ -76,6 +76,8 @@ pub(crate) struct Chat {
     pub(super) handed: UploadedFiles,
     /// The last event that was shown; none where others may have been since.
     pub(super) seen: Option<SeenUpTo>,
+    /// The agent that the next message names.
+    pub(super) agent: Option<String>,
     /// Extras of the next message.
     pub(super) extras: MessageExtras,
     /// The project's commands whose prompts were shown, by name.
@@ -120,6 +122,7 @@ impl Chat {
             command_line,
             handed,
             seen: None,
+            agent: None,
             extras: MessageExtras::default(),
             seen_commands: HashMap::new(),
             shown_project: None,
@@ -275,6 +278,10 @@ impl Chat {
             start: StartTurn {
                 typed_bytes,
                 planning: input.as_ref().filter(|input| input.plans).map(|_| Planning::Always),
+                options: TurnOptions {
+                    agent: self.agent.clone().filter(|_| input.is_some()),
+                    ..TurnOptions::default()
+                },
                 on_interrupt: if self.present { OnInterrupt::Wait } else { OnInterrupt::Deny },
                 ..self.daemon.turn(text)
             },
@@ -297,6 +304,9 @@ impl Chat {
             }
         };
         let extras = if input.is_some() { std::mem::take(&mut self.extras) } else { MessageExtras::default() };
+        if input.is_some() {
+            self.agent = None;
+        }
         let sent = input.map(|input| input.line).unwrap_or_default();
         self.keyboard.typed(|typed| typed.begin_turn(sent));
         let wished = matches!(&self.place, SessionTarget::New(new) if new.worktree.is_some());

@@ -22,6 +22,7 @@ impl Chat {
             Slash::Resume => return self.resume().await,
             Slash::New => return self.begin_anew().await,
             Slash::Model(name) => return self.change_model(name).await,
+            Slash::Agent(name) => self.choose_agent(name),
             Slash::Mode(change) => return self.change_mode(change).await,
             Slash::Upload(path) => self.upload(&crate::mentions::typed_path(&path)).await?,
             Slash::Rename(title) => {

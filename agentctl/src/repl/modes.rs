@@ -1,9 +1,11 @@
-//! `/mode` and Shift-Tab: how much of a session runs unasked.
+//! `/mode` and Shift-Tab: how much of a session runs unasked. `/agent`: who works in it.
 
 use agentd_core::session::SessionMode;
 
 use super::{chat::Chat, conversation::ChatBackend as _};
-use crate::{daemon, exit::Exit, failure::Failure, session::SessionTarget, turn::mode_note};
+use crate::{
+    daemon, exit::Exit, failure::Failure, session::SessionTarget, terminal::sanitize::clean_line, turn::mode_note,
+};
 
 impl Chat {
     /// Sets the mode, or shows what there is to choose.
@@ -16,6 +18,12 @@ impl Chat {
             None => self.list_modes().await?,
         }
         Ok(Exit::Done)
+    }
+
+    /// Chooses the agent of the session, which the next message sets.
+    pub(super) fn choose_agent(&mut self, name: String) {
+        self.note(&format!("from the next message on {} works here; /agent main goes back", clean_line(&name)));
+        self.agent = Some(name);
     }
 
     /// Sets the mode that was chosen by a key, before anything depends on it.

@@ -21,6 +21,7 @@ pub(crate) enum Slash {
     Mode(Option<SessionMode>),
     Tools,
     Agents,
+    Agent(String),
     Upload(String),
     Rename(String),
     Interrupts,
@@ -70,7 +71,7 @@ const fn entry(name: &'static str, argument: &'static str, does: &'static str) -
 }
 
 /// All commands, in the order in which they are listed.
-pub(crate) const TABLE: [Entry; 36] = [
+pub(crate) const TABLE: [Entry; 37] = [
     entry("help", "", "list the commands"),
     entry("continue", "", "resume an interrupted turn"),
     entry("undo", "[N]", "undo the file changes of the last turn, or of turn N"),
@@ -92,6 +93,7 @@ pub(crate) const TABLE: [Entry; 36] = [
     entry("tools", "", "list the tools"),
     entry("skills", "", "list the skills"),
     entry("agents", "", "list the agents that the main one can give work to"),
+    entry("agent", "NAME", "choose the agent of this session, which no model leaves; main goes back"),
     entry("plan", "TASK", "have the model plan a task: you approve, edit or reject the plan before anything changes"),
     entry("init", "", "have the model look at the project and write its AGENTS.md"),
     entry(
@@ -194,6 +196,7 @@ fn command(name: &str, argument: &str) -> Result<Slash, Refusal> {
         "mode" => return argument.parse().map(|mode| Slash::Mode(Some(mode))).map_err(|error| format!("{error}")),
         "tools" => Slash::Tools,
         "agents" => Slash::Agents,
+        "agent" => return needed("the name of an agent; /agents lists them").map(Slash::Agent),
         "upload" => return needed("the path of a file").map(Slash::Upload),
         "rename" => return needed("a title").map(Slash::Rename),
         "interrupts" => Slash::Interrupts,

@@ -170,7 +170,7 @@ pub fn notes<'a>(
     let mut notes = Vec::new();
     // Those of plugins are told where plugins are shown.
     for card in agents.iter().filter(|card| !of_plugins.contains_key(&card.id)) {
-        for name in card.tools.iter().flatten().filter(|name| !tools.clone().any(|tool| tool == *name)) {
+        for name in card.named_tools().filter(|name| !tools.clone().any(|tool| tool == *name)) {
             let guess = nearest(name, tools.clone()).map(|meant| format!(", did you mean `{meant}`?"));
             notes.push(format!(
                 "agents.yaml: {} names the tool `{name}`, which is not there{}",

@@ -28,6 +28,9 @@ impl Parent {
     }
 }
 
+/// Prefix of the tools by which an agent hands the session to another one.
+pub const TRANSFERS: &str = "transfer_to_";
+
 /// The agent of a session that no other one made.
 pub const MAIN: &str = "main";
 
@@ -109,6 +112,11 @@ impl AgentCard {
             return Err("this name has a meaning already");
         }
         Ok(())
+    }
+
+    /// The tools that it names, without those by which it hands the session on.
+    pub fn named_tools(&self) -> impl Iterator<Item = &String> {
+        self.tools.iter().flatten().filter(|name| !name.starts_with(TRANSFERS))
     }
 
     /// An agent of that name of which nothing else is known.

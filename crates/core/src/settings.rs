@@ -42,6 +42,9 @@ pub struct SessionSettings {
     /// For whom the session works, where another one made it. It is born with that, and nobody changes it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parent: Option<Parent>,
+    /// The agent as which it works instead of the main one, which no model leaves.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub agent: Option<String>,
     /// Set if nothing of it is ever cleaned, however long nobody uses it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub pinned: bool,
@@ -184,6 +187,7 @@ impl Default for SessionSettings {
             worktree: None,
             grants: Vec::new(),
             parent: None,
+            agent: None,
             pinned: false,
             mode: SessionMode::Ask,
             pins: Vec::new(),

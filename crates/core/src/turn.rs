@@ -71,7 +71,7 @@ pub struct StartTurn {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct TurnOptions {
-    /// The agent that works in it; the main one where absent.
+    /// The agent that works in it, and in later turns of the session; the session's own where absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub agent: Option<String>,
     /// Instructions for the model.

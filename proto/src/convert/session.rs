@@ -142,6 +142,7 @@ impl From<&SessionSettings> for v1::SessionSettings {
                 .parent
                 .as_ref()
                 .map(|parent| v1::Parent { session: parent.session.to_string(), agent: parent.agent.clone() }),
+            agent: settings.agent.clone(),
             pinned: settings.pinned,
             mode: mode_to_wire(settings.mode),
             model: settings.model.clone(),
@@ -162,11 +163,11 @@ impl TryFrom<v1::SessionSettings> for SessionSettings {
         // What a client does not mention is asked about: an approval must never vanish by omission.
         let grants = settings.grants.iter().map(|rule| rule.as_str().into()).collect();
         let parent = settings.parent.clone().map(TryInto::try_into).transpose()?;
-        let (pinned, pins) = (settings.pinned, settings.pins.clone());
+        let (pinned, pins, agent) = (settings.pinned, settings.pins.clone(), settings.agent.clone());
         let former_project = settings.former_project.clone().map(|path| Box::new(path.into()));
         let imported = settings.imported_events.map(|events| Box::new(ImportOrigin { events, context: None }));
         let rest = settings_over(Self::default(), settings)?;
-        Ok(Self { grants, parent, pinned, pins, former_project, imported, ..rest })
+        Ok(Self { grants, parent, agent, pinned, pins, former_project, imported, ..rest })
     }
 }
 
@@ -184,6 +185,8 @@ pub fn settings_over(base: SessionSettings, said: v1::SessionSettings) -> Result
         grants: base.grants,
         // The daemon alone says who works for whom.
         parent: base.parent,
+        // A turn says it.
+        agent: base.agent,
         // Only a session that is there can be pinned.
         pinned: base.pinned,
         pins: base.pins,
@@ -215,6 +218,7 @@ impl From<&NewSession> for v1::SessionSettings {
             project: new.project.as_ref().map(Into::into),
             grants: Vec::new(),
             parent: None,
+            agent: None,
             pinned: false,
             mode: new.mode.map(mode_to_wire).unwrap_or_default(),
             model: new.model.clone(),

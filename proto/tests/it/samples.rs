@@ -74,6 +74,7 @@ pub(crate) fn settings() -> SessionSettings {
             agent: Some("researcher".into()),
             tools: Vec::new(),
         }),
+        agent: Some("poet".into()),
         pinned: true,
         mode: SessionMode::Plan,
         pins: vec!["Never push.".into()],

@@ -392,3 +392,93 @@ async fn chains_and_changes_have_an_end() {
     assert_eq!(lines.last().unwrap()["text"], "Ten.");
     assert_eq!(stacks(&lines).len(), 10);
 }
+
+/// One that may hand the session to one other, and two of which one may do anything.
+const CONFINED: &str = "agents:
+  clerk: {description: Files verse., prompt: You file., tools: [read_file, delegate_task, transfer_to_poet]}
+  poet: {description: Writes verse., prompt: You rhyme., tools: [read_file]}
+  critic: {description: Judges verse., prompt: You judge.}
+";
+
+/// Tries all ways out of an agent, one after the other, and then to write.
+fn tries_to_leave(request: &Recorded) -> Reply {
+    let told = tool_texts(request);
+    let write = |path: &str| Reply::tool_call("write_file", json!({"path": path, "content": "x"}));
+    match (is_subagent(request), agent_of(request), told.matches("does not hand the conversation on").count()) {
+        (true, ..) if told.is_empty() => write("outputs/of-subagent"),
+        (true, ..) => long("A part."),
+        (_, "clerk", 0) => transfer("main"),
+        (_, "clerk", 1) => transfer("critic"),
+        (_, "clerk", _) if !told.contains("A part.") => Reply::tool_call("delegate_task", json!({"task": "Write it"})),
+        (_, "clerk", _) if !told.contains("to you, `poet`") => transfer("poet"),
+        (_, "clerk", _) => Reply::text("It is filed."),
+        (_, "poet", 2) => transfer("critic"),
+        (_, "poet", 3) if !told.contains("no tool of that name") => write("outputs/of-poet"),
+        (_, "poet", _) => transfer("clerk"),
+        (_, agent, _) => Reply::text(format!("I am {agent}.")),
+    }
+}
+
+#[tokio::test]
+async fn an_agent_that_a_person_chose_is_left_by_no_model_and_stays() {
+    let mut world = world_of(CONFINED).await;
+    world.model.respond_with(tries_to_leave);
+    let args = ["run", "File it", "--agent", "clerk", "--on-interrupt", "approve", "--output", "stream-json"];
+    let lines = world.daemon.agentctl(args).await.exits(0).json_lines();
+    assert_eq!(lines.last().unwrap()["text"], "It is filed.");
+    assert_eq!(stacks(&lines), [json!(["clerk"]), json!(["clerk", "poet"]), json!(["clerk"])]);
+    let requests = world.model.requests();
+    let transfers = |request: &Recorded| {
+        let tools = tools_of(request).into_iter().filter(|tool| tool.starts_with("transfer_to_"));
+        tools.map(str::to_owned).collect::<Vec<_>>()
+    };
+    assert_eq!(transfers(&requests[0]), ["transfer_to_poet"]);
+    let of_poet = requests.iter().find(|request| agent_of(request) == "poet").unwrap();
+    assert_eq!(transfers(of_poet), ["transfer_to_clerk"]);
+    let session = lines[0]["session_id"].as_str().unwrap();
+    let written = world.daemon.data().join("workspace").join(session).join("outputs");
+    for file in ["of-subagent", "of-poet"] {
+        assert!(!written.join(file).exists(), "{file}");
+    }
+    let shown = world.daemon.agentctl(["sessions", "show", session]).await.exits(0);
+    shown.stdout.lines().find(|line| line.starts_with("agent ") && line.contains("clerk")).unwrap();
+
+    // Later turns, a restart, a fork and an import have it, too.
+    world.model.respond_with(|request| Reply::text(agent_of(request)));
+    world.daemon.kill9().await;
+    world.daemon.restart().await;
+    let who = async |world: &World, session: &str, more: &[&str]| {
+        let args: Vec<&str> = ["run", "Who?", "--session", session].iter().chain(more).copied().collect();
+        world.daemon.agentctl(args).await.exits(0).stdout.trim().to_owned()
+    };
+    assert_eq!(who(&world, session, &[]).await, "clerk");
+    world.daemon.agentctl(["sessions", "reset", session]).await.exits(0);
+    assert_eq!(who(&world, session, &[]).await, "clerk");
+    let fork = world.daemon.agentctl(["sessions", "fork", session]).await.exits(0).stdout.trim().to_owned();
+    assert_eq!(who(&world, &fork, &[]).await, "clerk");
+    let archive = world.daemon.path().join("work.tar.gz");
+    let archive = archive.to_str().unwrap();
+    world.daemon.agentctl(["sessions", "export", session, "-o", archive]).await.exits(0);
+    let imported = world.daemon.agentctl(["sessions", "import", archive, "--as-new", "--json"]).await.exits(0).json();
+    let imported = imported["sessions"][0]["id"].as_str().unwrap_or_else(|| panic!("{imported}")).to_owned();
+    assert_eq!(who(&world, &imported, &[]).await, "clerk");
+
+    // Until the person names another one. Without its card it is nobody else.
+    assert_eq!(who(&world, session, &["--agent", "main"]).await, "main");
+    assert_eq!(who(&world, session, &[]).await, "main");
+    world.daemon.write("config/agents.yaml", "agents: {}\n");
+    world.client().await.reload().await.unwrap();
+    let gone = world.daemon.agentctl(["run", "Who?", "--session", &fork]).await.exits(2);
+    gone.says(&["`clerk`", "agents.yaml", "--agent main"]);
+}
+
+#[tokio::test]
+async fn a_chat_chooses_the_agent_of_its_session() {
+    let world = world().await;
+    world.model.respond_with(|request| Reply::text(format!("I am {}.", agent_of(request))));
+    let lines = "/agent poet\nWho?\nAnd now?\n/agent main\nWho?\n";
+    let output = world.daemon.agentctl_with(["chat"], lines).await.exits(0);
+    let said: Vec<&str> = output.stdout.lines().filter(|line| line.starts_with("I am")).collect();
+    assert_eq!(said, ["I am poet.", "I am poet.", "I am main."]);
+    output.says(&["poet works here"]);
+}

@@ -20,7 +20,7 @@ fn text(message: &Value) -> &str {
 }
 
 #[tokio::test]
-async fn an_agent_works_for_one_turn() {
+async fn an_agent_works_from_its_turn_on() {
     let world = World::start().await;
     world.daemon.write(
         "config/agents.yaml",
@@ -31,7 +31,7 @@ async fn an_agent_works_for_one_turn() {
     let lines = world.daemon.agentctl(["run", "Write!", "--agent", "poet", "--output", "stream-json"]).await.exits(0);
     let stacks: Vec<_> = lines.json_lines().into_iter().filter(|line| line["change"]["state"] == "agent").collect();
     assert_eq!(stacks[0]["change"]["stack"], json!(["poet"]));
-    world.daemon.agentctl(["run", "And you?", "--continue"]).await.exits(0);
+    world.daemon.agentctl(["run", "And you?", "--continue", "--agent", "main"]).await.exits(0);
     let requests = world.model.requests();
     assert!(
         words(&requests[0]).contains("You are the agent `poet`")

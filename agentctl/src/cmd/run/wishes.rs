@@ -10,7 +10,8 @@ use crate::failure::Failure;
 /// Wishes that hold for the turn alone.
 #[derive(Debug, Clone, Default, Args)]
 pub(crate) struct TurnWishes {
-    /// Agent that works in this turn [default: main]
+    /// Agent that works in this turn and in later ones of the session, which no model leaves; `main` ends that [default: the
+    /// session's, else main]
     #[arg(long, value_name = "NAME")]
     agent: Option<String>,
     /// Only tools that this turn may use, separated by commas, or `none`
@@ -26,12 +27,12 @@ pub(crate) struct TurnWishes {
 }
 
 impl TurnWishes {
-    /// The same for the daemon.
     /// The limit on time.
     pub(super) fn timeout(&self) -> Option<Duration> {
         self.timeout.map(|seconds| Duration::from_secs(seconds.get()))
     }
 
+    /// The same for the daemon.
     ///
     /// # Errors
     /// When the file with instructions cannot be read, or there are none in it.

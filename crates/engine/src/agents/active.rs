@@ -23,7 +23,9 @@ use crate::{
 #[derive(Debug, Clone)]
 pub(crate) struct ActiveAgent {
     agents: Arc<Agents>,
-    /// Whom the session was handed to, one by the other; empty where the main agent works.
+    /// The session's own agent; the main one where absent. No model gets past it.
+    own: Option<String>,
+    /// Whom the session was handed to, one by the other, its own agent first; empty where the main agent works.
     stack: Vec<String>,
     parent: Option<Parent>,
 }
@@ -31,8 +33,13 @@ pub(crate) struct ActiveAgent {
 impl ActiveAgent {
     /// Of a session that was handed on so far. One whose card is gone works no more: whoever had handed on to it does.
     pub(crate) fn of(settings: &SessionSettings, stack: &[String], agents: &Arc<Agents>) -> Self {
-        let known = stack.iter().take_while(|id| agents.get(id).is_some()).cloned().collect();
-        Self { agents: Arc::clone(agents), stack: known, parent: settings.parent.clone() }
+        // A subagent is confined by its own card.
+        let own = settings.agent.clone().filter(|_| settings.parent.is_none());
+        let mut stack: Vec<String> = stack.iter().take_while(|id| agents.get(id).is_some()).cloned().collect();
+        if own.is_some() && stack.first() != own.as_ref() {
+            stack = own.iter().cloned().collect();
+        }
+        Self { agents: Arc::clone(agents), own, stack, parent: settings.parent.clone() }
     }
 
     /// Its name, as people know it.
@@ -49,9 +56,10 @@ impl ActiveAgent {
         &self.agents
     }
 
-    /// Whom the session was handed to.
-    pub(crate) fn stack(&self) -> &[String] {
-        &self.stack
+    /// Whom the session was handed to, the first one included.
+    pub(crate) fn chain(&self) -> Vec<&str> {
+        let main = self.own.is_none().then_some(MAIN);
+        main.into_iter().chain(self.stack.iter().map(String::as_str)).collect()
     }
 
     /// Returns whether the session works for another.
@@ -75,13 +83,13 @@ impl ActiveAgent {
                     "this session works as the agent `{id}`, which is not in agents.yaml any more, nor in a trusted project"
                 ),
             )
-            .with_hint("put it back there, or use another session")),
+            .with_hint("put it back there, use another session, or name another agent: --agent main is the main one")),
         }
     }
 
     /// The agent as which the session was made to work, where nothing is known of it any more.
     fn missing(&self) -> Option<&str> {
-        let id = self.parent.as_ref()?.agent.as_deref()?;
+        let id = self.own.as_deref().or_else(|| self.parent.as_ref()?.agent.as_deref())?;
         self.agents.get(id).is_none().then_some(id)
     }
 
@@ -115,8 +123,8 @@ impl ActiveAgent {
         }
         if self.is_subagent() {
             add(&config.subagent_prompt);
-        } else if !self.stack.is_empty() {
-            add(transfer_tool::TAKEN_OVER);
+        } else if let [first, _, ..] = self.chain()[..] {
+            add(&transfer_tool::taken_over(first));
         }
         text
     }
@@ -126,7 +134,7 @@ impl ActiveAgent {
     pub(crate) fn is_shown_as(&self, other: &Self) -> bool {
         let as_whom = |acting: &Self| acting.parent.as_ref().map(|parent| parent.agent.clone());
         let same_agents = Arc::ptr_eq(&self.agents, &other.agents) || self.agents == other.agents;
-        same_agents && self.stack == other.stack && as_whom(self) == as_whom(other)
+        same_agents && self.chain() == other.chain() && as_whom(self) == as_whom(other)
     }
 
     /// The tools that it is shown, of those that it may use: with the tools by which it hands work on, as the agents
@@ -187,9 +195,22 @@ impl ActiveAgent {
         if self.is_subagent() { Vec::new() } else { self.agents.enabled().collect() }
     }
 
-    /// The tools by which it hands the session on.
+    /// The tools by which it hands the session on. Below an agent that a person chose, those that its card names if it names any.
     fn transfers(&self) -> Vec<ToolSpec> {
-        if self.is_subagent() { Vec::new() } else { transfer_tool::specs(&self.stack, &self.offered()) }
+        if self.is_subagent() {
+            return Vec::new();
+        }
+        let mut transfers = transfer_tool::specs(&self.chain(), &self.offered());
+        transfers.retain(|tool| self.may_transfer(&tool.name));
+        transfers
+    }
+
+    /// Returns whether it may hand the session on by this tool. Back to the first agent it always may.
+    pub(crate) fn may_transfer(&self, tool: &str) -> bool {
+        let Some(own) = &self.own else { return true };
+        let to = tool.strip_prefix(transfer_tool::PREFIX);
+        let named = self.card().and_then(|card| card.tools.as_ref());
+        to != Some(MAIN) && (to == Some(own) || named.is_none_or(|named| named.iter().any(|name| name == tool)))
     }
 }
 

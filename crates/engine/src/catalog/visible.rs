@@ -3,7 +3,10 @@
 use std::fmt;
 
 use agentd_context::ToolSet;
-use agentd_core::catalogue::{CatalogueTool, ToolOrigin, ToolTier};
+use agentd_core::{
+    agent::TRANSFERS,
+    catalogue::{CatalogueTool, ToolOrigin, ToolTier},
+};
 
 use super::{AgentScope, MentionedTools, ToolScope};
 use crate::catalog::FIND_TOOL;
@@ -11,7 +14,6 @@ use crate::catalog::FIND_TOOL;
 /// The tools by which a session hands work on: a child session has none of them.
 const DELEGATES: &str = "delegate_task";
 /// Prefix of tools that hand a session to another agent.
-const TRANSFERS: &str = "transfer_to_";
 
 /// Why a turn shows a tool, or does not.
 #[derive(Debug, Clone, PartialEq, Eq)]

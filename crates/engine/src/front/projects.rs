@@ -87,7 +87,7 @@ impl Engine {
                 let told = "is not used, because the configuration has an agent of this name";
                 problem(format!("the agent `{}` {told}", card.id), true);
             }
-            for name in card.tools.iter().flatten().filter(|name| !is_tool(name)) {
+            for name in card.named_tools().filter(|name| !is_tool(name)) {
                 problem(format!("the agent `{}` names the tool {name:?}, which is not there", card.id), false);
             }
         }

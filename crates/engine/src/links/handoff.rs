@@ -19,7 +19,7 @@ use crate::{
     },
 };
 
-/// The agents that may stand behind each other, the main one not counted.
+/// The agents that may stand behind each other, the first one not counted.
 const DEPTH: usize = 5;
 
 /// The changes of agent in one turn.
@@ -72,6 +72,9 @@ async fn hand_on(call: &Invocation<'_>) -> Result<ToolOutput, TurnExit> {
     call.context.recorder.fact(EventKind::StateChanged { change }).await?;
     let from = call.context.acting.name();
     let text = match stack.last() {
+        Some(to) if call.context.acting.chain().first() == Some(&to.as_str()) => {
+            format!("`{from}` has handed the conversation back to you, `{to}`: {task}")
+        }
         Some(to) => format!("`{from}` has handed the conversation to you, `{to}`. Your task: {task}"),
         None => format!("`{from}` has handed the conversation back to you, the main agent: {task}"),
     };
@@ -82,8 +85,9 @@ async fn hand_on(call: &Invocation<'_>) -> Result<ToolOutput, TurnExit> {
 /// The next agent and its task; an error where that cannot be.
 fn wanted(call: &Invocation<'_>) -> Result<(Vec<String>, String), ToolOutput> {
     let (acting, name) = (&call.context.acting, call.call.name.as_str());
-    if acting.is_subagent() {
-        let text = "a subagent hands nothing on: do it yourself, or answer what is left to do";
+    if acting.is_subagent() || !acting.may_transfer(name) {
+        let text =
+            "this agent does not hand the conversation on to that one: do it yourself, or answer what is left to do";
         return Err(ToolOutput::error(ToolErrorCode::UnknownTool, text));
     }
     let Arguments { task } = serde_json::from_str(&call.call.arguments).map_err(|error| {
@@ -95,32 +99,35 @@ fn wanted(call: &Invocation<'_>) -> Result<(Vec<String>, String), ToolOutput> {
         return Err(ToolOutput::error(ToolErrorCode::Tool, text));
     }
     let to = name.strip_prefix(PREFIX).unwrap_or(name);
-    let stack = next_stack(acting.stack(), to, call.state.agent_changes);
+    let stack = next_stack(&acting.chain(), to, call.state.agent_changes);
     let stack = stack.map_err(|why| ToolOutput::error(ToolErrorCode::Tool, why))?;
     Ok((stack, task.filter(|task| !task.trim().is_empty()).unwrap_or_else(|| "go on".to_owned())))
 }
 
 /// Whom the session is handed to then, or why not.
-fn next_stack(stack: &[String], to: &str, changes: u32) -> Result<Vec<String>, String> {
-    let way = || [MAIN].into_iter().chain(stack.iter().map(String::as_str)).collect::<Vec<_>>().join(" → ");
-    if to == MAIN {
-        return if stack.is_empty() {
-            Err("you are the main agent: continue yourself".to_owned())
+fn next_stack(chain: &[&str], to: &str, changes: u32) -> Result<Vec<String>, String> {
+    let first = chain.first().copied().unwrap_or(MAIN);
+    // The main agent is no part of a stack.
+    let stack = |chain: &[&str]| chain.iter().filter(|id| **id != MAIN).map(|id| (*id).to_owned()).collect();
+    let way = || chain.join(" → ");
+    if to == first {
+        return if chain.len() <= 1 {
+            Err(format!("you are `{first}`: continue yourself"))
         } else {
-            Ok(Vec::new())
+            Ok(stack(&[first]))
         };
     }
-    if stack.iter().any(|id| id == to) {
+    if chain.contains(&to) {
         return Err(format!(
             "`{to}` has a part in this already ({}): it would go round in a ring. Answer with what you have, or \
-             hand back with {PREFIX}{MAIN}",
+             hand back with {PREFIX}{first}",
             way()
         ));
     }
-    if stack.len() >= DEPTH {
+    if chain.len() > DEPTH {
         return Err(format!(
             "{DEPTH} agents are already stacked ({}), which is the maximum. Answer with what you have, or hand back with \
-             {PREFIX}{MAIN}",
+             {PREFIX}{first}",
             way()
         ));
     }
@@ -129,7 +136,7 @@ fn next_stack(stack: &[String], to: &str, changes: u32) -> Result<Vec<String>, S
             "the agent has changed {MOST_CHANGES} times in this turn, and may not again. Answer with what you have"
         ));
     }
-    Ok(stack.iter().cloned().chain([to.to_owned()]).collect())
+    Ok(stack(&[chain, &[to]].concat()))
 }
 
 #[cfg(test)]
@@ -139,8 +146,8 @@ mod tests {
     #[test]
     fn nobody_has_the_session_twice_and_the_chain_is_short() {
         let check = |stack: &[&str], to: &str, changes: u32, expected: Result<&[&str], &str>| {
-            let stack: Vec<String> = stack.iter().map(|id| (*id).to_owned()).collect();
-            match (next_stack(&stack, to, changes), expected) {
+            let chain: Vec<&str> = ["main"].into_iter().chain(stack.iter().copied()).collect();
+            match (next_stack(&chain, to, changes), expected) {
                 (Ok(next), Ok(expected)) => assert_eq!(next, expected),
                 (Err(why), Err(words)) => assert!(why.contains(words), "{why}"),
                 (next, expected) => panic!("{next:?} is not {expected:?}"),
@@ -152,7 +159,7 @@ mod tests {
         check(&["a"], "a", 1, Err("in a ring"));
         check(&["a", "b"], "main", 9, Ok(&[]));
         check(&["a", "b"], "main", 99, Ok(&[]));
-        check(&[], "main", 0, Err("you are the main agent"));
+        check(&[], "main", 0, Err("you are `main`"));
         check(&["a", "b", "c", "d", "e"], "f", 5, Err("5 agents"));
         check(&[], "a", 10, Err("10 times"));
     }

@@ -228,18 +228,24 @@ impl Actor {
         ActiveAgent::of(&self.state.settings, &self.state.agents, &self.all_agents())
     }
 
-    /// Has that agent work, or the main one. Returns who worked before, and the fact, where that was another.
-    pub(super) fn turn_to(&mut self, agent: Option<&str>) -> Option<(Vec<String>, EventKind)> {
-        let stack: Vec<String> = agent.filter(|id| *id != MAIN).map(str::to_owned).into_iter().collect();
-        let change = StateChange::Agent { stack: stack.clone() };
-        (self.state.agents != stack)
-            .then(|| (std::mem::replace(&mut self.state.agents, stack), EventKind::StateChanged { change }))
+    /// Has the session's own agent work, which that one becomes if it is named. Returns the facts where anything changes.
+    pub(super) fn turn_to(&mut self, named: Option<&str>) -> Vec<EventKind> {
+        let mut facts = Vec::new();
+        let own = named.map(|id| (id != MAIN).then(|| id.to_owned()));
+        if let Some(own) = own.filter(|own| *own != self.state.settings.agent) {
+            self.state.settings.agent = own;
+            let settings = self.state.settings.clone();
+            facts.push(EventKind::StateChanged { change: StateChange::Settings { settings } });
+        }
+        facts.extend(self.back_to_own());
+        self.state.agents = self.state.settings.agent.iter().cloned().collect();
+        facts
     }
 
-    /// The main agent works again, where another one did.
-    pub(super) fn back_to_main(&self) -> Option<EventKind> {
-        let change = StateChange::Agent { stack: Vec::new() };
-        (!self.state.agents.is_empty()).then_some(EventKind::StateChanged { change })
+    /// The session's own agent works again, where another one did.
+    pub(super) fn back_to_own(&self) -> Option<EventKind> {
+        let stack: Vec<String> = self.state.settings.agent.iter().cloned().collect();
+        (self.state.agents != stack).then_some(EventKind::StateChanged { change: StateChange::Agent { stack } })
     }
 
     /// Another agent goes on with the open turn. Who is told in the journal already.

@@ -63,7 +63,8 @@ impl Actor {
             with_folders(&*self.shared.parts.workspaces, known, added).await?
         };
         let known_settings = self.state.settings.clone();
-        let SessionSettings { mut grants, parent, pinned, mode, slot, model, pins, worktree, .. } = known_settings;
+        let SessionSettings { mut grants, parent, agent, pinned, mode, slot, model, pins, worktree, .. } =
+            known_settings;
         let (former_project, imported, trace) =
             (known_settings.former_project, known_settings.imported, known_settings.trace);
         let place = |project: &Option<Mount>| project.as_ref().map(|mount| mount.path.clone());
@@ -79,6 +80,7 @@ impl Actor {
         self.set(SessionSettings {
             grants,
             parent,
+            agent,
             pinned,
             mode,
             model,
@@ -138,8 +140,8 @@ impl Actor {
         if let Some(open) = &self.open {
             return Err(self.busy(open).into());
         }
-        let SessionSettings { parent, pinned, project, worktree, .. } = self.state.settings.clone();
-        let mut settings = SessionSettings { parent, pinned, ..settings };
+        let SessionSettings { parent, agent, pinned, project, worktree, .. } = self.state.settings.clone();
+        let mut settings = SessionSettings { parent, agent, pinned, ..settings };
         if worktree.is_some() {
             // It stays in its own.
             settings = SessionSettings { project, worktree, ..settings };

@@ -88,7 +88,7 @@ impl Actor {
     }
 
     /// Begins a turn. One that goes on with the turn before it goes on with its agent; what is said anew is said to the
-    /// one that the start names, or to the main one.
+    /// one that the start names, or to the session's own.
     pub(super) async fn begin(
         &mut self,
         turn_id: TurnId,
@@ -101,16 +101,18 @@ impl Actor {
             start.options = self.continued_options(start.options).await?;
             start.slot = start.slot.or(start.options.slot);
         }
-        let (agents, turned) = start.text.as_ref().and_then(|_| self.turn_to(start.options.agent.as_deref())).unzip();
+        let before = (self.state.settings.agent.clone(), self.state.agents.clone());
+        let turned = match &start.text {
+            Some(_) => self.turn_to(start.options.agent.as_deref()),
+            None => Vec::new(),
+        };
         self.options = start.options.clone();
         let began = self.begin_as(turn_id, start, waited, turned).await;
         self.lines.remove(&turn_id);
         if began.is_err() {
             self.options = TurnOptions::default();
-        }
-        if let (Err(_), Some(stack)) = (&began, agents) {
             // The journal knows of no change.
-            self.state.agents = stack;
+            (self.state.settings.agent, self.state.agents) = before;
         }
         began
     }
@@ -121,7 +123,7 @@ impl Actor {
         turn_id: TurnId,
         mut start: StartTurn,
         waited: bool,
-        turned: Option<EventKind>,
+        turned: Vec<EventKind>,
     ) -> Result<StartedTurn, Fault> {
         let form = self.form(&start).await?;
         // A turn that only compacts tells nothing.
@@ -447,7 +449,7 @@ impl Actor {
         }
         let only_compacted = outcome.only_compacted && !unread;
         if outcome.reason == StopReason::Completed && !only_compacted {
-            facts.extend(self.back_to_main());
+            facts.extend(self.back_to_own());
         }
         let by_clock = || self.shared.parts.clock.now().duration_since(open.started_at);
         let took =

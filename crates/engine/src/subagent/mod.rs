@@ -185,7 +185,8 @@ impl SessionSubagents {
     ) -> Result<RunningSubagent, EngineError> {
         let registry = self.0.registry()?;
         let parent = Some(Parent { session: context.ids.session, agent, tools: context.tools.finds.names() });
-        let settings = SessionSettings { parent, ..context.rules.grants.of_session().over(&context.settings) };
+        let settings =
+            SessionSettings { parent, agent: None, ..context.rules.grants.of_session().over(&context.settings) };
         let session = match task.context_id {
             Some(id) => {
                 let session = registry.get(id).await?;

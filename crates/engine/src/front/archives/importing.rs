@@ -327,7 +327,7 @@ impl SessionImport {
         let came_with = incoming.archived.settings.clone();
         let imported = ImportOrigin { events: incoming.last_seq, context: incoming.archived.context.clone() };
         let defaults = self.engine.session_defaults();
-        let SessionSettings { confirm_write, confirm_exec, slot, model, project, parent, mode, .. } = came_with;
+        let SessionSettings { confirm_write, confirm_exec, slot, model, project, parent, agent, mode, .. } = came_with;
         let models = &self.engine.shared.parts.models;
         let is_known = |id: &String| slot.is_some_and(|slot| models.named(slot, id).is_some());
         let parent = parent.map(|mut parent| {
@@ -340,6 +340,7 @@ impl SessionImport {
             slot,
             model: model.filter(is_known),
             parent,
+            agent,
             mode: if mode == SessionMode::Plan { SessionMode::Plan } else { SessionMode::Ask },
             former_project: project.map(|mount| Box::new(mount.path)).or(came_with.former_project),
             imported: Some(Box::new(imported)),
