@@ -47,7 +47,7 @@ mod unsaved;
 
 use std::{
     collections::HashMap,
-    fmt, fs, io,
+    fs, io,
     path::PathBuf,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,

@@ -49,6 +49,7 @@ use super::{
     tree::{Content, Difference, Entry, Tree, Why},
     unsaved,
 };
+use crate::text;
 
 /// The endings of looks before calls: at the session's own tree, and at the folders of the person.
 const LOOK: &str = "look";
@@ -133,7 +134,7 @@ impl SessionRecord {
             store.blobs.settle()?;
             record::write(&marker, true, trees.iter().map(Arc::as_ref))?;
             let before = Before { unsaved, ..Before::new(call, true, trees, &self.names) };
-            let notes = before.unkept_files().map(|(why, path)| self.note(why, &[&path])).collect();
+            let notes = before.unkept_files().map(|(why, path)| self.config.note(why, &[&path])).collect();
             Before { notes, ..before }
         } else {
             let roots = Root::of_commands(roots);
