@@ -102,14 +102,14 @@ impl Call {
     }
 }
 
-/// Returns whether a person speaks right behind a tool's result, but for what the daemon tells between them.
+/// Returns true if a person speaks right behind a tool's result, but for what the daemon tells between them.
 fn has_words_behind_results(messages: &[Message]) -> bool {
     let is_of_daemon = |message: &&Message| matches!(message, Message::User { text } if untrusted::is_of_daemon(text));
     let spoken: Vec<&Message> = messages.iter().filter(|message| !is_of_daemon(message)).collect();
     spoken.windows(2).any(|pair| matches!(pair, [Message::Tool { .. }, Message::User { .. }]))
 }
 
-/// Returns whether a message has blocks that its server wants back as they came.
+/// Returns true if a message has blocks that its server wants back as they came.
 fn has_blocks(message: &Message) -> bool {
     matches!(message, Message::Assistant { origin, .. }
         if origin.whole.as_ref().is_some_and(|whole| whole.fields.blocks.is_some()))

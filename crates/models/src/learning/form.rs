@@ -164,12 +164,12 @@ impl RequestForm {
         !self.0.iter().any(|change| matches!(change, Change::WithoutField(name) if name == field))
     }
 
-    /// Returns whether a tool of that name may be sent.
+    /// Returns true if a tool of that name may be sent.
     pub(crate) fn sends_tool(&self, tool: &str) -> bool {
         !self.0.iter().any(|change| matches!(change, Change::WithoutTool(name) if name == tool))
     }
 
-    /// Returns whether a picture may be sent.
+    /// Returns true if a picture may be sent.
     pub(crate) fn shows(&self, picture: &ShownPicture) -> bool {
         let is_refused = |print| self.has(&Change::WithoutPicture(print));
         !self.has(&Change::WithoutPictures) && !picture_fingerprint(picture).is_some_and(is_refused)

@@ -53,7 +53,7 @@ impl Refusal {
         (matches!(status, 400 | 404 | 422 | 500) && !is_page).then(|| Box::new(Self { status, words }))
     }
 
-    /// Returns whether a name occurs in it by itself: of each occurrence the letter before it decides, too.
+    /// Returns true if a name occurs in it by itself: of each occurrence the letter before it decides, too.
     fn mentions(&self, name: &str, is_meant: impl Fn(Option<char>) -> bool) -> bool {
         let is_of_name = |char: char| char.is_alphanumeric() || matches!(char, '_' | '-');
         self.words.match_indices(name).any(|(at, _)| {
@@ -63,13 +63,13 @@ impl Refusal {
         })
     }
 
-    /// Returns whether a tool is named. A name that could be a word has to be in quotation marks.
+    /// Returns true if a tool is named. A name that could be a word has to be in quotation marks.
     fn names_tool(&self, name: &str) -> bool {
         let is_word = name.chars().all(char::is_alphabetic);
         self.mentions(name, |before| !is_word || before.is_some_and(|char| "'\"`".contains(char)))
     }
 
-    /// Returns whether a field of the body is named.
+    /// Returns true if a field of the body is named.
     fn names_field(&self, field: &str) -> bool {
         let other = OTHER_NAMES.iter().find(|(name, _)| *name == field).map(|(_, other)| *other);
         self.mentions(field, |_| true) || other.is_some_and(|other| self.mentions(other, |_| true))

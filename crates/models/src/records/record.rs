@@ -72,12 +72,12 @@ fn believed() -> u32 {
 }
 
 impl LearntChange {
-    /// Returns whether requests are changed by it.
+    /// Returns true if requests are changed by it.
     pub(super) fn holds(&self) -> bool {
         self.times >= self.change.needed()
     }
 
-    /// What is known of it, for people.
+    /// Standing of the change, for people.
     pub(crate) fn standing(&self) -> String {
         if !self.holds() {
             return "refused once".to_owned();
