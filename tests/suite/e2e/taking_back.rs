@@ -60,17 +60,16 @@ async fn an_order_that_nothing_answered_is_gone_for_every_model_and_its_files_ar
     world.daemon.restart().await;
     let client = world.client().await;
     assert_eq!(client.items(&session, 0, 100).await.unwrap(), Vec::new());
-    let found = world.daemon.agentctl(["search", "database", "--json"]).await.stdout;
+    let found = world.daemon.agentctl(["sessions", "search", "database", "--json"]).await.stdout;
     assert!(!found.contains("wipe"), "{found}");
-    let exported = world.daemon.agentctl(["export", &session, "--format", "markdown"]).await.exits(0).stdout;
-    assert!(
-        exported.contains("Taken back, no model is shown it: wipe the database; and drop the tables"),
-        "{exported}"
-    );
+    let exported =
+        world.daemon.agentctl(["sessions", "export", &session, "--format", "markdown"]).await.exits(0).stdout;
+    let mark = "> **Taken back, no model is shown it**\n> wipe the database; and drop the tables";
+    assert!(exported.contains(mark), "{exported}");
     world.model.default_reply(Reply::text("Fine."));
     world.daemon.agentctl(["run", "second thing", "--session", &session]).await.exits(0);
-    let fork = world.daemon.agentctl(["sessions", "fork", &session, "--json"]).await.exits(0).json();
-    world.daemon.agentctl(["run", "third thing", "--session", fork["id"].as_str().unwrap()]).await.exits(0);
+    let fork = world.daemon.agentctl(["sessions", "fork", &session]).await.exits(0).stdout;
+    world.daemon.agentctl(["run", "third thing", "--session", fork.trim()]).await.exits(0);
     for request in &world.model.requests()[1..] {
         let words = words(request);
         assert!(!words.contains("wipe") && !words.contains("drop"), "{words}");
@@ -125,7 +124,7 @@ async fn a_turn_that_waits_is_taken_back_alone_and_words_behind_a_cancel_are_a_t
     assert_eq!(taken_back(&queued.to_the_end().await), Some((Some("drop the tables"), Vec::new())));
     world.model.default_reply(Reply::text("Heard."));
     let mut waiting = client.turn(start("second thing", IfBusy::Queue)).await.unwrap();
-    running.cancel().await.unwrap();
+    client.cancel_turn(&session, Some(running.turn_id())).await.unwrap();
     let mut third = client.turn(start("third thing", IfBusy::Steer)).await.unwrap();
     assert_eq!(reason(&running.to_the_end().await), StopReason::Cancelled);
     for turn in [&mut waiting, &mut third] {

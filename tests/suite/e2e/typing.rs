@@ -63,7 +63,8 @@ async fn all_messages_are_sent_in_their_order_and_the_rest_stands_in_the_prompt(
     terminal.presses("th\r");
     terminal.sees("Both heard.");
     terminal.prompt();
-    assert_eq!(world.model.requests().last().unwrap().last_user(), "fifth\nsixth");
+    // The model is told in front of it that it was interrupted.
+    assert!(world.model.requests().last().unwrap().last_user().ends_with("</system_reminder>\n\nfifth\nsixth"));
     terminal.leaves();
 }
 
@@ -123,7 +124,7 @@ async fn escape_cancels_the_turn_and_keeps_what_is_being_written() {
     terminal.presses("ne\r");
     terminal.sees("Whole.");
     terminal.prompt();
-    assert_eq!(world.model.requests().last().unwrap().last_user(), "half a line");
+    assert!(world.model.requests().last().unwrap().last_user().ends_with("</system_reminder>\n\nhalf a line"));
     terminal.leaves();
 }
 

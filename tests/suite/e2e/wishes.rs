@@ -98,7 +98,8 @@ async fn a_question_ends_with_the_time_that_a_subagent_beside_it_takes() {
         system if system.contains("You are a subagent") => Reply::never(),
         _ if request.last_role() == "tool" => Reply::text("Out of time."),
         _ => Reply::tool_call("delegate_task", json!({"task": "Never end"}))
-            .and_call("read_url", json!({"url": "https://example.com/"})),
+            // It only looks, so that it is made beside the other, and what it looks for is asked about.
+            .and_call("grep", json!({"pattern": "DROP TABLE x"})),
     });
     let args = ["run", "Go!", "--timeout", "2", "--on-interrupt", "wait", "--output", "json"];
     let output = world.daemon.agentctl(args).await.exits(6).json();

@@ -5,6 +5,7 @@ use agentd_core::{
     event::EventKind,
     interrupt::{Answer, Ask, Interrupt},
     item::{ItemBody, NoticeTopic},
+    model::ModelChunk,
     routing::Planning,
     session::{SessionMode, TodoStatus},
     tool::ToolErrorCode,
@@ -145,10 +146,10 @@ async fn an_approval_outlives_a_restart_before_and_after_it_is_given() {
 
 #[tokio::test]
 async fn a_turn_that_continues_one_without_an_approved_plan_plans_on() {
-    let world = World::new([Play::Hangs(Vec::new())]);
+    let world = World::new([Play::Hangs(vec![ModelChunk::Text("First".to_owned())])]);
     let session = trusting(&world).await;
     let mut started = session.start_turn(planned("Change a")).await.unwrap();
-    world.model.asked(1).await;
+    until(&mut started.events, |kind| matches!(kind, EventKind::ItemDelta { .. })).await;
     session.cancel(None).await.unwrap();
     to_end(&mut started.events).await;
     world.model.then(change());

@@ -30,7 +30,9 @@ async fn a_cancel_keeps_the_words_that_were_said() {
     4 + agent_message
     5 usage of step 1: 0+0
     6 = agent "I was about" (Cut)
-    7 turn ended: Cancelled "I was about", 1 steps
+    7 + notice
+    8 = notice "The person interrupted here. Do not continue with this unless they ask for it." (Done)
+    9 turn ended: Cancelled "I was about", 1 steps
     "#);
     assert_eq!((result.usage.calls, result.usage.unpriced_calls), (1, 1), "nobody tells what it has cost until then");
     let mut started = session.start_turn(go_on()).await.unwrap();
