@@ -427,7 +427,7 @@ fn name_files(prompt: &str, files: &[(String, PathBuf)]) -> String {
     let is_alike =
         |origin: &Path| files.iter().filter(|(_, other)| other.file_name() == origin.file_name()).count() > 1;
     let named = files.iter().map(|(path, origin)| match is_alike(origin) {
-        true => format!("{path} ({})", clean_line(&origin.display().to_string())),
+        true => format!("{path} ({})", agentd_core::path::shown(&origin.display().to_string())),
         false => path.clone(),
     });
     let word = if files.len() == 1 { "file" } else { "files" };

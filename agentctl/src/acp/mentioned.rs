@@ -1,13 +1,12 @@
 //! Files that the typed text of a prompt names with `#`, as it does in a chat. Labels, files and resources name none.
 
-use agentd_core::input::Selection;
+use agentd_core::{input::Selection, path};
 
 use super::{bridge::Bridge, content::Part, places::Places, refusal::Trouble, session::OpenSession};
 use crate::{
     daemon::Daemon,
     mentions::{self, Bundle, MentionSource},
     session::Upload,
-    terminal::sanitize::clean_line,
 };
 
 /// Hands over the files that typed text names, and returns what stands behind the words.
@@ -27,7 +26,7 @@ pub(super) async fn behind(
     let mut named = bundle.named;
     for path in &bundle.copies {
         let receipt = Upload::open(path)?.put(daemon, session.id).await?;
-        named.push(format!("#{} is {}", clean_line(&path.display().to_string()), receipt.path));
+        named.push(format!("#{} is {}", path::shown(&path.display().to_string()), receipt.path));
     }
     for note in &bundle.notes {
         bridge.tell(session, note).await;
@@ -39,5 +38,5 @@ pub(super) async fn behind(
 
 fn quoted(Selection { uri, lines, text }: &Selection) -> String {
     let lines = lines.map(|lines| format!(", lines {} to {}", lines.first, lines.last)).unwrap_or_default();
-    format!("\n\n{uri}{lines}:\n\n{text}")
+    format!("\n\n{}{lines}:\n\n{text}", path::shown(uri))
 }

@@ -4,6 +4,7 @@ use std::path::{Component, Path, PathBuf};
 
 use agentd_core::{
     folder::{AddedFolder, Mounts},
+    path,
     session::Mount,
 };
 
@@ -35,7 +36,8 @@ impl Places {
 
     /// The real path of what a tool names; none of what lies nowhere on the disk, or whose name has two meanings.
     pub(super) fn real(&self, named: &str) -> Option<PathBuf> {
-        let path = Path::new(named);
+        let named = path::read(named).unwrap_or(named.into());
+        let path = Path::new(&*named);
         let parts = path.components().filter(|part| !matches!(part, Component::RootDir | Component::CurDir));
         let parts: Option<Vec<&str>> = parts.map(|part| part.as_os_str().to_str()).collect();
         let parts = parts.filter(|parts| !parts.is_empty() && !parts.contains(&".."))?;

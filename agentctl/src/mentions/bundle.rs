@@ -10,10 +10,10 @@ use std::{
 use agentd_core::{
     folder::Mounts,
     input::{LineRange, MAX_INPUT_PARTS, MAX_SELECTION_BYTES, MAX_SELECTION_URI, Selection},
+    path,
 };
 
 use super::{Mention, MentionTarget, of_tools, pattern, pattern::MatchedFiles};
-use crate::terminal::sanitize::clean_line;
 
 /// Files of one folder or pattern that are copied. A session that works with more of them sees the folder.
 const MAX_COPIES: usize = 20;
@@ -88,7 +88,7 @@ struct Collector<'a> {
 
 impl Collector<'_> {
     fn add(&self, mention: &Mention, bundle: &mut Bundle) {
-        let written = clean_line(&mention.written);
+        let written = path::shown(&mention.written);
         match &mention.target {
             MentionTarget::File(path) => self.file(&written, path, bundle),
             MentionTarget::Lines { path, lines } => self.lines(&written, path, *lines, bundle),
@@ -115,11 +115,11 @@ impl Collector<'_> {
     }
 
     fn lines(&self, written: &str, path: &Path, lines: LineRange, bundle: &mut Bundle) {
-        let named = self.of_tools(path);
+        let named = of_tools(path, self.mounts);
         if named.is_none() && !self.reaches_out() {
             return bundle.note(self.out_of_reach(written));
         }
-        let uri = named.unwrap_or_else(|| clean_line(&path.display().to_string()));
+        let uri = named.unwrap_or_else(|| path.display().to_string());
         match quote(path, lines) {
             Ok(Quote { lines, text, is_cut }) if uri.len() <= MAX_SELECTION_URI => {
                 if is_cut {
@@ -165,7 +165,7 @@ impl Collector<'_> {
     }
 
     fn of_tools(&self, path: &Path) -> Option<String> {
-        of_tools(path, self.mounts).map(|named| clean_line(&named))
+        of_tools(path, self.mounts).map(|named| path::shown(&named).into_owned())
     }
 
     /// Returns whether files from elsewhere go with these words.

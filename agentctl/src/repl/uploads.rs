@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use agentd_core::{files::UploadReceipt, folder::Mounts};
+use agentd_core::{files::UploadReceipt, folder::Mounts, path};
 
 use super::{chat::Chat, conversation::ChatBackend as _};
 use crate::{
@@ -86,5 +86,5 @@ impl Chat {
 
 /// A path as the person wrote it.
 fn shown(path: &Path) -> String {
-    clean_line(&path.display().to_string())
+    path::shown(&path.display().to_string()).into_owned()
 }

@@ -2,6 +2,7 @@
 
 use std::{
     borrow::Cow,
+    collections::BTreeMap,
     fs,
     path::{Path, PathBuf},
 };
@@ -137,6 +138,10 @@ impl CodeFolder {
             CodeQuestion::Map { .. } => "",
         };
         let within = self.index.paths().filter(|path| is_within(path, below)).count();
+        let mut unread = BTreeMap::new();
+        for (_, (_, reason)) in self.skipped.iter().filter(|(path, _)| is_within(path, below)) {
+            *unread.entry(*reason).or_default() += 1;
+        }
         let answer = match question {
             CodeQuestion::Search { query, below, limit } => CodeAnswer::Hits(self.search(query, below, *limit)),
             CodeQuestion::Symbol { name, below } => CodeAnswer::Symbol(self.find_symbol(name, below)),
@@ -148,6 +153,7 @@ impl CodeFolder {
             files: self.index.paths().count(),
             within,
             skipped: self.skipped.len(),
+            unread,
             is_truncated,
             is_partial,
         };

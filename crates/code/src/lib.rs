@@ -28,6 +28,7 @@ mod text;
 mod walk;
 mod worker;
 
+pub use agentd_core::code::SkipReason;
 pub use chunk::{Chunk, MAX_CHUNK};
 pub use folder::{CodeFolder, FolderConfig, MAX_ANSWER};
 pub use index::{CodeIndex, FileAnalysis, FileStamp};
@@ -37,6 +38,6 @@ pub use source::{MAX_PARSE_TIME, Parser, SourceFile};
 pub use symbols::{MAX_OUTLINE, MAX_SYMBOL_DEFINITIONS, MAX_SYMBOL_REFERENCES};
 pub use tags::{Definition, MAX_DEFINITIONS, MAX_NAME, MAX_REFERENCES, Reference, ReferenceKind, Tags};
 pub use terms::terms;
-pub use text::{MAX_BYTES, MAX_LINE, MAX_PARSED, SkipReason, decode};
+pub use text::{MAX_BYTES, MAX_LINE, MAX_PARSED, decode};
 pub use walk::{MAX_FILES, MAX_TOTAL_BYTES, MayRead, OuterRules, RefreshReport, RefreshStep};
 pub use worker::{CodePool, PoolConfig, WORKER_ARGUMENT, run_worker};

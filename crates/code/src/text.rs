@@ -2,8 +2,7 @@
 
 use std::borrow::Cow;
 
-use chardetng::{EncodingDetector, Iso2022JpDetection, Utf8Detection};
-use encoding_rs::Encoding;
+use agentd_core::{charset, code::SkipReason};
 
 /// Largest file that is read, in bytes.
 pub const MAX_BYTES: usize = 4 << 20;
@@ -15,23 +14,6 @@ pub const MAX_LINE: usize = 4096;
 const MINIFIED_MEAN: usize = 400;
 /// Smaller files are not called minified: one long line is no reason to lose a file.
 const MINIFIED_FROM: usize = 8 << 10;
-/// Bytes that are searched for zeros.
-const PROBE: usize = 8 << 10;
-
-/// Reason why a file is not indexed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum SkipReason {
-    /// It has zero bytes: no text.
-    Binary,
-    /// A program wrote it.
-    Generated,
-    /// Its lines are too long to have been written by a person.
-    Minified,
-    /// It is larger than [`MAX_BYTES`].
-    TooLarge,
-    /// It could not be read.
-    Unreadable,
-}
 
 /// Returns the text of a file.
 ///
@@ -41,28 +23,15 @@ pub fn decode(bytes: &[u8]) -> Result<Cow<'_, str>, SkipReason> {
     if bytes.len() > MAX_BYTES {
         return Err(SkipReason::TooLarge);
     }
-    let text = text_of(bytes)?;
+    let mut text = charset::text(bytes).map_err(|_| SkipReason::Binary)?;
+    // A grammar takes it for the end of the file.
+    if text.contains('\0') {
+        text = text.replace('\0', " ").into();
+    }
     let lines = memchr::memchr_iter(b'\n', text.as_bytes()).count() + 1;
     if text.len() >= MINIFIED_FROM && text.len() / lines > MINIFIED_MEAN {
         return Err(SkipReason::Minified);
     }
-    Ok(text)
-}
-
-fn text_of(bytes: &[u8]) -> Result<Cow<'_, str>, SkipReason> {
-    if let Some((encoding, mark)) = Encoding::for_bom(bytes) {
-        let (text, _) = encoding.decode_without_bom_handling(bytes.get(mark..).unwrap_or_default());
-        return Ok(text);
-    }
-    if bytes.iter().take(PROBE).any(|byte| *byte == 0) {
-        return Err(SkipReason::Binary);
-    }
-    if let Ok(text) = std::str::from_utf8(bytes) {
-        return Ok(Cow::Borrowed(text));
-    }
-    let mut detector = EncodingDetector::new(Iso2022JpDetection::Deny);
-    detector.feed(bytes, true);
-    let (text, _) = detector.guess(None, Utf8Detection::Allow).decode_without_bom_handling(bytes);
     Ok(text)
 }
 
@@ -83,6 +52,7 @@ mod tests {
     fn bytes_become_text_or_a_reason() {
         assert_eq!(decode(b"fn main() {}").as_deref(), Ok("fn main() {}"));
         assert_eq!(decode(b"\xff\xfef\0n\0").as_deref(), Ok("fn"));
+        assert_eq!(decode(b"fn a() {}\0\nfn b() {}").as_deref(), Ok("fn a() {} \nfn b() {}"));
         assert_eq!(decode(b"\x7fELF\0\0").as_deref(), Err(&SkipReason::Binary));
         assert_eq!(decode(&vec![b'a'; 9000]).as_deref(), Err(&SkipReason::Minified));
         assert_eq!(decode(&vec![b'\n'; MAX_BYTES + 1]).as_deref(), Err(&SkipReason::TooLarge));

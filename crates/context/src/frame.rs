@@ -29,11 +29,6 @@ pub fn one_line(text: &str) -> String {
     harmless(&text.replace(char::is_control, "\u{fffd}"))
 }
 
-/// A name that can stand in quotation marks.
-pub fn name(written: &str) -> String {
-    one_line(&written.replace('"', "\u{fffd}"))
-}
-
 /// The first bytes of a text, cut between characters.
 pub fn beginning(text: &str, most: usize) -> &str {
     &text[..text.floor_char_boundary(most)]

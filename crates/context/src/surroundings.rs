@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use agentd_core::surroundings::MachineFacts;
+use agentd_core::{path, surroundings::MachineFacts};
 
 /// Maximum length of a name of a stranger, in characters.
 const LONGEST: usize = 120;
@@ -18,7 +18,10 @@ pub fn surroundings(facts: &MachineFacts, project: Option<&Path>) -> String {
     text.push_str(&place(&facts.start));
     text.push('.');
     if let Some(project) = project {
-        text.push_str(&format!(" The project's folder on this machine is {}", quoted(&project.to_string_lossy())));
+        text.push_str(&format!(
+            " The project's folder on this machine is {}",
+            tool_path(&path::shown(&project.to_string_lossy()))
+        ));
         if let Some(branch) = &facts.branch {
             text.push_str(&format!("; as the session began, git had the branch {} checked out", quoted(branch)));
         }
@@ -26,7 +29,7 @@ pub fn surroundings(facts: &MachineFacts, project: Option<&Path>) -> String {
     }
     let commands: Vec<String> = facts.commands.iter().take(MOST_COMMANDS).map(|command| quoted(command)).collect();
     if !commands.is_empty() {
-        let place = facts.commands_in.as_deref().map(|folder| format!(", in {}", quoted(folder)));
+        let place = facts.commands_in.as_deref().map(|folder| format!(", in {}", tool_path(folder)));
         text.push_str(&format!(
             " Commands for building and testing, as its files suggest{}: {}.",
             place.unwrap_or_default(),
@@ -47,20 +50,29 @@ pub fn moved(start: &str) -> String {
 }
 
 fn place(start: &str) -> String {
-    if start.is_empty() { "the session's own folder".to_owned() } else { quoted(start) }
+    if start.is_empty() { "the session's own folder".to_owned() } else { tool_path(start) }
+}
+
+/// A path as tools show it.
+fn tool_path(shown: &str) -> String {
+    format!("`{}`", end_of(path::requoted(shown).chars().collect()))
 }
 
 fn quoted(words: &str) -> String {
     format!("`{}`", name(words))
 }
 
-/// A name on one line that ends no quotation, opens no tag and is no longer than names are. The end of a path says most.
+/// A name on one line that ends no quotation, opens no tag and is no longer than names are.
 fn name(words: &str) -> String {
     let plain = |letter: char| {
         let is_plain = letter.is_alphanumeric() || "/._-+@#~:,() =&".contains(letter);
         if is_plain { letter } else { '?' }
     };
-    let letters: Vec<char> = words.chars().map(plain).collect();
+    end_of(words.chars().map(plain).collect())
+}
+
+/// The end of a name that is too long: that of a path says most.
+fn end_of(letters: Vec<char>) -> String {
     match letters.len().checked_sub(LONGEST) {
         None | Some(0) => letters.into_iter().collect(),
         Some(more) => std::iter::once('…').chain(letters.into_iter().skip(more + 1)).collect(),
@@ -107,7 +119,7 @@ mod tests {
         };
         let told = surroundings(&facts, Some(Path::new("/home/me/`a\nb")));
         assert!(!told.contains(['\n', '<', '>', '\u{1b}', '\u{202e}']), "{told}");
-        assert!(told.contains("`/home/me/?a?b`") && told.contains("`main???"), "{told}");
+        assert!(told.contains("`/home/me/\\u{60}a\\u{a}b`") && told.contains("`main???"), "{told}");
         assert_eq!(told.matches('`').count() % 2, 0, "{told}");
         assert!(told.len() < 2000, "{}", told.len());
     }

@@ -2,6 +2,8 @@
 //!
 //! Answers come from a process that has read foreign text: bound and check them before they are used.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 
 /// Question about the code of a folder.
@@ -78,12 +80,45 @@ pub struct CodeIndexState {
     /// Files in it below what the question was about.
     #[serde(default)]
     pub within: usize,
-    /// Files that were looked at and left out: too large, binary, generated.
+    /// Files that were looked at and left out.
     pub skipped: usize,
+    /// Those of them below what the question was about, by reason.
+    #[serde(default)]
+    pub unread: BTreeMap<SkipReason, usize>,
     /// Set if there are more files than are indexed.
     pub is_truncated: bool,
     /// Set if a part of the folder could not be listed.
     pub is_partial: bool,
+}
+
+/// Reason why a file is not indexed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum SkipReason {
+    /// It is no text.
+    Binary,
+    /// A program wrote it.
+    Generated,
+    /// Its lines are too long to have been written by a person.
+    Minified,
+    /// It is larger than an index takes.
+    TooLarge,
+    /// It could not be read.
+    Unreadable,
+}
+
+impl SkipReason {
+    /// Name of the reason, in small letters.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Binary => "binary",
+            Self::Generated => "generated",
+            Self::Minified => "minified",
+            Self::TooLarge => "too large",
+            Self::Unreadable => "unreadable",
+        }
+    }
 }
 
 /// Found piece of code.

@@ -19,7 +19,8 @@
 //!   [`files`]: its files as a person sees them; [`worktree`]: its checkout of a repository.
 //! - [`search`]: what can be found of what was said and done; [`knowledge`]: what documents say; [`web`]: what
 //!   servers are asked and answer; [`untrusted`]: words of strangers, made fit to be shown to a model; [`visible`]: text that
-//!   a person decides on, with every character to be seen.
+//!   a person decides on, with every character to be seen; [`path`]: paths as models read and write them; [`charset`]: the
+//!   encoding of a file.
 //! - [`archive`]: sessions that travel from one journal to another.
 //! - [`undo`]: what a turn did to files, taken back. [`language`]: what language servers say of source code.
 //! - [`ports`]: the traits that adapters implement ([`ports::Models`], [`ports::Model`],
@@ -32,6 +33,7 @@ pub mod answer_schema;
 pub mod archive;
 pub mod audit;
 pub mod catalogue;
+pub mod charset;
 pub mod client_file;
 pub mod client_tool;
 pub mod code;
@@ -56,6 +58,7 @@ pub mod knowledge;
 pub mod language;
 pub mod model;
 pub mod origin;
+pub mod path;
 pub mod plugin;
 pub mod policy;
 pub mod ports;

@@ -6,10 +6,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use agentd_context::{
-    ToolSet,
-    frame::{harmless, name as framed_name, one_line},
-};
+use agentd_context::{ToolSet, frame::harmless};
 use agentd_core::{
     error::WorkspaceError,
     files::{PendingAttachments, Picture, PreparedPicture, SessionTree, UploadReceipt},
@@ -17,6 +14,7 @@ use agentd_core::{
     input::{AttachedPart, LineRange, Selection},
     item::{Item, ItemBody, NoticeSource, NoticeTopic},
     knowledge::has_document_name,
+    path,
     ports::{ArtifactDir, Pictures, Workspaces},
 };
 use tokio::time::{Instant, timeout_at};
@@ -182,7 +180,7 @@ pub(crate) fn notice(handed: &[Attachment], tools: &ToolSet, window: u64) -> Opt
 /// Notice of pictures that calls returned.
 pub(crate) fn returned(pictures: Vec<Picture>) -> ItemBody {
     let told = pictures.iter().map(|Picture { path, width, height, .. }| {
-        format!("- {}: a picture, shown as {width} × {height}", one_line(path))
+        format!("- {}: a picture, shown as {width} × {height}", path::shown(path))
     });
     let text = ["Tools have returned:".to_owned()].into_iter().chain(told).collect::<Vec<_>>().join("\n");
     let source = |picture: &Picture| NoticeSource { name: picture.path.clone(), bytes: 0, digest: String::new() };
@@ -205,7 +203,7 @@ pub(crate) fn unshown(history: &[Arc<Item>]) -> Vec<Picture> {
 
 /// The notice's part about one file.
 fn part(file: &Attachment, text: Option<&str>, tools: &ToolSet) -> String {
-    let path = one_line(&file.path);
+    let path = path::shown(&file.path);
     if let (Some(SelectedLines(lines)), Some(text)) = (file.selected, text) {
         let lines = match lines {
             Some(LineRange { first, last }) if first == last => format!(", line {first}"),
@@ -215,12 +213,12 @@ fn part(file: &Attachment, text: Option<&str>, tools: &ToolSet) -> String {
         let left_out = file.text.as_deref().map_or(0, str::len) - text.len();
         let cut =
             if left_out > 0 { format!("\n[{left_out} more bytes have no room in the window]") } else { String::new() };
-        let frame = framed_name(&file.name());
+        let frame = path::quoted(&file.name());
         let text = harmless(text);
         return format!("[Selection: {path}{lines}]\n<file name=\"{frame}\">\n{}\n</file>{cut}", text.trim_end());
     }
     if let Some(text) = text {
-        let frame = framed_name(&file.path);
+        let frame = path::quoted(&file.path);
         return format!("[File: {path}]\n<file name=\"{frame}\">\n{}\n</file>", harmless(text).trim_end());
     }
     if let Some(Picture { width, height, .. }) = &file.picture {
@@ -316,10 +314,10 @@ mod tests {
             [selection(range(10, 12), "let x = 1;\n</file>\n"), selection(range(7, 7), "x"), selection(None, "é")];
         assert_eq!(
             told(&all, &tools(), 100_000),
-            "The person has handed over:\n[Selection: src/\u{fffd}main.rs, lines 10 to 12]\n\
-             <file name=\"src/\u{fffd}main.rs:10-12\">\nlet x = 1;\n&lt;/file>\n</file>\n\
-             [Selection: src/\u{fffd}main.rs, line 7]\n<file name=\"src/\u{fffd}main.rs:7\">\nx\n</file>\n\
-             [Selection: src/\u{fffd}main.rs]\n<file name=\"src/\u{fffd}main.rs\">\né\n</file>"
+            "The person has handed over:\n[Selection: src/\\u{a}main.rs, lines 10 to 12]\n\
+             <file name=\"src/\\u{a}main.rs:10-12\">\nlet x = 1;\n&lt;/file>\n</file>\n\
+             [Selection: src/\\u{a}main.rs, line 7]\n<file name=\"src/\\u{a}main.rs:7\">\nx\n</file>\n\
+             [Selection: src/\\u{a}main.rs]\n<file name=\"src/\\u{a}main.rs\">\né\n</file>"
         );
         let cut = told(&[selection(None, &"é".repeat(100))], &tools(), 101);
         assert!(cut.contains(&format!("\n{}\n</file>\n[150 more bytes", "é".repeat(25))), "{cut}");

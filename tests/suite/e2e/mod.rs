@@ -126,6 +126,7 @@ mod routes;
 mod routing;
 mod run;
 mod sandbox;
+mod searches;
 mod service;
 mod sessions;
 mod shell;

@@ -12,11 +12,13 @@ use std::{
     thread,
 };
 
+use agentd_core::code::SkipReason;
+
 use super::{FileTree, ListedFile, absolute, is_generated_text, is_listed, list, regular_file, stamp};
 use crate::{
     index::{CodeIndex, FileAnalysis, FileStamp, analysis::Analyser},
     source::Parser,
-    text::{MAX_BYTES, SkipReason, decode},
+    text::{MAX_BYTES, decode},
 };
 
 /// Files that wait for the index, per thread.

@@ -48,7 +48,7 @@ pub(super) fn plain(words: &str) -> String {
 }
 
 fn is_path(path: &str) -> bool {
-    path.len() <= MAX_PATH && !path.contains(char::is_control) && crate::walk::is_below(path)
+    path.len() <= MAX_PATH && !path.contains('\0') && crate::walk::is_below(path)
 }
 
 fn hit(hit: CodeHit) -> CodeHit {
@@ -105,7 +105,7 @@ mod tests {
             path: path.to_owned(),
             lines: vec![(u32::MAX, row.clone()), (0, "a\u{1b}[2Jb".into())],
         };
-        let files: Vec<MapFile> = ["a.rs", "../b.rs", "/etc/passwd", "c\nd", "", "e/./f", "g.rs"]
+        let files: Vec<MapFile> = ["a.rs", "../b.rs", "/etc/passwd", "c\0d", "", "e/./f", "g.rs"]
             .map(file)
             .into_iter()
             .cycle()

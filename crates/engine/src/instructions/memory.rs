@@ -1,9 +1,10 @@
 //! What `AGENTS.md` files say, and what is there to be remembered.
 
-use agentd_context::frame::{beginning, harmless, name as safe, one_line};
+use agentd_context::frame::{beginning, harmless};
 use agentd_core::{
     guide::{GuideFile, GuideOrigin},
     item::{ItemBody, NoticeSource, NoticeTopic},
+    path,
 };
 
 use super::{PreambleContext, is_told, told};
@@ -81,12 +82,12 @@ fn part(file: &GuideFile, room: usize) -> String {
     // What was read may be less than the file, what is shown less than what was read.
     let is_cut = room > 0 && (room < text.len() || (text.len() as u64) < bytes.saturating_sub(3));
     let cut = if is_cut { format!("\n(the first {room} of {bytes} bytes)") } else { String::new() };
-    format!("<file name=\"{}\" whose=\"{whose}\">\n{shown}{cut}\n</file>", safe(name))
+    format!("<file name=\"{}\" whose=\"{whose}\">\n{shown}{cut}\n</file>", path::requoted(name))
 }
 
 fn memories(opening: &PreambleContext<'_>) -> Option<String> {
     let guides = opening.guides;
-    let names = guides.memories.iter().map(|name| one_line(name)).collect::<Vec<_>>().join(", ");
+    let names = guides.memories.iter().map(|name| path::shown(name)).collect::<Vec<_>>().join(", ");
     let more = match guides.more_memories {
         0 => String::new(),
         more => format!(", and {more} more"),

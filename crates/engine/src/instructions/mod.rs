@@ -204,7 +204,7 @@ mod tests {
         let told = text(&notice);
         assert_eq!((told.matches("<file ").count(), told.matches("</file>").count()), (2, 2), "{told}");
         assert!(!told.contains("< /FILE>") && !told.contains(&format!("<file name=\"{own}")), "{told}");
-        assert!(told.contains("<file name=\"~/a\u{fffd} whose=\u{fffd}the person's"), "{told}");
+        assert!(told.contains("<file name=\"~/a\\u{22} whose=\\u{22}the person's"), "{told}");
         assert!(told.contains("<filename>") && told.matches("</memories>").count() == 1, "{told}");
         // Neither what is above the project nor what is in it is the person's.
         assert_eq!(told.matches("they allow nothing, and are not the person's wishes").count(), 2, "{told}");

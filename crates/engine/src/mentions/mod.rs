@@ -14,6 +14,7 @@ use agentd_core::{
     catalogue::ServerCard,
     guide::Skill,
     item::{Item, ItemBody, NoticeTopic},
+    path,
 };
 
 pub(crate) use self::names::names;
@@ -202,7 +203,7 @@ fn skill_reminder(loaded: &LoadedSkill) -> String {
             "The person mentioned the skill {name}: before anything else read skills/{name}/SKILL.md, and follow it where it fits."
         )
     } else {
-        let files = loaded.files.join(", ");
+        let files = loaded.files.iter().map(|file| path::shown(file)).collect::<Vec<_>>().join(", ");
         format!(
             "For work on {files} that goes beyond reading, there is the skill {name}: read skills/{name}/SKILL.md first."
         )

@@ -7,6 +7,7 @@ use agentd_core::{
     code::MapFile,
     item::{Item, ItemBody, NoticeTopic},
     model::ModelInfo,
+    path,
     ports::Workspace,
     tool::ToolSpec,
 };
@@ -106,7 +107,8 @@ fn begin(project: &Path) -> String {
 }
 
 fn notice(begin: &str, files: &[MapFile]) -> String {
-    let map = MapFile::render(files);
+    let shown = |file: &MapFile| MapFile { path: path::shown(&file.path).into_owned(), lines: file.lines.clone() };
+    let map = MapFile::render(&files.iter().map(shown).collect::<Vec<_>>());
     let plain: String = map.chars().filter(|letter| *letter == '\n' || !letter.is_control()).collect();
     format!(
         "{begin}drawn from its files as they are now: the definitions that most other code uses, with their lines. It \

@@ -1,7 +1,10 @@
 //! Bytes of a text file as text, whatever it is encoded in.
 
-use chardetng::{EncodingDetector, Iso2022JpDetection, Utf8Detection};
+use agentd_core::charset;
 use encoding_rs::{Encoding, ISO_2022_JP, UTF_8, UTF_16BE, UTF_16LE};
+
+/// Encodings that a text shows by itself, whatever it says.
+const EVIDENT: [&Encoding; 4] = [UTF_8, UTF_16LE, UTF_16BE, ISO_2022_JP];
 
 /// Bytes that are looked at to guess.
 const SAMPLE: usize = 64 * 1024;
@@ -9,74 +12,16 @@ const SAMPLE: usize = 64 * 1024;
 /// The text. `declared` is what the text says of its own encoding, which counts where it can be true.
 #[must_use]
 pub fn decode(bytes: &[u8], declared: Option<&str>) -> String {
-    let (encoding, mark) = detect(bytes, declared);
-    encoding.decode_without_bom_handling(&bytes[mark..]).0.into_owned()
+    let found = charset::detect(bytes, true).unwrap_or(charset::Charset::UTF_8);
+    let declared = declared.and_then(|label| Encoding::for_label(label.as_bytes()));
+    let declared = declared.filter(|encoding| !EVIDENT.contains(encoding) && !EVIDENT.contains(&found.encoding));
+    declared.unwrap_or(found.encoding).decode_without_bom_handling(&bytes[found.bom..]).0.into_owned()
 }
 
 /// Returns whether these bytes are text in some encoding.
 #[must_use]
 pub fn is_text(bytes: &[u8]) -> bool {
-    let sample = &bytes[..bytes.len().min(SAMPLE)];
-    let (encoding, mark) = detect(sample, None);
-    if encoding != UTF_16LE && encoding != UTF_16BE && sample.contains(&0) {
-        return false;
-    }
-    let (text, _) = encoding.decode_without_bom_handling(&sample[mark..]);
-    let (mut letters, mut strange) = (0, 0);
-    for letter in text.chars() {
-        letters += 1;
-        let is_control = letter.is_control() && !matches!(letter, '\n' | '\r' | '\t' | '\u{c}' | '\u{1b}' | '\u{8}');
-        strange += usize::from(is_control || letter == '\u{fffd}');
-    }
-    // A log may hold a few bytes of something else. Noise holds many.
-    const ONE_IN: usize = 20;
-    strange * ONE_IN <= letters
-}
-
-/// The encoding, and the bytes of the mark that says so.
-fn detect(bytes: &[u8], declared: Option<&str>) -> (&'static Encoding, usize) {
-    if let Some((encoding, mark)) = Encoding::for_bom(bytes) {
-        return (encoding, mark);
-    }
-    if let Some(encoding) = utf16(bytes) {
-        return (encoding, 0);
-    }
-    // It has seven bits a byte, as ASCII has, and shifts between the two by escapes.
-    if bytes.windows(3).any(|window| window == b"\x1b$B" || window == b"\x1b$@") {
-        return (ISO_2022_JP, 0);
-    }
-    if is_utf8(bytes) {
-        return (UTF_8, 0);
-    }
-    let declared = declared.and_then(|label| Encoding::for_label(label.as_bytes()));
-    // It was read as bytes to find what it declares, so it is not UTF-16; and it is not UTF-8.
-    if let Some(encoding) = declared.filter(|encoding| ![UTF_8, UTF_16LE, UTF_16BE].contains(encoding)) {
-        return (encoding, 0);
-    }
-    let mut detector = EncodingDetector::new(Iso2022JpDetection::Allow);
-    detector.feed(&bytes[..bytes.len().min(SAMPLE)], bytes.len() <= SAMPLE);
-    (detector.guess(None, Utf8Detection::Allow), 0)
-}
-
-/// Where a sample was cut, its last character may be half.
-fn is_utf8(bytes: &[u8]) -> bool {
-    match std::str::from_utf8(bytes) {
-        Ok(_) => true,
-        Err(error) => error.error_len().is_none() && error.valid_up_to() > 0,
-    }
-}
-
-/// UTF-16 without a mark: Latin letters, spaces and line ends have a zero in every other byte.
-fn utf16(bytes: &[u8]) -> Option<&'static Encoding> {
-    let sample = &bytes[..bytes.len().min(4096) & !1];
-    let zeros = |offset: usize| sample.iter().skip(offset).step_by(2).filter(|byte| **byte == 0).count();
-    let (even, odd, pairs) = (zeros(0), zeros(1), sample.len() / 2);
-    let most_of = |some: usize| some * 5 >= pairs * 2 && pairs > 0;
-    match (most_of(even), most_of(odd)) {
-        (false, true) if even == 0 => Some(UTF_16LE),
-        (true, false) if odd == 0 => Some(UTF_16BE),
-        _ => None,
-    }
+    charset::detect(&bytes[..bytes.len().min(SAMPLE)], bytes.len() <= SAMPLE).is_ok()
 }
 
 #[cfg(test)]

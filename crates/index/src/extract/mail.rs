@@ -103,7 +103,8 @@ fn property(file: &mut CfbReader<Cursor<Vec<u8>>>, folder: &str, number: u16) ->
         return encoding_rs::UTF_16LE.decode_without_bom_handling(&bytes).0.trim_end_matches('\0').to_owned();
     }
     let bytes = file.open_stream_by_path(&format!("{folder}__substg1.0_{number:04X}001E")).unwrap_or_default();
-    super::encoding::decode(&bytes, None).trim_end_matches('\0').to_owned()
+    let end = bytes.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);
+    super::encoding::decode(&bytes[..end], None)
 }
 
 /// A file that is attached to a message.

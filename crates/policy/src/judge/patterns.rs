@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use agentd_core::path;
 use serde_json::Value;
 
 use super::{Call, NAMES, PROJECT, SHELL_TOOL};
@@ -23,7 +24,7 @@ impl Call<'_> {
         let mut found = Vec::new();
         let sections = [Some(&self.rules.global), self.section.map(|section| &section.patterns)];
         let mut is_silent = true;
-        let mut look = |text: &str| {
+        let mut look_at = |text: &str| {
             is_silent = false;
             found.extend(sections.iter().flatten().flat_map(|section| section.against(text)));
             // Commands are taken apart elsewhere; they are no path.
@@ -33,6 +34,15 @@ impl Call<'_> {
                 if form != text {
                     found.extend(sections.iter().flatten().flat_map(|section| section.against(form)));
                 }
+            }
+        };
+        let mut look = |text: &str| {
+            look_at(text);
+            // A tool takes the name with the characters that are written out.
+            if text.contains('\\')
+                && let Some(read) = path::read(text)
+            {
+                look_at(&read);
             }
         };
         match &self.arguments {

@@ -12,13 +12,14 @@ use grep_searcher::{BinaryDetection, MmapChoice, Searcher, SearcherBuilder, Sink
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::find_files::PathGlob;
+use super::{find_files::PathGlob, unsearched::UnsearchedFiles};
 use crate::{
+    encoding::{self, TextReader},
     failure::Failure,
     job::Job,
     text,
     workspace::{
-        backend::{Backend as _, Content},
+        backend::Backend as _,
         path::ToolPath,
         walk::{Kind, UnreadEntries, Walk},
     },
@@ -31,7 +32,8 @@ const MAX_LINE_CHARS: usize = 400;
 const BEFORE_MATCH: usize = 200;
 
 /// Searches the content of text files with a regular expression, line by line, and shows hits as path:line: text.
-/// Look-around and back-references are unsupported. Hidden files, binary files and what .gitignore excludes are left out.
+/// Look-around and back-references are unsupported. Hidden files, binary files and what .gitignore excludes are left out, and
+/// the result says so.
 /// To find files by name use find_files.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub(crate) struct Args {
@@ -81,18 +83,20 @@ pub(crate) fn run(job: &Job, args: Args) -> Result<ToolOutput, Failure> {
         .line_terminator(LineTerminator::crlf())
         .before_context(args.context)
         .after_context(args.context)
-        .binary_detection(BinaryDetection::quit(0))
+        // What is no text is seen before; a NUL in a text is a character like others.
+        .binary_detection(BinaryDetection::none())
+        .bom_sniffing(false)
         .heap_limit(Some(MAX_LINE_BYTES))
         // A file that shrinks while it is mapped ends the whole daemon.
         .memory_map(MmapChoice::never())
         .build();
     let hits = Hits::new(job, matcher.clone(), args.context > 0);
-    let mut search = Search { job, matcher, searcher, hits };
+    let is_named = !job.files.is_folder(&start)?;
+    let mut search = Search { job, matcher, searcher, hits, buffer: Vec::new(), is_named };
     let mut left = UnreadEntries::default();
-    if !job.files.is_folder(&start)? {
+    if is_named {
         job.files.open_file(&start)?;
         let _only_file = search.file(&start)?;
-        search.hits.is_named = true;
     } else {
         for place in job.files.places(&start) {
             Walk::whole(args.include_ignored).run(job, &place, &mut left, &mut |found| {
@@ -139,6 +143,10 @@ struct Search<'a> {
     matcher: RegexMatcher,
     searcher: Searcher,
     hits: Hits,
+    /// Scratch space of all files.
+    buffer: Vec<u8>,
+    /// Set if the call named the one file, so that its kind is said.
+    is_named: bool,
 }
 
 impl Search<'_> {
@@ -153,31 +161,44 @@ impl Search<'_> {
     }
 
     fn file(&mut self, path: &ToolPath) -> Result<ControlFlow<()>, Failure> {
+        let (most, buffer) = (self.job.limits.write_bytes, &mut self.buffer);
+        let opened = self.job.files.open_file(path).ok();
         // A file that went away or may not be read is no reason to end the search.
-        let Ok(opened) = self.job.files.open_file(path) else {
-            self.hits.skipped += 1;
-            return Ok(ControlFlow::Continue(()));
+        let text = match opened.and_then(|file| TextReader::open(file.content, file.size, most, true, buffer).ok()) {
+            Some(Ok(text)) => text,
+            unread => {
+                let what = if self.is_named { unread.and_then(Result::err) } else { unread.map(|_| "binary") };
+                self.hits.unsearched.add(what.unwrap_or("unreadable"));
+                return Ok(ControlFlow::Continue(()));
+            }
         };
         self.hits.path = path.to_string();
         self.hits.files += 1;
         let before = self.hits.count;
-        let reader = Stoppable { content: opened.content, job: self.job };
-        if self.searcher.search_reader(&self.matcher, reader, &mut self.hits).is_err() {
-            self.job.check()?;
-            self.hits.skipped += 1;
+        let mut reader = Stoppable { text, job: self.job, is_cut: false };
+        let searched = self.searcher.search_reader(&self.matcher, &mut reader, &mut self.hits);
+        self.hits.late = self.job.is_late();
+        match searched {
+            _ if reader.is_cut => self.hits.unsearched.add("binary after a beginning that is text"),
+            Err(error) if !self.hits.late => {
+                self.job.check()?;
+                let is_read = error.raw_os_error().is_none();
+                self.hits.unsearched.add(if is_read { "up to a line that is too long" } else { "unreadable in part" });
+            }
+            _ => {}
         }
         if self.hits.count > before {
             self.hits.files_hit += 1;
         }
-        self.hits.late = self.job.is_late();
         Ok(if self.hits.full || self.hits.late { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
     }
 }
 
-/// A file that ends when the turn is cancelled or time is up.
+/// A text that ends when the turn is cancelled, when time is up, or where binary data begins.
 struct Stoppable<'a> {
-    content: Content,
+    text: TextReader<'a>,
     job: &'a Job,
+    is_cut: bool,
 }
 
 impl Read for Stoppable<'_> {
@@ -185,7 +206,16 @@ impl Read for Stoppable<'_> {
         if self.job.is_cancelled() || self.job.is_late() {
             return Err(io::Error::from(io::ErrorKind::TimedOut));
         }
-        self.content.read(buffer)
+        if self.is_cut {
+            return Ok(0);
+        }
+        let length = self.text.read(buffer)?;
+        let read = &buffer[..length];
+        if self.text.is_sampled && read.contains(&0) && encoding::detect(read, false).is_err() {
+            self.is_cut = true;
+            return Ok(read.iter().position(|byte| *byte == 0).unwrap_or(length));
+        }
+        Ok(length)
     }
 }
 
@@ -197,15 +227,11 @@ struct Hits {
     count: usize,
     files: usize,
     files_hit: usize,
-    skipped: usize,
+    unsearched: UnsearchedFiles,
     /// Files that the rules do not let be read without asking.
     withheld: usize,
     max_hits: usize,
     max_chars: usize,
-    /// Set if the call named the file, so that it is said what of it was not searched.
-    is_named: bool,
-    /// The first byte that is of no text: nothing is searched from there on.
-    binary_from: Option<u64>,
     /// Set if groups of lines are set apart.
     grouped: bool,
     /// Set if the next line begins a group.
@@ -223,12 +249,10 @@ impl Hits {
             count: 0,
             files: 0,
             files_hit: 0,
-            skipped: 0,
+            unsearched: UnsearchedFiles::default(),
             withheld: 0,
             max_hits: job.limits.grep_hits,
             max_chars: job.limits.page_chars,
-            is_named: false,
-            binary_from: None,
             grouped,
             apart: false,
             full: false,
@@ -264,12 +288,8 @@ impl Hits {
             let cut = left.cut.unwrap_or("it took too long");
             self.shown.push_str(&format!("[the search is not complete: {cut}; search a smaller folder]\n"));
         }
-        if let Some(from) = self.binary_from.filter(|_| self.is_named) {
-            self.shown.push_str(&format!("[from byte {from} on it is binary data, which was not searched]\n"));
-        }
-        if self.skipped > 0 {
-            let skipped = text::count(self.skipped, "file");
-            self.shown.push_str(&format!("[{skipped} could not be searched to the end]\n"));
+        if let Some(line) = self.unsearched.line(left) {
+            self.shown.push_str(&format!("{line}\n"));
         }
         if self.withheld > 0 {
             let withheld = text::count(self.withheld, "file");
@@ -323,11 +343,6 @@ impl Sink for Hits {
         if self.shown.len() < self.max_chars {
             self.line('-', context.line_number(), &beginning(&String::from_utf8_lossy(context.bytes())));
         }
-        Ok(true)
-    }
-
-    fn binary_data(&mut self, _searcher: &Searcher, from: u64) -> Result<bool, io::Error> {
-        self.binary_from = Some(from);
         Ok(true)
     }
 

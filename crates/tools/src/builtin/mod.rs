@@ -26,6 +26,7 @@ pub(crate) mod run_bash_command;
 pub(crate) mod search_documents;
 pub(crate) mod search_file;
 pub(crate) mod source_places;
+mod unsearched;
 mod web;
 pub(crate) mod web_search;
 pub(crate) mod write_file;

@@ -1,7 +1,7 @@
 //! `read_file`: a text file, whole or a page of its lines.
 
 use std::{
-    io::{self, BufRead, BufReader, Read as _},
+    io::{self, BufRead, BufReader},
     sync::Arc,
 };
 
@@ -10,7 +10,6 @@ use agentd_core::{
     ports::{Knowledge, ToolContext},
     tool::ToolOutput,
 };
-use encoding_rs_io::DecodeReaderBytesBuilder;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
@@ -19,7 +18,7 @@ use super::{
     passwords::{self, Passwords},
 };
 use crate::{
-    encoding::{self, Charset},
+    encoding::{Charset, TextReader},
     failure::Failure,
     job::Job,
     text,
@@ -108,27 +107,13 @@ pub(crate) async fn finish(
     documents::show(&name, range, &reading)
 }
 
-fn text(job: &Job, args: &Args, path: &ToolPath, mut opened: OpenFile) -> Result<ToolOutput, Failure> {
+fn text(job: &Job, args: &Args, path: &ToolPath, opened: OpenFile) -> Result<ToolOutput, Failure> {
     let failed = |error: io::Error| Failure::io(&format!("read {path}"), &error);
-    // What is small enough to be edited is looked at as a whole, so that reads and edits agree on what it is.
-    let sampled = if opened.size <= job.limits.write_bytes { job.limits.write_bytes } else { SAMPLE };
-    let mut sample = Vec::new();
-    (&mut opened.content).take(sampled).read_to_end(&mut sample).map_err(failed)?;
-    let whole = (sample.len() as u64) < sampled;
-    // A zero byte far behind does not make a log unreadable, as it makes it unsafe to edit.
-    let first = &sample[..sample.len().min(SAMPLE as usize)];
-    let detected = encoding::detect(&sample, whole)
-        .or_else(|what| if first.len() < sample.len() { encoding::detect(first, false) } else { Err(what) });
-    let charset = match detected {
-        Ok(charset) => charset,
-        Err(what) => return Err(not_text(path, opened.size, what)),
-    };
-    let cr_ends = charset.ends_lines_with_cr(&sample);
-    let decoded = DecodeReaderBytesBuilder::new()
-        .encoding(Some(charset.encoding))
-        .bom_override(true)
-        .strip_bom(true)
-        .build(io::Cursor::new(sample).chain(opened.content));
+    let mut buffer = Vec::new();
+    let read =
+        TextReader::open(opened.content, opened.size, job.limits.write_bytes, false, &mut buffer).map_err(failed)?;
+    let decoded = read.map_err(|what| not_text(path, opened.size, what))?;
+    let charset = decoded.charset;
     let small = opened.size <= job.limits.whole_file_bytes;
     let wanted = LineRange {
         offset: args.offset.unwrap_or(1),
@@ -140,7 +125,7 @@ fn text(job: &Job, args: &Args, path: &ToolPath, mut opened: OpenFile) -> Result
             (None, false) => job.limits.page_chars,
         },
     };
-    let lines = BufReader::with_capacity(64 * 1024, LineEnds { decoded, cr_ends });
+    let lines = BufReader::with_capacity(64 * 1024, decoded);
     let page = Page::read(job, lines, wanted);
     job.check()?;
     let page = page.map_err(failed)?;
@@ -150,25 +135,6 @@ fn text(job: &Job, args: &Args, path: &ToolPath, mut opened: OpenFile) -> Result
 
 /// Characters of a long line that are read at once.
 const PART_CHARS: usize = 4000;
-
-/// Bytes of a large file that decide its kind.
-const SAMPLE: u64 = 64 * 1024;
-
-/// Decoded text in which a lone `\r` is shown as `\n`, where lines end so.
-struct LineEnds<R> {
-    decoded: R,
-    cr_ends: bool,
-}
-
-impl<R: io::Read> io::Read for LineEnds<R> {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        let length = self.decoded.read(buffer)?;
-        if self.cr_ends {
-            buffer[..length].iter_mut().filter(|byte| **byte == b'\r').for_each(|byte| *byte = b'\n');
-        }
-        Ok(length)
-    }
-}
 
 /// Distance after a page within which lines are still counted, so that its header can tell the whole.
 const MAX_COUNTED: u64 = 64 * 1024 * 1024;

@@ -2,7 +2,9 @@
 
 use std::ops::Range;
 
-use super::{Charset, Unwritable, decode, detect, encode};
+use agentd_core::charset::characters;
+
+use super::{Charset, Unwritable, detect, encode};
 
 /// A text file.
 ///
@@ -57,7 +59,7 @@ impl Document {
 
     fn decode_as(bytes: Vec<u8>, charset: Charset, cr_ends: bool) -> Self {
         let mut map = Map { text: String::new(), runs: Vec::new(), bytes: charset.bom, cr: None, cr_ends };
-        decode::characters(&bytes[charset.bom..], charset, &mut |piece, length| map.push(piece, length));
+        characters(&bytes[charset.bom..], charset, &mut |piece, length| map.push(piece, length));
         map.end_cr();
         let (text, runs) = (map.text, map.runs);
         Self { bytes, charset, text, runs, cr_ends }

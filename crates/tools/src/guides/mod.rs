@@ -125,11 +125,8 @@ impl GuideReader {
     /// The first names of what sessions remember together, and how many more there are.
     fn memories(&self, folder: &Path, pace: Pace) -> Result<(Vec<String>, usize), NotAtHand> {
         let entries = self.known.entries(folder, pace)?;
-        let mut names: Vec<String> = entries
-            .iter()
-            .filter(|entry| !entry.name.contains(char::is_control))
-            .map(|entry| format!("{}{}", entry.name, if entry.is_folder { "/" } else { "" }))
-            .collect();
+        let mut names: Vec<String> =
+            entries.iter().map(|entry| format!("{}{}", entry.name, if entry.is_folder { "/" } else { "" })).collect();
         let more = names.len().saturating_sub(MAX_MEMORIES);
         names.truncate(MAX_MEMORIES);
         Ok((names, more))

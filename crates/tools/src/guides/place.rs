@@ -69,7 +69,7 @@ pub(crate) fn shown(path: &Path, home: Option<&Path>) -> String {
         Some(rest) => format!("~/{}", rest.display()),
         None => path.display().to_string(),
     };
-    shown.replace(|letter: char| letter.is_control() || matches!(letter, '<' | '>'), "\u{fffd}")
+    agentd_core::path::shown(&shown).into_owned()
 }
 
 #[cfg(test)]
@@ -99,8 +99,8 @@ mod tests {
             &[
                 "/home/p/.config/agentd/AGENTS.md",
                 "/AGENTS.md",
-                "/a\u{fffd}\u{fffd}/AGENTS.md",
-                "/a\u{fffd}\u{fffd}/memory\u{fffd}/AGENTS.md",
+                "/a\\u{a}\\u{3c}/AGENTS.md",
+                "/a\\u{a}\\u{3c}/memory>/AGENTS.md",
                 "/project/AGENTS.md",
             ],
         );

@@ -52,7 +52,7 @@ fn listing(files: &Files, path: &str) -> Result<FileListing, Failure> {
     let mut listing = FileListing::default();
     for listed in files.entries(&top)? {
         match listed {
-            Listed::Hidden => {}
+            Listed::Hidden(_) => {}
             Listed::Entry(found) if listing.entries.len() < MAX_ENTRIES => listing.entries.push(entry(&top, found)),
             Listed::Entry(_) | Listed::Unreadable => listing.cut = true,
         }

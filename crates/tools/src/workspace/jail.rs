@@ -32,7 +32,7 @@ use super::{
     exact, links,
     path::{FolderName, PathPlace, ToolPath},
 };
-use crate::{failure::Failure, text};
+use crate::failure::Failure;
 
 /// The purpose of a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -361,57 +361,6 @@ impl Jail {
             Some(Errno::EISDIR) => Failure::path(format!("{path} is a folder; name a file in it")),
             _ => Failure::io(&format!("open {path}"), error),
         }
-    }
-
-    fn missing(&self, path: &ToolPath) -> Failure {
-        let hint = match self.near(path) {
-            Some(near) => format!("did you mean {near}?"),
-            None => "list_workspace_files shows what is".to_owned(),
-        };
-        Failure::path(format!("{path} is not there; {hint}"))
-    }
-
-    /// An entry of the same folder, of the project's root, or an upload or output of the same name, that could be
-    /// meant; or the one file of that name somewhere in the project.
-    fn near(&self, path: &ToolPath) -> Option<ToolPath> {
-        const MAX_NAMES: usize = 2000;
-        let project = self.project().ok().map(|_| ToolPath::root(PathPlace::Project));
-        let areas = super::WRITABLE.iter().map(|area| ToolPath::root(PathPlace::Own).entry(area));
-        let mut folders = path.parent().into_iter().chain(project.clone()).chain(areas);
-        let beside = folders.find_map(|folder| {
-            let root = self.root(folder.place()).ok()?;
-            let entries = root.read_dir(folder.below_place()).ok()?;
-            let names: Vec<String> = entries
-                .take(MAX_NAMES)
-                .filter_map(|entry| entry.ok()?.file_name().into_string().ok())
-                .filter(|name| !name.starts_with('.') && !name.chars().any(char::is_control))
-                .collect();
-            let near = text::nearest(path.name(), names.iter().map(String::as_str))?;
-            Some(folder.entry(near))
-        });
-        beside.or_else(|| self.only_one(&project?, path.name()))
-    }
-
-    /// The only file of a name below a folder, as far as a short look shows.
-    fn only_one(&self, folder: &ToolPath, name: &str) -> Option<ToolPath> {
-        const MAX_ENTRIES: usize = 5000;
-        let root = self.root(folder.place()).ok()?;
-        let (mut folders, mut found, mut left) = (vec![folder.clone()], None, MAX_ENTRIES);
-        while let Some(folder) = folders.pop() {
-            let Ok(entries) = root.read_dir(folder.below_place()) else { continue };
-            for entry in entries.flatten() {
-                left = left.checked_sub(1)?;
-                let Ok(entry_name) = entry.file_name().into_string() else { continue };
-                let Ok(kind) = entry.file_type() else { continue };
-                let is_shown = !entry_name.starts_with('.') && !entry_name.chars().any(char::is_control);
-                if kind.is_dir() && is_shown && !matches!(entry_name.as_str(), "node_modules" | "target") {
-                    folders.push(folder.entry(&entry_name));
-                } else if kind.is_file() && entry_name == name && found.replace(folder.entry(&entry_name)).is_some() {
-                    return None;
-                }
-            }
-        }
-        found
     }
 }
 

@@ -11,6 +11,7 @@
 //! - `links`: resolution of paths that go through links.
 //! - `jail`: opens what a path names. Every check is made at open time by the kernel (`openat2` beneath a folder)
 //!   or on the opened file, never on a name beforehand.
+//! - `near`: paths that could be meant by one that names nothing.
 //! - `hard_links`: keeps commands from what is outside of a project and has another name in it.
 //! - `target`: a file about to be written: replaced whole or not at all.
 //! - `walk`: visits files below a folder, through the jail, within bounds.
@@ -39,6 +40,7 @@ mod layout;
 mod links;
 mod locks;
 mod mount;
+mod near;
 pub(crate) mod path;
 mod place;
 pub(crate) mod remove;

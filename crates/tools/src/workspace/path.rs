@@ -3,9 +3,12 @@
 //! Models see one tree: `uploads/`, `outputs/`, `temp/`, `skills/`, what the daemon keeps, `/memories`, `/state` and,
 //! where folders are mounted, `/project` and `/folders/NAME`. A leading slash is optional, since that tree has its own root:
 //! `/uploads/a.txt` is `uploads/a.txt`. Everything else that is absolute is refused, as is whatever has two meanings:
-//! `..`, `~`, backslashes, control characters.
+//! `..`, `~`, backslashes, control characters. A name that has such a character is written, and shown, with it escaped
+//! ([`agentd_core::path`]).
 
 use std::path::Path;
+
+use agentd_core::path;
 
 pub(crate) use super::place::{FolderName, PathPlace};
 use crate::{failure::Failure, text};
@@ -28,6 +31,14 @@ impl ToolPath {
     /// `E_PATH`, saying how to write it.
     pub(crate) fn parse(written: &str) -> Result<Self, Failure> {
         refuse_ambiguous(written)?;
+        let named = path::read(written).filter(|named| !named.contains('\0'));
+        let written = &*named.ok_or_else(|| {
+            Failure::path(format!(
+                "{} contains a backslash; put `/` between folders, such as uploads/notes.txt (a name with a hidden character, \
+                 a backslash or `<` is written as listings show it)",
+                text::quoted(written)
+            ))
+        })?;
         let parts: Vec<&str> = written.split('/').filter(|part| !part.is_empty() && *part != ".").collect();
         for part in &parts {
             if *part == ".." {
@@ -131,18 +142,24 @@ impl ToolPath {
 
     /// The path without a leading slash, so that globs meet own and project files alike.
     pub(crate) fn flat(&self) -> String {
-        self.to_string().trim_start_matches('/').to_owned()
+        self.whole().trim_start_matches('/').to_owned()
+    }
+
+    /// The path as the file system has it.
+    pub(super) fn whole(&self) -> String {
+        match (self.place, self.rest.is_empty()) {
+            (PathPlace::Own, true) => ".".to_owned(),
+            (PathPlace::Own, false) => self.rest.clone(),
+            (place, true) => place.to_string(),
+            (place, false) => format!("{place}/{}", self.rest),
+        }
     }
 }
 
+/// The path as models read it.
 impl std::fmt::Display for ToolPath {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match (self.place, self.rest.is_empty()) {
-            (PathPlace::Own, true) => f.write_str("."),
-            (PathPlace::Own, false) => f.write_str(&self.rest),
-            (place, true) => write!(f, "{place}"),
-            (place, false) => write!(f, "{place}/{}", self.rest),
-        }
+        f.write_str(&path::shown(&self.whole()))
     }
 }
 
@@ -152,14 +169,8 @@ fn refuse_ambiguous(written: &str) -> Result<(), Failure> {
     }
     if let Some(character) = written.chars().find(|character| character.is_control()) {
         return Err(Failure::path(format!(
-            "the path contains the control character {:?}; write it without",
+            "the path contains the control character {:?}; write it without, or as listings show it",
             character.to_string()
-        )));
-    }
-    if written.contains('\\') {
-        return Err(Failure::path(format!(
-            "{} contains a backslash; put `/` between folders, such as uploads/notes.txt",
-            text::quoted(written)
         )));
     }
     if written.starts_with('~') {
@@ -235,8 +246,8 @@ mod tests {
             (&b"src/a.rs"[..], true),
             (b"", true),
             (b"~draft", true),
-            (b"a\\b", false),
-            (b"a\nb", false),
+            (b"a\\b", true),
+            (b"a\nb", true),
             (b"a\xff", false),
         ] {
             let found = ToolPath::found(PathPlace::Project, Path::new(OsStr::from_bytes(below)));
@@ -284,7 +295,7 @@ mod tests {
                 }
                 prop_assert!(path.below_place().is_relative());
                 prop_assert_eq!(path.below_place().components().count(), depth.max(1));
-                prop_assert!(!written.contains('\\') && !written.contains('\0'));
+                prop_assert!(!written.contains('\0'));
                 // What is written names the same thing again.
                 prop_assert_eq!(ToolPath::parse(&path.written()), Ok(path.clone()));
                 let found = ToolPath::found(path.place(), Path::new(path.rest()));

@@ -2,6 +2,7 @@
 
 use std::io::{self, Read as _, Write as _};
 
+use agentd_core::path;
 use cap_std::fs::{Dir, OpenOptions, OpenOptionsExt as _};
 use nix::fcntl::OFlag;
 
@@ -12,7 +13,7 @@ const MAX_UPLOAD_NAME: usize = 200;
 /// The last part of the name, as a visible file name of bearable length.
 pub(super) fn upload_name(name: &str) -> String {
     let last = name.rsplit(['/', '\\']).find(|part| !part.is_empty()).unwrap_or("");
-    let clean: String = last.chars().filter(|character| !character.is_control()).collect();
+    let clean: String = last.chars().filter(|character| !path::is_written(*character)).collect();
     let clean = clean.trim().trim_start_matches(['.', '~']).trim();
     if clean.is_empty() {
         return "upload".to_owned();
@@ -116,6 +117,7 @@ mod tests {
             ("", "upload"),
             ("/", "upload"),
             ("a\nb\0.txt", "ab.txt"),
+            ("a\u{202e}b <x>\u{a0} c.txt", "ab x>\u{a0} c.txt"),
             ("报告.pdf", "报告.pdf"),
         ] {
             assert_eq!(upload_name(given), expected, "{given:?}");

@@ -53,6 +53,24 @@ pub(crate) struct UnreadEntries {
     pub(crate) ignored: usize,
     /// Names that are no text, folders that may not be opened.
     pub(crate) unreadable: usize,
+    /// Hidden entries of the person's folders, without those of git.
+    pub(crate) hidden: usize,
+    /// The first of them, as paths.
+    pub(crate) hidden_names: Vec<String>,
+}
+
+impl UnreadEntries {
+    fn add_hidden(&mut self, path: &ToolPath) {
+        const NAMED: usize = 3;
+        // In the session's own tree only the daemon has such.
+        if !path.place().is_mounted() || path.name() == ".git" || IGNORE_FILES.contains(&path.name()) {
+            return;
+        }
+        self.hidden += 1;
+        if self.hidden_names.len() < NAMED {
+            self.hidden_names.push(path.to_string());
+        }
+    }
 }
 
 impl Walk {
@@ -132,7 +150,10 @@ impl Walker<'_> {
             self.budget -= 1;
             let Entry { name, kind, size, modified } = match entry {
                 Listed::Entry(entry) => entry,
-                Listed::Hidden => continue,
+                Listed::Hidden(name) => {
+                    self.left.add_hidden(&folder.entry(&name));
+                    continue;
+                }
                 Listed::Unreadable => {
                     self.left.unreadable += 1;
                     continue;

@@ -126,7 +126,7 @@ async fn what_a_read_leads_to_is_told_before_it_is_opened() {
             ("/project/docs", None),
             ("/project/none", None),
             ("/project/docs/out", None),
-            ("/project/docs/odd", None),
+            ("/project/docs/odd", Some("/project/docs/line\\u{a}break")),
             ("/etc/passwd", None),
             ("../x", None),
         ] {

@@ -148,25 +148,34 @@ async fn lines_are_found_with_their_context() {
     for (arguments, expected) in [
         (
             json!({"pattern": "two", "ignore_case": true}),
-            "uploads/a.txt:2: Two words\nuploads/b.rs:1: fn two() {}\nuploads/c.txt:1: say two\n[3 matches in 3 files]",
+            "uploads/a.txt:2: Two words\nuploads/b.rs:1: fn two() {}\nuploads/c.txt:1: say two\n[3 matches in 3 files]\n[not, or not wholly, searched: 1 file (binary)]",
         ),
         (json!({"pattern": "two", "include": "*.{rs,py}"}), "uploads/b.rs:1: fn two() {}\n[1 match in 1 file]"),
         (
             json!({"pattern": "three$", "context": 1}),
-            "uploads/a.txt-2- Two words\nuploads/a.txt:3: three\nuploads/a.txt-4- four\n[1 match in 1 file]",
+            "uploads/a.txt-2- Two words\nuploads/a.txt:3: three\nuploads/a.txt-4- four\n[1 match in 1 file]\n[not, or not wholly, searched: 1 file (binary)]",
         ),
-        (json!({"pattern": "^.*words$"}), "uploads/a.txt:2: Two words\n[1 match in 1 file]"),
+        (
+            json!({"pattern": "^.*words$"}),
+            "uploads/a.txt:2: Two words\n[1 match in 1 file]\n[not, or not wholly, searched: 1 file (binary)]",
+        ),
         (
             json!({"pattern": "(five|two)", "context": 1}),
             "uploads/a.txt-4- four\nuploads/a.txt:5: five\n--\nuploads/b.rs:1: fn two() {}\n--\nuploads/c.txt:1: say two\n[3 \
-             matches in 3 files]",
+             matches in 3 files]\n[not, or not wholly, searched: 1 file (binary)]",
         ),
-        (json!({"pattern": "two()", "literal": true}), "uploads/b.rs:1: fn two() {}\n[1 match in 1 file]"),
+        (
+            json!({"pattern": "two()", "literal": true}),
+            "uploads/b.rs:1: fn two() {}\n[1 match in 1 file]\n[not, or not wholly, searched: 1 file (binary)]",
+        ),
         (
             json!({"pattern": "^f", "path": "uploads/a.txt"}),
             "uploads/a.txt:4: four\nuploads/a.txt:5: five\n[2 matches in 1 file]",
         ),
-        (json!({"pattern": "nothing"}), "No line matches \"nothing\" in 4 files."),
+        (
+            json!({"pattern": "nothing"}),
+            "No line matches \"nothing\" in 3 files.\n[not, or not wholly, searched: 1 file (binary)]",
+        ),
     ] {
         let found = bench.ok("grep", arguments.clone()).await;
         assert_eq!(found, expected, "{arguments}");
@@ -189,7 +198,7 @@ async fn what_grep_returns_is_bounded() {
     // A file that is one line of more than the heap allows is passed over, not kept in memory.
     bench.put("uploads/huge.txt", vec![b'x'; 20 * 1024 * 1024]);
     let found = bench.ok("grep", json!({"pattern": "needle", "path": "uploads/huge.txt"})).await;
-    assert!(found.contains("1 file could not be searched to the end"), "{found}");
+    assert!(found.contains("1 file (up to a line that is too long)"), "{found}");
 }
 
 #[tokio::test]
@@ -238,14 +247,21 @@ async fn searches_neither_wait_at_pipes_nor_follow_links_out() {
 }
 
 #[tokio::test]
-async fn names_that_are_no_plain_text_are_counted_not_shown() {
+async fn names_are_shown_as_they_are_read_back_and_those_that_are_no_text_are_counted() {
     use std::os::unix::ffi::OsStrExt as _;
     let bench = Bench::new().await;
     for name in [&b"bad\xff.txt"[..], b"line\nbreak.txt", b"esc\x1b[2J.txt", b"back\\slash"] {
         fs::write(bench.real("uploads").join(std::ffi::OsStr::from_bytes(name)), "needle").unwrap();
     }
     let listed = bench.ok("list_workspace_files", json!({"path": "uploads"})).await;
-    assert_eq!(listed, "[uploads is empty]\n[4 left out: unreadable, or with names that are not text]");
+    assert_eq!(
+        listed,
+        "uploads/back\\u{5c}slash (6 bytes)\nuploads/esc\\u{1b}[2J.txt (6 bytes)\nuploads/line\\u{a}break.txt (6 bytes)\n\
+         [1 left out: unreadable, or with names that are not text]"
+    );
+    let found = bench.ok("grep", json!({"pattern": "needle"})).await;
+    assert!(found.ends_with("[3 matches in 3 files]\n[not, or not wholly, searched: 1 file (unreadable)]"), "{found}");
+    assert_eq!(bench.ok("read_file", json!({"path": "uploads/line\\u{a}break.txt"})).await, "needle");
 }
 
 #[tokio::test]

@@ -2,15 +2,12 @@
 
 use std::sync::Arc;
 
-use agentd_context::{
-    compaction::facts,
-    frame::{harmless, name},
-    tokens::estimate,
-};
+use agentd_context::{compaction::facts, frame::harmless, tokens::estimate};
 use agentd_core::{
     files::SessionTree,
     ids::CallId,
     item::{Item, ItemBody, NoticeSource, NoticeTopic},
+    path,
     tool::ToolCall,
 };
 use serde_json::json;
@@ -40,7 +37,8 @@ pub(super) async fn tell(context: &TurnContext, state: &mut TurnState, replaced:
         let Some(left) = room.checked_sub(estimate(&text)) else { continue };
         room = left;
         let bytes = text.len() as u64;
-        told.push(format!("<file name=\"{}\">\n{}\n</file>", name(&path), harmless(text.trim_end_matches('\n'))));
+        let name = path::requoted(&path);
+        told.push(format!("<file name=\"{name}\">\n{}\n</file>", harmless(text.trim_end_matches('\n'))));
         sources.push(NoticeSource { name: path, bytes, digest: String::new() });
     }
     if told.is_empty() {

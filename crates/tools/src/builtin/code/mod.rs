@@ -139,6 +139,11 @@ pub(super) fn notes(index: &CodeIndexState) -> String {
     if index.is_partial {
         notes.push_str("\n[a part of the folder could not be listed]");
     }
+    if !index.unread.is_empty() {
+        let unread =
+            index.unread.iter().map(|(why, count)| format!("{} ({})", text::count(*count, "file"), why.name()));
+        notes.push_str(&format!("\n[not indexed: {}; grep searches texts]", unread.collect::<Vec<_>>().join(", ")));
+    }
     notes
 }
 

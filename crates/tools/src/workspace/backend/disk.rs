@@ -37,14 +37,13 @@ impl Backend for Jail {
     }
 }
 
-/// The entry, if its name is plain text and it can be looked at.
+/// The entry, if its name is UTF-8 and it can be looked at.
 fn listed(entry: &DirEntry) -> Listed {
     let name = entry.file_name();
     if name.as_encoded_bytes().starts_with(b".") {
-        return Listed::Hidden;
+        return Listed::Hidden(name.to_string_lossy().into_owned());
     }
-    let plain = name.to_str().filter(|name| !name.contains(|letter: char| letter.is_control() || letter == '\\'));
-    let (Some(name), Ok(metadata)) = (plain, entry.metadata()) else { return Listed::Unreadable };
+    let (Some(name), Ok(metadata)) = (name.to_str(), entry.metadata()) else { return Listed::Unreadable };
     let kind = match metadata.file_type() {
         kind if kind.is_dir() => Kind::Folder,
         kind if kind.is_file() => Kind::File,

@@ -128,9 +128,9 @@ pub(crate) type Entries = Box<dyn Iterator<Item = Listed> + Send>;
 pub(crate) enum Listed {
     /// It can be shown.
     Entry(Entry),
-    /// Its name begins with a dot.
-    Hidden,
-    /// Its name is no plain text, or it cannot be looked at.
+    /// Its name, which it has, begins with a dot.
+    Hidden(String),
+    /// Its name is not UTF-8, or it cannot be looked at.
     Unreadable,
 }
 

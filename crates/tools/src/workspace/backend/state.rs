@@ -115,7 +115,7 @@ impl Backend for StateBackend {
                 modified: Some(SystemTime::from(file.changed)),
             };
             let hidden = name.starts_with('.');
-            entries.entry(name).or_insert(if hidden { Listed::Hidden } else { Listed::Entry(entry) });
+            entries.entry(name).or_insert(if hidden { Listed::Hidden(name.to_owned()) } else { Listed::Entry(entry) });
         }
         Ok(Box::new(entries.into_values().collect::<Vec<_>>().into_iter()))
     }

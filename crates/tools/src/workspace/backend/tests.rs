@@ -32,7 +32,7 @@ fn names(backend: &dyn Backend, folder: &ToolPath) -> BTreeSet<String> {
     let shown = entries.map(|listed| match listed {
         Listed::Entry(Entry { name, kind: Kind::Folder, .. }) => format!("{name}/"),
         Listed::Entry(Entry { name, size, .. }) => format!("{name} {size}"),
-        Listed::Hidden => "hidden".to_owned(),
+        Listed::Hidden(_) => "hidden".to_owned(),
         Listed::Unreadable => "unreadable".to_owned(),
     });
     shown.collect()

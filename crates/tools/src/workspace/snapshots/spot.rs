@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use agentd_core::folder::FOLDERS;
+use agentd_core::{folder::FOLDERS, path};
 
 use super::super::path::{FolderName, PathPlace};
 
@@ -14,22 +14,16 @@ pub(super) struct SafePath {
 }
 
 impl SafePath {
-    /// As it is written in changes: a backslash as two, bytes that are no plain text as `\xff`, a folder with a slash
-    /// at its end.
+    /// As it is written in changes: as tools read it, with bytes that are no text as `\xff` and a slash at the end of a
+    /// folder.
     pub(super) fn shown(&self, is_folder: bool) -> String {
         let mut shown = if self.place == PathPlace::Own { String::new() } else { format!("{}/", self.place) };
         for chunk in self.below.utf8_chunks() {
-            for letter in chunk.valid().chars() {
-                match letter {
-                    '\\' => shown.push_str("\\\\"),
-                    letter if letter.is_control() => {
-                        let mut bytes = [0; 4];
-                        escape(&mut shown, letter.encode_utf8(&mut bytes).as_bytes());
-                    }
-                    letter => shown.push(letter),
-                }
+            shown.push_str(&path::shown(chunk.valid()));
+            for byte in chunk.invalid() {
+                // Writing to a string cannot fail.
+                let _ = write!(shown, "\\x{byte:02x}");
             }
-            escape(&mut shown, chunk.invalid());
         }
         if is_folder {
             shown.push('/');
@@ -37,7 +31,8 @@ impl SafePath {
         shown
     }
 
-    /// Reads what [`Self::shown`] wrote. None for what it never writes, such as a path that climbs.
+    /// Reads what [`Self::shown`] wrote, also in records of before, which have a backslash as two and other characters by
+    /// their bytes. None for what it never writes, such as a path that climbs.
     pub(super) fn read(shown: &str) -> Option<Self> {
         let within = |place: PathPlace| Some((place, shown.strip_prefix(&format!("{place}/"))?));
         let in_folder = || {
@@ -58,13 +53,6 @@ impl SafePath {
     }
 }
 
-fn escape(shown: &mut String, bytes: &[u8]) {
-    for byte in bytes {
-        // Writing to a string cannot fail.
-        let _ = write!(shown, "\\x{byte:02x}");
-    }
-}
-
 fn unescape(text: &str) -> Option<Vec<u8>> {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text;
@@ -73,6 +61,9 @@ fn unescape(text: &str) -> Option<Vec<u8>> {
         let escaped = &rest[at + 1..];
         rest = if let Some(after) = escaped.strip_prefix('\\') {
             bytes.push(b'\\');
+            after
+        } else if let Some((digits, after)) = escaped.strip_prefix("u{").and_then(|rest| rest.split_once('}')) {
+            bytes.extend_from_slice(path::read(&format!("\\u{{{digits}}}"))?.as_bytes());
             after
         } else {
             let digits = escaped.strip_prefix('x')?.get(..2)?;
@@ -106,13 +97,15 @@ mod tests {
             (PathPlace::Memories, b"a.md", "/memories/a.md"),
             (PathPlace::Folder(FolderName::new("lib-2").unwrap()), b"src/a.md", "/folders/lib-2/src/a.md"),
             (PathPlace::Own, b"folders/lib/a", "folders/lib/a"),
-            (PathPlace::Own, b"temp/a\\b\n\xff", "temp/a\\\\b\\x0a\\xff"),
+            (PathPlace::Own, b"temp/a\\b\n\xff", "temp/a\\u{5c}b\\u{a}\\xff"),
         ] {
             let spot = SafePath { place, below: below.to_vec() };
             assert_eq!(spot.shown(false), shown);
             assert_eq!(SafePath::read(shown), Some(spot.clone()));
             assert_eq!(SafePath::read(&spot.shown(true)), Some(spot));
         }
+        let of_before = SafePath { place: PathPlace::Own, below: b"temp/a\\b\n\xff".to_vec() };
+        assert_eq!(SafePath::read("temp/a\\\\b\\x0a\\xff"), Some(of_before));
     }
 
     #[test]

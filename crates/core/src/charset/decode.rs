@@ -13,7 +13,7 @@ pub(super) fn utf16_units(bytes: &[u8], encoding: &'static Encoding) -> impl Ite
 /// Decodes text without its byte order mark and tells each piece with the number of its bytes. Bytes that are no text
 /// come as U+FFFD, with as many bytes as are wrong. A piece is one character, but for four letters of Big5 that are
 /// two, and for valid UTF-8, which comes in long pieces that have the same length on either side.
-pub(super) fn characters(body: &[u8], charset: Charset, piece: &mut dyn FnMut(&str, usize)) {
+pub fn characters(body: &[u8], charset: Charset, piece: &mut dyn FnMut(&str, usize)) {
     if charset.encoding == UTF_8 {
         for chunk in body.utf8_chunks() {
             if !chunk.valid().is_empty() {

@@ -1,38 +1,49 @@
-//! Detection of a file's encoding.
+//! The encoding of a file, or what the file is instead of text. Whatever reads, searches or indexes files asks here, so that
+//! a text that one of them reads is a text for all.
 //!
 //! A byte order mark decides; then UTF-8 by its strict rules; then UTF-16 by what its zero bytes look like; then
-//! statistics. Statistics can be wrong, so what they say counts as sure only where nothing speaks against it.
+//! statistics. Statistics can be wrong, so what they say counts as sure only where nothing speaks against it. A few control
+//! characters, NUL among them, do not make a text binary; a share of them does.
+
+mod decode;
+
+use std::borrow::Cow;
 
 use chardetng::{EncodingDetector, Iso2022JpDetection, Utf8Detection};
 use encoding_rs::{Encoding, GB18030, GBK, ISO_2022_JP, UTF_8, UTF_16BE, UTF_16LE, WINDOWS_1252};
 
-use super::decode;
+pub use self::decode::characters;
 
 /// The encoding of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Charset {
-    pub(crate) encoding: &'static Encoding,
+pub struct Charset {
+    /// The encoding itself.
+    pub encoding: &'static Encoding,
     /// Length of its byte order mark.
-    pub(crate) bom: usize,
+    pub bom: usize,
     /// Set if text that is not ASCII may be written in it. Otherwise it is a guess, good enough to read by.
-    pub(crate) sure: bool,
+    pub sure: bool,
 }
 
 impl Charset {
     /// Encoding of a new file.
-    pub(crate) const UTF_8: Self = Self { encoding: UTF_8, bom: 0, sure: true };
+    pub const UTF_8: Self = Self { encoding: UTF_8, bom: 0, sure: true };
 
-    pub(crate) fn is_utf16(self) -> bool {
+    /// Two or four bytes a character.
+    #[must_use]
+    pub fn is_utf16(self) -> bool {
         self.encoding == UTF_16LE || self.encoding == UTF_16BE
     }
 
     /// Its name, if it is worth telling.
-    pub(crate) fn name(self) -> Option<&'static str> {
+    #[must_use]
+    pub fn name(self) -> Option<&'static str> {
         (self.encoding != UTF_8).then(|| self.encoding.name())
     }
 
     /// Returns whether a lone `\r` ends a line in this file, as it does where there is no `\n`.
-    pub(crate) fn ends_lines_with_cr(self, bytes: &[u8]) -> bool {
+    #[must_use]
+    pub fn ends_lines_with_cr(self, bytes: &[u8]) -> bool {
         let body = &bytes[self.bom..];
         let has = |wanted: u8| {
             if self.is_utf16() {
@@ -45,35 +56,72 @@ impl Charset {
     }
 }
 
-/// The encoding of a text, or what it is instead. `whole` tells whether `bytes` are all of the file; otherwise they may
-/// end within a character.
-pub(crate) fn detect(bytes: &[u8], whole: bool) -> Result<Charset, &'static str> {
+/// Detects the encoding of a text. `whole` tells whether `bytes` are all of the file; otherwise they may end within a
+/// character.
+///
+/// # Errors
+/// The kind of the file, where it is no text.
+pub fn detect(bytes: &[u8], whole: bool) -> Result<Charset, &'static str> {
     const BINARY: &str = "binary data";
-    if let Some((encoding, bom)) = Encoding::for_bom(bytes) {
-        let charset = Charset { encoding, bom, sure: true };
-        let nul =
-            if charset.is_utf16() { bytes[bom..].as_chunks::<2>().0.contains(&[0, 0]) } else { bytes.contains(&0) };
-        return if nul { Err(BINARY) } else { Ok(charset) };
+    let mark = Encoding::for_bom(bytes).map(|(encoding, bom)| Charset { encoding, bom, sure: true });
+    if let Some(charset) = mark.filter(|charset| charset.is_utf16()) {
+        let pairs = bytes[charset.bom..].as_chunks::<2>().0;
+        let odd = pairs.iter().filter(|pair| **pair == [0, 0]).count();
+        return if odd > most_odd(pairs.len()) { Err(BINARY) } else { Ok(charset) };
     }
-    if let Some((_, what, _)) = magic(bytes) {
+    if let Some((_, what, _)) = magic(bytes).filter(|_| mark.is_none()) {
         return Err(what);
     }
-    if bytes.contains(&0) {
-        return utf16(bytes, whole).ok_or(BINARY);
+    let is_valid = match std::str::from_utf8(bytes) {
+        Ok(_) => true,
+        Err(error) => error.error_len().is_none() && !whole,
+    };
+    let has_nul = bytes.contains(&0);
+    let is_odd = |byte: &&u8| matches!(byte, 0..=8 | 0x0e..=0x1a | 0x1c..=0x1f | 0x7f);
+    let is_noise = bytes.iter().filter(is_odd).count() > most_odd(bytes.len()) || has_nul && has_gap(bytes);
+    if has_nul
+        && (is_noise || !is_valid)
+        && let Some(charset) = utf16(bytes, whole)
+    {
+        return Ok(charset);
     }
-    let odd = |byte: &&u8| matches!(byte, 1..=8 | 0x0e..=0x1a | 0x1c..=0x1f | 0x7f);
-    if bytes.iter().filter(odd).count() * 20 > bytes.len() {
+    if is_noise {
         return Err(BINARY);
+    }
+    if let Some(charset) = mark {
+        return Ok(charset);
     }
     if bytes.contains(&0x1b) && is_iso_2022_jp(bytes, whole) {
         return Ok(Charset { encoding: ISO_2022_JP, bom: 0, sure: false });
     }
-    match std::str::from_utf8(bytes) {
-        Ok(_) => Ok(Charset::UTF_8),
-        Err(error) if error.error_len().is_none() && !whole => Ok(Charset::UTF_8),
-        Err(_) if mostly_utf8(bytes) => Ok(Charset::UTF_8),
-        Err(_) => Ok(by_statistics(bytes, whole)),
+    if is_valid || mostly_utf8(bytes) {
+        return Ok(Charset::UTF_8);
     }
+    let guess = by_statistics(bytes, whole);
+    if has_nul && !guess.sure { Err(BINARY) } else { Ok(guess) }
+}
+
+/// Reads a whole file as one text with `\n` at the end of its lines.
+///
+/// # Errors
+/// The kind of the file, where it is no text.
+pub fn text(bytes: &[u8]) -> Result<Cow<'_, str>, &'static str> {
+    let charset = detect(bytes, true)?;
+    let (text, _) = charset.encoding.decode_without_bom_handling(&bytes[charset.bom..]);
+    Ok(if charset.ends_lines_with_cr(bytes) { text.replace('\r', "\n").into() } else { text })
+}
+
+/// Number of control characters that a text of that many characters may have: one in twenty, and one at least unless it is
+/// tiny.
+fn most_odd(length: usize) -> usize {
+    const TINY: usize = 10;
+    if length < TINY { 0 } else { (length / 20).max(1) }
+}
+
+/// Returns whether zero bytes follow each other in such a number as only formats have: what they stand for is a place.
+fn has_gap(bytes: &[u8]) -> bool {
+    const GAP: usize = 16;
+    bytes.split(|byte| *byte != 0).any(|run| run.len() >= GAP)
 }
 
 /// UTF-8 with a few bytes that are not: whatever wrote them, the file is meant as UTF-8.
@@ -156,7 +204,8 @@ fn has_four_bytes(bytes: &[u8]) -> bool {
 }
 
 /// File extension for these bytes; empty where it is unknown.
-pub(crate) fn ending(bytes: &[u8]) -> &'static str {
+#[must_use]
+pub fn ending(bytes: &[u8]) -> &'static str {
     magic(bytes).map_or("", |(_, _, ending)| ending)
 }
 

@@ -1,0 +1,139 @@
+//! Paths as models read and write them: byte for byte, on one line, and as nothing but a path.
+//!
+//! A character that has no ink, turns the direction of writing or steers a terminal is written `\u{200b}`; so are the backslash
+//! and `<`, with which a name could pose as such an escape or as a tag. Blanks of all widths stay, since they can be copied; where
+//! two names look alike they are written out, too. Tools read the escapes of these characters back, and of no others: no rule
+//! about `.env` is passed by `\u{2e}env`.
+
+use std::{borrow::Cow, fmt::Write as _};
+
+use unicode_normalization::{UnicodeNormalization as _, char::is_combining_mark};
+
+use crate::untrusted::is_unseen;
+
+/// Prefix of a character that is written out.
+const WRITTEN: &str = "\\u{";
+
+/// A path as models read it.
+#[must_use]
+pub fn shown(path: &str) -> Cow<'_, str> {
+    // A blank at the end is lost wherever text is trimmed.
+    let end = path.trim_end().len();
+    if end < path.len() {
+        return (written(&path[..end], is_written) + &written(&path[end..], |_| true)).into();
+    }
+    if path.contains(is_written) { written(path, is_written).into() } else { path.into() }
+}
+
+/// The same with all blanks and accents that are characters of their own written out, where any of them is more than a blank
+/// between words: for a name that could be taken for another.
+#[must_use]
+pub fn spelled(path: &str) -> Option<String> {
+    let is_odd =
+        |name: &str| name.split(' ').any(str::is_empty) || name.contains(|letter| letter != ' ' && is_inner(letter));
+    path.split('/')
+        .any(|name| !name.is_empty() && is_odd(name))
+        .then(|| written(path, |letter| is_written(letter) || is_inner(letter)))
+}
+
+fn written(path: &str, is_out: impl Fn(char) -> bool) -> String {
+    let mut shown = String::with_capacity(path.len() + 8);
+    for letter in path.chars() {
+        if is_out(letter) {
+            // Writing to a string cannot fail.
+            let _ = write!(shown, "{WRITTEN}{:x}}}", u32::from(letter));
+        } else {
+            shown.push(letter);
+        }
+    }
+    shown
+}
+
+fn is_inner(letter: char) -> bool {
+    letter.is_whitespace() || is_combining_mark(letter)
+}
+
+/// A path that can stand in quotation marks and between backticks. [`read`] reads it as well.
+#[must_use]
+pub fn quoted(path: &str) -> String {
+    shown(path).replace('"', "\\u{22}").replace('`', "\\u{60}")
+}
+
+/// The same for a path that is written as models read it.
+#[must_use]
+pub fn requoted(shown: &str) -> String {
+    quoted(&read(shown).unwrap_or(shown.into()))
+}
+
+/// The path that is written so; none where a backslash begins anything else than a character that is written out.
+#[must_use]
+pub fn read(written: &str) -> Option<Cow<'_, str>> {
+    let Some((plain, mut rest)) = written.split_once('\\') else { return Some(written.into()) };
+    let mut path = plain.to_owned();
+    loop {
+        let (digits, behind) = rest.strip_prefix(&WRITTEN[1..])?.split_once('}')?;
+        let letter = char::from_u32(u32::from_str_radix(digits, 16).ok()?)?;
+        path.push(Some(letter).filter(|letter| "\"`".contains(*letter) || is_inner(*letter) || is_written(*letter))?);
+        let Some((plain, behind)) = behind.split_once('\\') else {
+            path.push_str(behind);
+            return Some(path.into());
+        };
+        path.push_str(plain);
+        rest = behind;
+    }
+}
+
+/// Returns whether two names differ in nothing that is seen: in blanks, in how accents are composed, in case, in characters
+/// without ink.
+#[must_use]
+pub fn looks_like(one: &str, other: &str) -> bool {
+    let folded = |name: &str| {
+        let seen: String = name.nfkc().filter(|letter| !is_unseen(*letter)).flat_map(char::to_lowercase).collect();
+        seen.split_whitespace().collect::<Vec<_>>().join(" ")
+    };
+    folded(one) == folded(other)
+}
+
+/// Returns whether a character is written out.
+#[must_use]
+pub fn is_written(letter: char) -> bool {
+    matches!(letter, '\\' | '<') || letter.is_control() || is_unseen(letter)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn blanks_stay_and_nothing_hides() {
+        for (path, expected) in [
+            ("a  b\u{a0}c\u{202f}d\u{3000}e ", "a  b\u{a0}c\u{202f}d\u{3000}e\\u{20}"),
+            ("caf\u{e9} cafe\u{301}", "caf\u{e9} cafe\u{301}"),
+            ("a\nb\tc\u{202e}d\u{200b}", "a\\u{a}b\\u{9}c\\u{202e}d\\u{200b}"),
+            ("</file>\\u{2e}", "\\u{3c}/file>\\u{5c}u{2e}"),
+        ] {
+            assert_eq!(shown(path), expected);
+        }
+        for written in ["a\\b", "\\u{2e}env", "\\u{zz}", "\\u{a", "a\\"] {
+            assert_eq!(read(written), None, "{written}");
+        }
+        assert_eq!(spelled("a b/c\u{a0}d "), Some("a\\u{20}b/c\\u{a0}d\\u{20}".to_owned()));
+        assert_eq!(spelled("/a b/caf\u{e9}"), None);
+        assert!(looks_like("Caf\u{e9}  a.txt", "cafe\u{301}\u{a0}A.txt ") && !looks_like("ab", "a b"));
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_shown_is_read_back(path in any::<String>()) {
+            for written in [shown(&path).into_owned(), quoted(&path)] {
+                let is_same = read(&written).as_deref() == Some(&*path);
+                prop_assert!(is_same, "{:?}", written);
+            }
+            prop_assert!(spelled(&path).is_none_or(|spelled| read(&spelled).as_deref() == Some(&path)));
+            let steers = shown(&path).contains(['\n', '<', '\u{202e}']);
+            prop_assert!(!steers);
+        }
+    }
+}
