@@ -7,7 +7,7 @@ use std::{
 };
 
 use agentd_core::{
-    knowledge::{DocumentFinds, DocumentQuery, OpenDocument, has_document_name},
+    knowledge::{DocumentFinds, DocumentQuery, OpenDocument},
     ports::{CallProgress, Knowledge},
     tool::ToolOutput,
 };
@@ -18,6 +18,7 @@ use tokio_util::sync::CancellationToken;
 use super::{
     documents,
     search_file::{MOST, check},
+    unsearched::UnsearchedFiles,
 };
 use crate::{
     failure::Failure,
@@ -25,7 +26,7 @@ use crate::{
     text,
     workspace::{
         backend::Backend as _,
-        documents::{MAX_OPEN, is_handed},
+        documents::{MAX_OPEN, is_attached, left_out},
         path::ToolPath,
         walk::{Kind, UnreadEntries, Walk},
     },
@@ -36,9 +37,9 @@ const USUAL: usize = 10;
 /// Time after which a search begins with no further documents.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// Searches the documents of this session (PDF, Word, Excel, PowerPoint and the like; texts and archives in uploads/) and
-/// returns file and place of each hit, to be cited. Query with a few words in the language of the documents; put a phrase
-/// into double quotes. Use grep for text files and code.
+/// Searches the documents of this session (PDF, Word, Excel, PowerPoint and the like; Markdown, HTML and other texts, archives)
+/// and returns file and place of each hit, to be cited. Query with a few words in the language of the documents; put a phrase
+/// into double quotes. Use grep for code.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub(crate) struct Args {
     /// Words, or a "phrase in quotes".
@@ -72,6 +73,8 @@ pub(crate) struct Search {
     cut: Option<&'static str>,
     /// Documents that were searched.
     searched: usize,
+    /// The line about what is searched by other ways.
+    unsearched: Option<String>,
 }
 
 /// Documents that are searched next.
@@ -88,6 +91,7 @@ pub(crate) struct OpenDocuments {
     beyond: usize,
     next: usize,
     withheld: usize,
+    unsearched: Option<String>,
 }
 
 impl Search {
@@ -106,6 +110,7 @@ impl Search {
             withheld: 0,
             cut: None,
             searched: 0,
+            unsearched: None,
         })
     }
 
@@ -124,7 +129,8 @@ impl Search {
         progress: &CallProgress,
         cancel: CancellationToken,
     ) -> Result<(), Failure> {
-        let OpenDocuments { documents, cut, beyond, next, withheld } = opened;
+        let OpenDocuments { documents, cut, beyond, next, withheld, unsearched } = opened;
+        self.unsearched = unsearched;
         (self.next, self.beyond, self.cut) = (next, beyond, cut.or(self.cut));
         self.withheld += withheld;
         self.searched += documents.len();
@@ -145,13 +151,14 @@ impl Search {
 
     /// All that was found.
     pub(crate) fn told(self) -> ToolOutput {
-        let Self { query, finds, next, beyond, withheld, cut, searched, .. } = self;
+        let Self { query, finds, next, beyond, withheld, cut, searched, unsearched, .. } = self;
+        let unsearched = unsearched.map(|line| format!("\n{line}")).unwrap_or_default();
         if searched == 0 && withheld == 0 && next > 0 {
             return ToolOutput::ok(format!("There are {} here, and no more.", text::count(next, "document")));
         }
         if searched == 0 && withheld == 0 {
             let nothing = "There is no document here. list_workspace_files shows what is; grep searches text files.";
-            return ToolOutput::ok(nothing);
+            return ToolOutput::ok(format!("{nothing}{unsearched}"));
         }
         let mut shown = documents::show_finds(&query.text, &finds.unwrap_or_default());
         if beyond > 0 {
@@ -171,26 +178,22 @@ impl Search {
                  they decide]"
             ));
         }
+        shown.push_str(&unsearched);
         ToolOutput::ok(shown)
     }
-}
-
-/// Returns whether a file is searched with all others: documents, and the texts and archives that were handed over.
-fn is_searched(name: &str) -> bool {
-    has_document_name(name) || is_handed(name)
 }
 
 pub(crate) fn open(job: &Job, wanted: Next, knowledge: &Arc<dyn Knowledge>) -> Result<OpenDocuments, Failure> {
     let Next { path, offset } = wanted;
     let start = job.files.start(path.as_deref())?;
-    let (mut documents, mut left) = (Vec::new(), UnreadEntries::default());
+    let (mut documents, mut left, mut unsearched) = (Vec::new(), UnreadEntries::default(), UnsearchedFiles::default());
     let mut take = |path: &ToolPath| {
         // One that went away or may not be read is no reason to end the search.
         let Ok(opened) = job.files.open_file(path) else { return Ok(()) };
         match documents::document(&**knowledge, path, opened)? {
             Ok(document) => documents.push(document),
             // Named as one and something else by its bytes: whoever reads it says so.
-            Err(opened) if is_searched(&path.to_string()) => {
+            Err(opened) if left_out(&path.to_string()).is_none() => {
                 let named = |file| OpenDocument::new(path.to_string(), file);
                 documents.extend(opened.content.into_file().map(named));
             }
@@ -203,7 +206,14 @@ pub(crate) fn open(job: &Job, wanted: Next, knowledge: &Arc<dyn Knowledge>) -> R
         for place in job.files.places(&start) {
             Walk::whole(false).run(job, &place, &mut left, &mut |found| {
                 let name = found.path.to_string();
-                if found.kind == Kind::File && is_searched(&name) {
+                if found.kind != Kind::File {
+                    return Ok(ControlFlow::Continue(()));
+                }
+                if let Some(reason) = left_out(&name) {
+                    if is_attached(&name) {
+                        unsearched.add(reason);
+                    }
+                } else {
                     seen += 1;
                     if seen > offset.saturating_add(MAX_OPEN) {
                         beyond += 1;
@@ -219,5 +229,6 @@ pub(crate) fn open(job: &Job, wanted: Next, knowledge: &Arc<dyn Knowledge>) -> R
         take(&start)?;
     }
     job.check()?;
-    Ok(OpenDocuments { documents, cut: left.cut, beyond, next: seen - beyond, withheld })
+    let unsearched = unsearched.line(&left);
+    Ok(OpenDocuments { documents, cut: left.cut, beyond, next: seen - beyond, withheld, unsearched })
 }

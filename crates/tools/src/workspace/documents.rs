@@ -22,20 +22,33 @@ use crate::{failure::Failure, job::Job, toolbox::Limits};
 /// Maximum number of documents open at once.
 pub(crate) const MAX_OPEN: usize = 300;
 
-/// Returns whether a file was handed over and is named as a text or as an archive. Those of a project are far too many, and
-/// `grep` finds what is in its texts.
-pub(crate) fn is_handed(path: &str) -> bool {
-    const ENDINGS: [&str; 38] = [
-        "adoc", "c", "cc", "cfg", "cpp", "cs", "css", "csv", "go", "h", "hpp", "htm", "html", "ini", "java", "js",
-        "json", "jsonl", "log", "lua", "markdown", "md", "org", "php", "py", "rb", "rs", "rst", "sh", "sql", "tex",
-        "toml", "ts", "tsv", "txt", "xml", "yaml", "yml",
+/// Returns whether a file was handed over, or lies in a folder of the person.
+pub(crate) fn is_attached(path: &str) -> bool {
+    ["uploads/", "project/", "folders/"].iter().any(|area| path.trim_start_matches('/').starts_with(area))
+}
+
+/// Reason why a search over all documents leaves a file out, by its name; none for one that it searches. Pictures are read by
+/// the letters on them, which takes long, and code is far too much: of a folder, these are found where a call names them.
+pub(crate) fn left_out(path: &str) -> Option<&'static str> {
+    const TEXTS: [&str; 13] =
+        ["adoc", "csv", "htm", "html", "log", "markdown", "mbox", "md", "org", "rst", "tex", "tsv", "txt"];
+    const CODE: [&str; 27] = [
+        "c", "cc", "cfg", "cpp", "cs", "css", "go", "h", "hpp", "ini", "java", "js", "json", "jsonl", "lua", "php",
+        "py", "rb", "rs", "sh", "sql", "toml", "ts", "tsx", "xml", "yaml", "yml",
     ];
-    // They are read by the letters on them.
     const PICTURES: [&str; 8] = ["png", "jpg", "jpeg", "tif", "tiff", "webp", "gif", "bmp"];
-    let ending = path.rsplit_once('.').map(|(_, ending)| ending.to_ascii_lowercase());
-    let is_text = ending.as_deref().is_some_and(|ending| ENDINGS.contains(&ending));
-    let is_picture = ending.as_deref().is_some_and(|ending| PICTURES.contains(&ending));
-    (is_text || is_picture || has_archive_name(path)) && path.trim_start_matches('/').starts_with("uploads/")
+    let ending = path.rsplit_once('.').map(|(_, ending)| ending.to_ascii_lowercase()).unwrap_or_default();
+    let is_handed = path.trim_start_matches('/').starts_with("uploads/");
+    match &*ending {
+        _ if has_document_name(path) => None,
+        _ if has_archive_name(path) && is_attached(path) => None,
+        text if TEXTS.contains(&text) && is_attached(path) => None,
+        picture if PICTURES.contains(&picture) => {
+            (!is_handed).then_some("pictures, which search_file reads one by one")
+        }
+        code if CODE.contains(&code) => (!is_handed).then_some("code and data, which grep searches"),
+        _ => Some("of other kinds"),
+    }
 }
 
 /// Selected documents of a folder.
@@ -86,7 +99,7 @@ fn opened(files: &Files, path: &str, range: Range, cancel: CancellationToken) ->
         let mut left = UnreadEntries::default();
         Walk::whole(false).run(&job, &place, &mut left, &mut |entry| {
             let name = entry.path.to_string();
-            if entry.kind == Kind::File && (has_document_name(&name) || is_handed(&name)) {
+            if entry.kind == Kind::File && left_out(&name).is_none() {
                 seen += 1;
                 if seen > skip {
                     page.found += 1;
