@@ -58,7 +58,7 @@ impl GuardedNames {
     /// # Errors
     /// The first that is no name: empty, absolute, climbing, or with a `*` in its middle.
     pub fn with(names: &[String]) -> Result<Self, String> {
-        let parse = |name: &String| Pattern::parse(name, Fold::Case).ok_or_else(|| name.clone());
+        let parse = |name: &String| Pattern::parse(name, true).ok_or_else(|| name.clone());
         Ok(Self { added: names.iter().map(parse).collect::<Result<_, _>>()? })
     }
 
@@ -149,13 +149,6 @@ pub fn git_entry(name: &[u8], folder: bool) -> GitEntry {
     }
 }
 
-/// Whether the case of ASCII letters counts.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Fold {
-    Case,
-    Nothing,
-}
-
 /// Names, found by their last part where it has no `*`.
 #[derive(Debug, Default)]
 struct Names {
@@ -171,7 +164,8 @@ struct Pattern {
     start: Vec<u8>,
     /// Set if the name may go on between `start` and this ending.
     end: Option<Vec<u8>>,
-    fold: Fold,
+    /// Set if the case of ASCII letters is ignored.
+    folds: bool,
 }
 
 #[derive(Debug, Default)]
@@ -190,14 +184,14 @@ impl Table {
                 section = name;
                 continue;
             }
-            let (names, fold) = match section {
-                "guarded" => (&mut table.guarded, Fold::Case),
-                "harmless" => (&mut table.harmless, Fold::Nothing),
-                "caches" => (&mut table.caches, Fold::Nothing),
+            let (names, folds) = match section {
+                "guarded" => (&mut table.guarded, true),
+                "harmless" => (&mut table.harmless, false),
+                "caches" => (&mut table.caches, false),
                 _ => continue,
             };
             if !line.starts_with("# ")
-                && let Some(pattern) = Pattern::parse(line, fold)
+                && let Some(pattern) = Pattern::parse(line, folds)
             {
                 names.add(pattern);
             }
@@ -223,7 +217,7 @@ impl Names {
 }
 
 impl Pattern {
-    fn parse(text: &str, fold: Fold) -> Option<Self> {
+    fn parse(text: &str, folds: bool) -> Option<Self> {
         let mut parts: Vec<&str> = text.trim().trim_end_matches('/').split('/').collect();
         let name = parts.pop()?;
         let is_name = |part: &&str| !matches!(*part, "" | "." | "..") && !part.contains('*');
@@ -241,16 +235,14 @@ impl Pattern {
             folders: parts.iter().map(|part| bytes(part)).collect(),
             start: bytes(start),
             end: end.map(bytes),
-            fold,
+            folds,
         })
     }
 
     /// Returns true if the path ends in this name.
     fn ends(&self, path: &[u8]) -> bool {
-        let same = |left: &[u8], right: &[u8]| match self.fold {
-            Fold::Case => left.eq_ignore_ascii_case(right),
-            Fold::Nothing => left == right,
-        };
+        let same =
+            |left: &[u8], right: &[u8]| if self.folds { left.eq_ignore_ascii_case(right) } else { left == right };
         let mut parts = path.rsplit(|byte| *byte == b'/');
         let name = parts.next().unwrap_or_default();
         let is_name = match &self.end {

@@ -68,7 +68,7 @@ pub(super) struct Lead {
 
 /// Guarded files of the folders of the person, as they were last seen.
 #[derive(Debug, Default)]
-pub(super) struct Guarded {
+pub(super) struct GuardedPaths {
     leads: Vec<Lead>,
     /// The topmost ones, by their real paths.
     closed: Vec<PathBuf>,
@@ -87,7 +87,7 @@ impl CallGuard {
     }
 
     /// The same with what was guarded before the call.
-    pub(super) fn with(self, guarded: &Guarded) -> Self {
+    pub(super) fn with(self, guarded: &GuardedPaths) -> Self {
         Self { leads: guarded.leads.clone(), ..self }
     }
 
@@ -101,7 +101,7 @@ impl CallGuard {
     }
 
     /// Returns true if others run or obey what is at this path below the root of a tree.
-    pub(super) fn covers(&self, tree: &Tree, below: &[u8], names: &GuardedNames, now: &Guarded) -> bool {
+    pub(super) fn covers(&self, tree: &Tree, below: &[u8], names: &GuardedNames, now: &GuardedPaths) -> bool {
         if !tree.place.is_mounted() {
             return false;
         }
@@ -162,7 +162,7 @@ pub(super) fn is_hidden(path: &Path) -> bool {
     path.components().any(|part| part.as_os_str().as_bytes().starts_with(b"."))
 }
 
-impl Guarded {
+impl GuardedPaths {
     /// Takes in what was seen of one tree, after looking at what its guarded names lead to.
     pub(super) fn take_in(
         &mut self,
@@ -328,7 +328,7 @@ impl SessionRecord {
         let max_files = self.config.max_files;
         for root in Root::of_commands(Root::all(workspace)?) {
             let Some(tree) = before.trees.iter().find(|tree| tree.place == root.place) else { continue };
-            let (mut seen, mut now) = (scan(&root, tree, max_files, &self.names)?, Guarded::default());
+            let (mut seen, mut now) = (scan(&root, tree, max_files, &self.names)?, GuardedPaths::default());
             now.take_in(&root, &mut seen, max_files, &self.names)?;
             for (below, stamp) in seen.entries {
                 let is_new = stamp.kind != Kind::Folder && !tree.entries.contains_key(&below);

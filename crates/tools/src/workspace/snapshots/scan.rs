@@ -45,7 +45,7 @@ const IGNORE_FILE: &[u8] = b".gitignore";
 const SHARED_FROM: usize = 2000;
 const MAX_THREADS: usize = 4;
 /// Folders that are looked through only for what others run or obey. With more, that is not known.
-const MAX_SEARCHED: usize = 100_000;
+const MAX_SEARCHED: usize = 50_000;
 /// Hooks that git never runs.
 const SAMPLE: &[u8] = b".sample";
 /// A list of names for plain web servers, which git writes as it stores.
@@ -429,7 +429,7 @@ impl Scan<'_> {
         }
     }
 
-    /// What was known of ignored folders that were not looked through must not look deleted.
+    /// Keeps the known state of ignored folders that were not looked through: it must not look deleted.
     fn keep_known_of_ignored(&mut self) {
         let is_ignored = |folder: &&Vec<u8>| !guarded::is_git(split(folder).1);
         let ignored: Vec<Vec<u8>> = self.seen.left_out.iter().filter(is_ignored).cloned().collect();

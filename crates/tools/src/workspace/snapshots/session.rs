@@ -35,7 +35,7 @@ use super::{
     SnapshotConfig,
     before::{Before, scope, spots_of},
     capture::{CapturedTree, capture, capture_one},
-    guard::{CallGuard, Guarded},
+    guard::{CallGuard, GuardedPaths},
     ignored::IgnoredFolders,
     manifest,
     projects::without_lost,
@@ -88,7 +88,7 @@ pub(super) struct SessionRecord {
     left_out: Vec<SafePath>,
     /// Names that others run or obey, and where such files were in the last look.
     pub(super) names: GuardedNames,
-    guarded: Guarded,
+    guarded: GuardedPaths,
 }
 
 impl SessionRecord {
@@ -107,7 +107,7 @@ impl SessionRecord {
         let named = mounted.into_iter().map(|tree| tree.path).collect();
         let trees = trees.into_iter().map(Arc::new).collect();
         let (removals, lacks_room, left_out) = (None, false, Vec::new());
-        let (names, guarded) = (GuardedNames::default(), Guarded::default());
+        let (names, guarded) = (GuardedNames::default(), GuardedPaths::default());
         Ok(Self { folder, config, store, trees, saved, named, removals, lacks_room, left_out, names, guarded })
     }
 
@@ -401,7 +401,7 @@ impl SessionRecord {
     fn look(&mut self, roots: &[Root]) -> io::Result<Vec<String>> {
         let mut notes = Vec::new();
         let mut trees = Vec::with_capacity(roots.len());
-        (self.lacks_room, self.guarded) = (false, Guarded::default());
+        (self.lacks_room, self.guarded) = (false, GuardedPaths::default());
         self.left_out.clear();
         for root in roots {
             let known = self.known(root);
