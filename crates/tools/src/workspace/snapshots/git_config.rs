@@ -73,7 +73,7 @@ mod tests {
     fn only_what_names_no_program_is_plain() {
         check(None, NEW, true);
         check(Some(NEW), &format!("{NEW}[branch \"topic\"]\n\tremote = .\n\tmerge = refs/heads/main\n"), true);
-        check(Some(&format!("{NEW}[user]\n\tname = A\n")), &format!("[user]\n\tname = A\n{NEW}"), true);
+        check(Some(&format!("{NEW}[user]\n\tname = A\n")), &format!("[user]\n\tname = A\n{NEW}"), false);
         for more in [
             "[core]\n\tfsmonitor = ./x\n",
             "[core] fsmonitor = ./x\n",
