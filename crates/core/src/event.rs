@@ -225,6 +225,7 @@ impl EventKind {
 }
 
 /// Change of a session's state.
+#[allow(clippy::large_enum_variant, reason = "settings change rarely, and events are shared behind an `Arc`")]
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "state", rename_all = "snake_case")]
 pub enum StateChange {

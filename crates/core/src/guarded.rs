@@ -232,7 +232,7 @@ impl Pattern {
         };
         (is_sound && parts.iter().all(|part| is_name(part))).then(|| Self {
             text: text.to_owned(),
-            folders: parts.iter().map(|part| bytes(part)).collect(),
+            folders: parts.into_iter().map(bytes).collect(),
             start: bytes(start),
             end: end.map(bytes),
             folds,

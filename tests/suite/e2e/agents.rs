@@ -413,7 +413,7 @@ fn tries_to_leave(request: &Recorded) -> Reply {
         (_, "clerk", _) if !told.contains("to you, `poet`") => transfer("poet"),
         (_, "clerk", _) => Reply::text("It is filed."),
         (_, "poet", 2) => transfer("critic"),
-        (_, "poet", 3) if !told.contains("no tool of that name") => write("outputs/of-poet"),
+        (_, "poet", 3) if !told.contains("the agent poet does not name it") => write("outputs/of-poet"),
         (_, "poet", _) => transfer("clerk"),
         (_, agent, _) => Reply::text(format!("I am {agent}.")),
     }
@@ -460,7 +460,7 @@ async fn an_agent_that_a_person_chose_is_left_by_no_model_and_stays() {
     let archive = archive.to_str().unwrap();
     world.daemon.agentctl(["sessions", "export", session, "-o", archive]).await.exits(0);
     let imported = world.daemon.agentctl(["sessions", "import", archive, "--as-new", "--json"]).await.exits(0).json();
-    let imported = imported["sessions"][0]["id"].as_str().unwrap_or_else(|| panic!("{imported}")).to_owned();
+    let imported = imported["session_id"].as_str().unwrap_or_else(|| panic!("{imported}")).to_owned();
     assert_eq!(who(&world, &imported, &[]).await, "clerk");
 
     // Until the person names another one. Without its card it is nobody else.

@@ -245,6 +245,9 @@ async fn a_client_whose_terminal_goes_ends_also_while_the_daemon_is_stopped_and_
         world.model.reply(Reply::deltas(std::iter::repeat_n("And more.\n\n", 50)).delay_ms(200));
         loses(&world, ["› ", "Go on!", "And more.", ignored], &stopped, &["chat"]).await;
     }
+    let time = Reply::tool_call("current_time", json!({}));
+    world.model.reply(time).reply(Reply::text("It is late."));
+    world.daemon.agentctl(["run", "What time is it?"]).await.exits(0);
     for ignored in ["heeded", "ignored"] {
         loses(&world, ["› ", "/show", "paged", ignored], "", &["chat", "--continue"]).await;
     }

@@ -44,7 +44,7 @@ impl Actor {
             }
             None if start.compact.is_none()
                 && self.open.is_none()
-                && (!self.state.last_stop.is_some_and(StopReason::can_continue) || self.state.seen().is_empty()) =>
+                && (!self.state.last_stop.is_some_and(StopReason::can_continue) || self.was_withdrawn()) =>
             {
                 Err(EngineError::new(
                     ErrorKind::InvalidInput,
@@ -54,6 +54,11 @@ impl Actor {
             }
             _ => Ok(()),
         }
+    }
+
+    /// Returns true if the last turn was taken back, and nothing else is there to go on from.
+    fn was_withdrawn(&self) -> bool {
+        self.state.last_stop == Some(StopReason::Cancelled) && self.state.seen().is_empty()
     }
 
     /// Refuses wishes that no turn could be held to, and settles whose server has the model.

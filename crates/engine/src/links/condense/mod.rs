@@ -58,8 +58,7 @@ impl Link for Condense {
             if output.text.len() as u64 <= limit {
                 return Ok(output);
             }
-            let text = feedback(call, output.text, limit, Arc::clone(patterns)).await;
-            Ok(ToolOutput { text, ..output })
+            Ok(feedback(call, output, limit, Arc::clone(patterns)).await)
         }
         .boxed()
     }
@@ -69,29 +68,34 @@ fn runs_something(call: &Invocation<'_>) -> bool {
     call.context.tool(&call.call.name).is_some_and(|tool| tool.effect == Effect::Execute)
 }
 
-/// The text reduced, when the whole is kept; the whole where it is not: nothing is lost without a need.
-async fn feedback(call: &Invocation<'_>, text: String, limit: u64, patterns: Arc<Patterns>) -> String {
+/// The result with its text reduced, when the whole is kept; the whole where it is not: nothing is lost without a need.
+async fn feedback(call: &Invocation<'_>, mut output: ToolOutput, limit: u64, patterns: Arc<Patterns>) -> ToolOutput {
     let keywords = keywords::pattern(at_work(call));
-    let (text, reduced) = aside(text, move |text| {
+    let (text, reduced) = aside(output.text, move |text| {
         // Not all of the limit is used: a text that lost next to nothing would not be worth a file.
         (estimate(text) > limit).then(|| reduce::reduce(&patterns, text, keywords.as_ref(), limit * 3 / 4)).flatten()
     })
     .await;
-    let Some(reduced) = reduced else { return text };
-    match keep(call, &text).await {
+    output.text = text;
+    let Some(reduced) = reduced else { return output };
+    match keep(call, &output.text).await {
         Ok(path) => {
             let shown = format!(
                 "{reduced}\n[This is reduced to what may decide. The whole has {}; it is in {path}: read there with \
                  read_file and an offset, or search it with grep.]",
-                sizes(&text)
+                sizes(&output.text)
             );
-            if shown.len() < text.len() { shown } else { text }
+            if shown.len() < output.text.len() {
+                output.text = shown;
+                let details = output.details.get_or_insert_default();
+                (details.stored, details.own_bytes) = (Some(path), Some(reduced.len() as u64));
+            }
         }
         Err(error) => {
             tracing::warn!(call = %call.call.call_id, "a result could not be kept and is not reduced: {error}");
-            text
         }
     }
+    output
 }
 
 /// The person's request in this turn, and the todo that is in progress.
