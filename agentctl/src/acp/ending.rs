@@ -19,7 +19,10 @@ pub(super) fn cancel(
     // A prompt that comes next waits for this.
     let order = session.cancelling.clone().try_lock_owned();
     let bridge = bridge.clone();
-    (!session.cancel()).then(|| async move {
+    if session.cancel() {
+        return None;
+    }
+    Some(async move {
         cancel_turn(&bridge, &session).await;
         drop(order);
     })

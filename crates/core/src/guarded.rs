@@ -230,7 +230,7 @@ impl Pattern {
             None => is_name(&start),
             Some(end) => !end.contains('*') && (start.is_empty() != end.is_empty() || !start.is_empty()),
         };
-        (is_sound && parts.iter().all(|part| is_name(part))).then(|| Self {
+        (is_sound && parts.iter().all(is_name)).then(|| Self {
             text: text.to_owned(),
             folders: parts.into_iter().map(bytes).collect(),
             start: bytes(start),

@@ -7,7 +7,7 @@ mod forking;
 mod spending;
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::{BTreeMap, BTreeSet, HashSet},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
@@ -44,6 +44,8 @@ struct State {
     sessions: BTreeMap<SessionId, (Timestamp, SessionSettings)>,
     /// The events of all sessions in the order in which they were stored.
     log: Vec<Arc<Event>>,
+    /// Numbers of items that a cancel took back.
+    withdrawn: HashSet<(SessionId, u64)>,
     /// What is kept for good: it outlives the events of the session in which it was kept.
     grants: Vec<Grant>,
     /// How many of a session's events are copies of another's.
@@ -113,6 +115,7 @@ impl MemoryStore {
         let mut copy = State { sessions: state.sessions.clone(), used: state.used.clone(), ..State::default() };
         for event in state.events_of(session).take(events) {
             copy.log.push(Arc::clone(event));
+            copy.withdraw(event);
             copy.keep_answered(event);
             copy.count(event);
         }
@@ -130,10 +133,7 @@ impl State {
     }
 
     fn is_withdrawn(&self, event: &Event) -> bool {
-        self.events_of(event.session_id).any(|mark| {
-            matches!(&mark.kind, EventKind::StateChanged { change: StateChange::Withdrawn { items, .. } }
-                if items.contains(&event.seq))
-        })
+        self.withdrawn.contains(&(event.session_id, event.seq))
     }
 
     fn create(
@@ -177,6 +177,7 @@ impl State {
                 return Err(invalid("one append cannot hold events of two sessions"));
             }
             self.check(&event)?;
+            self.withdraw(&event);
             self.log.push(event);
             Ok(Some(id))
         });
@@ -236,6 +237,12 @@ impl State {
     }
 
     /// Keeps what an answer says is to be kept for good.
+    fn withdraw(&mut self, event: &Event) {
+        if let EventKind::StateChanged { change: StateChange::Withdrawn { items, .. } } = &event.kind {
+            self.withdrawn.extend(items.iter().map(|seq| (event.session_id, *seq)));
+        }
+    }
+
     fn keep_answered(&mut self, event: &Event) {
         let EventKind::InterruptResolved { interrupt_id, answer, by, .. } = &event.kind else { return };
         let Some(stored) = self.interrupt(*interrupt_id) else { return };

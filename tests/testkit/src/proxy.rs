@@ -35,6 +35,7 @@ impl TestProxy {
     ///
     /// # Panics
     /// If this machine has no port.
+    #[expect(clippy::expect_used, reason = "a test cannot go on without its proxy")]
     pub async fn start(mood: ProxyMood) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
         let address = listener.local_addr().expect("an address");

@@ -13,7 +13,6 @@ use crate::catalog::FIND_TOOL;
 
 /// The tools by which a session hands work on: a child session has none of them.
 const DELEGATES: &str = "delegate_task";
-/// Prefix of tools that hand a session to another agent.
 
 /// Why a turn shows a tool, or does not.
 #[derive(Debug, Clone, PartialEq, Eq)]
