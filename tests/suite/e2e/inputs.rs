@@ -167,11 +167,14 @@ async fn an_open_silent_pipe_is_told_of_and_ends_by_the_limit_or_ctrl_c() {
     for (args, what) in commands {
         let (mut child, _open) = on_open_pipe(&world, args);
         let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
-        while let Some(line) = lines.next_line().await.unwrap() {
-            if line.contains(&format!("reading {what}")) && line.contains("standard input") {
-                break;
+        let told = async {
+            while let Some(line) = lines.next_line().await.unwrap() {
+                if line.contains(&format!("reading {what}")) && line.contains("standard input") {
+                    break;
+                }
             }
-        }
+        };
+        tokio::time::timeout(PATIENCE, told).await.unwrap_or_else(|_| panic!("{args:?} says nothing"));
         assert!(child.try_wait().unwrap().is_none(), "{args:?} ended without a word");
         let pid = nix::unistd::Pid::from_raw(i32::try_from(child.id().unwrap()).unwrap());
         nix::sys::signal::kill(pid, Signal::SIGINT).unwrap();
