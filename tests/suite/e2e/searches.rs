@@ -232,7 +232,7 @@ async fn every_name_that_is_shown_is_read_back_and_near_names_are_offered() {
     let world = World::start().await;
     let names = ODD.iter().chain(&["tab\there.txt", "two\nlines.txt", "back\\slash.txt"]);
     for name in names {
-        world.daemon.write(&format!("project/{name}"), &format!("needle of {}", name.escape_unicode()));
+        world.daemon.write(&format!("project/{name}"), format!("needle of {}", name.escape_unicode()));
     }
     world.daemon.write("project/one\u{a0}word/x.md", "needle alone");
     let listed = world
