@@ -9,7 +9,7 @@ use agentd_core::{
     catalogue::Foreign,
     event::EventKind,
     interrupt::{AFTER_REFUSAL as INSTEAD, Answer, Ask, Owner, REFUSED},
-    policy::{Confinement, Explanation, Layer, Verdict},
+    policy::{Explanation, Layer, Verdict},
     session::SessionMode,
     tool::{FollowedLink, StartFolder, ToolCall, ToolErrorCode, ToolOutput, ToolSpec},
     turn::{Denial, OnInterrupt},
@@ -61,12 +61,11 @@ impl Link for Approvals {
             match (decision, failed) {
                 (Decision::Deny(reason), _) => Ok(ToolOutput::error(ToolErrorCode::Denied, reason)),
                 (Decision::Fail, failed) => Ok(failed.unwrap_or_else(|| refuse("it could not be prepared"))),
-                (Decision::Run, _) => {
+                (Decision::Run | Decision::RunUnasked, _) => {
                     // Whatever its words were taken for, nobody looked at them.
-                    call.record.confine(judgement.confinement());
+                    call.record.confine(call.record.limits());
                     run(call, next, followed).await
                 }
-                (Decision::RunUnasked, _) => run(call, next, followed).await,
                 (Decision::Obey(answered), _) => {
                     call.record.answer(answered);
                     obey(call, next, tool, followed, answered.clone()).await
@@ -292,10 +291,7 @@ async fn judge(
     if let Some(need) = call.record.need() {
         judgement = need.over(judgement, settings.mode);
     }
-    if !matches!(judgement.verdict, Verdict::Deny { .. }) && judgement.confinement() != Confinement::ReadOnly {
-        undo::look(call, judgement.confinement()).await?;
-    }
-    if let Some(why) = call.record.irreversible() {
+    if let Some(why) = undo::irreversible(call, &judgement).await? {
         judgement = asked_first(judgement, why, "undo: what cannot be undone runs with a person's consent");
     }
     call.record.judged(&judgement);
@@ -392,7 +388,7 @@ async fn no_longer_as_shown(
         _ => None,
     };
     let context = call.context;
-    undo::look(call, Confinement::Usual).await?;
+    undo::look(call, call.record.limits()).await?;
     let would = preview(call, followed).await?;
     if would.as_ref().ok().is_some_and(|preview| shown == Some(preview)) {
         return Ok(None);
@@ -453,7 +449,7 @@ async fn run_approved<'a>(
     let judgement = judge(call, tool, followed.as_ref()).await?;
     if *by == DecidedBy::Grant {
         // A rule that was kept meanwhile: nobody looked at this call.
-        call.record.confine(judgement.confinement());
+        call.record.confine(call.record.limits());
     }
     if let Verdict::Deny { reason } = judgement.verdict {
         let message = format!("{} was approved, but the rules now deny it: {reason}; it did not run", tool.name);

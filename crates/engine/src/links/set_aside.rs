@@ -65,6 +65,18 @@ pub(super) async fn settle(
     }
 }
 
+/// Reports what was taken back of a call that was interrupted, about which nothing is asked.
+pub(super) async fn interrupted(call: &Invocation<'_>, set_aside: &FilesReverted) {
+    let names = named(set_aside.files.iter().map(|file| file.path.as_str()));
+    if !names.is_empty() {
+        let message = format!("the interrupted command also wrote {names}, which was taken back");
+        let warning = EventKind::Warning { code: "guarded_files".to_owned(), message };
+        if call.context.recorder.fact(warning).await.is_err() {
+            tracing::debug!(call = %call.call.call_id, "the turn ended before a warning about guarded files");
+        }
+    }
+}
+
 /// Tells that the look after a command failed, so that something may be left that others run or obey.
 pub(super) async fn unchecked(call: &Invocation<'_>, why: &str, output: &mut ToolOutput) -> Result<(), TurnExit> {
     let what = "the command may have left files that others run or obey: what it left behind could not be checked";

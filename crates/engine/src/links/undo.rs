@@ -6,9 +6,10 @@ use agentd_core::{
     error::WorkspaceError,
     event::EventKind,
     item::{Item, ItemBody},
-    policy::Confinement,
+    policy::{Confinement, Explanation, Verdict},
     ports::{FilesBefore, ToolContext},
     tool::{Effect, FileChange, FileChangeKind, ToolErrorCode, ToolOutput, ToolResult, ToolSpec},
+    turn::OnInterrupt,
     undo::{FilesReverted, UndoOutcome, UndoneFile, folded, reversed},
 };
 use agentd_policy::deletes;
@@ -91,6 +92,17 @@ fn is_recorded(call: &Invocation<'_>) -> bool {
     matches!(effect, Some(Effect::Write | Effect::Execute))
 }
 
+/// Reason why changes of a call that is judged so cannot be undone, after a look at the files.
+pub(super) async fn irreversible(call: &Invocation<'_>, judgement: &Explanation) -> Result<Option<String>, TurnExit> {
+    let limits = judgement.confinement();
+    call.record.limit(limits);
+    if matches!(judgement.verdict, Verdict::Deny { .. }) || limits == Confinement::ReadOnly {
+        return Ok(None);
+    }
+    look(call, limits).await?;
+    Ok(call.record.irreversible())
+}
+
 /// Looks at the files before a call is let run, unless that is done: whoever lets it run must know what of it could not be
 /// undone. Of tools of others nobody expects that it could.
 pub(super) async fn look(call: &Invocation<'_>, confinement: Confinement) -> Result<(), TurnExit> {
@@ -118,8 +130,11 @@ fn is_foreign(call: &Invocation<'_>) -> bool {
 
 async fn before(call: &Invocation<'_>, confinement: Confinement) -> Result<FilesBefore, WorkspaceError> {
     let context = call.context;
-    let tool_context = ToolContext { confinement, ..context.tool_context(call.call) };
+    let tool_context = context.tool_context(call.call);
     let paths = context.tools.toolbox.changes(&tool_context, call.call);
+    // Only what a command leaves behind is checked: other tools name what they change, or run outside of the sandbox.
+    let confinement = if paths.is_none() && !is_foreign(call) { confinement } else { Confinement::Usual };
+    let tool_context = ToolContext { confinement, ..tool_context };
     context.files.snapshots.before(&tool_context, paths.as_deref()).await
 }
 
@@ -136,7 +151,11 @@ async fn record<'a>(call: &'a Invocation<'a>, next: Next<'a>) -> Result<ToolOutp
     };
     // Tools of others run outside of the sandbox, as they did before.
     let is_checked = confinement.is_checked() && paths.is_none() && !is_foreign(call);
-    if is_checked && let Some(why) = gap(&looked) {
+    let runs_all = context.rules.answering.now() == OnInterrupt::Approve;
+    if is_checked
+        && !runs_all
+        && let Some(why) = gap(&looked)
+    {
         return Ok(ToolOutput::error(
             ToolErrorCode::Denied,
             format!("it did not run: no person reviewed it, and what it leaves behind could not be checked: {why}"),
@@ -151,6 +170,9 @@ async fn record<'a>(call: &'a Invocation<'a>, next: Next<'a>) -> Result<ToolOutp
         Ok(looked) => looked.after.await,
         Err(error) => Err(error),
     };
+    if let (Err(_), Ok(changes)) = (&output, &changes) {
+        set_aside::interrupted(call, &changes.set_aside).await;
+    }
     let mut output = output?;
     let (notes, set_aside) = match changes {
         Ok(changes) => {

@@ -49,6 +49,7 @@ struct Entries {
     logged: bool,
     shut: bool,
     unwritten: bool,
+    limits: Confinement,
     confinement: Confinement,
     closed: Arc<[PathBuf]>,
     waited: Duration,
@@ -177,6 +178,16 @@ impl<'a> CallRecord<'a> {
     /// The limits of what it runs.
     pub(crate) fn confinement(&self) -> Confinement {
         self.entries().confinement
+    }
+
+    /// Records the limits by the rules alone, whatever else makes it a question.
+    pub(crate) fn limit(&self, limits: Confinement) {
+        self.entries().limits = limits;
+    }
+
+    /// Its limits by the rules alone, as of the last verdict.
+    pub(crate) fn limits(&self) -> Confinement {
+        self.entries().limits
     }
 
     /// Records paths that it cannot change.

@@ -296,7 +296,10 @@ impl SessionRecord {
         let harmless: Vec<FileChange> = due.extract_if(.., |change| is_harmless(change)).collect();
         changes.files.extend(harmless);
         for _ in 0..ROUNDS {
-            let stays = |change: &FileChange| changes.set_aside.files.iter().any(|file| file.path == change.path);
+            let has_failed = |outcome| matches!(outcome, UndoOutcome::Conflict | UndoOutcome::Failed);
+            let stays = |change: &FileChange| {
+                changes.set_aside.files.iter().any(|file| file.path == change.path && has_failed(file.outcome))
+            };
             let is_harmless =
                 |change: &FileChange| self.is_harmless(change) || self.is_gone_with_its_folder(&roots, change);
             due.retain(|change| !stays(change) && !is_harmless(change));
@@ -319,13 +322,28 @@ impl SessionRecord {
             }
             due = self.changes_since(before, workspace, None)?.1;
         }
+        for change in due.into_iter().filter(|change| !is_open_folder(change) && !self.is_harmless(change)) {
+            if !changes.set_aside.files.iter().any(|file| file.path == change.path && file.outcome != UndoOutcome::Done)
+            {
+                let (back, reason) = (reversed(&change).change, Some("it was written again".to_owned()));
+                let outcome = UndoOutcome::Failed;
+                changes.set_aside.files.push(UndoneFile {
+                    path: change.path,
+                    change: back,
+                    outcome,
+                    reason,
+                    diff: None,
+                });
+            }
+        }
         Ok(changes)
     }
 
     /// Removes new guarded files without keeping them, where nothing can be kept any more: a full disk must not let one stay.
     pub(super) fn remove_planted(&self, before: &Before, workspace: &Workspace) -> io::Result<()> {
         let Some(guard) = &before.guard else { return Ok(()) };
-        let max_files = self.config.max_files;
+        // The call itself may have made the tree too large.
+        let max_files = self.config.max_files.saturating_mul(10);
         for root in Root::of_commands(Root::all(workspace)?) {
             let Some(tree) = before.trees.iter().find(|tree| tree.place == root.place) else { continue };
             let (mut seen, mut now) = (scan(&root, tree, max_files, &self.names)?, GuardedPaths::default());

@@ -5,6 +5,7 @@
 use std::{
     collections::{BTreeMap, HashMap, HashSet, VecDeque},
     io,
+    sync::Arc,
 };
 
 use agentd_core::tool::{FileChange, FileChangeKind};
@@ -13,6 +14,7 @@ use rustix::fs::FileType;
 use super::{
     root::{self, Root},
     spot::{SafePath, split},
+    tree::Tree,
 };
 use crate::text;
 
@@ -60,8 +62,8 @@ impl IgnoredFolders {
         self.tops.iter().map(|top| top.shown(true))
     }
 
-    /// Deletions since then: ignored folders and what was directly in them as changes, and a sentence that counts all.
-    pub(super) fn deletions(&self, roots: &[Root]) -> (Vec<FileChange>, Option<String>) {
+    /// Deletions since then, without those of entries of these trees: ignored folders and what was directly in them as changes, and a sentence that counts all.
+    pub(super) fn deletions(&self, roots: &[Root], kept: &[Arc<Tree>]) -> (Vec<FileChange>, Option<String>) {
         let now = Self::of(roots, self.tops.clone(), |folder, _| self.read.contains(folder));
         let (mut changes, mut counts) = (Vec::new(), BTreeMap::<usize, (usize, bool)>::new());
         let mut gone: Vec<_> = self.names.iter().filter(|(path, _)| !now.names.contains_key(path)).collect();
@@ -71,6 +73,10 @@ impl IgnoredFolders {
             let Some(top) = above.find_map(|path| self.tops.iter().position(|top| *top == path)) else { continue };
             let parent = SafePath { place: path.place, below: split(&path.below).0.to_vec() };
             let (is_top, parent_stays) = (*path == self.tops[top], now.names.contains_key(&parent));
+            if !is_top && kept.iter().any(|tree| tree.place == path.place && tree.entries.contains_key(&path.below)) {
+                // Guarded files are looked at here, too, and come back.
+                continue;
+            }
             if !is_top && parent_stays && !now.read.contains(&parent) {
                 // Its folder can no longer be read, which is not gone.
                 continue;

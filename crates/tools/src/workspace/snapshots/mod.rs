@@ -270,7 +270,7 @@ impl Snapshots for FileSnapshots {
                 Ok((kept.before(&workspace, &call_id, paths.as_deref(), unsaved, guard)?, running))
             });
             let (mut before, running) = looking.await?;
-            let gaps = before.notes.iter().cloned().chain(before.unchecked.take()).collect();
+            let gaps = before.notes.iter().cloned().chain(before.unchecked.clone()).collect();
             let (closed, unkept) = (std::mem::take(&mut before.closed), before.unkept());
             let after = self.clone().after(of_call, before, running).boxed();
             Ok(FilesBefore { closed, gaps, unkept, after })

@@ -297,6 +297,14 @@ impl SessionRecord {
             }
             self.trees.clone()
         };
+        if before.guard.is_some() {
+            let was_seen =
+                |tree: &Tree| before.trees.iter().any(|known| known.place == tree.place && known.unseen.is_none());
+            let is_lost = now.iter().any(|tree| tree.unseen.is_some() && was_seen(tree));
+            if is_lost || before.unchecked.is_none() && self.guarded.is_partial {
+                return Err(io::Error::other("it left more files than are looked at"));
+            }
+        }
         notes.sort();
         notes.dedup();
         let (mut differences, mut guarded) = (Vec::new(), Vec::new());
@@ -329,7 +337,7 @@ impl SessionRecord {
         let mut files: Vec<FileChange> = differences.into_iter().map(|difference| difference.change).collect();
         files.retain_mut(|change| unsaved::go_from(change, &before.unsaved));
         notes.extend(surplus::cut(&mut files, self.config.max_changes));
-        let (deleted, counted) = before.ignored.deletions(&roots);
+        let (deleted, counted) = before.ignored.deletions(&roots, &before.trees);
         files.extend(deleted);
         notes.extend(counted);
         manifest::add(&self.folder, &manifest::contents_of(&[&files[..], &guarded].concat()))?;
