@@ -18,16 +18,13 @@ use agentd_policy::{CallContext, SHELL_TOOL, for_good, is_shallow, roots};
 use futures_util::{FutureExt as _, future::BoxFuture};
 use serde_json::{Value, json};
 
-use super::{client_tools, undo};
+use super::{client_tools, set_aside::showable, undo};
 use crate::turn::{
     Phase, TurnExit,
     call_record::asked_first,
     hooks::{Invocation, Link, Next},
     recorder::{CallAnswers, ResolvedInterrupt},
 };
-
-/// Maximum size of what a person is shown, in bytes. What is longer could not be shown whole, and is not asked.
-const LONGEST_SHOWN: usize = 6 * 1024 * 1024;
 
 pub(crate) struct Approvals;
 
@@ -234,20 +231,6 @@ async fn preview(
         (!lines.is_empty()).then(|| lines.join("\n"))
     });
     Ok(shown.and_then(showable))
-}
-
-/// The preview, if all of it can be shown to a person: nobody approves what they could not see.
-pub(crate) fn showable(shown: Option<String>) -> Result<Option<String>, ToolOutput> {
-    match shown.as_deref().map_or(0, str::len) {
-        ..=LONGEST_SHOWN => Ok(shown),
-        size => Err(ToolOutput::error(
-            ToolErrorCode::Denied,
-            format!(
-                "it did not run: a person would have to approve it, and what it changes ({size} bytes of text) is too much \
-                 to be shown. Do it in smaller steps"
-            ),
-        )),
-    }
 }
 
 /// Verdict of the rules on the call as it stands, with what people allow now; also for the audit log.

@@ -35,4 +35,4 @@ mod truncation;
 mod turn_instructions;
 mod undo;
 
-pub(crate) use self::{approvals::showable, undo::NAME as UNDO_PATCH};
+pub(crate) use self::{set_aside::showable, undo::NAME as UNDO_PATCH};

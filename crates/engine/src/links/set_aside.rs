@@ -7,14 +7,16 @@ use agentd_core::{
     event::EventKind,
     interrupt::{Answer, Ask},
     policy::{Layer, Risk},
-    tool::{FileChange, FileKind, ToolOutput},
+    tool::{FileChange, FileKind, ToolErrorCode, ToolOutput},
     turn::{Denial, OnInterrupt},
     undo::{FilesReverted, UndoOutcome},
 };
 use tokio::time::Instant;
 
-use super::approvals::showable;
 use crate::turn::{TurnExit, hooks::Invocation};
+
+/// Maximum size of what a person is shown, in bytes. What is longer could not be shown whole, and is not asked.
+const LONGEST_SHOWN: usize = 6 * 1024 * 1024;
 
 /// Names that a sentence has.
 const NAMED: usize = 5;
@@ -167,4 +169,18 @@ fn named<'a>(paths: impl Iterator<Item = &'a str>) -> String {
     let more = files.len().saturating_sub(NAMED);
     let shown = files[..files.len() - more].join(", ");
     if more > 0 { format!("{shown} and {more} more") } else { shown }
+}
+
+/// The preview, if all of it can be shown to a person: nobody approves what they could not see.
+pub(crate) fn showable(shown: Option<String>) -> Result<Option<String>, ToolOutput> {
+    match shown.as_deref().map_or(0, str::len) {
+        ..=LONGEST_SHOWN => Ok(shown),
+        size => Err(ToolOutput::error(
+            ToolErrorCode::Denied,
+            format!(
+                "it did not run: a person would have to approve it, and what it changes ({size} bytes of text) is too much \
+                 to be shown. Do it in smaller steps"
+            ),
+        )),
+    }
 }

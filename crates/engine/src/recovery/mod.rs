@@ -407,6 +407,18 @@ pub(crate) fn never_ran_because(why: &str) -> String {
     format!("{why} before this ran: it never ran; call it again if it is still wanted")
 }
 
+/// Results of calls that had not begun when their turn ended: every one that had is among these open items.
+pub(crate) fn never_begun(turn_id: TurnId, calls: &[ToolCall], cut_off: &[EventKind]) -> Vec<EventKind> {
+    let has_begun = |call: &&ToolCall| {
+        let of_call =
+            |item: &Item| matches!(&item.body, ItemBody::ToolResult(result) if result.call_id == call.call_id);
+        cut_off.iter().any(|fact| matches!(fact, EventKind::ItemCompleted { item, .. } if of_call(item)))
+    };
+    let never_ran = never_ran_because("the turn ended");
+    let results = calls.iter().filter(|call| !has_begun(call));
+    results.flat_map(|call| stand_in(turn_id, call, ToolErrorCode::NotRun, never_ran.clone())).collect()
+}
+
 /// The result of a call that has none, and never will.
 pub(crate) fn stand_in(turn_id: TurnId, call: &ToolCall, error: ToolErrorCode, text: String) -> [EventKind; 2] {
     let result = ToolResult { text, error: Some(error), ..ToolResult::empty(call.call_id.clone(), call.name.clone()) };

@@ -8,9 +8,8 @@ use agentd_core::{
     error::ErrorKind,
     event::{EventKind, StateChange},
     ids::{CallId, SessionId, TraceId, TurnId},
-    item::{Item, ItemBody, ItemStatus},
+    item::{Item, ItemStatus},
     routing::Planning,
-    tool::{ToolCall, ToolErrorCode},
     turn::{IfBusy, StartTurn, StopReason, TurnError, TurnOptions, TurnResult},
 };
 use tokio::{task::JoinError, time::Instant};
@@ -28,7 +27,7 @@ use crate::{
     error::EngineError,
     large_input::UserInput,
     mentions::Mentions,
-    recovery::{never_ran_because, stand_in},
+    recovery::never_begun,
     turn::{
         Phase, TurnOutcome, TurnState,
         answering::AnswerMode,
@@ -432,16 +431,7 @@ impl Actor {
         let unread = !open.steers.is_empty() && !is_taken_back;
         let mut facts = self.withdraw_all();
         let mut cut_off = self.journal.close_open();
-        // Every call that had begun is among the open items.
-        let has_begun = |call: &&ToolCall| {
-            let of_call =
-                |item: &Item| matches!(&item.body, ItemBody::ToolResult(result) if result.call_id == call.call_id);
-            cut_off.iter().any(|fact| matches!(fact, EventKind::ItemCompleted { item, .. } if of_call(item)))
-        };
-        let never_ran = never_ran_because("the turn ended");
-        for call in outcome.without_result.iter().filter(|call| !has_begun(call)) {
-            facts.extend(stand_in(open.turn_id, call, ToolErrorCode::NotRun, never_ran.clone()));
-        }
+        facts.extend(never_begun(open.turn_id, &outcome.without_result, &cut_off));
         self.tell_what_was_changed(open.first_seq, &mut cut_off).await;
         facts.extend(cut_off);
         if is_taken_back {
