@@ -186,7 +186,7 @@ async fn an_error_in_an_array_and_a_line_of_an_older_server_are_errors_like_othe
     }
     let server = ModelServer::start().await;
     let refusal = r#"[{"error":{"code":400,"message":"Corrupted thought signature.","status":"INVALID_ARGUMENT"}}]"#;
-    server.reply(Reply::status(400, refusal));
+    server.default_reply(Reply::status(400, refusal));
     let outcome = ask_server(&server).await;
     assert!(outcome.message().ends_with("Corrupted thought signature. (400)"), "{outcome:?}");
 }
