@@ -63,7 +63,7 @@ pub(super) struct Follow {
     unsent: Vec<(InterruptId, Answer)>,
     cancel: CancellationToken,
     is_cancelled: bool,
-    /// Set if no prompt waits for the turn, until one takes it over.
+    /// True while no prompt follows the turn.
     handover: Option<CancellationToken>,
 }
 

@@ -118,7 +118,7 @@ fn most_odd(length: usize) -> usize {
     if length < TINY { 0 } else { (length / 20).max(1) }
 }
 
-/// Returns whether zero bytes follow each other in such a number as only formats have: what they stand for is a place.
+/// Returns true for a run of zero bytes that occurs in binary formats only.
 fn has_gap(bytes: &[u8]) -> bool {
     const GAP: usize = 16;
     bytes.split(|byte| *byte != 0).any(|run| run.len() >= GAP)

@@ -121,7 +121,7 @@ impl GuardedNames {
     }
 }
 
-/// Where the parts of a path end.
+/// End offsets of the parts of a path.
 fn ends(path: &[u8]) -> impl Iterator<Item = usize> {
     path.iter().enumerate().filter(|(_, byte)| **byte == b'/').map(|(end, _)| end).chain([path.len()])
 }
@@ -162,9 +162,9 @@ struct Pattern {
     text: String,
     folders: Vec<Vec<u8>>,
     start: Vec<u8>,
-    /// Set if the name may go on between `start` and this ending.
+    /// Ending of a pattern with a `*` after `start`.
     end: Option<Vec<u8>>,
-    /// Set if the case of ASCII letters is ignored.
+    /// True if the case of ASCII letters is ignored.
     folds: bool,
 }
 

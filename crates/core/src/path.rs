@@ -65,7 +65,7 @@ pub fn requoted(shown: &str) -> String {
     quoted(&read(shown).unwrap_or(shown.into()))
 }
 
-/// The path that is written so; none where a backslash begins anything else than a character that is written out.
+/// Parses a path in this form. `None` for a backslash that does not begin an escape of this form.
 #[must_use]
 pub fn read(written: &str) -> Option<Cow<'_, str>> {
     let Some((plain, mut rest)) = written.split_once('\\') else { return Some(written.into()) };
@@ -83,7 +83,7 @@ pub fn read(written: &str) -> Option<Cow<'_, str>> {
     }
 }
 
-/// Returns whether two names differ in nothing that is seen: in blanks, in how accents are composed, in case, in characters
+/// Returns true if two names differ only in what is not visible: in blanks, in how accents are composed, in case, in characters
 /// without ink.
 #[must_use]
 pub fn looks_like(one: &str, other: &str) -> bool {
@@ -94,7 +94,7 @@ pub fn looks_like(one: &str, other: &str) -> bool {
     folded(one) == folded(other)
 }
 
-/// Returns whether a character is written out.
+/// Returns true if the character is escaped.
 #[must_use]
 pub fn is_written(letter: char) -> bool {
     matches!(letter, '\\' | '<') || letter.is_control() || is_unseen(letter)

@@ -52,8 +52,8 @@ pub trait Snapshots: Send + Sync {
         _to: SessionId,
         changes: Vec<FileChange>,
     ) -> BoxFuture<'_, Result<Vec<FileChange>, WorkspaceError>> {
-        let told = changes.into_iter().map(|change| FileChange::new(change.path, change.change)).collect();
-        Box::pin(std::future::ready(Ok(told)))
+        let reported = changes.into_iter().map(|change| FileChange::new(change.path, change.change)).collect();
+        Box::pin(std::future::ready(Ok(reported)))
     }
 
     /// Removes all that is kept of a session.

@@ -205,7 +205,7 @@ impl ActiveAgent {
         transfers
     }
 
-    /// Returns whether it may hand the session on by this tool. Back to the first agent it always may.
+    /// Returns true if this tool may hand the session on. A transfer back to the first agent is always allowed.
     pub(crate) fn may_transfer(&self, tool: &str) -> bool {
         let Some(own) = &self.own else { return true };
         let to = tool.strip_prefix(transfer_tool::PREFIX);

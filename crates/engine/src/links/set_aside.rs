@@ -79,7 +79,7 @@ pub(super) async fn interrupted(call: &Invocation<'_>, set_aside: &FilesReverted
     }
 }
 
-/// Tells that the look after a command failed, so that something may be left that others run or obey.
+/// Reports a failed look after a command: guarded files may be left.
 pub(super) async fn unchecked(call: &Invocation<'_>, why: &str, output: &mut ToolOutput) -> Result<(), TurnExit> {
     let what = "the command may have left files that others run or obey: what it left behind could not be checked";
     deny(call, format!("{what}: {why}"), output).await
@@ -151,7 +151,7 @@ async fn preview(call: &Invocation<'_>, way_back: &[FileChange]) -> Result<Strin
     Ok(shown.unwrap_or_default())
 }
 
-/// Tells the model, the person and the end of the turn.
+/// Reports a denial to the model, the person and the result of the turn.
 async fn deny(call: &Invocation<'_>, reason: String, output: &mut ToolOutput) -> Result<(), TurnExit> {
     output.text.push_str(&format!("\n[{reason}]"));
     let fails = call.context.rules.answering.now() == OnInterrupt::Fail;

@@ -46,7 +46,7 @@ const MAX_CLOSED: usize = 2000;
 /// Guard of one call.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub(super) struct CallGuard {
-    /// Set if only repositories of git are guarded.
+    /// True if only repositories of git are guarded.
     of_git: bool,
     /// Names that a person added.
     names: Vec<String>,
@@ -60,9 +60,9 @@ pub(super) struct CallGuard {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Lead {
     path: PathBuf,
-    /// Set if it is a repository of git.
+    /// True if it is a repository of git.
     is_git: bool,
-    /// Set if git itself runs or obeys it.
+    /// True if git itself runs or obeys it.
     by_git: bool,
 }
 
@@ -72,7 +72,7 @@ pub(super) struct GuardedPaths {
     leads: Vec<Lead>,
     /// The topmost ones, by their real paths.
     closed: Vec<PathBuf>,
-    /// Set if there may be more.
+    /// True if there may be more.
     pub(super) is_partial: bool,
 }
 

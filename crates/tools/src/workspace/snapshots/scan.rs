@@ -68,7 +68,7 @@ pub(super) struct ScanResult {
     pub(super) leads: Vec<Vec<u8>>,
     /// Folders that git takes for repositories although they have another name.
     pub(super) bare: Vec<Vec<u8>>,
-    /// Set if there were too many folders to look for guarded files in all of them.
+    /// True if there were too many folders to look for guarded files in all of them.
     pub(super) is_partial: bool,
 }
 
