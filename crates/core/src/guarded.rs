@@ -6,9 +6,12 @@
 //! names and removes none. Matching is pure: paths are bytes below the root of a folder.
 
 use std::{
-    collections::HashMap,
+    ffi::OsStr,
+    os::unix::ffi::OsStrExt as _,
     sync::{Arc, LazyLock},
 };
+
+use globset::{GlobBuilder, GlobSet, GlobSetBuilder};
 
 /// The table.
 const TEXT: &str = include_str!("guarded_names.txt");
@@ -27,7 +30,8 @@ const STORES_OF_GIT: [&[u8]; 4] = [b"objects", b"refs", b"logs", b"lfs"];
 /// Guarded names: those of the table, and those that a person added.
 #[derive(Debug, Clone, Default)]
 pub struct GuardedNames {
-    added: Arc<[Pattern]>,
+    added: Arc<[String]>,
+    globs: GlobSet,
 }
 
 /// Meaning of a name for a walk through a folder.
@@ -56,15 +60,15 @@ impl GuardedNames {
     /// The table with these names besides.
     ///
     /// # Errors
-    /// The first that is no name: empty, absolute, climbing, or with a `*` in its middle.
+    /// The first that is no name: empty, absolute, climbing, or a pattern that cannot be read.
     pub fn with(names: &[String]) -> Result<Self, String> {
-        let parse = |name: &String| Pattern::parse(name, true).ok_or_else(|| name.clone());
-        Ok(Self { added: names.iter().map(parse).collect::<Result<_, _>>()? })
+        let globs = globs(names.iter().map(String::as_str), true)?;
+        Ok(Self { added: names.into(), globs })
     }
 
     /// The added names, as they were written.
     pub fn added(&self) -> impl Iterator<Item = &str> {
-        self.added.iter().map(|pattern| pattern.text.as_str())
+        self.added.iter().map(String::as_str)
     }
 
     /// Returns true if others run or obey what is written at this path, wherever it lies.
@@ -97,16 +101,17 @@ impl GuardedNames {
         if self.is_named(path) {
             return NameKind::Guarded;
         }
-        if TABLE.caches.ends(path) {
+        if ends_in(&TABLE.caches, path) {
             return NameKind::Cache;
         }
         let name = path.rsplit(|byte| *byte == b'/').next().unwrap_or_default();
         let is_hidden = name.first() == Some(&b'.') && !matches!(name, b"." | b"..");
-        if is_hidden && !TABLE.harmless.ends(path) { NameKind::Guarded } else { NameKind::Plain }
+        if is_hidden && !ends_in(&TABLE.harmless, path) { NameKind::Guarded } else { NameKind::Plain }
     }
 
     fn is_named(&self, path: &[u8]) -> bool {
-        self.added.iter().any(|pattern| pattern.ends(path)) || TABLE.guarded.ends(path)
+        let folded = path.to_ascii_lowercase();
+        ends_in(&self.globs, &folded) || ends_in(&TABLE.guarded, &folded)
     }
 
     fn guarded_end(&self, path: &[u8], but_caches: bool) -> Option<usize> {
@@ -149,112 +154,45 @@ pub fn git_entry(name: &[u8], folder: bool) -> GitEntry {
     }
 }
 
-/// Names, found by their last part where it has no `*`.
-#[derive(Debug, Default)]
-struct Names {
-    whole: HashMap<Vec<u8>, Vec<Pattern>>,
-    open: Vec<Pattern>,
-}
-
-/// Name of a file or folder, with those of the folders on the way where that matters.
-#[derive(Debug, Clone)]
-struct Pattern {
-    text: String,
-    folders: Vec<Vec<u8>>,
-    start: Vec<u8>,
-    /// Ending of a pattern with a `*` after `start`.
-    end: Option<Vec<u8>>,
-    /// True if the case of ASCII letters is ignored.
-    folds: bool,
-}
-
+/// Sections of the table.
 #[derive(Debug, Default)]
 struct Table {
-    guarded: Names,
-    harmless: Names,
-    caches: Names,
+    guarded: GlobSet,
+    harmless: GlobSet,
+    caches: GlobSet,
 }
 
 impl Table {
     fn parse(text: &str) -> Self {
-        let mut table = Self::default();
-        let mut section = "";
-        for line in text.lines().map(str::trim).filter(|line| !line.is_empty()) {
-            if let Some(name) = line.strip_prefix('[').and_then(|line| line.strip_suffix(']')) {
-                section = name;
-                continue;
-            }
-            let (names, folds) = match section {
-                "guarded" => (&mut table.guarded, true),
-                "harmless" => (&mut table.harmless, false),
-                "caches" => (&mut table.caches, false),
-                _ => continue,
-            };
-            if !line.starts_with("# ")
-                && let Some(pattern) = Pattern::parse(line, folds)
-            {
-                names.add(pattern);
-            }
+        let section = |name: &str, folds: bool| {
+            let lines = text.lines().map(str::trim).skip_while(|line| *line != name).skip(1);
+            let lines = lines.take_while(|line| !line.starts_with('['));
+            globs(lines.filter(|line| !line.is_empty() && !line.starts_with('#')), folds).unwrap_or_default()
+        };
+        Self {
+            guarded: section("[guarded]", true),
+            harmless: section("[harmless]", false),
+            caches: section("[caches]", false),
         }
-        table
     }
 }
 
-impl Names {
-    fn add(&mut self, pattern: Pattern) {
-        if pattern.end.is_some() {
-            self.open.push(pattern);
-        } else {
-            self.whole.entry(pattern.start.to_ascii_lowercase()).or_default().push(pattern);
-        }
+/// Patterns of the last names of paths. Those that ignore the case of ASCII letters match paths in small letters.
+fn globs<'a>(names: impl Iterator<Item = &'a str>, folds: bool) -> Result<GlobSet, String> {
+    let mut globs = GlobSetBuilder::new();
+    for name in names {
+        let is_sound =
+            name.trim_end_matches('/').split('/').all(|part| !matches!(part.trim(), "" | "." | ".." | "*" | "**"));
+        let pattern = format!("**/{}", name.trim().trim_end_matches('/'));
+        let pattern = if folds { pattern.to_ascii_lowercase() } else { pattern };
+        let glob = GlobBuilder::new(&pattern).literal_separator(true).build().ok().filter(|_| is_sound);
+        globs.add(glob.ok_or_else(|| name.to_owned())?);
     }
-
-    fn ends(&self, path: &[u8]) -> bool {
-        let name = path.rsplit(|byte| *byte == b'/').next().unwrap_or_default();
-        let whole = self.whole.get(&name.to_ascii_lowercase());
-        whole.into_iter().flatten().chain(&self.open).any(|pattern| pattern.ends(path))
-    }
+    globs.build().map_err(|error| error.to_string())
 }
 
-impl Pattern {
-    fn parse(text: &str, folds: bool) -> Option<Self> {
-        let mut parts: Vec<&str> = text.trim().trim_end_matches('/').split('/').collect();
-        let name = parts.pop()?;
-        let is_name = |part: &&str| !matches!(*part, "" | "." | "..") && !part.contains('*');
-        let bytes = |part: &str| part.as_bytes().to_vec();
-        let (start, end) = match name.split_once('*') {
-            None => (name, None),
-            Some((start, end)) => (start, Some(end)),
-        };
-        let is_sound = match end {
-            None => is_name(&start),
-            Some(end) => !end.contains('*') && (start.is_empty() != end.is_empty() || !start.is_empty()),
-        };
-        (is_sound && parts.iter().all(is_name)).then(|| Self {
-            text: text.to_owned(),
-            folders: parts.into_iter().map(bytes).collect(),
-            start: bytes(start),
-            end: end.map(bytes),
-            folds,
-        })
-    }
-
-    /// Returns true if the path ends in this name.
-    fn ends(&self, path: &[u8]) -> bool {
-        let same =
-            |left: &[u8], right: &[u8]| if self.folds { left.eq_ignore_ascii_case(right) } else { left == right };
-        let mut parts = path.rsplit(|byte| *byte == b'/');
-        let name = parts.next().unwrap_or_default();
-        let is_name = match &self.end {
-            None => same(name, &self.start),
-            Some(end) => {
-                name.len() >= self.start.len() + end.len()
-                    && same(&name[..self.start.len()], &self.start)
-                    && same(&name[name.len() - end.len()..], end)
-            }
-        };
-        is_name && self.folders.iter().rev().all(|folder| parts.next().is_some_and(|part| same(part, folder)))
-    }
+fn ends_in(globs: &GlobSet, path: &[u8]) -> bool {
+    globs.is_match(OsStr::from_bytes(path))
 }
 
 #[cfg(test)]
@@ -265,10 +203,8 @@ mod tests {
 
     #[test]
     fn the_table_is_read_whole() {
-        let entries = TEXT.lines().filter(|line| !line.is_empty() && !line.starts_with("# ") && !line.starts_with('['));
-        let count = |names: &Names| names.open.len() + names.whole.values().map(Vec::len).sum::<usize>();
-        let read = count(&TABLE.guarded) + count(&TABLE.harmless) + count(&TABLE.caches);
-        assert_eq!(read, entries.filter(|line| *line != "#").count());
+        let entries = TEXT.lines().filter(|line| !line.is_empty() && !line.starts_with(['#', '[']));
+        assert_eq!(TABLE.guarded.len() + TABLE.harmless.len() + TABLE.caches.len(), entries.count());
     }
 
     #[test]
@@ -324,7 +260,7 @@ mod tests {
         }
         assert!(names.covers(b"node_modules/x/.npmrc"), "a tool that names it is asked about it");
         assert_eq!(names.topmost(b"a/.git/hooks/x"), Some(6));
-        for bad in ["", "/x", "../x", "a*b*c", "*", "a/*/b"] {
+        for bad in ["", "/x", "../x", "*", "a/*/b", "a[", "a//b"] {
             assert!(GuardedNames::with(&[bad.to_owned()]).is_err(), "{bad}");
         }
     }
@@ -336,8 +272,8 @@ mod tests {
             name in "\\.[a-zA-Z0-9_-]{1,12}",
             below in proptest::option::of("[a-z]{1,6}"),
         ) {
-            prop_assume!(!TABLE.harmless.ends(name.as_bytes()) && !TABLE.caches.ends(name.as_bytes()));
-            prop_assume!(!folders.iter().any(|folder| TABLE.caches.ends(folder.as_bytes())));
+            prop_assume!(!ends_in(&TABLE.harmless, name.as_bytes()) && !ends_in(&TABLE.caches, name.as_bytes()));
+            prop_assume!(!folders.iter().any(|folder| ends_in(&TABLE.caches, folder.as_bytes())));
             let parts: Vec<String> = folders.into_iter().chain([name]).chain(below).collect();
             prop_assert!(GuardedNames::default().plants(parts.join("/").as_bytes()));
         }
