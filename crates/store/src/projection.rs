@@ -89,6 +89,12 @@ impl Projection {
             },
             EventKind::UsageUpdated { usage, .. } => self.usage += *usage,
             EventKind::StateChanged { change: StateChange::Title { title } } => self.title.clone_from(title),
+            // The next input names the session.
+            EventKind::StateChanged { change: StateChange::Withdrawn { input: Some(input), .. } }
+                if self.title == title_of(input) =>
+            {
+                self.title.clear();
+            }
             EventKind::StateChanged { change: StateChange::Reset } => {
                 self.reset_seq = event.seq;
                 self.window = Window { after: event.seq, summary: 0, held: 0 };

@@ -68,6 +68,8 @@ async fn an_order_that_nothing_answered_is_gone_for_every_model_and_its_files_ar
     assert!(exported.contains(mark), "{exported}");
     world.model.default_reply(Reply::text("Fine."));
     world.daemon.agentctl(["run", "second thing", "--session", &session]).await.exits(0);
+    let listed = world.daemon.agentctl(["sessions", "list", "--json"]).await.exits(0).stdout;
+    assert!(listed.contains("second thing") && !listed.contains("wipe"), "the title of the session: {listed}");
     let fork = world.daemon.agentctl(["sessions", "fork", &session]).await.exits(0).stdout;
     world.daemon.agentctl(["run", "third thing", "--session", fork.trim()]).await.exits(0);
     for request in &world.model.requests()[1..] {
