@@ -61,7 +61,7 @@ impl Snapshots for NoSnapshots {
     ) -> BoxFuture<'a, Result<FilesBefore, WorkspaceError>> {
         let after = Box::pin(std::future::ready(Ok(Changes::default())));
         let (closed, gaps, unkept) = (Vec::new(), Vec::new(), Vec::new());
-        Box::pin(std::future::ready(Ok(FilesBefore { closed, gaps, unkept, after })))
+        Box::pin(std::future::ready(Ok(FilesBefore { closed, gaps, unchecked: None, unkept, after })))
     }
 
     fn unfinished<'a>(

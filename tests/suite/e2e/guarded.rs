@@ -173,6 +173,10 @@ async fn a_person_may_keep_what_a_command_planted_and_take_it_back_again() {
         answer(&world, &question, &[if keeps { "approve" } else { "reject" }]).await.exits(0);
         running.output(Vec::new()).await;
         assert_eq!(hook.exists(), keeps);
+        let log = world.daemon.agentctl(["audit", "--json"]).await.exits(0).stdout;
+        let logged: Vec<&str> = log.lines().filter(|line| line.contains("\"keep_files\"")).collect();
+        assert_eq!(logged.len(), usize::from(keeps) + 1, "{log}");
+        assert!(logged[usize::from(keeps)].contains(&format!("\"allowed\":{keeps}")), "{logged:#?}");
         if keeps {
             assert_eq!(fs::read_to_string(&hook).unwrap(), HOOK);
             assert_eq!(hook.metadata().unwrap().permissions().mode() & 0o777, 0o755);
@@ -230,6 +234,31 @@ async fn a_kept_rule_by_prefix_covers_no_hook_and_a_day_with_git_asks_nothing_mo
         assert!(denials.contains(planted), "{denials}\n{told:#?}");
         assert!(content(&world, &format!("project/{planted}")).is_none());
     }
+}
+
+/// A command that nobody looked at takes nothing back that another session wrote while it ran, and a person had allowed.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_another_session_wrote_with_consent_stays() {
+    let world = World::start().await;
+    prepare(&world, "true");
+    let waits = "touch begun.txt; until [ -e go.txt ]; do sleep 0.1; done; mkdir .zed; echo x > .zed/tasks.json";
+    let waits = Reply::tool_call("run_bash_command", script(&world, waits));
+    let write = json!({"path": "/project/.envrc", "content": "export A=1\n"});
+    works_through(&world.model, vec![(&["command also wrote"], waits)], Reply::text("Over."));
+    let project = mounted(&world);
+    let first = world.daemon.spawn_agentctl(["run", "Go.", "-C", &project, "--mode", "auto", "--on-interrupt", "deny"]);
+    until("the command to run", || async { content(&world, "project/begun.txt").map(drop) }).await;
+    works_through(
+        &world.model,
+        vec![(&["/project/.envrc (", "command also wrote"], Reply::tool_call("write_file", write))],
+        Reply::text("Over."),
+    );
+    world.daemon.agentctl(["run", "Write.", "-C", &project, "--on-interrupt", "approve"]).await.exits(0);
+    assert_eq!(content(&world, "project/.envrc").as_deref(), Some("export A=1\n"));
+    world.daemon.write("project/go.txt", "");
+    first.output(Vec::new()).await.exits(5);
+    assert!(content(&world, "project/.zed/tasks.json").is_none());
+    assert_eq!(content(&world, "project/.envrc").as_deref(), Some("export A=1\n"));
 }
 
 #[tokio::test(flavor = "multi_thread")]

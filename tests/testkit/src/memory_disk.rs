@@ -121,7 +121,7 @@ impl Snapshots for MemoryDisk {
         let files = Arc::clone(&self.files);
         let after = async move { Ok(changes_since(&files, &before)) }.boxed();
         let (closed, gaps, unkept) = (Vec::new(), Vec::new(), Vec::new());
-        std::future::ready(Ok(FilesBefore { closed, gaps, unkept, after })).boxed()
+        std::future::ready(Ok(FilesBefore { closed, gaps, unchecked: None, unkept, after })).boxed()
     }
 
     fn unfinished<'a>(

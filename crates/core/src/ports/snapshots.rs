@@ -65,8 +65,10 @@ pub struct FilesBefore {
     /// Guarded files and folders of the person, the topmost of each, by their real paths. Only of a call that is
     /// [checked](crate::policy::Confinement::is_checked).
     pub closed: Vec<PathBuf>,
-    /// Changes that could not be undone or checked, as far as that is known before the call: a sentence each.
+    /// Changes that could not be undone, as far as that is known before the call: a sentence each.
     pub gaps: Vec<String>,
+    /// Reason why what the call leaves behind could not be checked.
+    pub unchecked: Option<String>,
     /// Paths of which no contents are kept, such as folders that git ignores.
     pub unkept: Vec<String>,
     /// Looks again when it is awaited, and reports what has changed. Of a call that is

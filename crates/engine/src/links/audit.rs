@@ -8,11 +8,13 @@ use agentd_core::{
     audit::{AuditEntry, AuditFact, CallEnd, DecidedBy, Decision, Requester, VerdictName},
     error::AuditError,
     event::EventKind,
-    policy::{Explanation, Verdict},
+    interrupt::{Answer, Ask},
+    policy::{Explanation, Layer, Risk, Verdict},
     tool::{Effect, ToolErrorCode, ToolOutput},
     turn::StopReason,
 };
 use futures_util::{FutureExt as _, future::BoxFuture};
+use serde_json::Value;
 
 use super::approvals::arguments;
 use crate::turn::{
@@ -141,10 +143,7 @@ fn decided(call: &Invocation<'_>, allowed: bool, by: DecidedBy) -> AuditFact {
         tool: tool_name(call),
         args: arguments(written),
         leads_to: call.record.leads_to(),
-        asked_by: Requester {
-            model: call.context.models.model.info().id.clone(),
-            agent: call.context.acting.name().to_owned(),
-        },
+        asked_by: requester(call),
         verdict,
         layer: judgement.map(|judgement| judgement.layer.as_str().to_owned()),
         rule: judgement.map(|judgement| judgement.rule.clone()),
@@ -156,6 +155,39 @@ fn decided(call: &Invocation<'_>, allowed: bool, by: DecidedBy) -> AuditFact {
         answer: call.record.answered().map(|answered| answered.answer),
         reply: call.record.replied().map(|replied| replied.answer),
     }))
+}
+
+/// Records whether files that a call left may come into their place.
+pub(super) async fn record_kept(
+    call: &Invocation<'_>,
+    args: Value,
+    (reason, rule): (&str, &str),
+    allowed: bool,
+    by: DecidedBy,
+    answer: Option<Answer>,
+) -> Result<(), AuditError> {
+    let decision = Decision {
+        tool: Ask::KEEP.to_owned(),
+        args,
+        leads_to: None,
+        asked_by: requester(call),
+        verdict: VerdictName::Ask,
+        layer: Some(Layer::Checker.as_str().to_owned()),
+        rule: Some(rule.to_owned()),
+        risk: Some(Risk::High),
+        reason: Some(reason.to_owned()),
+        allowed,
+        granted_by: Vec::new(),
+        by,
+        answer,
+        reply: None,
+    };
+    call.context.records.audit.record(entry(call, AuditFact::CallDecided(Box::new(decision)))).await
+}
+
+fn requester(call: &Invocation<'_>) -> Requester {
+    let context = call.context;
+    Requester { model: context.models.model.info().id.clone(), agent: context.acting.name().to_owned() }
 }
 
 /// The kept rules that let it run: those that the judgement names, or those that somebody kept since.

@@ -4,6 +4,7 @@
 //! The question is asked while the call runs, so a restart withdraws it and the files stay taken back.
 
 use agentd_core::{
+    audit::DecidedBy,
     event::EventKind,
     interrupt::{Answer, Ask},
     policy::{Layer, Risk},
@@ -11,8 +12,9 @@ use agentd_core::{
     turn::{Denial, OnInterrupt},
     undo::{FilesReverted, UndoOutcome},
 };
-use tokio::time::Instant;
+use serde_json::Value;
 
+use super::audit;
 use crate::turn::{TurnExit, hooks::Invocation};
 
 /// Maximum size of what a person is shown, in bytes. What is longer could not be shown whole, and is not asked.
@@ -21,12 +23,8 @@ const LONGEST_SHOWN: usize = 6 * 1024 * 1024;
 /// Names that a sentence has.
 const NAMED: usize = 5;
 
-/// Outcome of the question.
-enum Decision {
-    Keep,
-    /// Why not, for the model and the list of denials.
-    Leave(String),
-}
+/// Rule of the question, for people and the audit log.
+const RULE: &str = "a guarded name, and a command that nobody looked at";
 
 /// Asks about what was set aside, does what the person says, and adds it to the result.
 pub(super) async fn settle(
@@ -49,13 +47,13 @@ pub(super) async fn settle(
         return Ok(());
     }
     let what = format!("the command also wrote {names}, which others run or obey without being asked to");
-    let undone = match decide(call, &what, &set_aside.changes).await? {
-        Decision::Keep => {
+    let undone = match decide(call, &what, &set_aside.changes).await {
+        Ok(()) => {
             let kept =
                 context.files.snapshots.undo(context.ids.session, &context.files.workspace, set_aside.changes, false);
             kept.await.map_err(|error| error.to_string())
         }
-        Decision::Leave(why) => Err(why),
+        Err(why) => Err(why),
     };
     match undone {
         Ok(kept) => {
@@ -85,42 +83,55 @@ pub(super) async fn unchecked(call: &Invocation<'_>, why: &str, output: &mut Too
     deny(call, format!("{what}: {why}"), output).await
 }
 
-/// Lets a person decide, if one is there and can see all of it.
-async fn decide(call: &Invocation<'_>, what: &str, way_back: &[FileChange]) -> Result<Decision, TurnExit> {
-    let context = call.context;
-    match context.rules.answering.now() {
-        OnInterrupt::Approve => return Ok(Decision::Keep),
+/// Lets a person decide, if one is there and can see all of it. Fails with the reason for which nothing is kept; without a line in
+/// the audit log nothing is.
+async fn decide(call: &Invocation<'_>, what: &str, way_back: &[FileChange]) -> Result<(), String> {
+    let answering = &call.context.rules.answering;
+    let args = serde_json::json!({ "paths": way_back.iter().map(|file| &file.path).collect::<Vec<_>>() });
+    let (by, answer, decided) = match answering.now() {
+        OnInterrupt::Approve => (DecidedBy::OnInterrupt(answering.said()), None, Ok(())),
         OnInterrupt::Deny | OnInterrupt::Fail => {
-            return Ok(Decision::Leave("this run cannot ask anybody. Do not write it another way".to_owned()));
+            let why = "this run cannot ask anybody. Do not write it another way".to_owned();
+            (DecidedBy::OnInterrupt(answering.said()), None, Err(why))
         }
-        OnInterrupt::Wait => {}
-    }
-    let preview = match preview(call, way_back).await {
-        Ok(preview) => preview,
-        Err(why) => return Ok(Decision::Leave(why)),
+        OnInterrupt::Wait => match preview(call, way_back).await {
+            Ok(preview) => ask(call, what, args.clone(), preview).await,
+            Err(why) => (DecidedBy::Daemon, None, Err(why)),
+        },
     };
+    let logged = audit::record_kept(call, args, (what, RULE), decided.is_ok(), by, answer).await;
+    decided.and(logged.map_err(|error| error.to_string()))
+}
+
+async fn ask(
+    call: &Invocation<'_>,
+    what: &str,
+    args: Value,
+    preview: String,
+) -> (DecidedBy, Option<Answer>, Result<(), String>) {
     let ask = Ask::Approval {
         tool: Ask::KEEP.to_owned(),
-        args: serde_json::json!({ "paths": way_back.iter().map(|file| &file.path).collect::<Vec<_>>() }),
+        args,
         risk: Risk::High,
         reason: format!("{what}. It was taken back; approve puts it in its place"),
         preview: Some(preview),
         layer: Some(Layer::Checker),
-        rule: Some("a guarded name, and a command that nobody looked at".to_owned()),
+        rule: Some(RULE.to_owned()),
         grants: Vec::new(),
         wider: Vec::new(),
         for_good: Vec::new(),
         owner: None,
     };
-    let asked = Instant::now();
-    let answer = context.tool_context(call.call).person.ask(ask).await;
-    call.record.waited(asked.elapsed());
-    Ok(match answer {
-        Some(Answer::Approve) => Decision::Keep,
-        Some(Answer::Reject { reason: Some(reason) }) => Decision::Leave(format!("the person said: {reason}")),
-        Some(_) => Decision::Leave("the person does not want it".to_owned()),
-        None => Decision::Leave("the question was not answered".to_owned()),
-    })
+    // Where the turn ends first, the result of the call still says what was taken back.
+    let Ok(answered) = call.ask(ask).await else {
+        return (DecidedBy::Daemon, None, Err("the question was not answered".to_owned()));
+    };
+    let decided = match &answered.answer {
+        Answer::Approve => Ok(()),
+        Answer::Reject { reason: Some(reason) } => Err(format!("the person said: {reason}")),
+        _ => Err("the person does not want it".to_owned()),
+    };
+    (answered.by, Some(answered.answer), decided)
 }
 
 /// All that would come into its place, path by path.

@@ -119,8 +119,10 @@ pub(super) async fn look(call: &Invocation<'_>, confinement: Confinement) -> Res
         }
         Err(error) => vec![error.to_string()],
     };
+    let unchecked = files.as_ref().ok().and_then(|looked| looked.unchecked.clone());
     let irreversible = (!reasons.is_empty()).then(|| format!("its changes cannot be undone: {}", reasons.join("; ")));
-    call.record.look(FileLook { confinement, files }, irreversible);
+    let reasons: Vec<String> = irreversible.into_iter().chain(unchecked).collect();
+    call.record.look(FileLook { confinement, files }, (!reasons.is_empty()).then(|| reasons.join("; ")));
     Ok(())
 }
 
@@ -199,8 +201,10 @@ async fn record<'a>(call: &'a Invocation<'a>, next: Next<'a>) -> Result<ToolOutp
 /// Why what a call leaves behind could not be checked, by the look before it.
 fn gap(looked: &Result<FilesBefore, WorkspaceError>) -> Option<String> {
     match looked {
-        Ok(found) if found.gaps.is_empty() => None,
-        Ok(found) => Some(found.gaps.join("; ")),
+        Ok(found) => {
+            let reasons: Vec<&str> = found.gaps.iter().chain(&found.unchecked).map(String::as_str).collect();
+            (!reasons.is_empty()).then(|| reasons.join("; "))
+        }
         Err(error) => Some(error.to_string()),
     }
 }

@@ -102,9 +102,11 @@ impl<'a> CallRecord<'a> {
         self.entries().look.is_some()
     }
 
-    /// The look at the files before it. What is not needed any more is dropped.
+    /// The look at the files before it, and with it what was known by it.
     pub(crate) fn take_look(&self) -> Option<FileLook> {
-        self.entries().look.take()
+        let mut entries = self.entries();
+        entries.irreversible = None;
+        entries.look.take()
     }
 
     /// Reason why its changes cannot be undone.
@@ -256,6 +258,7 @@ pub(crate) fn asked_first(judgement: Explanation, own: String, rule: &str) -> Ex
         verdict: Verdict::Ask { risk, reason },
         layer: Layer::Checker,
         rule: rule.to_owned(),
+        granted_by: Vec::new(),
         grants: Vec::new(),
         wider: Vec::new(),
         ..judgement

@@ -12,7 +12,9 @@ use std::{
 };
 
 use agentd_core::{
+    guarded::GuardedNames,
     ids::{CallId, SessionId},
+    policy::Confinement,
     ports::{Changes, Snapshots as _, ToolContext, Workspaces as _},
     tool::{FileChange, FileChangeKind, FileKind},
     undo::{FilesReverted, UndoOutcome, folded},
@@ -358,6 +360,40 @@ async fn what_changed_after_a_kill_is_left_alone() {
     assert_eq!((content("a.txt"), content("c.txt")), (b"old".to_vec(), b"old".to_vec()));
     assert_eq!((content("b.txt"), content("mine.txt")), (b"by a person".to_vec(), b"by a person".to_vec()));
     assert_eq!(content("aside/y.txt"), b"old");
+}
+
+#[tokio::test]
+async fn guarded_names_and_what_a_person_kept_are_known_after_a_kill() {
+    let mut camera = Camera::new(Project::Writable).await;
+    camera.bench.put("/project/.gitignore", "build/\n");
+    camera.bench.put("/project/build/Tiltfile", "old");
+    camera.bench.context.guarded = GuardedNames::with(&["Tiltfile".to_owned()]).unwrap();
+    let call = camera.call();
+    let looked = camera.snapshots.before(&call, None).await.unwrap();
+    camera.bench.put("/project/a.txt", "new");
+    drop(looked);
+    camera.restart(SnapshotConfig::default());
+    let (session, workspace) = (camera.bench.context.session_id, camera.bench.context.workspace.clone());
+    let changes = camera.snapshots.unfinished(session, &workspace, &call.call_id).await.unwrap();
+    assert_eq!(changes.files.iter().map(|file| file.path.as_str()).collect::<Vec<_>>(), ["/project/a.txt"]);
+
+    // The end of a checked call, but for the last step: the names of its looks.
+    camera.bench.context.confinement = Confinement::Guarded;
+    let call = camera.call();
+    let looked = camera.snapshots.before(&call, None).await.unwrap();
+    camera.bench.put("/project/build/Tiltfile", "new");
+    let changes = looked.after.await.unwrap();
+    assert_eq!(camera.bench.content("/project/build/Tiltfile"), b"old");
+    camera.undo(&changes.set_aside.changes).await;
+    let calls = camera.bench.outside.path().join("undo").join(session.to_string()).join("calls");
+    for file in fs::read_dir(calls).unwrap().flatten() {
+        let name = file.file_name().into_string().unwrap();
+        let open = name.replace(".ended-project", ".project").replace(".ended", ".look");
+        fs::rename(file.path(), file.path().with_file_name(open)).unwrap();
+    }
+    camera.restart(SnapshotConfig::default());
+    camera.snapshots.unfinished(session, &workspace, &call.call_id).await.unwrap();
+    assert_eq!(camera.bench.content("/project/build/Tiltfile"), b"new", "a person has kept it");
 }
 
 /// Unchanged entries are not read again; the smallest change is seen all the same.

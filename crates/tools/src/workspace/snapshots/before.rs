@@ -2,7 +2,7 @@
 
 use std::{collections::HashMap, path::PathBuf, sync::Arc};
 
-use agentd_core::{guarded::GuardedNames, ids::CallId};
+use agentd_core::{guarded::GuardedNames, ids::CallId, tool::FileChange};
 
 use super::{
     guard::CallGuard,
@@ -28,6 +28,8 @@ pub(super) struct Before {
     pub(super) names: GuardedNames,
     /// Guard of a call that is checked when it ends.
     pub(super) guard: Option<CallGuard>,
+    /// Changes that calls of other sessions have recorded as theirs since.
+    pub(super) of_others: Vec<FileChange>,
     /// Guarded paths that it cannot change, and why there may be more.
     pub(super) closed: Vec<PathBuf>,
     pub(super) unchecked: Option<String>,
@@ -39,8 +41,8 @@ impl Before {
     pub(super) fn new(call: &CallId, scoped: bool, trees: Vec<Arc<Tree>>, names: &GuardedNames) -> Self {
         let (call, names, notes) = (call.clone(), names.clone(), Vec::new());
         let (unsaved, ignored, closed) = (HashMap::new(), IgnoredFolders::default(), Vec::new());
-        let (guard, unchecked, pulse) = (None, None, None);
-        Self { call, scoped, trees, notes, unsaved, ignored, names, guard, closed, unchecked, pulse }
+        let (guard, of_others, unchecked, pulse) = (None, Vec::new(), None, None);
+        Self { call, scoped, trees, notes, unsaved, ignored, names, guard, of_others, closed, unchecked, pulse }
     }
 
     /// The paths of which no contents are kept.

@@ -25,6 +25,7 @@ use super::{
     super::path::PathPlace,
     before::Before,
     git_config::runs_no_more,
+    pulse::LastSign,
     restore,
     root::{Kind, Root, is_missing, small_in},
     scan::{ScanResult, scan, scan_more},
@@ -46,6 +47,9 @@ const MAX_CLOSED: usize = 2000;
 /// Guard of one call.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub(super) struct CallGuard {
+    /// True if what the call leaves behind is not checked: the names alone are stored, for the look after a crash.
+    #[serde(default)]
+    only_names: bool,
     /// True if only repositories of git are guarded.
     of_git: bool,
     /// Names that a person added.
@@ -77,13 +81,23 @@ pub(super) struct GuardedPaths {
 }
 
 impl CallGuard {
-    /// The guard of a call; none where what it leaves behind is not checked.
-    pub(super) fn of(call: &ToolContext) -> Option<Self> {
-        call.confinement.is_checked().then(|| Self {
+    pub(super) fn of(call: &ToolContext) -> Self {
+        Self {
+            only_names: !call.confinement.is_checked(),
             of_git: call.confinement == Confinement::GuardedGit,
             names: call.guarded.added().map(str::to_owned).collect(),
             ..Self::default()
-        })
+        }
+    }
+
+    /// Returns true if a look after a crash needs it.
+    pub(super) fn is_needed(&self) -> bool {
+        !self.only_names || !self.names.is_empty()
+    }
+
+    /// Returns true if the call is to be checked. One that was, and of which a person may have kept something since, is not.
+    pub(super) fn is_due(&self) -> bool {
+        !self.only_names && self.set_aside.is_empty()
     }
 
     /// The same with what was guarded before the call.
@@ -124,11 +138,11 @@ impl CallGuard {
         fs::rename(draft, file)
     }
 
-    /// Reads it; none where the call was not guarded.
-    pub(super) fn read(file: &Path) -> io::Result<Option<Self>> {
+    /// Reads it. Of a call without one nothing is checked.
+    pub(super) fn read(file: &Path) -> io::Result<Self> {
         match fs::read(file) {
-            Ok(bytes) => Ok(Some(serde_json::from_slice(&bytes)?)),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Ok(bytes) => Ok(serde_json::from_slice(&bytes)?),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Self { only_names: true, ..Self::default() }),
             Err(error) => Err(error),
         }
     }
@@ -282,8 +296,23 @@ fn follow(path: &Path, left: &mut usize, links: &mut Vec<PathBuf>) -> PathBuf {
 }
 
 impl SessionRecord {
+    /// Changes since the look before a call, after those of guarded files are taken back.
+    pub(super) fn changes_checked(
+        &mut self,
+        before: &Before,
+        workspace: &Workspace,
+        sign: Option<&LastSign>,
+    ) -> io::Result<Changes> {
+        let looked = self.changes_since(before, workspace, sign);
+        let looked = looked.and_then(|(changes, guarded)| self.set_aside(changes, guarded, before, workspace));
+        if looked.is_err() {
+            self.remove_planted(before, workspace)?;
+        }
+        looked
+    }
+
     /// Takes changes of guarded files back, and looks again whether there are more.
-    pub(super) fn set_aside(
+    fn set_aside(
         &mut self,
         mut changes: Changes,
         mut due: Vec<FileChange>,
@@ -291,56 +320,35 @@ impl SessionRecord {
         workspace: &Workspace,
     ) -> io::Result<Changes> {
         let roots = Root::of_commands(Root::all(workspace)?);
-        let is_harmless =
-            |change: &FileChange| self.is_harmless(change) || self.is_gone_with_its_folder(&roots, change);
-        let harmless: Vec<FileChange> = due.extract_if(.., |change| is_harmless(change)).collect();
-        changes.files.extend(harmless);
+        changes.files.extend(due.extract_if(.., |change| self.may_stay(&roots, change)));
         for _ in 0..ROUNDS {
-            let has_failed = |outcome| matches!(outcome, UndoOutcome::Conflict | UndoOutcome::Failed);
-            let stays = |change: &FileChange| {
-                changes.set_aside.files.iter().any(|file| file.path == change.path && has_failed(file.outcome))
-            };
-            let is_harmless =
-                |change: &FileChange| self.is_harmless(change) || self.is_gone_with_its_folder(&roots, change);
-            due.retain(|change| !stays(change) && !is_harmless(change));
+            due.retain(|change| !self.may_stay(&roots, change) && !has_failed(&changes.set_aside, change));
             if due.iter().all(is_open_folder) {
                 changes.files.append(&mut due);
                 break;
             }
-            for change in &mut due {
-                // What may be somebody else's is taken back, too: nobody looked at it.
-                change.late = false;
-            }
+            // What may be somebody else's is taken back, too: nobody looked at it.
+            due.iter_mut().for_each(|change| change.late = false);
             let (recorded, blind): (Vec<_>, Vec<_>) = due.into_iter().partition(FileChange::is_recorded);
             let back = {
                 let _gate = self.store.blobs.gate();
                 restore::undo(workspace, &roots, &self.store.blobs, recorded, false)
             };
-            for FilesReverted { files, changes: made } in [back, take_back_blind(&roots, blind)] {
-                changes.set_aside.files.extend(files);
-                changes.set_aside.changes.extend(made);
-            }
+            changes.set_aside.files.extend(back.files);
+            changes.set_aside.changes.extend(back.changes);
+            changes.set_aside.files.extend(blind.into_iter().map(|change| take_back_blind(&roots, change)));
             due = self.changes_since(before, workspace, None)?.1;
         }
-        for change in due.into_iter().filter(|change| !is_open_folder(change) && !self.is_harmless(change)) {
-            if !changes.set_aside.files.iter().any(|file| file.path == change.path && file.outcome != UndoOutcome::Done)
-            {
-                let (back, reason) = (reversed(&change).change, Some("it was written again".to_owned()));
-                let outcome = UndoOutcome::Failed;
-                changes.set_aside.files.push(UndoneFile {
-                    path: change.path,
-                    change: back,
-                    outcome,
-                    reason,
-                    diff: None,
-                });
-            }
-        }
+        due.retain(|change| {
+            !is_open_folder(change) && !self.may_stay(&roots, change) && !has_failed(&changes.set_aside, change)
+        });
+        let again = |change| taken_back(change, UndoOutcome::Failed, "it was written again".to_owned());
+        changes.set_aside.files.extend(due.into_iter().map(again));
         Ok(changes)
     }
 
     /// Removes new guarded files without keeping them, where nothing can be kept any more: a full disk must not let one stay.
-    pub(super) fn remove_planted(&self, before: &Before, workspace: &Workspace) -> io::Result<()> {
+    fn remove_planted(&self, before: &Before, workspace: &Workspace) -> io::Result<()> {
         let Some(guard) = &before.guard else { return Ok(()) };
         // The call itself may have made the tree too large.
         let max_files = self.config.max_files.saturating_mul(10);
@@ -356,6 +364,11 @@ impl SessionRecord {
             }
         }
         Ok(())
+    }
+
+    /// Returns true for a change of a guarded file by which nothing more is run.
+    fn may_stay(&self, roots: &[Root], change: &FileChange) -> bool {
+        self.is_harmless(change) || self.is_gone_with_its_folder(roots, change)
     }
 
     /// Returns true for what is gone with the folder around its guarded name: nothing is obeyed there any more, and undo brings it back.
@@ -395,25 +408,29 @@ fn is_open_folder(change: &FileChange) -> bool {
     change.change == FileChangeKind::Created && change.after.as_ref().is_some_and(is_open)
 }
 
-/// Removes new files of which no content could be kept, and says what cannot be taken back. A file that is guarded and
-/// could not be kept does not stay.
-fn take_back_blind(roots: &[Root], changes: Vec<FileChange>) -> FilesReverted {
-    let mut reverted = FilesReverted::default();
-    for change in changes {
-        let spot = SafePath::read(&change.path);
-        let root = spot.as_ref().and_then(|spot| roots.iter().find(|root| root.place == spot.place));
-        let removed = match (change.change, spot.as_ref().zip(root)) {
-            (FileChangeKind::Created, Some((spot, root))) => remove(root, spot),
-            _ => Err(io::Error::other("what it held before is not kept")),
-        };
-        let (outcome, reason) = match removed {
-            Ok(()) => (UndoOutcome::Done, "it was too large to be kept, and is gone".to_owned()),
-            Err(error) => (UndoOutcome::Failed, error.to_string()),
-        };
-        let back = reversed(&change).change;
-        reverted.files.push(UndoneFile { path: change.path, change: back, outcome, reason: Some(reason), diff: None });
+/// Returns true if the file of a change could not be taken back before.
+fn has_failed(reverted: &FilesReverted, change: &FileChange) -> bool {
+    let is_failure = |outcome| matches!(outcome, UndoOutcome::Conflict | UndoOutcome::Failed);
+    reverted.files.iter().any(|file| file.path == change.path && is_failure(file.outcome))
+}
+
+/// Removes a new file of which no content could be kept: guarded, it does not stay. A change of another kind cannot be taken back.
+fn take_back_blind(roots: &[Root], change: FileChange) -> UndoneFile {
+    let spot = SafePath::read(&change.path);
+    let root = spot.as_ref().and_then(|spot| roots.iter().find(|root| root.place == spot.place));
+    let removed = match (change.change, spot.as_ref().zip(root)) {
+        (FileChangeKind::Created, Some((spot, root))) => remove(root, spot),
+        _ => Err(io::Error::other("what it held before is not kept")),
+    };
+    match removed {
+        Ok(()) => taken_back(change, UndoOutcome::Done, "it was too large to be kept, and is gone".to_owned()),
+        Err(error) => taken_back(change, UndoOutcome::Failed, error.to_string()),
     }
-    reverted
+}
+
+fn taken_back(change: FileChange, outcome: UndoOutcome, reason: String) -> UndoneFile {
+    let back = reversed(&change).change;
+    UndoneFile { path: change.path, change: back, outcome, reason: Some(reason), diff: None }
 }
 
 fn remove(root: &Root, spot: &SafePath) -> io::Result<()> {

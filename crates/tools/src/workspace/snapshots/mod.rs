@@ -203,10 +203,11 @@ impl FileSnapshots {
     async fn after(
         self,
         workspace: Arc<Workspace>,
-        before: Before,
+        mut before: Before,
         running: CallInProgress,
     ) -> Result<Changes, WorkspaceError> {
         let looking = self.work(running.session, "record what the call changed", move |kept| {
+            before.of_others = locked(&running.overlaps).of_others(running.session, &running.call);
             let Changes { files, notes, set_aside } = kept.after(&workspace, before)?;
             let own = locked(&running.overlaps).end(running.session, &running.call, files);
             // What it goes on from was seen by others alone.
@@ -270,10 +271,10 @@ impl Snapshots for FileSnapshots {
                 Ok((kept.before(&workspace, &call_id, paths.as_deref(), unsaved, guard)?, running))
             });
             let (mut before, running) = looking.await?;
-            let gaps = before.notes.iter().cloned().chain(before.unchecked.clone()).collect();
+            let (gaps, unchecked) = (before.notes.clone(), before.unchecked.clone());
             let (closed, unkept) = (std::mem::take(&mut before.closed), before.unkept());
             let after = self.clone().after(of_call, before, running).boxed();
-            Ok(FilesBefore { closed, gaps, unkept, after })
+            Ok(FilesBefore { closed, gaps, unchecked, unkept, after })
         }
         .boxed()
     }
@@ -296,7 +297,14 @@ impl Snapshots for FileSnapshots {
         preview: bool,
     ) -> BoxFuture<'a, Result<FilesReverted, WorkspaceError>> {
         let workspace = workspace.clone();
-        self.work(session, "take the changes back", move |kept| kept.undo(&workspace, changes, preview))
+        let overlaps = Arc::clone(&self.overlaps);
+        self.work(session, "take the changes back", move |kept| {
+            let undone = kept.undo(&workspace, changes, preview)?;
+            if !preview {
+                locked(&overlaps).note(session, &workspace.root, &undone.changes);
+            }
+            Ok(undone)
+        })
     }
 
     fn adopt(

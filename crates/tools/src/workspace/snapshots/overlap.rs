@@ -3,7 +3,10 @@
 //! A scan of a whole tree sees the changes of all calls. Changes reported by one call when it ended belong to no other;
 //! a change reported while another call is still running may be the other's, so it is marked and not reverted alone.
 
-use std::{collections::HashMap, path::PathBuf};
+use std::{
+    collections::HashMap,
+    path::{Path, PathBuf},
+};
 
 use agentd_core::{
     ids::{CallId, SessionId},
@@ -43,6 +46,19 @@ impl Overlaps {
         self.calls.push(RunningCalls { session, call, root, anywhere, of_others: Vec::new() });
     }
 
+    /// Changes that others have recorded as theirs since a call began.
+    pub(super) fn of_others(&self, session: SessionId, call: &CallId) -> Vec<FileChange> {
+        let running = self.calls.iter().find(|running| running.session == session && running.call == *call);
+        running.map(|running| running.of_others.clone()).unwrap_or_default()
+    }
+
+    /// Notes changes that a session made beside its calls, as undo and a person's answer do.
+    pub(super) fn note(&mut self, session: SessionId, root: &Path, changes: &[FileChange]) {
+        for other in self.calls.iter_mut().filter(|other| other.session != session && other.root == *root) {
+            other.of_others.extend(changes.iter().cloned());
+        }
+    }
+
     /// A call has ended, and this was seen to change meanwhile.
     pub(super) fn end(&mut self, session: SessionId, call: &CallId, seen: Vec<FileChange>) -> Own {
         let ended = self.calls.iter().position(|running| running.session == session && running.call == *call);
@@ -63,7 +79,7 @@ impl Overlaps {
 }
 
 /// The changes without those of others: where these led to what is there now, nothing.
-fn without(seen: Vec<FileChange>, of_others: Vec<FileChange>) -> Own {
+pub(super) fn without(seen: Vec<FileChange>, of_others: Vec<FileChange>) -> Own {
     let mut by_path: HashMap<String, Vec<FileChange>> = HashMap::new();
     for change in of_others.into_iter().filter(FileChange::is_recorded) {
         by_path.entry(change.path.clone()).or_default().push(change);

@@ -38,6 +38,7 @@ use super::{
     guard::{CallGuard, GuardedPaths},
     ignored::IgnoredFolders,
     manifest,
+    overlap::without,
     projects::without_lost,
     pulse::{Heartbeat, LastSign},
     record, restore,
@@ -118,7 +119,7 @@ impl SessionRecord {
         call: &CallId,
         paths: Option<&[String]>,
         unsaved: HashMap<String, Vec<u8>>,
-        (names, guard): (GuardedNames, Option<CallGuard>),
+        (names, guard): (GuardedNames, CallGuard),
     ) -> io::Result<Before> {
         self.names = names;
         let store = Arc::clone(&self.store);
@@ -145,10 +146,11 @@ impl SessionRecord {
             let (mut notes, _gate) = self.look_with_room(&store, &roots, &[])?;
             notes.extend(self.without_room());
             store.blobs.settle()?;
-            let guard = guard.map(|guard| guard.with(&self.guarded));
-            if let Some(guard) = &guard {
+            let guard = guard.with(&self.guarded);
+            if guard.is_needed() {
                 guard.write(&marker.with_extension(GUARD))?;
             }
+            let guard = Some(guard).filter(CallGuard::is_due);
             self.mark(&marker)?;
             let ignored = IgnoredFolders::before(&roots, std::mem::take(&mut self.left_out));
             let (closed, unchecked) = if guard.is_some() { self.guarded.found() } else { (Vec::new(), None) };
@@ -214,12 +216,7 @@ impl SessionRecord {
     pub(super) fn after(&mut self, workspace: &Workspace, before: Before) -> io::Result<Changes> {
         // Another call, or a restart of this record, may have changed them since.
         self.names = before.names.clone();
-        let looked = self.changes_since(&before, workspace, None);
-        let looked = looked.and_then(|(changes, guarded)| self.set_aside(changes, guarded, &before, workspace));
-        if looked.is_err() {
-            self.remove_planted(&before, workspace)?;
-        }
-        let changes = looked?;
+        let changes = self.changes_checked(&before, workspace, None)?;
         let marker = self.marker(&before.call);
         // Of a call that changed nothing there is nothing to find out again.
         let has_changed = !changes.files.is_empty() || !changes.set_aside.files.is_empty();
@@ -256,17 +253,14 @@ impl SessionRecord {
             }
         }
         let trees = trees.into_iter().map(Arc::new).collect();
-        let mut guard = CallGuard::read(&marker.with_extension(GUARD))?;
-        let earlier = guard.iter().flat_map(|guard| guard.set_aside.clone()).collect();
-        if of_project == ENDED_OF_PROJECT {
-            // It was checked when it ended, and a person may have kept something since.
-            guard = None;
-        }
-        self.names = guard.as_ref().map(CallGuard::names).unwrap_or_default();
+        let guard = CallGuard::read(&marker.with_extension(GUARD))?;
+        self.names = guard.names();
+        let earlier = guard.set_aside.clone();
+        let guard = Some(guard).filter(|guard| guard.is_due() && of_project == OF_PROJECT);
         let before = Before { guard, ..Before::new(call, record.scoped, trees, &self.names) };
-        let (mut changes, guarded) = self.changes_since(&before, workspace, Some(&LastSign::read(&self.alive())))?;
-        changes.set_aside.changes = earlier;
-        self.set_aside(changes, guarded, &before, workspace)
+        let mut changes = self.changes_checked(&before, workspace, Some(&LastSign::read(&self.alive())))?;
+        changes.set_aside.changes.extend(earlier);
+        Ok(changes)
     }
 
     /// All changes, and apart from them those of guarded files. After a crash with the last sign of life before it.
@@ -340,6 +334,8 @@ impl SessionRecord {
         let (deleted, counted) = before.ignored.deletions(&roots, &before.trees);
         files.extend(deleted);
         notes.extend(counted);
+        // What another session wrote with a person's consent is not taken back with it.
+        let guarded = without(guarded, before.of_others.clone()).changes;
         manifest::add(&self.folder, &manifest::contents_of(&[&files[..], &guarded].concat()))?;
         Ok((Changes { files, notes, ..Changes::default() }, guarded))
     }
