@@ -1,7 +1,5 @@
 //! `agentctl sessions import`: takes a session in, from an archive or from the history of another program.
 
-mod opencode_db;
-
 use std::{
     io::{self, IsTerminal as _},
     path::PathBuf,
@@ -28,7 +26,6 @@ use crate::{
   ssh other agentctl sessions export last | agentctl sessions import -
   agentctl sessions import ~/.claude/projects/-home-me-app/5c1f….jsonl --from claude-code
   agentctl sessions import ~/.codex/sessions/2026/01/31/rollout-….jsonl --from codex
-  agentctl sessions import ~/.local/share/opencode/opencode.db --from opencode --pick last
   opencode export ses_… | agentctl sessions import - --from opencode
 
 The session keeps its id, and is refused where that is here already. It has no grants, asks before it changes anything, and \
@@ -43,9 +40,6 @@ pub(crate) struct ImportArgs {
     /// Program whose history it is [default: an archive of agentd]
     #[arg(long, value_name = "PROGRAM", value_parser = one_of(&PROGRAMS))]
     from: Option<Program>,
-    /// Session of a database that holds several: its id, or `last`
-    #[arg(long, value_name = "ID", requires = "from")]
-    pick: Option<String>,
     /// Give it a new id, so that it stands beside the same session
     #[arg(long)]
     as_new: bool,
@@ -61,7 +55,7 @@ struct Program(&'static str);
 const PROGRAMS: [Choice<Program>; 3] = [
     ("claude-code", "a .jsonl file below ~/.claude/projects", Program("claude-code")),
     ("codex", "a rollout-….jsonl file below ~/.codex/sessions", Program("codex")),
-    ("opencode", "its opencode.db, or the output of `opencode export`", Program("opencode")),
+    ("opencode", "the output of `opencode export`", Program("opencode")),
 ];
 
 /// Imports.
@@ -75,9 +69,6 @@ pub(crate) async fn handle(daemon: &Daemon, args: ImportArgs, json: bool) -> any
         }
         let _notice = SilenceNotice::watch("the history");
         daemon.client.import(tokio::io::stdin(), from, args.as_new, CLIENT).await?
-    } else if from == Some("opencode") && opencode_db::is_database(&args.file) {
-        let history = opencode_db::read(&args.file, args.pick.as_deref())?;
-        daemon.client.import(history.as_slice(), from, args.as_new, CLIENT).await?
     } else {
         let file = tokio::fs::File::open(&args.file).await.map_err(|error| {
             Failure::usage(format!("could not read {}: {error}", args.file.display())).hint("name a file that is there")

@@ -240,7 +240,7 @@ const WIRES: [(&str, &[&str]); 19] = [
     ("interprocess", &["proto"]),
     ("reqwest", &["crates/mcp", "crates/models", "crates/telemetry", "crates/web"]),
     ("rmcp", &["agentctl", "crates/mcp"]),
-    ("rusqlite", &["agentctl", "crates/store"]),
+    ("rusqlite", &["crates/store"]),
     ("candle-core", &["crates/local"]),
     ("tokenizers", &["crates/local"]),
     ("cap-std", &["crates/tools"]),

@@ -11,8 +11,15 @@ use super::{
 };
 use crate::ArchiveError;
 
+/// First bytes of the database in which OpenCode stores its sessions.
+const DATABASE: &[u8] = b"SQLite format 3\0";
+
 pub(super) fn read(source: &mut impl Read, history: &mut HistoryBuilder) -> Result<(), ArchiveError> {
     let mut bytes = Vec::new();
+    source.by_ref().take(DATABASE.len() as u64).read_to_end(&mut bytes)?;
+    if bytes == DATABASE {
+        return Err(ArchiveError::Foreign("it is a database; import the output of `opencode export SESSION`"));
+    }
     source.read_to_end(&mut bytes)?;
     // The program tells on the same stream what it exports, before the object.
     let start = bytes.iter().position(|byte| *byte == b'{').unwrap_or(0);

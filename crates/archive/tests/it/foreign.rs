@@ -271,6 +271,8 @@ fn what_is_no_history_is_refused() {
     for text in ["", "{}", "{\"info\": {}, \"messages\": 7}", "[1]"] {
         assert!(matches!(refused(text.as_bytes(), ForeignFormat::OpenCode), ArchiveError::Foreign(_)), "{text}");
     }
+    let database = refused(&[b"SQLite format 3\0".as_slice(), &[0xff; 4000]].concat(), ForeignFormat::OpenCode);
+    assert!(database.to_string().contains("import the output of `opencode export SESSION`"), "{database}");
 }
 
 #[test]
