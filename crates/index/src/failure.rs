@@ -158,7 +158,10 @@ impl Failure {
                 "read_file, search_file and agentctl docs show ask for the password where a person can answer; it is left out \
                  of the index; or open it with its password and save a copy without one"
             }
-            Self::Encrypted(_) => "open it with its password and save a copy without one",
+            Self::Encrypted(_) => {
+                "open it in the program that made it and save it without a password, or in a format whose password is taken: PDF, \
+                 ZIP, or Office 2007 and later"
+            }
             Self::Protected { .. } => {
                 "no password opens it here: open it in the program that it was made for, and save or export a copy without \
                  that protection"

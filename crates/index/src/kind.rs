@@ -133,21 +133,7 @@ impl Kind {
     /// Returns whether a password opens it here.
     #[must_use]
     pub const fn opens_with_password(self) -> bool {
-        matches!(
-            self,
-            Self::Pdf
-                | Self::Docx
-                | Self::Doc
-                | Self::Xlsx
-                | Self::Xls
-                | Self::Xlsb
-                | Self::Pptx
-                | Self::Ppt
-                | Self::Odt
-                | Self::Ods
-                | Self::Odp
-                | Self::Zip
-        )
+        matches!(self, Self::Pdf | Self::Docx | Self::Xlsx | Self::Xlsb | Self::Pptx | Self::Zip)
     }
 
     /// One word for it, which stands in what is written down.

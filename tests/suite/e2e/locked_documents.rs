@@ -29,12 +29,12 @@ async fn a_password_goes_from_a_person_to_the_reader_and_nowhere_else() {
 }
 
 #[tokio::test]
-async fn the_password_of_an_open_document_goes_the_same_way() {
+async fn the_password_of_a_workbook_goes_the_same_way() {
     password_stays_private(LockedFile {
-        fixture: "locked/aes.ods",
-        path: "aes.ods",
-        words: "りんご",
-        found: ("りんご", " Blatt!A2:B3"),
+        fixture: "password.xlsx",
+        path: "password.xlsx",
+        words: "first",
+        found: ("first", " Totals!A2:D3"),
     })
     .await;
 }
@@ -107,16 +107,19 @@ fn holds(folder: &Path, bytes: &[u8]) -> bool {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_terminal_is_asked_for_a_password_and_does_not_show_it() {
     let world = World::start().await;
-    let files = ["locked/libreoffice.odt", "locked/aes.zip", "latin.pdf"].map(fixture);
-    world.daemon.agentctl(["docs", "add", &files[0], &files[1], &files[2]]).await.exits(0);
+    let files = ["password.xlsx", "locked/aes.zip", "latin.pdf", "locked/libreoffice.odt"].map(fixture);
+    world.daemon.agentctl(["docs", "add", &files[0], &files[1], &files[2], &files[3]]).await.exits(0);
     let found = world.daemon.agentctl(["docs", "search", "QUARTZ-2"]).await.exits(0);
     assert!(found.stdout.starts_with("uploads/latin.pdf  p. 2\n"), "{}", found.stdout);
     found.says(&[
-        "uploads/aes.zip, uploads/libreoffice.odt need a password and were not searched; `agentctl docs show FILE`",
+        "uploads/aes.zip, uploads/password.xlsx need a password and were not searched; `agentctl docs show FILE`",
     ]);
-    let mut terminal = Terminal::around(&world.daemon, "exec \"$@\"", &["docs", "show", "uploads/libreoffice.odt"]);
-    for (typed, answer) in [("vermilion-0", "that password does not open it"), ("hello", "Hey ho :)")] {
-        terminal.sees("Password of uploads/libreoffice.odt (not shown): ");
+    // A password of OpenDocument is not asked for.
+    let refused = world.daemon.agentctl(["docs", "show", "uploads/libreoffice.odt"]).await;
+    refused.says(&["opens with a password only", "save it without a password"]);
+    let mut terminal = Terminal::around(&world.daemon, "exec \"$@\"", &["docs", "show", "uploads/password.xlsx"]);
+    for (typed, answer) in [("vermilion-0", "that password does not open it"), ("secret", "first")] {
+        terminal.sees("Password of uploads/password.xlsx (not shown): ");
         terminal.presses(&format!("{typed}\r"));
         let shown = terminal.sees(answer);
         assert!(!shown.contains(typed), "{shown}");

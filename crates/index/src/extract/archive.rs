@@ -164,7 +164,7 @@ pub(super) fn tell(
 ) -> Result<Option<Failure>, Failure> {
     let limits = *outer.limits();
     let named = Kind::of_name(path);
-    let opened = super::unlocked(bytes, named, password, &limits);
+    let opened = super::unlocked(bytes, named, password);
     let recognised = opened.and_then(|bytes| Ok((super::recognise(&bytes, named)?, bytes)));
     let (kind, bytes) = match recognised {
         Ok((kind, _)) if kind.is_archive() => return Ok(Some(nested())),

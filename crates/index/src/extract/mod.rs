@@ -5,7 +5,7 @@
 //! - `pdf`, `docx`, `pptx`, `epub`, `rtf`, `notebook`, `html`, `markdown`, `plain`: one file a format.
 //! - `open_document`: texts and presentations of LibreOffice. `mail`: messages. `package`, `xml`: what many formats are made of.
 //! - `xlsx`: workbooks, those of Excel before 2007 and of LibreOffice too; `csv`; both are told by `sheet`, row by row. `comments` on cells and `merged` ones; what a `cell` shows, and its `number`; `equation`s of Word.
-//! - `archive`: documents in archives. `unlock/`: office documents that are encrypted with a password.
+//! - `archive`: documents in archives. `unlock`: documents of Office 2007 and later that are encrypted with a password.
 //! - `scan`: pages that are pictures, whose letters are recognised.
 //! - [`encoding`]: bytes of text files as text.
 //! - [`clean`]: text as everybody can show it.

@@ -109,7 +109,7 @@ fn tell(out: &mut File, mut file: File, job: &Job, recognition: OpenRecognition)
             Some(path) => (extract::entry(bytes, path, password.as_deref(), &job.limits)?, Kind::of_name(path)),
             None => (bytes, job.named),
         };
-        let bytes = extract::unlocked(bytes, named, password.as_deref(), &job.limits)?;
+        let bytes = extract::unlocked(bytes, named, password.as_deref())?;
         let kind = extract::recognise(&bytes, named)?;
         Ok((kind, bytes))
     });

@@ -1,35 +1,82 @@
-//! Documents of Office 2007 and later: a container with the encrypted document in it, as newer programs write it ("agile", with
-//! any SHA), and Office 2007 ("standard").
+//! Documents of Office 2007 and later that are encrypted with a password: a container with the encrypted document in it, as newer
+//! programs write it ("agile", with any SHA), and Office 2007 ("standard").
+//!
+//! Archives and PDFs are decrypted by their readers. Other documents with a password are refused: by their readers, which know them,
+//! and here where a workbook of Excel before 2007 has the encryption that its reader does not know. The number that says how much work a
+//! password is (rounds) is that of a stranger and has a limit.
 
+use std::io::{Cursor, Read, Seek};
+
+use aes::cipher::{BlockCipherDecrypt, KeyInit as _};
 use base64::{Engine as _, engine::general_purpose::STANDARD};
+use office_oxide::cfb::CfbReader;
 use sha1::Sha1;
 use sha2::{Digest as _, Sha256, Sha384, Sha512};
 
-use super::{
-    super::{broken, xml},
-    MOST_ROUNDS,
-    block_cipher::{BLOCK, cbc, ecb},
-    compound::Compound,
-    key_of, too_much_work, u32_at, unknown, utf16,
-};
+use super::{broken, xml};
 use crate::{failure::Failure, kind::Kind};
 
+/// The password of documents that are encrypted only so that programs ask before they change them.
+const OPEN: &str = "VelvetSweatshop";
+/// Rounds of hashing at the most, as Office allows.
+const MOST_ROUNDS: u32 = 10_000_000;
 /// Rounds of Office 2007.
 const STANDARD_ROUNDS: u32 = 50_000;
 /// Bytes that are encrypted together.
 const SEGMENT: usize = 4096;
+/// Bytes of a block of AES.
+const BLOCK: usize = 16;
+
+/// The document without its encryption, or the bytes as they are where they are not encrypted in a way that ends here.
+pub(crate) fn unlocked(bytes: Vec<u8>, named: Option<Kind>, password: Option<&str>) -> Result<Vec<u8>, Failure> {
+    const COMPOUND: &[u8] = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1";
+    if !bytes.starts_with(COMPOUND) {
+        return Ok(bytes);
+    }
+    // What is wrong with the file is for its reader to say.
+    let Ok(mut file) = CfbReader::new(Cursor::new(bytes.as_slice())) else { return Ok(bytes) };
+    if file.has_stream("EncryptedPackage") {
+        let kind = named.filter(|kind| kind.opens_with_password()).unwrap_or(Kind::Docx);
+        return package(&mut file, kind, password);
+    }
+    if is_locked_workbook(&mut file) {
+        return Err(Failure::Encrypted(Kind::Xls));
+    }
+    Ok(bytes)
+}
 
 /// The document in a container.
-pub(super) fn unlocked(file: &Compound, kind: Kind, password: Option<&str>) -> Result<Vec<u8>, Failure> {
+fn package<R: Read + Seek>(file: &mut CfbReader<R>, kind: Kind, password: Option<&str>) -> Result<Vec<u8>, Failure> {
+    let protected = |how: &str| Failure::Protected { kind, how: how.to_owned() };
     // Without it somebody else decides who reads the document, such as a company's service of rights.
-    let about = file.stream("EncryptionInfo").ok_or_else(|| unknown(kind))?;
-    let lock = Lock::read(&about).ok_or_else(|| unknown(kind))?;
+    let about = file.open_stream("EncryptionInfo").ok();
+    let unknown = || protected("its encryption is of a kind that is not known here");
+    let lock = about.and_then(|about| Lock::read(&about)).ok_or_else(unknown)?;
     if lock.rounds() > MOST_ROUNDS {
-        return Err(too_much_work(kind));
+        return Err(protected("its encryption asks for more work than is done for a document"));
     }
-    let key = key_of(kind, password, |word| lock.key(word))?;
-    let package = file.stream("EncryptedPackage").unwrap_or_default();
+    let key = [OPEN].into_iter().chain(password).find_map(|word| lock.key(word)).ok_or(Failure::Encrypted(kind))?;
+    let package = file.open_stream("EncryptedPackage").unwrap_or_default();
     lock.open(&key, &package).ok_or_else(|| broken(kind, "it cannot be decrypted to its end"))
+}
+
+/// Returns whether a workbook of Excel before 2007 has a record about its encryption, before its first part ends.
+fn is_locked_workbook<R: Read + Seek>(file: &mut CfbReader<R>) -> bool {
+    const BEGINNING: u16 = 0x0809;
+    const END: u16 = 0x000a;
+    const ENCRYPTION: u16 = 0x002f;
+    let Some(name) = ["Workbook", "Book"].into_iter().find(|name| file.has_stream(name)) else { return false };
+    let stream = file.open_stream(name).unwrap_or_default();
+    let mut at = 0;
+    while let (Some(kind), Some(size)) = (u16_at(&stream, at), u16_at(&stream, at + 2)) {
+        match kind {
+            ENCRYPTION => return true,
+            END => return false,
+            kind if at == 0 && kind != BEGINNING => return false,
+            _ => at += 4 + usize::from(size),
+        }
+    }
+    false
 }
 
 /// Encryption of a document.
@@ -206,4 +253,49 @@ impl Cipher {
 fn padded(mut bytes: Vec<u8>, length: usize) -> Vec<u8> {
     bytes.resize(length, 0x36);
     bytes
+}
+
+/// AES, each block but the first mixed with the one before it.
+fn cbc(key: &[u8], start: &[u8], bytes: &[u8]) -> Option<Vec<u8>> {
+    let mut open = ecb(key, bytes)?;
+    let before = start.iter().chain(bytes);
+    open.iter_mut().zip(before).for_each(|(byte, before)| *byte ^= before);
+    Some(open)
+}
+
+/// AES, each block by itself. None where a key or a text has a size that cannot be.
+fn ecb(key: &[u8], bytes: &[u8]) -> Option<Vec<u8>> {
+    if !bytes.len().is_multiple_of(BLOCK) {
+        return None;
+    }
+    let mut open = bytes.to_vec();
+    match key.len() {
+        16 => blocks(&aes::Aes128::new_from_slice(key).ok()?, &mut open),
+        24 => blocks(&aes::Aes192::new_from_slice(key).ok()?, &mut open),
+        _ => blocks(&aes::Aes256::new_from_slice(key).ok()?, &mut open),
+    }
+    Some(open)
+}
+
+fn blocks<C: BlockCipherDecrypt>(cipher: &C, bytes: &mut [u8]) {
+    for block in bytes.chunks_exact_mut(BLOCK) {
+        if let Ok(block) = block.try_into() {
+            cipher.decrypt_block(block);
+        }
+    }
+}
+
+/// Letters of a password as Office counts them.
+fn utf16(password: &str) -> Vec<u8> {
+    password.encode_utf16().flat_map(u16::to_le_bytes).collect()
+}
+
+/// A number of two bytes.
+fn u16_at(bytes: &[u8], at: usize) -> Option<u16> {
+    Some(u16::from_le_bytes(bytes.get(at..at.checked_add(2)?)?.try_into().ok()?))
+}
+
+/// A number of four bytes.
+fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
+    Some(u32::from_le_bytes(bytes.get(at..at.checked_add(4)?)?.try_into().ok()?))
 }
