@@ -202,17 +202,18 @@ async fn pictures_are_documents_of_one_page() {
 }
 
 #[tokio::test]
-async fn pages_of_a_fax_are_pages_however_they_are_packed() {
+async fn pages_of_a_tiff_are_read_but_for_a_fax_of_group_3() {
     let extractor = recognising(10);
-    let (document, failure) = read_scan(&extractor, "fax.tif").await;
-    let parts = told(&document.unwrap());
-    assert_eq!((failure, parts.len()), (None, 3), "{parts:?}");
-    for (part, number) in parts.iter().zip(1..) {
+    let (document, failure) = read_scan(&extractor, "pages.tif").await;
+    let (parts, failure) = (told(&document.unwrap()), failure.unwrap());
+    assert_eq!((failure.code(), parts.len()), ("foreign", 3), "{parts:?}");
+    assert!(failure.to_string().contains("a fax of group 3; PNG is") && failure.hint().contains("PDF"), "{failure}");
+    for (part, number) in parts.iter().zip(1..=2) {
         says(part, &format!("[p. {number} (recognised)]"), &HARBOUR);
     }
     // One page of it is read alone, and of one that is damaged the others are read.
     let wanted = WantedParts { named: Some(Kind::Picture), first: 2, last: Some(2), ..WantedParts::default() };
-    let file = File::open(fixture("fax.tif")).unwrap();
+    let file = File::open(fixture("pages.tif")).unwrap();
     let mut extraction = extractor.extract_wanted(file, wanted, CancellationToken::new()).await.unwrap();
     let mut places = Vec::new();
     while let Some(piece) = extraction.next().await {
@@ -222,15 +223,15 @@ async fn pages_of_a_fax_are_pages_however_they_are_packed() {
     }
     assert_eq!(places, [DocumentPlace::ScannedPage(2)]);
     drop(extraction);
-    let mut damaged = std::fs::read(fixture("fax.tif")).unwrap();
+    let mut damaged = std::fs::read(fixture("pages.tif")).unwrap();
     // The width of the first page, which is described near byte 2188.
     damaged[2188 + 2 + 8..2188 + 2 + 12].copy_from_slice(&[0; 4]);
-    let (document, failure) = read(&extractor, "fax.tif", &damaged).await;
+    let (document, failure) = read(&extractor, "pages.tif", &damaged).await;
     let parts = told(&document.unwrap());
     assert_eq!((failure.map(|failure| failure.code()), parts.len()), (Some("broken"), 3), "{parts:?}");
-    says(&parts[2], "[p. 3 (recognised)]", &HARBOUR);
+    says(&parts[1], "[p. 2 (recognised)]", &HARBOUR);
     // Beyond the budget is said by its page.
-    let (_, failure) = read_scan(&recognising(1), "fax.tif").await;
+    let (_, failure) = read_scan(&recognising(1), "pages.tif").await;
     let failure = failure.unwrap().to_string();
     assert!(failure.contains("2 of its 3 pages") && failure.contains("those from page 2 on"), "{failure}");
 }

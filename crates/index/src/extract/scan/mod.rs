@@ -2,7 +2,7 @@
 //!
 //! - [`Scanner`]: what is left of the budget, and the models, which are loaded for the first page that needs them.
 //! - `drawing`: a page of a PDF as a picture. `photo`: the picture that a file is. Both in builds with recognition only.
-//! - `tiff`: pictures with several pages, and faxes.
+//! - `tiff`: pictures with several pages.
 
 #[cfg(feature = "ocr")]
 mod drawing;

@@ -5,7 +5,7 @@ use std::io::{BufRead, BufReader, Cursor, Seek};
 use agentd_ocr::Picture;
 use image::{DynamicImage, ImageDecoder as _, ImageError, ImageReader, imageops::FilterType};
 
-use super::tiff::{self, FromPage};
+use super::tiff::FromPage;
 use crate::{
     extract::{broken, too_large},
     failure::Failure,
@@ -21,18 +21,16 @@ const SIDE: u32 = 2600;
 
 /// Decodes a picture, turns it upright and makes it small enough: of a file with pages that which is described there.
 pub(super) fn picture(bytes: &[u8], page: Option<u32>) -> Result<Picture, Failure> {
-    let fax = page.map(|page| tiff::fax(bytes, page, MAX_SIDE)).transpose();
-    let decoded = match (fax.map_err(|why| broken(Kind::Picture, &why))?.flatten(), page) {
-        (Some(fax), _) => Ok(small(DynamicImage::ImageLuma8(fax))),
-        (None, Some(page)) => decoded(BufReader::new(FromPage::new(bytes, page))),
-        (None, None) => decoded(Cursor::new(bytes)),
+    let decoded = match page {
+        Some(page) => decoded(BufReader::new(FromPage::new(bytes, page))),
+        None => decoded(Cursor::new(bytes)),
     };
     let decoded = decoded.map_err(|error| match error {
         ImageError::Limits(_) => too_large("its picture", MAX_DECODED),
         // It is whole, and of a kind that few programs write.
-        ImageError::Unsupported(_) => {
-            Failure::Foreign { found: "it is a picture in a form that is not read; PNG is".to_owned() }
-        }
+        ImageError::Unsupported(_) => Failure::Foreign {
+            found: "it has a picture in a form that is not read, such as a fax of group 3; PNG is".to_owned(),
+        },
         error => broken(Kind::Picture, &error.to_string()),
     })?;
     let grey = on_white(decoded).into_luma8();
