@@ -355,9 +355,9 @@ async fn an_installation_that_fails_leaves_nothing_and_says_why() {
     world.still_serves().await;
 }
 
-/// Modules that scripts import and nothing brings are told before a skill is added, and asked for when they are missing.
+/// Modules that scripts import and nothing brings are asked for when they are missing.
 #[tokio::test(flavor = "multi_thread")]
-async fn packages_that_a_skill_does_not_declare_are_told_and_asked_for() {
+async fn packages_that_a_skill_does_not_declare_are_asked_for() {
     let folder = tempfile::tempdir().unwrap();
     let (_index, url) = Index::start(folder.path());
     let world = world(|home| {
@@ -369,10 +369,6 @@ async fn packages_that_a_skill_does_not_declare_are_told_and_asked_for() {
         home.set("UV_DEFAULT_INDEX", &url);
     })
     .await;
-    let skill = world.daemon.config().join("skills/tax");
-    let checked = world.daemon.agentctl(["skills", "check", skill.to_str().unwrap()]).await.exits(0).stdout;
-    assert!(checked.contains("scripts/run.py:2: it imports `agentdhello`"), "{checked}");
-    assert!(checked.contains("`dependencies` in SKILL.md") && !checked.contains("`json`"), "{checked}");
 
     let run = |script: &str| {
         let command = format!("python skills/tax/scripts/{script}.py");

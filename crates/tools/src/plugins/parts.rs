@@ -15,7 +15,7 @@ use super::{
 };
 use crate::{
     project::FoundAgents,
-    skills::{SKILL_FILE, front, imports, source},
+    skills::{SKILL_FILE, front, source},
 };
 
 /// Skills, and commands, of a plugin.
@@ -121,11 +121,6 @@ impl PluginParts {
                 Vec::new()
             }
         };
-        let all: Vec<&str> = folder.below(path).map(|(below, _)| below).collect();
-        let texts = folder.below(path).filter_map(|(below, file)| Some((below, file.text().ok()?)));
-        for import in imports::missing(texts, &all, &packages) {
-            self.problem(&format!("{path}/{}:{}", import.file, import.line), &import.message, false);
-        }
         let is_program = |file: &PluginFile| file.runs || PROGRAMS.iter().any(|ending| file.path.ends_with(ending));
         let scripts = folder.below(path).filter(|(_, file)| is_program(file)).map(|(_, file)| file.path.clone());
         let scripts = scripts.take(MAX_SCRIPTS).collect();

@@ -13,7 +13,7 @@ use super::{
     Shelf,
     environment::Environments,
     front::{self, Flaw},
-    imports, link,
+    link,
     source::{self, Candidate, PACKAGES_FILE, SKILL_FILE, Source},
     tree::Tree,
 };
@@ -50,9 +50,7 @@ impl Shelf {
         let parent = folder.parent().unwrap_or(folder).to_path_buf();
         let source = Source::new(parent, SkillOrigin::Person);
         let candidate = Candidate { source, folder: folder.to_path_buf(), entry };
-        let mut report = self.report(&candidate);
-        report.problems.extend(missing_imports(&candidate, &report.skill.packages));
-        report
+        self.report(&candidate)
     }
 
     /// Description of a folder as a skill, with its problems.
@@ -184,20 +182,6 @@ impl Shelf {
         link::replace(&own, &name, &from, &tree).map_err(failed)?;
         Ok(self.check(&self.config.person.join(&name)))
     }
-}
-
-/// Modules that scripts of a skill import and that nothing of it brings.
-fn missing_imports(candidate: &Candidate, packages: &[String]) -> Vec<SkillProblem> {
-    let Ok(folder) = link::open(candidate) else { return Vec::new() };
-    let Ok(files) = Tree::of(&folder).and_then(|tree| tree.read(&folder)) else { return Vec::new() };
-    let texts: Vec<(String, String)> = files
-        .into_iter()
-        .map(|(path, _, content)| (path.to_string_lossy().into_owned(), String::from_utf8_lossy(&content).into_owned()))
-        .collect();
-    let all: Vec<&str> = texts.iter().map(|(path, _)| path.as_str()).collect();
-    let scripts = texts.iter().map(|(path, text)| (path.as_str(), text.as_str()));
-    let missing = imports::missing(scripts, &all, packages).into_iter();
-    missing.map(|import| odd(&import.file, import.line, import.message)).collect()
 }
 
 /// The skill whose name another one has too, as people know it.

@@ -7,7 +7,7 @@
 //!   is needed and made anew when the skill has changed.
 //! - `environment`: Python environments with those packages. `package_index`: where the packages come from.
 //!   `way`: the way to there, and nowhere else. `commands`: which skills a command is about.
-//! - `imports`: modules that scripts import and that nothing brings.
+//! - `imports`: the module that a failed command lacked, and its package.
 //! - `check`: all that is known of a folder, for people; and how one is taken into the person's own.
 //!
 //! A project's skills are untrusted: they take no other skill's name, follow no links out, and are marked as the
@@ -17,7 +17,7 @@ mod check;
 mod commands;
 mod environment;
 pub(crate) mod front;
-pub(crate) mod imports;
+mod imports;
 mod installer;
 mod link;
 mod package_index;
