@@ -45,7 +45,7 @@ use crate::{
 
 /// Version of the readers of text and chunks. Counted up with every change of what comes of a document, so that
 /// documents are read again.
-const READING: u32 = 10;
+const READING: u32 = 11;
 
 /// Reads documents and finds what they say.
 #[derive(Debug)]
