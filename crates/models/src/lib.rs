@@ -14,9 +14,8 @@
 //! - `dialect`: the seam to the wires; `openai`, `responses`, `anthropic`, `llamacpp`: the wires. Their wire structs never leave their folders. Shared by
 //!   them: `distrust`: thoughts that a server has refused; `last_answers`: which answer was the last one of a session; `call_ids`: ids of calls, as a request names them; `sendable`, `readable`: what of a history can be sent back as it
 //!   is; `answer_format`: the schema of an answer; `written_tools`: tools, as they were written last; `lenient`: texts and numbers as servers write them.
-//! - `thoughts`: those that a server leaves in the words; `foreign_calls`: calls that it does not read; `code_spans`: which
-//!   words are code.
-//! - `text_protocol`: tool calls for models whose wire carries none.
+//! - `thoughts`: those that a server leaves in the words; `code_spans`: which words are code.
+//! - `text_protocol`: tool calls for models whose wire carries none, and calls that a server did not read.
 //! - `facts`: what is known of a model, and asked of its server where nobody configured it; `server`: what servers tell of
 //!   their models, in the many documents in which they do; `catalogue`: what is published of models; `figures`: all of it, with
 //!   who says so.
@@ -36,7 +35,6 @@ mod distrust;
 mod facts;
 mod failure;
 mod figures;
-mod foreign_calls;
 mod http;
 mod last_answers;
 mod learning;

@@ -20,23 +20,6 @@ const TAGS: [(&str, &str); 9] = [
     ("◁think▷", "◁/think▷"),
 ];
 
-/// Those that end thoughts also where nothing has begun them.
-const LONE_ENDS: [&str; 5] = ["</think>", "</thinking>", "</seed:think>", "[/THINK]", "◁/think▷"];
-
-/// Those that make an end in the words a mention, and the ends themselves.
-const IN_WORDS: [&str; 10] = [
-    "</think>",
-    "</thinking>",
-    "</seed:think>",
-    "[/THINK]",
-    "◁/think▷",
-    "<think>",
-    "<thinking>",
-    "<seed:think>",
-    "[THINK]",
-    "◁think▷",
-];
-
 /// Marks with which the head of a channel begins.
 const HEADS: [&str; 2] = ["<|channel|>", "<|start|>"];
 
@@ -129,7 +112,7 @@ impl Splitter {
             None
         } else if let Some((begin, end)) = TAGS.into_iter().find(|(begin, _)| rest.starts_with(begin)) {
             Some((begin.len(), State::Thoughts { end, begun: false }))
-        } else if let Some(end) = LONE_ENDS.into_iter().find(|end| !is_behind && rest.starts_with(end)) {
+        } else if let Some((_, end)) = TAGS.into_iter().find(|(_, end)| !is_behind && rest.starts_with(end)) {
             Some((end.len(), State::Behind))
         } else if HEADS.into_iter().any(|head| rest.starts_with(head)) {
             Some((0, State::Head))
@@ -142,9 +125,8 @@ impl Splitter {
             return true;
         }
         let begins = |mark: &str| mark.starts_with(rest);
-        let may_begin = TAGS.into_iter().any(|(begin, _)| begins(begin))
-            || HEADS.into_iter().any(begins)
-            || LONE_ENDS.into_iter().any(|end| !is_behind && begins(end));
+        let may_begin = TAGS.into_iter().any(|(begin, end)| begins(begin) || (!is_behind && begins(end)))
+            || HEADS.into_iter().any(begins);
         if !last && (rest.is_empty() || may_begin) {
             return false;
         }
@@ -183,15 +165,16 @@ impl Splitter {
             Some(0) => {}
             Some(at) => return self.tell(at, parts),
         }
-        let Some(mark) = IN_WORDS.into_iter().find(|mark| self.held.starts_with(mark)) else {
-            let may_come = IN_WORDS.into_iter().any(|mark| mark.starts_with(&self.held));
+        let mut marks = TAGS.into_iter().flat_map(|(begin, end)| [(begin, false), (end, true)]);
+        let Some((mark, is_end)) = marks.clone().find(|(mark, _)| self.held.starts_with(mark)) else {
+            let may_come = marks.any(|(mark, _)| mark.starts_with(&self.held));
             let first = self.held.chars().next().map_or(0, char::len_utf8);
             return (last || !may_come) && self.tell(first, parts);
         };
         if self.words.is_code() {
             return self.tell(mark.len(), parts);
         }
-        if !LONE_ENDS.contains(&mark) {
+        if !is_end {
             self.is_settled = true;
             return self.tell(mark.len(), parts);
         }

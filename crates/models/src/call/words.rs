@@ -9,18 +9,15 @@ use agentd_core::{
 
 use crate::{
     answer::RawCall,
-    foreign_calls::{ForeignCalls, clean_name, is_mark},
-    text_protocol::{ScanResult, Scanner},
+    text_protocol::{Scanner, clean_name, is_mark},
     thoughts::{Part, Splitter},
 };
 
 /// The words of one answer.
 pub(super) struct Words {
     splitter: Splitter,
-    /// Where calls are read from the text.
-    scanner: Option<Scanner>,
     /// Where there are tools.
-    foreign: Option<ForeignCalls>,
+    scanner: Option<Scanner>,
     tools: Arc<[ToolSpec]>,
 }
 
@@ -34,13 +31,8 @@ pub(super) struct AnswerCalls {
 impl Words {
     /// For an answer to a request with these tools, whose calls are read from the text or not.
     pub(super) fn new(tools: Arc<[ToolSpec]>, text_calls: bool) -> Self {
-        let has_tools = !tools.is_empty();
-        Self {
-            splitter: Splitter::default(),
-            scanner: (has_tools && text_calls).then(|| Scanner::new(Arc::clone(&tools))),
-            foreign: has_tools.then(|| ForeignCalls::new(Arc::clone(&tools))),
-            tools,
-        }
+        let scanner = (!tools.is_empty()).then(|| Scanner::new(Arc::clone(&tools), text_calls));
+        Self { splitter: Splitter::default(), scanner, tools }
     }
 
     pub(super) fn push(&mut self, words: &str, chunks: &mut VecDeque<ModelChunk>) {
@@ -72,24 +64,15 @@ impl Words {
         if is_cut && let Some(cut) = calls.pop_if(|call| !call.is_whole()) {
             unrun = Some((cut.name, UnrunReason::Cut));
         }
-        let mut doubtful = None;
         if let Some(scanner) = &mut self.scanner {
-            let ScanResult { words, call, doubtful: in_doubt, begun } = scanner.finish(is_cut);
-            self.tell_words(words, chunks);
-            calls.extend(call);
-            unrun = unrun.or(begun.map(|name| (name, UnrunReason::Cut)));
-            doubtful = in_doubt;
-        }
-        if calls.is_empty() && unrun.is_none() {
-            if let Some(foreign) = &mut self.foreign {
-                let (words, name) = foreign.finish(is_cut);
-                push_text(chunks, words);
-                let why = if is_cut { UnrunReason::Cut } else { UnrunReason::Foreign };
-                unrun = name.map(|name| (name, why));
+            if calls.is_empty() && unrun.is_none() {
+                let found = scanner.finish(is_cut);
+                push_text(chunks, found.words);
+                calls.extend(found.call);
+                unrun = found.unrun;
+            } else {
+                push_text(chunks, Some(scanner.give_up()).filter(|words| !is_mark(words)).unwrap_or_default());
             }
-            unrun = unrun.or(doubtful.map(|name| (name, UnrunReason::Doubtful)));
-        } else if let Some(foreign) = &mut self.foreign {
-            push_text(chunks, Some(foreign.give_up()).filter(|words| !is_mark(words)).unwrap_or_default());
         }
         let cleaned = |name: String| clean_name(&name, &self.tools);
         for call in &mut calls {
@@ -102,11 +85,8 @@ impl Words {
         match part {
             Part::Thought(thought) => chunks.push_back(ModelChunk::Reasoning(thought)),
             Part::Text(text) => {
-                let text = match &mut self.scanner {
-                    Some(scanner) => scanner.push(&text),
-                    None => text,
-                };
-                self.tell_words(text, chunks);
+                let text = self.scanner.as_mut().map(|scanner| scanner.push(&text)).unwrap_or(text);
+                push_text(chunks, text);
             }
             Part::WasThought => {
                 // A call among them was only thought of.
@@ -116,17 +96,8 @@ impl Words {
         }
     }
 
-    fn tell_words(&mut self, words: String, chunks: &mut VecDeque<ModelChunk>) {
-        match &mut self.foreign {
-            Some(foreign) => push_text(chunks, foreign.push(&words)),
-            None => push_text(chunks, words),
-        }
-    }
-
     fn tell_held(&mut self, chunks: &mut VecDeque<ModelChunk>) {
-        let words = self.scanner.as_mut().map(Scanner::give_up).unwrap_or_default();
-        self.tell_words(words, chunks);
-        push_text(chunks, self.foreign.as_mut().map(ForeignCalls::give_up).unwrap_or_default());
+        push_text(chunks, self.scanner.as_mut().map(Scanner::give_up).unwrap_or_default());
     }
 }
 

@@ -1,14 +1,21 @@
-//! Whether an object is a call, and which.
+//! Whether an object is a call, and which; and whether a text is nothing but calls. Pure.
 
 use std::{borrow::Cow, collections::BTreeMap};
 
-use agentd_core::tool::ToolSpec;
+use agentd_core::{tool::ToolSpec, untrusted};
 use serde_json::value::RawValue;
 
 use crate::answer::RawCall;
 
 /// The longest name that an unknown tool may have.
 const MAX_NAME: usize = 64;
+
+/// The mark of a fence.
+pub(super) const FENCE: &str = "```";
+
+/// Keys with which the object of a call begins, where an answer that is only JSON must not wait for its end.
+const KEYS: [&str; 9] =
+    ["name", "tool", "tool_name", "function", "type", "arguments", "args", "parameters", "function_call"];
 
 /// Keys whose text is the name of a tool.
 const NAME_KEYS: [&str; 4] = ["tool", "name", "tool_name", "function"];
@@ -25,20 +32,110 @@ pub(super) fn read(object: &str, tools: &[ToolSpec]) -> Option<RawCall> {
     })
 }
 
-/// The known tool that a text names, where all of it is one object with a call.
-pub(crate) fn named(object: &str, tools: &[ToolSpec]) -> Option<String> {
-    let call = read(object, tools)?;
-    tools.iter().any(|tool| tool.name == call.name).then_some(call.name)
-}
-
 /// The known tool that the beginning of an object names.
 pub(super) fn begun(object: &str, tools: &[ToolSpec]) -> Option<String> {
-    let names = NAME_KEYS.into_iter().find_map(|key| {
-        let (_, rest) = object.split_once(&format!("\"{key}\""))?;
+    names_in(object).find(|name| is_known(name, tools)).map(str::to_owned)
+}
+
+/// Texts of the first keys that name a tool.
+pub(super) fn names_in(text: &str) -> impl Iterator<Item = &str> {
+    NAME_KEYS.into_iter().filter_map(move |key| {
+        let (_, rest) = text.split_once(&format!("\"{key}\""))?;
         let rest = rest.trim_start().strip_prefix(':')?.trim_start().strip_prefix('"')?;
         rest.split_once('"').map(|(name, _)| name)
-    });
-    names.filter(|name| tools.iter().any(|tool| tool.name == *name)).map(str::to_owned)
+    })
+}
+
+/// Returns true if there is a tool of that name.
+pub(super) fn is_known(name: &str, tools: &[ToolSpec]) -> bool {
+    tools.iter().any(|tool| tool.name == name)
+}
+
+/// Answer of the first key to whether an object may be a call; `None` while more of the key has to come.
+pub(super) fn may_begin(object: &str, with_any_key: bool) -> Option<bool> {
+    let key = object[1..].trim_start();
+    let Some(key) = key.strip_prefix('"') else { return if key.is_empty() { None } else { Some(false) } };
+    match key.split_once('"') {
+        _ if with_any_key => Some(true),
+        Some((key, _)) => Some(KEYS.contains(&key)),
+        None if KEYS.into_iter().any(|known| known.starts_with(key)) => None,
+        None => Some(false),
+    }
+}
+
+/// The first call of a text that is nothing but calls, with marks, fences and a result that the model invents around them.
+/// The error is the place of something else.
+pub(super) fn only_calls(text: &str, tools: &[ToolSpec]) -> Result<RawCall, usize> {
+    let (mut rest, mut first) = (text, None);
+    while let Some(letter) = rest.chars().next() {
+        rest = if rest.starts_with(untrusted::RESULT_BEGINS) {
+            ""
+        } else if let Some(code) = rest.strip_prefix(FENCE) {
+            without_label(code)
+        } else if let Some(behind) = without_tag(rest) {
+            behind
+        } else if letter == '{' && may_begin(rest, true) == Some(true) {
+            let end = Balance::default().end(rest.as_bytes());
+            let Some((end, call)) = end.and_then(|end| Some((end, read(&rest[..end], tools)?))) else { break };
+            first.get_or_insert(call);
+            &rest[end..]
+        } else if letter == '{' || letter.is_alphanumeric() {
+            break;
+        } else {
+            &rest[letter.len_utf8()..]
+        };
+    }
+    first.filter(|_| rest.is_empty()).ok_or(text.len() - rest.len())
+}
+
+/// The code behind the opening of a fence.
+pub(super) fn without_label(code: &str) -> &str {
+    code.trim_start_matches(|letter: char| letter.is_ascii_alphanumeric() || matches!(letter, '_' | '-')).trim_start()
+}
+
+/// The text behind a tag, such as `<tool_call>`, `<|im_end|>` or `[TOOL_CALLS]`.
+pub(super) fn without_tag(text: &str) -> Option<&str> {
+    let closing = match text.chars().next()? {
+        '<' => '>',
+        '[' => ']',
+        _ => return None,
+    };
+    let ends = |letter: char| letter.is_whitespace() || matches!(letter, '<' | '>' | '[' | ']' | '{' | '"');
+    let end = 1 + text[1..].find(ends)?;
+    text[end..].strip_prefix(closing)
+}
+
+/// Progress in an object, on to behind the brace that closes it.
+#[derive(Debug, Default)]
+pub(super) struct Balance {
+    at: usize,
+    depth: usize,
+    in_string: bool,
+    escaped: bool,
+}
+
+impl Balance {
+    /// The end of the object, of which more may have come since the last call.
+    pub(super) fn end(&mut self, bytes: &[u8]) -> Option<usize> {
+        while let Some(byte) = bytes.get(self.at) {
+            self.at += 1;
+            if self.in_string {
+                self.in_string = self.escaped || *byte != b'"';
+                self.escaped = !self.escaped && *byte == b'\\';
+                continue;
+            }
+            match byte {
+                b'"' => self.in_string = true,
+                b'{' => self.depth += 1,
+                b'}' => self.depth = self.depth.saturating_sub(1),
+                _ => {}
+            }
+            if self.depth == 0 {
+                return Some(self.at);
+            }
+        }
+        None
+    }
 }
 
 fn read_strict(object: &str, tools: &[ToolSpec]) -> Option<RawCall> {
@@ -53,7 +150,7 @@ fn read_strict(object: &str, tools: &[ToolSpec]) -> Option<RawCall> {
         Some((key, name))
     })?;
     let arguments_key = ["args", "arguments", "parameters", "input"].into_iter().find(|key| fields.contains_key(*key));
-    let known = tools.iter().any(|tool| tool.name == name);
+    let known = is_known(&name, tools);
     let arguments = match arguments_key.and_then(|key| fields.get(key)) {
         Some(arguments) => arguments_of(arguments)?,
         // A known tool without arguments; a name alone may be anybody's.

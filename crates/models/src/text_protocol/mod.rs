@@ -1,18 +1,19 @@
-//! Tool calls for models whose wire carries none: written into the system message, read from the text.
+//! Tool calls in the text of an answer: for models whose wire carries none, and where a server did not read them.
 //!
 //! Everything here is pure.
 //!
 //! - `writing`: the conversation with tools, calls and results as plain words.
 //! - `scanner`: the stream of an answer; words go on at once, what may become a call is held back.
-//! - `surroundings`: whether what stands around an object makes it a call, an example, or neither for sure.
-//! - `call`: whether an object is a call, and which.
+//! - `call`: whether an object is a call, and which; whether a text is nothing but calls.
+//! - `spellings`: calls that a server should have read.
 
-pub(crate) mod call;
+mod call;
 mod scanner;
-mod surroundings;
+mod spellings;
 mod writing;
 
 pub(crate) use self::{
-    scanner::{ScanResult, Scanner},
+    scanner::Scanner,
+    spellings::{clean_name, is_mark},
     writing::{STOP, conversation},
 };

@@ -1,248 +1,227 @@
-//! The stream of an answer: words go on at once, what may become a call is held back until it is one or cannot be.
+//! The stream of an answer: words go on at once, and what may be a call is held back to the end of the answer.
+//!
+//! Only structure decides, no word is read. A call is what the answer ends with: behind it come nothing but calls, marks and
+//! results that the model invents. Code holds none, unless the answer is nothing but that code.
 
-use std::sync::Arc;
+use std::{ops::Range, sync::Arc};
 
-use agentd_core::tool::ToolSpec;
+use agentd_core::{model::UnrunReason, tool::ToolSpec};
 
 use super::{
-    call,
-    surroundings::{Behind, Place, Surroundings, balanced_end, behind, only_calls},
+    call::{self, Balance, FENCE},
+    spellings::{self, marks},
 };
-use crate::answer::RawCall;
+use crate::{answer::RawCall, code_spans::CodeSpans};
 
 /// The bytes of an object that are waited for; a larger one is words.
 const MAX_HELD: usize = 1 << 20;
 
-/// Marks that may stand before the object of a call, and after it.
-const OPENERS: [&str; 2] = ["```", "<tool_call>"];
-
-/// The longest word behind the opening of a fence, such as `json`.
-const MAX_LABEL: usize = 24;
-
-/// Looks for the first call of an answer. What follows a call is dropped: models that go on there invent results. An object
-/// that stands in code, or among words, is words; see [`Place`].
+/// Looks for calls in the words of one answer.
 #[derive(Debug)]
 pub(crate) struct Scanner {
     tools: Arc<[ToolSpec]>,
+    /// True where the text is the place for calls; elsewhere the server should have read them.
+    reads: bool,
     /// Text that is held back. Empty while words go on.
     held: String,
-    before: Surroundings,
-    state: State,
-    /// The tool of an object that may be a call or an example of one. It was told as words.
+    /// The words before it.
+    before: CodeSpans,
+    has_words: bool,
+    /// The object that the held text begins with, as far as it was looked at.
+    balance: Balance,
+    /// True once the held text begins with a call or a mark: the end of the answer decides.
+    is_found: bool,
+    /// The tool of a call among the words.
     doubtful: Option<String>,
 }
 
-/// Findings in an answer.
+/// Findings at the end of an answer.
 #[derive(Debug, Default)]
 pub(crate) struct ScanResult {
     /// The words that were still held.
     pub(crate) words: String,
     pub(crate) call: Option<RawCall>,
-    /// The tool of an object among the words that may have been meant as a call.
-    pub(crate) doubtful: Option<String>,
-    /// The tool of a call that the end of the answer cut. It is not among the words.
-    pub(crate) begun: Option<String>,
+    /// A call that does not run.
+    pub(crate) unrun: Option<(String, UnrunReason)>,
 }
 
-#[derive(Debug)]
-enum State {
-    /// Words.
-    Prose,
-    /// The held text may be the beginning of a fence, with or without what follows it.
-    Opening,
-    /// The held text has an object that began at `start`, looked at up to `at`.
-    Object { place: Place, start: usize, at: usize, depth: usize, in_string: bool, escaped: bool },
-    /// The held text has a call up to `end`, if what follows does not make it words.
-    Behind { place: Place, end: usize, call: RawCall },
-    /// The call has been found.
-    Found(RawCall),
-}
-
-/// Meaning of the next bytes.
-enum Step {
-    /// The held bytes up to here are words.
+/// Meaning of the held text from some place on.
+enum Look {
+    /// Words up to here.
     Words(usize),
-    /// More bytes are needed.
-    Wait,
+    /// Nothing yet.
+    Open,
+    /// An object that has not ended and may become a call.
+    Begun(usize),
+    /// A call that begins here.
+    Call(usize),
+    /// The mark of a spelling.
+    Mark,
 }
 
 impl Scanner {
-    pub(crate) fn new(tools: Arc<[ToolSpec]>) -> Self {
-        Self { tools, held: String::new(), before: Surroundings::default(), state: State::Prose, doubtful: None }
+    pub(crate) fn new(tools: Arc<[ToolSpec]>, reads: bool) -> Self {
+        let (held, before, balance) = (String::new(), CodeSpans::default(), Balance::default());
+        Self { tools, reads, held, before, has_words: false, balance, is_found: false, doubtful: None }
     }
 
     /// Takes the next piece and returns the words that can go on.
     pub(crate) fn push(&mut self, piece: &str) -> String {
-        let mut words = String::new();
-        if matches!(self.state, State::Found(_)) {
-            return words;
-        }
         self.held.push_str(piece);
-        while !self.held.is_empty() {
-            match self.step() {
-                Step::Words(end) => {
-                    self.before.add(&self.held[..end]);
-                    words.extend(self.held.drain(..end));
-                    self.state = State::Prose;
-                }
-                Step::Wait => break,
+        let mut at = 0;
+        while !self.is_found && at < self.held.len() {
+            match self.look(at) {
+                Look::Words(end) => self.pass(&mut at, end),
+                Look::Call(_) | Look::Mark => self.is_found = true,
+                Look::Open | Look::Begun(_) => break,
             }
         }
-        words
+        self.held.drain(..at).collect()
     }
 
     /// The end of the answer, which may have been cut there.
     pub(crate) fn finish(&mut self, is_cut: bool) -> ScanResult {
-        let held = std::mem::take(&mut self.held);
-        let doubtful = self.doubtful.take();
-        match std::mem::replace(&mut self.state, State::Prose) {
-            State::Found(call) => ScanResult { call: Some(call), ..ScanResult::default() },
-            State::Behind { place, end, call } => match place {
-                Place::Fence if !only_calls(&held[end..], &self.tools) => {
-                    ScanResult { words: held, doubtful: doubtful.or(Some(call.name)), ..ScanResult::default() }
+        let (mut at, mut mark) = (0, None);
+        while at < self.held.len() {
+            let (start, held) = match self.look(at) {
+                Look::Words(end) => {
+                    self.pass(&mut at, end);
+                    continue;
                 }
-                _ => ScanResult { call: Some(call), ..ScanResult::default() },
+                Look::Begun(start) if is_cut => match call::begun(&self.held[start..], &self.tools) {
+                    Some(name) => return self.unrun(at, name, UnrunReason::Cut),
+                    None => break,
+                },
+                Look::Open | Look::Begun(_) => break,
+                Look::Call(start) => (start, &self.held[start..]),
+                Look::Mark => {
+                    mark.get_or_insert(at);
+                    (at, &self.held[at..])
+                }
+            };
+            match call::only_calls(held, &self.tools) {
+                Ok(call) if self.reads => {
+                    self.held.truncate(at);
+                    return ScanResult { words: std::mem::take(&mut self.held), call: Some(call), unrun: None };
+                }
+                Ok(call) => return self.unrun(at, call.name, UnrunReason::Foreign),
+                Err(_) if !self.reads => break,
+                Err(end) => {
+                    self.doubt(start..start + end);
+                    self.pass(&mut at, start + end.max(1));
+                }
+            }
+        }
+        // Other spellings than JSON end with a mark, unless the limit has cut them.
+        let is_whole = self.held.trim_end().ends_with(['>', ']', '}']);
+        let named = mark.filter(|_| is_whole || is_cut).and_then(|at| {
+            let name = spellings::named_in(&self.held[at..], &self.tools)?;
+            Some((at, name))
+        });
+        match (named, self.doubtful.take()) {
+            (Some((at, name)), _) if is_cut => self.unrun(at, name, UnrunReason::Cut),
+            (Some((at, name)), _) => self.unrun(at, name, UnrunReason::Foreign),
+            (None, doubtful) => ScanResult {
+                words: std::mem::take(&mut self.held),
+                call: None,
+                unrun: doubtful.map(|name| (name, UnrunReason::Doubtful)),
             },
-            State::Object { start, .. } if is_cut => match call::begun(&held[start..], &self.tools) {
-                Some(name) => ScanResult { begun: Some(name), ..ScanResult::default() },
-                None => ScanResult { words: held, doubtful, ..ScanResult::default() },
-            },
-            _ => ScanResult { words: held, doubtful, ..ScanResult::default() },
         }
     }
 
-    /// Returns the held text as words, and begins anew: what came so far is no answer.
+    /// Returns the held text as words, and begins again: what came so far is no answer.
     pub(crate) fn give_up(&mut self) -> String {
-        let held = match self.state {
-            State::Found(_) => String::new(),
-            _ => std::mem::take(&mut self.held),
-        };
-        *self = Self::new(Arc::clone(&self.tools));
+        let held = std::mem::take(&mut self.held);
+        *self = Self::new(Arc::clone(&self.tools), self.reads);
         held
     }
 
-    fn step(&mut self) -> Step {
-        match self.state {
-            State::Prose => self.prose(),
-            State::Opening => self.opening(),
-            State::Object { .. } => self.object(),
-            State::Behind { .. } => self.behind(),
-            State::Found(_) => {
-                self.held.clear();
-                Step::Wait
-            }
+    /// The words before a call that does not run, which itself is left out.
+    fn unrun(&mut self, at: usize, name: String, why: UnrunReason) -> ScanResult {
+        self.held.truncate(at);
+        ScanResult { words: std::mem::take(&mut self.held), call: None, unrun: Some((name, why)) }
+    }
+
+    /// Passes the words up to `end`.
+    fn pass(&mut self, at: &mut usize, end: usize) {
+        let words = &self.held[*at..end];
+        self.before.add(words);
+        self.has_words |= words.chars().any(char::is_alphanumeric);
+        self.balance = Balance::default();
+        *at = end;
+    }
+
+    /// Notes a call of a known tool among the words, which may have been meant as one.
+    fn doubt(&mut self, words: Range<usize>) {
+        if self.reads && self.doubtful.is_none() {
+            self.doubtful = call::begun(&self.held[words], &self.tools);
         }
     }
 
-    /// Words up to the first character with which a call can begin.
-    fn prose(&mut self) -> Step {
-        match self.held.find(['{', '`', '<']) {
-            Some(0) => {
-                self.state = State::Opening;
-                self.opening()
-            }
-            Some(end) => Step::Words(end),
-            None => Step::Words(self.held.len()),
+    fn look(&mut self, at: usize) -> Look {
+        let rest = &self.held[at..];
+        match rest.find(|letter| matches!(letter, '{' | '`' | '<' | '[') || (letter == 't' && !self.has_words)) {
+            None => return Look::Words(self.held.len()),
+            Some(0) => {}
+            Some(words) => return Look::Words(at + words),
         }
-    }
-
-    /// `{`, or a fence and then `{`.
-    fn opening(&mut self) -> Step {
-        let (rest, place) = if self.held.starts_with('{') {
-            (Some(self.held.as_str()), self.before.place())
+        let is_first = !self.has_words;
+        if rest.starts_with('{') {
+            return self.object(at);
+        }
+        if let Some(code) = rest.strip_prefix(FENCE).filter(|_| is_first && !self.before.is_code()) {
+            let code = call::without_label(code);
+            let start = self.held.len() - code.len();
+            return match code.chars().next() {
+                None => Look::Open,
+                Some('{') => self.object(start),
+                Some(_) => Look::Words(start),
+            };
+        }
+        let may_begin = |mark: &str| mark.starts_with(rest);
+        if is_first && may_begin(FENCE) {
+            Look::Open
+        } else if self.before.is_code() {
+            Look::Words(at + 1)
+        } else if marks(is_first).any(|mark| rest.starts_with(mark)) {
+            Look::Mark
+        } else if marks(is_first).any(may_begin) {
+            Look::Open
         } else {
-            match OPENERS.into_iter().find(|opener| self.held.starts_with(opener)) {
-                // The end of one.
-                Some("```") if self.before.is_fenced() => return Step::Words(3),
-                Some("```") => match after_label(&self.held[3..]) {
-                    Ok(rest) => (Some(rest), self.before.fence()),
-                    Err(more) if more => (None, None),
-                    Err(_) => return Step::Words(3),
-                },
-                Some(opener) => (Some(&self.held[opener.len()..]), self.before.tag()),
-                None if OPENERS.iter().any(|opener| opener.starts_with(&self.held)) => (None, None),
-                None => return Step::Words(1),
-            }
-        };
-        let Some(rest) = rest.map(str::trim_start).filter(|rest| !rest.is_empty()) else {
-            return if self.held.len() > MAX_HELD { Step::Words(self.held.len()) } else { Step::Wait };
-        };
-        let start = self.held.len() - rest.len();
-        if !rest.starts_with('{') {
-            // The fence holds something else; what follows it is looked at as words.
-            return Step::Words(start);
-        }
-        let Some(place) = place else { return Step::Words(start.max(1)) };
-        match rest[1..].trim_start().chars().next() {
-            None => Step::Wait,
-            // No object that is a call is empty or begins with anything but a key.
-            Some('"') => {
-                self.state = State::Object { place, start, at: start, depth: 0, in_string: false, escaped: false };
-                self.object()
-            }
-            Some(_) => Step::Words(start + 1),
+            Look::Words(at + 1)
         }
     }
 
-    /// On to the brace that closes the object.
-    fn object(&mut self) -> Step {
-        let State::Object { place, start, mut at, mut depth, mut in_string, mut escaped } = self.state else {
-            return Step::Wait;
+    fn object(&mut self, start: usize) -> Look {
+        let is_code = self.has_words && self.before.is_code();
+        // One that begins a line of a fence does not run, but may have been meant.
+        let is_doubtful = self.before.is_fenced() && self.before.last() == Some('\n');
+        if (is_code && !is_doubtful) || (self.has_words && !self.reads) {
+            return Look::Words(start + 1);
+        }
+        let object = &self.held[start..];
+        match call::may_begin(object, self.reads) {
+            Some(true) => {}
+            Some(false) => return Look::Words(start + 1),
+            None => return Look::Open,
+        }
+        let Some(end) = self.balance.end(object.as_bytes()) else {
+            return match object.len() > MAX_HELD {
+                true => Look::Words(self.held.len()),
+                false if is_code => Look::Open,
+                false => Look::Begun(start),
+            };
         };
-        if let Some(end) = balanced_end(self.held.as_bytes(), &mut at, &mut depth, &mut in_string, &mut escaped) {
-            return self.balanced(place, start, end);
-        }
-        if self.held.len() - start > MAX_HELD {
-            return Step::Words(self.held.len());
-        }
-        self.state = State::Object { place, start, at, depth, in_string, escaped };
-        Step::Wait
-    }
-
-    fn balanced(&mut self, place: Place, start: usize, end: usize) -> Step {
+        let end = start + end;
+        self.balance = Balance::default();
         match call::read(&self.held[start..end], &self.tools) {
-            Some(call) if place.is_certain() => {
-                self.state = State::Found(call);
-                self.held.clear();
-                Step::Wait
+            Some(call) if !is_code && (self.reads || call::is_known(&call.name, &self.tools)) => Look::Call(start),
+            Some(_) => {
+                self.doubt(start..end);
+                Look::Words(end)
             }
-            Some(call) => {
-                self.state = State::Behind { place, end, call };
-                self.behind()
-            }
-            None => Step::Words(end),
+            None => Look::Words(end),
         }
-    }
-
-    /// Decides about a call by the text behind it.
-    fn behind(&mut self) -> Step {
-        let State::Behind { place, end, call } = &self.state else { return Step::Wait };
-        let (place, end) = (*place, *end);
-        match behind(place, &self.held[end..]) {
-            Behind::Open if self.held.len() > 2 * MAX_HELD => Step::Words(self.held.len()),
-            Behind::Open => Step::Wait,
-            Behind::Call => {
-                self.state = State::Found(call.clone());
-                self.held.clear();
-                Step::Wait
-            }
-            Behind::Words => {
-                if place != Place::Ticks {
-                    self.doubtful.get_or_insert_with(|| call.name.clone());
-                }
-                Step::Words(end)
-            }
-        }
-    }
-}
-
-/// Rest after the word of a fence. The error says whether it may still come.
-fn after_label(text: &str) -> Result<&str, bool> {
-    let label = text.find(|character: char| !(character.is_ascii_alphanumeric() || matches!(character, '_' | '-')));
-    match label {
-        Some(end) if end <= MAX_LABEL => Ok(&text[end..]),
-        None if text.len() <= MAX_LABEL => Err(true),
-        _ => Err(false),
     }
 }
 
@@ -254,178 +233,264 @@ mod tests {
 
     use super::*;
 
-    fn scanner() -> Scanner {
+    const CALL: &str = r#"{"tool": "read_file", "args": {"path": "a"}}"#;
+
+    fn scanner(reads: bool) -> Scanner {
         let tool = |name: &str| ToolSpec {
             name: name.to_owned(),
             description: String::new(),
             parameters: json!({}),
             effect: Effect::Read,
         };
-        Scanner::new(Arc::new([tool("now"), tool("read_file")]))
+        Scanner::new(Arc::new([tool("now"), tool("read_file")]), reads)
     }
 
-    fn scan(pieces: &[&str]) -> ScanResult {
-        let mut scanner = scanner();
+    /// The words of an answer, its call, and the call that does not run.
+    type Found = (String, Option<(String, String)>, Option<(String, UnrunReason)>);
+
+    fn run(pieces: &[&str], reads: bool, is_cut: bool) -> Found {
+        let mut scanner = scanner(reads);
         let words: String = pieces.iter().map(|piece| scanner.push(piece)).collect();
-        let scanned = scanner.finish(false);
-        ScanResult { words: words + &scanned.words, ..scanned }
+        let ScanResult { words: rest, call, unrun } = scanner.finish(is_cut);
+        (words + &rest, call.map(|call| (call.name, call.arguments)), unrun)
     }
 
-    fn run(pieces: &[&str]) -> (String, Option<(String, String)>) {
-        let ScanResult { words, call, .. } = scan(pieces);
-        (words, call.map(|call| (call.name, call.arguments)))
-    }
-
-    fn check(text: &str, words: &str, call: Option<(&str, &str)>) {
-        let expected = (words.to_owned(), call.map(|(name, arguments)| (name.to_owned(), arguments.to_owned())));
-        assert_eq!(run(&[text]), expected, "{text:?}");
+    #[track_caller]
+    fn check(reads: bool, text: &str, words: &str, call: Option<(&str, &str)>, unrun: Option<(&str, UnrunReason)>) {
+        let call = call.map(|(name, arguments)| (name.to_owned(), arguments.to_owned()));
+        let expected = (words.to_owned(), call, unrun.map(|(name, why)| (name.to_owned(), why)));
+        assert_eq!(run(&[text], reads, false), expected, "{text:?}");
         let characters: Vec<String> = text.chars().map(String::from).collect();
         let pieces: Vec<&str> = characters.iter().map(String::as_str).collect();
-        assert_eq!(run(&pieces), expected, "{text:?} by characters");
+        assert_eq!(run(&pieces, reads, false), expected, "{text:?} by characters");
     }
 
     #[test]
     fn calls_are_found_in_all_their_clothes() {
-        let read = Some(("read_file", r#"{"path": "a"}"#));
-        check(r#"{"tool": "read_file", "args": {"path": "a"}}"#, "", read);
+        #[track_caller]
+        fn check(text: &str, words: &str, call: (&str, &str)) {
+            super::tests::check(true, text, words, Some(call), None);
+        }
+        let read = ("read_file", r#"{"path": "a"}"#);
+        check(CALL, "", read);
         check(r#"{"name":"read_file","arguments":{"path": "a"}}"#, "", read);
         check(r#"{"arguments":{"path": "a"},"name":"read_file","id":7}"#, "", read);
         check(r#"{"name":"read_file","arguments":"{\"path\": \"a\"}"}"#, "", read);
         check(r#"{"type":"function","function":{"name":"read_file","arguments":{"path": "a"}}}"#, "", read);
-        check("```json\n{\"tool\": \"read_file\", \"args\": {\"path\": \"a\"}}\n```", "", read);
-        check("```\n{\"tool\": \"read_file\", \"args\": {\"path\": \"a\"}}\n```\n", "", read);
         check("<tool_call>\n{\"name\": \"read_file\", \"arguments\": {\"path\": \"a\"}}\n</tool_call>", "", read);
-        check("I look.\n{\"tool\": \"read_file\", \"args\": {\"path\": \"a\"}} Done!", "I look.\n", read);
-        check("Sure:\n```json\n{\"tool\": \"read_file\", \"args\": {\"path\": \"a\"}}\n```", "Sure:\n", read);
-        check(r#"{"tool": "now"}"#, "", Some(("now", "{}")));
-        check(r#"{"tool": "now", "args": null}"#, "", Some(("now", "{}")));
-        check(r#"{"name": "now"}"#, "", Some(("now", "{}")));
-        check(r#"{"tool": "now", "args": {}, "why": "x"}"#, "", Some(("now", "{}")));
-        check(r#"{"tool": "fly.away", "args": {"to": "}"}}"#, "", Some(("fly.away", r#"{"to": "}"}"#)));
+        check(r#"{"tool": "now"}"#, "", ("now", "{}"));
+        check(r#"{"tool": "now", "args": null}"#, "", ("now", "{}"));
+        check(r#"{"name": "now"}"#, "", ("now", "{}"));
+        check(r#"{"why": "x", "tool": "now", "args": {}}"#, "", ("now", "{}"));
+        check(r#"{"tool": "fly.away", "args": {"to": "}"}}"#, "", ("fly.away", r#"{"to": "}"}"#));
+        check("{\"tool\": \"read_file\", \"args\": {\"path\": \"a\nb\",}}", "", ("read_file", r#"{"path": "a\nb"}"#));
+    }
+
+    #[test]
+    fn the_end_of_an_answer_is_a_call_and_a_fence_only_if_it_is_all_of_it() {
+        #[track_caller]
+        fn check(text: String, words: &str) {
+            super::tests::check(true, &text, words, Some(("read_file", r#"{"path": "a"}"#)), None);
+        }
+        check(format!("I look.\n{CALL}\n"), "I look.\n");
+        check(format!("I look: {CALL}"), "I look: ");
+        check(format!("{{\"x\": 1}} {CALL}"), "{\"x\": 1} ");
+        check(format!("{CALL}{{\"tool\": \"now\", \"args\": {{}}}}"), "");
+        check(format!("{CALL}<|im_end|>"), "");
+        check(format!("{CALL}}}."), "");
+        check(format!("{CALL}\n<tool_result name=\"read_file\">\nThe file says: a"), "");
+        check(format!("[TOOL_CALLS] [{CALL}]"), "");
+        check(format!("<|python_tag|>{CALL}"), "");
+        check(format!("`{CALL}`"), "`");
+        check(format!("```json\n{CALL}\n```"), "");
+        check(format!("```\n{CALL}\n```\n"), "");
+        check(format!("```json\n{CALL}\n{CALL}\n```"), "");
+        check(format!("```json\n{CALL}\n```\n```json\n{CALL}\n```\n"), "");
+        check(format!("```json\n{CALL}\n```\n<tool_result name=\"read_file\">\nx"), "");
+        check(format!("```json\n{CALL}"), "");
+        // One among words does not keep the last one from running.
+        check(format!("Not {CALL} but\n{CALL}"), &format!("Not {CALL} but\n"));
         check(
-            "{\"tool\": \"read_file\", \"args\": {\"path\": \"a\nb\",}}",
-            "",
-            Some(("read_file", r#"{"path": "a\nb"}"#)),
+            format!("Not <tool_call>{CALL}</tool_call> but\n{CALL}"),
+            &format!("Not <tool_call>{CALL}</tool_call> but\n"),
         );
-        check(r#"{"x": 1} {"tool": "now", "args": {}}"#, r#"{"x": 1} "#, Some(("now", "{}")));
-        check(r#"{"tool": "now", "args": {}}{"tool": "read_file", "args": {}}"#, "", Some(("now", "{}")));
+    }
+
+    #[test]
+    fn examples_and_mentions_are_words() {
+        #[track_caller]
+        fn check(text: String, is_doubtful: bool) {
+            let unrun = is_doubtful.then_some(("read_file", UnrunReason::Doubtful));
+            super::tests::check(true, &text, &text, None, unrun);
+        }
+        check(format!("Sure:\n```json\n{CALL}\n```"), true);
+        check(format!("A call would look so, e.g.\n```json\n{CALL}\n```\nThat is all."), true);
+        check(format!("```json\n{CALL}\n// a comment\n```"), true);
+        check(format!("```python\n{CALL} # no\nx = 1\n{CALL}\n```"), true);
+        check(format!("I could call {CALL} but I must not."), true);
+        check(format!("{CALL}\n\nThe file says: a"), true);
+        check(format!("<tool_call>{CALL}</tool_call> is how Qwen writes it."), true);
+        check(format!("One writes `{CALL}` for that."), false);
+        check(format!("```python\nx = {CALL}\n```\n"), false);
+        check(format!("Qwen writes `<tool_call>{CALL}</tool_call>`."), false);
+    }
+
+    #[test]
+    fn calls_that_a_server_did_not_read_are_known_by_their_tool() {
+        #[track_caller]
+        fn check(text: &str, words: &str) {
+            for reads in [true, false] {
+                super::tests::check(reads, text, words, None, Some(("read_file", UnrunReason::Foreign)));
+            }
+        }
+        check("<tool_call>\n<function=read_file>\n<parameter=path>\na\n</parameter>\n</function>\n</tool_call>", "");
+        check("I look.\n<function=read_file>{\"path\": \"a\"}</function>", "I look.\n");
+        check("<tool_call>read_file\n<arg_key>path</arg_key>\n<arg_value>a</arg_value>\n</tool_call>", "");
+        check(
+            "<｜DSML｜function_calls>\n<｜DSML｜invoke name=\"read_file\">\n<｜DSML｜parameter name=\"path\" \
+             string=\"true\">a</｜DSML｜parameter>\n</｜DSML｜invoke>\n</｜DSML｜function_calls>",
+            "",
+        );
+        check(
+            "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>function<｜tool▁sep｜>read_file\n```json\n{}\n```<｜tool▁call▁end｜>",
+            "",
+        );
+        check("[TOOL_CALLS]read_file[ARGS]{\"path\": \"a\"}", "");
+        check(
+            "I look.<|tool_calls_section_begin|><|tool_call_begin|>functions.read_file:0<|tool_call_argument_begin|>{}\
+             <|tool_call_end|><|tool_calls_section_end|>",
+            "I look.",
+        );
+        check("to=functions.read_file<|channel|>commentary json<|message|>{\"path\": \"a\"}", "");
+        check(" to=functions.read_file<|channel|>commentary<|message|>{}<|call|>", " ");
+        check("<|channel|>commentary to=functions.read_file <|constrain|>json<|message|>{}<|call|>", "");
+        let cut = run(&["I write.\n<function=read_file>\n<parameter=path>a"], false, true);
+        assert_eq!(cut, ("I write.\n".to_owned(), None, Some(("read_file".to_owned(), UnrunReason::Cut))));
+        for (text, words) in [
+            ("[TOOL_REQUEST]\n{\"name\": \"read_file\", \"arguments\": {}}\n[END_TOOL_REQUEST]", ""),
+            ("I look.\n<tool_call>{\"name\": \"read_file\", \"arguments\": {}}</tool_call>", "I look.\n"),
+            ("{\"name\": \"read_file\", \"arguments\": {\"path\": \"a\"}}", ""),
+            ("```json\n{\"name\": \"read_file\", \"arguments\": {\"path\": \"a\"}}\n```", ""),
+        ] {
+            super::tests::check(false, text, words, None, Some(("read_file", UnrunReason::Foreign)));
+        }
+        let unknown = "<tool_call>{\"name\": \"fly\", \"arguments\": {}}</tool_call>";
+        super::tests::check(false, unknown, "", None, Some(("fly", UnrunReason::Foreign)));
     }
 
     #[test]
     fn words_stay_words() {
         for text in [
             "",
+            " ",
             "Hello, wörld.",
+            "to=functions is a word",
             "fn main() { println!(\"{}\", 1); }",
-            "a < b and `c` and ``d``",
+            "a < b and [1] and <tool> and [TOOL and `c` and ``d``",
             "```rust\nfn main() {}\n```\nThat is all.",
             "```json\n{\"a\": 1}\n```",
             "{\"name\": \"Bob\", \"age\": 7}",
             "{\"name\": \"Bob\"}",
             "{\"name\": \"Bob Smith\", \"arguments\": {}}",
+            "{\"a\": {\"name\": \"read_file\", \"arguments\": {}}}",
             "{\"tool\": \"fly\", \"args\": {}, \"colour\": \"red\"}",
             "{\"tool\": \"fly\", \"args\": [1]}",
             "{\"tool\": \"now\", \"args\": {",
             "{\"tool\": \"now\", oh well}",
             "{}",
+            "{ x",
             "{{\"tool\"}}",
             "`````",
             "<tool_callous> <tool",
+            "<tool_call></tool_call>",
             "```",
             "```a-very-long-label-that-is-no-language-at-all {",
         ] {
-            check(text, text, None);
+            check(true, text, text, None, None);
+            check(false, text, text, None, None);
         }
-    }
-
-    #[test]
-    fn examples_and_mentions_are_words() {
-        let call = r#"{"tool": "read_file", "args": {"path": "a"}}"#;
-        #[track_caller]
-        fn words(text: &str, doubtful: bool) {
-            check(text, text, None);
-            assert_eq!(scan(&[text]).doubtful.is_some(), doubtful, "{text}");
+        // Where calls have their own field, JSON among words is words.
+        for text in [
+            "Qwen writes `<tool_call>{\"name\": \"read_file\"}</tool_call>`.",
+            "For example:\n```\n<tool_call>{\"name\": \"read_file\"}</tool_call>\n```\nThat is it.",
+            "<tool_call>{\"name\": \"read_file\"}</tool_call> is how Qwen writes it.",
+            "{\"name\": \"read_file\", \"arguments\": {}} is one.",
+            "```json\n{\"name\": \"read_file\", \"arguments\": {}}\n```\nThat is one.",
+            "I look.\n{\"name\": \"read_file\", \"arguments\": {}}",
+        ] {
+            check(false, text, text, None, None);
         }
-        words(&format!("For example:\n```json\n{call}\n```"), false);
-        words(&format!("A call would look so, e.g.\n```json\n{call}\n```\nThat is all."), false);
-        words(&format!("Never write this:\n\n```\n{call}\n```\n"), true);
-        words(&format!("I look.\n```json\n{call}\n```\nDone!"), true);
-        words(&format!("```json\n{call}\n// a comment\n```"), true);
-        words(&format!("One writes `{call}` for that."), false);
-        words(&format!("I could call {call} but I must not."), true);
-        words(&format!("```python\nx = {call}\n```\n"), false);
-        words(&format!("```python\n{call} # no\nx = 1\n{call}\n```"), true);
-        words(&format!("Qwen writes `<tool_call>{call}</tool_call>`."), false);
-    }
-
-    #[test]
-    fn what_only_stands_in_marks_is_a_call() {
-        let call = r#"{"tool": "read_file", "args": {"path": "a"}}"#;
-        let read = Some(("read_file", r#"{"path": "a"}"#));
-        check(&format!("I look: {call}"), "I look: ", read);
-        check(&format!("I look: {call}\n\nThe file says: a"), "I look: ", read);
-        check(&format!("[TOOL_CALLS] [{call}]"), "[TOOL_CALLS] [", read);
-        check(&format!("<|python_tag|>{call} and so on"), "<|python_tag|>", read);
-        check(&format!("`{call}`"), "`", read);
-        check(&format!("```json\n{call}\n{call}\n```"), "", read);
-        check(&format!("```json\n{call}\n```\n```json\n{call}\n```\n"), "", read);
-        check(&format!("```json\n{call}\n```\n<tool_result name=\"read_file\">\nx"), "", read);
-        check(&format!("```json\n{call}"), "", read);
-        let words = "For example, the file a may say it.\n\nI look:\n";
-        check(&format!("{words}```json\n{call}\n```"), words, read);
     }
 
     #[test]
     fn a_cut_call_is_known_by_its_name() {
-        let mut scanner = scanner();
+        let mut scanner = scanner(true);
         assert_eq!(scanner.push("I write.\n{\"tool\": \"read_file\", \"args\": {\"path\": \"a"), "I write.\n");
-        let scanned = scanner.finish(true);
-        assert_eq!((scanned.begun.as_deref(), scanned.words.as_str()), (Some("read_file"), ""));
+        let found = scanner.finish(true);
+        assert_eq!((found.unrun, found.words.as_str()), (Some(("read_file".to_owned(), UnrunReason::Cut)), ""));
     }
 
     #[test]
     fn words_are_not_held_back() {
-        let mut scanner = scanner();
+        let mut scanner = scanner(true);
         let mut check = |piece: &str, words: &str| assert_eq!(scanner.push(piece), words, "{piece:?}");
+        check("``", "");
+        check("`ru", "");
+        check("st\nfn {\"tool\":", "```rust\nfn {\"tool\":");
+        check("\n```\n", "\n```\n");
         check("Hello", "Hello");
         check(" {", " ");
         check(" x", "{ x");
         check(" and {\"to", " and ");
         check("ols\": 1} ", "{\"tools\": 1} ");
-        check("``", "");
-        check("x", "``x");
-        check("```ru", "");
-        check("st\nfn {\"tool\":", "```rust\nfn {\"tool\":");
-        check("\n```\n", "\n```\n");
         check("{\"tool\":", "");
         check("\"now\"}", "");
         check("Tool result", "");
+        let mut scanner = super::tests::scanner(false);
+        let mut check = |piece: &str, words: &str| assert_eq!(scanner.push(piece), words, "{piece:?}");
+        check("{\"x", "{\"x");
+        check("\": {\"name\": \"now\"", "\": {\"name\": \"now\"");
+    }
+
+    #[test]
+    fn a_hostile_answer_is_looked_through_once() {
+        for part in [CALL, "<tool_call>", "<tool_call>{\"", "<tool_call>é", "{\"tool\"", "```json\n{\"a\": 1}\n", "<`["]
+        {
+            let text = part.repeat((2 << 20) / part.len());
+            for reads in [true, false] {
+                let (words, ..) = run(&["x ", &text, " x"], reads, false);
+                assert_eq!(words.len(), text.len() + 4, "{part}");
+            }
+        }
     }
 
     proptest! {
         #[test]
-        fn splitting_changes_nothing_and_loses_nothing(
+        fn any_cutting_gives_the_same_and_loses_nothing(
             parts in proptest::collection::vec(
                 prop_oneof![
                     Just("{\"tool\": \"now\", \"args\": {}}"), Just("{\"a\": \"}{\\\"\"}"), Just("```json\n"), Just("```"),
-                    Just("{"), Just("}"), Just("\""), Just("wörds "), Just("<tool_call>"), Just("\n"), Just("`"),
+                    Just("{"), Just("}"), Just("\""), Just("wörds "), Just("<tool_call>"), Just("</tool_call>"), Just("\n"),
+                    Just("`"), Just("<function=now>"), Just("[TOOL_CALLS]"), Just("to=functions.now"), Just("<|tool_call"),
+                    Just("<"), Just("["), Just("<tool_result name="),
                 ],
                 0..12,
             ),
             cuts in proptest::collection::vec(any::<prop::sample::Index>(), 0..6),
+            reads in any::<bool>(),
         ) {
             let text = parts.concat();
-            let mut cuts: Vec<usize> = cuts.iter().map(|cut| {
-                let at = cut.index(text.len() + 1);
-                (0..=at).rev().find(|at| text.is_char_boundary(*at)).unwrap()
-            }).collect();
+            let mut cuts: Vec<usize> = cuts.iter().map(|cut| text.floor_char_boundary(cut.index(text.len() + 1))).collect();
             cuts.extend([0, text.len()]);
             cuts.sort_unstable();
             let pieces: Vec<&str> = cuts.windows(2).map(|cut| &text[cut[0]..cut[1]]).collect();
-            let whole = run(&[&text]);
-            prop_assert_eq!(&run(&pieces), &whole);
-            if whole.1.is_none() {
-                prop_assert_eq!(whole.0, text);
+            let whole = run(&[&text], reads, false);
+            prop_assert_eq!(&run(&pieces, reads, false), &whole);
+            prop_assert!(text.starts_with(&whole.0));
+            prop_assert!(whole.1.is_none() || reads);
+            match &whole.2 {
+                Some((_, why)) => prop_assert!(*why != UnrunReason::Doubtful || whole.0 == text),
+                None => prop_assert!(whole.1.is_some() || whole.0 == text),
             }
         }
     }

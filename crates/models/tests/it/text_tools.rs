@@ -8,7 +8,7 @@ use super::*;
 #[tokio::test]
 async fn calls_are_read_from_the_text_and_results_go_back_as_words() {
     let server = ModelServer::start().await;
-    server.reply(Reply::text("I look.\n```json\n{\"tool\": \"read_file\", \"args\": {\"path\": \"a b\"}}\n```\n"));
+    server.reply(Reply::text("I look.\n{\"tool\": \"read_file\", \"args\": {\"path\": \"a b\"}}\n"));
     let mut config = config(&server);
     config.native_tools = Some(false);
     let model = connect(&config).unwrap();
@@ -78,18 +78,28 @@ async fn a_call_that_is_thought_of_does_not_run() {
 }
 
 #[tokio::test]
-async fn an_example_does_not_run_and_the_words_behind_it_stay() {
+async fn a_call_runs_where_the_answer_ends_with_it_and_in_a_fence_where_that_is_all() {
     let call = r#"{"tool": "now", "args": {}}"#;
-    let example = format!("Here is an example:\n```json\n{call}\n```\nI did not run it.");
-    let outcome = said(&example).await;
-    assert_eq!((outcome.calls.len(), outcome.unrun.len(), outcome.text), (0, 0, example));
+    for (answer, text) in [
+        (format!("I look: {call}\n"), "I look: "),
+        (format!("```json\n{call}\n```\n"), ""),
+        (format!("<tool_call>\n{call}\n</tool_call>"), ""),
+    ] {
+        let outcome = said(&answer).await;
+        assert_eq!((outcome.calls.len(), outcome.unrun.len(), outcome.text.as_str()), (1, 0, text), "{answer}");
+    }
+    for answer in [
+        format!("Here is an example:\n```json\n{call}\n```\nI did not run it."),
+        format!("I look.\n```json\n{call}\n```"),
+        format!("{call}\nThat is what I would call."),
+    ] {
+        let outcome = said(&answer).await;
+        assert_eq!((outcome.calls.len(), outcome.text), (0, answer));
+        assert_eq!(outcome.unrun, [("now".to_owned(), UnrunReason::Doubtful)]);
+    }
     let mentioned = format!("One writes `{call}` for that.");
     let outcome = said(&mentioned).await;
     assert_eq!((outcome.calls.len(), outcome.unrun.len(), outcome.text), (0, 0, mentioned));
-    let doubtful = format!("I look.\n```json\n{call}\n```\nDone!");
-    let outcome = said(&doubtful).await;
-    assert_eq!((outcome.calls.len(), outcome.text), (0, doubtful));
-    assert_eq!(outcome.unrun, [("now".to_owned(), UnrunReason::Doubtful)]);
 }
 
 #[tokio::test]
