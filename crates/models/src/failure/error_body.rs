@@ -1,6 +1,5 @@
-//! The server's words in an error, out of the many shapes of error bodies.
+//! A server's error, out of the many shapes of error bodies: what it says, and what that means.
 
-use serde::Deserialize;
 use serde_json::Value;
 
 use crate::http::Target;
@@ -11,121 +10,173 @@ const MAX_EXCERPT: usize = 400;
 /// The longest part of a server's words that is looked through, in characters.
 const MAX_WORDS: usize = 2_000;
 
-/// The server's message, out of the many shapes of error bodies, in one short line.
-pub(super) fn said(target: &Target, body: &[u8]) -> String {
-    let text = String::from_utf8_lossy(body);
-    let text = text.trim();
-    if text.is_empty() {
-        return "it said nothing more".to_owned();
-    }
-    if text.starts_with('<') {
-        return "it sent an HTML page".to_owned();
-    }
-    // Gemini wraps it in an array.
-    let first = || serde_json::from_str::<Vec<ErrorBody>>(text).ok()?.into_iter().next();
-    let body = if text.starts_with('[') { first() } else { serde_json::from_str(text).ok() };
-    let words = body.and_then(ErrorBody::words);
-    excerpt(target, words.as_deref().unwrap_or(text))
+/// A kind of error that the status alone does not tell.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Cause {
+    /// Only a person can clear it, who gives more money or leave to spend it.
+    Spent,
+    /// The key is wrong.
+    Key,
+    /// More was asked than the provider takes, of late.
+    Rate,
+    /// The same, counted by the minute: it may speak of tokens, but is no sign of a full window.
+    Minute,
+    /// The server loads its model.
+    Loading,
+    /// The model has spoilt its answer by chance.
+    Spoilt,
+    /// The request does not fit the window.
+    Window,
 }
 
-/// The server's message, to be looked through, in lower case.
-pub(super) fn words(body: &[u8]) -> String {
-    let text = String::from_utf8_lossy(body);
-    let words = serde_json::from_str::<ErrorBody>(&text).ok().and_then(ErrorBody::words);
-    let words = words.unwrap_or_else(|| text.into_owned());
-    words.chars().take(MAX_WORDS).collect::<String>().to_lowercase()
-}
-
-/// Codes of errors that only a person can clear, who gives more money or leave to spend it.
-const SPENT: [&str; 4] =
-    ["enforced_spend_limit_reached", "contract_spend_limit_reached", "billing_error", "credit balance is too low"];
-
-/// Returns whether an error says so: in its own words, its type or its details, not in what it repeats of a request.
-pub(super) fn is_spent(body: &[u8]) -> bool {
-    let Some(error) = serde_json::from_slice::<ErrorBody>(body).ok().and_then(|body| body.error) else { return false };
-    let places = ["/message", "/type", "/code", "/details/error_code"];
-    let texts = places.iter().filter_map(|place| error.pointer(place)?.as_str());
-    texts.map(str::to_lowercase).any(|text| SPENT.iter().any(|code| text.contains(code)))
-}
-
-/// Returns whether an error says by its code that the key is wrong.
-pub(super) fn names_key(body: &[u8]) -> bool {
-    let text = String::from_utf8_lossy(body);
-    ["\"API_KEY_INVALID\"", "\"invalid_api_key\""].iter().any(|code| text.contains(code))
-}
-
-/// Type of the error, as Anthropic and servers in its form name it.
-pub(super) fn error_type(body: &[u8]) -> Option<String> {
-    let error = serde_json::from_slice::<ErrorBody>(body).ok()?;
-    let named = error.error.as_ref().and_then(|error| error.get("type")?.as_str());
-    named.or_else(|| error.r#type.as_ref()?.as_str()).map(str::to_owned)
-}
-
-/// Code of the error, as OpenAI and servers in its form name it.
-pub(super) fn error_code(body: &[u8]) -> Option<String> {
-    let error = serde_json::from_slice::<ErrorBody>(body).ok()?;
-    let named = error.error.as_ref().and_then(|error| error.get("code")?.as_str());
-    named.or_else(|| error.code.as_ref()?.as_str()).map(str::to_owned)
-}
-
-/// The status that an error would have had, had it come before the answer.
-pub(super) fn code_of(error_type: &str) -> Option<u64> {
-    Some(match error_type {
-        name if name.contains("image") || name.ends_with("_policy") || name.starts_with("invalid_prompt") => 400,
-        "misalignment_policy_violation" | "data_residency_mismatch" => 400,
-        "rate_limit_exceeded" => 429,
-        "server_error" | "server_is_overloaded" => 500,
-        "invalid_request_error" => 400,
-        "authentication_error" => 401,
-        "billing_error" => 402,
-        "permission_error" => 403,
-        "not_found_error" => 404,
-        "request_too_large" => 413,
-        "rate_limit_error" => 429,
-        "api_error" => 500,
-        "timeout_error" => 504,
-        "overloaded_error" => 529,
-        _ => return None,
-    })
-}
-
-/// Returns whether a server says that it loads its model.
-pub(super) fn is_loading(words: &str) -> bool {
-    words.contains("loading") && words.contains("model")
-}
-
-/// An error as servers write it.
-#[derive(Deserialize)]
-pub(super) struct ErrorBody {
-    error: Option<Value>,
-    message: Option<Value>,
-    detail: Option<Value>,
-    code: Option<Value>,
-    r#type: Option<Value>,
-    /// Anthropic's name of the request.
-    pub(super) request_id: Option<Value>,
-}
-
-impl ErrorBody {
-    fn words(self) -> Option<String> {
-        let (message, code, kind) = match self.error {
-            Some(Value::Object(mut error)) => (error.remove("message"), error.remove("code"), error.remove("type")),
-            Some(error) => (Some(error), self.code, self.r#type),
-            None => (self.message.or(self.detail), self.code, self.r#type),
-        };
-        let text = |value: Value| match value {
-            Value::Null => None,
-            Value::String(text) if text.is_empty() => None,
-            Value::String(text) => Some(text),
-            other => Some(other.to_string()),
-        };
-        let message = message.and_then(text);
-        let label = code.and_then(text).or_else(|| kind.and_then(text));
-        match (message, label) {
-            (Some(message), Some(label)) => Some(format!("{message} ({label})")),
-            (message, label) => message.or(label),
+impl Cause {
+    /// Returns true if an error of that status can have this cause, whatever it says.
+    fn fits(self, status: u16) -> bool {
+        match self {
+            Self::Spent => status < 500,
+            Self::Loading => status == 503,
+            Self::Window => !matches!(status, 401..=404 | 429),
+            _ => true,
         }
     }
+}
+
+/// What errors of these causes are known by: codes, types, and wordings of those that have none. The first one counts.
+const SIGNS: [(Cause, &[&str]); 6] = [
+    (
+        Cause::Spent,
+        &[
+            "insufficient_quota",
+            "exceeded your current quota",
+            "spend_limit",
+            "billing_error",
+            "credit balance is too low",
+        ],
+    ),
+    (Cause::Key, &["invalid_api_key", "api_key_invalid"]),
+    (Cause::Minute, &["rate_limit_exceeded", "tokens per min", "(tpm)", "requests per min", "(rpm)"]),
+    (Cause::Loading, &["loading model", "is loading", "currently loading"]),
+    (Cause::Spoilt, &["tool_use_failed"]),
+    (
+        Cause::Window,
+        &[
+            "context_length",
+            "exceed_context",
+            "max_model_len",
+            "context length",
+            "context window",
+            "context size",
+            "context limit",
+            "maximum context",
+            "maximum prompt length",
+            "prompt is too long",
+            "prompt too long",
+            "input is too long",
+            "reduce the length",
+            "too many tokens",
+            "token limit",
+        ],
+    ),
+];
+
+/// Parts of codes and types of errors in the middle of an answer, and the status that each would have had before it. All
+/// others are the server's own trouble.
+const STATUSES: [(&str, u16); 9] = [
+    ("rate_limit", 429),
+    ("invalid", 400),
+    ("image", 400),
+    ("policy", 400),
+    ("mismatch", 400),
+    ("authentication", 401),
+    ("permission", 403),
+    ("not_found", 404),
+    ("too_large", 413),
+];
+
+/// A server's error.
+pub(super) struct ServerError<'a> {
+    pub(super) body: &'a [u8],
+    /// Its message with its code or type, for people.
+    words: String,
+    /// Its codes and types, in lower case.
+    codes: String,
+    /// The same and its message: what it is known by. JSON of any other form may repeat what was sent, and is not read.
+    signs: String,
+    /// The status that it names.
+    number: Option<u16>,
+    /// Anthropic's name of the request.
+    pub(super) request_id: Option<String>,
+}
+
+impl<'a> ServerError<'a> {
+    pub(super) fn read(body: &'a [u8]) -> Self {
+        let text = String::from_utf8_lossy(body);
+        let text = text.trim();
+        let mut json = serde_json::from_str::<Value>(text).unwrap_or(Value::Null);
+        // Gemini wraps it in an array.
+        if let Some(first @ Value::Object(_)) = json.get_mut(0) {
+            json = first.take();
+        }
+        let error = json.get("error").filter(|error| !error.is_null()).unwrap_or(&json);
+        let field = |name: &str| error.get(name).or_else(|| json.get(name)).filter(|value| is_there(value));
+        let message = Some(error).filter(|error| error.is_string() && is_there(error));
+        let message = message.or_else(|| field("message")).or_else(|| field("detail"));
+        let (code, kind) = (field("code"), field("type"));
+        let words = match (message.map(text_of), code.or(kind).map(text_of)) {
+            _ if text.is_empty() => "it said nothing more".to_owned(),
+            _ if text.starts_with('<') => "it sent an HTML page".to_owned(),
+            (Some(message), Some(label)) => format!("{message} ({label})"),
+            (message, label) => message.or(label).unwrap_or_else(|| text.to_owned()),
+        };
+        let details = ["/details/error_code", "/details/0/reason"].map(|place| error.pointer(place));
+        let codes: Vec<String> = [kind, code].into_iter().chain(details).flatten().map(text_of).collect();
+        let codes = codes.join(" ").to_lowercase();
+        let message = if json.is_null() { words.as_str() } else { message.and_then(Value::as_str).unwrap_or_default() };
+        let signs = format!("{codes} {message}").chars().take(MAX_WORDS).collect::<String>().to_lowercase();
+        let number = [code, field("status")].into_iter().flatten().find_map(|number| text_of(number).parse().ok());
+        let request_id = json.get("request_id").and_then(Value::as_str).map(str::to_owned);
+        Self { body, words, codes, signs, number, request_id }
+    }
+
+    /// What it says, in one short line.
+    pub(super) fn said(&self, target: &Target) -> String {
+        excerpt(target, &self.words)
+    }
+
+    /// What it is known by.
+    pub(super) fn signs(&self) -> &str {
+        &self.signs
+    }
+
+    /// The status of an error in the middle of an answer, as far as it names one.
+    pub(super) fn status(&self) -> Option<u16> {
+        let named = || STATUSES.iter().find(|(part, _)| self.codes.contains(part)).map(|(_, status)| *status);
+        // Some providers number their errors in their own way.
+        self.number.filter(|number| (400..600).contains(number)).or_else(named)
+    }
+
+    /// Its cause, if that is known.
+    pub(super) fn cause(&self, status: u16) -> Option<Cause> {
+        let is_it = |(cause, signs): &&(Cause, &[&str])| {
+            cause.fits(status) && signs.iter().any(|sign| self.signs.contains(sign))
+        };
+        let by_status = match status {
+            402 => Some(Cause::Spent),
+            401 | 403 => Some(Cause::Key),
+            413 => Some(Cause::Window),
+            429 => Some(Cause::Rate),
+            _ => None,
+        };
+        SIGNS.iter().find(is_it).map(|(cause, _)| *cause).or(by_status)
+    }
+}
+
+fn is_there(value: &Value) -> bool {
+    !value.is_null() && value != ""
+}
+
+fn text_of(value: &Value) -> String {
+    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }
 
 /// A short, printable, single line of what somebody else wrote, without our key in it.
@@ -143,29 +194,6 @@ pub(crate) fn excerpt(target: &Target, text: &str) -> String {
     out
 }
 
-/// Returns whether a server says that its window is too small.
-pub(super) fn speaks_of_context(said: &str) -> bool {
-    const WORDS: [&str; 15] = [
-        "context length",
-        "context_length",
-        "context window",
-        "context size",
-        "exceed_context",
-        "maximum context",
-        "max_model_len",
-        "too many tokens",
-        "token limit",
-        "prompt is too long",
-        "exceed context limit",
-        "input is too long",
-        "prompt too long",
-        "reduce the length",
-        "maximum prompt length",
-    ];
-    let said = said.to_lowercase();
-    WORDS.iter().any(|word| said.contains(word))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -173,7 +201,8 @@ mod tests {
     #[test]
     fn error_bodies_are_read_in_all_their_shapes() {
         let target = Target::for_tests("http://user:pa55word@host/v1", "sk-secret");
-        let check = |body: &str, expected: &str| assert_eq!(said(&target, body.as_bytes()), expected, "{body}");
+        let said = |body: &str| ServerError::read(body.as_bytes()).said(&target);
+        let check = |body: &str, expected: &str| assert_eq!(said(body), expected, "{body}");
         check("", "it said nothing more");
         check("<html>", "it sent an HTML page");
         check("plain\nwords", "plain words");
@@ -186,6 +215,6 @@ mod tests {
         check(r#"[{"error":{"code":400,"message":"no","status":"INVALID_ARGUMENT"}}]"#, "no (400)");
         check(r#"["no"]"#, r#"["no"]"#);
         check("Incorrect API key: sk-secret.", "Incorrect API key: [key].");
-        assert_eq!(said(&target, "x".repeat(10_000).as_bytes()).chars().count(), MAX_EXCERPT + 1);
+        assert_eq!(said(&"x".repeat(10_000)).chars().count(), MAX_EXCERPT + 1);
     }
 }

@@ -1,9 +1,15 @@
-//! Headers beside an error's body: the request's name, and when to come again.
+//! Headers beside an error's body: the request's name, and when to come again, which some say only in their message.
 
 use std::time::Duration;
 
-use jiff::{Timestamp, fmt::rfc2822};
+use jiff::{SignedDuration, Timestamp, fmt::rfc2822};
 use reqwest::header::{DATE, HeaderMap, RETRY_AFTER};
+
+/// Words before the time that a provider asks to wait.
+const WAITS: [&str; 4] = ["try again in ", "retry in ", "try again after ", "retry after "];
+
+/// The longest wait that is read: a day.
+const MAX_WAIT: Duration = Duration::from_secs(86_400);
 
 /// The server's own name of a request, by which its people find it.
 pub(crate) fn request_id(headers: &HeaderMap) -> Option<&str> {
@@ -27,8 +33,18 @@ pub(super) fn retry_after(headers: &HeaderMap) -> Option<Duration> {
     })
 }
 
+/// The wait that a message in lower case asks for, such as `7.66s`, `820ms`, `1m2.5s` or `30 seconds`.
+pub(super) fn wait_in(message: &str) -> Option<Duration> {
+    let (_, rest) = WAITS.iter().find_map(|wait| message.split_once(wait))?;
+    let words: Vec<&str> = rest.split_whitespace().take(4).collect();
+    let of = |count: usize| words[..count].join(" ").trim_end_matches(['.', ',', ';']).parse::<SignedDuration>().ok();
+    let wait = (1..=words.len()).rev().find_map(of)?;
+    Duration::try_from(wait).ok().filter(|wait| *wait <= MAX_WAIT)
+}
+
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
     use reqwest::header::HeaderValue;
 
     use super::*;
@@ -51,5 +67,31 @@ mod tests {
         let date = "Sun, 06 Nov 1994 08:49:30 GMT";
         check(&[("date", date), ("retry-after", "Sun, 06 Nov 1994 08:49:37 GMT")], Some(7_000));
         check(&[("date", date), ("retry-after", "Sun, 06 Nov 1994 08:49:20 GMT")], Some(0));
+    }
+
+    #[test]
+    fn waits_are_read_in_words() {
+        let check = |words: &str, milliseconds: Option<u64>| {
+            assert_eq!(wait_in(words), milliseconds.map(Duration::from_millis), "{words}");
+        };
+        check("(tpm): limit 6000, used 5000, requested 2000. please try again in 9.98s.", Some(9980));
+        check("please try again in 820ms. visit", Some(820));
+        check("try again in 1m2.5s.", Some(62_500));
+        check("please retry in 34.5 seconds, or", Some(34_500));
+        check("retry after 2 minutes 5 seconds", Some(125_000));
+        check("please reduce your message size and try again.", None);
+        check("try again in a while", None);
+        check("try again in 7", None);
+        check("try again in 99999h", None);
+        check("try again in -7s", None);
+        check("7s", None);
+    }
+
+    proptest! {
+        #[test]
+        fn whatever_is_said_nothing_breaks(words in "(try again in )?[0-9a-z. é-]{0,40}", more in ".{0,20}") {
+            let said = words + &more;
+            prop_assert!(wait_in(&said).is_none_or(|wait| wait <= MAX_WAIT));
+        }
     }
 }
