@@ -99,6 +99,18 @@ impl Failure {
         Self::new(ErrorKind::CutStream, message)
     }
 
+    /// An event that is no JSON of this wire.
+    pub(crate) fn unreadable(target: &Target, data: &str, error: &serde_json::Error) -> Self {
+        let data = excerpt(target, data);
+        Self::protocol(format!("the model at {target} sent an event that cannot be read ({error}): {data}"))
+    }
+
+    /// An event that another wire may have.
+    pub(crate) fn other_wire(target: &Target, data: &str) -> Self {
+        let data = excerpt(target, data);
+        Self::protocol(format!("the model at {target} sent something that is no event of this wire: {data}"))
+    }
+
     pub(crate) fn html(target: &Target) -> Self {
         Self::protocol(format!("asked the model at {target}: the server answered with HTML, is base_url right?"))
             .hint("base_url must lead to the model's API, such as http://127.0.0.1:8080/v1, not to a web page")

@@ -11,7 +11,7 @@ use super::{
 use crate::{
     answer::{Answer, RawCall},
     dialect::AnswerReader,
-    failure::{Failure, excerpt},
+    failure::Failure,
     http::Target,
     last_answers::AnswerNote,
     lenient::Text,
@@ -52,10 +52,7 @@ impl AnswerReader for Reader {
             answer.done = true;
             return Ok(());
         }
-        let event: Event<'_> = serde_json::from_str(data).map_err(|error| {
-            let data = excerpt(target, data);
-            Failure::protocol(format!("the model at {target} sent an event that cannot be read ({error}): {data}"))
-        })?;
+        let event: Event<'_> = serde_json::from_str(data).map_err(|error| Failure::unreadable(target, data, &error))?;
         if event.error.is_some() {
             return Err(Failure::reported(target, data));
         }
@@ -96,7 +93,11 @@ impl AnswerReader for Reader {
                 answer.finish.get_or_insert(Finish::Stop);
             }
             "ping" => answer.only_alive = true,
-            "" => return Err(other_wire(target, data)),
+            "" => {
+                return Err(Failure::other_wire(target, data).hint(
+                    "is `wire: anthropic` right for this server? Servers of OpenAI's interface want `wire: openai`",
+                ));
+            }
             _ => {}
         }
         Ok(())
@@ -153,10 +154,4 @@ impl Reader {
         answer.finish = Some(finish);
         Ok(())
     }
-}
-
-fn other_wire(target: &Target, data: &str) -> Failure {
-    let data = excerpt(target, data);
-    Failure::protocol(format!("the model at {target} sent something that is no event of this wire: {data}"))
-        .hint("is `wire: anthropic` right for this server? Servers of OpenAI's interface want `wire: openai`")
 }

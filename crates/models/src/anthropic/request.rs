@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use agentd_core::{answer_schema::AnswerSchema, model::ModelRequest, tool::ToolSpec};
 use serde::Serialize;
-use serde_json::{Map, Value, value::RawValue};
+use serde_json::{Value, value::RawValue};
 
 use super::{
     block::{self, Block, Role},
@@ -143,9 +143,7 @@ pub(super) fn write(config: &ModelConfig, history: RequestHistory<'_>, order: &O
     let is_cached = caches(config) && form.sends(CACHE);
     let written = Parts { conversation: &conversation, paused: order.paused, tools, settings: &settings };
     let body = assembled(&info.id, &written, is_cached);
-    let configured = config.body.iter().filter(|(field, _)| form.sends(field));
-    let configured: Map<String, Value> = configured.map(|(field, value)| (field.clone(), value.clone())).collect();
-    Ok(Written { body: with_configured(body, &configured)?, behind: conversation.behind })
+    Ok(Written { body: with_configured(body, &form.configured(&config.body))?, behind: conversation.behind })
 }
 
 /// The fields that a request can do without.

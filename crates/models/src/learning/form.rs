@@ -12,6 +12,7 @@ use agentd_core::{
     model::{ChangeTopic, Message, ModelRequest, ShownPicture},
 };
 use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
 
 use crate::config::ModelConfig;
 
@@ -162,6 +163,11 @@ impl RequestForm {
     /// Returns whether a field of the body may be sent.
     pub(crate) fn sends(&self, field: &str) -> bool {
         !self.0.iter().any(|change| matches!(change, Change::WithoutField(name) if name == field))
+    }
+
+    /// The configured fields of the body that may be sent.
+    pub(crate) fn configured(&self, fields: &Map<String, Value>) -> Map<String, Value> {
+        fields.clone().into_iter().filter(|(field, _)| self.sends(field)).collect()
     }
 
     /// Returns true if a tool of that name may be sent.

@@ -7,7 +7,7 @@ use serde_json::value::RawValue;
 use crate::{
     answer::{Answer, Kind, RawCall},
     dialect::AnswerReader,
-    failure::{Failure, excerpt},
+    failure::Failure,
     http::Target,
     lenient::{Count, Text},
     openai::Timings,
@@ -44,12 +44,7 @@ impl AnswerReader for Reader {
             answer.done = true;
             return Ok(());
         }
-        let chunk: Chunk<'_> = serde_json::from_str(data).map_err(|error| {
-            Failure::protocol(format!(
-                "the model at {target} sent an event that cannot be read ({error}): {}",
-                excerpt(target, data)
-            ))
-        })?;
+        let chunk: Chunk<'_> = serde_json::from_str(data).map_err(|error| Failure::unreadable(target, data, &error))?;
         if let Some(error) = chunk.error {
             return Err(Failure::reported(target, error.get()));
         }

@@ -11,7 +11,7 @@ use super::{
 use crate::{
     answer::{Answer, Kind, RawCall},
     dialect::AnswerReader,
-    failure::{Failure, excerpt},
+    failure::Failure,
     http::Target,
 };
 
@@ -33,7 +33,7 @@ impl AnswerReader for Reader {
         if data.starts_with('[') {
             return self.array(target, data, answer);
         }
-        let chunk: Chunk<'_> = serde_json::from_str(data).map_err(|error| unreadable(target, data, &error))?;
+        let chunk: Chunk<'_> = serde_json::from_str(data).map_err(|error| Failure::unreadable(target, data, &error))?;
         if let Some(error) = chunk.error {
             return Err(Failure::reported(target, error.get()));
         }
@@ -64,7 +64,8 @@ impl AnswerReader for Reader {
 impl Reader {
     /// Several events in an array, in which Gemini wraps its errors.
     fn array(&mut self, target: &Target, data: &str, answer: &mut Answer) -> Result<(), Failure> {
-        let events: Vec<&RawValue> = serde_json::from_str(data).map_err(|error| unreadable(target, data, &error))?;
+        let events: Vec<&RawValue> =
+            serde_json::from_str(data).map_err(|error| Failure::unreadable(target, data, &error))?;
         let objects = events.iter().map(|event| event.get()).filter(|event| event.starts_with('{'));
         objects.into_iter().try_for_each(|event| self.event(target, event, answer))
     }
@@ -99,11 +100,6 @@ impl Reader {
         answer.began |= !self.calls.is_empty();
         Ok(())
     }
-}
-
-fn unreadable(target: &Target, data: &str, error: &serde_json::Error) -> Failure {
-    let data = excerpt(target, data);
-    Failure::protocol(format!("the model at {target} sent an event that cannot be read ({error}): {data}"))
 }
 
 fn finish(target: &Target, reason: &str) -> Result<Option<Finish>, Failure> {

@@ -120,8 +120,5 @@ pub(super) fn body(
         stream: true,
         stream_options: form.sends("stream_options").then_some(StreamOptions { include_usage: true }),
     };
-    if config.body.keys().all(|field| form.sends(field)) {
-        return json_body(&body, &config.body);
-    }
-    json_body(&body, &config.body.clone().into_iter().filter(|(field, _)| form.sends(field)).collect())
+    json_body(&body, &form.configured(&config.body))
 }

@@ -11,7 +11,7 @@ use super::{
 use crate::{
     answer::{Answer, RawCall},
     dialect::AnswerReader,
-    failure::{Failure, excerpt},
+    failure::Failure,
     http::Target,
     last_answers::AnswerNote,
 };
@@ -35,7 +35,7 @@ impl AnswerReader for Reader {
             answer.done = true;
             return Ok(());
         }
-        let event: Event<'_> = serde_json::from_str(data).map_err(|error| unreadable(target, data, &error))?;
+        let event: Event<'_> = serde_json::from_str(data).map_err(|error| Failure::unreadable(target, data, &error))?;
         if event.is_whole() {
             return self.end(target, data, answer);
         }
@@ -91,7 +91,8 @@ impl AnswerReader for Reader {
                 answer.only_alive = true;
                 Ok(())
             }
-            "" => Err(other_wire(target, data)),
+            "" => Err(Failure::other_wire(target, data)
+                .hint("is `wire: responses` right for this server? Servers of chat completions want `wire: openai`")),
             _ => Ok(()),
         }
     }
@@ -117,7 +118,8 @@ impl Reader {
 
     /// The end of an answer in that state, or in the one that it names itself.
     fn end_as(&mut self, target: &Target, data: &str, status: &str, answer: &mut Answer) -> Result<(), Failure> {
-        let whole: WholeResponse<'_> = serde_json::from_str(data).map_err(|error| unreadable(target, data, &error))?;
+        let whole: WholeResponse<'_> =
+            serde_json::from_str(data).map_err(|error| Failure::unreadable(target, data, &error))?;
         let status = if status.is_empty() { whole.status() } else { status };
         if status == "failed" || status == "cancelled" || whole.told_error().is_some() {
             return Err(failed(target, &whole, status));
@@ -153,15 +155,4 @@ fn failed(target: &Target, response: &WholeResponse<'_>, status: &str) -> Failur
     let error = error.and_then(|error| serde_json::from_str(error).ok());
     let error: serde_json::Value = error.unwrap_or_else(|| json!({"message": format!("the answer {status}")}));
     Failure::reported(target, &json!({"error": error, "request_id": response.id()}).to_string())
-}
-
-fn unreadable(target: &Target, data: &str, error: &serde_json::Error) -> Failure {
-    let data = excerpt(target, data);
-    Failure::protocol(format!("the model at {target} sent an event that cannot be read ({error}): {data}"))
-}
-
-fn other_wire(target: &Target, data: &str) -> Failure {
-    let data = excerpt(target, data);
-    Failure::protocol(format!("the model at {target} sent something that is no event of this wire: {data}"))
-        .hint("is `wire: responses` right for this server? Servers of chat completions want `wire: openai`")
 }

@@ -4,7 +4,7 @@ use std::{collections::HashSet, sync::Arc};
 
 use agentd_core::{answer_schema::AnswerSchema, tool::ToolSpec};
 use serde::Serialize;
-use serde_json::{Map, Value, value::RawValue};
+use serde_json::{Value, value::RawValue};
 
 use super::{
     conversation::{self, Conversation, Recipient},
@@ -169,9 +169,7 @@ pub(super) fn body(config: &ModelConfig, history: RequestHistory<'_>, order: &Or
             .map(|most| most.max(MIN_ANSWER)),
         stream: true,
     };
-    let configured = config.body.iter().filter(|(field, _)| form.sends(field));
-    let configured: Map<String, Value> = configured.map(|(field, value)| (field.clone(), value.clone())).collect();
-    json_body(&body, &configured)
+    json_body(&body, &form.configured(&config.body))
 }
 
 /// Names of fields that the request can do without: ours, and the configured ones.
