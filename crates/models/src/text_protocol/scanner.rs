@@ -89,7 +89,7 @@ impl Scanner {
                     continue;
                 }
                 Look::Begun(start) if is_cut => match call::begun(&self.held[start..], &self.tools) {
-                    Some(name) => return self.unrun(at, name, UnrunReason::Cut),
+                    Some(name) => return self.unrun(mark.unwrap_or(at), name, UnrunReason::Cut),
                     None => break,
                 },
                 Look::Open | Look::Begun(_) => break,
@@ -364,8 +364,6 @@ mod tests {
         check("to=functions.read_file<|channel|>commentary json<|message|>{\"path\": \"a\"}", "");
         check(" to=functions.read_file<|channel|>commentary<|message|>{}<|call|>", " ");
         check("<|channel|>commentary to=functions.read_file <|constrain|>json<|message|>{}<|call|>", "");
-        let cut = run(&["I write.\n<function=read_file>\n<parameter=path>a"], false, true);
-        assert_eq!(cut, ("I write.\n".to_owned(), None, Some(("read_file".to_owned(), UnrunReason::Cut))));
         for (text, words) in [
             ("[TOOL_REQUEST]\n{\"name\": \"read_file\", \"arguments\": {}}\n[END_TOOL_REQUEST]", ""),
             ("I look.\n<tool_call>{\"name\": \"read_file\", \"arguments\": {}}</tool_call>", "I look.\n"),
@@ -424,10 +422,12 @@ mod tests {
 
     #[test]
     fn a_cut_call_is_known_by_its_name() {
-        let mut scanner = scanner(true);
-        assert_eq!(scanner.push("I write.\n{\"tool\": \"read_file\", \"args\": {\"path\": \"a"), "I write.\n");
-        let found = scanner.finish(true);
-        assert_eq!((found.unrun, found.words.as_str()), (Some(("read_file".to_owned(), UnrunReason::Cut)), ""));
+        let cut = || ("I write.\n".to_owned(), None, Some(("read_file".to_owned(), UnrunReason::Cut)));
+        assert_eq!(run(&["I write.\n{\"tool\": \"read_file\", \"args\": {\"path\": \"a"], true, true), cut());
+        for reads in [true, false] {
+            assert_eq!(run(&["I write.\n<tool_call>\n{\"name\": \"read_file\", \"arg"], reads, true), cut());
+            assert_eq!(run(&["I write.\n<function=read_file>\n<parameter=path>a"], reads, true), cut());
+        }
     }
 
     #[test]
