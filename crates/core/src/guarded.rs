@@ -183,7 +183,9 @@ fn globs<'a>(names: impl Iterator<Item = &'a str>, folds: bool) -> Result<GlobSe
     for name in names {
         let is_sound =
             name.trim_end_matches('/').split('/').all(|part| !matches!(part.trim(), "" | "." | ".." | "*" | "**"));
-        let pattern = format!("**/{}", name.trim().trim_end_matches('/'));
+        // Only `*` is special: files have names such as `[id].ts`.
+        let escaped: Vec<String> = name.trim().trim_end_matches('/').split('*').map(globset::escape).collect();
+        let pattern = format!("**/{}", escaped.join("*"));
         let pattern = if folds { pattern.to_ascii_lowercase() } else { pattern };
         let glob = GlobBuilder::new(&pattern).literal_separator(true).build().ok().filter(|_| is_sound);
         globs.add(glob.ok_or_else(|| name.to_owned())?);
@@ -209,7 +211,8 @@ mod tests {
 
     #[test]
     fn what_others_run_or_obey_is_guarded_at_any_depth() {
-        let names = GuardedNames::with(&["Tiltfile".to_owned(), "ops/*.hcl".to_owned()]).unwrap();
+        let names =
+            GuardedNames::with(&["Tiltfile".to_owned(), "ops/*.hcl".to_owned(), "conf[1].yml".to_owned()]).unwrap();
         for path in [
             ".git/hooks/pre-commit",
             "a/b/.GIT/config",
@@ -225,6 +228,7 @@ mod tests {
             "mise.toml",
             "tiltfile",
             "ops/x.hcl",
+            "conf[1].yml",
             ".yarn/releases/yarn.cjs",
             ".hg/hgrc",
             "lefthook.yml",
@@ -260,7 +264,7 @@ mod tests {
         }
         assert!(names.covers(b"node_modules/x/.npmrc"), "a tool that names it is asked about it");
         assert_eq!(names.topmost(b"a/.git/hooks/x"), Some(6));
-        for bad in ["", "/x", "../x", "*", "a/*/b", "a[", "a//b"] {
+        for bad in ["", "/x", "../x", "*", "a/*/b", "a/**", "a//b"] {
             assert!(GuardedNames::with(&[bad.to_owned()]).is_err(), "{bad}");
         }
     }

@@ -94,6 +94,9 @@ async fn what_nobody_looked_at_plants_nothing_by_any_way() {
         ("true", "ln -s elsewhere CLAUDE.md", "CLAUDE.md"),
         ("true", "printf x > x.code-workspace", "x.code-workspace"),
         ("true", "mkdir .zed; printf x > .zed/tasks.json; chmod 000 .zed/tasks.json .zed", ".zed/tasks.json"),
+        ("mkdir src", "mkdir src/.zed; printf x > src/.zed/tasks.json; chmod 311 src", "src/.zed/tasks.json"),
+        ("true", "mkdir -p n/.zed; printf x > n/.zed/tasks.json; chmod 311 n", "n/.zed/tasks.json"),
+        ("true", "mkdir -p .claude/skills/target; printf x > .claude/skills/target/S.md", ".claude/skills/target/S.md"),
         ("true", "head -c 11000000 /dev/zero > .envrc", ".envrc"),
         ("true", "for i in $(seq 1 120); do echo $i > f$i; done; printf x > AGENTS.md", "AGENTS.md"),
     ];
@@ -236,24 +239,23 @@ async fn a_kept_rule_by_prefix_covers_no_hook_and_a_day_with_git_asks_nothing_mo
     }
 }
 
-/// A command that nobody looked at takes nothing back that another session wrote while it ran, and a person had allowed.
+/// What a person keeps of one session is not taken back at the end of a command of another one.
 #[tokio::test(flavor = "multi_thread")]
-async fn what_another_session_wrote_with_consent_stays() {
+async fn what_a_person_kept_in_another_session_stays() {
     let world = World::start().await;
     prepare(&world, "true");
-    let waits = "touch begun.txt; until [ -e go.txt ]; do sleep 0.1; done; mkdir .zed; echo x > .zed/tasks.json";
-    let waits = Reply::tool_call("run_bash_command", script(&world, waits));
-    let write = json!({"path": "/project/.envrc", "content": "export A=1\n"});
+    world.daemon.write(
+        "project/waits.sh",
+        "touch begun.txt; until [ -e go.txt ]; do sleep 0.1; done; mkdir .zed; echo x > .zed/tasks.json\n",
+    );
+    let waits = Reply::tool_call("run_bash_command", json!({ "command": "cd \"$PROJECT\"; sh waits.sh" }));
     works_through(&world.model, vec![(&["command also wrote"], waits)], Reply::text("Over."));
     let project = mounted(&world);
     let first = world.daemon.spawn_agentctl(["run", "Go.", "-C", &project, "--mode", "auto", "--on-interrupt", "deny"]);
     until("the command to run", || async { content(&world, "project/begun.txt").map(drop) }).await;
-    works_through(
-        &world.model,
-        vec![(&["/project/.envrc (", "command also wrote"], Reply::tool_call("write_file", write))],
-        Reply::text("Over."),
-    );
-    world.daemon.agentctl(["run", "Write.", "-C", &project, "--on-interrupt", "approve"]).await.exits(0);
+    let (second, question) = asked(&world, "echo export A=1 > .envrc").await;
+    answer(&world, &question, &["approve"]).await.exits(0);
+    second.output(Vec::new()).await.exits(0);
     assert_eq!(content(&world, "project/.envrc").as_deref(), Some("export A=1\n"));
     world.daemon.write("project/go.txt", "");
     first.output(Vec::new()).await.exits(5);

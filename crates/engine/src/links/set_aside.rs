@@ -10,7 +10,7 @@ use agentd_core::{
     policy::{Layer, Risk},
     tool::{FileChange, FileKind, ToolErrorCode, ToolOutput},
     turn::{Denial, OnInterrupt},
-    undo::{FilesReverted, UndoOutcome},
+    undo::{FilesReverted, UndoOutcome, UndoneFile},
 };
 use serde_json::Value;
 
@@ -47,7 +47,7 @@ pub(super) async fn settle(
         return Ok(());
     }
     let what = format!("the command also wrote {names}, which others run or obey without being asked to");
-    let undone = match decide(call, &what, &set_aside.changes).await {
+    let kept = match decide(call, &what, &set_aside.changes).await {
         Ok(()) => {
             let kept =
                 context.files.snapshots.undo(context.ids.session, &context.files.workspace, set_aside.changes, false);
@@ -55,10 +55,17 @@ pub(super) async fn settle(
         }
         Err(why) => Err(why),
     };
-    match undone {
+    match kept {
         Ok(kept) => {
-            output.text.push_str(&format!("\n[{what}; the person kept it]"));
+            let is_done = |file: &&UndoneFile| matches!(file.outcome, UndoOutcome::Done | UndoOutcome::Already);
+            let lost = named(kept.files.iter().filter(|file| !is_done(file)).map(|file| file.path.as_str()));
             output.files.extend(kept.changes);
+            if !lost.is_empty() {
+                let why = "its place was changed, or could not be written";
+                return deny(call, format!("the person wanted to keep {lost}, which is not there: {why}"), output)
+                    .await;
+            }
+            output.text.push_str(&format!("\n[{what}; the person kept it]"));
             Ok(())
         }
         Err(why) => deny(call, format!("{what}; it was taken back: {why}"), output).await,
@@ -94,13 +101,16 @@ async fn decide(call: &Invocation<'_>, what: &str, way_back: &[FileChange]) -> R
             let why = "this run cannot ask anybody. Do not write it another way".to_owned();
             (DecidedBy::OnInterrupt(answering.said()), None, Err(why))
         }
+        OnInterrupt::Wait if call.context.control.calls.is_cancelled() => {
+            (DecidedBy::Daemon, None, Err("the turn ended before anybody could be asked".to_owned()))
+        }
         OnInterrupt::Wait => match preview(call, way_back).await {
             Ok(preview) => ask(call, what, args.clone(), preview).await,
             Err(why) => (DecidedBy::Daemon, None, Err(why)),
         },
     };
     let logged = audit::record_kept(call, args, (what, RULE), decided.is_ok(), by, answer).await;
-    decided.and(logged.map_err(|error| error.to_string()))
+    logged.map_err(|error| format!("the audit log could not be written: {error}")).and(decided)
 }
 
 async fn ask(

@@ -182,13 +182,13 @@ impl Actor {
             }
         }
         let back = &found.set_aside;
-        let back: BTreeSet<&str> =
-            back.files.iter().map(|file| &*file.path).chain(back.changes.iter().map(|file| &*file.path)).collect();
+        // What a person had kept is among the changes.
+        let is_there = |path: &&str| found.files.iter().any(|file| file.path == *path);
+        let back = back.files.iter().map(|file| &*file.path).chain(back.changes.iter().map(|file| &*file.path));
+        let back: BTreeSet<&str> = back.filter(|path| !is_there(path)).collect();
         if !back.is_empty() {
             let back = back.into_iter().collect::<Vec<_>>().join(", ");
-            result.text.push_str(&format!(
-                ". It also wrote {back}, which others run or obey; nobody was asked, and it was taken back"
-            ));
+            result.text.push_str(&format!(". It also wrote {back}, which others run or obey; it was taken back"));
         }
         if !found.notes.is_empty() {
             result.text.push_str(&format!(". Not recorded, and cannot be undone: {}", found.notes.join("; ")));

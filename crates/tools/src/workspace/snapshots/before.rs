@@ -2,11 +2,12 @@
 
 use std::{collections::HashMap, path::PathBuf, sync::Arc};
 
-use agentd_core::{guarded::GuardedNames, ids::CallId, tool::FileChange};
+use agentd_core::{guarded::GuardedNames, ids::CallId};
 
 use super::{
     guard::CallGuard,
     ignored::IgnoredFolders,
+    overlap::Kept,
     pulse::Heartbeat,
     root::{Kind, Root},
     spot::SafePath,
@@ -28,8 +29,8 @@ pub(super) struct Before {
     pub(super) names: GuardedNames,
     /// Guard of a call that is checked when it ends.
     pub(super) guard: Option<CallGuard>,
-    /// Changes that calls of other sessions have recorded as theirs since.
-    pub(super) of_others: Vec<FileChange>,
+    /// States that people brought about in other sessions since.
+    pub(super) kept: Kept,
     /// Guarded paths that it cannot change, and why there may be more.
     pub(super) closed: Vec<PathBuf>,
     pub(super) unchecked: Option<String>,
@@ -41,8 +42,8 @@ impl Before {
     pub(super) fn new(call: &CallId, scoped: bool, trees: Vec<Arc<Tree>>, names: &GuardedNames) -> Self {
         let (call, names, notes) = (call.clone(), names.clone(), Vec::new());
         let (unsaved, ignored, closed) = (HashMap::new(), IgnoredFolders::default(), Vec::new());
-        let (guard, of_others, unchecked, pulse) = (None, Vec::new(), None, None);
-        Self { call, scoped, trees, notes, unsaved, ignored, names, guard, of_others, closed, unchecked, pulse }
+        let (guard, kept, unchecked, pulse) = (None, Kept::new(), None, None);
+        Self { call, scoped, trees, notes, unsaved, ignored, names, guard, kept, closed, unchecked, pulse }
     }
 
     /// The paths of which no contents are kept.

@@ -303,12 +303,8 @@ impl SessionRecord {
         workspace: &Workspace,
         sign: Option<&LastSign>,
     ) -> io::Result<Changes> {
-        let looked = self.changes_since(before, workspace, sign);
-        let looked = looked.and_then(|(changes, guarded)| self.set_aside(changes, guarded, before, workspace));
-        if looked.is_err() {
-            self.remove_planted(before, workspace)?;
-        }
-        looked
+        let (changes, guarded) = self.changes_since(before, workspace, sign)?;
+        self.set_aside(changes, guarded, before, workspace)
     }
 
     /// Takes changes of guarded files back, and looks again whether there are more.
@@ -348,22 +344,23 @@ impl SessionRecord {
     }
 
     /// Removes new guarded files without keeping them, where nothing can be kept any more: a full disk must not let one stay.
-    fn remove_planted(&self, before: &Before, workspace: &Workspace) -> io::Result<()> {
+    pub(super) fn remove_planted(&self, before: &Before, workspace: &Workspace) -> io::Result<()> {
         let Some(guard) = &before.guard else { return Ok(()) };
         // The call itself may have made the tree too large.
-        let max_files = self.config.max_files.saturating_mul(10);
+        let (max_files, mut removed) = (self.config.max_files.saturating_mul(10), Ok(()));
         for root in Root::of_commands(Root::all(workspace)?) {
             let Some(tree) = before.trees.iter().find(|tree| tree.place == root.place) else { continue };
             let (mut seen, mut now) = (scan(&root, tree, max_files, &self.names)?, GuardedPaths::default());
             now.take_in(&root, &mut seen, max_files, &self.names)?;
             for (below, stamp) in seen.entries {
                 let is_new = stamp.kind != Kind::Folder && !tree.entries.contains_key(&below);
-                if is_new && guard.covers(tree, &below, &self.names, &now) {
-                    remove(&root, &SafePath { place: root.place, below })?;
+                let is_kept = before.kept.contains_key(&root.path.join(OsStr::from_bytes(&below)));
+                if is_new && !is_kept && guard.covers(tree, &below, &self.names, &now) {
+                    removed = removed.and(remove(&root, &SafePath { place: root.place, below }));
                 }
             }
         }
-        Ok(())
+        removed
     }
 
     /// Returns true for a change of a guarded file by which nothing more is run.
@@ -404,8 +401,18 @@ impl SessionRecord {
 
 /// Returns true for a new folder that can be looked into. Without a file in it, it does nothing.
 fn is_open_folder(change: &FileChange) -> bool {
-    let is_open = |state: &FileState| state.kind == FileKind::Folder && state.mode & 0o500 == 0o500;
+    let is_open = |state: &FileState| state.kind == FileKind::Folder && !is_closed(state);
     change.change == FileChangeKind::Created && change.after.as_ref().is_some_and(is_open)
+}
+
+/// Returns true for a folder of the person that can no longer be looked into: what is in it could be anything.
+pub(super) fn hides(tree: &Tree, change: &FileChange) -> bool {
+    let is_closed = |state: &Option<FileState>| state.as_ref().is_some_and(is_closed);
+    tree.place.is_mounted() && is_closed(&change.after) && !is_closed(&change.before)
+}
+
+fn is_closed(state: &FileState) -> bool {
+    state.kind == FileKind::Folder && state.mode & 0o500 != 0o500
 }
 
 /// Returns true if the file of a change could not be taken back before.

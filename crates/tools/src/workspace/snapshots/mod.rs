@@ -207,7 +207,7 @@ impl FileSnapshots {
         running: CallInProgress,
     ) -> Result<Changes, WorkspaceError> {
         let looking = self.work(running.session, "record what the call changed", move |kept| {
-            before.of_others = locked(&running.overlaps).of_others(running.session, &running.call);
+            before.kept = locked(&running.overlaps).kept(running.session, &running.call);
             let Changes { files, notes, set_aside } = kept.after(&workspace, before)?;
             let own = locked(&running.overlaps).end(running.session, &running.call, files);
             // What it goes on from was seen by others alone.
@@ -301,7 +301,7 @@ impl Snapshots for FileSnapshots {
         self.work(session, "take the changes back", move |kept| {
             let undone = kept.undo(&workspace, changes, preview)?;
             if !preview {
-                locked(&overlaps).note(session, &workspace.root, &undone.changes);
+                locked(&overlaps).note(session, &undone.changes);
             }
             Ok(undone)
         })

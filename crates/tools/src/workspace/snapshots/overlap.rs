@@ -3,15 +3,14 @@
 //! A scan of a whole tree sees the changes of all calls. Changes reported by one call when it ended belong to no other;
 //! a change reported while another call is still running may be the other's, so it is marked and not reverted alone.
 
-use std::{
-    collections::HashMap,
-    path::{Path, PathBuf},
-};
+use std::{collections::HashMap, path::PathBuf};
 
 use agentd_core::{
     ids::{CallId, SessionId},
-    tool::{FileChange, FileChangeKind},
+    tool::{FileChange, FileChangeKind, FileState},
 };
+
+use super::spot::SafePath;
 
 /// The calls that are under way.
 #[derive(Debug, Default)]
@@ -29,7 +28,12 @@ struct RunningCalls {
     anywhere: bool,
     /// Changes that others have recorded as theirs meanwhile, in order.
     of_others: Vec<FileChange>,
+    /// What people brought about in other sessions meanwhile.
+    kept: Kept,
 }
+
+/// States that people brought about beside calls, by undo or by an answer, by the real paths of the files.
+pub(super) type Kept = HashMap<PathBuf, Option<FileState>>;
 
 /// Changes of a call.
 #[derive(Debug)]
@@ -43,19 +47,19 @@ impl Overlaps {
     /// A call begins. A session has one of them at a time.
     pub(super) fn begin(&mut self, session: SessionId, call: CallId, root: PathBuf, anywhere: bool) {
         self.calls.retain(|running| running.session != session);
-        self.calls.push(RunningCalls { session, call, root, anywhere, of_others: Vec::new() });
+        self.calls.push(RunningCalls { session, call, root, anywhere, of_others: Vec::new(), kept: Kept::new() });
     }
 
-    /// Changes that others have recorded as theirs since a call began.
-    pub(super) fn of_others(&self, session: SessionId, call: &CallId) -> Vec<FileChange> {
+    /// States that people brought about in other sessions since a call began.
+    pub(super) fn kept(&self, session: SessionId, call: &CallId) -> Kept {
         let running = self.calls.iter().find(|running| running.session == session && running.call == *call);
-        running.map(|running| running.of_others.clone()).unwrap_or_default()
+        running.map(|running| running.kept.clone()).unwrap_or_default()
     }
 
-    /// Notes changes that a session made beside its calls, as undo and a person's answer do.
-    pub(super) fn note(&mut self, session: SessionId, root: &Path, changes: &[FileChange]) {
-        for other in self.calls.iter_mut().filter(|other| other.session != session && other.root == *root) {
-            other.of_others.extend(changes.iter().cloned());
+    /// Notes what a person brought about in a session.
+    pub(super) fn note(&mut self, session: SessionId, changes: &[FileChange]) {
+        for other in self.calls.iter_mut().filter(|other| other.session != session) {
+            other.kept.extend(changes.iter().filter_map(|change| Some((real_path(change)?, change.after.clone()))));
         }
     }
 
@@ -79,7 +83,7 @@ impl Overlaps {
 }
 
 /// The changes without those of others: where these led to what is there now, nothing.
-pub(super) fn without(seen: Vec<FileChange>, of_others: Vec<FileChange>) -> Own {
+fn without(seen: Vec<FileChange>, of_others: Vec<FileChange>) -> Own {
     let mut by_path: HashMap<String, Vec<FileChange>> = HashMap::new();
     for change in of_others.into_iter().filter(FileChange::is_recorded) {
         by_path.entry(change.path.clone()).or_default().push(change);
@@ -96,14 +100,36 @@ pub(super) fn without(seen: Vec<FileChange>, of_others: Vec<FileChange>) -> Own 
             }
         }
         if goes_on {
-            change.change = match (&change.before, &change.after) {
-                (before, after) if before == after => continue,
-                (None, _) => FileChangeKind::Created,
-                (Some(_), None) => FileChangeKind::Deleted,
-                (Some(_), Some(_)) => FileChangeKind::Modified,
-            };
+            let Some(kind) = kind_between(&change) else { continue };
+            change.change = kind;
         }
         own.changes.push(change);
     }
     own
+}
+
+/// Starts guarded changes from what people brought about meanwhile, and drops those that lead to nothing else.
+pub(super) fn from_kept(changes: Vec<FileChange>, kept: &Kept) -> Vec<FileChange> {
+    let begin = |mut change: FileChange| {
+        if let Some(state) = real_path(&change).and_then(|path| kept.get(&path)) {
+            change.before.clone_from(state);
+            change.change = kind_between(&change)?;
+        }
+        Some(change)
+    };
+    changes.into_iter().filter_map(begin).collect()
+}
+
+fn kind_between(change: &FileChange) -> Option<FileChangeKind> {
+    match (&change.before, &change.after) {
+        (before, after) if before == after => None,
+        (None, _) => Some(FileChangeKind::Created),
+        (Some(_), None) => Some(FileChangeKind::Deleted),
+        (Some(_), Some(_)) => Some(FileChangeKind::Modified),
+    }
+}
+
+fn real_path(change: &FileChange) -> Option<PathBuf> {
+    let below = SafePath::read(&change.path)?.below;
+    Some(change.project.as_ref()?.join(OsStr::from_bytes(&below)))
 }

@@ -385,7 +385,9 @@ impl Scan<'_> {
                 }
                 Some(Scope::Repository)
             }
-            Scope::Guarded => (!is_folder || self.names.kind(path) != NameKind::Cache).then_some(Scope::Guarded),
+            // Where a name is listed, whatever is in it is obeyed; a dot alone says little of a `node_modules` in it.
+            Scope::Guarded => (!is_folder || self.names.kind(path) != NameKind::Cache || self.names.names(path))
+                .then_some(Scope::Guarded),
             Scope::All | Scope::Search => {
                 let kind = self.names.kind(path);
                 if kind == NameKind::Guarded {

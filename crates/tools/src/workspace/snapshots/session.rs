@@ -35,10 +35,10 @@ use super::{
     SnapshotConfig,
     before::{Before, scope, spots_of},
     capture::{CapturedTree, capture, capture_one},
-    guard::{CallGuard, GuardedPaths},
+    guard::{CallGuard, GuardedPaths, hides},
     ignored::IgnoredFolders,
     manifest,
-    overlap::without,
+    overlap::from_kept,
     projects::without_lost,
     pulse::{Heartbeat, LastSign},
     record, restore,
@@ -216,14 +216,16 @@ impl SessionRecord {
     pub(super) fn after(&mut self, workspace: &Workspace, before: Before) -> io::Result<Changes> {
         // Another call, or a restart of this record, may have changed them since.
         self.names = before.names.clone();
-        let changes = self.changes_checked(&before, workspace, None)?;
+        let changes = self.changes_checked(&before, workspace, None);
+        let changes = changes.or_else(|error| self.remove_planted(&before, workspace).and(Err(error)))?;
         let marker = self.marker(&before.call);
         // Of a call that changed nothing there is nothing to find out again.
         let has_changed = !changes.files.is_empty() || !changes.set_aside.files.is_empty();
         self.forget_markers(|path| !has_changed || path.file_stem() != marker.file_stem());
         if let Some(guard) = before.guard.filter(|_| !changes.set_aside.files.is_empty()) {
             let set_aside = changes.set_aside.changes.clone();
-            guard.ended(set_aside).write(&marker.with_extension(GUARD))?;
+            // Without it the next start sees by the other names that the call has ended.
+            let _ = guard.ended(set_aside).write(&marker.with_extension(GUARD));
         }
         let mounted = self.trees.iter().filter(|tree| tree.place.is_mounted()).enumerate();
         let mounted = mounted.map(|(at, _)| (ending_of(OF_PROJECT, at), ending_of(ENDED_OF_PROJECT, at)));
@@ -314,8 +316,9 @@ impl SessionRecord {
                     }
                 }
                 if let Some(guard) = &before.guard {
-                    let is_guarded =
-                        |found: &mut Difference| guard.covers(tree, &found.below, &self.names, &self.guarded);
+                    let is_guarded = |found: &mut Difference| {
+                        guard.covers(tree, &found.below, &self.names, &self.guarded) || hides(tree, &found.change)
+                    };
                     guarded.extend(found.extract_if(.., is_guarded).map(|found| found.change));
                 }
                 differences.extend(found);
@@ -334,8 +337,7 @@ impl SessionRecord {
         let (deleted, counted) = before.ignored.deletions(&roots, &before.trees);
         files.extend(deleted);
         notes.extend(counted);
-        // What another session wrote with a person's consent is not taken back with it.
-        let guarded = without(guarded, before.of_others.clone()).changes;
+        let guarded = from_kept(guarded, &before.kept);
         manifest::add(&self.folder, &manifest::contents_of(&[&files[..], &guarded].concat()))?;
         Ok((Changes { files, notes, ..Changes::default() }, guarded))
     }
