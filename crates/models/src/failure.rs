@@ -1,7 +1,7 @@
 //! What went wrong with a call, and whether trying again can help.
 //!
-//! - `error_body`: what a server says, out of the many shapes of error bodies, and what it means. `error_headers`: what stands
-//!   beside it.
+//! - `error_body`: a server's words, out of the many shapes of error bodies, and their meaning.
+//! - `error_headers`: the name of the request, and waits.
 
 mod error_body;
 mod error_headers;
@@ -17,7 +17,7 @@ use reqwest::{
 pub(crate) use self::{error_body::excerpt, error_headers::request_id};
 use self::{
     error_body::{Cause, ServerError},
-    error_headers::{retry_after, wait_in},
+    error_headers::retry_after,
 };
 use crate::{http::Target, learning::Refusal, server::PLAUSIBLE, window};
 
@@ -199,9 +199,7 @@ impl Failure {
             failure.refusal = Refusal::of(status, error.body);
             return failure;
         };
-        let wait = || retry_after(headers).or_else(|| wait_in(error.signs()));
-        // A limit of a minute in this status is about this request alone.
-        let once = status == 413;
+        let once = error.is_too_large(status);
         match cause {
             Cause::Key => Self::new(ErrorKind::Auth, message).hint("check the api_key of this model"),
             Cause::Spent => {
@@ -213,7 +211,7 @@ impl Failure {
             }
             Cause::Rate | Cause::Minute => {
                 let message = format!("the model at {target} is rate limited: {said}");
-                let again = match wait() {
+                let again = match retry_after(headers).or_else(|| error.wait()) {
                     wait if cause == Cause::Minute => Again::Limited { wait, once },
                     Some(wait) => Again::After(wait),
                     None => Again::Later,
@@ -290,6 +288,8 @@ fn innermost(error: &dyn std::error::Error) -> String {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     #[test]
@@ -304,7 +304,16 @@ mod tests {
         check(400, "bad", ErrorKind::Rejected, false);
         check(400, r#"{"error":{"message":"maximum context length is 4096"}}"#, ErrorKind::ContextOverflow, false);
         check(400, r#"{"error":{"type":"exceed_context_size_error"}}"#, ErrorKind::ContextOverflow, false);
-        // What repeats the request is not read.
+        // Words of the request, repeated, are not read.
+        let vllm = |input: &str| {
+            let message = format!("[{{'type':'string_type','input':'{input}'}}]");
+            json!({"object": "error", "message": message, "type": "BadRequestError", "code": 400}).to_string()
+        };
+        for input in ["why do I get insufficient_quota?", "exceeded your current quota", "invalid_api_key", "(TPM)"] {
+            check(400, &vllm(input), ErrorKind::Rejected, false);
+        }
+        check(400, r#"{"error":{"message":"no insufficient_quota, no invalid_api_key"}}"#, ErrorKind::Rejected, false);
+        check(404, r#"{"error":{"message":"no","code":"insufficient_quota"}}"#, ErrorKind::Rejected, false);
         let repeated = r#"{"detail":[{"loc":["body"],"input":"maximum context length is 4096"}]}"#;
         check(422, repeated, ErrorKind::Rejected, false);
         check(429, r#"{"error":{"message":"the context window"}}"#, ErrorKind::RateLimited, true);
@@ -320,10 +329,21 @@ mod tests {
         check(413, MINUTE, ErrorKind::RateLimited, true);
         check(400, MINUTE, ErrorKind::RateLimited, true);
         check(
-            503,
-            r#"{"error":{"code":503,"message":"Loading model","type":"unavailable_error"}}"#,
-            ErrorKind::Provider,
-            true,
+            400,
+            r#"{"error":{"message":"`inputs` tokens + `max_new_tokens` must be <= 4096"}}"#,
+            ErrorKind::ContextOverflow,
+            false,
+        );
+        let tokens = "The input token count (9001) exceeds the maximum number of tokens allowed (8192).";
+        let gemini = |code: u16, message: &str| format!(r#"[{{"error":{{"code":{code},"message":"{message}"}}}}]"#);
+        check(400, &gemini(400, tokens), ErrorKind::ContextOverflow, false);
+        const QUOTA: &str = "You exceeded your current quota, please check your plan. Please retry in 34.07s.";
+        check(429, &gemini(429, QUOTA), ErrorKind::RateLimited, true);
+        check(
+            429,
+            &gemini(429, "You exceeded your current quota, please check your plan."),
+            ErrorKind::RateLimited,
+            false,
         );
         check(400, r#"{"error":{"message":"no","code":"tool_use_failed"}}"#, ErrorKind::Rejected, true);
         check(429, "", ErrorKind::RateLimited, true);
@@ -333,5 +353,33 @@ mod tests {
         let body = br#"{"error":{"message":"it does not fit the context size","n_ctx":2048}}"#;
         let failure = Failure::status(&target, StatusCode::BAD_REQUEST, &HeaderMap::new(), body);
         assert_eq!(failure.error.window(), Some(2048));
+        let again = |status: u16, body: &str| {
+            Failure::status(&target, StatusCode::from_u16(status).unwrap(), &HeaderMap::new(), body.as_bytes()).again
+        };
+        let large = "Request too large for gpt-4o in organization org-1 on tokens per min (TPM): Limit 30000, Requested \
+            44113. The input or output tokens must be reduced in order to run successfully.";
+        let large = json!({"error": {"message": large, "code": "rate_limit_exceeded"}}).to_string();
+        assert_eq!(again(429, &large), Again::Limited { wait: None, once: true });
+        assert_eq!(again(429, &gemini(429, QUOTA)), Again::After(Duration::from_millis(34_070)));
+        for message in ["Loading model", "The server is loading"] {
+            assert_eq!(again(503, &gemini(503, message)), Again::Loading);
+        }
+    }
+
+    #[test]
+    fn errors_in_the_middle_of_an_answer_have_the_status_of_their_code() {
+        let target = Target::for_tests("http://host/v1", "");
+        let check = |code: &str, kind: ErrorKind, refusal: Option<u16>| {
+            let failure = Failure::reported(&target, &format!(r#"{{"error":{{"message":"no","type":"{code}"}}}}"#));
+            let refused = failure.refusal.map(|refusal| refusal.status);
+            assert_eq!((failure.error.kind(), refused), (kind, refusal), "{code}");
+        };
+        check("server_error", ErrorKind::Provider, Some(500));
+        check("api_error", ErrorKind::Provider, Some(500));
+        check("overloaded_error", ErrorKind::Provider, None);
+        check("invalid_request_error", ErrorKind::Rejected, Some(400));
+        check("insufficient_quota", ErrorKind::RateLimited, None);
+        check("invalid_api_key", ErrorKind::Auth, None);
+        check("rate_limit_exceeded", ErrorKind::RateLimited, None);
     }
 }

@@ -1,6 +1,6 @@
-//! How large a model's window is, out of what its server says when a request does not fit. Some servers repeat in their
-//! error what they were sent, so only the error itself is read, up to its first quotation, and where it names two windows,
-//! none is learnt. Pure.
+//! The size of a model's window, out of its server's words when a request does not fit. Some servers repeat in their
+//! error the request, so only the error itself is read, up to its first quotation, and where it names two windows,
+//! nothing is learnt. Pure.
 
 use serde_json::Value;
 
@@ -17,6 +17,8 @@ const NAMES: [&str; 10] = [
     "`max_new_tokens` must be",
     " > ",
 ];
+/// The name of a window whose size stands right before it.
+const NAME_BEHIND: &str = " maximum context length";
 /// Words that may stand between the two.
 const BETWEEN: [&str; 7] = ["is", "of", "only", "size", "n_ctx", "=", "<="];
 /// Plausible windows, in tokens. In less than that nothing can be done.
@@ -26,7 +28,7 @@ const MAX_MESSAGE: usize = 2_000;
 
 /// The window that the body of an error names, or the error in the middle of a stream.
 pub(crate) fn named(body: &[u8]) -> Option<u64> {
-    let body: Value = serde_json::from_slice(body).ok()?;
+    let body = unwrapped(serde_json::from_slice(body).ok()?);
     let error = body.get("error").unwrap_or(&body);
     let message = error.as_str().or_else(|| error.get("message").or_else(|| error.get("detail"))?.as_str());
     // llama.cpp adds it in a field of its own.
@@ -38,21 +40,37 @@ fn in_words(message: &str) -> Option<u64> {
     if message.len() > MAX_MESSAGE {
         return None;
     }
-    let words: Vec<&str> = message.split_whitespace().take_while(|word| !begins_quotation(word)).collect();
-    let message = words.join(" ").to_lowercase();
-    let mut found = NAMES.iter().flat_map(|name| message.split(name).skip(1)).filter_map(number);
+    let message = unquoted(message);
+    let behind = NAMES.iter().flat_map(|name| message.split(name).skip(1)).filter_map(number);
+    let before = message.match_indices(NAME_BEHIND).filter_map(|(at, _)| number(message[..at].rsplit(' ').next()?));
+    let mut found = behind.chain(before);
     let first = found.next()?;
     found.all(|other| other == first).then_some(first)
 }
 
-/// The number that a text begins with. `8k` is none.
+/// The error out of the array in which Gemini wraps it.
+pub(crate) fn unwrapped(mut body: Value) -> Value {
+    match body.get_mut(0) {
+        Some(first @ Value::Object(_)) => first.take(),
+        _ => body,
+    }
+}
+
+/// The words of a message up to its first quotation or data, in lower case.
+pub(crate) fn unquoted(message: &str) -> String {
+    let is_own = |word: &&str| !begins_quotation(word) && !word.contains('{');
+    let words: Vec<&str> = message.split_whitespace().take_while(is_own).collect();
+    words.join(" ").to_lowercase()
+}
+
+/// The number that a text begins with, but not that of `8k`.
 fn number(text: &str) -> Option<u64> {
     let mut words = text.split([' ', '(', ')', ':']).filter(|word| !word.is_empty());
     let number = words.find(|word| !BETWEEN.contains(word))?;
     number.trim_end_matches([',', '.', ';']).replace([',', '_'], "").parse().ok()
 }
 
-/// Returns true if a quotation begins in the word that does not end in it. An apostrophe within a word is none.
+/// Returns true if a quotation begins in the word that does not end in it. Apostrophes within a word quote nothing.
 fn begins_quotation(word: &str) -> bool {
     let letter = char::is_alphanumeric;
     let is_apostrophe = |at: usize| word[..at].ends_with(letter) && word[at + 1..].starts_with(letter);
@@ -101,6 +119,10 @@ mod tests {
         check("The decoder prompt (length 20000) is longer than the maximum model length of 16384.", 16_384);
         check("The input (9000 tokens) is longer than the model's context length (8192 tokens).", 8192);
         check("Invalid request: Your request exceeded model token limit: 8192", 8192);
+        check(
+            "Prompt contains 40000 tokens and 0 draft tokens, too large for model with 32768 maximum context length",
+            32_768,
+        );
     }
 
     #[test]
@@ -111,6 +133,10 @@ mod tests {
         check(&json!({"object": "error", "message": WORDS, "code": 400}).to_string(), Some(8192));
         check(&json!({"detail": WORDS}).to_string(), Some(8192));
         check(&json!(WORDS).to_string(), Some(8192));
+        check(
+            &json!([{"error": {"code": 400, "message": WORDS, "status": "INVALID_ARGUMENT"}}]).to_string(),
+            Some(8192),
+        );
         let own = json!({"code": 400, "message": "it does not fit", "type": "exceed_context_size_error",
             "n_prompt_tokens": 9001, "n_ctx": 2048});
         check(&json!({"error": own}).to_string(), Some(2048));
@@ -143,6 +169,7 @@ mod tests {
         // Other numbers.
         check_message("please reduce the length of the messages (request 4096)", None);
         check_message("maximum context length is exceeded, request id 12345678", None);
+        check_message("too large for model with 32k maximum context length", None);
         check_message("Request too large for model m on tokens per minute (TPM): Limit 6000, Requested 7000", None);
         check_message("your plan has a 6000 token limit per minute; see the context window of your plan", None);
         check_message("`max_tokens` must be less than or equal to `8192`, less than the context window", None);

@@ -1,8 +1,14 @@
-//! A server's error, out of the many shapes of error bodies: what it says, and what that means.
+//! A server's error, out of the many shapes of error bodies: its words, and their meaning.
+
+use std::time::Duration;
 
 use serde_json::Value;
 
-use crate::http::Target;
+use super::{UNKNOWN, error_headers::wait_in};
+use crate::{
+    http::Target,
+    window::{unquoted, unwrapped},
+};
 
 /// The longest part of a server's words that a message carries, in characters.
 const MAX_EXCERPT: usize = 400;
@@ -10,7 +16,7 @@ const MAX_EXCERPT: usize = 400;
 /// The longest part of a server's words that is looked through, in characters.
 const MAX_WORDS: usize = 2_000;
 
-/// A kind of error that the status alone does not tell.
+/// Kinds of errors that the status alone does not show.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Cause {
     /// Only a person can clear it, who gives more money or leave to spend it.
@@ -30,38 +36,34 @@ pub(super) enum Cause {
 }
 
 impl Cause {
-    /// Returns true if an error of that status can have this cause, whatever it says.
+    /// Returns true if an error of that status can have this cause, whatever its words.
     fn fits(self, status: u16) -> bool {
         match self {
-            Self::Spent => status < 500,
+            Self::Spent => matches!(status, UNKNOWN | 400 | 403 | 429),
+            Self::Key => matches!(status, UNKNOWN | 400),
+            Self::Minute => matches!(status, UNKNOWN | 400 | 413 | 422 | 429 | 500..=599),
             Self::Loading => status == 503,
             Self::Window => !matches!(status, 401..=404 | 429),
-            _ => true,
+            Self::Rate | Self::Spoilt => true,
         }
     }
 }
 
-/// What errors of these causes are known by: codes, types, and wordings of those that have none. The first one counts.
-const SIGNS: [(Cause, &[&str]); 6] = [
+/// Signs of these causes: parts of codes and types, and wordings of messages. The first row that fits counts.
+const SIGNS: [(Cause, &[&str], &[&str]); 6] = [
     (
         Cause::Spent,
-        &[
-            "insufficient_quota",
-            "exceeded your current quota",
-            "spend_limit",
-            "billing_error",
-            "credit balance is too low",
-        ],
+        &["insufficient_quota", "spend_limit", "billing_error"],
+        &["exceeded your current quota", "credit balance is too low"],
     ),
-    (Cause::Key, &["invalid_api_key", "api_key_invalid"]),
-    (Cause::Minute, &["rate_limit_exceeded", "tokens per min", "(tpm)", "requests per min", "(rpm)"]),
-    (Cause::Loading, &["loading model", "is loading", "currently loading"]),
-    (Cause::Spoilt, &["tool_use_failed"]),
+    (Cause::Key, &["invalid_api_key", "api_key_invalid"], &[]),
+    (Cause::Minute, &["rate_limit_exceeded"], &["tokens per min", "(tpm)", "requests per min", "(rpm)"]),
+    (Cause::Loading, &[], &["loading"]),
+    (Cause::Spoilt, &["tool_use_failed"], &[]),
     (
         Cause::Window,
+        &["context_length", "exceed_context"],
         &[
-            "context_length",
-            "exceed_context",
             "max_model_len",
             "context length",
             "context window",
@@ -75,13 +77,18 @@ const SIGNS: [(Cause, &[&str]); 6] = [
             "reduce the length",
             "too many tokens",
             "token limit",
+            "tokens allowed",
+            "`max_new_tokens` must be",
         ],
     ),
 ];
 
-/// Parts of codes and types of errors in the middle of an answer, and the status that each would have had before it. All
-/// others are the server's own trouble.
-const STATUSES: [(&str, u16); 9] = [
+/// The wording of a request that alone is more than a minute's limit.
+const TOO_LARGE: &str = "request too large";
+
+/// Parts of codes and types of errors in the middle of an answer, and the status of each before an answer. All others are
+/// the server's own trouble.
+const STATUSES: [(&str, u16); 11] = [
     ("rate_limit", 429),
     ("invalid", 400),
     ("image", 400),
@@ -91,6 +98,8 @@ const STATUSES: [(&str, u16); 9] = [
     ("permission", 403),
     ("not_found", 404),
     ("too_large", 413),
+    ("server_error", 500),
+    ("api_error", 500),
 ];
 
 /// A server's error.
@@ -100,8 +109,8 @@ pub(super) struct ServerError<'a> {
     words: String,
     /// Its codes and types, in lower case.
     codes: String,
-    /// The same and its message: what it is known by. JSON of any other form may repeat what was sent, and is not read.
-    signs: String,
+    /// Its message up to the first quotation, in lower case. Quotations, and JSON of other forms, may repeat the request.
+    plain: String,
     /// The status that it names.
     number: Option<u16>,
     /// Anthropic's name of the request.
@@ -112,11 +121,7 @@ impl<'a> ServerError<'a> {
     pub(super) fn read(body: &'a [u8]) -> Self {
         let text = String::from_utf8_lossy(body);
         let text = text.trim();
-        let mut json = serde_json::from_str::<Value>(text).unwrap_or(Value::Null);
-        // Gemini wraps it in an array.
-        if let Some(first @ Value::Object(_)) = json.get_mut(0) {
-            json = first.take();
-        }
+        let json = unwrapped(serde_json::from_str(text).unwrap_or(Value::Null));
         let error = json.get("error").filter(|error| !error.is_null()).unwrap_or(&json);
         let field = |name: &str| error.get(name).or_else(|| json.get(name)).filter(|value| is_there(value));
         let message = Some(error).filter(|error| error.is_string() && is_there(error));
@@ -132,20 +137,25 @@ impl<'a> ServerError<'a> {
         let codes: Vec<String> = [kind, code].into_iter().chain(details).flatten().map(text_of).collect();
         let codes = codes.join(" ").to_lowercase();
         let message = if json.is_null() { words.as_str() } else { message.and_then(Value::as_str).unwrap_or_default() };
-        let signs = format!("{codes} {message}").chars().take(MAX_WORDS).collect::<String>().to_lowercase();
+        let plain = unquoted(&message.chars().take(MAX_WORDS).collect::<String>());
         let number = [code, field("status")].into_iter().flatten().find_map(|number| text_of(number).parse().ok());
         let request_id = json.get("request_id").and_then(Value::as_str).map(str::to_owned);
-        Self { body, words, codes, signs, number, request_id }
+        Self { body, words, codes, plain, number, request_id }
     }
 
-    /// What it says, in one short line.
+    /// Its words, in one short line.
     pub(super) fn said(&self, target: &Target) -> String {
         excerpt(target, &self.words)
     }
 
-    /// What it is known by.
-    pub(super) fn signs(&self) -> &str {
-        &self.signs
+    /// The wait that its message asks for.
+    pub(super) fn wait(&self) -> Option<Duration> {
+        wait_in(&self.plain)
+    }
+
+    /// Returns true if the request alone is more than a minute's limit.
+    pub(super) fn is_too_large(&self, status: u16) -> bool {
+        status == 413 || self.plain.contains(TOO_LARGE)
     }
 
     /// The status of an error in the middle of an answer, as far as it names one.
@@ -157,8 +167,11 @@ impl<'a> ServerError<'a> {
 
     /// Its cause, if that is known.
     pub(super) fn cause(&self, status: u16) -> Option<Cause> {
-        let is_it = |(cause, signs): &&(Cause, &[&str])| {
-            cause.fits(status) && signs.iter().any(|sign| self.signs.contains(sign))
+        let is_it = |(cause, codes, wordings): &&(Cause, &[&str], &[&str])| {
+            let is_known = codes.iter().any(|code| self.codes.contains(code))
+                || wordings.iter().any(|wording| self.plain.contains(wording));
+            // Gemini calls a limit of a minute a quota, too: only that passes by itself.
+            is_known && cause.fits(status) && (*cause != Cause::Spent || self.wait().is_none())
         };
         let by_status = match status {
             402 => Some(Cause::Spent),
@@ -167,7 +180,7 @@ impl<'a> ServerError<'a> {
             429 => Some(Cause::Rate),
             _ => None,
         };
-        SIGNS.iter().find(is_it).map(|(cause, _)| *cause).or(by_status)
+        SIGNS.iter().find(is_it).map(|(cause, ..)| *cause).or(by_status)
     }
 }
 
@@ -179,7 +192,7 @@ fn text_of(value: &Value) -> String {
     value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }
 
-/// A short, printable, single line of what somebody else wrote, without our key in it.
+/// A short, printable, single line of somebody else's words, without our key in it.
 pub(crate) fn excerpt(target: &Target, text: &str) -> String {
     let mut out = String::new();
     let text: String = text.chars().take(MAX_EXCERPT * 4).collect();

@@ -26,7 +26,7 @@ async fn statuses_become_kinds_with_what_the_server_said() {
         (409, "busy", ErrorKind::Provider),
         (429, "slow down", ErrorKind::RateLimited),
         (500, "oh dear", ErrorKind::Provider),
-        (503, "loading", ErrorKind::Provider),
+        (503, "overloaded", ErrorKind::Provider),
     ] {
         let outcome = fail(Reply::refusal(status, said)).await;
         assert_eq!(outcome.kind(), Some(kind), "{status} {said}");
