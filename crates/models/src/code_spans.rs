@@ -1,4 +1,4 @@
-//! Whether a place in a Markdown text is code: within a fence, of backticks or of tildes, or between backticks of one line.
+//! Places of code in a Markdown text: within a fence, of backticks or of tildes, or between backticks of one line.
 
 /// Marks of a fence.
 const FENCE: usize = 3;
@@ -6,74 +6,103 @@ const FENCE: usize = 3;
 /// Follows a text as it comes.
 #[derive(Debug, Default)]
 pub(crate) struct CodeSpans {
-    in_fence: bool,
+    /// The mark of the fence, and how often it stands at its beginning.
+    fence: Option<(char, usize)>,
+    /// True in the line that opened the fence: backticks may close it there, too.
+    opens: bool,
     in_ticks: bool,
-    /// Set if the fence is one of tildes.
-    of_tildes: bool,
     /// Backticks that came last, one after another.
     run: usize,
-    /// Tildes at the beginning of the line so far; none where something else stands there.
-    tildes: Option<usize>,
+    line: Line,
     last: Option<char>,
+}
+
+/// The line so far.
+#[derive(Debug, Default, Clone, Copy)]
+enum Line {
+    #[default]
+    Blank,
+    /// A run of one mark, and then perhaps blanks.
+    Marks {
+        mark: char,
+        count: usize,
+        ended: bool,
+    },
+    Other,
+}
+
+impl Line {
+    fn with(self, character: char) -> Self {
+        match (self, character) {
+            (Self::Blank, mark @ ('`' | '~')) => Self::Marks { mark, count: 1, ended: false },
+            (Self::Marks { mark, count, ended: false }, _) if mark == character => {
+                Self::Marks { mark, count: count + 1, ended: false }
+            }
+            (Self::Marks { mark, count, .. }, ' ' | '\t' | '\r') => Self::Marks { mark, count, ended: true },
+            (Self::Blank, ' ' | '\t' | '\r') => Self::Blank,
+            _ => Self::Other,
+        }
+    }
 }
 
 impl CodeSpans {
     /// Takes in the next piece.
     pub(crate) fn add(&mut self, text: &str) {
         for character in text.chars() {
-            self.add_tilde(character);
-            if character == '`' && !self.of_tildes {
+            if character == '`' && self.fence.is_none_or(|(mark, _)| mark == '`') {
                 self.run += 1;
             } else {
                 self.end_run();
-                if character == '\n' {
-                    self.in_ticks = false;
-                }
+            }
+            if character == '\n' {
+                self.end_line();
+            } else {
+                self.line = self.line.with(character);
+                self.open_tildes();
             }
             self.last = Some(character);
         }
     }
 
-    /// Opens and closes fences of tildes, which stand at the beginning of a line.
-    fn add_tilde(&mut self, character: char) {
-        let begins = self.last.is_none_or(|last| last == '\n');
-        let before = if begins { Some(0) } else { self.tildes };
-        self.tildes = match (character, before) {
-            ('~', Some(tildes)) => Some(tildes + 1),
-            (' ' | '\t', Some(0)) => Some(0),
-            _ => None,
-        };
-        if self.tildes == Some(FENCE) && (self.of_tildes || !self.in_fence) {
-            self.in_fence = !self.of_tildes;
-            self.of_tildes = self.in_fence;
-            self.in_ticks = false;
+    /// Opens a fence of tildes, which stand at the beginning of a line.
+    fn open_tildes(&mut self) {
+        if let Line::Marks { mark: '~', count: count @ FENCE.., ended: false } = self.line
+            && (self.fence.is_none() || self.opens)
+        {
+            (self.fence, self.opens, self.in_ticks) = (Some(('~', count)), true, false);
         }
+    }
+
+    /// Closes a fence whose mark is all that the line holds, as often as at its beginning or oftener.
+    fn end_line(&mut self) {
+        if let (Line::Marks { mark, count, .. }, Some((opened, least))) = (self.line, self.fence)
+            && !self.opens
+            && mark == opened
+            && count >= least
+        {
+            self.fence = None;
+        }
+        (self.line, self.opens, self.in_ticks) = (Line::Blank, false, false);
     }
 
     fn end_run(&mut self) {
-        match std::mem::take(&mut self.run) {
-            0 => {}
-            1 | 2 if self.in_fence => {}
-            1 | 2 => self.in_ticks = !self.in_ticks,
-            _ => {
-                self.in_fence = !self.in_fence;
-                self.in_ticks = false;
-            }
+        match (std::mem::take(&mut self.run), self.fence) {
+            (count @ FENCE.., None) => (self.fence, self.opens, self.in_ticks) = (Some(('`', count)), true, false),
+            (FENCE.., Some(_)) if self.opens => self.fence = None,
+            (1.., None) => self.in_ticks = !self.in_ticks,
+            _ => {}
         }
     }
 
-    /// Returns whether what comes next is code.
+    /// Returns true if what comes next in the line is code.
     pub(crate) fn is_code(&self) -> bool {
-        match self.run {
-            0 => self.in_fence || self.in_ticks,
-            1 | 2 => self.in_fence || !self.in_ticks,
-            _ => !self.in_fence,
-        }
+        self.is_fenced() || (self.run < FENCE && self.in_ticks != (self.run > 0))
     }
 
-    /// Returns whether what comes next stands within a fence.
+    /// Returns true if what comes next in the line stands within a fence.
     pub(crate) fn is_fenced(&self) -> bool {
-        self.in_fence != (self.run > 2)
+        let is_mark = self.run >= FENCE;
+        if self.fence.is_some() { !(is_mark && self.opens) } else { is_mark }
     }
 
     /// The last character.
@@ -112,8 +141,19 @@ mod tests {
         check("a ` b\n", false);
         check("```", true);
         check("```\nfn ` x\n", true);
-        check("```\nfn\n```", false);
         check("```\nfn\n```\n", false);
+        check("```\nfn\n ``` \t\r\n", false);
+        check("Use ```fn``` or", false);
+        check("~~~\nfn\n~~~\n", false);
+        check("~~~~sh\n~~~\n", true);
+        check("~~~\n```\n", true);
+        // Other runs close no fence.
+        check("```\nfn\n```json", true);
+        check("```markdown\n# A\n```json\n{}\n", true);
+        check("```markdown\n# A\n```json\n{}\n```\n", false);
+        check("````markdown\n```json\n{}\n```\n", true);
+        check("````markdown\n```json\n{}\n```\n`````\n", false);
+        check("```\nx ```\n", true);
     }
 
     #[test]
