@@ -1,4 +1,4 @@
-//! Whether an object is a call, and which; and whether a text is nothing but calls. Pure.
+//! Reading of an object as a call, and of a text that is nothing but calls. Pure.
 
 use std::{borrow::Cow, collections::BTreeMap};
 
@@ -10,6 +10,9 @@ use crate::answer::RawCall;
 /// The longest name that an unknown tool may have.
 const MAX_NAME: usize = 64;
 
+/// The bytes that may stand before the first key or the code of a fence.
+pub(super) const MAX_OPENING: usize = 1 << 10;
+
 /// The mark of a fence.
 pub(super) const FENCE: &str = "```";
 
@@ -20,11 +23,20 @@ const KEYS: [&str; 9] =
 /// Keys whose text is the name of a tool.
 const NAME_KEYS: [&str; 4] = ["tool", "name", "tool_name", "function"];
 
+/// Keys whose object is the call, in the object around it.
+const WRAPPERS: [&str; 3] = ["function", "tool_call", "function_call"];
+
+/// The most objects around a call.
+const MAX_WRAPPERS: usize = 2;
+
+/// Beginnings of what models invent behind a call: results, and messages of others.
+const INVENTED: [&str; 5] =
+    [untrusted::RESULT_BEGINS, "<tool_response>", "[TOOL_RESULTS]", "<|im_start|>", "<|start_header_id|>"];
+
 type Fields<'a> = BTreeMap<Cow<'a, str>, &'a RawValue>;
 
-/// Reads a balanced object as a call. An object that names a tool of the list is one; where the name is not in the
-/// list, only an object that has a name, arguments and nothing foreign is, so that the model can be told of its error
-/// while JSON in prose stays prose.
+/// Reads a balanced object as a call if it names a tool of the list, or has a name, arguments and nothing foreign. So the
+/// model learns that there is no such tool, while JSON in prose stays prose.
 pub(super) fn read(object: &str, tools: &[ToolSpec]) -> Option<RawCall> {
     read_strict(object, tools).or_else(|| {
         let repaired = repair(object)?;
@@ -54,24 +66,36 @@ pub(super) fn is_known(name: &str, tools: &[ToolSpec]) -> bool {
 /// Answer of the first key to whether an object may be a call; `None` while more of the key has to come.
 pub(super) fn may_begin(object: &str, with_any_key: bool) -> Option<bool> {
     let key = object[1..].trim_start();
+    if object.len() - key.len() > MAX_OPENING {
+        return Some(false);
+    }
     let Some(key) = key.strip_prefix('"') else { return if key.is_empty() { None } else { Some(false) } };
+    if with_any_key {
+        return Some(true);
+    }
     match key.split_once('"') {
-        _ if with_any_key => Some(true),
         Some((key, _)) => Some(KEYS.contains(&key)),
         None if KEYS.into_iter().any(|known| known.starts_with(key)) => None,
         None => Some(false),
     }
 }
 
-/// The first call of a text that is nothing but calls, with marks, fences and a result that the model invents around them.
+/// The first call of a text that is nothing but calls, with marks, fences and what the model invents around them.
 /// The error is the place of something else.
 pub(super) fn only_calls(text: &str, tools: &[ToolSpec]) -> Result<RawCall, usize> {
-    let (mut rest, mut first) = (text, None);
+    let (mut rest, mut first, mut is_fenced) = (text, None, false);
     while let Some(letter) = rest.chars().next() {
-        rest = if rest.starts_with(untrusted::RESULT_BEGINS) {
+        rest = if first.is_some() && INVENTED.iter().any(|mark| rest.starts_with(mark)) {
             ""
         } else if let Some(code) = rest.strip_prefix(FENCE) {
-            without_label(code)
+            let inner = without_label(code);
+            is_fenced = !is_fenced;
+            match is_fenced {
+                true if inner.starts_with('{') => inner,
+                // Closes a fence that began before the text.
+                true => break,
+                false => code,
+            }
         } else if let Some(behind) = without_tag(rest) {
             behind
         } else if letter == '{' && may_begin(rest, true) == Some(true) {
@@ -79,7 +103,7 @@ pub(super) fn only_calls(text: &str, tools: &[ToolSpec]) -> Result<RawCall, usiz
             let Some((end, call)) = end.and_then(|end| Some((end, read(&rest[..end], tools)?))) else { break };
             first.get_or_insert(call);
             &rest[end..]
-        } else if letter == '{' || letter.is_alphanumeric() {
+        } else if matches!(letter, '{' | '<' | '>') || letter.is_alphanumeric() {
             break;
         } else {
             &rest[letter.len_utf8()..]
@@ -93,7 +117,8 @@ pub(super) fn without_label(code: &str) -> &str {
     code.trim_start_matches(|letter: char| letter.is_ascii_alphanumeric() || matches!(letter, '_' | '-')).trim_start()
 }
 
-/// The text behind a tag, such as `<tool_call>`, `<|im_end|>` or `[TOOL_CALLS]`.
+/// The text behind a tag of models, such as `<tool_call>`, `<|im_end|>` or `[TOOL_CALLS]`. Other tags may quote what they
+/// enclose.
 pub(super) fn without_tag(text: &str) -> Option<&str> {
     let closing = match text.chars().next()? {
         '<' => '>',
@@ -102,7 +127,9 @@ pub(super) fn without_tag(text: &str) -> Option<&str> {
     };
     let ends = |letter: char| letter.is_whitespace() || matches!(letter, '<' | '>' | '[' | ']' | '{' | '"');
     let end = 1 + text[1..].find(ends)?;
-    text[end..].strip_prefix(closing)
+    let tag = text[1..end].to_ascii_lowercase();
+    let is_of_models = tag == "/s" || ["|", "｜", "tool", "function"].iter().any(|part| tag.contains(part));
+    text[end..].strip_prefix(closing).filter(|_| is_of_models)
 }
 
 /// Progress in an object, on to behind the brace that closes it.
@@ -139,11 +166,11 @@ impl Balance {
 }
 
 fn read_strict(object: &str, tools: &[ToolSpec]) -> Option<RawCall> {
-    let fields: Fields<'_> = serde_json::from_str(object).ok()?;
-    for wrapper in ["function", "tool_call", "function_call"] {
-        if let Some(inner) = fields.get(wrapper).filter(|inner| inner.get().starts_with('{')) {
-            return read_strict(inner.get(), tools);
-        }
+    let mut fields: Fields<'_> = serde_json::from_str(object).ok()?;
+    for _ in 0..MAX_WRAPPERS {
+        let mut wrapped = WRAPPERS.iter().filter_map(|key| Some(fields.get(*key)?.get()));
+        let Some(inner) = wrapped.find(|inner| inner.starts_with('{')) else { break };
+        fields = serde_json::from_str(inner).ok()?;
     }
     let (name_key, name) = NAME_KEYS.into_iter().find_map(|key| {
         let name: String = serde_json::from_str(fields.get(key)?.get()).ok()?;

@@ -6,9 +6,10 @@ use agentd_core::tool::ToolSpec;
 
 use super::call::{is_known, names_in, without_tag};
 
-/// What calls begin with: of Hermes and Qwen, DeepSeek, Kimi, Mistral, LM Studio, Llama, MiniMax and gpt-oss.
-const MARKS: [&str; 14] = [
-    "<tool_call",
+/// Beginnings of calls: of Hermes and Qwen, DeepSeek, Kimi, Mistral, LM Studio, Llama, MiniMax and gpt-oss.
+const MARKS: [&str; 18] = [
+    "<tool_call>",
+    "<tool_calls>",
     "<tool_use>",
     "<function=",
     "<function_calls>",
@@ -20,8 +21,11 @@ const MARKS: [&str; 14] = [
     "<|tool_call",
     "<|python_tag|>",
     "<|channel|>commentary to=",
-    "<|start|>assistant",
-    "[TOOL_",
+    "<|start|>assistant<|channel|>commentary to=",
+    "<|start|>assistant to=",
+    "[TOOL_REQUEST]",
+    "[TOOL_CALLS]",
+    "[TOOL_CALL]",
 ];
 
 /// A mark that counts only at the beginning of an answer, for it has nothing odd in it.
@@ -41,7 +45,7 @@ const BEFORE_NAME: [&str; 10] = [
     "to=",
 ];
 
-/// The longest name that is one.
+/// The longest name of a tool.
 const MAX_NAME: usize = 64;
 
 /// The marks that a call can begin with at this place of an answer.
@@ -49,8 +53,8 @@ pub(super) fn marks(is_first: bool) -> impl Iterator<Item = &'static str> {
     MARKS.into_iter().chain(iter::once(RECIPIENT).filter(move |_| is_first))
 }
 
-/// The first name of a tool in a call of one of these spellings. One that is not known counts, too, as a spelling says for
-/// sure that it is a name.
+/// The first name of a tool in a call of one of these spellings. Unknown names count, too, as a spelling has a place for
+/// them.
 pub(super) fn named_in(text: &str, tools: &[ToolSpec]) -> Option<String> {
     let behind = |mark: &str| {
         let (_, rest) = text.split_once(mark)?;
