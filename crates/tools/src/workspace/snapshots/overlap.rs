@@ -3,7 +3,7 @@
 //! A scan of a whole tree sees the changes of all calls. Changes reported by one call when it ended belong to no other;
 //! a change reported while another call is still running may be the other's, so it is marked and not reverted alone.
 
-use std::{collections::HashMap, path::PathBuf};
+use std::{collections::HashMap, ffi::OsStr, os::unix::ffi::OsStrExt as _, path::PathBuf};
 
 use agentd_core::{
     ids::{CallId, SessionId},
