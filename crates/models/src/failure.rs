@@ -264,7 +264,7 @@ impl Failure {
     }
 }
 
-/// What a server said, with its name of the request.
+/// Text of a server, with its name of the request.
 fn said(target: &Target, error: &ServerError<'_>, request_id: Option<&str>) -> String {
     let mut said = error.said(target);
     if let Some(id) = request_id {

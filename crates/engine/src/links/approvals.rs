@@ -14,11 +14,11 @@ use agentd_core::{
     tool::{FollowedLink, StartFolder, ToolCall, ToolErrorCode, ToolOutput, ToolSpec},
     turn::{Denial, OnInterrupt},
 };
-use agentd_policy::{CallContext, SHELL_TOOL, for_good, is_shallow, roots};
+use agentd_policy::{CallContext, SHELL_TOOL, for_good, roots};
 use futures_util::{FutureExt as _, future::BoxFuture};
 use serde_json::{Value, json};
 
-use super::{client_tools, set_aside::showable, undo};
+use super::{audit::arguments, client_tools, set_aside::showable, undo};
 use crate::turn::{
     Phase, TurnExit,
     call_record::asked_first,
@@ -470,15 +470,6 @@ async fn run_edited<'a>(
 
 fn refuse(reason: &str) -> ToolOutput {
     ToolOutput::error(ToolErrorCode::Denied, format!("{REFUSED}{reason}. {INSTEAD}"))
-}
-
-/// The arguments for people and programs: JSON where they are JSON, the raw text where not, or where they nest so
-/// deeply that what holds them could not be read back.
-pub(super) fn arguments(call: &ToolCall) -> Value {
-    match serde_json::from_str(&call.arguments) {
-        Ok(args) if is_shallow(&args) => args,
-        _ => Value::String(call.arguments.clone()),
-    }
 }
 
 #[cfg(test)]

@@ -10,13 +10,13 @@ use agentd_core::{
     event::EventKind,
     interrupt::{Answer, Ask},
     policy::{Explanation, Layer, Risk, Verdict},
-    tool::{Effect, ToolErrorCode, ToolOutput},
+    tool::{Effect, ToolCall, ToolErrorCode, ToolOutput},
     turn::StopReason,
 };
+use agentd_policy::is_shallow;
 use futures_util::{FutureExt as _, future::BoxFuture};
 use serde_json::Value;
 
-use super::approvals::arguments;
 use crate::turn::{
     TurnExit,
     call_record::CallRecord,
@@ -252,4 +252,13 @@ fn ended(call: &Invocation<'_>, outcome: &Result<ToolOutput, TurnExit>) -> Optio
         output_bytes: 0,
         output_sha256: None,
     })
+}
+
+/// The arguments for people and programs: JSON where they are JSON, the raw text where not, or where they nest so
+/// deeply that what holds them could not be read back.
+pub(super) fn arguments(call: &ToolCall) -> Value {
+    match serde_json::from_str(&call.arguments) {
+        Ok(args) if is_shallow(&args) => args,
+        _ => Value::String(call.arguments.clone()),
+    }
 }

@@ -7,7 +7,7 @@ use agentd_core::{guarded::GuardedNames, ids::CallId};
 use super::{
     guard::CallGuard,
     ignored::IgnoredFolders,
-    overlap::Kept,
+    overlap::KeptStates,
     pulse::Heartbeat,
     root::{Kind, Root},
     spot::SafePath,
@@ -30,7 +30,7 @@ pub(super) struct Before {
     /// Guard of a call that is checked when it ends.
     pub(super) guard: Option<CallGuard>,
     /// States that people brought about in other sessions since.
-    pub(super) kept: Kept,
+    pub(super) kept: KeptStates,
     /// Guarded paths that it cannot change, and why there may be more.
     pub(super) closed: Vec<PathBuf>,
     pub(super) unchecked: Option<String>,
@@ -42,7 +42,7 @@ impl Before {
     pub(super) fn new(call: &CallId, scoped: bool, trees: Vec<Arc<Tree>>, names: &GuardedNames) -> Self {
         let (call, names, notes) = (call.clone(), names.clone(), Vec::new());
         let (unsaved, ignored, closed) = (HashMap::new(), IgnoredFolders::default(), Vec::new());
-        let (guard, kept, unchecked, pulse) = (None, Kept::new(), None, None);
+        let (guard, kept, unchecked, pulse) = (None, KeptStates::new(), None, None);
         Self { call, scoped, trees, notes, unsaved, ignored, names, guard, kept, closed, unchecked, pulse }
     }
 

@@ -28,12 +28,12 @@ struct RunningCalls {
     anywhere: bool,
     /// Changes that others have recorded as theirs meanwhile, in order.
     of_others: Vec<FileChange>,
-    /// What people brought about in other sessions meanwhile.
-    kept: Kept,
+    /// States that people brought about in other sessions meanwhile.
+    kept: KeptStates,
 }
 
 /// States that people brought about beside calls, by undo or by an answer, by the real paths of the files.
-pub(super) type Kept = HashMap<PathBuf, Option<FileState>>;
+pub(super) type KeptStates = HashMap<PathBuf, Option<FileState>>;
 
 /// Changes of a call.
 #[derive(Debug)]
@@ -47,11 +47,11 @@ impl Overlaps {
     /// A call begins. A session has one of them at a time.
     pub(super) fn begin(&mut self, session: SessionId, call: CallId, root: PathBuf, anywhere: bool) {
         self.calls.retain(|running| running.session != session);
-        self.calls.push(RunningCalls { session, call, root, anywhere, of_others: Vec::new(), kept: Kept::new() });
+        self.calls.push(RunningCalls { session, call, root, anywhere, of_others: Vec::new(), kept: KeptStates::new() });
     }
 
     /// States that people brought about in other sessions since a call began.
-    pub(super) fn kept(&self, session: SessionId, call: &CallId) -> Kept {
+    pub(super) fn kept(&self, session: SessionId, call: &CallId) -> KeptStates {
         let running = self.calls.iter().find(|running| running.session == session && running.call == *call);
         running.map(|running| running.kept.clone()).unwrap_or_default()
     }
@@ -109,7 +109,7 @@ fn without(seen: Vec<FileChange>, of_others: Vec<FileChange>) -> Own {
 }
 
 /// Starts guarded changes from what people brought about meanwhile, and drops those that lead to nothing else.
-pub(super) fn from_kept(changes: Vec<FileChange>, kept: &Kept) -> Vec<FileChange> {
+pub(super) fn from_kept(changes: Vec<FileChange>, kept: &KeptStates) -> Vec<FileChange> {
     let begin = |mut change: FileChange| {
         if let Some(state) = real_path(&change).and_then(|path| kept.get(&path)) {
             change.before.clone_from(state);
