@@ -133,7 +133,11 @@ impl Question<'_> {
             Risk::High => BAD,
             Risk::Critical => BAD.bold(),
         };
-        let (asks, tool, risk) = ("? The model wants to use", visible::line(tool), format!("({})", asking::risk(risk)));
+        let (asks, tool) = match self.can_edit() {
+            true => ("? The model wants to use", visible::line(tool)),
+            false => ("?", "Keep what the command wrote?".to_owned()),
+        };
+        let risk = format!("({})", asking::risk(risk));
         // On a narrow screen the risk has a row of its own.
         let gap = if width(asks) + width(&tool) + width(&risk) + 3 > self.console.size().0 { "\n  " } else { " " };
         let mut text = format!(
@@ -256,7 +260,7 @@ impl Question<'_> {
                 Some(key @ Key::Char('g' | 'G')) if !grants.is_empty() && offers.is_for_good() => {
                     self.always(key, GrantScope::ForGood, &offers)?
                 }
-                Some(Key::Char('e' | 'E')) => self.edit(args, grave)?,
+                Some(Key::Char('e' | 'E')) if self.can_edit() => self.edit(args, grave)?,
                 Some(Key::Char('s' | 'S') | Key::Leave) => return self.skipped("approve"),
                 Some(Key::Char('v' | 'V')) if longer => {
                     self.view_all(preview, &offers.all_rules())?;
@@ -328,6 +332,11 @@ impl Question<'_> {
         self.console.write(&text)
     }
 
+    /// Returns true if other arguments could be approved. Files that a command left are kept as they are shown.
+    fn can_edit(&self) -> bool {
+        !matches!(&self.interrupt.ask, Ask::Approval { tool, .. } if tool == Ask::KEEP)
+    }
+
     fn show_choices(&mut self, offers: &Offers<'_>, longer: bool) -> io::Result<()> {
         let can_keep = !offers.rules().is_empty();
         // Each with its words for a wide window, and for one in which the row would be broken.
@@ -336,7 +345,7 @@ impl Question<'_> {
             (true, "n", "no", "no"),
             (can_keep, "a", "always here", "always"),
             (can_keep && offers.is_for_good(), "g", "for good", "good"),
-            (true, "e", "edit", "edit"),
+            (self.can_edit(), "e", "edit", "edit"),
             (longer, "v", "view all", "view"),
             (true, "s", "later", "later"),
         ];

@@ -239,6 +239,17 @@ fn an_approval_shows_what_would_happen() {
 }
 
 #[test]
+fn files_of_a_command_are_kept_as_they_are_shown() {
+    let mut kept = approval(&[]);
+    if let Ask::Approval { tool, .. } = &mut kept.ask {
+        Ask::KEEP.clone_into(tool);
+    }
+    let shown = check(&kept, "es", None);
+    assert!(shown.contains("n no  s later") && !shown.contains("edit"), "{shown}");
+    assert!(shown.contains("Keep what the command wrote? (medium risk)"), "{shown}");
+}
+
+#[test]
 fn a_long_preview_is_bounded_and_can_be_viewed() {
     let mut long = approval(&[]);
     if let Ask::Approval { preview, .. } = &mut long.ask {
