@@ -4,6 +4,10 @@
 use std::sync::Arc;
 
 use agent_client_protocol_schema::v1::SessionUpdate;
+use agentd_core::{
+    event::{EventKind, StateChange},
+    item::ItemBody,
+};
 use agentd_proto::client::SessionView;
 
 use super::{
@@ -43,14 +47,29 @@ pub(super) async fn replay(
     let places = bridge::places(daemon, session.id, &view.session.settings);
     let mut updates = Updates::replay(session.id, places, bridge.editor().shows, OLD_LIMITS);
     let mut events = daemon.client.subscribe(&session.id.to_string(), first, false).await?;
-    let mut usage = None;
+    let (mut usage, mut unanswered) = (None, Vec::new());
     while let Some(event) = events.next().await? {
         updates.limits = if event.seq + RECENT > last { LIMITS } else { OLD_LIMITS };
+        let item = match &event.kind {
+            EventKind::ItemStarted { item } | EventKind::ItemCompleted { item, .. } => Some(&item.body),
+            _ => None,
+        };
+        // A cancel may have taken it back, so it is shown once something answers it.
+        let is_input = matches!(item, Some(ItemBody::UserMessage { .. }));
+        match (item, &event.kind) {
+            (_, EventKind::StateChanged { change: StateChange::Withdrawn { .. } }) => unanswered.clear(),
+            (Some(ItemBody::Notice { .. }), _) => {}
+            (Some(_), _) | (_, EventKind::TurnStarted { .. }) if !is_input => {
+                show(bridge, session, &mut unanswered).await;
+            }
+            _ => {}
+        }
         for update in updates.event(&event) {
             match update {
                 // As they are now.
                 SessionUpdate::Plan(_) => {}
                 SessionUpdate::UsageUpdate(_) => usage = Some(update),
+                update if is_input => unanswered.push(update),
                 update => bridge.peer.update(&session.wire, update).await,
             }
         }
@@ -58,6 +77,7 @@ pub(super) async fn replay(
             break;
         }
     }
+    show(bridge, session, &mut unanswered).await;
     if view.live_turn.is_none() {
         for update in updates.finish() {
             bridge.peer.update(&session.wire, update).await;
@@ -68,4 +88,10 @@ pub(super) async fn replay(
         bridge.peer.update(&session.wire, update).await;
     }
     Ok(())
+}
+
+async fn show(bridge: &Bridge, session: &OpenSession, updates: &mut Vec<SessionUpdate>) {
+    for update in updates.drain(..) {
+        bridge.peer.update(&session.wire, update).await;
+    }
 }

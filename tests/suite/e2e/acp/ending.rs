@@ -145,6 +145,24 @@ async fn a_turn_that_began_elsewhere_while_a_session_was_open_is_cancelled_here(
 }
 
 #[tokio::test]
+async fn what_a_cancel_took_back_is_not_shown_when_the_session_is_loaded() {
+    let world = World::start().await;
+    let mut first = Editor::start(&world).await;
+    let (session, folder) = first.session(&world).await;
+    world.model.reply(Reply::never()).reply(Reply::text("Fine."));
+    let id = first.begin_prompt(&session, "wipe the database").await;
+    world.model.wait_until(|counts| counts.requests == 1).await;
+    first.notify("session/cancel", json!({"sessionId": session})).await;
+    assert_eq!(first.ends(id).await["stopReason"], "cancelled");
+    let id = first.begin_prompt(&session, "second thing").await;
+    assert_eq!(first.ends(id).await["stopReason"], "end_turn");
+    drop(first);
+    let mut editor = Editor::start(&world).await;
+    editor.gives("session/load", json!({"sessionId": session, "cwd": folder, "mcpServers": []})).await;
+    assert_eq!(editor.words("user_message_chunk"), "second thing");
+}
+
+#[tokio::test]
 async fn a_message_takes_over_the_turn_that_was_running_when_the_session_was_loaded() {
     let world = World::start().await;
     let mut first = Editor::start(&world).await;
