@@ -131,6 +131,15 @@ fn ends(path: &[u8]) -> impl Iterator<Item = usize> {
     path.iter().enumerate().filter(|(_, byte)| **byte == b'/').map(|(end, _)| end).chain([path.len()])
 }
 
+/// Returns true for a path in a folder of which agents obey whatever is in it, whatever its name: `.claude/skills/target` is
+/// a skill, and no cache.
+#[must_use]
+pub fn is_obeyed_whole(path: &[u8]) -> bool {
+    const OBEYED: [&[u8]; 5] = [b"skills", b"agents", b"commands", b"rules", b"hooks"];
+    let mut folders = path.split(|byte| *byte == b'/').rev().skip(1);
+    folders.next().is_some_and(|folder| OBEYED.contains(&folder))
+}
+
 /// Returns true if the name is that of a repository of git, whatever case its letters have.
 #[must_use]
 pub fn is_git(name: &[u8]) -> bool {

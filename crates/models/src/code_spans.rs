@@ -14,6 +14,8 @@ pub(crate) struct CodeSpans {
     /// Backticks that came last, one after another.
     run: usize,
     line: Line,
+    /// True in a line of a quotation.
+    is_quoted: bool,
     last: Option<char>,
 }
 
@@ -39,7 +41,7 @@ impl Line {
                 Self::Marks { mark, count: count + 1, ended: false }
             }
             (Self::Marks { mark, count, .. }, ' ' | '\t' | '\r') => Self::Marks { mark, count, ended: true },
-            (Self::Blank, ' ' | '\t' | '\r') => Self::Blank,
+            (Self::Blank, ' ' | '\t' | '\r' | '>') => Self::Blank,
             _ => Self::Other,
         }
     }
@@ -57,6 +59,7 @@ impl CodeSpans {
             if character == '\n' {
                 self.end_line();
             } else {
+                self.is_quoted |= character == '>' && matches!(self.line, Line::Blank);
                 self.line = self.line.with(character);
                 self.open_tildes();
             }
@@ -82,7 +85,7 @@ impl CodeSpans {
         {
             self.fence = None;
         }
-        (self.line, self.opens, self.in_ticks) = (Line::Blank, false, false);
+        (self.line, self.opens, self.in_ticks, self.is_quoted) = (Line::Blank, false, false, false);
     }
 
     fn end_run(&mut self) {
@@ -94,9 +97,9 @@ impl CodeSpans {
         }
     }
 
-    /// Returns true if what comes next in the line is code.
+    /// Returns true if what comes next in the line is code, or quoted.
     pub(crate) fn is_code(&self) -> bool {
-        self.is_fenced() || (self.run < FENCE && self.in_ticks != (self.run > 0))
+        self.is_quoted || self.is_fenced() || (self.run < FENCE && self.in_ticks != (self.run > 0))
     }
 
     /// Returns true if what comes next in the line stands within a fence.
@@ -139,6 +142,10 @@ mod tests {
         check("a `", true);
         check("a ``b", true);
         check("a ` b\n", false);
+        check("a\n > b", true);
+        check("a > b", false);
+        check("> a\nb", false);
+        check("> ```\n> a\n> ```\nb", false);
         check("```", true);
         check("```\nfn ` x\n", true);
         check("```\nfn\n```\n", false);

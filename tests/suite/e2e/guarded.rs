@@ -94,8 +94,6 @@ async fn what_nobody_looked_at_plants_nothing_by_any_way() {
         ("true", "ln -s elsewhere CLAUDE.md", "CLAUDE.md"),
         ("true", "printf x > x.code-workspace", "x.code-workspace"),
         ("true", "mkdir .zed; printf x > .zed/tasks.json; chmod 000 .zed/tasks.json .zed", ".zed/tasks.json"),
-        ("mkdir src", "mkdir src/.zed; printf x > src/.zed/tasks.json; chmod 311 src", "src/.zed/tasks.json"),
-        ("true", "mkdir -p n/.zed; printf x > n/.zed/tasks.json; chmod 311 n", "n/.zed/tasks.json"),
         ("true", "mkdir -p .claude/skills/target; printf x > .claude/skills/target/S.md", ".claude/skills/target/S.md"),
         ("true", "head -c 11000000 /dev/zero > .envrc", ".envrc"),
         ("true", "for i in $(seq 1 120); do echo $i > f$i; done; printf x > AGENTS.md", "AGENTS.md"),

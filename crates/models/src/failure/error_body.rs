@@ -65,6 +65,7 @@ const SIGNS: [(Cause, &[&str], &[&str]); 6] = [
         &["context_length", "exceed_context"],
         &[
             "max_model_len",
+            "contextwindowexceeded",
             "context length",
             "context window",
             "context size",
@@ -111,6 +112,8 @@ pub(super) struct ServerError<'a> {
     codes: String,
     /// Its message up to the first quotation, in lower case. Quotations, and JSON of other forms, may repeat the request.
     plain: String,
+    /// All of it: what does not fit the window is only asked again in a smaller form.
+    message: String,
     /// The status that it names.
     number: Option<u16>,
     /// Anthropic's name of the request.
@@ -137,10 +140,11 @@ impl<'a> ServerError<'a> {
         let codes: Vec<String> = [kind, code].into_iter().chain(details).flatten().map(text_of).collect();
         let codes = codes.join(" ").to_lowercase();
         let message = if json.is_null() { words.as_str() } else { message.and_then(Value::as_str).unwrap_or_default() };
-        let plain = unquoted(&message.chars().take(MAX_WORDS).collect::<String>());
+        let message = message.chars().take(MAX_WORDS).collect::<String>().to_lowercase();
+        let plain = unquoted(&message);
         let number = [code, field("status")].into_iter().flatten().find_map(|number| text_of(number).parse().ok());
         let request_id = json.get("request_id").and_then(Value::as_str).map(str::to_owned);
-        Self { body, words, codes, plain, number, request_id }
+        Self { body, words, codes, plain, message, number, request_id }
     }
 
     /// Its words, in one short line.
@@ -169,7 +173,10 @@ impl<'a> ServerError<'a> {
     pub(super) fn cause(&self, status: u16) -> Option<Cause> {
         let is_it = |(cause, codes, wordings): &&(Cause, &[&str], &[&str])| {
             let is_known = codes.iter().any(|code| self.codes.contains(code))
-                || wordings.iter().any(|wording| self.plain.contains(wording));
+                || wordings.iter().any(|wording| match cause {
+                    Cause::Window => self.message.contains(wording),
+                    _ => self.plain.contains(wording),
+                });
             // Gemini calls a limit of a minute a quota, too: only that passes by itself.
             is_known && cause.fits(status) && (*cause != Cause::Spent || self.wait().is_none())
         };

@@ -30,8 +30,18 @@ const WRAPPERS: [&str; 3] = ["function", "tool_call", "function_call"];
 const MAX_WRAPPERS: usize = 2;
 
 /// Beginnings of what models invent behind a call: results, and messages of others.
-const INVENTED: [&str; 5] =
-    [untrusted::RESULT_BEGINS, "<tool_response>", "[TOOL_RESULTS]", "<|im_start|>", "<|start_header_id|>"];
+const INVENTED: [&str; 7] = [
+    untrusted::RESULT_BEGINS,
+    "<tool_response>",
+    "[TOOL_RESULTS]",
+    "<|im_start|>",
+    "<|start_header_id|>",
+    "<start_of_turn>",
+    "[INST]",
+];
+
+/// Tags with which models begin and end messages.
+const ENDS: [&str; 8] = ["/s", "eos", "bos", "eot", "end_of_turn", "start_of_turn", "inst", "/inst"];
 
 type Fields<'a> = BTreeMap<Cow<'a, str>, &'a RawValue>;
 
@@ -81,8 +91,8 @@ pub(super) fn may_begin(object: &str, with_any_key: bool) -> Option<bool> {
 }
 
 /// The first call of a text that is nothing but calls, with marks, fences and what the model invents around them.
-/// The error is the place of something else.
-pub(super) fn only_calls(text: &str, tools: &[ToolSpec]) -> Result<RawCall, usize> {
+/// `is_whole` is true if no words are before it. The error is the place of something else.
+pub(super) fn only_calls(text: &str, is_whole: bool, tools: &[ToolSpec]) -> Result<RawCall, usize> {
     let (mut rest, mut first, mut is_fenced) = (text, None, false);
     while let Some(letter) = rest.chars().next() {
         rest = if first.is_some() && INVENTED.iter().any(|mark| rest.starts_with(mark)) {
@@ -92,6 +102,11 @@ pub(super) fn only_calls(text: &str, tools: &[ToolSpec]) -> Result<RawCall, usiz
             is_fenced = !is_fenced;
             match is_fenced {
                 true if inner.starts_with('{') => inner,
+                // Its beginning was in the prompt.
+                true if is_whole && inner.is_empty() => {
+                    is_fenced = false;
+                    inner
+                }
                 // Closes a fence that began before the text.
                 true => break,
                 false => code,
@@ -128,7 +143,7 @@ pub(super) fn without_tag(text: &str) -> Option<&str> {
     let ends = |letter: char| letter.is_whitespace() || matches!(letter, '<' | '>' | '[' | ']' | '{' | '"');
     let end = 1 + text[1..].find(ends)?;
     let tag = text[1..end].to_ascii_lowercase();
-    let is_of_models = tag == "/s" || ["|", "｜", "tool", "function"].iter().any(|part| tag.contains(part));
+    let is_of_models = ENDS.contains(&&*tag) || ["|", "｜", "tool", "function"].iter().any(|part| tag.contains(part));
     text[end..].strip_prefix(closing).filter(|_| is_of_models)
 }
 

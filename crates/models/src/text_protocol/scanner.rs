@@ -99,7 +99,7 @@ impl Scanner {
                     mark.get_or_insert(at);
                 }
             }
-            match call::only_calls(&self.held[at..], &self.tools) {
+            match call::only_calls(&self.held[at..], !self.has_words, &self.tools) {
                 Ok(_) if self.doubtful.is_some() => break,
                 Ok(call) if self.reads => {
                     self.held.truncate(at);

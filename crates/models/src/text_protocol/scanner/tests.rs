@@ -68,6 +68,8 @@ fn the_end_of_an_answer_is_a_call_and_a_fence_only_if_it_is_all_of_it() {
     check(format!("{{\"x\": 1}} {CALL}"), "{\"x\": 1} ");
     check(format!("{CALL}{{\"tool\": \"now\", \"args\": {{}}}}"), "");
     check(format!("{CALL}<|im_end|>"), "");
+    check(format!("{CALL}<end_of_turn>\n<start_of_turn>user\nAnd now?"), "");
+    check(format!("{CALL}\n```"), "");
     check(format!("{CALL}}}."), "");
     check(format!("{CALL}\n<tool_result name=\"read_file\">\nThe file says: a"), "");
     check(format!("[TOOL_CALLS] [{CALL}]"), "");
@@ -124,6 +126,7 @@ fn examples_and_mentions_are_words() {
     check(format!("One writes `{CALL}` for that."), false);
     check(format!("```python\nx = {CALL}\n```\n"), false);
     check(format!("Qwen writes `<tool_call>{CALL}</tool_call>`."), false);
+    check(format!("The README says:\n> {CALL}"), false);
 }
 
 #[test]

@@ -9,6 +9,7 @@ use std::{
     fs, io,
     os::unix::ffi::OsStrExt as _,
     path::{Component, Path, PathBuf},
+    sync::Arc,
 };
 
 use agentd_core::{
@@ -56,6 +57,9 @@ pub(super) struct CallGuard {
     names: Vec<String>,
     /// Where guarded links and files led before the call.
     leads: Vec<Lead>,
+    /// Folders that could not be opened before the call.
+    #[serde(default)]
+    unopened: Vec<PathBuf>,
     /// The way back to what was set aside, where the call has ended.
     pub(super) set_aside: Vec<FileChange>,
 }
@@ -78,6 +82,8 @@ pub(super) struct GuardedPaths {
     closed: Vec<PathBuf>,
     /// True if there may be more.
     pub(super) is_partial: bool,
+    /// Folders that could not be opened.
+    unopened: Vec<PathBuf>,
 }
 
 impl CallGuard {
@@ -102,7 +108,7 @@ impl CallGuard {
 
     /// The same with what was guarded before the call.
     pub(super) fn with(self, guarded: &GuardedPaths) -> Self {
-        Self { leads: guarded.leads.clone(), ..self }
+        Self { leads: guarded.leads.clone(), unopened: guarded.unopened.clone(), ..self }
     }
 
     /// The same when the call has ended.
@@ -127,6 +133,11 @@ impl CallGuard {
             let path = tree.path.join(OsStr::from_bytes(below));
             self.leads.iter().chain(&now.leads).any(|lead| lead.covers(&path, self.of_git))
         }
+    }
+
+    /// A folder that cannot be opened any more: what is in it could be anything.
+    pub(super) fn closed_by_call<'a>(&self, now: &'a GuardedPaths) -> Option<&'a Path> {
+        now.unopened.iter().find(|path| !self.unopened.contains(path)).map(PathBuf::as_path)
     }
 
     /// Writes it down beside the look before the call.
@@ -188,6 +199,7 @@ impl GuardedPaths {
         self.is_partial |= seen.is_partial;
         let absolute = |below: &[u8]| root.path.join(OsStr::from_bytes(below));
         self.closed.extend(seen.guarded.iter().map(|below| absolute(below)));
+        self.unopened.extend(seen.unopened.iter().map(|below| absolute(below)));
         let mut due = Vec::new();
         for below in std::mem::take(&mut seen.bare) {
             due.push(Lead { path: absolute(&below), is_git: true, by_git: true });
@@ -345,11 +357,13 @@ impl SessionRecord {
 
     /// Removes new guarded files without keeping them, where nothing can be kept any more: a full disk must not let one stay.
     pub(super) fn remove_planted(&self, before: &Before, workspace: &Workspace) -> io::Result<()> {
-        let Some(guard) = &before.guard else { return Ok(()) };
+        // Where not all was seen before, not all that is here is new.
+        let Some(guard) = before.guard.as_ref().filter(|_| before.unchecked.is_none()) else { return Ok(()) };
         // The call itself may have made the tree too large.
         let (max_files, mut removed) = (self.config.max_files.saturating_mul(10), Ok(()));
         for root in Root::of_commands(Root::all(workspace)?) {
-            let Some(tree) = before.trees.iter().find(|tree| tree.place == root.place) else { continue };
+            let is_known = |tree: &&Arc<Tree>| tree.place == root.place && tree.unseen.is_none();
+            let Some(tree) = before.trees.iter().find(is_known) else { continue };
             let (mut seen, mut now) = (scan(&root, tree, max_files, &self.names)?, GuardedPaths::default());
             now.take_in(&root, &mut seen, max_files, &self.names)?;
             for (below, stamp) in seen.entries {
@@ -401,18 +415,8 @@ impl SessionRecord {
 
 /// Returns true for a new folder that can be looked into. Without a file in it, it does nothing.
 fn is_open_folder(change: &FileChange) -> bool {
-    let is_open = |state: &FileState| state.kind == FileKind::Folder && !is_closed(state);
+    let is_open = |state: &FileState| state.kind == FileKind::Folder && state.mode & 0o500 == 0o500;
     change.change == FileChangeKind::Created && change.after.as_ref().is_some_and(is_open)
-}
-
-/// Returns true for a folder of the person that can no longer be looked into: what is in it could be anything.
-pub(super) fn hides(tree: &Tree, change: &FileChange) -> bool {
-    let is_closed = |state: &Option<FileState>| state.as_ref().is_some_and(is_closed);
-    tree.place.is_mounted() && is_closed(&change.after) && !is_closed(&change.before)
-}
-
-fn is_closed(state: &FileState) -> bool {
-    state.kind == FileKind::Folder && state.mode & 0o500 != 0o500
 }
 
 /// Returns true if the file of a change could not be taken back before.

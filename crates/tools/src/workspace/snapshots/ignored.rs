@@ -5,10 +5,12 @@
 use std::{
     collections::{BTreeMap, HashMap, HashSet, VecDeque},
     io,
+    os::{fd::OwnedFd, unix::ffi::OsStrExt as _},
     sync::Arc,
 };
 
 use agentd_core::tool::{FileChange, FileChangeKind};
+use ignore::gitignore::{Gitignore, GitignoreBuilder};
 use rustix::fs::FileType;
 
 use super::{
@@ -17,6 +19,10 @@ use super::{
     tree::Tree,
 };
 use crate::text;
+
+/// Name of an ignore file, and the bytes of it that are read.
+pub(super) const IGNORE_FILE: &[u8] = b".gitignore";
+const MAX_IGNORE_FILE: u64 = 256 * 1024;
 
 /// Number of names above which no further folder is read.
 const MOST: usize = 20_000;
@@ -118,4 +124,17 @@ fn entries(root: &Root, folder: &SafePath) -> io::Result<Vec<(SafePath, bool)>> 
         }
     }
     Ok(found)
+}
+
+/// The ignore file of a folder, by its path in the tree.
+pub(super) fn read_ignores(folder: &OwnedFd, path: &[u8]) -> Option<Gitignore> {
+    let content = root::small_in(folder, IGNORE_FILE, MAX_IGNORE_FILE)?;
+    // Ignore files think in absolute paths; the tree is their root.
+    let absolute = [b"/", path].concat();
+    let mut builder = GitignoreBuilder::new(std::ffi::OsStr::from_bytes(&absolute));
+    for line in String::from_utf8_lossy(&content).lines() {
+        // A line that makes no sense excludes nothing, as in git.
+        let _ = builder.add_line(None, line);
+    }
+    builder.build().ok()
 }

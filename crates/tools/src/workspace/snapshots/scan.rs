@@ -17,10 +17,7 @@ use std::{
     thread,
 };
 
-use ignore::{
-    Match,
-    gitignore::{Gitignore, GitignoreBuilder},
-};
+use ignore::{Match, gitignore::Gitignore};
 
 use agentd_core::guarded::{self, GitEntry, GuardedNames, NameKind};
 use rustix::fs::FileType;
@@ -29,6 +26,7 @@ use sha2::{Digest as _, Sha256};
 use super::{
     super::path::PathPlace,
     blobs::Hash,
+    ignored::{IGNORE_FILE, read_ignores},
     root::{self, Kind, Root, Stamp},
     spot::split,
     tree::Tree,
@@ -37,10 +35,8 @@ use super::{
 /// Folders deeper than this are not recorded.
 const MAX_DEPTH: usize = 100;
 const MAX_PATH: usize = 3500;
-const MAX_IGNORE_FILE: u64 = 256 * 1024;
 /// Bytes that are hashed at once.
 const WRITTEN: usize = 16 * 1024;
-const IGNORE_FILE: &[u8] = b".gitignore";
 /// Trees that had fewer paths when they were last seen are looked at by one thread alone.
 const SHARED_FROM: usize = 2000;
 const MAX_THREADS: usize = 4;
@@ -70,6 +66,8 @@ pub(super) struct ScanResult {
     pub(super) bare: Vec<Vec<u8>>,
     /// True if there were too many folders to look for guarded files in all of them.
     pub(super) is_partial: bool,
+    /// Folders that could not be opened or searched.
+    pub(super) unopened: Vec<Vec<u8>>,
 }
 
 /// Entries of a folder that are seen.
@@ -98,6 +96,7 @@ impl ScanResult {
         self.leads.extend(part.leads);
         self.bare.extend(part.bare);
         self.is_partial |= part.is_partial;
+        self.unopened.extend(part.unopened);
     }
 
     fn of(tree: Tree, capacity: usize) -> Self {
@@ -110,6 +109,7 @@ impl ScanResult {
             bare: Vec::new(),
             left_out: Vec::new(),
             is_partial: false,
+            unopened: Vec::new(),
         }
     }
 
@@ -301,6 +301,9 @@ impl Scan<'_> {
                     Ok(stamp) if stamp.kind != Kind::Special => {
                         self.entry(folder, name, stamp, path, depth, ignores, scope)?;
                     }
+                    Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+                        self.seen.unopened.push(path[..length].to_vec());
+                    }
                     _ => {}
                 }
             }
@@ -385,9 +388,10 @@ impl Scan<'_> {
                 }
                 Some(Scope::Repository)
             }
-            // Where a name is listed, whatever is in it is obeyed; a dot alone says little of a `node_modules` in it.
-            Scope::Guarded => (!is_folder || self.names.kind(path) != NameKind::Cache || self.names.names(path))
-                .then_some(Scope::Guarded),
+            Scope::Guarded => {
+                (!is_folder || self.names.kind(path) != NameKind::Cache || guarded::is_obeyed_whole(path))
+                    .then_some(Scope::Guarded)
+            }
             Scope::All | Scope::Search => {
                 let kind = self.names.kind(path);
                 if kind == NameKind::Guarded {
@@ -425,6 +429,7 @@ impl Scan<'_> {
             Ok(inner) => self.folder(&inner, path, depth + 1, ignores, scope),
             Err(error) if root::is_missing(&error) => Ok(()),
             Err(_) => {
+                self.seen.unopened.push(path.clone());
                 self.hidden(path);
                 Ok(())
             }
@@ -482,16 +487,4 @@ impl Scan<'_> {
         self.seen.tree.ignores.insert(path.to_vec(), (stamp, Arc::clone(&ignore)));
         Some(above.iter().cloned().chain([ignore]).collect())
     }
-}
-
-fn read_ignores(folder: &OwnedFd, path: &[u8]) -> Option<Gitignore> {
-    let content = root::small_in(folder, IGNORE_FILE, MAX_IGNORE_FILE)?;
-    // Ignore files think in absolute paths; the tree is their root.
-    let absolute = [b"/", path].concat();
-    let mut builder = GitignoreBuilder::new(std::ffi::OsStr::from_bytes(&absolute));
-    for line in String::from_utf8_lossy(&content).lines() {
-        // A line that makes no sense excludes nothing, as in git.
-        let _ = builder.add_line(None, line);
-    }
-    builder.build().ok()
 }

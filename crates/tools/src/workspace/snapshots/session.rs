@@ -35,7 +35,7 @@ use super::{
     SnapshotConfig,
     before::{Before, scope, spots_of},
     capture::{CapturedTree, capture, capture_one},
-    guard::{CallGuard, GuardedPaths, hides},
+    guard::{CallGuard, GuardedPaths},
     ignored::IgnoredFolders,
     manifest,
     overlap::from_kept,
@@ -293,7 +293,10 @@ impl SessionRecord {
             }
             self.trees.clone()
         };
-        if before.guard.is_some() {
+        if let Some(guard) = &before.guard {
+            if let Some(folder) = guard.closed_by_call(&self.guarded) {
+                return Err(io::Error::other(format!("it closed the folder {}", folder.display())));
+            }
             let was_seen =
                 |tree: &Tree| before.trees.iter().any(|known| known.place == tree.place && known.unseen.is_none());
             let is_lost = now.iter().any(|tree| tree.unseen.is_some() && was_seen(tree));
@@ -316,9 +319,8 @@ impl SessionRecord {
                     }
                 }
                 if let Some(guard) = &before.guard {
-                    let is_guarded = |found: &mut Difference| {
-                        guard.covers(tree, &found.below, &self.names, &self.guarded) || hides(tree, &found.change)
-                    };
+                    let is_guarded =
+                        |found: &mut Difference| guard.covers(tree, &found.below, &self.names, &self.guarded);
                     guarded.extend(found.extract_if(.., is_guarded).map(|found| found.change));
                 }
                 differences.extend(found);
