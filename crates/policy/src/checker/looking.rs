@@ -67,6 +67,8 @@ fn looks(name: &str, texts: &[&str], tame: &impl Fn(&str) -> bool) -> bool {
             texts.iter().all(|text| *text == "-I") && texts.len() == 1
                 || operands(looks, "", texts, tame).is_some_and(|rest| rest.iter().all(|text| text.starts_with('+')))
         }
+        // The old form of `tail -c -f` does not end.
+        "tail" if texts.iter().any(|text| text.starts_with(['-', '+']) && text.ends_with('f')) => false,
         "jq" => queries(texts, tame),
         "git" => git_looks(texts, tame),
         _ => looks::of(name).is_some_and(|looks| operands(looks, "", texts, tame).is_some()),
