@@ -133,9 +133,9 @@ impl Question<'_> {
             Risk::High => BAD,
             Risk::Critical => BAD.bold(),
         };
-        let (asks, tool) = match self.can_edit() {
-            true => ("? The model wants to use", visible::line(tool)),
-            false => ("?", "Keep what the command wrote?".to_owned()),
+        let (asks, tool) = match self.keeps_files() {
+            true => ("?", "Keep what the command wrote?".to_owned()),
+            false => ("? The model wants to use", visible::line(tool)),
         };
         let risk = format!("({})", asking::risk(risk));
         // On a narrow screen the risk has a row of its own.
@@ -260,7 +260,7 @@ impl Question<'_> {
                 Some(key @ Key::Char('g' | 'G')) if !grants.is_empty() && offers.is_for_good() => {
                     self.always(key, GrantScope::ForGood, &offers)?
                 }
-                Some(Key::Char('e' | 'E')) if self.can_edit() => self.edit(args, grave)?,
+                Some(Key::Char('e' | 'E')) if !self.keeps_files() => self.edit(args, grave)?,
                 Some(Key::Char('s' | 'S') | Key::Leave) => return self.skipped("approve"),
                 Some(Key::Char('v' | 'V')) if longer => {
                     self.view_all(preview, &offers.all_rules())?;
@@ -332,9 +332,9 @@ impl Question<'_> {
         self.console.write(&text)
     }
 
-    /// Returns true if other arguments could be approved. Files that a command left are kept as they are shown.
-    fn can_edit(&self) -> bool {
-        !matches!(&self.interrupt.ask, Ask::Approval { tool, .. } if tool == Ask::KEEP)
+    /// Returns true for the question about files that a command left: they are kept as they are shown, or not.
+    fn keeps_files(&self) -> bool {
+        matches!(&self.interrupt.ask, Ask::Approval { tool, .. } if tool == Ask::KEEP)
     }
 
     fn show_choices(&mut self, offers: &Offers<'_>, longer: bool) -> io::Result<()> {
@@ -345,7 +345,7 @@ impl Question<'_> {
             (true, "n", "no", "no"),
             (can_keep, "a", "always here", "always"),
             (can_keep && offers.is_for_good(), "g", "for good", "good"),
-            (self.can_edit(), "e", "edit", "edit"),
+            (!self.keeps_files(), "e", "edit", "edit"),
             (longer, "v", "view all", "view"),
             (true, "s", "later", "later"),
         ];

@@ -108,7 +108,7 @@ impl Failure {
     /// An event that another wire may have.
     pub(crate) fn other_wire(target: &Target, data: &str) -> Self {
         let data = excerpt(target, data);
-        Self::protocol(format!("the model at {target} sent something that is no event of this wire: {data}"))
+        Self::protocol(format!("the model at {target} sent an event that is invalid for this wire: {data}"))
     }
 
     pub(crate) fn html(target: &Target) -> Self {

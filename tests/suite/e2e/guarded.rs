@@ -241,7 +241,7 @@ async fn a_kept_rule_by_prefix_covers_no_hook_and_a_day_with_git_asks_nothing_mo
     }
 }
 
-/// What a person keeps of one session is not taken back at the end of a command of another one.
+/// The end of an unreviewed command leaves files that a person has kept in another session.
 #[tokio::test(flavor = "multi_thread")]
 async fn what_a_person_kept_in_another_session_stays() {
     let world = World::start().await;

@@ -50,7 +50,7 @@ fn package<R: Read + Seek>(file: &mut CfbReader<R>, kind: Kind, password: Option
     let protected = |how: &str| Failure::Protected { kind, how: how.to_owned() };
     // Without it somebody else decides who reads the document, such as a company's service of rights.
     let about = file.open_stream("EncryptionInfo").ok();
-    let unknown = || protected("its encryption is of a kind that is not known here");
+    let unknown = || protected("its encryption is not supported");
     let lock = about.and_then(|about| Lock::read(&about)).ok_or_else(unknown)?;
     if lock.rounds() > MOST_ROUNDS {
         return Err(protected("its encryption asks for more work than is done for a document"));
@@ -60,7 +60,7 @@ fn package<R: Read + Seek>(file: &mut CfbReader<R>, kind: Kind, password: Option
     lock.open(&key, &package).ok_or_else(|| broken(kind, "it cannot be decrypted to its end"))
 }
 
-/// Returns whether a workbook of Excel before 2007 has a record about its encryption, before its first part ends.
+/// Returns true if a workbook of Excel before 2007 has an encryption record before the end of its first part.
 fn is_locked_workbook<R: Read + Seek>(file: &mut CfbReader<R>) -> bool {
     const BEGINNING: u16 = 0x0809;
     const END: u16 = 0x000a;

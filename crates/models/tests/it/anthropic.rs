@@ -500,7 +500,7 @@ async fn errors_become_kinds_and_only_some_are_tried_again() {
     check(in_stream("rate_limit_error", "slow"), ErrorKind::RateLimited, 2, "slow", "").await;
     check(Reply::html(), ErrorKind::Protocol, 1, "HTML", "base_url").await;
     let chat = Reply::events([r#"{"choices":[{"index":0,"delta":{"content":"Hi"}}]}"#]);
-    check(chat, ErrorKind::Protocol, 1, "no event of this wire", "wire: openai").await;
+    check(chat, ErrorKind::Protocol, 1, "invalid for this wire", "wire: openai").await;
     check(Reply::text("Hello, world").cut_after(300), ErrorKind::CutStream, 2, "cut off", "").await;
 }
 

@@ -59,7 +59,7 @@ pub(super) fn extract(bytes: Vec<u8>, teller: &mut Teller<'_>) -> Result<(), Fai
     let document = opened.map_err(|error| match error {
         LoadPdfError::Decryption(DecryptionError::PasswordProtected) => Failure::Encrypted(Kind::Pdf),
         LoadPdfError::Decryption(DecryptionError::UnsupportedAlgorithm) => {
-            Failure::Protected { kind: Kind::Pdf, how: "its encryption is of a kind that is not known here".to_owned() }
+            Failure::Protected { kind: Kind::Pdf, how: "its encryption is not supported".to_owned() }
         }
         LoadPdfError::Decryption(_) => broken(Kind::Pdf, "its encryption is damaged"),
         LoadPdfError::Invalid if is_whole => broken(Kind::Pdf, "it is damaged, and no pages can be found in it"),

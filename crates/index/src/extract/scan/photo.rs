@@ -29,7 +29,7 @@ pub(super) fn picture(bytes: &[u8], page: Option<u32>) -> Result<Picture, Failur
         ImageError::Limits(_) => too_large("its picture", MAX_DECODED),
         // It is whole, and of a kind that few programs write.
         ImageError::Unsupported(_) => Failure::Foreign {
-            found: "it has a picture in a form that is not read, such as a fax of group 3; PNG is".to_owned(),
+            found: "it has a picture in an unsupported form, such as a group 3 fax; save it as PNG".to_owned(),
         },
         error => broken(Kind::Picture, &error.to_string()),
     })?;

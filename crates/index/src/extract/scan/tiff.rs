@@ -47,7 +47,7 @@ impl File<'_> {
         Some(if self.0.starts_with(b"II") { u32::from_le_bytes(bytes) } else { u32::from_be_bytes(bytes) })
     }
 
-    /// Returns true if a page is a preview of another one; none where no page is described.
+    /// Returns true if a page is a preview of another page; `None` if the file has no such page.
     fn is_preview(&self, page: u32) -> Option<bool> {
         let page = usize::try_from(page).ok()?;
         let count = usize::from(self.short(page)?).min(MOST_FIELDS);
