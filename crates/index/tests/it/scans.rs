@@ -207,7 +207,10 @@ async fn pages_of_a_tiff_are_read_but_for_a_fax_of_group_3() {
     let (document, failure) = read_scan(&extractor, "pages.tif").await;
     let (parts, failure) = (told(&document.unwrap()), failure.unwrap());
     assert_eq!((failure.code(), parts.len()), ("foreign", 3), "{parts:?}");
-    assert!(failure.to_string().contains("a group 3 fax; save it as PNG") && failure.hint().contains("PDF"), "{failure}");
+    assert!(
+        failure.to_string().contains("a group 3 fax; save it as PNG") && failure.hint().contains("PDF"),
+        "{failure}"
+    );
     for (part, number) in parts.iter().zip(1..=2) {
         says(part, &format!("[p. {number} (recognised)]"), &HARBOUR);
     }
