@@ -57,7 +57,9 @@ pub(super) async fn replay(
         // A cancel may have taken it back, so it is shown once something answers it.
         let is_input = matches!(item, Some(ItemBody::UserMessage { .. }));
         match (item, &event.kind) {
-            (_, EventKind::StateChanged { change: StateChange::Withdrawn { .. } }) => unanswered.clear(),
+            (_, EventKind::StateChanged { change: StateChange::Withdrawn { items, .. } }) => {
+                unanswered.retain(|(seq, _)| !items.contains(seq));
+            }
             (Some(ItemBody::Notice { .. }), _) => {}
             (Some(_), _) | (_, EventKind::TurnStarted { .. }) if !is_input => {
                 show(bridge, session, &mut unanswered).await;
@@ -69,7 +71,7 @@ pub(super) async fn replay(
                 // As they are now.
                 SessionUpdate::Plan(_) => {}
                 SessionUpdate::UsageUpdate(_) => usage = Some(update),
-                update if is_input => unanswered.push(update),
+                update if is_input => unanswered.push((event.seq, update)),
                 update => bridge.peer.update(&session.wire, update).await,
             }
         }
@@ -90,8 +92,8 @@ pub(super) async fn replay(
     Ok(())
 }
 
-async fn show(bridge: &Bridge, session: &OpenSession, updates: &mut Vec<SessionUpdate>) {
-    for update in updates.drain(..) {
+async fn show(bridge: &Bridge, session: &OpenSession, updates: &mut Vec<(u64, SessionUpdate)>) {
+    for (_, update) in updates.drain(..) {
         bridge.peer.update(&session.wire, update).await;
     }
 }

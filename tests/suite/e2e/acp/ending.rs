@@ -163,6 +163,36 @@ async fn what_a_cancel_took_back_is_not_shown_when_the_session_is_loaded() {
 }
 
 #[tokio::test]
+async fn what_the_model_has_read_is_shown_though_a_later_message_was_taken_back() {
+    let world = World::start().await;
+    let mut editor = Editor::start(&world).await;
+    let (session, folder) = editor.session(&world).await;
+    let wait = "while [ ! -e /project/go ]; do read -t 0.01 < /dev/zero; done";
+    world.model.reply(Reply::tool_call("run_bash_command", json!({"command": wait}))).reply(Reply::never());
+    let other = world.daemon.spawn_agentctl(["run", "--session", &session, "First.", "--on-interrupt", "approve"]);
+    let client = world.client().await;
+    until("it runs", || async { client.session(&session).await.unwrap().live_turn }).await;
+    let mut events = client.subscribe(&session, 0, false).await.unwrap();
+    let is_added = |kind: &EventKind| {
+        matches!(kind, EventKind::ItemStarted { item: Item { body: ItemBody::UserMessage { steered: true, .. }, .. } })
+    };
+    let id = editor.begin_prompt(&session, "Second.").await;
+    events.stored_until(is_added).await;
+    std::fs::write(folder.join("go"), "").unwrap();
+    world.model.wait_until(|counts| counts.requests == 2).await;
+    let mut late = Editor::start(&world).await;
+    late.gives("session/resume", json!({"sessionId": session, "cwd": folder, "mcpServers": []})).await;
+    late.begin_prompt(&session, "Third.").await;
+    events.stored_until(is_added).await;
+    editor.notify("session/cancel", json!({"sessionId": session})).await;
+    assert_eq!(editor.ends(id).await["stopReason"], "cancelled");
+    other.output(Vec::new()).await.exits(130);
+    let mut loaded = Editor::start(&world).await;
+    loaded.gives("session/load", json!({"sessionId": session, "cwd": folder, "mcpServers": []})).await;
+    assert_eq!(loaded.words("user_message_chunk"), "First.Second.");
+}
+
+#[tokio::test]
 async fn a_message_takes_over_the_turn_that_was_running_when_the_session_was_loaded() {
     let world = World::start().await;
     let mut first = Editor::start(&world).await;
