@@ -4,7 +4,15 @@ use agentd_core::{interrupt::Ask, policy::Verdict, session::SessionSettings};
 use agentd_testkit::hostile;
 use proptest::prelude::*;
 
-use super::{granting, lived_in, mark, properties::wrapped, run, shipped};
+use super::{disagreements, granting, lived_in, mark, properties::wrapped, run, shipped};
+
+/// The prefixes that the corpus of commands is about.
+const RULED: [&str; 8] = ["git", "cargo", "npm", "make", "pytest", "ls", "python3 -m pytest", "go test"];
+
+fn keeping(prefixes: &[&str]) -> SessionSettings {
+    let rules: Vec<String> = prefixes.iter().map(|prefix| format!("run_bash_command: {prefix} *")).collect();
+    granting(&rules.iter().map(String::as_str).collect::<Vec<_>>())
+}
 
 fn offered(command: &str) -> Vec<String> {
     run(&shipped(), command, &SessionSettings::default()).wider
@@ -85,6 +93,16 @@ fn a_prefix_covers_other_arguments_and_nothing_that_could_be_more() {
     ] {
         assert_ne!(said(command), "allow", "{command}");
     }
+}
+
+#[test]
+fn rules_by_prefix_fit_how_people_call_things() {
+    let corpus = hostile::commands(include_str!("../../corpus/ruled_commands.txt"));
+    let fits = |expected: &str, found: &str| (expected == "allow") == (found == "allow");
+    let wrong = disagreements(&corpus, &keeping(&RULED), fits);
+    assert!(wrong.is_empty(), "{} of {}:\n{}", wrong.len(), corpus.len(), wrong.join("\n"));
+    let count = |mark: &str| corpus.iter().filter(|(expected, _)| expected == mark).count();
+    assert!(count("wish") * 10 <= count("allow") && count("ask") >= 100);
 }
 
 #[test]
