@@ -6,9 +6,11 @@
 //!   machine in the project, by whatever name the session has it.
 //! - `run_bash_command: printf x | make -f -`: this one pipeline. A rule for one command of it says nothing of that command
 //!   where something is piped into it.
-//! - `run_bash_command: cargo test *`: every command that begins with these words, is nothing but plain words, runs no
-//!   other command, names no path outside the session's folders and no secret, and is of medium risk at the most. Such a
-//!   rule is offered for the programs of `judge::prefix` and one session; others are written by people.
+//! - `run_bash_command: cargo test *`: every command that begins with these words, is nothing but known words, runs no
+//!   other command, sets only harmless variables, writes by redirection only files of output, names no path outside the
+//!   session's folders and no secret, and is of medium risk at the most; also where it is timed, and in a folder below.
+//!   `judge::beside` has what may stand beside it. Such a rule is offered for the programs of `judge::prefix` and one
+//!   session; others are written by people.
 //! - `write_file`: every call of this tool of medium risk at the most.
 //! - `deploy {"to":"test"}`: this one call of a tool that runs something.
 //! - `mcp_lab_weather`, `mcp_lab_*`: every call of this tool of an MCP server, or of any tool of it, of medium risk at the most.
@@ -16,19 +18,27 @@
 
 use std::path::Path;
 
-use agentd_core::{grant::Grant, policy::Risk};
+use agentd_core::{grant::Grant, guarded::GuardedNames, policy::Risk};
 
 use super::{
-    checker::{carriers, is_tame},
-    command::{Part, Redirect, Stdin, exact, word::Word},
+    checker::{carriers, environment, files, holds, is_narrow_glob, is_tame},
+    command::{Part, Redirect, Stdin, assignment, exact, word::Word},
     judge::SHELL_TOOL,
 };
 
 /// The kept rules that count for a call.
 pub(super) struct Grants<'a> {
     rules: Vec<&'a str>,
-    /// The session's folders, which a wide rule does not lead out of.
-    roots: &'a [&'a Path],
+    pub(super) reach: Reach<'a>,
+}
+
+/// Bounds of a wide rule.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Reach<'a> {
+    /// The session's folders, which it does not lead out of.
+    pub(super) roots: &'a [&'a Path],
+    /// Names that it lets nobody write.
+    pub(super) guarded: &'a GuardedNames,
 }
 
 /// Text that a rule would have to name.
@@ -36,6 +46,8 @@ pub(super) enum NeededText<'a> {
     /// A simple command, or a whole pipeline, that starts in this folder.
     /// Rules may have other names of it.
     Pipeline { parts: &'a [Part], folder: Option<&'a str>, other_names: &'a [String] },
+    /// A simple command that starts in a folder below: only a wide rule can name it.
+    Below(&'a Part),
     /// Any call of a tool.
     Tool(&'a str),
     /// One call of a tool, to the letter.
@@ -43,13 +55,13 @@ pub(super) enum NeededText<'a> {
 }
 
 impl<'a> Grants<'a> {
-    pub(super) fn new(rules: impl IntoIterator<Item = &'a Grant>, roots: &'a [&'a Path]) -> Self {
-        Self { rules: rules.into_iter().map(|grant| grant.rule.as_str()).collect(), roots }
+    pub(super) fn new(rules: impl IntoIterator<Item = &'a Grant>, reach: Reach<'a>) -> Self {
+        Self { rules: rules.into_iter().map(|grant| grant.rule.as_str()).collect(), reach }
     }
 
-    /// Returns whether a rule by prefix would cover a command of medium risk.
-    pub(super) fn would_cover(&self, rule: &str, part: &Part) -> bool {
-        covers(rule, part, self.roots)
+    /// The same with one more rule.
+    pub(super) fn and<'b>(&'b self, rule: &'b str) -> Grants<'b> {
+        Grants { rules: self.rules.iter().copied().chain([rule]).collect(), reach: self.reach }
     }
 
     /// The rule that covers what is wanted at this risk.
@@ -64,8 +76,12 @@ impl<'a> Grants<'a> {
         {
             return Some(rule);
         }
-        let NeededText::Pipeline { parts: [part], folder: None, .. } = wanted else { return None };
-        self.rules.iter().copied().find(|rule| risk <= Risk::Medium && covers(rule, part, self.roots))
+        let part = match wanted {
+            NeededText::Pipeline { parts: [part], folder: None, .. } => part,
+            NeededText::Below(part) => *part,
+            _ => return None,
+        };
+        self.rules.iter().copied().find(|rule| risk <= Risk::Medium && self.reach.covers(rule, part))
     }
 }
 
@@ -82,6 +98,7 @@ impl NeededText<'_> {
                 // `ls *` as a rule would mean every `ls`.
                 exact.filter(|exact| !exact.ends_with(" *"))
             }
+            Self::Below(_) => None,
             Self::Tool(name) => Some((*name).to_owned()),
             Self::Call(call) => Some((*call).to_owned()),
         }
@@ -100,24 +117,77 @@ impl NeededText<'_> {
     pub(super) fn highest(&self) -> Risk {
         match self {
             Self::Pipeline { .. } | Self::Call(_) => Risk::High,
-            Self::Tool(_) => Risk::Medium,
+            Self::Tool(_) | Self::Below(_) => Risk::Medium,
         }
     }
 }
 
-/// Returns whether a rule that ends in ` *` covers the part. What stands in place of the star stays in the session's
-/// folders: who allows `cargo test *` does not think of `--target-dir /etc`.
-fn covers(rule: &str, part: &Part, roots: &[&Path]) -> bool {
-    let Some(words) = rule.strip_prefix(SHELL_TOOL).and_then(|rule| rule.strip_prefix(": ")) else { return false };
-    let Some(words) = words.strip_suffix(" *") else { return false };
-    let plain = part.words.iter().all(Word::is_plain)
-        && part.assigns.is_empty()
-        && part.redirects.iter().all(Redirect::is_harmless)
-        && part.stdin != Stdin::Pipe
-        && !part.behind
-        && !carriers::carries(part);
-    let mut actual = part.words.iter();
-    let mut granted = words.split_ascii_whitespace().peekable();
-    let begins = granted.peek().is_some() && granted.all(|word| actual.next().is_some_and(|next| next.text == word));
-    plain && begins && actual.all(|word| is_tame(word, roots))
+/// Endings of files that programs write for people to read, and that nothing runs or builds.
+const OUTPUTS: &str = "csv diff err log out patch tsv txt";
+/// Subcommands of git that take a text behind `-m`.
+const WITH_MESSAGE: &str = "commit merge notes stash tag";
+
+impl Reach<'_> {
+    /// Returns true if a rule that ends in ` *` covers the part. What stands in place of the star stays in the session's
+    /// folders: who allows `cargo test *` does not think of `--target-dir /etc`.
+    fn covers(&self, rule: &str, part: &Part) -> bool {
+        let Some(words) = rule.strip_prefix(SHELL_TOOL).and_then(|rule| rule.strip_prefix(": ")) else { return false };
+        let Some(words) = words.strip_suffix(" *") else { return false };
+        let part = carriers::unwrapped(part);
+        let mut actual = part.words.iter();
+        let mut granted = words.split_ascii_whitespace().peekable();
+        granted.peek().is_some()
+            && granted.all(|word| actual.next().is_some_and(|next| next.is_plain() && next.text == word))
+            && part.stdin != Stdin::Pipe
+            && !part.behind
+            && !carriers::carries(&part)
+            && part.assigns.iter().all(environment::is_harmless)
+            && part.redirects.iter().all(|redirect| self.passes(redirect, &part))
+            && self.are_tame(actual.as_slice(), &part)
+    }
+
+    /// Returns true if these words stay in the session's folders and set nothing that names a program.
+    fn are_tame(&self, words: &[Word], part: &Part) -> bool {
+        let takes_message =
+            part.program() == "git" && part.words.get(1).is_some_and(|name| holds(WITH_MESSAGE, &name.text));
+        let announces = |word: &Word| {
+            let letters = word.text.strip_prefix('-').filter(|letters| !letters.starts_with('-'));
+            takes_message && (word.text == "--message" || letters.is_some_and(|letters| letters.ends_with('m')))
+        };
+        let names_program = |word: &Word| {
+            assignment(word).is_some_and(|set| environment::is_trusted(&set.name) && !environment::is_harmless(&set))
+        };
+        words.iter().enumerate().all(|(at, word)| {
+            let is_message = at.checked_sub(1).is_some_and(|before| announces(&words[before]));
+            is_message && word.is_plain()
+                || (word.is_plain() || is_narrow_glob(word)) && is_tame(word, self.roots) && !names_program(word)
+        })
+    }
+
+    /// Returns true if a rule about the command covers this redirection of it.
+    fn passes(&self, redirect: &Redirect, part: &Part) -> bool {
+        // Of programs that read a text by a hyphen only git is known to run none of it.
+        let reads_data = || part.program() == "git" || !part.words.iter().any(|word| word.text.ends_with('-'));
+        match redirect.operator {
+            _ if redirect.is_harmless() => true,
+            "<<" => redirect.target.is_static() && reads_data(),
+            operator => redirect.writes() && operator != "<>" && self.takes_output(&redirect.target),
+        }
+    }
+
+    /// Returns true for a file of output: one that nothing runs or obeys, and that is in the session's folders or in `/tmp`.
+    pub(super) fn takes_output(&self, target: &Word) -> bool {
+        let text = target.text.as_str();
+        let is_temporary = text.starts_with("/tmp/") && !text.contains("..");
+        let is_output = text.rsplit_once('.').is_some_and(|(_, ending)| holds(OUTPUTS, ending));
+        target.is_plain()
+            && target.inner.is_empty()
+            && (is_temporary || is_output && is_tame(target, self.roots))
+            && self.is_unguarded(text)
+    }
+
+    /// Returns true for a path that no other program runs or obeys by itself.
+    pub(super) fn is_unguarded(&self, path: &str) -> bool {
+        files::path(path, self.roots, self.guarded).is_none()
+    }
 }

@@ -8,6 +8,7 @@ use super::{
     carriers, environment, files,
     paths::{self, WordPlace},
     programs, scripted,
+    tables::holds,
 };
 use crate::{
     command::{Part, Redirect, word::Word},
@@ -15,49 +16,9 @@ use crate::{
 };
 
 /// Programs that change the files which they name.
-const CHANGERS: [&str; 41] = [
-    "rm",
-    "rmdir",
-    "unlink",
-    "shred",
-    "srm",
-    "mv",
-    "cp",
-    "ln",
-    "link",
-    "install",
-    "touch",
-    "mkdir",
-    "mkfifo",
-    "mknod",
-    "tee",
-    "sponge",
-    "truncate",
-    "fallocate",
-    "dd",
-    "chmod",
-    "chown",
-    "chgrp",
-    "setfacl",
-    "chattr",
-    "rsync",
-    "unzip",
-    "tar",
-    "patch",
-    "curl",
-    "wget",
-    "split",
-    "csplit",
-    "zip",
-    "gzip",
-    "gunzip",
-    "7z",
-    "xxd",
-    "openssl",
-    "gtar",
-    "bsdtar",
-    "cpio",
-];
+const CHANGERS: &str = "rm rmdir unlink shred srm mv cp ln link install touch mkdir mkfifo mknod tee sponge truncate \
+    fallocate dd chmod chown chgrp setfacl chattr rsync unzip tar patch curl wget split csplit zip gzip gunzip 7z xxd \
+    openssl gtar bsdtar cpio";
 /// Where programs of the system lie.
 const PROGRAM_FOLDERS: [&str; 6] =
     ["/bin/", "/sbin/", "/usr/bin/", "/usr/sbin/", "/usr/local/bin/", "/usr/local/sbin/"];
@@ -65,7 +26,8 @@ const PROGRAM_FOLDERS: [&str; 6] =
 /// The checker's opinion of a part, where it has one.
 pub(crate) fn check(part: &Part, roots: &[&Path]) -> Option<LayerVerdict> {
     let mut found = part.findings.clone();
-    part.assigns.iter().for_each(|assign| environment::check(&assign.name, &mut found));
+    let assigns = part.assigns.iter().filter(|assign| !environment::is_harmless(assign));
+    assigns.for_each(|assign| environment::check(&assign.name, &mut found));
     found.extend(part.redirects.iter().filter_map(|redirect| redirected(redirect, roots)));
     for name in part.arguments().iter().filter(|_| declares(part.program())).filter(|word| !word.text.starts_with('-'))
     {
@@ -92,7 +54,7 @@ pub(crate) fn check(part: &Part, roots: &[&Path]) -> Option<LayerVerdict> {
         }
         found.extend(programs::check(part, roots));
         found.extend(carriers::check(part));
-        if CHANGERS.contains(&part.program()) || scripted::edits(part) {
+        if holds(CHANGERS, part.program()) || scripted::edits(part) {
             found.extend(part.arguments().iter().filter_map(|word| changed(part.program(), word, roots)));
         }
     }
@@ -215,7 +177,7 @@ fn changed(program: &str, word: &Word, roots: &[&Path]) -> Option<LayerVerdict> 
 }
 
 /// A text as it is shown inside a sentence.
-pub(super) fn shortened(text: &str) -> String {
+pub(crate) fn shortened(text: &str) -> String {
     let mut shown: String = text.chars().take(60).map(|c| if c.is_control() { ' ' } else { c }).collect();
     if shown.len() < text.len() {
         shown.push('…');

@@ -35,6 +35,30 @@ pub(crate) fn carries(part: &Part) -> bool {
         || program == "find" && part.arguments().iter().any(executes)
 }
 
+/// The command that is only timed, stopped or given variables. The same where it is none of these.
+pub(crate) fn unwrapped(part: &Part) -> Part {
+    let mut part = part.clone();
+    while let Some(count) = wrapper(&part.words) {
+        part.words.drain(..count);
+        let assigns: Vec<_> = part.words.iter().map_while(assignment).collect();
+        part.words.drain(..assigns.len());
+        part.assigns.extend(assigns);
+    }
+    part
+}
+
+/// Number of words in front of such a command.
+fn wrapper(words: &[Word]) -> Option<usize> {
+    let text = |at: usize| words.get(at).filter(|word| word.is_plain()).map(|word| word.text.as_str());
+    let is_time = |text: &str| text.trim_end_matches(['s', 'm']).bytes().all(|byte| byte.is_ascii_digit());
+    match text(0)? {
+        "time" => Some(1),
+        "timeout" => text(1).filter(|time| is_time(time)).map(|_| 2),
+        "env" => words.get(1).and_then(assignment).map(|_| 1),
+        _ => None,
+    }
+}
+
 /// The name of a shell without its version, and whether it has a grammar of its own.
 fn shell(program: &str) -> Option<(&str, bool)> {
     let name =

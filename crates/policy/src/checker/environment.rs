@@ -3,7 +3,7 @@
 use agentd_core::policy::Risk;
 
 use super::tables::holds;
-use crate::opinion::LayerVerdict;
+use crate::{command::Assign, opinion::LayerVerdict};
 
 /// Names that programs trust.
 const TRUSTED: &str = "PATH IFS ENV SHELLOPTS PS4 PS1 PS0 PROMPT_COMMAND CDPATH HOME SHELL PAGER EDITOR VISUAL BROWSER \
@@ -20,40 +20,45 @@ const TRUSTED: &str = "PATH IFS ENV SHELLOPTS PS4 PS1 PS0 PROMPT_COMMAND CDPATH 
     SSL_CERT_DIR CURL_CA_BUNDLE REQUESTS_CA_BUNDLE GUILE_LOAD_PATH";
 
 /// The same, by how they begin.
-const TRUSTED_FAMILIES: [&str; 32] = [
-    "LD_",
-    "DYLD_",
-    "BASH",
-    "GIT_",
-    "PYTHON",
-    "PERL",
-    "RUBY",
-    "LUA_",
-    "PHP",
-    "R_PROFILE",
-    "CARGO_TARGET_",
-    "CARGO_BUILD_",
-    "CARGO_ALIAS_",
-    "CARGO_HOME",
-    "PIP_",
-    "npm_config_",
-    "NPM_CONFIG_",
-    "YARN_",
-    "COREPACK_",
-    "UV_",
-    "GEM_",
-    "BUNDLE_",
-    "DOCKER_",
-    "KUBE",
-    "DOTNET_",
-    "CORECLR_",
-    "COR_",
-    "ERL_",
-    "ELIXIR_",
-    "OPENSSL_",
-    "CGO_",
-    "CMAKE_",
+const TRUSTED_FAMILIES: &str = "LD_ DYLD_ BASH GIT_ PYTHON PERL RUBY LUA_ PHP R_PROFILE CARGO_TARGET_ CARGO_BUILD_ \
+    CARGO_ALIAS_ CARGO_HOME PIP_ npm_config_ NPM_CONFIG_ YARN_ COREPACK_ UV_ GEM_ BUNDLE_ DOCKER_ KUBE DOTNET_ \
+    CORECLR_ COR_ ERL_ ELIXIR_ OPENSSL_ CGO_ CMAKE_";
+
+/// Variables that change how a program speaks, or how much it does, and name nothing to run, each with its harmless values: a
+/// `*` stands for any word without a path.
+const HARMLESS: [(&str, &str); 6] = [
+    (
+        "CI NO_COLOR FORCE_COLOR CLICOLOR CLICOLOR_FORCE COLUMNS LINES TERM TZ DEBUG VERBOSE V NODE_ENV RUST_BACKTRACE \
+         RUST_LIB_BACKTRACE RUST_LOG RUST_LOG_STYLE RUST_TEST_THREADS RUST_MIN_STACK CARGO_TERM_COLOR CARGO_INCREMENTAL \
+         CARGO_NET_OFFLINE CARGO_RESOLVER_INCOMPATIBLE_RUST_VERSIONS TRYBUILD INSTA_UPDATE PROPTEST_CASES \
+         PYTHONUNBUFFERED PYTHONDONTWRITEBYTECODE PYTHONHASHSEED PYTHONUTF8 GOOS GOARCH GOMAXPROCS GOTRACEBACK \
+         CGO_ENABLED GO111MODULE GIT_TERMINAL_PROMPT GIT_OPTIONAL_LOCKS GIT_MERGE_AUTOEDIT SOURCE_DATE_EPOCH",
+        "*",
+    ),
+    ("LANG LC_ALL", "C|POSIX|C.UTF-8|en_US.UTF-8"),
+    ("CC CXX", "cc|gcc|clang|c++|g++|clang++"),
+    ("GIT_EDITOR GIT_SEQUENCE_EDITOR EDITOR VISUAL", "true|:"),
+    ("GIT_PAGER PAGER", "cat"),
+    ("RUSTFLAGS RUSTDOCFLAGS", "-Dwarnings|-D warnings|-Awarnings|-A warnings"),
 ];
+
+/// Returns true if an assignment in front of a program changes nothing about what runs.
+pub(crate) fn is_harmless(assign: &Assign) -> bool {
+    let value = &assign.value;
+    let is_word = || value.text.chars().all(|c| c.is_ascii_alphanumeric() || "_.,:+=*-".contains(c));
+    let entry = HARMLESS.iter().find(|(names, _)| holds(names, &assign.name));
+    let fits =
+        |values: &str| if values == "*" { is_word() } else { values.split('|').any(|known| known == value.text) };
+    value.is_static() && value.inner.is_empty() && entry.is_some_and(|(_, values)| fits(values))
+}
+
+/// Returns true for a variable that makes programs run something else.
+pub(crate) fn is_trusted(name: &str) -> bool {
+    holds(TRUSTED, name)
+        || TRUSTED_FAMILIES.split_ascii_whitespace().any(|family| name.starts_with(family))
+        || name.to_ascii_lowercase().ends_with("_proxy")
+        || name.ends_with("PRELOAD")
+}
 
 /// Notes where a variable is one that programs trust.
 pub(crate) fn check(name: &str, findings: &mut Vec<LayerVerdict>) {
@@ -61,11 +66,7 @@ pub(crate) fn check(name: &str, findings: &mut Vec<LayerVerdict>) {
     let valid = !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
     if !valid {
         findings.push(LayerVerdict::asks(Risk::High, format!("it sets {name:?}, which is not the name of a variable")));
-    } else if holds(TRUSTED, name)
-        || TRUSTED_FAMILIES.iter().any(|family| name.starts_with(family))
-        || name.to_ascii_lowercase().ends_with("_proxy")
-        || name.ends_with("PRELOAD")
-    {
+    } else if is_trusted(name) {
         findings.push(LayerVerdict::asks(
             Risk::High,
             format!("it sets {name}, which can make programs run something else"),

@@ -168,7 +168,7 @@ fn without_side(name: &str) -> &str {
 
 /// Verdict on one path that is written to. In a folder of the session every part counts; what leads to that folder only
 /// where the table names it.
-pub(super) fn path(path: &str, roots: &[&Path], guarded: &GuardedNames) -> Option<LayerVerdict> {
+pub(crate) fn path(path: &str, roots: &[&Path], guarded: &GuardedNames) -> Option<LayerVerdict> {
     let plain = |path: &str| {
         let path = path.replace('\\', "/");
         path.split('/').filter(|part| !part.is_empty() && *part != ".").collect::<Vec<_>>().join("/")

@@ -25,4 +25,7 @@ mod scripted;
 mod tables;
 pub(super) mod web;
 
-pub(super) use self::paths::{is_tame, may_be};
+pub(super) use self::{
+    paths::{is_narrow_glob, is_tame, may_be},
+    tables::holds,
+};

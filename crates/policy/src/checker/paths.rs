@@ -2,6 +2,7 @@
 
 use std::path::{Component, Path};
 
+use super::tables::holds;
 use crate::command::word::Word;
 
 /// Where a word points, as far as the word alone can say.
@@ -21,32 +22,9 @@ const SYSTEM: [&str; 15] =
     ["etc", "boot", "dev", "sys", "proc", "bin", "sbin", "lib", "lib32", "lib64", "usr", "var", "root", "opt", "run"];
 
 /// File names that hold secrets.
-const SECRET_NAMES: [&str; 24] = [
-    ".netrc",
-    "_netrc",
-    ".npmrc",
-    ".pypirc",
-    ".pgpass",
-    ".git-credentials",
-    ".htpasswd",
-    "id_rsa",
-    "id_dsa",
-    "id_ecdsa",
-    "id_ed25519",
-    "credentials",
-    "credentials.json",
-    "shadow",
-    "gshadow",
-    "sudoers",
-    "authorized_keys",
-    ".vault-token",
-    "secrets.yaml",
-    "secrets.yml",
-    "secrets.json",
-    "kubeconfig",
-    "environ",
-    ".bash_history",
-];
+const SECRET_NAMES: &str = ".netrc _netrc .npmrc .pypirc .pgpass .git-credentials .htpasswd id_rsa id_dsa id_ecdsa \
+    id_ed25519 credentials credentials.json shadow gshadow sudoers authorized_keys .vault-token secrets.yaml \
+    secrets.yml secrets.json kubeconfig environ .bash_history";
 /// Folders that hold secrets.
 const SECRET_FOLDERS: [&str; 9] =
     [".ssh", ".gnupg", ".aws", ".azure", ".kube", ".docker", ".gcloud", "gcloud", ".password-store"];
@@ -90,7 +68,7 @@ pub fn holds_secrets(path: &str) -> bool {
 /// Returns whether a text names something secret.
 pub(super) fn is_secret(text: &str) -> bool {
     text.split(['/', '=', ':', '@', ',']).any(|name| {
-        SECRET_NAMES.contains(&name)
+        holds(SECRET_NAMES, name)
             || SECRET_FOLDERS.contains(&name)
             || name == ".env"
             || (name.starts_with(".env.") && !matches!(name, ".env.example" | ".env.sample" | ".env.template"))
@@ -129,7 +107,7 @@ fn stands_for_secret(glob: &str) -> bool {
         return false;
     }
     let ending = glob.rsplit_once('.').map(|(_, ending)| ending).filter(|ending| !ending.trim_matches('*').is_empty());
-    SECRET_NAMES.iter().chain(&SECRET_FOLDERS).chain(&[".env"]).any(|name| fits(glob, name))
+    SECRET_NAMES.split_ascii_whitespace().chain(SECRET_FOLDERS).chain([".env"]).any(|name| fits(glob, name))
         || ending.is_some_and(|ending| SECRET_ENDINGS.iter().any(|secret| fits(ending, &secret[1..])))
 }
 
@@ -194,13 +172,20 @@ pub(super) fn is_device(text: &str) -> bool {
     whose && !matches!(rest, "status" | "stat" | "limits" | "io" | "statm" | "mountinfo" | "cgroup" | "mounts")
 }
 
+/// Returns true for a glob that stands for names which begin and end as it does, and so neither for options nor for secrets.
+pub(crate) fn is_narrow_glob(word: &Word) -> bool {
+    let ending = word.text.rsplit_once('.').map_or("", |(_, ending)| ending);
+    let is_known = !ending.is_empty() && ending.bytes().all(|byte| byte.is_ascii_alphanumeric());
+    word.globs && word.is_static() && is_known && !word.text.starts_with(['*', '?', '[', '-'])
+}
+
 /// Returns whether a word, with the values that options hold inside it, stays in the session's folders and away from
 /// secrets.
 pub(crate) fn is_tame(word: &Word, roots: &[&Path]) -> bool {
     let text = word.text.as_str();
     if may_be_secret(word)
         || is_device(text)
-        || text.contains("..") && text.split(['/', '=']).any(|part| part == ".." || part.ends_with(".."))
+        || text.split(['/', '=']).any(|part| part.ends_with("..") && !part.ends_with("..."))
     {
         return false;
     }

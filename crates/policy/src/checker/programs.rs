@@ -207,7 +207,7 @@ fn unquiet(part: &Part) -> impl Iterator<Item = &Word> {
 
 /// Returns whether a word is an option that names a program, or holds text that has no other use.
 fn runs(word: &Word) -> bool {
-    let option = |text: &str| RUNNING_OPTIONS.iter().any(|option| text.starts_with(option));
+    let option = |text: &str| RUNNING_OPTIONS.split_ascii_whitespace().any(|option| text.starts_with(option));
     RUNNING_TEXTS.iter().any(|sign| word.text.contains(sign))
         || word.text.starts_with('-') && option(&word.text)
         || word.text.split([' ', '=']).any(|text| text.starts_with("-fplugin") || text.starts_with("-wrapper"))
@@ -235,7 +235,7 @@ fn curl(arguments: &[Word]) -> Option<LayerVerdict> {
     let sends = |word: &&Word| {
         let text = word.text.to_lowercase();
         let web = ["http://", "https://"].iter().any(|scheme| text.contains(scheme));
-        CURL_SENDS.iter().any(|sign| signals(&word.text, sign))
+        CURL_SENDS.split_ascii_whitespace().any(|sign| signals(&word.text, sign))
             || text.starts_with('@')
             || text.contains("file:")
             || text.contains("://") && !web

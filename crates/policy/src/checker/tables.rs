@@ -1,7 +1,7 @@
 //! Names of programs and of options, by what they can do. Lists are texts of words, which read better than arrays.
 
 /// Returns whether a list holds a word.
-pub(super) fn holds(list: &str, word: &str) -> bool {
+pub(crate) fn holds(list: &str, word: &str) -> bool {
     list.split_ascii_whitespace().any(|entry| entry == word)
 }
 
@@ -41,37 +41,10 @@ pub(super) const SPEAKING: &str = "echo printf git cargo make npm yarn pnpm pyte
 
 /// Options that name a program or code, whoever they are given to. A word that begins so, or holds one of these behind
 /// a `=`, runs more than its program.
-pub(super) const RUNNING_OPTIONS: [&str; 29] = [
-    "--eval",
-    "-eval",
-    "--exec",
-    "-exec",
-    "-toolexec",
-    "--toolexec",
-    "-vettool",
-    "--shell-escape",
-    "-shell-escape",
-    "--pager",
-    "--lua-filter",
-    "--to-command",
-    "--use-compress",
-    "--rsh",
-    "--require",
-    "-engine",
-    "--node-options",
-    "--script-shell",
-    "--process-code",
-    "--init-file",
-    "-fplugin",
-    "-wrapper",
-    "-specs",
-    "-agentpath",
-    "-agentlib",
-    "-javaagent",
-    "-J-agent",
-    "-plugin",
-    "-load",
-];
+pub(super) const RUNNING_OPTIONS: &str = "--eval -eval --exec -exec -toolexec --toolexec -vettool --shell-escape \
+    -shell-escape --pager --lua-filter --to-command --use-compress --rsh --require -engine --node-options \
+    --script-shell --process-code --init-file -fplugin -wrapper -specs -agentpath -agentlib -javaagent -J-agent \
+    -plugin -load";
 
 /// Texts that have no place in a harmless argument of a compiler or a data base.
 pub(super) const RUNNING_TEXTS: [&str; 10] = [
@@ -133,8 +106,8 @@ pub(super) const RUNS_TEXT: [(&str, &[&str]); 32] = [
     ("bsdtar", TAR),
     ("zip", &["-T", "-TT", "--unzip", "--test"]),
     ("rsync", &["-e", "--rsh", "--rsync-path", "--remove-source", "--delete"]),
-    ("make", &["--eval", "SHELL=", "MAKEFLAGS=", "-f-", "-E", "-"]),
-    ("gmake", &["--eval", "SHELL=", "MAKEFLAGS=", "-f-", "-E", "-"]),
+    ("make", MAKE),
+    ("gmake", MAKE),
     ("cmake", &["-P", "-E"]),
     ("cargo", &["--config", "publish", "login", "yank", "owner", "watch", "-C", "-Z"]),
     (
@@ -157,6 +130,9 @@ pub(super) const RUNS_TEXT: [(&str, &[&str]); 32] = [
             "--userconfig",
             "--globalconfig",
             "--prefix",
+            "--git",
+            "--node-gyp",
+            "--python",
         ],
     ),
     ("pnpm", &["exec", "dlx", "publish", "config", "create", "-C", "--dir"]),
@@ -186,36 +162,12 @@ pub(super) const RUNS_TEXT: [(&str, &[&str]); 32] = [
     ("less", &["-k", "--lesskey"]),
 ];
 
+const MAKE: &[&str] = &["--eval", "SHELL=", "MAKEFLAGS=", "-f-", "-E", "-", "--file=-", "--makefile=-"];
 const TAR: &[&str] = &["--ch", "--to-c", "--use", "--rsh", "--inf", "--new", "--abs", "-I", "-F", "-P", "--un"];
 
 /// Options of curl that send something, read further options or files, or speak to somebody else.
-pub(super) const CURL_SENDS: [&str; 25] = [
-    "-d",
-    "--data",
-    "-F",
-    "--form",
-    "-T",
-    "--upl",
-    "--json",
-    "-K",
-    "--conf",
-    "--url-query",
-    "--unix-socket",
-    "--abstract",
-    "-n",
-    "--netrc",
-    "-E",
-    "--cert",
-    "--key",
-    "-x",
-    "--proxy",
-    "--preproxy",
-    "--socks",
-    "--variable",
-    "--expand",
-    "--delegation",
-    "--libcurl",
-];
+pub(super) const CURL_SENDS: &str = "-d --data -F --form -T --upl --json -K --conf --url-query --unix-socket \
+    --abstract -n --netrc -E --cert --key -x --proxy --preproxy --socks --variable --expand --delegation --libcurl";
 
 /// Subcommands of git that are its own, and that are not spoken of elsewhere.
 pub(super) const GIT: &str = "add am annotate apply archive bisect blame branch bundle cat-file check-attr check-ignore \

@@ -3,6 +3,7 @@
 
 use super::{
     dollar::{self, Dollar},
+    folded,
     word::Word,
 };
 
@@ -46,6 +47,11 @@ pub(super) fn lex(text: &str) -> LexerOutput {
     Lexer::new(text, true).run()
 }
 
+/// Reads a line as bash does. Simple commands may stand in brackets, and their output in words.
+pub(super) fn lex_folded(text: &str) -> LexerOutput {
+    Lexer { folds: true, ..Lexer::new(text, true) }.run()
+}
+
 /// Reads the same line as if it had no quotes, comments and documents in it: every command that it could hold stands
 /// somewhere in what comes of that.
 pub(super) fn lex_bare(text: &str) -> Vec<Token> {
@@ -62,6 +68,8 @@ struct Lexer<'t> {
     at: usize,
     /// Set if quotes, comments and documents mean what they mean to bash.
     exact: bool,
+    /// Set if commands may stand in brackets, and their output in words.
+    folds: bool,
     out: LexerOutput,
     /// The word that is being read, and where it began.
     word: Option<(usize, Word)>,
@@ -81,7 +89,8 @@ struct HereDocument<'t> {
 
 impl<'t> Lexer<'t> {
     fn new(text: &'t str, exact: bool) -> Self {
-        Self { text, at: 0, exact, out: LexerOutput::default(), word: None, awaited: None, backquotes: 0 }
+        let out = LexerOutput::default();
+        Self { text, at: 0, exact, folds: false, out, word: None, awaited: None, backquotes: 0 }
     }
 
     fn run(mut self) -> LexerOutput {
@@ -222,8 +231,24 @@ impl<'t> Lexer<'t> {
         } else if c == '(' && self.peek() == Some('(') {
             self.doubt(ARITHMETIC);
         }
+        if self.folds {
+            return self.fold(c);
+        }
         self.doubt(Doubt::Compound("it holds commands in brackets"));
         self.operator(1, if c == '(' { "(" } else { ")" });
+    }
+
+    /// Leaves out a bracket. What the commands in it are does not depend on it, only what they read.
+    fn fold(&mut self, c: char) {
+        self.at -= 1;
+        self.end_word();
+        self.at += 1;
+        let tokens = &self.out.tokens;
+        let begins = matches!(tokens.last(), None | Some(Token::Operator(_)));
+        let before = tokens.iter().rfind(|token| !matches!(token, Token::Operator("\n")));
+        if c == '(' && (!begins || matches!(before, Some(Token::Operator("|")))) {
+            self.doubt(DOCUMENT);
+        }
     }
 
     fn angle(&mut self, c: char) {
@@ -358,7 +383,15 @@ impl<'t> Lexer<'t> {
 
     /// Reads what follows a `$`.
     fn dollar(&mut self, in_quotes: bool) {
-        self.word();
+        let (text, folds) = (self.text, self.folds);
+        let rest = &text[self.at..];
+        // A document that begins on the next line would begin inside of the command.
+        let is_sure = self.exact && self.awaited.is_none();
+        let word = self.word();
+        if is_sure && let Some(length) = folded::put(word, rest, in_quotes, folds) {
+            self.at += length;
+            return;
+        }
         let found = dollar::read(&self.text[self.at..], in_quotes);
         match found {
             Dollar::Sign => self.word().text.push('$'),

@@ -91,7 +91,7 @@ pub(crate) fn guesses(text: &str) -> (Vec<Part>, bool) {
 }
 
 /// Refuses what bash and others might read differently, and what nobody writes into a command.
-fn check_text(text: &str) -> Result<(), &'static str> {
+pub(super) fn check_text(text: &str) -> Result<(), &'static str> {
     if text.len() > MAX_BYTES {
         return Err("it is longer than 64 KiB");
     }
@@ -136,7 +136,7 @@ fn segments(tokens: &[Token]) -> impl Iterator<Item = (&[Token], &'static str)> 
     })
 }
 
-fn pipelines(tokens: &[Token]) -> Result<Vec<Vec<Part>>, &'static str> {
+pub(super) fn pipelines(tokens: &[Token]) -> Result<Vec<Vec<Part>>, &'static str> {
     const GRAMMAR: &str = "it does not follow the shell's grammar";
     let mut pipelines: Vec<Vec<Part>> = Vec::new();
     let mut count = 0;
@@ -249,7 +249,7 @@ pub(super) fn is_keyword(text: &str) -> bool {
     KEYWORDS.split(' ').any(|keyword| keyword == text)
 }
 
-fn has_keywords(tokens: &[Token]) -> bool {
+pub(super) fn has_keywords(tokens: &[Token]) -> bool {
     segments(tokens).any(|(segment, _)| segment.first().is_some_and(|first| is_word_of(first, KEYWORDS)))
 }
 

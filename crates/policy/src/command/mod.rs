@@ -2,13 +2,16 @@
 //!
 //! - `lexer`: text to words and operators; `dollar` is what stands behind a `$`; `word` is one word.
 //! - `line`: from these to pipelines of simple commands, or to the reason why the line is more than that.
+//! - `folded`: lines with commands in brackets and in words.
 //! - `shown`: the normal form, in which patterns, grants and people see a command.
 //!
 //! This is no reader of bash. A line of plain words, joined by `;`, `&`, `&&`, `||`, `|` and line ends, means the same to
-//! everybody, and only such a line can run without asking or be granted. Of any other line nothing is believed: whatever
-//! could be a command somewhere in it is a guess, and guesses only make a verdict stricter.
+//! everybody, and only such a line can run without asking or be granted to the letter. Of any other line nothing is believed,
+//! unless it can be unfolded into such lines: whatever could be a command somewhere in it is a guess, and guesses only make a
+//! verdict stricter.
 
 mod dollar;
+mod folded;
 mod lexer;
 mod line;
 mod shown;
@@ -18,6 +21,7 @@ use self::word::Word;
 use super::opinion::LayerVerdict;
 
 pub(super) use self::{
+    folded::unfolded,
     lexer::{Doubt, bare},
     line::{Line, assignment, guesses, read},
     shown::exact,

@@ -54,7 +54,7 @@ impl Redirect {
 
 /// A word so that its meaning shows: known text in quotes where it needs any, everything else as it is written.
 fn word(word: &Word) -> String {
-    if word.is_plain() { quoted(&word.text) } else { word.raw.clone() }
+    if word.is_plain() && word.inner.is_empty() { quoted(&word.text) } else { word.raw.clone() }
 }
 
 /// The first word, in quotes where it would be read as an assignment or a word of the grammar without them.

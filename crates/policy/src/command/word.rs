@@ -15,6 +15,8 @@ pub(crate) struct Word {
     pub(crate) braces: bool,
     /// Some of it was quoted or escaped.
     pub(crate) quoted: bool,
+    /// Commands whose output is put into it.
+    pub(crate) inner: Vec<String>,
 }
 
 impl Word {

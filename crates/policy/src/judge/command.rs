@@ -12,7 +12,7 @@ use super::{
 };
 use crate::{
     checker::{bash, carriers, looking, may_be, programs},
-    command::{Doubt, Line, Part, bare, guesses, read, word::Word},
+    command::{Doubt, Line, Part, bare, guesses, read, unfolded, word::Word},
     grants::NeededText,
     opinion::{LayerVerdict, strictest},
     rules::{DenyEntry, Section, ToolSection},
@@ -25,9 +25,10 @@ impl Call<'_> {
     /// A command: each part is judged, and the whole text as it is written.
     pub(super) fn judge_command(&self, command: &str, arguments: &Map<String, Value>) -> Explanation {
         let place = self.place(command, arguments);
-        let judged = match read(command) {
-            Line::Plain(pipelines) => self.judge_pipelines(&pipelines, &place),
-            Line::Other(doubt) => vec![self.judge_other(command, doubt, &place)],
+        let line = read(command);
+        let judged = match &line {
+            Line::Plain(pipelines) => self.judge_pipelines(pipelines, &place).0,
+            Line::Other(doubt) => self.judge_folded(command, *doubt, &place),
         };
         // What a part was judged by already needs no second question.
         let is_new = |whole: &LayerVerdict| {
@@ -44,12 +45,17 @@ impl Call<'_> {
         });
         let leading = leading.cloned();
         let leading = leading.unwrap_or_else(|| self.with_grants(self.by_default(), &[]));
-        let decided = match whole {
+        let mut decided = match whole {
             Some(whole) if whole.verdict > leading.opinion.verdict => self.with_grants(whole, &[]),
             // The question about the whole cannot be answered by rules about parts.
-            Some(_) => PartVerdict { grant: None, wider: Vec::new(), ..leading },
+            Some(_) => PartVerdict { grant: None, ..leading },
             None => leading,
         };
+        if let Line::Plain(pipelines) = &line
+            && decided.grant.is_some()
+        {
+            decided.wider = self.by_prefix(pipelines, &place);
+        }
         let asks = judged.iter().filter(|(part, _)| matches!(part.verdict, Verdict::Ask { .. }));
         let grants: Option<Vec<String>> = asks.map(|(_, judged)| judged.grant.clone()).collect();
         let mut grants = grants.filter(|_| decided.grant.is_some()).unwrap_or_default();
@@ -58,9 +64,14 @@ impl Call<'_> {
         self.explain(decided, judged, grants)
     }
 
-    /// Lines of plain words.
-    fn judge_pipelines(&self, pipelines: &[Vec<Part>], place: &StartPlace<'_>) -> Vec<(PartExplanation, PartVerdict)> {
+    /// Lines of plain words. Returns true beside the verdicts if a part is covered by a rule by prefix.
+    fn judge_pipelines(
+        &self,
+        pipelines: &[Vec<Part>],
+        place: &StartPlace<'_>,
+    ) -> (Vec<(PartExplanation, PartVerdict)>, bool) {
         let (folder, moved) = (place.folder, self.leaves(place, pipelines));
+        let descends = self.descends(place, pipelines);
         let other_names = place.other_names.as_slice();
         let mut judged = Vec::new();
         for (pipeline, found) in pipelines.iter().zip(self.opinions_of(pipelines, place)) {
@@ -75,27 +86,51 @@ impl Call<'_> {
                     ([_], _) if moved && changes_folder(part) => {
                         &[NeededText::Pipeline { parts: pipeline, folder: None, other_names }]
                     }
+                    _ if moved && descends => &[NeededText::Below(part)],
                     _ if moved => &[],
                     ([_], _) => &[whole],
                     (_, 0) if fed => &[whole, own],
                     (_, 0) => &[own, whole],
                     _ => &[whole],
                 };
-                let mut judgement = PartVerdict { matched, ..self.with_grants(opinion, wanted) };
-                if pipelines.len() == 1 && pipeline.len() == 1 && !moved && folder.is_none() {
-                    judgement.wider = self.by_prefix(part, &judgement);
-                }
+                let judgement = PartVerdict { matched, ..self.with_grants(opinion, wanted) };
                 judged.push((shown(part.exact(), &judgement), judgement));
             }
         }
-        judged
+        let is_covered = self.judge_beside(pipelines, &mut judged);
+        (judged, is_covered)
     }
 
-    /// The rule by prefix that is offered for a command, if it would cover this one.
-    fn by_prefix(&self, part: &Part, judgement: &PartVerdict) -> Vec<String> {
-        let is_mild = matches!(judgement.opinion.verdict, Verdict::Ask { risk, .. } if risk <= Risk::Medium);
-        let rule = prefix::rule(part).filter(|_| is_mild && judgement.grant.is_some() && !judgement.opinion.dynamic);
-        rule.filter(|rule| self.grants.would_cover(rule, part)).into_iter().collect()
+    /// The rule by prefix that is offered for a command and what it is piped into, if all of it would run by that.
+    fn by_prefix(&self, pipelines: &[Vec<Part>], place: &StartPlace<'_>) -> Vec<String> {
+        let [pipeline] = pipelines else { return Vec::new() };
+        let rule = pipeline.first().and_then(prefix::rule);
+        let runs = |rule: &String| {
+            let Self { policy, rules, section, facts, .. } = *self;
+            let call = Call { policy, rules, section, facts, grants: self.grants.and(rule), arguments: None };
+            all_run(&call.judge_pipelines(pipelines, place).0)
+        };
+        rule.filter(runs).into_iter().collect()
+    }
+
+    /// A line that is more than plain words. If rules by prefix cover all that it holds, it runs.
+    fn judge_folded(&self, command: &str, doubt: Doubt, place: &StartPlace<'_>) -> Vec<(PartExplanation, PartVerdict)> {
+        let unfolded = unfolded(command).map(|pipelines| self.judge_pipelines(&pipelines, place));
+        let unfolded = unfolded.and_then(|(judged, is_covered)| is_covered.then_some(judged));
+        if let Some(judged) = unfolded.as_ref().filter(|judged| all_run(judged)) {
+            return judged.clone();
+        }
+        let (mut part, mut other) = self.judge_other(command, doubt, place);
+        let asks = |(part, _): &(PartExplanation, PartVerdict)| match &part.verdict {
+            Verdict::Ask { reason, .. } if part.layer == Layer::Default => Some(reason.clone()),
+            _ => None,
+        };
+        let reason = unfolded.and_then(|judged| judged.iter().find_map(asks));
+        if let Some(reason) = reason.filter(|_| other.opinion.layer == Layer::Default) {
+            other.opinion = other.opinion.because(&reason);
+            part = shown(part.text, &other);
+        }
+        vec![(part, other)]
     }
 
     /// Verdicts on each part, with the patterns that were found in it. Only a line of which all parts look is held to
@@ -254,8 +289,13 @@ impl Call<'_> {
     }
 }
 
+/// Returns true if no part asks or is denied.
+fn all_run(judged: &[(PartExplanation, PartVerdict)]) -> bool {
+    judged.iter().all(|(part, _)| part.verdict == Verdict::Allow)
+}
+
 /// A part as people are told of it.
-fn shown(text: String, judged: &PartVerdict) -> PartExplanation {
+pub(super) fn shown(text: String, judged: &PartVerdict) -> PartExplanation {
     let text = match text.char_indices().nth(MAX_SHOWN) {
         Some((end, _)) => format!("{}…", &text[..end]),
         None => text,

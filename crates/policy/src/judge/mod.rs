@@ -1,7 +1,8 @@
-//! The layers put together. `command` judges what a shell is given, part by part, and `place` where that runs; `patterns`
-//! looks through the texts of any call. `mode` is the session's mode, `prefix` has the
-//! wider rules that are offered for commands.
+//! The layers put together. `command` judges what a shell is given, part by part, `beside` what may stand beside a part that a
+//! rule by prefix covers, and `place` where that runs; `patterns` looks through the texts of any call. `mode` is the session's
+//! mode, `prefix` has the wider rules that are offered for commands.
 
+mod beside;
 mod command;
 mod mode;
 mod patterns;
@@ -31,7 +32,7 @@ use super::{
     checker::{files, web},
     file::Action,
     foreign,
-    grants::{Grants, NeededText},
+    grants::{Grants, NeededText, Reach},
     is_shallow,
     opinion::{LayerVerdict, of_both, strictest},
     rules::{Rules, ToolSection},
@@ -247,7 +248,8 @@ impl<'a> Call<'a> {
             Some(Value::Object(fields)) => Some(fields),
             _ => None,
         };
-        let grants = Grants::new(facts.settings.grants.iter().chain(facts.kept), facts.roots);
+        let reach = Reach { roots: facts.roots, guarded: &rules.guarded };
+        let grants = Grants::new(facts.settings.grants.iter().chain(facts.kept), reach);
         Self { policy, rules, section: rules.tool(&facts.tool.name), facts, grants, arguments }
     }
 

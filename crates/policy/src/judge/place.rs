@@ -8,8 +8,8 @@ use serde_json::{Map, Value, json};
 
 use super::{Call, CallContext, PROJECT, read_tool};
 use crate::{
-    checker::{carriers, files},
-    command::Part,
+    checker::{carriers, files, is_tame},
+    command::{Part, word::Word},
     lasting::other_names,
     opinion::{LayerVerdict, strictest},
 };
@@ -77,6 +77,26 @@ impl Call<'_> {
             self.facts.start.is_some_and(|start| start.paths.iter().any(|path| Path::new(folder) == path))
         };
         place.is_unknown || pipelines.iter().flatten().any(|part| moves_but_to(part, is_start))
+    }
+
+    /// Returns true if all parts run in the usual folder or below it, in none that other programs obey. The last part runs
+    /// nothing where it goes.
+    pub(super) fn descends(&self, place: &StartPlace<'_>, pipelines: &[Vec<Part>]) -> bool {
+        let Some(start) = self.facts.start.filter(|_| place.folder.is_none() && !place.is_unknown) else {
+            return false;
+        };
+        let is_below = |folder: &str| {
+            let is_here = !folder.starts_with(['/', '-']) && !folder.is_empty();
+            (is_here || start.paths.iter().any(|path| Path::new(folder).starts_with(path)))
+                && is_tame(&Word::literal(folder), self.facts.roots)
+                && self.grants.reach.is_unguarded(folder)
+        };
+        let parts: Vec<&Part> = pipelines.iter().flatten().collect();
+        let running = match parts.split_last() {
+            Some((last, others)) if changes_folder(last) => others,
+            _ => parts.as_slice(),
+        };
+        running.iter().all(|part| !moves_but_to(part, &is_below))
     }
 
     /// Returns whether git would obey what anybody may have written: it works in a folder that is none of the session's

@@ -2,46 +2,43 @@
 //! record, and name nothing to run. Others a person writes by hand.
 
 use super::SHELL_TOOL;
-use crate::command::Part;
+use crate::{
+    checker::{carriers, holds},
+    command::{Part, is_plain_text},
+};
 
-/// Programs, each with the first words behind it that may begin a rule; none where the program alone may.
-const OFFERED: [(&str, &[&str]); 25] = [
-    ("cargo", &["bench", "build", "check", "clippy", "doc", "fmt", "nextest", "test"]),
-    ("ctest", &[]),
-    ("dotnet", &["build", "format", "test"]),
-    ("eslint", &[]),
-    ("git", &["add", "commit", "status"]),
-    ("go", &["build", "fmt", "test", "vet"]),
-    ("gofmt", &[]),
-    ("gradle", &["build", "check", "test"]),
-    ("jest", &[]),
-    ("mkdir", &[]),
-    ("mvn", &["compile", "test", "verify"]),
-    ("mypy", &[]),
-    ("ninja", &[]),
-    ("npm", &["test"]),
-    ("phpunit", &[]),
-    ("pnpm", &["test"]),
-    ("prettier", &[]),
-    ("pytest", &[]),
-    ("rspec", &[]),
-    ("ruff", &["check", "format"]),
-    ("rustfmt", &[]),
-    ("swift", &["build", "test"]),
-    ("tsc", &[]),
-    ("vitest", &[]),
-    ("yarn", &["test"]),
-];
+/// Programs that begin a rule alone.
+const ALONE: &str = "black ctest eslint flake8 gofmt isort jest mkdir mypy ninja nox phpunit prettier pylint pyright \
+    pytest rspec rubocop rustfmt tox tsc vitest";
+/// Words that begin a rule together with one of those behind the colon; `*` stands for the name of a script of the project.
+const WITH_NEXT: &str = "./gradlew: assemble build check test; ./mvnw: compile package test verify; bun: test; bun run: *; \
+    cargo: bench build check clippy doc fmt nextest test; cmake --build: *; deno: check fmt lint test; \
+    dotnet: build format test; git: add commit status; go: build fmt test vet; golangci-lint: run; \
+    gradle: assemble build check test; mix: compile format test; mvn: compile package test verify; npm: test; npm run: *; \
+    pnpm: test; pnpm run: *; ruff: check format; swift: build test; yarn: test; yarn run: *; zig: build";
+/// Words in front of a program that belong to its rule.
+const LAUNCHERS: &str = "bundle exec; hatch run; pdm run; pipenv run; poetry run; python -m; python3 -m; uv run";
 
 /// The rule that covers all commands that begin as this one does, if one is offered.
 pub(super) fn rule(part: &Part) -> Option<String> {
-    let mut words = part.words.iter().map(|word| word.text.as_str());
-    let (program, first) = (words.next()?, words.next());
-    let (_, subcommands) = OFFERED.iter().find(|(name, _)| *name == program)?;
-    let prefix = match first {
-        _ if subcommands.is_empty() => program.to_owned(),
-        Some(first) if subcommands.contains(&first) => format!("{program} {first}"),
-        _ => return None,
+    let part = carriers::unwrapped(part);
+    let text = part.words.iter().map(|word| word.text.as_str()).collect::<Vec<_>>().join(" ");
+    let mut rest = text.as_str();
+    while let Some(behind) = LAUNCHERS.split("; ").find_map(|launcher| words_behind(rest, launcher)) {
+        rest = behind;
+    }
+    let with_next = |entry: &str| {
+        let (begin, next) = entry.split_once(": ")?;
+        let word = words_behind(rest, begin)?.split(' ').next()?;
+        let is_name = word.starts_with(|c: char| c.is_ascii_alphanumeric()) && !word.contains('/');
+        (holds(next, word) || next == "*" && is_name).then_some(begin.len() + 1 + word.len())
     };
-    Some(format!("{SHELL_TOOL}: {prefix} *"))
+    let program = rest.split(' ').next()?;
+    let length = if holds(ALONE, program) { program.len() } else { WITH_NEXT.split("; ").find_map(with_next)? };
+    let prefix = &text[..text.len() - rest.len() + length];
+    prefix.split(' ').all(is_plain_text).then(|| format!("{SHELL_TOOL}: {prefix} *"))
+}
+
+fn words_behind<'t>(text: &'t str, words: &str) -> Option<&'t str> {
+    text.strip_prefix(words)?.strip_prefix(' ')
 }

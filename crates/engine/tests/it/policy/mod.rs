@@ -5,6 +5,7 @@
 //! - `kept`: rules that people write by hand.
 //! - `names`: the folders of a session by the names that commands have for them.
 //! - `starts`: rules that were kept for a folder, and folders of secrets.
+//! - `covering`: what commands do that run under a rule by prefix, by a real bash.
 //! - `looking`: what commands that run without asking change, by a real bash.
 //! - `memory`: the memory that judging takes.
 //! - `modes`: the modes of a session.
@@ -13,6 +14,7 @@
 //! - `prefixes`: rules that are offered by prefix.
 //! - `properties`: what holds for all commands.
 
+mod covering;
 mod kept;
 mod looking;
 mod memory;

@@ -4,7 +4,15 @@ use agentd_core::{interrupt::Ask, policy::Verdict, session::SessionSettings};
 use agentd_testkit::hostile;
 use proptest::prelude::*;
 
-use super::{granting, lived_in, mark, properties::wrapped, run, shipped};
+use super::{disagreements, granting, lived_in, mark, properties::wrapped, run, shipped};
+
+/// The prefixes that the corpus of commands is about.
+const RULED: [&str; 8] = ["git", "cargo", "npm", "make", "pytest", "ls", "python3 -m pytest", "go test"];
+
+fn keeping(prefixes: &[&str]) -> SessionSettings {
+    let rules: Vec<String> = prefixes.iter().map(|prefix| format!("run_bash_command: {prefix} *")).collect();
+    granting(&rules.iter().map(String::as_str).collect::<Vec<_>>())
+}
 
 fn offered(command: &str) -> Vec<String> {
     run(&shipped(), command, &SessionSettings::default()).wider
@@ -14,7 +22,10 @@ fn offered(command: &str) -> Vec<String> {
 fn programs_that_build_and_test_are_offered_by_prefix() {
     #[track_caller]
     fn check(command: &str, prefix: &str) {
-        assert_eq!(offered(command), [format!("run_bash_command: {prefix} *")], "{command}");
+        let rule = format!("run_bash_command: {prefix} *");
+        assert_eq!(offered(command), [rule.clone()], "{command}");
+        // It is offered because it is enough.
+        assert_eq!(mark(&run(&shipped(), command, &granting(&[&rule]))), "allow", "{command}");
     }
     check("cargo test", "cargo test");
     check("cargo test --workspace -- slow", "cargo test");
@@ -23,6 +34,21 @@ fn programs_that_build_and_test_are_offered_by_prefix() {
     check("pytest -q tests", "pytest");
     check("go test -run X", "go test");
     check("mkdir -p src/a", "mkdir");
+    check("python3 -m pytest tests/a.py", "python3 -m pytest");
+    check("uv run pytest -x", "uv run pytest");
+    check("uv run python -m pytest -x", "uv run python -m pytest");
+    check("tox -e py311", "tox");
+    check("go build ./...", "go build");
+    check("npm run build", "npm run build");
+    check("yarn run lint:fix src", "yarn run lint:fix");
+    check("./gradlew test --info", "./gradlew test");
+    check("cmake --build build -j4", "cmake --build build");
+    check("cargo test 2>&1 | tail -20", "cargo test");
+    check("go test ./... | grep -v ok | head -5", "go test");
+    check("npm run build 2>&1 | tee build.log", "npm run build");
+    check("cargo test > out.txt", "cargo test");
+    check("RUST_BACKTRACE=1 timeout 60 cargo test", "cargo test");
+    check("git commit -m \"$(cat <<'EOF'\nIt's (done)\nEOF\n)\"", "git commit");
 }
 
 #[test]
@@ -35,7 +61,11 @@ fn nothing_else_is_offered_by_prefix() {
         "cargo install ripgrep",
         "git push",
         "git -c core.pager=x commit",
-        "npm run build",
+        "npm run ./x",
+        "npm run build --script-shell=./x",
+        "python3 -m http.server",
+        "uv run ./x.py",
+        "uv run --with x pytest",
         "make test",
         "python3 -c 'x'",
         "bash -c 'cargo test'",
@@ -45,10 +75,14 @@ fn nothing_else_is_offered_by_prefix() {
         "sudo cargo test",
         "./cargo test",
         "/tmp/cargo test",
+        "timeout -k 1 5 cargo test",
         // More than one simple command.
         "cargo test && cargo build",
-        "cargo test; ls",
+        "cargo test; make",
         "cargo test | tee log",
+        "cargo test | sh",
+        "cargo test | xargs rm",
+        "make | cargo test",
         "cargo test > log",
         "cargo test &",
         "A=1 cargo test",
@@ -60,9 +94,26 @@ fn nothing_else_is_offered_by_prefix() {
         "mkdir /etc/x",
         "cargo build --target-dir /etc",
         "cargo test ../other",
+        "go test ../...",
     ] {
         assert_eq!(offered(command), [""; 0], "{command}");
     }
+}
+
+#[test]
+fn the_question_names_the_part_that_no_rule_covers() {
+    let check = |command: &str, part: &str| {
+        let said = run(&shipped(), command, &keeping(&RULED));
+        let Verdict::Ask { reason, .. } = &said.verdict else { panic!("{command} {said:?}") };
+        assert_eq!(reason, &format!("not covered by a rule: {part}"), "{command}");
+    };
+    check("npm run build 2>&1 | tee Makefile", "tee Makefile");
+    check("cargo build && touch x && git status", "touch x");
+    check("(make; touch x)", "touch x");
+    check("make; echo $HOME", "echo $HOME");
+    // Nothing of it is covered, so there is nothing to compare with.
+    let said = run(&shipped(), "touch x", &keeping(&RULED));
+    assert!(matches!(&said.verdict, Verdict::Ask { reason, .. } if reason.contains("is not on the list")), "{said:?}");
 }
 
 #[test]
@@ -85,6 +136,16 @@ fn a_prefix_covers_other_arguments_and_nothing_that_could_be_more() {
     ] {
         assert_ne!(said(command), "allow", "{command}");
     }
+}
+
+#[test]
+fn rules_by_prefix_fit_how_people_call_things() {
+    let corpus = hostile::commands(include_str!("../../corpus/ruled_commands.txt"));
+    let fits = |expected: &str, found: &str| (expected == "allow") == (found == "allow");
+    let wrong = disagreements(&corpus, &keeping(&RULED), fits);
+    assert!(wrong.is_empty(), "{} of {}:\n{}", wrong.len(), corpus.len(), wrong.join("\n"));
+    let count = |mark: &str| corpus.iter().filter(|(expected, _)| expected == mark).count();
+    assert!(count("wish") * 10 <= count("allow") && count("ask") >= 100);
 }
 
 #[test]

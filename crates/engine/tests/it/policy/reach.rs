@@ -175,7 +175,8 @@ fn no_kept_rule_counts_where_a_command_has_gone_elsewhere() {
     check("cd /home/me/project && cargo test x && npm test", "ask", &["npm test"]);
     for command in [
         "cd uploads && make",
-        "cd uploads; cargo test x",
+        "cd ../uploads; cargo test x",
+        "cd uploads; cd ..; cargo test x",
         "(cd uploads && make)",
         "pushd uploads && make",
         "cd /home/me/project && popd && make",
@@ -192,6 +193,9 @@ fn no_kept_rule_counts_where_a_command_has_gone_elsewhere() {
         check(command, "ask", &[]);
     }
     check("cd $X && make", "ask", &[]);
+    // A rule by prefix means no folder, and counts below the usual one.
+    check("cd uploads; cargo test x", "allow", &[]);
+    check("cd /project/uploads && cargo test x && cd ..", "allow", &[]);
 }
 
 #[test]
