@@ -56,7 +56,19 @@ const BUILT_IN_WEIGHTS: &str = "SmolLM2-135M-Instruct.Q4_1.gguf";
 
 /// Variables of the daemon's environment that commands of tools see: where programs are, and how to speak. Everything
 /// else may be a secret, or belong to the terminal that the daemon was started from.
-const PASSED_TO_COMMANDS: [&str; 5] = ["PATH", "LANG", "LC_ALL", "LC_CTYPE", "TZ"];
+const PASSED_TO_COMMANDS: [&str; 11] = [
+    "PATH",
+    "LANG",
+    "LC_ALL",
+    "LC_CTYPE",
+    "TZ",
+    "CARGO_HOME",
+    "GOROOT",
+    "JAVA_HOME",
+    "NVM_DIR",
+    "PYENV_ROOT",
+    "RUSTUP_HOME",
+];
 
 /// Everything that runs, plugged together.
 pub struct Parts {
@@ -152,20 +164,21 @@ pub async fn assemble(
     }));
     let sweeper = Arc::clone(&player);
     let _ = tokio::task::spawn_blocking(move || sweeper.sweep()).await;
+    let workspaces = WorkspaceFolders::new(paths.data.join("workspace"))
+        .remembering(paths.data.join("memories"))
+        .keeping_private(&[&paths.data, &paths.config])
+        .guided_by(&paths.config, env.path("HOME").as_deref())
+        .with_skills(skills.clone())
+        .with_projects(projects)
+        .mapped_by(code)
+        .with_worktrees(worktrees);
+    let drafts = workspaces.clone();
+    let _ = tokio::task::spawn_blocking(move || drafts.sweep()).await;
     let engine = Engine::new(EngineParts {
         models: models.clone(),
         toolbox: of_sessions,
         store: store.clone(),
-        workspaces: Arc::new(
-            WorkspaceFolders::new(paths.data.join("workspace"))
-                .remembering(paths.data.join("memories"))
-                .keeping_private(&[&paths.data, &paths.config])
-                .guided_by(&paths.config, env.path("HOME").as_deref())
-                .with_skills(skills.clone())
-                .with_projects(projects)
-                .mapped_by(code)
-                .with_worktrees(worktrees),
-        ),
+        workspaces: Arc::new(workspaces),
         pictures: documents::pictures(),
         snapshots: Arc::new(FileSnapshots::new(paths.data.join("undo"), snapshot_config(config))),
         languages: languages.clone(),

@@ -1,6 +1,6 @@
 //! The daemon is killed at every stored event of a turn with tools.
 
-use std::path::Path;
+use std::{fs, path::Path, process::Command};
 
 use agentd_core::{
     event::{Event, EventKind},
@@ -8,7 +8,7 @@ use agentd_core::{
 };
 use agentd_proto::client::Client;
 use agentd_testkit::{
-    daemon::TempDaemon,
+    daemon::{TempDaemon, TempHome},
     model_server::{ModelServer, Reply},
 };
 use futures_util::{StreamExt as _, stream};
@@ -180,4 +180,37 @@ async fn a_start_that_is_cut_short_does_no_harm() {
     daemon.restart().await;
     let stored = stored_events(&daemon, &seen[0].session_id.to_string()).await;
     assert_eq!(serde_json::to_value(&seen).unwrap().as_array().unwrap()[..], stored[..seen.len()]);
+}
+
+/// The kernel kills the daemon where a file becomes too large: in the middle of a write.
+#[tokio::test]
+async fn a_write_that_a_kill_cut_off_leaves_no_file_of_its_own() {
+    let model = ModelServer::start().await;
+    let edit = json!({"path": "/project/large.txt", "old_string": "first", "new_string": "1st"});
+    model.respond_with(move |request| match request.last_role() {
+        "tool" => Reply::text("Over."),
+        _ => Reply::tool_call("edit_file", edit.clone()),
+    });
+    let home = TempHome::with_model(&model.base_url());
+    home.write("config/agentd.yaml", "undo: {max_file_bytes: 1000}\n");
+    let large = format!("first\n{}", format!("{}\n", "x".repeat(99)).repeat(60_000));
+    home.write("project/large.txt", &large);
+    let of_person = format!(".agentd-{}.tmp", "a".repeat(32));
+    home.write(&format!("project/{of_person}"), "mine");
+    let mut daemon = TempDaemon::start_in(home).await;
+    let limited = Command::new("prlimit").args([&format!("--pid={}", daemon.pid()), "--fsize=4000000"]).status();
+    assert!(limited.unwrap().success());
+    killed_at(&daemon, usize::MAX).await;
+    daemon.ended().await;
+    let drafts = || {
+        let entries = fs::read_dir(daemon.path().join("project")).unwrap();
+        let names = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+        names.filter(|name| name.starts_with(".agentd-")).collect::<Vec<_>>()
+    };
+    assert_eq!(drafts().len(), 2, "{}", daemon.log());
+    daemon.restart().await;
+    let left = fs::read_dir(daemon.path().join("project")).unwrap();
+    let left = left.map(|entry| entry.unwrap().file_name().into_string().unwrap()).filter(|name| name != "large.txt");
+    assert_eq!(left.collect::<Vec<_>>(), [of_person]);
+    assert!(daemon.read("project/large.txt") == large);
 }

@@ -241,6 +241,36 @@ async fn a_kept_rule_by_prefix_covers_no_hook_and_a_day_with_git_asks_nothing_mo
     }
 }
 
+/// A repository that a person added, so that git can commit in its worktree, is guarded as one in the project.
+#[tokio::test(flavor = "multi_thread")]
+async fn no_hook_is_planted_in_the_repository_of_a_worktree() {
+    let world = World::start().await;
+    prepare(
+        &world,
+        "git init -q -b main ../main; cd ../main; git config user.email a@b.c; git config user.name a
+         git commit -q --allow-empty -m first; git worktree add -q ../project
+         printf \"#!/bin/sh\\necho x > $PWD/.git/hooks/post-commit\\n\" > .git/hooks/pre-commit; chmod 755 .git/hooks/pre-commit",
+    );
+    let (project, main) = (mounted(&world), world.daemon.path().join("main"));
+    let commit = || vec![("run_bash_command", json!({ "command": "git commit --allow-empty -m second" }))];
+    let args = ["-C", &project, "--on-interrupt", "approve", "--output", "json"];
+    let (told, _) = world.call_all(commit(), &args).await;
+    let folder = format!("{}:rw", main.join(".git").display());
+    assert!(told[0].contains(&format!("--add-dir {folder}")), "{told:#?}");
+
+    world.model.reply(Reply::text("Hello."));
+    let hello = ["run", "Hi", "-C", &project, "--add-dir", &folder, "--output", "json"];
+    let session = world.daemon.agentctl(hello).await.exits(0).json()["session_id"].as_str().unwrap().to_owned();
+    world.daemon.agentctl(["grants", "add", "run_bash_command: git commit *", "--session", &session]).await.exits(0);
+    let args = ["--session", &session, "--on-interrupt", "deny", "--output", "json"];
+    let (told, output) = world.call_all(commit(), &args).await;
+    let denials = output.exits(5).json()["denials"].to_string();
+    assert!(denials.contains("hooks/post-commit"), "{denials}\n{told:#?}");
+    assert!(!main.join(".git/hooks/post-commit").exists());
+    let log = Command::new("git").args(["log", "--format=%s", "HEAD"]).current_dir(main.join("../project")).output();
+    assert_eq!(String::from_utf8(log.unwrap().stdout).unwrap(), "second\nfirst\n");
+}
+
 /// The end of an unreviewed command leaves files that a person has kept in another session.
 #[tokio::test(flavor = "multi_thread")]
 async fn what_a_person_kept_in_another_session_stays() {

@@ -396,12 +396,13 @@ fn installed(name: &str) -> bool {
 async fn ordinary_work_goes_on() {
     let model = ModelServer::start().await;
     let mut home = TempHome::with_model(&model.base_url());
-    // Tools that are installed in the home of whoever runs the tests.
+    // Tools of whoever runs the tests are outside of this home, wherever they are.
     let own = PathBuf::from(std::env::var_os("HOME").unwrap_or_default());
-    let listed = [".cargo/bin", ".rustup", ".pyenv"].map(|folder| own.join(folder).display().to_string());
-    home.set("RUSTUP_HOME", listed[1].clone());
-    home.set("PYENV_ROOT", listed[2].clone());
-    home.write("config/agentd.yaml", format!("sandbox: {{read: [{}, ~/.gitconfig]}}\n", listed.join(", ")));
+    for (name, usual) in [("CARGO_HOME", ".cargo"), ("RUSTUP_HOME", ".rustup"), ("PYENV_ROOT", ".pyenv")] {
+        let folder = std::env::var_os(name).map_or_else(|| own.join(usual), PathBuf::from);
+        home.set(name, folder.display().to_string());
+    }
+    home.write("config/agentd.yaml", "sandbox: {read: [~/.gitconfig]}\n");
     let write = |path: &str, text: &str| home.write(path, text);
     write(".gitconfig", "[user]\n\tname = A Person\n\temail = person@example.org\n");
     write("project/hello.c", "#include <stdio.h>\nint main(void) { puts(\"hello from c\"); return 0; }\n");

@@ -250,7 +250,8 @@ pub(crate) async fn run(
     let allowed =
         |sandbox: &Sandbox| sandbox::CommandRights { network: sandbox.allows_network() && !read_only, read_only };
     let forbidden = || forbidden.and_then(|sandbox| sandbox::hint(&finished.stderr.text, allowed(sandbox)));
-    let hint = misnamed.or_else(|| forbidden().map(Cow::Borrowed));
+    let linked = || failed.then(|| sandbox::repository_hint(&finished.stderr.text, &context.workspace)).flatten();
+    let hint = misnamed.or_else(|| linked().map(Cow::Owned)).or_else(|| forbidden().map(Cow::Borrowed));
     let mut output = report(finished, timeout);
     for note in hint.map(Cow::into_owned).into_iter().chain(cut) {
         output.text.push('\n');
@@ -270,8 +271,9 @@ async fn keep_in_mounts(workspace: &Workspace, how: HardLinks, cancel: &Cancella
     if writable.is_empty() {
         return Ok(());
     }
+    let session = workspace.root.clone();
     let looked = tokio::task::spawn_blocking(move || {
-        writable.iter().try_for_each(|(name, path)| hard_links::keep_in(path, name, how))
+        writable.iter().try_for_each(|(name, path)| hard_links::keep_in(path, name, &session, how))
     });
     tokio::select! {
         looked = looked => {

@@ -107,11 +107,13 @@ pub(crate) fn find_first(environment: &mut BTreeMap<OsString, OsString>, folders
     environment.insert("PATH".into(), path);
 }
 
-/// Appends this folder to the search path.
+/// Appends this folder to the search path, unless it is there.
 pub(crate) fn find_last(environment: &mut BTreeMap<OsString, OsString>, folder: &Path) {
-    let path = environment.entry("PATH".into()).or_default();
-    path.push(":");
-    path.push(folder);
+    let path = environment.entry("PATH".into()).or_insert_with(|| PATH.into());
+    if !std::env::split_paths(path).any(|known| known == folder) {
+        path.push(":");
+        path.push(folder);
+    }
 }
 
 fn is_allowed(name: &str) -> bool {

@@ -1,5 +1,11 @@
 //! Hints for the model after a command failed at something that the sandbox forbids. They are guessed from words.
 
+use std::path::Path;
+
+use agentd_core::ports::Workspace;
+
+use super::names::linked;
+
 /// Bytes of the end of standard error that are looked at.
 const LOOKED_AT: usize = 8 * 1024;
 
@@ -71,6 +77,27 @@ pub(crate) fn hint(stderr: &str, CommandRights { network, read_only }: CommandRi
         );
     }
     says(LIMITS).then_some("[the sandbox limits memory, file sizes, open files and processes; do it in smaller pieces]")
+}
+
+/// One sentence for the model, if git failed because the repository of a folder lies outside of that.
+pub(crate) fn repository_hint(stderr: &str, workspace: &Workspace) -> Option<String> {
+    let is_writable = |path: &Path| workspace.writable_mounts().any(|mount| path.starts_with(mount));
+    linked(workspace).into_iter().find_map(|(name, repository)| match repository {
+        Some(repository) => {
+            let shown = repository.to_str().filter(|shown| stderr.contains(*shown) && !is_writable(&repository))?;
+            Some(format!(
+                "[the repository of {name} is {shown}, outside of it, which commands can only read. Git can write there once \
+                 the person adds that folder: --add-dir {shown}:rw]"
+            ))
+        }
+        None => stderr.contains("not a git repository").then(|| {
+            format!(
+                "[{name}/.git leads to a folder that is not mounted, because it is no repository that names {name} in turn. \
+                 The person can mend a worktree that was moved with `git worktree repair`, or add the folder of its \
+                 repository with --add-dir]"
+            )
+        }),
+    })
 }
 
 #[cfg(test)]

@@ -120,7 +120,7 @@ mod linux {
 
     use super::{
         super::{
-            HELPER_ARGUMENT,
+            HELPER_ARGUMENT, elsewhere,
             gateway::{self, Gateway},
             leash::KillGuard,
             names::{Name, PROJECT, names},
@@ -341,16 +341,23 @@ mod linux {
                 // Git removes them with the last branch in them. Without them only commits fail.
                 let _ = crate::worktrees::own_folders(&worktree.common);
             }
-            let mut places = places(workspace, &config.read, &config.write, &config.hidden);
+            let mut environment = environment.clone();
+            let elsewhere = elsewhere::find(&mut environment, workspace, config);
+            let read = [config.read.as_slice(), &elsewhere.read].concat();
+            let mut places = places(workspace, &read, &config.write, &config.hidden);
             places.confine(workspace, confinement, &closed);
+            // What runs unasked sees no address with a password in it, as in a repository of the project.
+            let configurations =
+                elsewhere.repositories.iter().filter(|_| input.is_some()).map(|git| git.join("config"));
+            let hidden = config.hidden.iter().cloned().chain(hidden).chain(configurations).collect();
             let policy = Policy {
-                exact: exact(workspace),
+                exact: [exact(workspace), elsewhere.repositories].concat(),
                 read: places.read,
                 write: places.write,
                 trees: places.trees,
-                hidden: config.hidden.iter().chain(&hidden).cloned().collect(),
+                hidden,
                 names,
-                searched: config.read.iter().chain(&config.write).cloned().collect(),
+                searched: [config.read.as_slice(), &config.write, &elsewhere.searched].concat(),
                 home: config.home.clone(),
                 planted: exact(workspace).into_iter().chain(config.write.iter().cloned()).collect(),
                 network: self.allows_network() && !read_only,
@@ -362,7 +369,7 @@ mod linux {
                 read_only,
                 input: input.is_some(),
             };
-            self.start(&policy, command, environment, folder, input).await
+            self.start(&policy, command, &environment, folder, input).await
         }
 
         async fn start(

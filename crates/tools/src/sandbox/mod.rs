@@ -7,7 +7,8 @@
 //!
 //! - [`policy`]: the policy of a command, as sent to the helper.
 //! - [`places`](mod@places): which folders that is for a session, a pure function. [`names`](mod@names): by which names
-//!   they are reached. `secrets`: files that hold keys; `project_secrets`: those of a project.
+//!   they are reached. `elsewhere`: toolchains and repositories that nothing lists. `secrets`: files that hold keys;
+//!   `project_secrets`: those of a project.
 //! - [`host`]: the daemon's side: [`Sandbox`] starts helpers, and probes this kernel once. `leash`: its end of the socket.
 //! - [`helper`]: the helper's side, [`run_helper`].
 //! - `gateway`: the daemon's proxy to listed hosts, for programs that may reach no others.
@@ -18,6 +19,8 @@
 //! own, no sockets (seccomp), no system calls that administer or inspect, limits, no new privileges. Anything missing
 //! is reported by [`Sandbox::status`].
 
+#[cfg(target_os = "linux")]
+mod elsewhere;
 mod gateway;
 #[cfg(target_os = "linux")]
 mod helper;
@@ -36,7 +39,7 @@ mod secrets;
 pub(crate) use gateway::{Gateway, Target, target_of, written};
 #[cfg(target_os = "linux")]
 pub use helper::run_helper;
-pub(crate) use hints::{CommandRights, hint};
+pub(crate) use hints::{CommandRights, hint, repository_hint};
 #[cfg(target_os = "linux")]
 pub(crate) use host::Walls;
 pub use host::{Sandbox, SandboxConfig, SandboxMode, SandboxStatus};

@@ -1,6 +1,7 @@
 //! The names by which commands reach the session's folders: those that the file tools use, so that a file has one name
 //! everywhere. The project and added folders are mounted at their names, so that a program which asks where it is hears it;
-//! the other folders are links, so that a file can still be moved from one to the other.
+//! the other folders are links, so that a file can still be moved from one to the other. A worktree or submodule of the person
+//! is a link, too: the way between it and its repository can be a relative one.
 
 use std::path::{Path, PathBuf};
 
@@ -8,6 +9,7 @@ use agentd_core::{folder::FOLDERS, ports::Workspace};
 use serde::{Deserialize, Serialize};
 
 use super::places::Places;
+use crate::worktrees::{is_linked, repository_of};
 
 /// The name of the project.
 pub(crate) const PROJECT: &str = "/project";
@@ -35,10 +37,23 @@ impl Name {
     }
 }
 
+/// Names of the worktrees and submodules of the person among the folders of a workspace, each with its repository, if that
+/// names it in turn.
+pub(super) fn linked(workspace: &Workspace) -> Vec<(String, Option<PathBuf>)> {
+    // One that was made for the session has a record.
+    let recorded = workspace.worktree.as_ref().map(|_| PROJECT);
+    let mounts = workspace.mounts();
+    let linked = mounts.names().filter(|(name, tree)| Some(*name) != recorded && is_linked(tree));
+    linked.map(|(name, tree)| (name.to_owned(), repository_of(tree))).collect()
+}
+
 /// The names of a workspace's folders. One that the machine uses for something that the command may reach is left to
 /// it.
 pub(super) fn names(workspace: &Workspace, places: &Places) -> Vec<Name> {
-    let project = workspace.project.as_ref().map(|project| Name::mounted(PROJECT, &project.path));
+    let linked = linked(workspace);
+    let is_linked = |name: &str| linked.iter().any(|(known, repository)| known == name && repository.is_some());
+    let mount = |name: &str, path: &Path| Name { mounted: !is_linked(name), ..Name::mounted(name, path) };
+    let project = workspace.project.as_ref().map(|project| mount(PROJECT, &project.path));
     let memories = workspace.memories.clone().map(|path| Name::link(MEMORIES, path));
     let areas = crate::workspace::AREAS.iter().map(|area| Name::link(&format!("/{area}"), workspace.root.join(area)));
     let reached = || places.read.iter().chain(&places.write).chain(places.trees.iter().map(|tree| &tree.path));
@@ -46,7 +61,7 @@ pub(super) fn names(workspace: &Workspace, places: &Places) -> Vec<Name> {
     // A folder of the machine with that name would lose all that is not put below it again.
     let is_unused = !reached().any(|path| path.starts_with(FOLDERS));
     let folders = workspace.folders.iter().filter(|_| is_unused);
-    let folders = folders.map(|folder| Name::mounted(&folder.at, &folder.path));
+    let folders = folders.map(|folder| mount(&folder.at, &folder.path));
     project.into_iter().chain(memories).chain(areas).filter(is_free).chain(folders).collect()
 }
 

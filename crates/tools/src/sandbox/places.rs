@@ -12,7 +12,7 @@ use agentd_core::{
 use super::policy::Tree;
 
 /// Parts of the system that every program needs.
-const SYSTEM: &[&str] = &[
+pub(super) const SYSTEM: &[&str] = &[
     "/usr",
     "/bin",
     "/sbin",

@@ -76,7 +76,7 @@ const ENDINGS: &[&str] = &[".jks", ".kdbx", ".keychain", ".keystore", ".p12", ".
 
 /// Settings in which people keep a password beside much else. Without the lines that hold one they serve as before.
 const REDUCED: &[(&str, &str)] =
-    &[(".cargo", "config"), (".cargo", "config.toml"), ("", ".gitconfig"), ("git", "config")];
+    &[(".cargo", "config"), (".cargo", "config.toml"), ("cargo", "config.toml"), ("", ".gitconfig"), ("git", "config")];
 
 /// Words of lines that hold a key.
 const WORDS: &[&str] = &[

@@ -324,7 +324,7 @@ impl Workspaces for WorkspaceFolders {
             ArtifactDir::check_name(&name)?;
             make(base, session)
                 .and_then(|root| jail::own_root(&root))
-                .and_then(|root| kept::keep(&root, area, &name, &content))
+                .and_then(|root| kept::keep(&base.join(session.to_string()), &root, area, &name, &content))
                 .map(|()| format!("{}/{name}", area.folder()))
                 .map_err(|error| storage(&format!("keep {}/{name}", area.folder()), error))
         });

@@ -26,7 +26,7 @@ use rustix::fs::{
     flistxattr_query, fsetxattr, fstat, futimens, linkat, openat, renameat, statat, unlinkat,
 };
 
-use super::exact;
+use super::{drafts::Draft, exact};
 use crate::{failure::Failure, text};
 
 /// Number of files that are copied for one command at most, and their bytes where the file system cannot share them
@@ -56,11 +56,11 @@ pub enum HardLinks {
 static TURN: Mutex<()> = Mutex::new(());
 
 /// Makes sure that a command can change no file outside of a folder of the person through a name in it. It may take a while.
-/// `shown` is the folder's path for tools.
+/// `shown` is the folder's path for tools, `session` that of the session's own tree.
 ///
 /// # Errors
 /// When it cannot, with a sentence that says what a person can do.
-pub(crate) fn keep_in(project: &Path, shown: &str, how: HardLinks) -> Result<(), Failure> {
+pub(crate) fn keep_in(project: &Path, shown: &str, session: &Path, how: HardLinks) -> Result<(), Failure> {
     if how == HardLinks::Allow {
         return Ok(());
     }
@@ -75,7 +75,7 @@ pub(crate) fn keep_in(project: &Path, shown: &str, how: HardLinks) -> Result<(),
     }
     let may_copy = bytes(&leading_out) <= MAX_BYTES;
     for file in &leading_out {
-        match part(&top, file, may_copy) {
+        match part(&top, file, session, may_copy) {
             Ok(()) => {}
             Err(error) if error.kind() == io::ErrorKind::FileTooLarge => return Err(refused(&leading_out, shown, how)),
             Err(error) => {
@@ -197,30 +197,26 @@ fn is_own(top: &OwnedFd, path: &[u8]) -> bool {
 }
 
 /// Replaces all names of a file in a project by those of one copy.
-fn part(top: &OwnedFd, file: &LinkedFile, may_copy: bool) -> io::Result<()> {
+fn part(top: &OwnedFd, file: &LinkedFile, session: &Path, may_copy: bool) -> io::Result<()> {
     let Some((first, others)) = file.names.split_first() else { return Ok(()) };
     let (folder, name) = split(first);
     let folder = open_folder(top, folder)?;
-    let draft = draft();
-    let parted = copy(&folder, name, &draft, file, may_copy).and_then(|()| {
+    let draft = Draft::new(session, &folder);
+    let parted = copy(&folder, name, draft.name(), file, may_copy).and_then(|()| {
         for other in others {
             let (elsewhere, name) = split(other);
             let elsewhere = open_folder(top, elsewhere)?;
-            let second = self::draft();
-            linkat(&folder, &draft, &elsewhere, &second, AtFlags::empty())?;
-            put(&elsewhere, &second, name, file)?;
+            let second = Draft::new(session, &elsewhere);
+            linkat(&folder, draft.name(), &elsewhere, second.name(), AtFlags::empty())?;
+            put(&elsewhere, second.name(), name, file)?;
         }
-        put(&folder, &draft, name, file)
+        put(&folder, draft.name(), name, file)
     });
     if parted.is_err() {
         // It may never have been made; what matters is that none stays.
-        let _ = unlinkat(&folder, &draft, AtFlags::empty());
+        let _ = unlinkat(&folder, draft.name(), AtFlags::empty());
     }
     parted
-}
-
-fn draft() -> String {
-    format!(".agentd-{}.tmp", uuid::Uuid::new_v4().simple())
 }
 
 /// Gives a draft a name that the file has. A name that is another file's by now stays that.

@@ -6,18 +6,19 @@
 use std::{
     io::{self, Write as _},
     os::unix::fs::MetadataExt as _,
+    path::Path,
 };
 
 use agentd_core::ports::ArtifactDir;
 use cap_std::fs::{Dir, DirBuilder, DirBuilderExt as _, OpenOptions, OpenOptionsExt as _};
 use nix::fcntl::OFlag;
 
-use super::{jail, target};
+use super::{drafts::Draft, jail, target};
 
-/// Keeps a text below the root of a session's tree.
-pub(super) fn keep(root: &Dir, area: ArtifactDir, name: &str, content: &[u8]) -> io::Result<()> {
+/// Keeps a text below the root of a session's tree, which has this path.
+pub(super) fn keep(session: &Path, root: &Dir, area: ArtifactDir, name: &str, content: &[u8]) -> io::Result<()> {
     let folder = open(root, area)?;
-    replace(&folder, name, content)?;
+    replace(session, &folder, name, content)?;
     target::sync(&folder)
 }
 
@@ -48,18 +49,18 @@ fn is_no_folder(error: &io::Error) -> bool {
 }
 
 /// Atomic for readers: they find the old text or the new one, whole.
-fn replace(folder: &Dir, name: &str, content: &[u8]) -> io::Result<()> {
-    let draft = format!(".agentd-{}.tmp", uuid::Uuid::new_v4().simple());
+fn replace(session: &Path, folder: &Dir, name: &str, content: &[u8]) -> io::Result<()> {
+    let draft = Draft::new(session, folder);
     let mut options = OpenOptions::new();
     options.write(true).create_new(true).mode(0o600);
-    let written = folder.open_with(&draft, &options).and_then(|mut file| {
+    let written = folder.open_with(draft.name(), &options).and_then(|mut file| {
         file.write_all(content)?;
         file.sync_all()?;
-        folder.rename(&draft, folder, name)
+        folder.rename(draft.name(), folder, name)
     });
     if written.is_err() {
         // The draft may never have been made; what matters is that none stays.
-        let _ = folder.remove_file(&draft);
+        let _ = folder.remove_file(draft.name());
     }
     written
 }

@@ -13,7 +13,7 @@
 //!   or on the opened file, never on a name beforehand.
 //! - `near`: paths that could be meant by one that names nothing.
 //! - `hard_links`: keeps commands from what is outside of a project and has another name in it.
-//! - `target`: a file about to be written: replaced whole or not at all.
+//! - `target`: a file about to be written: replaced whole or not at all. `drafts`: files that are not whole yet.
 //! - `walk`: visits files below a folder, through the jail, within bounds.
 //! - `kept`: files that the daemon stores in a session's tree for tools to read.
 //! - `known`: the files that a model's arguments are held to.
@@ -29,6 +29,7 @@ pub(crate) mod client;
 mod code_map;
 mod copy;
 pub(crate) mod documents;
+mod drafts;
 pub(crate) mod exact;
 mod failures;
 pub mod folders;

@@ -21,6 +21,7 @@ use cap_std::fs::{Dir, OpenOptions, OpenOptionsExt as _};
 use rustix::fs::OFlags;
 
 use super::{
+    drafts::Draft,
     exact,
     jail::{self, Jail},
     path::ToolPath,
@@ -218,19 +219,19 @@ impl WriteSlot for DiskSlot {
         let (parent, name) = self.parent_and_name();
         let folder = exact::make_folders(&self.root, parent).map_err(|error| self.refused(&error))?;
         let folder = Dir::from_std_file(folder.into());
-        let draft = format!(".agentd-{}.tmp", uuid::Uuid::new_v4().simple());
+        let draft = Draft::new(&self.jail.workspace().root, &folder);
         let written = self
-            .write_draft(&folder, &draft, content, mode)
+            .write_draft(&folder, draft.name(), content, mode)
             .map_err(|error| Failure::io(&format!("write {}", self.path), &error))
             .and_then(|()| self.check_unchanged(parent, &folder, name.as_ref()))
             .and_then(|()| {
                 folder
-                    .rename(&draft, &folder, name)
+                    .rename(draft.name(), &folder, name)
                     .map_err(|error| Failure::io(&format!("replace {}", self.path), &error))
             });
         if written.is_err() {
             // The draft may never have been made; what matters is that none stays.
-            let _ = folder.remove_file(&draft);
+            let _ = folder.remove_file(draft.name());
         }
         written?;
         sync(&folder).map_err(|error| Failure::io(&format!("write {} to the disk", self.path), &error))

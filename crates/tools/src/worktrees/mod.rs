@@ -47,10 +47,13 @@ use futures_util::{
 };
 use tokio::sync::{Mutex as Turn, OwnedMutexGuard};
 
-pub(crate) use self::making::own_folders;
 use self::{
     git::Git,
     record::{Records, WorktreeRecord},
+};
+pub(crate) use self::{
+    making::own_folders,
+    repository::{is_linked, repository_of},
 };
 use crate::sandbox::Sandbox;
 

@@ -7,7 +7,7 @@ use std::{
     fs,
     io::Read as _,
     os::unix::fs::OpenOptionsExt as _,
-    path::{Path, PathBuf},
+    path::{Component, Path, PathBuf},
 };
 
 use agentd_core::error::WorkspaceError;
@@ -48,7 +48,7 @@ pub(super) fn find(project: &Path) -> Result<Repository, WorkspaceError> {
             Ok(found) if found.is_dir() => {
                 return Ok(Repository { top: folder.to_owned(), git_dir: git.clone(), common: git });
             }
-            Ok(found) if found.is_file() => return linked(folder, &git),
+            Ok(found) if found.is_file() => return linked(folder),
             Ok(_) => {
                 let message = format!("{} is a link, and no repository", git.display());
                 return Err(refused(message, "name the project by the folder that holds the repository itself"));
@@ -69,17 +69,55 @@ fn is_bare(folder: &Path) -> bool {
     folder.join("HEAD").is_file() && folder.join("objects").is_dir() && folder.join("refs").is_dir()
 }
 
-/// The repository of a tree that is a worktree itself.
-fn linked(top: &Path, git: &Path) -> Result<Repository, WorkspaceError> {
-    let found = (|| {
-        let named = pointer(git)?;
-        let git_dir = top.join(named.strip_prefix("gitdir: ")?).canonicalize().ok()?;
-        let back = git_dir.join(pointer(&git_dir.join("gitdir"))?).canonicalize().ok()?;
-        let common = git_dir.join(pointer(&git_dir.join("commondir"))?).canonicalize().ok()?;
-        let is_own = git_dir.parent() == Some(&common.join("worktrees"));
-        (back == git && is_own).then(|| Repository { top: top.to_owned(), git_dir, common })
-    })();
-    found.ok_or_else(|| {
+/// The repository outside of a tree that is a worktree or a submodule: the folder with branches and objects. All paths are real
+/// ones.
+pub(crate) fn repository_of(top: &Path) -> Option<PathBuf> {
+    let common = of_worktree(top).map(|found| found.common).or_else(|| of_linked_submodule(top))?;
+    // Only by such names are folders known that git alone writes to.
+    let is_named = |part: Component<'_>| {
+        [".git", ".bare"].iter().any(|end| part.as_os_str().as_encoded_bytes().ends_with(end.as_bytes()))
+    };
+    (is_bare(&common) && common.components().any(is_named) && !common.starts_with(top)).then_some(common)
+}
+
+/// Returns true if a file in the top of a tree says where its repository is.
+pub(crate) fn is_linked(top: &Path) -> bool {
+    fs::symlink_metadata(top.join(".git")).is_ok_and(|found| found.is_file())
+}
+
+/// The folder that the file `.git` of a tree names.
+fn named(top: &Path) -> Option<PathBuf> {
+    top.join(pointer(&top.join(".git"))?.strip_prefix("gitdir: ")?).canonicalize().ok()
+}
+
+/// The repository of a tree that is a worktree itself, where it names that in turn.
+fn of_worktree(top: &Path) -> Option<Repository> {
+    let git_dir = named(top)?;
+    let back = git_dir.join(pointer(&git_dir.join("gitdir"))?).canonicalize().ok()?;
+    let common = git_dir.join(pointer(&git_dir.join("commondir"))?).canonicalize().ok()?;
+    let is_own = git_dir.parent() == Some(&common.join("worktrees"));
+    (back == top.join(".git") && is_own).then(|| Repository { top: top.to_owned(), git_dir, common })
+}
+
+/// The repository whose settings say that its tree is this one.
+fn of_linked_submodule(top: &Path) -> Option<PathBuf> {
+    let git_dir = named(top)?;
+    let names_top = |settings: &str| {
+        let text = pointer(&git_dir.join(settings)).unwrap_or_default();
+        let mut entries = text.lines().filter_map(|line| line.split_once('='));
+        entries.any(|(key, value)| {
+            let value = value.trim().trim_matches('"').replace("\\\"", "\"").replace("\\\\", "\\");
+            key.trim().eq_ignore_ascii_case("worktree")
+                && git_dir.join(value).canonicalize().is_ok_and(|tree| tree == top)
+        })
+    };
+    let is_whole = fs::symlink_metadata(git_dir.join("commondir")).is_err();
+    (is_whole && ["config", "config.worktree"].into_iter().any(names_top)).then_some(git_dir)
+}
+
+/// The repository of a tree that must be a worktree itself.
+fn linked(top: &Path) -> Result<Repository, WorkspaceError> {
+    of_worktree(top).ok_or_else(|| {
         let message = format!("{} is no repository of its own: its .git leads elsewhere", top.display());
         refused(message, "name the main folder of the repository; those of submodules have no worktrees here")
     })
@@ -100,16 +138,12 @@ pub(super) fn pointer(path: &Path) -> Option<String> {
 /// The repository of a submodule of the main tree, where it has one.
 pub(super) fn of_submodule(folder: &Path) -> Option<PathBuf> {
     let git = folder.join(".git");
-    if git.symlink_metadata().ok()?.is_dir() {
-        return git.canonicalize().ok();
-    }
-    folder.join(pointer(&git)?.strip_prefix("gitdir: ")?).canonicalize().ok()
+    if git.symlink_metadata().ok()?.is_dir() { git.canonicalize().ok() } else { named(folder) }
 }
 
 /// The worktree's own folder in a repository, as the file that git has just made in its top names it.
 pub(super) fn admin_of(top: &Path, common: &Path) -> Option<PathBuf> {
-    let named = pointer(&top.join(".git"))?;
-    let admin = top.join(named.strip_prefix("gitdir: ")?).canonicalize().ok()?;
+    let admin = named(top)?;
     (admin.parent() == Some(&common.join("worktrees"))).then_some(admin)
 }
 

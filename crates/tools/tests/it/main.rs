@@ -17,6 +17,8 @@ mod hostile;
 mod kept;
 #[cfg(target_os = "linux")]
 mod keys;
+#[cfg(target_os = "linux")]
+mod linked;
 mod links;
 #[cfg(target_os = "linux")]
 mod looking;
@@ -32,6 +34,8 @@ mod reading;
 mod sandbox;
 mod searching;
 mod state;
+#[cfg(target_os = "linux")]
+mod toolchains;
 mod undoing;
 #[cfg(unix)]
 mod worktrees;

@@ -127,9 +127,16 @@ impl CallGuard {
         }
         let by_name =
             if self.of_git { below.split(|byte| *byte == b'/').any(guarded::is_git) } else { names.plants(below) };
+        // An added folder can be a repository, or a part of one.
+        let is_of_repository = || {
+            let mut parts = tree.path.components();
+            let is_part = parts.any(|part| guarded::is_git(part.as_os_str().as_bytes()));
+            let is_whole = ["HEAD", "objects", "refs"].iter().all(|name| tree.entries.contains_key(name.as_bytes()));
+            (is_part || is_whole) && decides(&parts.as_path().join(OsStr::from_bytes(below)))
+        };
         // All of an added folder in a hidden place is guarded.
         let is_hidden = || !self.of_git && matches!(tree.place, PathPlace::Folder(_)) && is_hidden(&tree.path);
-        by_name || is_hidden() || {
+        by_name || is_hidden() || is_of_repository() || {
             let path = tree.path.join(OsStr::from_bytes(below));
             self.leads.iter().chain(&now.leads).any(|lead| lead.covers(&path, self.of_git))
         }

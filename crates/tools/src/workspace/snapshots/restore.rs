@@ -34,7 +34,7 @@ pub(super) fn undo(
     let mut plan = Plan::new(workspace, roots, blobs, changes);
     plan.keep_folders_that_are_in_use();
     if !preview {
-        act::carry_out(&mut plan.steps, blobs);
+        act::carry_out(&mut plan.steps, blobs, &workspace.root);
     }
     plan.told(preview)
 }

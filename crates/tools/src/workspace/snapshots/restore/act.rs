@@ -9,6 +9,7 @@ use std::{
         fd::OwnedFd,
         unix::{ffi::OsStrExt as _, fs::PermissionsExt as _},
     },
+    path::Path,
 };
 
 use agentd_core::tool::{FileKind, FileState};
@@ -16,6 +17,7 @@ use rustix::fs::{AtFlags, Mode, OFlags, mkdirat, openat, renameat, symlinkat, un
 
 use super::{
     super::{
+        super::drafts::Draft,
         blobs::Blobs,
         root::{self, Kind, Root, Stamp},
         spot::{SafePath, split},
@@ -28,8 +30,8 @@ use super::{
 /// Permissions that a folder's owner needs to change its content.
 const OWNER: u32 = 0o700;
 
-/// Does the steps that can be done, and writes down those that could not.
-pub(super) fn carry_out(steps: &mut [Step<'_>], blobs: &Blobs) {
+/// Does the steps that can be done, and writes down those that could not. `session` is the path of the session's own tree.
+pub(super) fn carry_out(steps: &mut [Step<'_>], blobs: &Blobs, session: &Path) {
     let steps_of = |steps: &mut [Step<'_>], fits: fn(&Step<'_>) -> bool| -> Vec<usize> {
         let due = |(index, step): (usize, &Step<'_>)| (step.verdict.is_done() && fits(step)).then_some(index);
         steps.iter().enumerate().filter_map(due).collect()
@@ -42,7 +44,7 @@ pub(super) fn carry_out(steps: &mut [Step<'_>], blobs: &Blobs) {
         attempt(&mut steps[index], remove);
     }
     for index in steps_of(steps, |step| step.goal().is_some()) {
-        attempt(&mut steps[index], |root, step| bring_back(root, step, blobs));
+        attempt(&mut steps[index], |root, step| bring_back(session, root, step, blobs));
     }
     // Each folder is made durable once, and not for each of its files: there may be thousands. Some can be opened only
     // until they have their own permissions.
@@ -143,7 +145,7 @@ fn remove(root: &Root, step: &Step<'_>) -> io::Result<Verdict> {
     Ok(Verdict::Do)
 }
 
-fn bring_back(root: &Root, step: &Step<'_>, blobs: &Blobs) -> io::Result<Verdict> {
+fn bring_back(session: &Path, root: &Root, step: &Step<'_>, blobs: &Blobs) -> io::Result<Verdict> {
     let Some(goal) = step.goal() else { return Ok(Verdict::Do) };
     let (parent, name) = split(&step.spot.below);
     let parent = make_folders(root, parent)?;
@@ -170,20 +172,20 @@ fn bring_back(root: &Root, step: &Step<'_>, blobs: &Blobs) -> io::Result<Verdict
     {
         return Ok(verdict);
     }
-    let draft = format!(".agentd-{}.tmp", uuid::Uuid::new_v4().simple());
-    let brought = write_draft(&parent, &draft, goal, &content).and_then(|()| {
+    let draft = Draft::new(session, &parent);
+    let brought = write_draft(&parent, draft.name(), goal, &content).and_then(|()| {
         let unchanged = if in_place { is_unchanged(root, &parent, name, step)? } else { is_free(&parent, name)? };
         if !unchanged {
             return Ok(changed_meanwhile());
         }
-        renameat(&parent, &draft, &parent, OsStr::from_bytes(name))?;
+        renameat(&parent, draft.name(), &parent, OsStr::from_bytes(name))?;
         let is_alone = |shared| step.stamp.is_some_and(|stamp| shared::is_of(stamp, shared) && stamp.links == 1);
         let elsewhere = step.change.shared.filter(|shared| in_place && !is_alone(*shared));
         Ok(if elsewhere.is_some() { Verdict::DoHere } else { Verdict::Do })
     });
     if !matches!(brought, Ok(Verdict::Do | Verdict::DoHere)) {
         // The draft may never have been made; what matters is that none stays.
-        let _ = unlinkat(&parent, &draft, AtFlags::empty());
+        let _ = unlinkat(&parent, draft.name(), AtFlags::empty());
     }
     brought
 }

@@ -1,0 +1,106 @@
+//! Compilers and interpreters outside of the listed folders, which variables of the client name.
+
+use std::{
+    fs,
+    os::unix::fs::{PermissionsExt as _, symlink},
+    path::Path,
+};
+
+use agentd_core::environment::ClientEnvironment;
+
+use crate::{
+    bench::{Bench, Project, SECRET},
+    sandbox::{STRENGTHS, locked},
+};
+
+fn write(folder: &Path, path: &str, text: &str) {
+    let path = folder.join(path);
+    fs::create_dir_all(path.parent().unwrap()).unwrap();
+    fs::write(&path, text).unwrap();
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+}
+
+/// Rust as rustup installs it, and Java, in a folder that no setting lists.
+fn installed() -> tempfile::TempDir {
+    let at = tempfile::tempdir_in("/var/tmp").unwrap();
+    let write = |path: &str, text: &str| write(at.path(), path, text);
+    write("cargo/bin/cargo", "#!/bin/sh\nexec \"$RUSTUP_HOME/toolchains/stable/bin/cargo\" \"$@\"\n");
+    write("cargo/credentials.toml", SECRET);
+    write("cargo/config.toml", &format!("[registries.own]\ntoken = \"{SECRET}\"\n[net]\noffline = true\n"));
+    write("cargo/registry/index", "plain");
+    write("cargo/diary", SECRET);
+    write("rustup/settings.toml", "");
+    write("rustup/toolchains/stable/bin/cargo", "#!/bin/sh\necho this is cargo $1\n");
+    write("rustup/toolchains/stable/.npmrc", SECRET);
+    write("jdk/bin/java", "#!/bin/sh\necho this is java\n");
+    write("jdk/lib/modules", "");
+    at
+}
+
+fn name(bench: &mut Bench, variables: &[(&str, &Path)]) {
+    let variables = variables.iter().map(|(name, path)| ((*name).to_owned(), path.display().to_string()));
+    bench.context.environment = ClientEnvironment::unjudged(variables).into();
+}
+
+#[tokio::test]
+async fn a_toolchain_is_found_where_the_client_has_it_and_keys_in_it_stay_hidden() {
+    for namespaces in STRENGTHS {
+        let at = installed();
+        let mut bench = locked(Project::Writable, |config| config.namespaces = namespaces).await;
+        let [cargo, rustup, java] = ["cargo", "rustup", "jdk"].map(|name| at.path().join(name));
+        let named = [("CARGO_HOME", cargo.as_path()), ("RUSTUP_HOME", &rustup), ("JAVA_HOME", &java)];
+        name(&mut bench, &named);
+        let told = bench.allowed("cargo build && java && cat $CARGO_HOME/registry/index").await;
+        for part in ["this is cargo build", "this is java", "plain"] {
+            assert!(told.contains(part), "{told}");
+        }
+        for command in [
+            "cat $CARGO_HOME/credentials.toml | grep launch",
+            "cat $CARGO_HOME/config.toml | grep launch",
+            "cat $CARGO_HOME/diary",
+            "cat $RUSTUP_HOME/toolchains/stable/.npmrc | grep launch",
+            "echo x >> $CARGO_HOME/bin/cargo",
+            "touch $RUSTUP_HOME/toolchains/new",
+        ] {
+            bench.barred(command).await;
+        }
+        if namespaces {
+            assert!(bench.allowed("cat $CARGO_HOME/config.toml").await.contains("offline = true"));
+        }
+    }
+}
+
+#[tokio::test]
+async fn only_a_folder_that_looks_like_a_toolchain_and_holds_nothing_else_is_believed() {
+    for namespaces in STRENGTHS {
+        let at = tempfile::tempdir_in("/var/tmp").unwrap();
+        let top = at.path().canonicalize().unwrap();
+        // All but the last one look like Java.
+        let folders = ["", "home", "home/.ssh", "data/jdk", "plain"].map(|folder| top.join(folder));
+        for folder in &folders {
+            write(folder, "diary", SECRET);
+            if !folder.ends_with("plain") {
+                write(folder, "bin/java", "#!/bin/sh\necho this is java\n");
+                write(folder, "lib/modules", "");
+            }
+        }
+        let mut bench = locked(Project::Writable, |config| {
+            config.namespaces = namespaces;
+            config.home = Some(top.join("home"));
+            config.hidden = vec![top.join("home/.ssh"), top.join("data")];
+        })
+        .await;
+        let outside = bench.outside.path().canonicalize().unwrap();
+        write(&outside, "diary", SECRET);
+        write(&outside, "bin/java", "");
+        write(&outside, "lib/modules", "");
+        let linked = top.join("linked");
+        symlink(top.join("home"), &linked).unwrap();
+        for folder in folders.iter().chain([&outside, &linked]) {
+            name(&mut bench, &[("JAVA_HOME", folder.as_path())]);
+            bench.barred(&format!("cat {}/diary | grep launch", folder.display())).await;
+            let told = bench.sh("java").await.text;
+            assert!(!told.contains("this is java"), "{}: {told}", folder.display());
+        }
+    }
+}
