@@ -151,7 +151,8 @@ pub async fn assemble(
     // All that can be left out or described otherwise.
     let configurable = [all.specs().to_vec(), agentd_engine::hideable_tools()].concat();
     let toolbox = Arc::new(ConfiguredToolbox::new(all, &config.tools, idle(config), idle_now(&languages)));
-    let of_sessions: Arc<dyn Toolbox> = Arc::new(SessionTools::new(toolbox.clone(), Arc::clone(&session_servers)));
+    let of_sessions = SessionTools::new(toolbox.clone(), Arc::clone(&mcp), Arc::clone(&session_servers));
+    let of_sessions: Arc<dyn Toolbox> = Arc::new(of_sessions);
     let player = Arc::new(Player::new(PlayerParts {
         folder: paths.data.join("replays"),
         models: models.clone(),

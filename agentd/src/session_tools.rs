@@ -7,12 +7,12 @@ use std::{
 };
 
 use agentd_core::{
-    catalogue::{Catalogue, CatalogueTool},
+    catalogue::{Catalogue, CatalogueTool, UnlistedServer},
     ids::SessionId,
-    ports::{ToolContext, Toolbox},
+    ports::{ToolContext, ToolUser, Toolbox},
     tool::{AdaptedCall, FollowedLink, StartFolder, ToolCall, ToolErrorCode, ToolOutput, ToolSpec},
 };
-use agentd_mcp::{McpToolbox, SessionServers, published::PublishedTools, session::is_of_session_server};
+use agentd_mcp::{McpPool, McpToolbox, SessionServers, published::PublishedTools, session::is_of_session_server};
 use futures_util::{FutureExt, future::BoxFuture};
 
 use crate::mcp;
@@ -28,6 +28,8 @@ const GONE: &str = "it was a tool of an MCP server that the client brought for t
 /// A toolbox in which sessions have the tools of their own servers, too.
 pub struct SessionTools {
     inner: Arc<dyn Toolbox>,
+    /// The servers that all sessions have.
+    pool: Arc<McpPool>,
     servers: Arc<SessionServers>,
     /// The tools of sessions, as they were when they were last asked for. A lock is held for as long as it takes to look.
     together: Mutex<HashMap<SessionId, MergedTools>>,
@@ -41,10 +43,10 @@ struct MergedTools {
 }
 
 impl SessionTools {
-    /// The tools of `inner`, and those of `servers`, whose names are never among them.
+    /// The tools of `inner`, with those of `pool` among them, and those of `servers`, whose names are never among them.
     #[must_use]
-    pub fn new(inner: Arc<dyn Toolbox>, servers: Arc<SessionServers>) -> Self {
-        Self { inner, servers, together: Mutex::default() }
+    pub fn new(inner: Arc<dyn Toolbox>, pool: Arc<McpPool>, servers: Arc<SessionServers>) -> Self {
+        Self { inner, pool, servers, together: Mutex::default() }
     }
 
     /// The toolbox of the session whose tool a turn was offered; none where it is one that all sessions have. An error where the
@@ -117,6 +119,17 @@ impl Toolbox for SessionTools {
         let catalogue = Arc::new(merged(session, &base, &published));
         together.insert(session, MergedTools { base, published, catalogue: Arc::clone(&catalogue) });
         Some(catalogue)
+    }
+
+    fn await_servers<'a>(&'a self, user: &'a ToolUser, servers: &'a [String]) -> BoxFuture<'a, Vec<UnlistedServer>> {
+        async move {
+            let mut unlisted = self.pool.list_servers(user, names).await;
+            if let Some(pool) = user.session_id.and_then(|session| self.servers.of(session)) {
+                unlisted.extend(pool.list_servers(user, names).await);
+            }
+            unlisted
+        }
+        .boxed()
     }
 
     fn end_session(&self, session: SessionId) -> BoxFuture<'_, ()> {

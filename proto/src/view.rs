@@ -346,4 +346,6 @@ pub struct McpServerView {
     pub reached: bool,
     /// Deviations from the configuration.
     pub notes: Vec<String>,
+    /// Version of the protocol that it speaks; empty where it was never reached.
+    pub protocol: String,
 }

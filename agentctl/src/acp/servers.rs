@@ -164,6 +164,7 @@ mod tests {
     #[test]
     fn people_are_told_of_what_is_not_there_in_harmless_words() {
         let view = |state| McpServerView {
+            protocol: String::new(),
             name: String::new(),
             state,
             reason: "it said \u{1b}[2J".to_owned(),

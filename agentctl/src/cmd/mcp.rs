@@ -29,6 +29,7 @@ use crate::{
     exit::Exit,
     failure::Failure,
     flags::Global,
+    project,
     report::{self, Table},
     terminal::sanitize::clean_line,
 };
@@ -62,7 +63,7 @@ enum McpCommand {
     Start(One),
     /// Stop a server and its child processes
     Stop(One),
-    /// Start a server, and show its start time and its tools
+    /// Start a server for the current folder, and show its start time and its tools
     Test(One),
     /// Show a server's log
     Logs {
@@ -167,7 +168,7 @@ fn table(servers: &[McpServerView]) -> anyhow::Result<()> {
 }
 
 async fn start(daemon: &Daemon, name: &str, json: bool) -> anyhow::Result<Exit> {
-    let server = daemon.client.start_mcp_server(name).await?;
+    let server = daemon.client.start_mcp_server(name, &project::absolute(Path::new("."))?).await?;
     report::show(json, &as_json(&server), || {
         notes(&server);
         said(false, "runs", name).map(drop)
@@ -175,14 +176,20 @@ async fn start(daemon: &Daemon, name: &str, json: bool) -> anyhow::Result<Exit> 
 }
 
 async fn test(daemon: &Daemon, name: &str, json: bool) -> anyhow::Result<Exit> {
+    let folder = project::absolute(Path::new("."))?;
     let begun = Instant::now();
-    let server = daemon.client.start_mcp_server(name).await?;
+    let server = daemon.client.start_mcp_server(name, &folder).await?;
     let took = begun.elapsed().as_millis();
+    if !server.reached {
+        notes(&server);
+        return Err(Failure::new(ErrorKind::Conflict, format!("{name} did not say what it offers")).into());
+    }
     let mut told = as_json(&server);
     told["took_ms"] = json!(u64::try_from(took).unwrap_or(u64::MAX));
     report::show(json, &told, || {
-        let says = clean_line(&server.says_it_is);
-        let says = if says.is_empty() { says } else { format!(" ({says})") };
+        let says = [server.says_it_is.clone(), format!("MCP {}", server.protocol)];
+        let says: Vec<String> = says.iter().filter(|says| !says.is_empty()).map(|says| clean_line(says)).collect();
+        let says = format!(" ({})", says.join(", "));
         report::lines([
             format!("{} started in {took} ms{says}", server.name),
             format!("{}:", report::count(server.tools.len() as u64, "tool")),
@@ -365,6 +372,7 @@ fn as_json(server: &McpServerView) -> Value {
         "place": server.place,
         "connections": server.connections,
         "says_it_is": server.says_it_is,
+        "protocol": server.protocol,
         "reached": server.reached,
         "tools": server.tools,
         "notes": server.notes,

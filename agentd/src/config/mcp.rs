@@ -14,8 +14,8 @@ use std::{
 use agentd_mcp::{
     McpConfig, ServerConfig,
     config::{
-        ConfigText, HttpWire, OAuthClient, OFFERED_TOOLS, Sampling, ServerAddress, ToolDefaults, ToolGrants,
-        ToolSetting,
+        ConfigText, HttpWire, LISTING_WAIT, OAuthClient, OFFERED_TOOLS, Sampling, ServerAddress, ToolDefaults,
+        ToolGrants, ToolSetting,
     },
     variables,
 };
@@ -76,10 +76,10 @@ pub(super) fn resolve(
     sources: &Sources,
     origins: &mut Origins,
 ) -> Result<(McpConfig, BTreeMap<String, String>), ConfigError> {
-    let Entries { servers, broken, offered_tools, plugins } = read(sources, origins)?;
+    let Entries { servers, broken, offered_tools, listing_wait, plugins } = read(sources, origins)?;
     // The reason of a server goes to people with its place.
     let broken = broken.into_iter().map(|(name, error)| (name, error.to_string())).collect();
-    Ok((McpConfig { servers, broken, offered_tools }, plugins))
+    Ok((McpConfig { servers, broken, offered_tools, listing_wait }, plugins))
 }
 
 /// The servers, and why some of them cannot be.
@@ -88,25 +88,24 @@ struct Entries {
     servers: BTreeMap<String, ServerConfig>,
     broken: BTreeMap<String, ConfigError>,
     offered_tools: usize,
+    listing_wait: Duration,
     /// The plugins of servers that came with one.
     plugins: BTreeMap<String, String>,
 }
 
 fn read(sources: &Sources, origins: &mut Origins) -> Result<Entries, ConfigError> {
     let mut global = Times::default();
-    let mut offered_tools = OFFERED_TOOLS;
+    let (mut offered_tools, mut listing_wait) = (OFFERED_TOOLS, LISTING_WAIT);
     let mut servers: BTreeMap<String, Server> = BTreeMap::new();
     let mut broken = BTreeMap::new();
     let known = secrets::variables(sources)?;
     for file in sources.files_about(Subject::Mcp) {
-        let mut known = known.clone();
-        // The daemon's own folder is nobody's.
-        known.retain(|name, _| !variables::is_place(name));
-        let variables = with_marks(&file.text, known);
-        let McpFile { global: over, servers: named, unread } = McpFile::read(file, &variables)?;
-        let reader = Reader { file, sources, variables: &variables };
+        let (file, variables) = &with_marks(file, &known);
+        let McpFile { global: over, servers: named, unread } = McpFile::read(file, variables)?;
+        let reader = Reader { file, sources, variables };
         if let Some(over) = over {
             offered_tools = over.offered_tools.unwrap_or(offered_tools);
+            listing_wait = over.listing_wait.map_or(listing_wait, |wait| wait.0);
             reader.global(over, &mut global, origins);
         }
         for (name, error) in unread {
@@ -137,19 +136,36 @@ fn read(sources: &Sources, origins: &mut Origins) -> Result<Entries, ConfigError
             }
         }
     }
-    Ok(Entries { servers: complete, broken, offered_tools, plugins })
+    Ok(Entries { servers: complete, broken, offered_tools, listing_wait, plugins })
 }
 
-/// The variables, with a mark in place of each that the file names and that is not set: clients may have it.
-fn with_marks(text: &str, mut variables: HashMap<String, String>) -> HashMap<String, String> {
-    for rest in text.split("${").skip(1) {
-        let Some((name, _)) = rest.split_once('}') else { continue };
+/// The file and its variables, with a mark in place of each that is not set: clients may have it. Those with a default are marked
+/// in the text, since each place has its own. The daemon's own folder is nobody's.
+fn with_marks(file: &SourceFile, known: &HashMap<String, String>) -> (SourceFile, HashMap<String, String>) {
+    let mut variables = known.clone();
+    variables.retain(|name, _| !variables::is_place(name));
+    let mut marks = HashMap::new();
+    let mut pieces = file.text.split("${");
+    let mut text = pieces.next().unwrap_or_default().to_owned();
+    for piece in pieces {
+        let (written, rest) = piece.split_once('}').unwrap_or_default();
+        let (name, default) = variables::parts(written);
         let is_name = |letter: char| letter.is_ascii_alphanumeric() || letter == '_';
-        if !name.is_empty() && name.chars().all(is_name) && !variables.contains_key(name) {
-            variables.insert(name.to_owned(), variables::mark(name));
+        let is_free = !name.is_empty() && name.chars().all(is_name) && !variables.contains_key(name);
+        if is_free && default.is_some() && !text.ends_with('$') && !written.contains('\n') {
+            let home = known.get("HOME").map_or("~", String::as_str);
+            text += &variables::mark(&written.replacen(":-~/", &format!(":-{home}/"), 1));
+            text += rest;
+            continue;
         }
+        if is_free {
+            marks.insert(name.to_owned(), variables::mark(name));
+        }
+        text += "${";
+        text += piece;
     }
-    variables
+    variables.extend(marks);
+    (SourceFile { text, ..file.clone() }, variables)
 }
 
 /// Looks whether the person's file could have this text.
@@ -191,9 +207,10 @@ struct Reader<'a> {
 
 impl Reader<'_> {
     fn global(&self, over: GlobalFile, global: &mut Times, origins: &mut Origins) {
-        let GlobalFile { lazy_startup, start_timeout, call_timeout, call_limit, idle_stop, offered_tools } = over;
+        let GlobalFile { lazy_startup, start_timeout, call_timeout, call_limit, idle_stop, .. } = over;
         for (key, is_set) in [
-            ("offered_tools", offered_tools.is_some()),
+            ("offered_tools", over.offered_tools.is_some()),
+            ("listing_wait", over.listing_wait.is_some()),
             ("lazy_startup", lazy_startup.is_some()),
             ("start_timeout", start_timeout.is_some()),
             ("call_timeout", call_timeout.is_some()),

@@ -31,8 +31,10 @@ impl Mcp for Context {
         &self,
         request: Request<v1::StartMcpServerRequest>,
     ) -> Result<Response<v1::StartMcpServerResponse>, Status> {
-        let name = self.known(request.into_inner().name)?;
-        let report = self.control.mcp().start(&name).await.map_err(|why| Refusal {
+        let v1::StartMcpServerRequest { name, folder } = request.into_inner();
+        let name = self.known(name)?;
+        let folder = Some(PathBuf::from(folder)).filter(|folder| folder.is_absolute());
+        let report = self.control.mcp().start(&name, folder).await.map_err(|why| Refusal {
             kind: ErrorKind::Conflict,
             message: format!("the MCP server {name} could not be started: {why}"),
             hint: Some(format!("`agentctl mcp logs {name}` shows its log")),
@@ -143,6 +145,7 @@ fn view(server: &ServerReport) -> McpServerView {
         place: server.config.as_ref().map(|config| config.place()).unwrap_or_default(),
         connections: u32::try_from(server.connections).unwrap_or(u32::MAX),
         says_it_is: agentd_core::untrusted::told(&server.says_it_is),
+        protocol: agentd_core::untrusted::told(&server.protocol),
         reached: server.tools.is_some(),
         tools: server.tools.clone().unwrap_or_default(),
         notes: server.notes.clone(),

@@ -27,6 +27,25 @@ pub struct ServerCard {
     pub about: String,
     /// Its entry makes no sense, so it is down.
     pub is_broken: bool,
+    /// Beginning of the names of its tools.
+    pub prefix: String,
+    /// Set if its tools are not known yet.
+    pub is_unlisted: bool,
+    /// Set if its entry names the project: sessions without one cannot use it.
+    pub needs_project: bool,
+    /// Set if agents that name their tools have its tools all the same.
+    pub always_available: bool,
+}
+
+/// An MCP server that has not listed its tools.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct UnlistedServer {
+    /// Its name.
+    pub name: String,
+    /// The reason, for people.
+    pub why: String,
+    /// Set if it is still being asked.
+    pub is_late: bool,
 }
 
 /// A tool of somebody else, as rules and questions name it. None of it changes with what the server says.
@@ -44,6 +63,8 @@ pub struct Foreign {
     pub entry: String,
     /// The person's configuration lets it run without asking.
     pub granted: bool,
+    /// Set if the server's entry names the project: sessions without one cannot use it.
+    pub needs_project: bool,
 }
 
 /// A tool, and what is known of it besides what models are told.

@@ -27,7 +27,7 @@ use jiff::{Timestamp, civil::Date};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    catalogue::{Catalogue, ToolOrigin},
+    catalogue::{Catalogue, ToolOrigin, UnlistedServer},
     counters::DayCounters,
     environment::ClientEnvironment,
     error::{ErrorKind, ModelError, StoreError},
@@ -200,6 +200,17 @@ pub struct ToolContext {
     pub cancel: CancellationToken,
 }
 
+/// A session for which a server of tools is started; where nothing is known of it, nobody's.
+#[derive(Debug, Clone, Default)]
+pub struct ToolUser {
+    /// The session.
+    pub session_id: Option<SessionId>,
+    /// The client of its turn.
+    pub environment: Option<Arc<ClientEnvironment>>,
+    /// Its project folder.
+    pub project: Option<PathBuf>,
+}
+
 /// The tools that work on the world outside the session's own state.
 pub trait Toolbox: Send + Sync {
     /// All tools, sorted by name.
@@ -215,6 +226,12 @@ pub trait Toolbox: Send + Sync {
     /// for it. None where it has no others. The same catalogue is handed out as long as nothing has changed.
     fn session_catalogue(&self, _: SessionId) -> Option<Arc<Catalogue>> {
         None
+    }
+
+    /// Asks these MCP servers for their tools, and waits for them as long as the person has configured. Returns those whose
+    /// tools are still not known.
+    fn list_servers<'a>(&'a self, _: &'a ToolUser, _: &'a [String]) -> BoxFuture<'a, Vec<UnlistedServer>> {
+        Box::pin(std::future::ready(Vec::new()))
     }
 
     /// Ends all that runs for a session alone: the session is gone.

@@ -54,7 +54,7 @@ async fn main() -> ExitCode {
 }
 
 async fn drive(pool: &Arc<McpPool>) -> Result<(), String> {
-    let start = async || pool.start(NAME).await.map_err(|why| why.to_string());
+    let start = async || pool.start(NAME, None).await.map_err(|why| why.to_string());
     if let Err(why) = start().await {
         if !why.contains("agentctl mcp login") {
             return Err(why);

@@ -8,6 +8,7 @@ use base64::{Engine as _, engine::general_purpose::STANDARD};
 use rmcp::model::{
     CallToolResult, ContentBlock, ErrorData, GetPromptResult, ReadResourceResult, ResourceContents, Role,
 };
+use serde_json::Value;
 
 /// Maximum text of one answer, in bytes. More is cut, and said to be.
 const MOST_TEXT: usize = 4 << 20;
@@ -18,13 +19,33 @@ const MOST_PARTS: usize = 1000;
 pub(crate) fn of_tool(from: &str, result: CallToolResult) -> ToolOutput {
     let failed = result.is_error == Some(true);
     let mut answer = Answer::default();
-    let said_in_words = result.content.iter().any(|part| matches!(part, ContentBlock::Text(_)));
+    let texts = result.content.iter().filter_map(|part| match part {
+        ContentBlock::Text(text) => Some(text.text.as_str()),
+        _ => None,
+    });
+    let texts: Vec<&str> = texts.take(MOST_PARTS).collect();
+    // Most servers send structured content as text, too, some of them in an object of one field.
+    let is_said = |content: &Value| {
+        let inner = content.as_object().filter(|fields| fields.len() == 1).and_then(|fields| fields.get("result"));
+        is_in(&texts, content) || inner.is_some_and(|inner| is_in(&texts, inner))
+    };
+    let structured = result.structured_content.filter(|content| !is_said(content));
     answer.blocks(result.content);
-    // Servers say structured content in words, too, where they keep to what was agreed.
-    if let Some(content) = result.structured_content.filter(|_| !said_in_words) {
+    if let Some(content) = structured {
         answer.text(&content.to_string());
     }
     answer.finish(from, failed)
+}
+
+/// Returns true if one of the texts is the value, or each of them an item of it.
+fn is_in(texts: &[&str], value: &Value) -> bool {
+    let is_same = |text: &str, value: &Value| match value {
+        Value::String(words) => text.trim() == words.trim(),
+        other => serde_json::from_str::<Value>(text).is_ok_and(|said| said == *other),
+    };
+    let items = value.as_array().filter(|items| !items.is_empty() && items.len() == texts.len());
+    texts.iter().any(|text| is_same(text, value))
+        || items.is_some_and(|items| texts.iter().zip(items).all(|(text, item)| is_same(text, item)))
 }
 
 /// Output of a resource.
@@ -109,10 +130,7 @@ impl Answer {
         if !self.text.is_empty() {
             self.text.push('\n');
         }
-        let mut end = text.len().min(MOST_TEXT.saturating_sub(self.text.len()));
-        while !text.is_char_boundary(end) {
-            end -= 1;
-        }
+        let end = text.floor_char_boundary(MOST_TEXT.saturating_sub(self.text.len()));
         self.text.push_str(&text[..end]);
         self.left_out += text.len() - end;
     }
@@ -198,6 +216,28 @@ mod tests {
         let structured = answered(json!({"content": [], "structuredContent": {"degrees": 20}}));
         assert!(structured.text.contains("{\"degrees\":20}"), "{}", structured.text);
         assert_eq!(answered(json!({"content": []})).text, "the server answered nothing");
+    }
+
+    #[test]
+    fn structured_content_is_shown_where_it_adds_something() {
+        let check = |texts: &[&str], structured: serde_json::Value, is_added: bool| {
+            let blocks: Vec<_> = texts.iter().map(|text| json!({"type": "text", "text": text})).collect();
+            let output = answered(json!({"content": blocks, "structuredContent": structured}));
+            let lines = output.text.lines().filter(|line| **line == structured.to_string()).count();
+            let expected = usize::from(is_added) + texts.iter().filter(|text| **text == structured.to_string()).count();
+            assert_eq!(lines, expected, "{}", output.text);
+        };
+        check(&["20 degrees"], json!({"degrees": 20}), true);
+        check(&["{ \"degrees\": 20 }"], json!({"degrees": 20}), false);
+        check(&[r#"{"degrees":20}"#], json!({"degrees": 20}), false);
+        check(&[r#"{"degrees":20}"#], json!({"degrees": 21}), true);
+        check(&["found it", r#"{"degrees":20}"#], json!({"degrees": 20}), false);
+        check(&["20"], json!({"result": 20}), false);
+        check(&["warm "], json!({"result": "warm"}), false);
+        check(&["one", "two"], json!({"result": ["one", "two"]}), false);
+        check(&["one", "two"], json!({"result": ["one", "three"]}), true);
+        check(&["nothing"], json!({"result": []}), true);
+        check(&["warm"], json!({"words": "warm"}), true);
     }
 
     #[test]

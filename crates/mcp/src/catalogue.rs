@@ -29,12 +29,18 @@ pub struct Catalogue {
     /// Set if it offers more than is taken.
     #[serde(default)]
     pub cut_off: bool,
+    /// Definitions of tools that could not be used as they are, a sentence each.
+    #[serde(default)]
+    pub odd: Vec<String>,
     /// Set if it has resources that can be read.
     #[serde(default)]
     pub resources: bool,
     /// Set if it has prompts that can be asked for.
     #[serde(default)]
     pub prompts: bool,
+    /// Version of the protocol that it speaks.
+    #[serde(default)]
+    pub protocol: String,
 }
 
 impl Catalogue {

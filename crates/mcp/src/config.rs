@@ -14,6 +14,8 @@ use crate::variables;
 
 /// Default for the number of tools offered in every turn, of servers that say nothing about it.
 pub const OFFERED_TOOLS: usize = 30;
+/// Default for how long a turn waits for servers whose tools are not known yet.
+pub const LISTING_WAIT: Duration = Duration::from_secs(5);
 
 /// All servers.
 #[derive(Debug, Clone)]
@@ -24,11 +26,14 @@ pub struct McpConfig {
     pub broken: BTreeMap<String, String>,
     /// Maximum number of tools offered in every turn, of servers that say nothing about it.
     pub offered_tools: usize,
+    /// Time limit of a turn for servers whose tools are not known yet, from when they are asked.
+    pub listing_wait: Duration,
 }
 
 impl Default for McpConfig {
     fn default() -> Self {
-        Self { servers: BTreeMap::new(), broken: BTreeMap::new(), offered_tools: OFFERED_TOOLS }
+        let (servers, broken) = (BTreeMap::new(), BTreeMap::new());
+        Self { servers, broken, offered_tools: OFFERED_TOOLS, listing_wait: LISTING_WAIT }
     }
 }
 
@@ -297,7 +302,19 @@ impl ServerConfig {
     /// The variables that the daemon's environment lacks, and that the client of a turn has to lend.
     #[must_use]
     pub fn variables(&self) -> BTreeSet<String> {
-        self.texts().iter().flat_map(|text| variables::names(text)).map(str::to_owned).collect()
+        self.texts().iter().flat_map(|text| variables::names(text)).map(|(name, _)| name.to_owned()).collect()
+    }
+
+    /// Those of them that have no default and no value among these.
+    pub(crate) fn missing(&self, values: &BTreeMap<String, String>) -> BTreeSet<String> {
+        let named = self.texts().into_iter().flat_map(variables::names);
+        let missing = named.filter(|(name, default)| default.is_none() && !values.contains_key(*name));
+        missing.map(|(name, _)| name.to_owned()).collect()
+    }
+
+    /// Returns true if it cannot be started without a project.
+    pub(crate) fn needs_project(&self) -> bool {
+        self.missing(&BTreeMap::new()).iter().any(|name| variables::is_project(name))
     }
 
     fn texts(&self) -> Vec<&str> {
@@ -321,8 +338,8 @@ impl ServerConfig {
     pub(crate) fn filled(&self, values: &BTreeMap<String, String>) -> Result<Self, String> {
         let text = |text: &str| variables::filled(text, values);
         let written = |written: &ConfigText| {
-            let lent = variables::names(&written.value).filter(|name| !variables::is_place(name));
-            let used = lent.filter_map(|name| values.get(name)).cloned();
+            let lent = variables::names(&written.value).filter(|(name, _)| !variables::is_place(name));
+            let used = lent.filter_map(|(name, _)| values.get(name)).cloned();
             let secrets = written.secrets.iter().cloned().chain(used).collect();
             Ok::<_, String>(ConfigText { value: text(&written.value)?, shown: written.shown.clone(), secrets })
         };

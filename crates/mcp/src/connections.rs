@@ -141,7 +141,9 @@ mod tests {
         let (guard, logins) = ("/nonexistent".into(), Arc::new(Logins::new("/nonexistent".into())));
         let (clean, plugin_check) = (Clean::default(), PluginCheck::default());
         let supplies = ServerDeps { guard, logins, clean, learn: Box::new(|_, _| {}), plugin_check };
-        ServerHandle::spawn("s".to_owned(), Arc::new(config), Arc::default(), Arc::new(supplies), Arc::<Log>::default())
+        let fingerprint = config.fingerprint();
+        let (config, supplies) = (Arc::new(config), Arc::new(supplies));
+        ServerHandle::spawn("s".to_owned(), fingerprint, config, Arc::default(), supplies, Arc::<Log>::default())
     }
 
     #[tokio::test]

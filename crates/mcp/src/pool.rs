@@ -10,13 +10,11 @@ use std::{
         Arc, Mutex, MutexGuard, PoisonError, Weak,
         atomic::{AtomicBool, Ordering},
     },
-    time::Instant,
 };
 
 use agentd_core::{
-    environment::ClientEnvironment,
     ids::SessionId,
-    ports::{ToolContext, Workspace},
+    ports::{ToolContext, ToolUser},
 };
 use futures_util::future::join_all;
 
@@ -24,6 +22,7 @@ mod listing;
 mod login;
 mod report;
 
+use self::listing::Listing;
 pub use self::report::ServerReport;
 use crate::{
     catalogue::{Catalogue, CatalogueFolder},
@@ -36,7 +35,7 @@ use crate::{
     published::{PublishedTools, publish},
     reason::Reason,
     server::{Lease, Need, ServerDeps, ServerHandle},
-    variables::{FOLDER, LentValues, PROJECT, is_place},
+    variables::{LentValues, is_place, is_project},
 };
 
 /// Dependencies of the pool.
@@ -80,6 +79,8 @@ pub struct McpPool {
     owner: PoolOwner,
     /// Lets few be asked at once what they offer.
     asking: tokio::sync::Semaphore,
+    /// Told when one has answered, or failed to.
+    listed: tokio::sync::Notify,
     /// Set once servers may be started without a call: not before the daemon serves.
     opened: AtomicBool,
     /// Set if there may be servers that were never listed.
@@ -91,10 +92,8 @@ pub struct McpPool {
 struct State {
     config: Arc<McpConfig>,
     connections: Connections,
-    /// Environment of the client that called last, for servers that are started without a call.
-    last_environment: Option<BTreeMap<String, String>>,
-    /// The project and the folder of the client that called last, likewise.
-    last_folders: Option<(PathBuf, PathBuf)>,
+    /// The session that called last, for servers that are started for nobody.
+    last_user: ToolUser,
     /// The values of variables that only clients have.
     lent: LentValues,
     /// The last words of servers, also of those that do not run.
@@ -103,27 +102,9 @@ struct State {
     /// Another one whenever the configuration or what is known has changed.
     version: u64,
     published: Arc<PublishedTools>,
-    /// When servers were asked last in the background what they offer, each as it was configured then.
-    asked: HashMap<(String, String), Instant>,
+    /// Servers that were asked in the background what they offer, each as it was configured then.
+    asked: HashMap<(String, String), Listing>,
     closed: bool,
-}
-
-/// A turn that calls a tool of a server.
-#[derive(Clone, Copy)]
-struct Caller<'a> {
-    /// The fingerprint of the server when its tool was offered.
-    place: &'a str,
-    session: SessionId,
-    client: &'a ClientEnvironment,
-    workspace: &'a Workspace,
-}
-
-impl Caller<'_> {
-    /// The folders that variables name.
-    fn folders(&self) -> (PathBuf, PathBuf) {
-        let project = self.workspace.project.as_ref().map(|mount| &mount.path).unwrap_or(&self.workspace.root);
-        (project.clone(), self.client.folder().map_or_else(|| project.clone(), PathBuf::from))
-    }
 }
 
 impl McpPool {
@@ -149,8 +130,7 @@ impl McpPool {
                 state: Mutex::new(State {
                     config: Arc::new(config),
                     connections: Connections::default(),
-                    last_environment: None,
-                    last_folders: None,
+                    last_user: ToolUser::default(),
                     lent: LentValues::default(),
                     logs: BTreeMap::new(),
                     known,
@@ -165,7 +145,8 @@ impl McpPool {
                 supplies: Arc::new(ServerDeps { guard, logins, clean, learn: Box::new(learn), plugin_check }),
                 owner,
                 asking: tokio::sync::Semaphore::new(listing::ASKED_AT_ONCE),
-                opened: AtomicBool::new(false),
+                listed: tokio::sync::Notify::new(),
+                opened: AtomicBool::new(owner == PoolOwner::Session),
                 unseen: AtomicBool::new(true),
                 keeping: Mutex::default(),
             }
@@ -183,15 +164,20 @@ impl McpPool {
     pub fn open(self: &Arc<Self>) {
         self.opened.store(true, Ordering::Release);
         let config = Arc::clone(&self.state().config);
-        let eager = config.enabled().filter(|(_, server)| server.eager).map(|(name, _)| name.to_owned());
-        self.start_in_background(eager.collect(), Need::Call);
+        let can_start = |server: &ServerConfig| server.eager && !server.needs_project();
+        let eager = config.enabled().filter(|(_, server)| can_start(server)).map(|(name, _)| name.to_owned());
+        self.start_in_background(eager.collect(), Need::Call, &ToolUser::default());
     }
 
     /// A connection to the server that has this fingerprint, for a client of this environment. Starts it where it does not
     /// run.
     pub(crate) async fn lease(&self, server: &str, place: &str, context: &ToolContext) -> Result<Lease, Reason> {
-        let (session, client, workspace) = (context.session_id, &*context.environment, &*context.workspace);
-        self.handle(server, Some(Caller { place, session, client, workspace }))?.lease(Need::Call).await
+        let user = ToolUser {
+            session_id: Some(context.session_id),
+            environment: Some(Arc::clone(&context.environment)),
+            project: context.workspace.project.as_ref().map(|mount| mount.path.clone()),
+        };
+        self.handle(server, &user, Some(place))?.lease(Need::Call).await
     }
 
     /// The variables that the configuration names and the daemon's environment lacks: clients lend them.
@@ -224,12 +210,13 @@ impl McpPool {
         state.config.servers.contains_key(server).then(|| state.log(server, &self.supplies.clean))
     }
 
-    /// Starts a server now, also one that failed and would have to wait. Says what it offers.
+    /// Starts a server now, also one that failed and would have to wait, for that project. Says what it offers.
     ///
     /// # Errors
     /// There is no such server, or why it cannot be started.
-    pub async fn start(&self, server: &str) -> Result<ServerReport, Reason> {
-        let lease = self.handle(server, None)?.lease(Need::Person).await?;
+    pub async fn start(&self, server: &str, project: Option<PathBuf>) -> Result<ServerReport, Reason> {
+        let user = ToolUser { project, ..ToolUser::default() };
+        let lease = self.handle(server, &user, None)?.lease(Need::Person).await?;
         drop(lease);
         self.report_of(server).ok_or_else(|| Reason::ours(unknown(server)))
     }
@@ -276,6 +263,8 @@ impl McpPool {
             }
             state.version += 1;
             state.logs.retain(|name, _| new.servers.contains_key(name));
+            // A person who sets them up again has mended them.
+            state.asked.retain(|_, listing| listing.failed.is_none());
             state.connections.take_of(|name| !stays(name))
         };
         self.republish();
@@ -301,9 +290,9 @@ impl McpPool {
         join_all(handles.iter().map(ServerHandle::stop)).await;
     }
 
-    /// The connection to a server: for a call of a client that was offered a tool of the server with that fingerprint, or
-    /// without anybody's calling it.
-    fn handle(&self, server: &str, call: Option<Caller<'_>>) -> Result<ServerHandle, Reason> {
+    /// The connection to a server, for a session or for nobody. `place` is the fingerprint that the server had when its tool was
+    /// offered; none where no tool is called.
+    fn handle(&self, server: &str, user: &ToolUser, place: Option<&str>) -> Result<ServerHandle, Reason> {
         let mut state = self.state();
         if state.closed {
             return Err(Reason::ours("agentd is stopping"));
@@ -319,22 +308,25 @@ impl McpPool {
                 "the MCP server {server} is not enabled; set `enabled: true` in mcp_servers.yaml"
             )));
         }
-        if call.is_some_and(|caller| caller.place != config.fingerprint()) {
+        let fingerprint = config.fingerprint();
+        if place.is_some_and(|place| place != fingerprint) {
             return Err(Reason::ours("it was changed in mcp_servers.yaml since its tool was offered"));
         }
-        let names = config.variables();
-        let mut values = state.lent.values(call.map(|caller| caller.session), &names);
-        self.add_folders(&mut state, call, &names, &mut values);
+        if user.environment.is_some() {
+            state.last_user = user.clone();
+        }
+        let values = self.values(&state, &config, user);
         let config = config.filled(&values).map_err(|name| Reason::ours(missing(&name)))?;
-        let environment = self.environment_of(&mut state, call.map(|caller| caller.client));
+        let environment = self.environment_of(&state, user);
+        let is_called = place.is_some();
         // What is behind an address sees none of it.
         let is_program = matches!(config.reached, ServerAddress::Stdio { .. });
         let environment = if is_program { environment } else { BTreeMap::new() };
         let key = Key { server: server.to_owned(), environment, variables: values };
-        if let Some(handle) = state.connections.get(&key, call.is_some()) {
+        if let Some(handle) = state.connections.get(&key, is_called) {
             return Ok(handle);
         }
-        let Some(ended) = state.connections.make_room(server, call.is_some()) else {
+        let Some(ended) = state.connections.make_room(server, is_called) else {
             return Err(Reason::ours(format!(
                 "{MOST} processes of the MCP server {server} are at work already, each for clients of another environment; \
                  `agentctl mcp stop {server}` ends them"
@@ -343,48 +335,41 @@ impl McpPool {
         let log = state.log(server, &self.supplies.clean);
         let environment = Arc::new(key.environment.clone());
         let supplies = Arc::clone(&self.supplies);
-        let handle = ServerHandle::spawn(server.to_owned(), Arc::new(config), environment, supplies, log);
-        state.connections.add(key, handle.clone(), call.is_some());
+        let handle = ServerHandle::spawn(server.to_owned(), fingerprint, Arc::new(config), environment, supplies, log);
+        state.connections.add(key, handle.clone(), is_called);
         if !ended.is_empty() {
             tokio::spawn(async move { join_all(ended.iter().map(ServerHandle::stop)).await });
         }
         Ok(handle)
     }
 
-    /// Adds the folders of whoever calls, as far as the server's entry names them. One that is started without a call has
-    /// those of the last that did, or the person's home.
-    fn add_folders(
-        &self,
-        state: &mut State,
-        call: Option<Caller<'_>>,
-        names: &BTreeSet<String>,
-        values: &mut BTreeMap<String, String>,
-    ) {
-        if !names.iter().any(|name| is_place(name)) {
-            return;
-        }
-        if let Some(caller) = call {
-            state.last_folders = Some(caller.folders());
-        }
+    /// The values of a server's variables: those that the client of the session lent, or any client, and the folders. One that is
+    /// started for nobody has those of the last session. Nothing stands for the project of a session without one.
+    fn values(&self, state: &State, server: &ServerConfig, user: &ToolUser) -> BTreeMap<String, String> {
+        let names = server.variables();
+        let mut values = state.lent.values(user.session_id, &names);
+        let is_nobody = user.session_id.is_none() && user.project.is_none();
+        let user = if is_nobody { &state.last_user } else { user };
+        let client = user.environment.as_ref().and_then(|client| client.folder()).map(PathBuf::from);
         let home = || PathBuf::from(self.environment.get("HOME").map_or("/", String::as_str));
-        let (project, folder) = state.last_folders.clone().unwrap_or_else(|| (home(), home()));
-        for (name, folder) in [(PROJECT, project), (FOLDER, folder)] {
-            // Folders of sessions are made when a tool of ours needs them.
-            let folder = if folder.is_dir() { folder } else { home() };
-            if names.contains(name) {
-                values.insert(name.to_owned(), folder.to_string_lossy().into_owned());
-            }
+        for name in names.into_iter().filter(|name| is_place(name)) {
+            let project = user.project.clone();
+            let folder = if is_project(&name) { project } else { client.clone().or(project).or_else(|| Some(home())) };
+            values.extend(folder.map(|folder| (name, folder.to_string_lossy().into_owned())));
         }
+        values
     }
 
     /// Environment of a program that is started now: of the client that calls it, or that called last, over our own.
-    fn environment_of(&self, state: &mut State, client: Option<&ClientEnvironment>) -> BTreeMap<String, String> {
-        if let Some(client) = client.filter(|_| self.owner == PoolOwner::Daemon) {
-            let mut environment = self.environment.clone();
-            environment.extend(client.iter().map(|(name, value)| (name.to_owned(), value.to_owned())));
-            state.last_environment = Some(environment);
+    fn environment_of(&self, state: &State, user: &ToolUser) -> BTreeMap<String, String> {
+        let mut environment = self.environment.clone();
+        let client = user.environment.as_ref().or(state.last_user.environment.as_ref());
+        for (name, value) in
+            client.filter(|_| self.owner == PoolOwner::Daemon).into_iter().flat_map(|client| client.iter())
+        {
+            environment.insert(name.to_owned(), value.to_owned());
         }
-        state.last_environment.clone().unwrap_or_else(|| self.environment.clone())
+        environment
     }
 
     /// A server has said what it offers.
@@ -398,6 +383,7 @@ impl McpPool {
             state.version += 1;
         }
         self.republish();
+        self.listed.notify_waiters();
         if self.owner == PoolOwner::Session {
             return;
         }
@@ -442,6 +428,11 @@ impl State {
 }
 
 fn missing(variable: &str) -> String {
+    if is_place(variable) {
+        return format!(
+            "its entry in mcp_servers.yaml names the project (`${{{variable}}}`), and there is none; `-C FOLDER` names one"
+        );
+    }
     format!(
         "the variable {variable}, which mcp_servers.yaml names, is set neither for agentd nor for the client of the turn; \
          export it where agentctl is run"

@@ -81,21 +81,23 @@ pub fn publish<C: Borrow<Catalogue>>(
 ) -> PublishedTools {
     let claimed = claimed_twice(config);
     let (specs, published) = (BTreeMap::new(), PublishedTools::default());
-    let made = config
-        .servers
-        .keys()
-        .chain(config.broken.keys())
-        .map(|server| schema::all_of(server).trim_end_matches('*').to_owned())
-        .collect();
-    let (place, open) = (String::new(), BTreeMap::new());
-    let mut publisher = Publisher { made, reserved, claimed, place, specs, open, published };
+    let made = config.servers.keys().chain(config.broken.keys()).map(|server| beginning(server)).collect();
+    let (place, open, needs_project) = (String::new(), BTreeMap::new(), false);
+    let mut publisher = Publisher { made, reserved, claimed, place, needs_project, specs, open, published };
     for (name, server) in config.enabled() {
-        publisher.place = server.fingerprint();
+        (publisher.place, publisher.needs_project) = (server.fingerprint(), server.needs_project());
         let known: Option<&Catalogue> = catalogues.get(name).map(Borrow::borrow);
         let known = known.filter(|known| known.fingerprint == publisher.place);
         publisher.server(name, server, known);
-        let about = known.map(|known| schema::line(&known.about)).unwrap_or_default();
-        publisher.published.servers.push(ServerCard { name: name.to_owned(), about, is_broken: false });
+        publisher.published.servers.push(ServerCard {
+            name: name.to_owned(),
+            about: known.map(|known| schema::line(&known.about)).unwrap_or_default(),
+            is_broken: false,
+            prefix: beginning(name),
+            is_unlisted: known.is_none(),
+            needs_project: publisher.needs_project,
+            always_available: server.defaults.always_available == Some(true),
+        });
     }
     let Publisher { specs, open, mut published, .. } = publisher;
     let broken =
@@ -116,6 +118,11 @@ pub fn publish<C: Borrow<Catalogue>>(
     }
     published.specs = specs.into_values().collect();
     published
+}
+
+/// Beginning of the names of a server's tools.
+fn beginning(server: &str) -> String {
+    schema::all_of(server).trim_end_matches('*').to_owned()
 }
 
 /// The aliases that several tools have: it cannot depend on who else is there whose they are.
@@ -139,6 +146,7 @@ struct Publisher<'a> {
     claimed: BTreeSet<&'a str>,
     /// The fingerprint of the server that is looked at.
     place: String,
+    needs_project: bool,
     specs: BTreeMap<String, ToolSpec>,
     /// The tools of which nothing is said about when they are offered, by their servers.
     open: BTreeMap<String, Offer>,
@@ -147,6 +155,9 @@ struct Publisher<'a> {
 
 impl Publisher<'_> {
     fn server(&mut self, name: &str, server: &ServerConfig, known: Option<&Catalogue>) {
+        if self.needs_project {
+            self.note(name, "its entry names the project, so only sessions with one are offered its tools".to_owned());
+        }
         let Some(known) = known else {
             // It was never started: what the configuration names can be offered all the same, and starts it.
             for tool in server.tools.keys() {
@@ -162,25 +173,26 @@ impl Publisher<'_> {
         for tool in server.tools.keys().filter(|tool| !is_there(tool)) {
             self.note(name, format!("the configuration names a tool `{tool}`, and the server has none of that name"));
         }
+        known.odd.iter().for_each(|odd| self.note(name, odd.clone()));
         if known.cut_off {
             self.note(name, format!("it offers more than is taken: its first {} tools are", known.tools.len()));
         }
-        let at = (name, server);
-        if known.resources {
-            self.deed(at, "list_resources", ToolTarget::ListResources, "Lists what this server has to be read.", &[]);
-            let about = "Reads one of the resources of this server.";
-            self.deed(
-                at,
-                "read_resource",
-                ToolTarget::ReadResource,
-                about,
-                &[("uri", "The resource's URI, or one that a template becomes.", true)],
-            );
-        }
-        if known.prompts {
-            self.deed(at, "list_prompts", ToolTarget::ListPrompts, "Lists the prompts of this server.", &[]);
-            let arguments = [("name", "The prompt's name.", true), ("arguments", "Its arguments, an object.", false)];
-            self.deed(at, "get_prompt", ToolTarget::GetPrompt, "Says one of the prompts of this server.", &arguments);
+        let none = json!({"type": "object", "properties": {}, "required": []});
+        let uri = json!({"type": "string", "description": "The resource's URI, or one that a template becomes."});
+        let uri = json!({"type": "object", "properties": {"uri": uri}, "required": ["uri"]});
+        let prompt = json!({"type": "object", "properties": {
+            "name": {"type": "string", "description": "The prompt's name."},
+            "arguments": {"type": "object", "description": "Its arguments, an object."},
+        }, "required": ["name"]});
+        for (verb, deed, about, parameters) in [
+            ("list_resources", ToolTarget::ListResources, "Lists what this server has to be read.", none.clone()),
+            ("read_resource", ToolTarget::ReadResource, "Reads one of the resources of this server.", uri),
+            ("list_prompts", ToolTarget::ListPrompts, "Lists the prompts of this server.", none),
+            ("get_prompt", ToolTarget::GetPrompt, "Says one of the prompts of this server.", prompt),
+        ] {
+            if known.has_deed(verb) {
+                self.deed(name, server, verb, deed, about, parameters);
+            }
         }
         self.note_unknown_grants(name, server);
     }
@@ -235,37 +247,29 @@ impl Publisher<'_> {
             server_rule: schema::all_of(server),
             entry: self.place.clone(),
             granted,
+            needs_project: self.needs_project,
         }
     }
 
     /// An ability of the server that is no tool there.
     fn deed(
         &mut self,
-        (server, config): (&str, &ServerConfig),
+        server: &str,
+        config: &ServerConfig,
         verb: &str,
         deed: ToolTarget,
         about: &str,
-        arguments: &[(&str, &str, bool)],
+        parameters: serde_json::Value,
     ) {
         let name = schema::name(server, verb);
         if self.is_taken(&name) {
             return self.note(server, format!("`{name}` is a tool already, so this server's {verb} is left out"));
         }
-        let properties: serde_json::Map<_, _> = arguments
-            .iter()
-            .map(|(name, about, _)| {
-                let kind = if *name == "arguments" { "object" } else { "string" };
-                ((*name).to_owned(), json!({"type": kind, "description": about}))
-            })
-            .collect();
-        let required: Vec<&str> =
-            arguments.iter().filter(|(_, _, required)| *required).map(|(name, _, _)| *name).collect();
-        let parameters = json!({"type": "object", "properties": properties, "required": required});
-        let description = schema::description(server, about);
         let setting = config.tool(verb);
         if setting.enabled == Some(false) {
             return;
         }
+        let description = schema::description(server, about);
         let spec = ToolSpec { name, description, parameters, effect: setting.effect.unwrap_or(Effect::Execute) };
         self.add(server, spec, deed, &setting, self.foreign(server, verb, config.grants.hold(verb)));
     }
@@ -312,7 +316,7 @@ impl Publisher<'_> {
 }
 
 /// A name that a server chose, for people.
-fn shown(name: &str) -> String {
+pub(crate) fn shown(name: &str) -> String {
     agentd_core::untrusted::told(name).replace('\n', " ").chars().take(100).collect()
 }
 

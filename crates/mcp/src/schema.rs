@@ -1,6 +1,8 @@
 //! What servers say of their tools, made fit for models: names that every provider takes, schemas that are objects,
 //! words that are bounded and pose as nobody.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use agentd_core::untrusted;
 use serde_json::{Map, Value, json};
 use sha2::{Digest as _, Sha256};
@@ -17,7 +19,11 @@ const LARGEST: usize = 32 * 1024;
 const DEEPEST: usize = 24;
 
 /// Keys that no provider takes at the top of a schema: there it must be an object, and nothing else may be.
-const NOT_AT_TOP: [&str; 7] = ["$schema", "$id", "anyOf", "oneOf", "allOf", "not", "enum"];
+const NOT_AT_TOP: [&str; 8] = ["$schema", "$id", "$ref", "anyOf", "oneOf", "allOf", "not", "enum"];
+/// Those of them whose schemas have properties, too.
+const COMPOSED: [&str; 4] = ["$ref", "allOf", "anyOf", "oneOf"];
+/// Maximum number of schemas that are looked at for that.
+const MOST_PARTS: usize = 64;
 
 /// Prefix of all names that are made here.
 pub(crate) const PREFIX: &str = "mcp_";
@@ -115,6 +121,8 @@ fn bounded(words: &str, most: usize) -> String {
 /// The schema of a tool's arguments, as an object of bounded size. One that cannot be taken becomes one that takes any
 /// object; the server knows what it wants.
 pub(crate) fn parameters(schema: &Map<String, Value>) -> Value {
+    let composed = COMPOSED.iter().any(|key| schema.contains_key(*key)).then(|| composed(schema.clone()));
+    let schema = composed.as_ref().unwrap_or(schema);
     let mut fit = Map::new();
     for (key, value) in schema {
         if !NOT_AT_TOP.contains(&key.as_str())
@@ -124,14 +132,55 @@ pub(crate) fn parameters(schema: &Map<String, Value>) -> Value {
         }
     }
     fit.insert("type".to_owned(), json!("object"));
-    if !fit.get("properties").is_some_and(Value::is_object) {
-        fit.insert("properties".to_owned(), json!({}));
+    match fit.get_mut("properties") {
+        Some(Value::Object(properties)) => {
+            properties.values_mut().filter(|property| !property.is_object()).for_each(|property| *property = json!({}));
+        }
+        _ => drop(fit.insert("properties".to_owned(), json!({}))),
     }
     if fit.get("required").is_some_and(|required| !required.is_array()) {
         fit.remove("required");
     }
     let fit = Value::Object(fit);
     if fit.to_string().len() > LARGEST { open() } else { fit }
+}
+
+/// The schema with the properties of its parts and alternatives among its own. Required are those that all alternatives require.
+fn composed(mut schema: Map<String, Value>) -> Map<String, Value> {
+    let whole = &Value::Object(schema.clone());
+    let list = |key: &str| -> Vec<&Value> {
+        whole.get(key).and_then(Value::as_array).into_iter().flatten().map(|part| resolved(part, whole)).collect()
+    };
+    let (mut properties, mut required) = (BTreeMap::<&String, Vec<&Value>>::new(), BTreeSet::new());
+    let own = vec![whole, resolved(whole, whole)];
+    for (key, parts) in [("$ref", own), ("allOf", list("allOf")), ("anyOf", list("anyOf")), ("oneOf", list("oneOf"))] {
+        let mut sets = Vec::new();
+        for part in parts.into_iter().take(MOST_PARTS) {
+            for (name, property) in part.get("properties").and_then(Value::as_object).into_iter().flatten() {
+                let ways = properties.entry(name).or_default();
+                if !ways.contains(&property) {
+                    ways.push(property);
+                }
+            }
+            let names = part.get("required").and_then(Value::as_array).into_iter().flatten();
+            sets.push(names.filter_map(Value::as_str).collect::<BTreeSet<&str>>());
+        }
+        let are_alternatives = matches!(key, "anyOf" | "oneOf");
+        let sets = sets.into_iter().reduce(|one, other| if are_alternatives { &one & &other } else { &one | &other });
+        required.extend(sets.unwrap_or_default());
+    }
+    let one = |ways: Vec<&Value>| if let [way] = ways[..] { way.clone() } else { json!({ "anyOf": ways }) };
+    let properties: Map<_, _> = properties.into_iter().map(|(name, ways)| (name.clone(), one(ways))).collect();
+    schema.insert("properties".to_owned(), properties.into());
+    schema.remove("required");
+    schema.extend((!required.is_empty()).then(|| ("required".to_owned(), required.into_iter().collect())));
+    schema
+}
+
+/// The schema that a reference stands for.
+fn resolved<'a>(part: &'a Value, whole: &'a Value) -> &'a Value {
+    let target = part.get("$ref").and_then(Value::as_str).and_then(|target| target.strip_prefix('#'));
+    target.and_then(|target| whole.pointer(target)).unwrap_or(part)
 }
 
 /// The schema that takes any object.
@@ -148,7 +197,9 @@ fn cleaned(value: &Value, left: usize) -> Option<Value> {
             Value::Array(items.iter().map(|item| cleaned(item, left - 1)).collect::<Option<Vec<_>>>()?)
         }
         Value::Object(fields) => {
-            let pairs = fields.iter().map(|(key, value)| Some((untrusted::told(key), cleaned(value, left - 1)?)));
+            // An early draft marked each property so.
+            let fields = fields.iter().filter(|(key, value)| *key != "required" || !value.is_boolean());
+            let pairs = fields.map(|(key, value)| Some((untrusted::told(key), cleaned(value, left - 1)?)));
             Value::Object(pairs.collect::<Option<Map<_, _>>>()?)
         }
         other => other.clone(),
@@ -190,8 +241,43 @@ mod tests {
         );
         let deep = (0..100).fold(json!({}), |inner, _| json!({"properties": {"a": inner}}));
         check(json!({"properties": deep}), json!({"type": "object", "properties": {}}));
+        check(
+            json!({"properties": {"a": "text", "b": true}}),
+            json!({"type": "object", "properties": {"a": {}, "b": {}}}),
+        );
         let large: Map<String, Value> = (0..5000).map(|n| (format!("property_{n}"), json!({}))).collect();
         check(json!({"properties": large}), open());
+    }
+
+    #[test]
+    fn alternatives_at_the_top_have_arguments() {
+        let check = |schema: Value, properties: Value, required: Value| {
+            let fit = parameters(schema.as_object().unwrap());
+            assert_eq!((&fit["type"], &fit["properties"]), (&json!("object"), &properties));
+            assert_eq!(fit.get("required").unwrap_or(&json!(null)), &required);
+            assert!(COMPOSED.iter().all(|key| fit.get(*key).is_none()), "{fit}");
+        };
+        let text = json!({"type": "string"});
+        let one = json!({"properties": {"kind": {"const": "a"}, "x": text}, "required": ["kind", "x"]});
+        let other = json!({"properties": {"kind": {"const": "b"}, "y": text}, "required": ["kind"]});
+        let both = json!({"kind": {"anyOf": [{"const": "a"}, {"const": "b"}]}, "x": text, "y": text});
+        check(json!({"anyOf": [one, other]}), both.clone(), json!(["kind"]));
+        check(json!({"oneOf": [one, other, one]}), both.clone(), json!(["kind"]));
+        check(json!({"allOf": [one, other]}), both.clone(), json!(["kind", "x"]));
+        let referred =
+            json!({"anyOf": [{"$ref": "#/$defs/A"}, {"$ref": "#/$defs/B"}], "$defs": {"A": one, "B": other}});
+        check(referred, both.clone(), json!(["kind"]));
+        check(
+            json!({"$ref": "#/definitions/A", "definitions": {"A": one}}),
+            one["properties"].clone(),
+            json!(["kind", "x"]),
+        );
+        // One of two is required, beside what always is.
+        let either = json!({"anyOf": [{"required": ["x"]}, {"required": ["y"]}], "properties": {"x": text, "y": text, "z": text}, "required": ["z"]});
+        check(either.clone(), either["properties"].clone(), json!(["z"]));
+        // What refers to itself, or to nothing, ends.
+        let loops = json!({"$ref": "#/$defs/A", "$defs": {"A": {"anyOf": [{"$ref": "#/$defs/A"}, {"$ref": "#/$defs/A"}, 5, {"$ref": "#/gone"}]}}});
+        check(loops, json!({}), json!(null));
     }
 
     #[test]

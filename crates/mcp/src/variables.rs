@@ -12,15 +12,20 @@ use agentd_core::ids::SessionId;
 const OPEN: char = '\u{f0a91}';
 const CLOSE: char = '\u{f0a92}';
 
-/// The session's project folder, or its own where it has none.
-pub const PROJECT: &str = "PROJECT";
+/// The session's project folder, in the words of several systems.
+const PROJECT: [&str; 4] = ["PROJECT", "CLAUDE_PROJECT_DIR", "workspaceFolder", "workspaceRoot"];
 /// The folder of the client that calls, or the project where it does not say.
-pub const FOLDER: &str = "PWD";
+const FOLDER: &str = "PWD";
 
-/// Returns whether a variable names a folder of whoever calls: nobody lends it, and the daemon's own counts for nothing.
+/// Returns true if a variable names the project of whoever calls.
+pub(crate) fn is_project(name: &str) -> bool {
+    PROJECT.contains(&name)
+}
+
+/// Returns true if a variable names a folder of whoever calls: nobody lends it, and the daemon's own counts for nothing.
 #[must_use]
 pub fn is_place(name: &str) -> bool {
-    matches!(name, PROJECT | FOLDER)
+    name == FOLDER || is_project(name)
 }
 
 /// Sessions whose values are kept. The one that was lent to longest ago goes first.
@@ -29,10 +34,16 @@ const SESSIONS: usize = 256;
 /// The longest value, in bytes.
 const LONGEST: usize = 32 * 1024;
 
-/// The mark of a variable.
+/// The mark of a variable, written as `NAME` or as `NAME:-default`.
 #[must_use]
-pub fn mark(name: &str) -> String {
-    format!("{OPEN}{name}{CLOSE}")
+pub fn mark(written: &str) -> String {
+    format!("{OPEN}{written}{CLOSE}")
+}
+
+/// Splits what stands in a mark, or between the braces of a file, into the name and the default.
+#[must_use]
+pub fn parts(written: &str) -> (&str, Option<&str>) {
+    written.split_once(":-").map_or((written, None), |(name, default)| (name, Some(default)))
 }
 
 /// Returns whether a text is not complete without a variable.
@@ -47,9 +58,9 @@ pub fn written(text: &str) -> String {
     text.replace(OPEN, "${").replace(CLOSE, "}")
 }
 
-/// The names of the variables that a text lacks.
-pub(crate) fn names(text: &str) -> impl Iterator<Item = &str> {
-    text.split(OPEN).skip(1).filter_map(|rest| Some(rest.split_once(CLOSE)?.0))
+/// The variables that a text lacks, each with its default.
+pub(crate) fn names(text: &str) -> impl Iterator<Item = (&str, Option<&str>)> {
+    text.split(OPEN).skip(1).filter_map(|rest| Some(parts(rest.split_once(CLOSE)?.0)))
 }
 
 /// The text with values in place of marks, or the name of one that has none.
@@ -58,8 +69,10 @@ pub(crate) fn filled(text: &str, values: &BTreeMap<String, String>) -> Result<St
     let mut pieces = text.split(OPEN);
     out.push_str(pieces.next().unwrap_or_default());
     for piece in pieces {
-        let (name, rest) = piece.split_once(CLOSE).unwrap_or((piece, ""));
-        out.push_str(values.get(name).ok_or_else(|| name.to_owned())?);
+        let (written, rest) = piece.split_once(CLOSE).unwrap_or((piece, ""));
+        let (name, default) = parts(written);
+        let value = values.get(name).filter(|value| default.is_none() || !value.is_empty());
+        out.push_str(value.map(String::as_str).or(default).ok_or_else(|| name.to_owned())?);
         out.push_str(rest);
     }
     Ok(out)
@@ -122,11 +135,16 @@ mod tests {
     fn marks_are_filled_or_named() {
         let text = format!("Bearer {}, {}!", mark("A"), mark("B"));
         assert!(has_mark(&text) && !has_mark("plain"));
-        assert_eq!(names(&text).collect::<Vec<_>>(), ["A", "B"]);
+        assert_eq!(names(&text).collect::<Vec<_>>(), [("A", None), ("B", None)]);
         assert_eq!(written(&text), "Bearer ${A}, ${B}!");
         assert_eq!(filled(&text, &values(&[("A", "1"), ("B", "${A}")])).unwrap(), "Bearer 1, ${A}!");
         assert_eq!(filled(&text, &values(&[("A", "1")])).unwrap_err(), "B");
         assert_eq!(filled("plain", &values(&[])).unwrap(), "plain");
+        let text = format!("in {}", mark("A:-~/x"));
+        assert_eq!((names(&text).next(), written(&text)), (Some(("A", Some("~/x"))), "in ${A:-~/x}".to_owned()));
+        for (lent, expected) in [(&[][..], "in ~/x"), (&[("A", "")], "in ~/x"), (&[("A", "1")], "in 1")] {
+            assert_eq!(filled(&text, &values(lent)).unwrap(), expected);
+        }
     }
 
     #[test]

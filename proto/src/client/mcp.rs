@@ -41,12 +41,12 @@ impl Client {
         Ok((convert::all(set.servers)?, set.version))
     }
 
-    /// Starts a server now.
+    /// Starts a server now, for a project in that folder; an empty one stands for that of the last session.
     ///
     /// # Errors
     /// When there is none of that name, it cannot be started, or the connection fails.
-    pub async fn start_mcp_server(&self, name: &str) -> Result<McpServerView, ClientError> {
-        let request = v1::StartMcpServerRequest { name: name.to_owned() };
+    pub async fn start_mcp_server(&self, name: &str, folder: &str) -> Result<McpServerView, ClientError> {
+        let request = v1::StartMcpServerRequest { name: name.to_owned(), folder: folder.to_owned() };
         let server = self.mcp().start(request).await?.into_inner().server;
         Ok(server.ok_or(WireError::Missing("the server"))?.try_into()?)
     }

@@ -29,6 +29,7 @@ impl From<&McpServerView> for v1::McpServer {
             tools: server.tools.clone(),
             reached: server.reached,
             notes: server.notes.clone(),
+            protocol: server.protocol.clone(),
         }
     }
 }
@@ -48,6 +49,7 @@ impl TryFrom<v1::McpServer> for McpServerView {
             tools: server.tools,
             reached: server.reached,
             notes: server.notes,
+            protocol: server.protocol,
         })
     }
 }

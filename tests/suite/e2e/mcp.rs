@@ -3,7 +3,7 @@
 //! - [`real`]: servers that others wrote. [`life`]: how servers come and go. [`asking`]: their questions to a person.
 //!   [`sampling`]: their requests to a model.
 //! - [`offered`]: which of their tools are offered, found and allowed; [`loaded`]: those that stay because they were mentioned or
-//!   found.
+//!   found; [`first_turn`]: those that nobody knows yet.
 //! - [`trust`]: whose a name, a secret, an answer is. [`http`]: servers behind an address, and [`login`] to them.
 //! - [`commands`]: `agentctl mcp`. [`importing`]: servers of VS Code. [`conformance`]: the suite of the protocol.
 //! - [`variables`]: those that only clients have, and servers whose entry makes no sense.
@@ -13,6 +13,7 @@
 mod asking;
 mod commands;
 mod conformance;
+mod first_turn;
 pub(super) mod http;
 mod importing;
 mod life;

@@ -121,6 +121,7 @@ pub(super) struct GlobalFile {
     pub(super) call_limit: Option<Span>,
     pub(super) idle_stop: Option<Limit<Span>>,
     pub(super) offered_tools: Option<usize>,
+    pub(super) listing_wait: Option<Span>,
 }
 
 #[derive(Debug, Default, Deserialize)]

@@ -6,7 +6,6 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use agentd_mcp::variables;
 use agentd_tools::InstalledPlugin;
 use serde_json::json;
 
@@ -70,15 +69,13 @@ fn read(
             ConfigError::new(place, message).with_hint(format!("agentctl plugin show {plugin_name} tells which"))
         );
     }
-    let mut known = known.clone();
-    known.retain(|name, _| !variables::is_place(name));
-    let variables = with_marks(&file.text, known);
-    let McpFile { servers, unread, .. } = McpFile::read(file, &variables)?;
+    let (file, variables) = &with_marks(file, known);
+    let McpFile { servers, unread, .. } = McpFile::read(file, variables)?;
     if let Some((_, error)) = unread.into_iter().next() {
         return Err(error);
     }
     let mut server = Server { place: Some(place), plugin: Some(plugin_name.clone()), ..Server::default() };
-    let reader = Reader { file, sources, variables: &variables };
+    let reader = Reader { file, sources, variables };
     for entry in servers.into_values() {
         reader.server(entry.value.unwrap_or_default(), &mut server)?;
     }

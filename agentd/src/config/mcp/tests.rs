@@ -199,6 +199,30 @@ fn what_is_no_entry_is_refused_as_a_whole() {
 }
 
 #[test]
+fn a_default_counts_less_than_what_a_client_has() {
+    let config = read(&[r#"
+global: {listing_wait: 0}
+servers:
+  a:
+    command: x
+    args: ["--port=${PORT:-80}", "--again=${PORT:-81}", "${TOKEN:-none}", "$${PORT:-82}", '${PLACE:-~/x}', "${PORT}"]
+    env: {K: "${KEY:-}", P: "${PROJECT:-/srv}"}
+    cwd: ${WORK:-~/work}
+"#])
+    .unwrap();
+    let ServerAddress::Stdio { args, env, cwd, .. } = &config.servers["a"].reached else { panic!() };
+    let args: Vec<String> = args.iter().map(|arg| variables::written(&arg.value)).collect();
+    let expected =
+        ["--port=${PORT:-80}", "--again=${PORT:-81}", "hunter2", "${PORT:-82}", "${PLACE:-/home/me/x}", "${PORT}"];
+    assert_eq!(args, expected);
+    assert_eq!(variables::written(env["K"].expose_secret()), "${KEY:-}");
+    assert_eq!(variables::written(&cwd.to_string_lossy()), "${WORK:-/home/me/work}");
+    let variables: Vec<String> = config.servers["a"].variables().into_iter().collect();
+    assert_eq!(variables, ["KEY", "PLACE", "PORT", "PROJECT", "WORK"]);
+    assert_eq!((config.listing_wait, read(&[]).unwrap().listing_wait), (Duration::ZERO, LISTING_WAIT));
+}
+
+#[test]
 fn what_holds_for_all_tools_of_a_server_is_said_once() {
     let config = read(&[r#"
 global: {offered_tools: 12}

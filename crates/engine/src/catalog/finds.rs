@@ -4,7 +4,7 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use agentd_context::ToolSet;
-use agentd_core::catalogue::CatalogueTool;
+use agentd_core::catalogue::{CatalogueTool, ServerCard};
 use tokio::sync::watch;
 
 use super::{FIND_TOOL, ToolCatalog, ToolScope, nearest::nearest, servers::servers, words};
@@ -49,6 +49,19 @@ impl Finds {
     /// The tools that were mentioned or found in the session so far, in the order in which they came.
     pub(crate) fn names(&self) -> Vec<String> {
         self.now.borrow().loaded.clone()
+    }
+
+    /// The MCP servers that the turn may use, and whose tools were not known when it began.
+    pub(crate) fn unlisted(&self) -> impl Iterator<Item = &ServerCard> {
+        self.stock.unlisted(&self.reach)
+    }
+
+    /// The same, and those that the turn could use if the session had a project.
+    pub(crate) fn unusable(&self) -> impl Iterator<Item = &ServerCard> {
+        let otherwise = ToolScope { without_project: false, ..self.reach.clone() };
+        let is_unusable =
+            move |server: &ServerCard| server.is_unlisted || server.needs_project && self.reach.without_project;
+        self.stock.servers().iter().filter(move |server| is_unusable(server) && otherwise.may_use(server))
     }
 
     /// Which MCP servers there are, for the system message of the turn.
@@ -108,7 +121,14 @@ impl Finds {
 
     /// The tool of that name that there is and the turn does not show, with the reason.
     pub(crate) fn why_not(&self, name: &str) -> Option<String> {
-        self.stock.why_not(name, &super::MentionedTools::new(), &self.reach)
+        let why = self.stock.why_not(name, &super::MentionedTools::new(), &self.reach)?;
+        Some(if name == FIND_TOOL { format!("{why}{}", self.not_known_yet()) } else { why })
+    }
+
+    /// Which servers have not said which tools they have, as an addition to a sentence; empty where all have.
+    pub(crate) fn not_known_yet(&self) -> String {
+        let names: Vec<&str> = self.unlisted().map(|server| server.name.as_str()).take(MOST_TOLD).collect();
+        if names.is_empty() { String::new() } else { format!("; the tools of {} are not known yet", names.join(", ")) }
     }
 
     /// The tools that a model may have meant that calls one which is not there, in words: of those that it is shown, and of

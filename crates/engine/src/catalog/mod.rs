@@ -33,6 +33,9 @@ pub(crate) use self::{
 /// The tool by which a model finds those that a turn does not show.
 pub(crate) const FIND_TOOL: &str = "find_tool";
 
+/// Why a session has no tools of an MCP server that needs a project.
+pub(crate) const NO_PROJECT: &str = "its entry in mcp_servers.yaml names the project, and this session has none";
+
 /// The tools that people or agents mention, by the names that calls use.
 pub(crate) type MentionedTools = BTreeSet<String>;
 
@@ -96,6 +99,11 @@ impl ToolCatalog {
     /// The MCP servers that are set up, sorted by name.
     pub(crate) fn servers(&self) -> &[ServerCard] {
         &self.source.servers
+    }
+
+    /// The MCP servers that a turn may use, and whose tools are not known yet.
+    pub(crate) fn unlisted<'a>(&'a self, reach: &'a ToolScope) -> impl Iterator<Item = &'a ServerCard> {
+        self.source.servers.iter().filter(move |server| server.is_unlisted && reach.may_use(server))
     }
 
     /// The tools of an MCP server that a turn may use, mentioned or not.

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use agentd_core::model::Slot;
+use agentd_core::{catalogue::ServerCard, model::Slot};
 
 /// Upper bound on a turn's tools, whatever is mentioned. The default forbids nothing.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -19,6 +19,8 @@ pub(crate) struct ToolScope {
     pub(crate) codes: bool,
     /// Set if tools are described in a few words, since the window has little room for them.
     pub(crate) brief: bool,
+    /// Set if the session has no project.
+    pub(crate) without_project: bool,
 }
 
 /// Tools that an agent may use.
@@ -32,6 +34,15 @@ pub(crate) struct AgentScope {
 }
 
 impl ToolScope {
+    /// Returns true if the turn may use tools of that MCP server, whichever it has.
+    pub(crate) fn may_use(&self, server: &ServerCard) -> bool {
+        let has = |names: &BTreeSet<String>| names.iter().any(|name| name.starts_with(&server.prefix));
+        let named = self.agent.as_ref().and_then(|agent| agent.tools.as_ref());
+        !(server.needs_project && self.without_project)
+            && (server.always_available || named.is_none_or(has))
+            && self.only.as_ref().is_none_or(has)
+    }
+
     /// The same for the model of a slot.
     pub(crate) fn with_model(self, slot: Slot, sees: bool, brief: bool) -> Self {
         Self { sees, codes: slot == Slot::Code, brief, ..self }

@@ -19,7 +19,8 @@ const PREFACE: &str = "MCP servers that the person has configured, each with its
 /// shown.
 pub(crate) fn servers(stock: &ToolCatalog, reach: &ToolScope, finds: bool) -> String {
     let usable = stock.usable(reach).filter_map(|tool| tool.foreign.as_ref());
-    let usable: BTreeSet<&str> = usable.map(|foreign| foreign.server.as_str()).collect();
+    let mut usable: BTreeSet<&str> = usable.map(|foreign| foreign.server.as_str()).collect();
+    usable.extend(stock.unlisted(reach).map(|server| server.name.as_str()));
     if usable.is_empty() {
         return String::new();
     }
@@ -31,7 +32,8 @@ pub(crate) fn servers(stock: &ToolCatalog, reach: &ToolScope, finds: bool) -> St
     for server in told.take(MOST) {
         let about: String = one_line(&untrusted::told(&server.about)).chars().take(LONGEST).collect();
         let separator = if about.is_empty() { "" } else { ": " };
-        text.push_str(&format!("\n- {}{separator}{about}", one_line(&server.name)));
+        let unlisted = if server.is_unlisted { " (its tools are not known yet)" } else { "" };
+        text.push_str(&format!("\n- {}{unlisted}{separator}{about}", one_line(&server.name)));
     }
     if usable.len() > MOST {
         text.push_str(&format!("\n({} more are not named)", usable.len() - MOST));
@@ -67,7 +69,7 @@ mod tests {
         let card = |(name, about): &(&str, &str)| ServerCard {
             name: (*name).to_owned(),
             about: (*about).to_owned(),
-            is_broken: false,
+            ..ServerCard::default()
         };
         let mut catalogue = Catalogue { tools: servers.iter().map(tool).collect(), ..Catalogue::default() };
         catalogue.servers = servers.iter().map(card).collect();

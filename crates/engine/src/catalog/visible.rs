@@ -9,7 +9,7 @@ use agentd_core::{
 };
 
 use super::{AgentScope, MentionedTools, ToolScope};
-use crate::catalog::FIND_TOOL;
+use crate::catalog::{FIND_TOOL, NO_PROJECT};
 
 /// The tools by which a session hands work on: a child session has none of them.
 const DELEGATES: &str = "delegate_task";
@@ -25,6 +25,7 @@ pub(super) enum Availability {
     ForCode,
     NotMentioned { name: String, server: Option<String> },
     Off,
+    NoProject,
     NothingToFind,
     Forbidden { agent: String },
     Child,
@@ -45,6 +46,7 @@ impl Availability {
             | Self::ForCode => true,
             Self::NotMentioned { .. }
             | Self::Off
+            | Self::NoProject
             | Self::NothingToFind
             | Self::Forbidden { .. }
             | Self::Child
@@ -74,7 +76,8 @@ impl fmt::Display for Availability {
             Self::NotMentioned { name, server: Some(server) } => {
                 write!(f, "@{name} or @{server} in an input loads it for the session, and {FIND_TOOL} finds it")
             }
-            Self::NothingToFind => f.write_str("every tool of an MCP server is shown already"),
+            Self::NothingToFind => f.write_str("every known tool of an MCP server is shown already"),
+            Self::NoProject => write!(f, "its MCP server cannot be used here: {NO_PROJECT}"),
             Self::Off => f.write_str("tools.yaml says `enabled: never`, or what it works with is not configured"),
             Self::Forbidden { agent } => write!(f, "the agent {agent} does not name it"),
             Self::Child => f.write_str("a session that works for another hands nothing on"),
@@ -152,6 +155,9 @@ fn standing(tool: &CatalogueTool, mentioned: Option<&MentionedTools>, reach: &To
     let (name, label) = (tool.spec.name.as_str(), &tool.label);
     if label.tier == ToolTier::Off {
         return Availability::Off;
+    }
+    if reach.without_project && tool.foreign.as_ref().is_some_and(|foreign| foreign.needs_project) {
+        return Availability::NoProject;
     }
     if reach.is_child && (name == DELEGATES || name.starts_with(TRANSFERS)) {
         return Availability::Child;

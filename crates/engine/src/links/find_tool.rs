@@ -108,9 +108,13 @@ fn nothing(finds: &Finds) -> String {
     let named = servers.iter().take(MOST_SERVERS).map(|(server, tools)| format!("{server} ({tools})"));
     let named: Vec<String> = named.collect();
     if named.is_empty() {
-        return "there is nothing to find: all tools are among yours already".to_owned();
+        return format!("there is nothing to find: all known tools are among yours already{}", finds.not_known_yet());
     }
     let more = servers.len().saturating_sub(MOST_SERVERS);
     let more = if more > 0 { format!(", and {more} more servers") } else { String::new() };
-    format!("nothing fits; try other words, or the name of a server. Tools to be found: {}{more}", named.join(", "))
+    format!(
+        "nothing fits; try other words, or the name of a server. Tools to be found: {}{more}{}",
+        named.join(", "),
+        finds.not_known_yet()
+    )
 }

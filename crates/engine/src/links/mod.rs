@@ -16,6 +16,7 @@ pub(crate) mod delegation;
 mod diagnostics;
 mod find_tool;
 mod handoff;
+mod mcp_servers;
 mod memory;
 mod mentions;
 mod mode;

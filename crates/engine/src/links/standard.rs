@@ -16,6 +16,7 @@ use super::{
     diagnostics::EditDiagnostics,
     find_tool::FindTool,
     handoff::Handoff,
+    mcp_servers::UnlistedServers,
     memory::Memory,
     mentions::MentionsOfInput,
     mode::PlanMode,
@@ -50,7 +51,8 @@ use crate::turn::{
 /// 5. `approvals`: around all that answer calls, links too, so that no call is answered that was not judged, and what
 ///    a person is asked about is exactly what runs.
 /// 6. `audit_gate`: behind the approvals, for it tells what they came to, and around all that changes anything.
-/// 7. `compaction`: before all that look at the history, so that they look at what is left of it.
+/// 7. `mcp_servers`: before all that depends on the tools of the turn, for it may begin again with more. `compaction`: before
+///    all that look at the history, so that they look at what is left of it.
 /// 8. `memory`, `skills`: behind the compaction, so that what it has just replaced of them is told again; memory
 ///    first, for what people wrote of themselves and the work counts more than what they could use.
 /// 9. `files`, `mentions`, `pins`, `turn_instructions`, `recall`: what is new comes in front of what is to be done, at the
@@ -74,6 +76,7 @@ pub(crate) fn chain() -> Chain {
         Arc::new(BinaryOutput),
         Arc::new(Approvals),
         Arc::new(AuditGate),
+        Arc::new(UnlistedServers),
         Arc::new(Compaction),
         Arc::new(Memory),
         Arc::new(Skills),

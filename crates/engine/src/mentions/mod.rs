@@ -18,7 +18,7 @@ use agentd_core::{
 };
 
 pub(crate) use self::names::names;
-use crate::catalog::{MentionedTools, ToolCatalog, ToolScope};
+use crate::catalog::{MentionedTools, NO_PROJECT, ToolCatalog, ToolScope};
 
 /// The tool by which an agent is given work.
 const DELEGATE: &str = "delegate_task";
@@ -155,6 +155,8 @@ impl Mentions {
         if tools.is_empty() {
             let why = if server.is_broken {
                 "its entry in mcp_servers.yaml makes no sense; `agentctl mcp list` says why".to_owned()
+            } else if server.needs_project && reach.without_project {
+                NO_PROJECT.to_owned()
             } else if stock.has_of(&name) {
                 "none of its tools may be used here".to_owned()
             } else {

@@ -66,7 +66,13 @@ impl Actor {
         let known = self.open.as_ref().and_then(|open| open.mentions.clone());
         let mentions = match known {
             Some(mentions) => mentions,
-            None => self.mentioned_last(&state.history, slot, pictures).await?,
+            None => {
+                let turn_id = open.turn_id;
+                let mentions = self.mentioned_last(&state.history, slot, pictures).await?;
+                let loading = self.loading(&mentions, &[], slot);
+                self.commit(Some(turn_id), loading.into_iter().collect()).await?;
+                mentions
+            }
         };
         let finds = self.finds(&mentions.tools, slot, pictures, &state.history);
         let models = self.models(choice);
@@ -248,13 +254,20 @@ impl Actor {
         (self.state.agents != stack).then_some(EventKind::StateChanged { change: StateChange::Agent { stack } })
     }
 
-    /// Another agent goes on with the open turn. Who is told in the journal already.
+    /// The open turn goes on with another agent, which is told in the journal already, or with tools that were not known before.
     pub(super) async fn hand_on(&mut self, mut state: TurnState) -> Result<(), Fault> {
-        let Some(running) = self.open.as_mut().and_then(|open| open.running.take()) else { return Ok(()) };
+        let Some(open) = self.open.as_mut() else { return Ok(()) };
+        let Some(running) = open.running.take() else { return Ok(()) };
         if let Some(reason) = running.cancelled_for {
             return self.end(state.outcome(reason, None)).await;
         }
-        (state.phase, state.delegated) = (Phase::Working, 0);
+        state.delegated = 0;
+        if state.phase == Phase::HandingOff {
+            state.phase = Phase::Working;
+        } else {
+            // The input may mention what has come.
+            open.mentions = None;
+        }
         self.go_on(state).await
     }
 

@@ -21,6 +21,7 @@ use super::{
 use crate::{
     agents::{delegate_tool, transfer_tool},
     attachments::{self, Attachment},
+    catalog::ToolScope,
     client_tools::{self, ClientTools, OfferedTools},
     error::EngineError,
 };
@@ -130,7 +131,10 @@ impl Actor {
         }
         let mut allowed = start.options.allowed_tools.iter().flatten();
         let transfers = |name: &str| name.starts_with(transfer_tool::PREFIX);
-        match allowed.find(|name| !of_client(name) && !transfers(name) && stock.get(&self.canonical(name)).is_none()) {
+        let unlisted =
+            |name: &str| stock.unlisted(&ToolScope::default()).any(|server| name.starts_with(&server.prefix));
+        let is_there = |name: &str| stock.get(&self.canonical(name)).is_some() || unlisted(name);
+        match allowed.find(|name| !of_client(name) && !transfers(name) && !is_there(name)) {
             Some(unknown) => {
                 let shown: String = unknown.chars().take(100).collect();
                 Err(EngineError::new(

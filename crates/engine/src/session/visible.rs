@@ -114,7 +114,8 @@ impl Actor {
         let brief = !model.info().embedded && brief::is_for(window);
         let acting = self.acting();
         let (agent, is_child, only) = (acting.reach(), acting.is_subagent(), self.allowed());
-        ToolScope { agent, is_child, only, ..ToolScope::default() }.with_model(slot, sees, brief)
+        let without_project = self.state.settings.project.is_none();
+        ToolScope { agent, is_child, only, without_project, ..ToolScope::default() }.with_model(slot, sees, brief)
     }
 
     /// The agents that can be mentioned.

@@ -19,7 +19,10 @@ use agentd_core::{
     interrupt::Ask,
     model::{ModelInfo, Slot},
     policy::{Confinement, Verdict},
-    ports::{Audit, Clock, Exchanges, Languages, Model, ReadRules, Snapshots, Store, ToolContext, Toolbox, Workspace},
+    ports::{
+        Audit, Clock, Exchanges, Languages, Model, ReadRules, Snapshots, Store, ToolContext, ToolUser, Toolbox,
+        Workspace,
+    },
     session::SessionSettings,
     state_files::StateFiles,
     tool::{Effect, ToolCall, ToolErrorCode, ToolSpec},
@@ -371,6 +374,15 @@ impl TurnContext {
                 verdict == Verdict::Allow || changes(&own, &|rules, own| is_within(&verdict, &rules.judge(own).verdict))
             })
         })
+    }
+
+    /// The session, for those that start servers for it.
+    pub(crate) fn tool_user(&self) -> ToolUser {
+        ToolUser {
+            session_id: Some(self.ids.session),
+            environment: Some(Arc::clone(&self.control.environment)),
+            project: self.files.workspace.project.as_ref().map(|mount| mount.path.clone()),
+        }
     }
 
     /// Where one call of this turn works.

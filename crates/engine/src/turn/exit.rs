@@ -17,7 +17,7 @@ pub(crate) enum TurnExit {
     Failed(TurnError),
     /// The model's server does not answer, and another model can be asked from here.
     Unanswered(Box<UnansweredCall>),
-    /// Another agent continues the turn.
+    /// The turn continues in a new task: with another agent, or with tools that were not known before.
     Handoff,
     /// The session cannot store what the turn does. Nothing more may be done, and no end is recorded.
     SessionGone,

@@ -37,7 +37,7 @@ pub(crate) enum TurnMessage {
     Compact { item_id: ItemId, replaced: Vec<ItemId>, compaction: Box<Compaction>, stored: oneshot::Sender<Arc<Item>> },
     /// Asks for what was added to the turn since it last asked.
     TakeSteers(oneshot::Sender<Vec<Arc<Item>>>),
-    /// Another agent goes on with the turn, in a task of its own, from here.
+    /// The turn continues from here in a task of its own: with another agent, or with tools that were not known before.
     HandOn(Box<TurnState>),
     /// The turn's model does not answer: the next one continues from here, where there is one.
     FailOver { state: Box<TurnState>, call: Box<UnansweredCall> },
@@ -244,7 +244,7 @@ impl Recorder {
         self.ask_session(TurnMessage::TakeSteers).await
     }
 
-    /// Lets another agent go on. Nothing of this task may follow.
+    /// Continues the turn in another task. Nothing of this one may follow.
     pub(crate) async fn hand_on(&self, state: TurnState) {
         // A session that cannot take it in cannot end the turn either: it tells its readers itself.
         let _ = self.send(TurnMessage::HandOn(Box::new(state))).await;

@@ -132,6 +132,7 @@ async fn the_chain_names_its_links_in_the_order_in_which_they_stand() {
         "bytes",
         "approvals",
         "audit_gate",
+        "mcp_servers",
         "compaction",
         "memory",
         "skills",

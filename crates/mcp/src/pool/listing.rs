@@ -5,82 +5,136 @@ use std::{
     time::{Duration, Instant},
 };
 
+use agentd_core::{catalogue::UnlistedServer, ports::ToolUser};
 use futures_util::future::join_all;
+use tokio::time::sleep_until;
 
-use super::{McpPool, State};
+use super::{McpPool, State, missing};
 use crate::{
     config::ServerConfig,
     reason::Reason,
-    server::{Need, ServerHandle},
+    server::{Need, ServerHandle, call::span},
 };
 
 /// Number of servers that are listed at once, in the background.
-pub(super) const ASKED_AT_ONCE: usize = 2;
+pub(super) const ASKED_AT_ONCE: usize = 16;
 
 /// Delay before a server that could not be listed is asked again.
 const ASKED_AGAIN: Duration = Duration::from_secs(60);
+
+/// A server that was asked what it offers.
+pub(super) struct Listing {
+    asked: Instant,
+    /// The reason if it could not say so, also while it is asked again.
+    pub(super) failed: Option<Reason>,
+}
 
 impl McpPool {
     /// Asks servers that were never reached what they offer, in the background; those that did not say so again after a
     /// while, and those that need a variable when a client lends it. Returns at once. They are stopped when they have said so,
     /// unless somebody calls them.
     pub fn look_around(self: &Arc<Self>) {
-        if !self.opened.load(Ordering::Acquire) || !self.unseen.swap(false, Ordering::AcqRel) {
-            return;
+        if self.opened.load(Ordering::Acquire) && self.unseen.swap(false, Ordering::AcqRel) {
+            self.ask(&ToolUser::default(), |_| true);
         }
-        let new: Vec<String> = {
-            let mut state = self.state();
-            let config = Arc::clone(&state.config);
-            let new: Vec<_> = config.enabled().filter(|(name, server)| state.is_new(name, server)).collect();
-            if !new.is_empty() {
-                self.unseen.store(true, Ordering::Release);
+    }
+
+    /// Asks those of these servers for their tools that were never reached, for a session, and waits for them within the limit
+    /// of the configuration, which begins when a server is asked. Those that are late go on in the background, and one that has
+    /// failed is not waited for. Returns those whose tools are still not known, and those that cannot be started for that session.
+    pub async fn list_servers(self: &Arc<Self>, user: &ToolUser, names: &[String]) -> Vec<UnlistedServer> {
+        self.ask(user, |name| names.iter().any(|wanted| wanted == name));
+        loop {
+            let listed = self.listed.notified();
+            tokio::pin!(listed);
+            listed.as_mut().enable();
+            let (unlisted, until) = self.unlisted(user, names);
+            let Some(until) = until else { return unlisted };
+            tokio::select! {
+                () = listed => {}
+                () = sleep_until(until.into()) => {}
             }
-            let due = |(name, server): (&str, &ServerConfig)| state.is_due(name, server).then(|| name.to_owned());
-            new.into_iter().filter_map(due).collect()
-        };
-        self.start_in_background(new, Need::Listing);
+        }
     }
 
-    /// Has servers that were never reached say what they offer, all at once. Returns when they have, or after `limit`: then
-    /// those that are late go on in the background.
-    pub async fn list_new(self: &Arc<Self>, limit: Duration) {
-        self.opened.store(true, Ordering::Release);
-        let new: Vec<String> = {
-            let mut state = self.state();
-            let config = Arc::clone(&state.config);
-            let new: Vec<_> = config.enabled().filter(|(name, server)| state.is_new(name, server)).collect();
-            new.into_iter().map(|(name, server)| state.count_as_asked(name, server)).collect()
-        };
-        let listed = new.into_iter().map(|server| {
-            let pool = Arc::clone(self);
-            tokio::spawn(async move {
-                if let Err(why) = pool.start_here(&server, Need::Listing).await {
-                    tracing::warn!(server, "the MCP server does not say what it offers: {why}");
-                }
-            })
-        });
-        let _ = tokio::time::timeout(limit, join_all(listed.collect::<Vec<_>>())).await;
+    /// Those of these servers whose tools are not known, or that cannot be started, and until when one of them is waited for.
+    fn unlisted(&self, user: &ToolUser, names: &[String]) -> (Vec<UnlistedServer>, Option<Instant>) {
+        let state = self.state();
+        let limit = state.config.listing_wait;
+        let (mut unlisted, mut until) = (Vec::new(), None::<Instant>);
+        for card in state.published.servers.iter().filter(|card| names.contains(&card.name)) {
+            let Some(server) = state.config.servers.get(&card.name) else { continue };
+            let listing = state.asked.get(&key(&card.name, server));
+            let unset = server.missing(&self.values(&state, server, user));
+            if !card.is_unlisted && unset.is_empty() {
+                continue;
+            }
+            let late = listing.filter(|listing| listing.failed.is_none() && unset.is_empty());
+            let why = match (unset.first(), listing.and_then(|listing| listing.failed.as_ref())) {
+                (Some(variable), _) => missing(variable),
+                (None, Some(why)) => why.to_string(),
+                (None, None) if limit.is_zero() => "it has not said yet which tools it has".to_owned(),
+                (None, None) => format!("it has not said within {} which tools it has", span(limit)),
+            };
+            until = until.max(late.map(|listing| listing.asked + limit).filter(|until| *until > Instant::now()));
+            unlisted.push(UnlistedServer { name: card.name.clone(), why, is_late: late.is_some() });
+        }
+        (unlisted, until)
     }
 
-    pub(super) fn start_in_background(self: &Arc<Self>, servers: Vec<String>, need: Need) {
+    /// Has those of the servers that were never reached, and are due, say what they offer.
+    fn ask(self: &Arc<Self>, user: &ToolUser, is_wanted: impl Fn(&str) -> bool) {
+        let mut state = self.state();
+        let config = Arc::clone(&state.config);
+        let mut due = Vec::new();
+        for (name, server) in config.enabled().filter(|(name, _)| is_wanted(name)) {
+            if !state.is_new(name, server) {
+                continue;
+            }
+            self.unseen.store(true, Ordering::Release);
+            let is_complete = server.missing(&self.values(&state, server, user)).is_empty();
+            if is_complete && state.is_due(name, server) {
+                due.push(name.to_owned());
+            }
+        }
+        drop(state);
+        self.start_in_background(due, Need::Listing, user);
+    }
+
+    pub(super) fn start_in_background(self: &Arc<Self>, servers: Vec<String>, need: Need, user: &ToolUser) {
         for server in servers {
-            let pool = Arc::clone(self);
+            let (pool, user) = (Arc::clone(self), user.clone());
             tokio::spawn(async move {
                 let Ok(_turn) = pool.asking.acquire().await else { return };
-                if let Err(why) = pool.start_here(&server, need).await {
-                    tracing::warn!(server, "the MCP server does not say what it offers: {why}");
-                }
+                pool.start_here(&server, need, &user).await;
             });
         }
     }
 
     /// Starts a server without anybody's calling it.
-    async fn start_here(&self, server: &str, need: Need) -> Result<(), Reason> {
-        let started = self.handle(server, None)?.lease(need).await.map(drop);
-        let superfluous = self.state().connections.take_superfluous(server);
+    async fn start_here(&self, server: &str, need: Need, user: &ToolUser) {
+        let started = match self.handle(server, user, None) {
+            Ok(handle) => handle.lease(need).await.map(drop),
+            Err(why) => Err(why),
+        };
+        let superfluous = {
+            let mut state = self.state();
+            let asked = state.config.servers.get(server).map(|config| key(server, config));
+            if let Err(why) = started {
+                tracing::warn!(server, "the MCP server does not say what it offers: {why}");
+                if let Some(listing) = asked.and_then(|asked| state.asked.get_mut(&asked)) {
+                    listing.failed = Some(why);
+                }
+            }
+            state.connections.take_superfluous(server)
+        };
+        self.listed.notify_waiters();
         join_all(superfluous.iter().map(ServerHandle::stop)).await;
-        started
     }
+}
+
+fn key(name: &str, server: &ServerConfig) -> (String, String) {
+    (name.to_owned(), server.fingerprint())
 }
 
 impl State {
@@ -89,22 +143,15 @@ impl State {
         self.known.get(name).is_none_or(|known| known.fingerprint != server.fingerprint())
     }
 
-    /// Counts a server as asked now, and names it.
-    fn count_as_asked(&mut self, name: &str, server: &ServerConfig) -> String {
-        self.asked.insert((name.to_owned(), server.fingerprint()), Instant::now());
-        name.to_owned()
-    }
-
-    /// Returns whether a server is to be listed now. Then it counts as asked.
+    /// Returns true if a server is to be listed now. Then it counts as asked.
     fn is_due(&mut self, name: &str, server: &ServerConfig) -> bool {
-        let variables = server.variables();
-        if self.lent.values(None, &variables).len() < variables.len() {
-            return false;
-        }
-        let key = (name.to_owned(), server.fingerprint());
-        let is_due = self.asked.get(&key).is_none_or(|asked| asked.elapsed() > ASKED_AGAIN);
-        if is_due {
-            self.count_as_asked(name, server);
+        let now = Instant::now();
+        let known = self.asked.get_mut(&key(name, server));
+        let is_due = known.as_ref().is_none_or(|listing| now.duration_since(listing.asked) > ASKED_AGAIN);
+        match known {
+            Some(listing) if is_due => listing.asked = now,
+            Some(_) => {}
+            None => drop(self.asked.insert(key(name, server), Listing { asked: now, failed: None })),
         }
         is_due
     }

@@ -19,7 +19,7 @@ impl McpPool {
             ServerAddress::Stdio { .. } => return Err(format!("{server} is a local program, which has no login")),
         };
         // Only what it answers to a message says where people log in, and for what. Whatever it answers is remembered there.
-        let _ = self.start(server).await;
+        let _ = self.start(server, None).await;
         let begun =
             self.supplies.logins.begin(ServerUrl { server, url: &url, client: client.as_ref() }, redirect).await;
         begun.map_err(|why| self.supplies.clean.words(&why))

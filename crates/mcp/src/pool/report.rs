@@ -3,7 +3,7 @@
 use std::{collections::BTreeSet, sync::Arc};
 
 use super::{McpPool, missing};
-use crate::{config::ServerConfig, reason::Reason, server::Health};
+use crate::{config::ServerConfig, reason::Reason, server::Health, variables::is_place};
 
 /// Report on a server.
 #[derive(Debug, Clone)]
@@ -18,6 +18,8 @@ pub struct ServerReport {
     pub connections: usize,
     /// Its own name and version; empty where it was never reached.
     pub says_it_is: String,
+    /// Version of the protocol that it speaks; empty where it was never reached.
+    pub protocol: String,
     /// Its tools, as models are offered them: our name, and the server's. None where it was never reached.
     pub tools: Option<Vec<String>>,
     /// Deviations from the configuration.
@@ -46,15 +48,15 @@ impl McpPool {
             published.routes.iter().filter(|(_, route)| route.server == server).map(|(name, _)| name.clone()).collect();
         tools.sort();
         let notes = published.notes.iter().filter(|(of, _)| of == server).map(|(_, note)| note.clone());
-        let variables = config.variables();
-        let lent = state.lent.values(None, &variables);
-        let missing = variables.iter().filter(|name| !lent.contains_key(*name)).map(|name| missing(name));
+        let unset = config.missing(&state.lent.values(None, &config.variables()));
+        let missing = unset.iter().filter(|name| !is_place(name)).map(|name| missing(name));
         let of_plugin = config.plugin.as_ref().map(|plugin| format!("it came with the plugin {plugin}"));
         Some(ServerReport {
             name: server.to_owned(),
             health: connections.iter().max_by_key(|health| liveliness(health)).cloned().unwrap_or(Health::Stopped),
             connections: connections.iter().filter(|health| matches!(health, Health::Running(_))).count(),
             says_it_is: known.map(|known| known.says_it_is.clone()).unwrap_or_default(),
+            protocol: known.map(|known| known.protocol.clone()).unwrap_or_default(),
             tools: known.map(|_| tools),
             notes: of_plugin.into_iter().chain(notes).chain(missing).collect(),
             config: Some(config),
@@ -70,6 +72,7 @@ impl ServerReport {
             health: Health::Down { why: Reason::ours(why), until: None },
             connections: 0,
             says_it_is: String::new(),
+            protocol: String::new(),
             tools: None,
             notes: Vec::new(),
         }

@@ -115,6 +115,7 @@ impl ServerHandle {
     /// A server that is not started yet. The actor ends, and the server with it, when all handles are gone.
     pub(crate) fn spawn(
         name: String,
+        fingerprint: String,
         config: Arc<ServerConfig>,
         environment: Arc<BTreeMap<String, String>>,
         supplies: Arc<ServerDeps>,
@@ -124,6 +125,7 @@ impl ServerHandle {
         let (told, health) = watch::channel(Health::Stopped);
         let actor = Actor {
             name,
+            fingerprint,
             config,
             environment,
             supplies,
@@ -168,6 +170,8 @@ impl ServerHandle {
 
 struct Actor {
     name: String,
+    /// Of the configuration without the values of its variables.
+    fingerprint: String,
     config: Arc<ServerConfig>,
     environment: Arc<BTreeMap<String, String>>,
     supplies: Arc<ServerDeps>,
@@ -321,6 +325,7 @@ impl Actor {
                 self.log.note("it is started");
                 let opening = Opening {
                     name: self.name.clone(),
+                    fingerprint: self.fingerprint.clone(),
                     config: Arc::clone(&self.config),
                     environment: Arc::clone(&self.environment),
                     supplies: Arc::clone(&self.supplies),
@@ -435,7 +440,7 @@ impl Actor {
         let State::Running(mut running) = state else { return state };
         running.listing = changed.then(|| {
             let (connection, supplies) = (Arc::clone(&running.connection), Arc::clone(&self.supplies));
-            let (name, fingerprint, log) = (self.name.clone(), self.config.fingerprint(), Arc::clone(&self.log));
+            let (name, fingerprint, log) = (self.name.clone(), self.fingerprint.clone(), Arc::clone(&self.log));
             let limit = self.config.start_timeout;
             async move {
                 time::sleep(SETTLING).await;

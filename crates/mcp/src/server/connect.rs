@@ -52,6 +52,8 @@ pub(super) struct OpenConnection {
 /// Ingredients of a connection.
 pub(super) struct Opening {
     pub(super) name: String,
+    /// Of the configuration without the values of its variables.
+    pub(super) fingerprint: String,
     pub(super) config: Arc<ServerConfig>,
     pub(super) environment: Arc<BTreeMap<String, String>>,
     pub(super) supplies: Arc<ServerDeps>,
@@ -144,7 +146,7 @@ impl Opening {
         let Some(info) = peer.peer_info() else {
             return Err(Trouble::Known(Reason::ours("it did not say who it is")));
         };
-        match listing::catalogue(&peer, &info, self.config.fingerprint()).await {
+        match listing::catalogue(&peer, &info, self.fingerprint.clone()).await {
             Ok(catalogue) => Ok((service, info, catalogue)),
             Err(error) => Err(match refused(&error) {
                 Some(why) => Trouble::Known(why),

@@ -1,16 +1,18 @@
 //! What a server offers, asked for in bounds: a list may have pages without end.
 
-use std::{future::Future, io};
+use std::{future::Future, time::Duration};
 
 use rmcp::{
-    model::{ClientRequest, ListToolsRequest, PaginatedRequestParams, ServerPeerInfo, ServerResult, Tool},
+    model::{ClientRequest, ListToolsRequest, PaginatedRequestParams, ServerPeerInfo, ServerResult},
     service::{Peer, RoleClient, ServiceError},
 };
+use serde::Serialize;
 use serde_json::{Map, Value};
 
 use crate::{
     catalogue::{Catalogue, KnownTool, MOST_TOOLS},
     clean::Clean,
+    published::shown,
     reason::Reason,
 };
 
@@ -26,6 +28,10 @@ const LARGEST: usize = 64 * 1024;
 const MOST_KEPT: usize = 4 << 20;
 /// Maximum size of all pages of a server, in bytes.
 const MOST_SAID: usize = 64 << 20;
+/// Maximum number of odd definitions that people are told of.
+const MOST_ODD: usize = 20;
+/// Time for a server to show that it has resources or prompts. A slower one is believed to have them.
+const SHOWING: Duration = Duration::from_secs(2);
 
 /// Asks for all that a server offers.
 pub(crate) async fn catalogue(
@@ -33,11 +39,22 @@ pub(crate) async fn catalogue(
     info: &ServerPeerInfo,
     fingerprint: String,
 ) -> Result<Catalogue, ServiceError> {
-    let (mut tools, mut cut_off) = (Vec::new(), false);
+    let mut listed = ListedTools::default();
     if info.capabilities.tools.is_some() {
-        let page = |params| list_tools(peer, params);
-        (tools, cut_off) = pages(page).await?;
+        listed = pages(|params| list_tools(peer, params)).await?;
     }
+    let ListedTools { mut tools, cut_off, odd } = listed;
+    let (has_resources, has_prompts) = (info.capabilities.resources.is_some(), info.capabilities.prompts.is_some());
+    let (resources, templates, prompts) = tokio::join!(
+        shows(peer, has_resources, ClientRequest::ListResourcesRequest(Default::default()), "resources"),
+        shows(
+            peer,
+            has_resources,
+            ClientRequest::ListResourceTemplatesRequest(Default::default()),
+            "resourceTemplates"
+        ),
+        shows(peer, has_prompts, ClientRequest::ListPromptsRequest(Default::default()), "prompts"),
+    );
     tools.sort_by(|one, other| one.name.cmp(&other.name));
     // Of two with one name a call could only reach one.
     tools.dedup_by(|one, other| one.name == other.name);
@@ -48,9 +65,21 @@ pub(crate) async fn catalogue(
         about: cut(about(info), 2000),
         tools,
         cut_off,
-        resources: info.capabilities.resources.is_some(),
-        prompts: info.capabilities.prompts.is_some(),
+        odd,
+        resources: resources || templates,
+        prompts,
+        protocol: cut(info.protocol_version.to_string(), 40),
     })
+}
+
+/// Returns true if there is anything in a list of the server.
+async fn shows(peer: &Peer<RoleClient>, is_capable: bool, list: ClientRequest, key: &str) -> bool {
+    if !is_capable {
+        return false;
+    }
+    let Ok(listed) = tokio::time::timeout(SHOWING, peer.send_request(list)).await else { return true };
+    let listed = listed.ok().and_then(|listed| serde_json::to_value(listed).ok());
+    listed.is_some_and(|listed| listed[key].as_array().is_some_and(|items| !items.is_empty()))
 }
 
 /// The server's description: what it is, else how it is used, else what people call it.
@@ -67,93 +96,105 @@ pub(crate) fn none(error: &ServiceError, clean: &Clean) -> Reason {
     Reason::of_request("it does not say which tools it has", error, clean)
 }
 
-/// The tools of all pages, as far as they are taken, and whether there are more. What is not taken of a page is gone before
-/// the next is asked for.
-async fn pages<E, F>(mut page: impl FnMut(PaginatedRequestParams) -> F) -> Result<(Vec<KnownTool>, bool), E>
+/// The tools of a server.
+#[derive(Default)]
+struct ListedTools {
+    tools: Vec<KnownTool>,
+    /// Set if there are more than are taken.
+    cut_off: bool,
+    /// Definitions that could not be used as they are, a sentence each.
+    odd: Vec<String>,
+}
+
+/// The tools of all pages, as far as they are taken. What is not taken of a page is gone before the next is asked for.
+async fn pages<E, F>(mut page: impl FnMut(PaginatedRequestParams) -> F) -> Result<ListedTools, E>
 where
-    F: Future<Output = Result<(Vec<Tool>, Option<String>), E>>,
+    F: Future<Output = Result<(Vec<Value>, Option<String>), E>>,
 {
-    let (mut all, mut kept, mut said) = (Vec::new(), 0, 0);
+    let mut all = ListedTools { cut_off: true, ..ListedTools::default() };
+    let (mut kept, mut said, mut number) = (0, 0, 0);
     let mut cursor = None;
     for _ in 0..MOST_PAGES {
         let mut params = PaginatedRequestParams::default();
         params.cursor = cursor;
         let (tools, next) = page(params).await?;
         for tool in tools {
-            let (tool, size) = known(tool);
-            said += size;
-            let Some(tool) = tool else { continue };
-            kept += size_of(&tool);
-            if all.len() == MOST_TOOLS || kept > MOST_KEPT || said > MOST_SAID {
-                return Ok((all, true));
+            (number, said) = (number + 1, said + length(&tool));
+            let (tool, odd) = known(tool, number);
+            if all.odd.len() < MOST_ODD {
+                all.odd.extend(odd);
             }
-            all.push(tool);
+            let Some(tool) = tool else { continue };
+            kept += length(&tool);
+            if all.tools.len() == MOST_TOOLS || kept > MOST_KEPT || said > MOST_SAID {
+                return Ok(all);
+            }
+            all.tools.push(tool);
         }
         cursor = next;
         if cursor.is_none() {
-            return Ok((all, false));
+            return Ok(ListedTools { cut_off: false, ..all });
         }
     }
-    Ok((all, true))
+    Ok(all)
 }
 
 /// One page, asked of the server itself: what the library remembers may be old.
 async fn list_tools(
     peer: &Peer<RoleClient>,
     params: PaginatedRequestParams,
-) -> Result<(Vec<Tool>, Option<String>), ServiceError> {
+) -> Result<(Vec<Value>, Option<String>), ServiceError> {
     let request = ListToolsRequest { params: Some(params), ..ListToolsRequest::default() };
-    match peer.send_request(ClientRequest::ListToolsRequest(request)).await? {
-        ServerResult::ListToolsResult(result) => Ok((result.tools, result.next_cursor)),
-        _ => Err(ServiceError::UnexpectedResponse),
+    page(peer.send_request(ClientRequest::ListToolsRequest(request)).await?).ok_or(ServiceError::UnexpectedResponse)
+}
+
+/// The definitions of a page. The library does not recognise a list in which one of them is not as the protocol says.
+fn page(result: ServerResult) -> Option<(Vec<Value>, Option<String>)> {
+    match serde_json::to_value(result).ok()? {
+        Value::Object(mut list) => match (list.remove("tools")?, list.remove("nextCursor")) {
+            (Value::Array(tools), Some(Value::String(next))) => Some((tools, Some(next))),
+            (Value::Array(tools), _) => Some((tools, None)),
+            _ => None,
+        },
+        _ => None,
     }
 }
 
-/// The stored part of a tool, if any, and the size of the whole.
-fn known(tool: Tool) -> (Option<KnownTool>, usize) {
-    let words = tool.description.map(|words| words.into_owned()).or(tool.title).unwrap_or_default();
-    let said = tool.name.len() + words.len() + length(&tool.input_schema);
-    if tool.name.len() > LONGEST_NAME {
-        return (None, said);
+/// The stored part of a tool, and what could not be used of its definition. Only one that no call can name is left out.
+fn known(definition: Value, number: usize) -> (Option<KnownTool>, Option<String>) {
+    let left_out = |why: &str| (None, Some(format!("its tool number {number} is left out: {why}")));
+    let Value::Object(mut definition) = definition else { return left_out("it is not an object") };
+    let Some(Value::String(name)) = definition.remove("name").filter(|name| name.as_str() != Some("")) else {
+        return left_out("it has no text as its `name`");
+    };
+    if name.len() > LONGEST_NAME {
+        return left_out(&format!("its `name` has more than {LONGEST_NAME} bytes: {}", shown(&name)));
     }
-    let mut schema = (*tool.input_schema).clone();
-    if length(&schema) > LARGEST {
-        // Any object is taken then; the server knows what it wants.
-        schema = Map::from_iter([("additionalProperties".to_owned(), true.into())]);
-    }
-    let name = tool.name.into_owned();
-    (Some(KnownTool { name, description: cut(words, LONGEST), schema }), said)
+    let words = ["description", "title"].iter().find_map(|key| match definition.remove(*key)? {
+        Value::String(words) => Some(words),
+        value @ (Value::Number(_) | Value::Bool(_)) => Some(value.to_string()),
+        _ => None,
+    });
+    // Without a schema any object is taken; the server knows what it wants.
+    let open = || Map::from_iter([("additionalProperties".to_owned(), true.into())]);
+    let odd = |why: &str| Some(format!("its tool `{}` takes any arguments: its `inputSchema` {why}", shown(&name)));
+    let (schema, odd) = match ["inputSchema", "input_schema"].iter().find_map(|key| definition.remove(*key)) {
+        Some(Value::Object(schema)) if length(&schema) <= LARGEST => (schema, None),
+        Some(Value::Object(_)) => (open(), odd("is too large")),
+        None | Some(Value::Null | Value::Bool(true)) => (open(), None),
+        Some(_) => (open(), odd("is not an object")),
+    };
+    let description = cut(words.unwrap_or_default(), LONGEST);
+    (Some(KnownTool { name, description, schema }), odd)
 }
 
-fn size_of(tool: &KnownTool) -> usize {
-    tool.name.len() + tool.description.len() + length(&tool.schema)
-}
-
-/// Length of a schema when it is written down.
-fn length(schema: &Map<String, Value>) -> usize {
-    struct Count(usize);
-    impl io::Write for Count {
-        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-            self.0 += bytes.len();
-            Ok(bytes.len())
-        }
-
-        fn flush(&mut self) -> io::Result<()> {
-            Ok(())
-        }
-    }
-    let mut count = Count(0);
-    serde_json::to_writer(&mut count, schema).map_or(usize::MAX, |()| count.0)
+/// Length of a value when it is written down.
+fn length(value: &impl Serialize) -> usize {
+    serde_json::to_vec(value).map_or(usize::MAX, |text| text.len())
 }
 
 fn cut(mut text: String, most: usize) -> String {
-    if text.len() > most {
-        let mut end = most;
-        while !text.is_char_boundary(end) {
-            end -= 1;
-        }
-        text.truncate(end);
-    }
+    text.truncate(text.floor_char_boundary(most));
     text
 }
 
@@ -165,36 +206,97 @@ mod tests {
 
     use super::*;
 
-    fn tool(name: &str, schema: Value) -> Tool {
-        serde_json::from_value(json!({"name": name, "inputSchema": schema})).unwrap()
+    fn tool(name: &str, schema: Value) -> Value {
+        json!({"name": name, "inputSchema": schema})
     }
 
     #[tokio::test]
     async fn a_list_is_bounded_in_pages_in_tools_and_in_bytes() {
-        let check = async |a_page: &[Tool], expected: usize| {
+        let check = async |a_page: &[Value], expected: usize| {
             let mut asked = 0;
             let listed = pages(|_| {
                 asked += 1;
                 std::future::ready(Ok::<_, Infallible>((a_page.to_vec(), Some("next".to_owned()))))
             });
-            let Ok((tools, cut_off)) = listed.await;
-            assert!(cut_off && asked <= MOST_PAGES, "{asked}");
-            assert_eq!(tools.len(), expected);
-            assert!(tools.iter().map(size_of).sum::<usize>() <= MOST_KEPT);
+            let Ok(listed) = listed.await;
+            assert!(listed.cut_off && listed.odd.len() <= MOST_ODD && asked <= MOST_PAGES, "{asked}");
+            assert_eq!(listed.tools.len(), expected);
+            assert!(listed.tools.iter().map(length).sum::<usize>() <= MOST_KEPT);
         };
         check(&[tool("a", json!({}))], MOST_PAGES).await;
         check(&vec![tool("a", json!({})); 100], MOST_TOOLS).await;
-        let large = json!({"a": "x".repeat(LARGEST - 10)});
+        let large = json!({"a": "x".repeat(LARGEST - 200)});
         check(&vec![tool("a", large); 40], MOST_KEPT / LARGEST).await;
         let huge = json!({"a": "x".repeat(MOST_SAID / 4)});
         check(&[tool("a", huge)], 3).await;
         check(&[tool(&"n".repeat(LONGEST_NAME + 1), json!({}))], 0).await;
     }
 
-    #[test]
-    fn a_schema_that_is_too_large_takes_any_object() {
-        let (kept, said) = known(tool("a", json!({"properties": {"a": "x".repeat(LARGEST)}})));
-        assert!(said > LARGEST);
-        assert_eq!(crate::schema::parameters(&kept.unwrap().schema), crate::schema::open());
+    #[tokio::test]
+    async fn an_odd_definition_costs_no_other_tool() {
+        let usable = |definition: Value| (definition, None);
+        let odd = |definition: Value, why: &'static str| (definition, Some(why));
+        let input = json!({"type": "object", "properties": {"a": {"type": "string"}}});
+        for (definition, why) in [
+            usable(json!({"name": "odd"})),
+            usable(json!({"name": "odd", "inputSchema": null})),
+            usable(json!({"name": "odd", "inputSchema": true})),
+            usable(json!({"name": "odd", "inputSchema": {"type": 5, "properties": null, "required": true}})),
+            usable(json!({"name": "odd", "inputSchema": {"type": ["object", "null"], "properties": {"a": "string"}}})),
+            usable(json!({"name": "odd", "inputSchema": {"type": "array", "items": 5}})),
+            usable(json!({"name": "odd", "inputSchema": {"properties": {"a": {"type": "string", "required": true}}}})),
+            usable(json!({"name": "odd", "input_schema": input})),
+            usable(json!({"name": "odd", "inputSchema": input, "description": 42})),
+            usable(json!({"name": "odd", "inputSchema": input, "description": null})),
+            usable(json!({"name": "odd", "inputSchema": input, "description": ["one", "two"]})),
+            usable(json!({"name": "odd", "inputSchema": input, "description": {"en": "one"}})),
+            usable(json!({"name": "odd", "inputSchema": input, "title": 7})),
+            usable(json!({"name": "odd", "inputSchema": input, "icons": "https://example.org/icon.png"})),
+            usable(
+                json!({"name": "odd", "inputSchema": input, "icons": [{"src": "a.png", "sizes": "48x48", "mimeType": 1}]}),
+            ),
+            usable(json!({"name": "odd", "inputSchema": input, "annotations": "read-only"})),
+            usable(json!({"name": "odd", "inputSchema": input, "annotations": {"readOnlyHint": "yes"}})),
+            usable(json!({"name": "odd", "inputSchema": input, "outputSchema": "text"})),
+            usable(json!({"name": "odd", "inputSchema": input, "outputSchema": true})),
+            usable(json!({"name": "odd", "inputSchema": input, "_meta": "none"})),
+            usable(json!({"name": "odd", "inputSchema": input, "execution": "task"})),
+            odd(
+                json!({"name": "odd", "inputSchema": "object"}),
+                "its tool `odd` takes any arguments: its `inputSchema`",
+            ),
+            odd(json!({"name": "odd", "inputSchema": false}), "`inputSchema` is not an object"),
+            odd(json!({"name": "odd", "inputSchema": [input]}), "`inputSchema` is not an object"),
+            odd(tool("odd", json!({"a": "x".repeat(LARGEST)})), "`inputSchema` is too large"),
+            odd(json!({"name": "", "inputSchema": input}), "number 2 is left out: it has no text as its `name`"),
+            odd(json!({"name": 5, "inputSchema": input}), "number 2 is left out: it has no text as its `name`"),
+            odd(json!({"inputSchema": input}), "number 2 is left out: it has no text as its `name`"),
+            odd(json!({"name": format!("\u{1b}[2J{}", "n".repeat(999))}), "`name` has more than 256 bytes: [2Jnnn"),
+            odd(json!("odd"), "number 2 is left out: it is not an object"),
+            odd(json!(null), "number 2 is left out: it is not an object"),
+        ] {
+            let list =
+                json!({"tools": [tool("first", json!({})), definition, tool("last", json!({}))], "nextCursor": null});
+            // As it comes over the wire.
+            let read = page(serde_json::from_value(list).unwrap());
+            let listed = pages(|_| std::future::ready(read.clone().ok_or(())));
+            let ListedTools { tools, cut_off, odd } = listed.await.unwrap_or_else(|()| panic!("{definition}"));
+            let names: Vec<&str> = tools.iter().map(|tool| tool.name.as_str()).collect();
+            let is_left_out = why.is_some_and(|why| why.contains("left out") || why.contains("more than"));
+            let expected = if is_left_out { &["first", "last"][..] } else { &["first", "odd", "last"] };
+            assert_eq!((names.as_slice(), cut_off), (expected, false), "{definition}");
+            assert_eq!(odd.len(), usize::from(why.is_some()), "{definition}: {odd:?}");
+            let told = odd.concat();
+            assert!(why.is_none_or(|why| told.contains(why)) && !told.contains('\u{1b}') && told.len() < 300, "{told}");
+            for tool in &tools {
+                let schema = crate::schema::parameters(&tool.schema);
+                let properties = schema["properties"].as_object().unwrap().values();
+                let is_fit = |property: &Value| property.is_object() && !property["required"].is_boolean();
+                assert!(schema["type"] == "object" && properties.into_iter().all(is_fit), "{schema}");
+            }
+        }
+        for list in [json!({"tools": 5}), json!({"tool": []}), json!({})] {
+            assert!(page(serde_json::from_value(list.clone()).unwrap()).is_none(), "{list}");
+        }
     }
 }

@@ -10,10 +10,9 @@ use std::{
     collections::{BTreeMap, HashMap},
     path::{Path, PathBuf},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
-    time::Duration,
 };
 
-use agentd_core::{environment::ClientEnvironment, ids::SessionId, route::Routes};
+use agentd_core::{environment::ClientEnvironment, ids::SessionId, ports::ToolUser, route::Routes};
 use futures_util::future::join_all;
 
 pub use self::definition::{
@@ -29,9 +28,6 @@ use crate::{
 
 /// Sessions that have servers at the same time. Beyond it the servers of the session end whose client brought them longest ago.
 const SESSIONS: usize = 256;
-
-/// Time limit for servers that were just brought to say what they offer. Those that take longer go on in the background.
-const LISTING: Duration = Duration::from_secs(5);
 
 /// Dependencies of servers of sessions.
 pub struct SessionServersParts {
@@ -145,7 +141,8 @@ impl SessionServers {
         };
         self.end(ended).await;
         let Some(pool) = pool else { return Ok(SessionServersReport { version, servers: Vec::new() }) };
-        pool.list_new(LISTING).await;
+        let user = ToolUser { session_id: Some(session), ..ToolUser::default() };
+        pool.list_servers(&user, &names).await;
         let reports: BTreeMap<String, ServerReport> =
             pool.report().into_iter().map(|report| (report.name.clone(), report)).collect();
         let servers = names.iter().filter_map(|name| reports.get(name).cloned()).collect();

@@ -64,7 +64,7 @@ async fn servers_that_nobody_calls() -> anyhow::Result<Vec<Row>> {
     // Each was reached once, as those of a person were: what it offers is known.
     let daemon = with.start().await?;
     for name in names() {
-        daemon.client.start_mcp_server(&name).await?;
+        daemon.client.start_mcp_server(&name, "").await?;
     }
     close(daemon);
     close(without.start().await?);

@@ -66,7 +66,7 @@ pub(crate) async fn measure() -> anyhow::Result<Vec<Row>> {
 
 /// The server is there and says what it offers, and then nothing of it is.
 async fn cycle(daemon: &Daemon) -> anyhow::Result<()> {
-    let server = daemon.client.start_mcp_server(NAME).await?;
+    let server = daemon.client.start_mcp_server(NAME, "").await?;
     if server.connections != 1 || server.tools.len() != 1 {
         bail!("the server has {} connections and offers {:?}", server.connections, server.tools);
     }

@@ -246,6 +246,39 @@ async fn a_person_allows_a_tool_or_a_server_in_so_many_words() {
 }
 
 #[tokio::test]
+async fn an_odd_definition_costs_no_other_tool_and_empty_lists_no_place() {
+    let told = |how: &str| json!({"command": "python3", "args": [fake(), how]});
+    let servers = json!({"odd": told("odd_tools"), "some": told("has_some"), "none": told("has_none")});
+    let world = world(servers).await;
+    let requests = world.does(Vec::new(), &["Go"]).await;
+    let expected = [
+        "mcp_none_act",
+        "mcp_odd_act",
+        "mcp_odd_either",
+        "mcp_odd_schemaless",
+        "mcp_odd_texts",
+        "mcp_some_act",
+        "mcp_some_list_resources",
+        "mcp_some_read_resource",
+    ];
+    assert_eq!(of_servers(&requests[0]), expected);
+    let either = requests[0].body["tools"].as_array().unwrap().iter();
+    let either = either.map(|tool| &tool["function"]).find(|tool| tool["name"] == "mcp_odd_either").unwrap();
+    let properties = json!({"city": {"type": "string"}, "place": {"$ref": "#/$defs/place"}});
+    assert_eq!((&either["parameters"]["type"], &either["parameters"]["properties"]), (&json!("object"), &properties));
+    let notes = world.daemon.agentctl(["mcp", "test", "odd"]).await.exits(0).stderr;
+    for note in [
+        "its tool number 2 is left out: its `name` has more than 256 bytes: nnn",
+        "its tool number 3 is left out: it has no text as its `name`",
+        "its tool number 4 is left out: it is not an object",
+        "its tool `texts` takes any arguments: its `inputSchema` is not an object",
+    ] {
+        assert!(notes.contains(note), "{note}: {notes}");
+    }
+    world.all_are_gone().await;
+}
+
+#[tokio::test]
 async fn a_model_that_calls_what_is_not_there_is_told_what_it_may_mean() {
     let world = world(json!({"lab": offering(1)})).await;
     world.still_serves().await;

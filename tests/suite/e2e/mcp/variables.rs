@@ -8,7 +8,9 @@ use serde_json::json;
 
 use super::{
     super::{ALL_OF_IT, World, told_of_each, tool_texts},
-    behaving, world,
+    behaving,
+    offered::of_servers,
+    world,
 };
 
 /// One turn of a client that has these variables, in which the fake server is called once.
@@ -41,6 +43,37 @@ async fn clients_lend_what_only_they_have_and_others_are_not_given_it() {
     assert!(told.contains("of-the-second") && !told.contains("of-the-first") && !told.contains("kept"), "{told}");
     let listed = world.daemon.agentctl(["mcp", "list", "--json"]).await.exits(0).json();
     assert_eq!(listed[0]["connections"], 2, "{listed:#}");
+    world.all_are_gone().await;
+}
+
+#[tokio::test]
+async fn a_server_is_offered_whose_arguments_hold_what_a_client_lends() {
+    let mut fake = behaving("environment");
+    fake.as_object_mut().unwrap().remove("tools");
+    fake["args"].as_array_mut().unwrap().push(json!("--key=${GITHUB_TOKEN}"));
+    let world = world(json!({"fake": fake})).await;
+    let (told, output) = act(&world, &[], &[]).await;
+    assert!(told.contains("E_UNKNOWN_TOOL"), "{told}");
+    let notice = "the MCP server fake offers no tools: the variable GITHUB_TOKEN, which mcp_servers.yaml names";
+    assert!(output.stderr.contains(notice), "{}", output.stderr);
+    let (told, output) = act(&world, &[("GITHUB_TOKEN", "of-the-client")], &[]).await;
+    assert!(told.contains(r#""HOME""#) && !output.stderr.contains("MCP server"), "{told} {}", output.stderr);
+    world.all_are_gone().await;
+}
+
+#[tokio::test]
+async fn a_default_is_for_those_who_have_no_value() {
+    let mut fake = behaving("environment");
+    fake["env"] =
+        json!({"KEY": "${GITHUB_TOKEN:-of-the-file}", "OTHER": "${GITHUB_TOKEN:-another}", "HERE": "${HOME:-none}"});
+    let world = world(json!({"fake": fake})).await;
+    let (told, _) = act(&world, &[], &[]).await;
+    assert!(told.contains(r#""KEY": "of-the-file""#) && told.contains(r#""OTHER": "another""#), "{told}");
+    assert!(!told.contains(r#""HERE": "none""#), "{told}");
+    let (told, _) = act(&world, &[("GITHUB_TOKEN", "of-the-client")], &[]).await;
+    assert!(told.contains(r#""KEY": "of-the-client""#) && told.contains(r#""OTHER": "of-the-client""#), "{told}");
+    let (told, _) = act(&world, &[("GITHUB_TOKEN", "")], &[]).await;
+    assert!(told.contains(r#""KEY": "of-the-file""#), "{told}");
     world.all_are_gone().await;
 }
 
@@ -87,6 +120,85 @@ async fn one_bad_server_stops_nothing() {
     let added = world.daemon.agentctl(["mcp", "add", "third", "--url", "ftp://x"]).await;
     assert_eq!(added.code, Some(2), "{}", added.stderr);
     world.daemon.agentctl(["mcp", "add", "third", "--url", "https://example.org/mcp"]).await.exits(0);
+    world.all_are_gone().await;
+}
+
+#[tokio::test]
+async fn a_server_that_names_the_project_is_offered_in_sessions_with_one() {
+    let server = |env: &str| {
+        let mut server = behaving("tells_folder");
+        server.as_object_mut().unwrap().remove("tools");
+        (server["env"], server["grants"]) = (json!({"CLIENT": env}), json!("*"));
+        server
+    };
+    let mut in_cwd = server("none");
+    in_cwd["cwd"] = json!("${PROJECT}");
+    let mut in_args = server("none");
+    in_args["args"].as_array_mut().unwrap().push(json!("--root=${CLAUDE_PROJECT_DIR}"));
+    let servers = json!({"cwd": in_cwd, "args": in_args, "env": server("${workspaceFolder}"), "pwd": server("${PWD}")});
+    let world = world(servers).await;
+    world.daemon.write("shop/x", "");
+    let shop = world.daemon.path().join("shop");
+    let project = shop.to_str().unwrap();
+    let asks = |tool: &'static str| {
+        world.model.respond_with(move |request| match tool_texts(request).is_empty() {
+            true => Reply::tool_call(tool, json!({})),
+            false => Reply::text("over"),
+        });
+    };
+    // Without a project only the one that names the client's folder is there.
+    asks("mcp_cwd_act");
+    let output = world.daemon.agentctl(["run", "Go @env"]).await.exits(0);
+    for (server, why) in [("cwd", "offers no tools"), ("args", "offers no tools"), ("env", "offers no tools")] {
+        let notice = format!("the MCP server {server} {why}: its entry in mcp_servers.yaml names the project");
+        assert!(output.stderr.contains(&notice), "{notice}: {}", output.stderr);
+    }
+    assert!(output.stderr.contains("@env loads nothing: its entry"), "{}", output.stderr);
+    let requests = world.model.requests();
+    assert_eq!(of_servers(&requests[0]), ["mcp_pwd_act"]);
+    assert!(tool_texts(&requests[1]).contains("E_UNKNOWN_TOOL"), "{}", tool_texts(&requests[1]));
+    // With one all of them are, from the first turn on, and each runs for it.
+    asks("mcp_env_act");
+    let output = world.daemon.agentctl(["run", "Go", "-C", project]).await.exits(0);
+    assert!(!output.stderr.contains("MCP server"), "{}", output.stderr);
+    let requests = world.model.requests();
+    assert_eq!(of_servers(&requests[2]), ["mcp_args_act", "mcp_cwd_act", "mcp_env_act", "mcp_pwd_act"]);
+    let told = tool_texts(&requests[3]);
+    assert!(told.contains(&format!("for {project}")), "{told}");
+    asks("mcp_cwd_act");
+    world.daemon.agentctl(["run", "Go", "-C", project]).await.exits(0);
+    let told = tool_texts(world.model.requests().last().unwrap());
+    assert!(told.contains(&format!("in {project} for none")), "{told}");
+    // One that is known stays away from sessions without a project all the same.
+    let output = world.daemon.agentctl(["run", "Go"]).await.exits(0);
+    assert!(output.stderr.contains("the MCP server cwd offers no tools: its entry"), "{}", output.stderr);
+    let last = world.model.requests();
+    assert_eq!(of_servers(&last[last.len() - 2]), ["mcp_pwd_act"]);
+    let told = tool_texts(last.last().unwrap());
+    assert!(told.contains("E_UNKNOWN_TOOL") && told.contains("names the project"), "{told}");
+    world.all_are_gone().await;
+}
+
+#[tokio::test]
+async fn a_test_of_a_server_has_the_folder_where_it_is_run() {
+    let mut here = behaving("tells_folder");
+    (here["cwd"], here["env"]) = (json!("${PROJECT}"), json!({"CLIENT": "${CLAUDE_PROJECT_DIR}/x"}));
+    let world = world(json!({"here": here})).await;
+    world.daemon.write("shop/x", "");
+    let tested = async |server: &str| {
+        let mut command = world.daemon.agentctl_command(["mcp", "test", server]);
+        command.current_dir(world.daemon.path().join("shop"));
+        Running::spawn(command).output(Vec::new()).await
+    };
+    let output = tested("here").await.exits(0);
+    assert!(output.stdout.contains("mcp_here_act") && output.stdout.contains("MCP 20"), "{}", output.stdout);
+    assert!(output.stderr.contains("only sessions with one are offered its tools"), "{}", output.stderr);
+    assert!(!output.stderr.contains("export PROJECT"), "{}", output.stderr);
+    let mut broken = behaving("broken");
+    broken["cwd"] = json!("${PROJECT}/nowhere");
+    world.daemon.write("config/mcp_servers.yaml", json!({"servers": {"here": broken}}).to_string());
+    world.daemon.agentctl(["reload"]).await.exits(0);
+    tested("here").await.exits(1).says(&["shop/nowhere"]);
     world.all_are_gone().await;
 }
 

@@ -21,6 +21,7 @@ pub(super) fn weather(server: &str, granted: bool) -> Foreign {
         server_rule: format!("mcp_{server}_*"),
         entry: String::new(),
         granted,
+        needs_project: false,
     }
 }
 

@@ -1,0 +1,153 @@
+//! Turns that begin before the tools of a server are known.
+
+use agentd_testkit::{
+    daemon::{Running, TempDaemon, TempHome, until},
+    model_server::{ModelServer, Reply},
+};
+use nix::sys::signal::Signal;
+use serde_json::{Value, json};
+
+use super::{
+    behaving, fake,
+    offered::{of_servers, offering},
+};
+use crate::e2e::{World, tool_texts};
+
+/// A daemon with these servers, whose turns wait that long for tools that are not known.
+async fn waiting(wait: &str, servers: Value) -> World {
+    let model = ModelServer::start().await;
+    let home = TempHome::with_model(&model.base_url());
+    home.write("config/mcp_servers.yaml", json!({"global": {"listing_wait": wait}, "servers": servers}).to_string());
+    World { model, daemon: TempDaemon::start_in(home).await }
+}
+
+/// The fake server, which lists its tools when there is a file `go` in the home.
+fn held_back() -> Value {
+    json!({"command": "python3", "args": [fake(), "waits"], "grants": "*", "start_timeout": "1h"})
+}
+
+impl World {
+    /// Has the model call this tool in its first step, and end then.
+    fn model_calls(&self, tool: &str, arguments: Value) {
+        let tool = tool.to_owned();
+        self.model.respond_with(move |request| match tool_texts(request).is_empty() {
+            true => Reply::tool_call(&tool, arguments.clone()),
+            false => Reply::text("over"),
+        });
+    }
+
+    fn run(&self, args: &[&str]) -> Running {
+        self.daemon.spawn_agentctl(["run", "Go"].iter().chain(args))
+    }
+
+    /// Waits until so many turns are running.
+    async fn are_running(&self, count: usize) {
+        until("they have begun", || async {
+            let sessions = self.daemon.agentctl(["sessions", "list", "--json"]).await.exits(0).json();
+            let running = sessions.as_array()?.iter().filter(|session| session["status"] == "running");
+            (running.count() == count).then_some(())
+        })
+        .await;
+    }
+}
+
+#[tokio::test]
+async fn the_first_turn_uses_a_tool_of_a_server_that_was_never_reached_and_names_one_that_is_late() {
+    let model = ModelServer::start().await;
+    let home = TempHome::with_model(&model.base_url());
+    let servers = json!({"fast": offering(1), "slow": held_back(), "broken": behaving("dies_listing")});
+    home.write("config/mcp_servers.yaml", json!({"servers": servers}).to_string());
+    let world = World { model, daemon: TempDaemon::start_in(home).await };
+    let steps = vec![
+        Reply::tool_call("mcp_fast_weather", json!({"city": "Bern"})),
+        Reply::tool_call("find_tool", json!({"query": "slow"})),
+    ];
+    let done = |request: &agentd_testkit::model_server::Recorded| tool_texts(request).matches("acted: ").count();
+    world.model.respond_with(move |request| {
+        let step = done(request) + usize::from(tool_texts(request).contains("E_UNKNOWN_TOOL"));
+        steps.get(step).cloned().unwrap_or_else(|| Reply::text("over"))
+    });
+    let output = world.daemon.agentctl(["run", "Go", "--on-interrupt", "approve"]).await.exits(0);
+    let requests = world.model.requests();
+    // What the configuration names of the broken one can be called, and starts it.
+    assert_eq!(of_servers(&requests[0]), ["mcp_broken_act", "mcp_fast_thing_00", "mcp_fast_weather"]);
+    let told = tool_texts(requests.last().unwrap());
+    assert!(told.contains("acted: Bern"), "{told}");
+    assert!(told.contains("shown already; the tools of broken, slow are not known yet"), "{told}");
+    let system = requests[0].messages()[0]["content"].as_str().unwrap().to_owned();
+    assert!(system.contains("\n- slow (its tools are not known yet)"), "{system}");
+    let notices = output.stderr;
+    assert!(notices.contains("the MCP server slow offers no tools: it has not said within 5 s"), "{notices}");
+    assert!(notices.contains("the MCP server broken offers no tools:"), "{notices}");
+    assert!(notices.contains("exit code 3") && notices.contains("something broke"), "{notices}");
+    assert!(!notices.contains("MCP server fast"), "{notices}");
+    world.all_are_gone().await;
+}
+
+#[tokio::test]
+async fn later_steps_have_the_tools_of_a_server_that_comes_late() {
+    let mut quiet = held_back();
+    quiet["always_available"] = json!(false);
+    let world = waiting("0s", json!({"quiet": quiet, "late": held_back()})).await;
+    world.model.respond_with(|request| match tool_texts(request) {
+        told if told.contains("acted: ") => Reply::text("over"),
+        told if told.is_empty() => Reply::tool_call("ask_human", json!({"query": "Go on?"})),
+        _ => Reply::tool_call("mcp_quiet_act", json!({"text": "Bern"})),
+    });
+    let running = world.daemon.spawn_agentctl(["run", "Go @quiet @late", "--on-interrupt", "wait"]);
+    let id = until("it asks", || async {
+        let asked = world.daemon.agentctl(["interrupts", "--json"]).await.exits(0).json();
+        Some(asked.as_array()?.first()?["id"].as_str()?.to_owned())
+    })
+    .await;
+    world.daemon.write("go", "");
+    world.knows(&["quiet", "late"]).await;
+    world.daemon.agentctl(["answer", &id, "yes"]).await.exits(0);
+    let output = running.output(Vec::new()).await.exits(0);
+    assert!(output.stderr.contains("the MCP server late offers no tools: it has not said yet"), "{}", output.stderr);
+    let requests = world.model.requests();
+    let later = of_servers(&requests[1]);
+    assert_eq!((of_servers(&requests[0]), later.len()), (Vec::new(), 2), "{later:?}");
+    assert!(["mcp_late_act", "mcp_quiet_act"].iter().all(|tool| later.iter().any(|shown| shown == tool)), "{later:?}");
+    assert!(tool_texts(requests.last().unwrap()).contains("acted: Bern"), "{requests:#?}");
+    // What the input mentions stays in the session.
+    let sessions = world.daemon.agentctl(["sessions", "list", "--json"]).await.exits(0).json();
+    world.model.respond_with(|_| Reply::text("over"));
+    world.daemon.agentctl(["run", "And?", "--session", sessions[0]["id"].as_str().unwrap()]).await.exits(0);
+    assert_eq!(of_servers(world.model.requests().last().unwrap()), later);
+    world.all_are_gone().await;
+}
+
+#[tokio::test]
+async fn nobody_waits_who_need_not_and_a_cancel_ends_the_wait() {
+    // Nobody waits to the end of this.
+    let mut world = waiting("1h", json!({"late": held_back(), "broken": behaving("broken")})).await;
+    world.model.respond_with(|_| Reply::text("over"));
+    // A turn that may use no tool of a server.
+    world.run(&["--tools", "read_file"]).output(Vec::new()).await.exits(0);
+    let running = world.run(&[]);
+    world.are_running(1).await;
+    let before = world.model.requests().len();
+    running.signal(Signal::SIGINT);
+    let output = running.output(Vec::new()).await;
+    assert_eq!((output.code, world.model.requests().len()), (Some(130), before), "{}", output.stderr);
+    // One whose time is over is asked for its last answer.
+    world.run(&["--timeout", "1"]).output(Vec::new()).await.exits(6);
+    // Two at once wait for one server.
+    world.model_calls("mcp_late_act", json!({"text": "now"}));
+    let (only, any) = (world.run(&["--tools", "mcp_late_act"]), world.run(&[]));
+    world.are_running(2).await;
+    world.daemon.write("go", "");
+    let (only, any) = (only.output(Vec::new()).await.exits(0), any.output(Vec::new()).await.exits(0));
+    assert!(!only.stderr.contains("MCP server"), "{}", only.stderr);
+    assert!(any.stderr.contains("the MCP server broken offers no tools:"), "{}", any.stderr);
+    assert!(!any.stderr.contains("MCP server late"), "{}", any.stderr);
+    assert_eq!(world.daemon.read("acted"), "now\nnow\n");
+    // What is known is not waited for, after a restart neither.
+    std::fs::remove_file(world.daemon.path().join("go")).unwrap();
+    world.daemon.restart().await;
+    world.model.respond_with(|_| Reply::text("over"));
+    world.run(&["--tools", "mcp_late_act"]).output(Vec::new()).await.exits(0);
+    assert_eq!(of_servers(world.model.requests().last().unwrap()), ["mcp_late_act"]);
+    world.all_are_gone().await;
+}
