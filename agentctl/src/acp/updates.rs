@@ -12,7 +12,7 @@ use agent_client_protocol_schema::v1::{
 use agentd_core::{
     event::{Event, EventKind, StateChange},
     ids::{CallId, ItemId, SessionId},
-    item::{Item, ItemBody, NoticeTopic},
+    item::{Item, ItemBody, NoticeSource, NoticeTopic},
     model::Slot,
     session::{Todo, TodoPriority, TodoStatus},
     tool::ToolResult,
@@ -26,6 +26,7 @@ use super::{
     tool_call::{self, SHELL},
 };
 use crate::{
+    render::context::notice_line,
     report::short_id,
     terminal::sanitize::{clean, clean_line},
 };
@@ -334,6 +335,9 @@ impl Updates {
                 self.notice(NoticeSeverity::Info, "older history was summed up")
             }
             ItemBody::Notice { text, topic: NoticeTopic::General, .. } => self.notice(NoticeSeverity::Info, text),
+            ItemBody::Notice { text, topic, sources, .. } if sources.iter().any(NoticeSource::is_cut) => {
+                self.notice(NoticeSeverity::Info, &notice_line(text, *topic, sources))
+            }
             ItemBody::Notice { .. } => Vec::new(),
         }
     }

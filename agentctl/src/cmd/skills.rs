@@ -4,7 +4,7 @@ use std::{io::Write as _, path::PathBuf};
 
 use agentd_core::{
     error::ErrorKind,
-    guide::{SkillOrigin, SkillReport},
+    guide::{SkillListing, SkillOrigin, SkillReport},
 };
 use agentd_proto::client::Client;
 use clap::{Args, Subcommand};
@@ -99,7 +99,8 @@ pub(crate) async fn handle(global: &Global, args: SkillsArgs) -> anyhow::Result<
             let added = client.add_skill(&absolute(&folder)?, replace).await?;
             report::show(global.json, &added, || {
                 let (name, place) = (clean_line(&added.skill.name), clean_line(&added.folder));
-                report::lines([format!("added {name} as {place}; say @{name} to use it")])
+                report::lines([format!("added {name} as {place}; say @{name} to use it")])?;
+                report::lines(seen(&added).map(|form| format!("models are shown {form}")))
             })
         }
     }
@@ -134,10 +135,13 @@ fn list(skills: &[SkillReport]) -> anyhow::Result<()> {
     let mut table = Table::new(["SKILL", "FROM", "SHOWN", "PACKAGES", "WHAT IT IS FOR"]);
     for found in skills {
         let skill = &found.skill;
-        let told = match (found.usable, skill.enabled) {
-            (false, _) => "cannot be used",
-            (true, true) => "always",
-            (true, false) => "when mentioned",
+        let told = match (found.usable, skill.enabled, found.shown) {
+            (false, ..) => "cannot be used",
+            (true, false, _) => "when mentioned",
+            (true, true, SkillListing::None) => "not shown",
+            (true, true, SkillListing::Name) => "name only",
+            (true, true, SkillListing::Shortened) => "shortened",
+            (true, true, SkillListing::Whole) => "whole",
         };
         let packages = match (skill.packages.len(), found.installed) {
             (0, _) => "none".to_owned(),
@@ -175,6 +179,16 @@ fn tell(found: &SkillReport) -> anyhow::Result<()> {
     }
     line("usable", if found.usable { "yes" } else { "no" })?;
     Ok(())
+}
+
+/// What models see of a skill that is listed, where that is less than the whole.
+fn seen(found: &SkillReport) -> Option<&'static str> {
+    match found.shown {
+        SkillListing::Whole => None,
+        SkillListing::Shortened => Some("the beginning of its description: there is no room for all skills"),
+        SkillListing::Name => Some("its name alone: there is no room for all skills"),
+        SkillListing::None => Some("it only when it is mentioned"),
+    }
 }
 
 fn from(found: &SkillReport) -> String {

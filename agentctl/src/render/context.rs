@@ -6,10 +6,13 @@ use agentd_core::{
     session::{Todo, TodoStatus},
 };
 
-use crate::terminal::{
-    look::TerminalStyle,
-    paint::{QUIET, STRONG, clip, paint, width},
-    sanitize::clean_line,
+use crate::{
+    report::bytes,
+    terminal::{
+        look::TerminalStyle,
+        paint::{QUIET, STRONG, clip, paint, width},
+        sanitize::clean_line,
+    },
 };
 
 /// Line about a new level; nothing where there is room.
@@ -50,8 +53,8 @@ pub(crate) fn compaction_line(report: &CompactionReport) -> String {
 pub(crate) fn notice_line(text: &str, topic: NoticeTopic, sources: &[NoticeSource]) -> String {
     let (what, names) = match topic {
         NoticeTopic::General => return text.to_owned(),
-        NoticeTopic::Memory => ("memory", sources.iter().map(|source| source.name.as_str()).collect::<Vec<_>>()),
-        NoticeTopic::Skills => ("skills", sources.iter().map(|source| skill_name(&source.name)).collect()),
+        NoticeTopic::Memory | NoticeTopic::FolderMemory => return memory_line(text, sources),
+        NoticeTopic::Skills => ("skills", sources.iter().map(|source| skill_name(&source.name)).collect::<Vec<_>>()),
         NoticeTopic::Files => ("attached", sources.iter().map(|source| source.name.as_str()).collect()),
         NoticeTopic::ReadAgain => ("read again", sources.iter().map(|source| source.name.as_str()).collect()),
         NoticeTopic::Recall => ("recalled", sources.iter().map(|source| source.name.as_str()).collect()),
@@ -72,9 +75,23 @@ pub(crate) fn notice_line(text: &str, topic: NoticeTopic, sources: &[NoticeSourc
         | NoticeTopic::Planned => return format!("reminder: {text}"),
     };
     match names.as_slice() {
-        [] if topic == NoticeTopic::Memory && text.contains("/memories") => format!("{what}: names in /memories"),
         [] => format!("{what}: none any more"),
         names => format!("{what}: {}", names.join(", ")),
+    }
+}
+
+/// Line about files that the model is told: which, and of which it sees only a part.
+fn memory_line(text: &str, sources: &[NoticeSource]) -> String {
+    let shown = |source: &NoticeSource| match source.bytes {
+        _ if !source.is_cut() => source.name.clone(),
+        0 => format!("{} (left out: no room)", source.name),
+        part => format!("{} (only the first {} of {})", source.name, bytes(part), bytes(source.of_bytes)),
+    };
+    let names: Vec<String> = sources.iter().map(shown).collect();
+    match names.as_slice() {
+        [] if text.contains("/memories") => "memory: names in /memories".to_owned(),
+        [] => "memory: none any more".to_owned(),
+        names => format!("memory: {}", names.join(", ")),
     }
 }
 

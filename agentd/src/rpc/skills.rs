@@ -2,8 +2,9 @@
 
 use agentd_core::{
     error::ErrorKind,
-    guide::SkillReport,
-    ports::{Skills as _, Workspace},
+    guide::{SkillListing, SkillReport},
+    ids::SessionId,
+    ports::Skills as _,
 };
 use agentd_proto::v1::{self, check_skill_request::What, skills_server::Skills};
 use agentd_tools::SkillStore;
@@ -14,8 +15,7 @@ use super::{Context, Refusal, absolute};
 #[tonic::async_trait]
 impl Skills for Context {
     async fn list(&self, request: Request<v1::ListSkillsRequest>) -> Result<Response<v1::ListSkillsResponse>, Status> {
-        let workspace = self.workspace(&request.into_inner().session).await?;
-        let reports = self.shelf()?.reports(workspace.as_ref()).await;
+        let reports = self.reports(&request.into_inner().session).await?;
         let skills = reports.into_iter().map(|report| (&SkillReport { text: String::new(), ..report }).into());
         Ok(Response::new(v1::ListSkillsResponse { skills: skills.collect() }))
     }
@@ -29,8 +29,7 @@ impl Skills for Context {
                 blocking(move || shelf.check(&folder)).await?
             }
             Some(What::Name(name)) => {
-                let workspace = self.workspace(&session).await?;
-                let reports = shelf.reports(workspace.as_ref()).await;
+                let reports = self.reports(&session).await?;
                 let mut named = reports.into_iter().filter(|report| report.skill.name == name).collect::<Vec<_>>();
                 // The one that is used, where several have the name.
                 named.sort_by_key(|report| !report.usable);
@@ -44,8 +43,9 @@ impl Skills for Context {
     async fn add(&self, request: Request<v1::AddSkillRequest>) -> Result<Response<v1::SkillReport>, Status> {
         let v1::AddSkillRequest { folder, replace } = request.into_inner();
         let (shelf, folder) = (self.shelf()?, absolute(folder)?);
-        let added = blocking(move || shelf.add(&folder, replace)).await?.map_err(Refusal::from)?;
-        Ok(Response::new((&added).into()))
+        let mut added = [blocking(move || shelf.add(&folder, replace)).await?.map_err(Refusal::from)?];
+        self.note_listings(None, &mut added).await?;
+        Ok(Response::new((&added[0]).into()))
     }
 }
 
@@ -54,13 +54,26 @@ impl Context {
         self.control.skills().ok_or_else(|| refuse("this daemon has no skills", "start it as usual"))
     }
 
-    /// Workspace of a session; none if none is named.
-    async fn workspace(&self, session: &str) -> Result<Option<Workspace>, Status> {
-        if session.is_empty() {
-            return Ok(None);
+    /// All skills: those of a session's project too, where one is named.
+    async fn reports(&self, session: &str) -> Result<Vec<SkillReport>, Status> {
+        let session = if session.is_empty() { None } else { Some(self.session_id(session).await?) };
+        let workspace = match session {
+            Some(session) => Some(self.engine.workspace(session).await.map_err(Refusal::from)?),
+            None => None,
+        };
+        let mut reports = self.shelf()?.reports(workspace.as_ref()).await;
+        self.note_listings(session, &mut reports).await?;
+        Ok(reports)
+    }
+
+    /// Notes the form in which models are shown each.
+    async fn note_listings(&self, session: Option<SessionId>, reports: &mut [SkillReport]) -> Result<(), Status> {
+        let skills = self.engine.skills(session).await.map_err(Refusal::from)?;
+        for report in reports.iter_mut().filter(|report| report.usable) {
+            let listed = skills.iter().find(|(skill, _)| skill.path == report.skill.path);
+            report.shown = listed.map_or(SkillListing::None, |(_, form)| *form);
         }
-        let session = self.session_id(session).await?;
-        Ok(Some(self.engine.workspace(session).await.map_err(Refusal::from)?))
+        Ok(())
     }
 }
 

@@ -43,7 +43,7 @@ pub struct Guides {
     pub skills: Vec<Skill>,
 }
 
-/// One `AGENTS.md`, or the instructions of a project.
+/// One `AGENTS.md`, or `CLAUDE.md` in its place, or the instructions of a project.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct GuideFile {
     /// Its path, as people are shown it.
@@ -52,10 +52,24 @@ pub struct GuideFile {
     pub origin: GuideOrigin,
     /// Its text, up to [`GuideLimits::max_file_bytes`].
     pub text: String,
-    /// Its whole size in bytes.
+    /// Size of the whole text in bytes; more than the text has where it was cut.
     pub bytes: u64,
-    /// Says whether it is as it was: the same for the same text.
+    /// Says whether it is as it was: the same for the same text. Empty for a file that is gone.
     pub digest: String,
+}
+
+impl GuideFile {
+    /// The mark of a file that was there before.
+    #[must_use]
+    pub fn gone(name: String) -> Self {
+        Self { name, origin: GuideOrigin::Project, text: String::new(), bytes: 0, digest: String::new() }
+    }
+
+    /// Returns true if the file was there before and is gone.
+    #[must_use]
+    pub fn is_gone(&self) -> bool {
+        self.digest.is_empty()
+    }
 }
 
 /// Whose they are.
@@ -136,6 +150,21 @@ impl SkillOrigin {
     }
 }
 
+/// Form in which a skill is listed to models.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum SkillListing {
+    /// Not at all: it is listed when mentioned, cannot be used, or finds no room.
+    #[default]
+    None,
+    /// The name alone.
+    Name,
+    /// The name and the beginning of the description.
+    Shortened,
+    /// The name and the description.
+    Whole,
+}
+
 /// All that is known of the folder of a skill.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SkillReport {
@@ -149,6 +178,9 @@ pub struct SkillReport {
     pub plugin: String,
     /// Set if sessions can use it.
     pub usable: bool,
+    /// Form in which models are shown it.
+    #[serde(default)]
+    pub shown: SkillListing,
     /// Under what terms it may be used, as it says.
     pub license: Option<String>,
     /// Tools that it says it uses. That allows none.

@@ -103,7 +103,7 @@ impl ItemBody {
 }
 
 /// A file whose words are in a notice.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NoticeSource {
     /// Its path, as people are shown it.
     pub name: String,
@@ -111,6 +111,17 @@ pub struct NoticeSource {
     pub bytes: u64,
     /// Says whether it is as it was.
     pub digest: String,
+    /// Size of the whole file in bytes, where it may be more than is in the notice; 0 where nobody counted.
+    #[serde(default, skip_serializing_if = "crate::usage::is_zero")]
+    pub of_bytes: u64,
+}
+
+impl NoticeSource {
+    /// Returns true if the notice has only the beginning of the file, or nothing of it.
+    #[must_use]
+    pub fn is_cut(&self) -> bool {
+        self.bytes < self.of_bytes
+    }
 }
 
 /// Subject of a notice.
@@ -160,6 +171,8 @@ pub enum NoticeTopic {
     Diagnostics,
     /// A cancel of a turn that had begun to answer, or its later continuation.
     Interrupted,
+    /// Content of `AGENTS.md` files in folders of the project that the work has come to.
+    FolderMemory,
 }
 
 impl ItemBody {
@@ -181,7 +194,13 @@ impl NoticeTopic {
     #[must_use]
     pub fn is_for_model(self) -> bool {
         match self {
-            Self::General | Self::Memory | Self::Skills | Self::Files | Self::ReadAgain | Self::Recall => false,
+            Self::General
+            | Self::Memory
+            | Self::FolderMemory
+            | Self::Skills
+            | Self::Files
+            | Self::ReadAgain
+            | Self::Recall => false,
             Self::Todos
             | Self::Mode
             | Self::Level

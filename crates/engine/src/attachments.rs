@@ -168,7 +168,7 @@ pub(crate) fn notice(handed: &[Attachment], tools: &ToolSet, window: u64) -> Opt
         room -= bytes;
         told.push(part(file, fits, tools));
         // Such a notice is told once, so nobody asks whether the file is as it was.
-        sources.push(NoticeSource { name: file.name(), bytes: bytes as u64, digest: String::new() });
+        sources.push(NoticeSource { name: file.name(), bytes: bytes as u64, ..NoticeSource::default() });
     }
     if handed.len() > named.len() {
         told.push(format!("- and {} before them", handed.len() - named.len()));
@@ -183,7 +183,7 @@ pub(crate) fn returned(pictures: Vec<Picture>) -> ItemBody {
         format!("- {}: a picture, shown as {width} × {height}", path::shown(path))
     });
     let text = ["Tools have returned:".to_owned()].into_iter().chain(told).collect::<Vec<_>>().join("\n");
-    let source = |picture: &Picture| NoticeSource { name: picture.path.clone(), bytes: 0, digest: String::new() };
+    let source = |picture: &Picture| NoticeSource { name: picture.path.clone(), bytes: 0, ..NoticeSource::default() };
     let sources = pictures.iter().map(source).collect();
     ItemBody::Notice { text, topic: NoticeTopic::Files, sources, pictures }
 }

@@ -50,7 +50,8 @@ mirrored!(
         TurnInstructions,
         Diagnostics,
         CodeMap,
-        Interrupted
+        Interrupted,
+        FolderMemory
     ]
 );
 
@@ -148,13 +149,18 @@ impl From<item::StoredInput> for StoredInput {
 
 impl From<&NoticeSource> for item::NoticeSource {
     fn from(source: &NoticeSource) -> Self {
-        Self { name: source.name.clone(), bytes: source.bytes, digest: source.digest.clone() }
+        Self {
+            name: source.name.clone(),
+            bytes: source.bytes,
+            digest: source.digest.clone(),
+            of_bytes: source.of_bytes,
+        }
     }
 }
 
 impl From<item::NoticeSource> for NoticeSource {
     fn from(source: item::NoticeSource) -> Self {
-        Self { name: source.name, bytes: source.bytes, digest: source.digest }
+        Self { name: source.name, bytes: source.bytes, digest: source.digest, of_bytes: source.of_bytes }
     }
 }
 

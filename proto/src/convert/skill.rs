@@ -1,6 +1,6 @@
 //! Skills, and what is wrong with them.
 
-use agentd_core::guide::{Skill, SkillOrigin, SkillProblem, SkillReport};
+use agentd_core::guide::{Skill, SkillListing, SkillOrigin, SkillProblem, SkillReport};
 
 use super::{WireError, mirrored};
 use crate::v1;
@@ -13,6 +13,16 @@ mirrored!(
     optional_origin,
     "whose a skill is",
     [Person, Bundled, Project, Plugin]
+);
+
+mirrored!(
+    SkillListing,
+    v1::SkillListing,
+    listing_to_wire,
+    listing,
+    optional_listing,
+    "how a skill is listed",
+    [None, Name, Shortened, Whole]
 );
 
 impl From<&SkillReport> for v1::SkillReport {
@@ -30,6 +40,7 @@ impl From<&SkillReport> for v1::SkillReport {
             packages: skill.packages.clone(),
             installed: report.installed,
             usable: report.usable,
+            shown: listing_to_wire(report.shown),
             license: report.license.clone().unwrap_or_default(),
             allowed_tools: report.allowed_tools.clone(),
             files: report.files,
@@ -58,6 +69,7 @@ impl TryFrom<v1::SkillReport> for SkillReport {
             folder: report.folder,
             plugin: report.plugin,
             usable: report.usable,
+            shown: optional_listing(report.shown)?.unwrap_or_default(),
             license: Some(report.license).filter(|license| !license.is_empty()),
             allowed_tools: report.allowed_tools,
             files: report.files,

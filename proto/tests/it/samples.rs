@@ -206,7 +206,7 @@ pub(crate) fn items() -> Vec<Item> {
         ItemBody::Notice {
             text: text(),
             topic: NoticeTopic::Memory,
-            sources: vec![NoticeSource { name: text(), bytes: 7, digest: text() }],
+            sources: vec![NoticeSource { name: text(), bytes: 7, digest: text(), of_bytes: 9 }],
             pictures: Vec::new(),
         },
         ItemBody::Notice { text: text(), topic: NoticeTopic::Skills, sources: Vec::new(), pictures: Vec::new() },

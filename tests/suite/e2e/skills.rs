@@ -100,7 +100,7 @@ async fn a_mention_and_a_file_bring_a_skill() {
 async fn what_cannot_be_a_skill_is_said_and_never_used() {
     let world = world(|home| {
         with_tax(home);
-        home.write("config/skills/broken/SKILL.md", "---\nname: broken\nlist: [x\n---\n");
+        home.write("config/skills/broken/SKILL.md", "---\nname: broken\ndependencies: [x\n---\n");
         home.write("config/skills/silent/SKILL.md", "---\nname: silent\n---\n");
         home.write("config/skills/large/SKILL.md", "---\nname: large\ndescription: Large\n---\n");
         home.write("config/skills/leads/SKILL.md", "---\nname: leads\ndescription: Leads out\n---\n");
@@ -131,6 +131,10 @@ async fn what_cannot_be_a_skill_is_said_and_never_used() {
     }
     let table = world.daemon.agentctl(["skills", "list"]).await.exits(0).stdout;
     assert!(!table.contains('\u{1b}') && table.contains("cannot be used"), "{table}");
+    // What cannot be used is not offered.
+    world.daemon.agentctl(["run", "Hello"]).await.exits(0);
+    let sent = world.model.requests().last().unwrap().body.to_string();
+    assert!(sent.contains("tax: Works out taxes") && !sent.contains("- large") && !sent.contains("- leads"), "{sent}");
     let folder = |name: &str| world.daemon.path().join("config/skills").join(name).display().to_string();
     let checked = world.daemon.agentctl(["skills", "check", &folder("broken")]).await;
     assert!(checked.code == Some(1) && checked.stdout.contains("SKILL.md:"), "{}", checked.stdout);
@@ -156,6 +160,47 @@ async fn what_cannot_be_a_skill_is_said_and_never_used() {
     let output = world.daemon.agentctl(["run", "Use @leads"]).await.exits(0);
     assert!(output.stderr.contains("leads out of the skill"), "{}", output.stderr);
     world.still_serves().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_finds_no_room_is_shortened_and_the_list_says_so() {
+    let world = world(|home| {
+        with_tax(home);
+        for number in 0..30 {
+            let front = format!("---\nname: a{number:02}\ndescription: {}\n---\n", "many words ".repeat(27));
+            home.write(&format!("project/.claude/skills/a{number:02}/SKILL.md"), front);
+        }
+        home.write("from/zebra/SKILL.md", format!("---\nname: zebra\ndescription: {}\n---\n", "stripes ".repeat(37)));
+        home.write("config/skills/hint/SKILL.md", "---\nname: hint\ndescription: Hints\nargument-hint: [a] [b]\n---\n");
+    })
+    .await;
+    let from = world.daemon.path().join("from/zebra").display().to_string();
+    let added = world.daemon.agentctl(["skills", "add", &from]).await.exits(0).stdout;
+    assert_eq!(added.lines().count(), 1, "all of it is shown: {added}");
+    let project = world.daemon.path().join("project");
+    world.daemon.agentctl(["run", "Hello", "-C", project.to_str().unwrap()]).await.exits(0);
+    let messages = world.model.requests().last().unwrap().body.to_string();
+    let listed = world.daemon.agentctl(["skills", "list", "--session", "last", "--json"]).await.exits(0).json();
+    let count = |form: &str| listed.as_array().unwrap().iter().filter(|skill| skill["shown"] == form).count();
+    let (whole, shortened) = (count("whole"), count("shortened"));
+    assert!(whole >= 3 && shortened > 0 && whole + shortened + count("name") == 33, "{listed:#}");
+    for skill in listed.as_array().unwrap() {
+        let (name, is_own) = (skill["name"].as_str().unwrap(), skill["origin"] == "person");
+        assert!(!is_own || skill["shown"] == "whole", "{name} is the person's own: {skill}");
+        let is_listed = messages.contains(&format!("\\n- {name}"));
+        assert_eq!(is_listed, skill["shown"] != "none", "{name}");
+    }
+    let table = world.daemon.agentctl(["skills", "list", "--session", "last"]).await.exits(0).stdout;
+    assert!(table.contains("shortened") && table.contains("when mentioned"), "{table}");
+    // Own skills that are too many for the catalogue: the person hears it at once.
+    for number in 0..90 {
+        let front = format!("---\nname: b{number:02}\ndescription: {}\n---\n", "many words ".repeat(27));
+        world.daemon.write(&format!("config/skills/b{number:02}/SKILL.md"), front);
+    }
+    let again = world.daemon.agentctl(["skills", "add", &from, "--replace"]).await.exits(0).stdout;
+    assert!(again.contains("models are shown"), "{again}");
+    let json = world.daemon.agentctl(["skills", "add", &from, "--replace", "--json"]).await.exits(0).json();
+    assert!(["name", "shortened"].contains(&json["shown"].as_str().unwrap()), "{json}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -11,8 +11,9 @@ use crate::{
 
 /// Knows the skills that there are, and brings them into sessions.
 pub trait Skills: Send + Sync {
-    /// Every skill that a session there can use, sorted by name, those included that the catalogue leaves out.
-    fn usable<'a>(&'a self, workspace: &'a Workspace) -> BoxFuture<'a, Vec<Skill>>;
+    /// Every skill that a session there can use, sorted by name, those included that the catalogue leaves out; without a
+    /// workspace, those of all sessions.
+    fn usable<'a>(&'a self, workspace: Option<&'a Workspace>) -> BoxFuture<'a, Vec<Skill>>;
 
     /// Puts a skill where tools of the session read it, unless it is there as it is now. False where there is none of that
     /// name.

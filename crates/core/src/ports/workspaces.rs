@@ -16,7 +16,7 @@ use crate::{
     error::{ErrorKind, WorkspaceError},
     files::{FileListing, FilePiece, FileWritten, FilesCopied, FilesRemoved},
     folder::{AddedFolder, Mounts},
-    guide::{GuideLimits, Guides},
+    guide::{GuideFile, GuideLimits, Guides},
     ids::SessionId,
     knowledge::DocumentPage,
     settings::Mount,
@@ -259,6 +259,17 @@ pub trait Workspaces: Send + Sync {
     /// again; what cannot be read is left out.
     fn guides<'a>(&'a self, _: &'a Workspace, _: GuideLimits) -> BoxFuture<'a, Guides> {
         Box::pin(std::future::ready(Guides::default()))
+    }
+
+    /// The `AGENTS.md` files of the folders of the project in which these paths lie, from the outermost folder on, without
+    /// that of the project itself. Paths are those of tools, absolute ones, or relative to the project.
+    fn folder_guides<'a>(
+        &'a self,
+        _: &'a Workspace,
+        _: GuideLimits,
+        _paths: Vec<String>,
+    ) -> BoxFuture<'a, Vec<GuideFile>> {
+        Box::pin(std::future::ready(Vec::new()))
     }
 
     /// The skills that its sessions can use; none where nobody knows of any.

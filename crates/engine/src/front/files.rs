@@ -2,13 +2,15 @@
 
 use agentd_core::{
     files::{FileListing, FilePiece, SessionTree, UploadReceipt},
+    guide::{Skill, SkillListing},
     ids::SessionId,
     knowledge::DocumentPage,
+    model::Slot,
     ports::Workspace,
 };
 
 use super::Engine;
-use crate::{attachments, error::EngineError, session::shared::Ports};
+use crate::{attachments, error::EngineError, instructions::skills, session::shared::Ports};
 
 impl Engine {
     /// Puts a file into a session's `uploads/`, and a copy that models are shown beside it where it is a picture. The next
@@ -101,6 +103,29 @@ impl Engine {
     pub async fn workspace(&self, session: SessionId) -> Result<Workspace, EngineError> {
         let (_, tree) = self.session(session).await?.tree().await?;
         Ok(Workspace::clone(&tree.workspace))
+    }
+
+    /// Skills that a session can use, or those of all sessions, with the form in which models are shown each now.
+    ///
+    /// # Errors
+    /// As of [`Self::workspace`].
+    pub async fn skills(&self, session: Option<SessionId>) -> Result<Vec<(Skill, SkillListing)>, EngineError> {
+        let Ports { workspaces, models, .. } = &self.shared.parts;
+        let Some(shelf) = workspaces.skills() else { return Ok(Vec::new()) };
+        let of = |slot| self.shared.windows.of(models.get(slot).info());
+        let (workspace, window) = match session {
+            Some(session) => {
+                let window = self.session(session).await?.context().await?.window;
+                (Some(self.workspace(session).await?), window)
+            }
+            None => (None, of(Slot::Base).min(of(Slot::Chat))),
+        };
+        let skills = shelf.usable(workspace.as_ref()).await;
+        let (listed, others): (Vec<&Skill>, Vec<&Skill>) =
+            skills.iter().partition(|skill| skill.enabled && self.shared.config().guides.skills);
+        let forms = skills::listings(&listed, window);
+        let others = others.into_iter().map(|skill| (skill.clone(), SkillListing::None));
+        Ok(listed.into_iter().cloned().zip(forms).chain(others).collect())
     }
 
     /// The files of a session, with its folders made.

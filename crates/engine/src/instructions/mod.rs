@@ -1,11 +1,13 @@
 //! Instructions of the person for models: notices in the history, so that the prompt only grows at its end and is the
-//! same after a restart. All but [`look`] is pure.
+//! same after a restart. All but [`look`] and [`look_at_folders`] is pure.
 //!
-//! - [`memory`]: `AGENTS.md` files and the names of memories. [`skills`]: the catalogue of skills.
+//! - [`memory`]: `AGENTS.md` files and the names of memories. [`folders`]: those of folders in the project. [`skills`]: the
+//!   catalogue of skills.
 //!
 //! Each makes a notice if the history lacks it: none was made yet, its source has changed, or a compaction has replaced
 //! the last one.
 
+pub(crate) mod folders;
 pub(crate) mod memory;
 pub(crate) mod skills;
 
@@ -13,7 +15,7 @@ use std::{sync::Arc, time::Duration};
 
 use agentd_context::ToolSet;
 use agentd_core::{
-    guide::{GuideLimits, Guides},
+    guide::{GuideFile, GuideLimits, Guides},
     item::{Item, ItemBody, NoticeSource, NoticeTopic},
     ports::{Workspace, Workspaces},
 };
@@ -52,6 +54,19 @@ pub(crate) async fn look(workspaces: &dyn Workspaces, workspace: &Workspace, lim
     looked.ok()
 }
 
+/// The guides of the folders in which these paths lie; none where they could not be read in time.
+pub(crate) async fn look_at_folders(
+    workspaces: &dyn Workspaces,
+    workspace: &Workspace,
+    limits: GuideLimits,
+    paths: Vec<String>,
+) -> Option<Vec<GuideFile>> {
+    if paths.is_empty() {
+        return Some(Vec::new());
+    }
+    timeout(PATIENCE, workspaces.folder_guides(workspace, limits, paths)).await.ok()
+}
+
 /// The last notice on a topic: the files that it was made from.
 pub(crate) fn told(history: &[Arc<Item>], topic: NoticeTopic) -> Option<&[NoticeSource]> {
     history.iter().rev().find_map(|item| match &item.body {
@@ -77,9 +92,11 @@ mod tests {
     use std::sync::LazyLock;
 
     use agentd_core::{
-        guide::{GuideFile, GuideOrigin, Skill},
-        ids::TurnId,
+        guide::{GuideOrigin, Skill, SkillListing, SkillOrigin},
+        ids::{CallId, TurnId},
+        tool::{FileChange, FileChangeKind, ToolCall, ToolErrorCode, ToolResult},
     };
+    use serde_json::json;
 
     use super::*;
 
@@ -235,5 +252,87 @@ mod tests {
         let guides = Guides { skills: many, ..Guides::default() };
         let notice = skills::notice(&opening(&guides, &[])).unwrap();
         assert!(text(&notice).len() < 10_000 && text(&notice).contains("more are left out"), "{}", text(&notice));
+    }
+
+    #[test]
+    fn a_persons_own_skills_are_the_last_to_be_shortened() {
+        use SkillListing::{Name, None, Shortened, Whole};
+        let origins =
+            [SkillOrigin::Plugin, SkillOrigin::Person, SkillOrigin::Bundled, SkillOrigin::Project, SkillOrigin::Person];
+        let skill = |(n, origin): (usize, SkillOrigin)| Skill {
+            name: format!("s{n}"),
+            description: if n == 4 { "Short".to_owned() } else { "words and ".repeat(30) },
+            origin,
+            ..Skill::default()
+        };
+        let skills: Vec<Skill> = origins.into_iter().enumerate().map(skill).collect();
+        let skills: Vec<&Skill> = skills.iter().collect();
+        for (bytes, expected) in [
+            (8192, [Whole, Whole, Whole, Whole, Whole]),
+            (1600, [Whole, Whole, Shortened, Whole, Whole]),
+            (1400, [Shortened, Whole, Shortened, Whole, Whole]),
+            (1000, [Shortened, Shortened, Shortened, Shortened, Whole]),
+            (800, [Shortened, Shortened, Name, Shortened, Whole]),
+            (600, [Name, Shortened, Name, Name, Whole]),
+            (400, [Name, Name, Name, Name, Name]),
+            (385, [None, Name, None, Name, Name]),
+            (0, [None, None, None, None, None]),
+        ] {
+            assert_eq!(skills::listings(&skills, bytes * 8), expected, "{bytes}");
+        }
+    }
+
+    #[test]
+    fn calls_touch_what_they_name_and_what_they_changed() {
+        let call = |id: &str, name: &str, arguments: serde_json::Value| {
+            let (call_id, name, arguments) = (CallId::from(id.to_owned()), name.to_owned(), arguments.to_string());
+            item(ItemBody::ToolCall(ToolCall { call_id, name, arguments }))
+        };
+        let result = |id: &str, error| {
+            let result = ToolResult::empty(CallId::from(id.to_owned()), "x".to_owned());
+            item(ItemBody::ToolResult(ToolResult { error, ..result }))
+        };
+        #[track_caller]
+        fn check(items: &[Arc<Item>], expected: &[&str]) {
+            let commands = folders::Commands { start: "/project", is_command: &|name| name == "run" };
+            assert_eq!(folders::touched(items.iter(), &commands), expected);
+        }
+        let read = call("1", "read_file", json!({"path": "a/b.rs", "limit": 3, "paths": ["c"], "text": "two\nlines"}));
+        check(&[Arc::clone(&read), result("1", None)], &["a/b.rs", "c"]);
+        check(&[Arc::clone(&read), result("1", Some(ToolErrorCode::Path))], &["a/b.rs", "c"]);
+        // What did not run came nowhere; nor did what has not ended.
+        check(&[Arc::clone(&read), result("1", Some(ToolErrorCode::Denied))], &[]);
+        check(&[read], &[]);
+        let run = call("2", "run", json!({"command": "cd a&&cat b/c >d; ls /x"}));
+        let words =
+            ["/project", "/project/a", "/project/a/b/c", "/project/a/cat", "/project/a/d", "/project/a/ls", "/x"];
+        check(
+            &[run, result("2", None)],
+            &[&words[..1], &["/project/a"], &words[2..6], &["/project/cd", "/x"]].concat(),
+        );
+        let there = call("3", "run", json!({"command": "make", "directory": "sub"}));
+        check(&[there, result("3", None)], &["sub", "sub/make"]);
+        let files = vec![FileChange::new("/project/e/f".to_owned(), FileChangeKind::Modified)];
+        let changed = ToolResult { files, ..ToolResult::empty(CallId::from("4".to_owned()), "run".to_owned()) };
+        check(&[item(ItemBody::ToolResult(changed))], &["/project/e/f"]);
+    }
+
+    #[test]
+    fn files_of_folders_have_one_room_for_all_and_say_what_is_gone() {
+        let of = |name: &str, text: &str| file(&format!("/project/{name}/AGENTS.md"), GuideOrigin::Project, text);
+        let limits = GuideLimits { max_total_bytes: 100, ..GuideLimits::default() };
+        let told = folders::notice(&[], &[of("a", &"x".repeat(70))], 100_000, limits).unwrap();
+        let history = [item(told)];
+        assert_eq!(folders::told(&history)["/project/a/AGENTS.md"], format!("digest of {}", "x".repeat(70)));
+        let files =
+            [of("b", &"y".repeat(20)), of("b/c", &"z".repeat(20)), GuideFile::gone("/project/d/AGENTS.md".to_owned())];
+        let notice = folders::notice(&history, &files, 100_000, limits).unwrap();
+        let ItemBody::Notice { sources, .. } = &notice else { panic!() };
+        let bytes: Vec<(u64, u64, bool)> =
+            sources.iter().map(|source| (source.bytes, source.of_bytes, source.is_cut())).collect();
+        // The nearest counts most.
+        assert_eq!(bytes, [(10, 20, true), (20, 20, false), (0, 0, false)]);
+        assert!(text(&notice).contains("the file is gone") && text(&notice).contains("(the first 10 of 20 bytes)"));
+        assert_eq!(folders::notice(&history, &[], 100_000, limits), None);
     }
 }

@@ -1,8 +1,8 @@
 //! The catalogue of skills.
 
-use agentd_context::frame::one_line;
+use agentd_context::frame::{beginning, one_line};
 use agentd_core::{
-    guide::Skill,
+    guide::{Skill, SkillListing, SkillOrigin},
     item::{ItemBody, NoticeSource, NoticeTopic},
 };
 
@@ -20,6 +20,8 @@ const OF_PROJECT: &str = " (came with the project, of unknown author: it allows 
 const READ: &str = "read_file";
 /// Bytes of the catalogue at the most.
 const MAX_BYTES: usize = 8 << 10;
+/// Bytes of a description that is shortened.
+const SHORT_BYTES: usize = 120;
 
 /// The notice, where there is something to tell that the history does not say.
 pub(crate) fn notice(opening: &PreambleContext<'_>) -> Option<ItemBody> {
@@ -29,25 +31,65 @@ pub(crate) fn notice(opening: &PreambleContext<'_>) -> Option<ItemBody> {
         return None;
     }
     let preface = if opening.tools.get(READ).is_some() { PREFACE } else { CLOSED };
-    let room = usize::try_from(opening.window / 8).unwrap_or(usize::MAX).min(MAX_BYTES);
     let mut text = if skills.is_empty() { NONE } else { preface }.to_owned();
+    let forms = listings(&skills, opening.window);
     let mut sources = Vec::new();
-    let mut left_out = 0;
-    for skill in skills {
-        let whose = if skill.is_trusted() { "" } else { OF_PROJECT };
-        let line = format!("\n- {}: {}{whose}", one_line(&skill.name), one_line(&skill.description));
-        let bytes = if left_out == 0 && text.len() + line.len() <= room {
-            text.push_str(&line);
-            line.len()
-        } else {
-            left_out += 1;
-            0
-        };
+    for (skill, form) in skills.iter().zip(&forms) {
+        let line = line(skill, *form);
+        text.push_str(&line);
         let (name, digest) = (skill.path.clone(), skill.digest.clone());
-        sources.push(NoticeSource { name, bytes: bytes as u64, digest });
+        sources.push(NoticeSource { name, bytes: line.len() as u64, digest, of_bytes: 0 });
     }
-    if left_out > 0 {
-        text.push_str(&format!("\n({left_out} more are left out: there is no room)"));
+    let count = |form: SkillListing| forms.iter().filter(|listed| **listed == form).count();
+    if count(SkillListing::Name) > 0 {
+        text.push_str("\n(of a name alone, its SKILL.md says what it is for)");
+    }
+    match count(SkillListing::None) {
+        0 => {}
+        more => text.push_str(&format!("\n({more} more are left out: there is no room)")),
     }
     Some(ItemBody::Notice { text, topic: NoticeTopic::Skills, sources, pictures: Vec::new() })
+}
+
+/// Forms in which a catalogue lists these skills, in a window of so many tokens. Where they do not fit, descriptions are
+/// shortened first, then left out, then names are; each time those come first that are the least a person's own choice.
+pub(crate) fn listings(skills: &[&Skill], window: u64) -> Vec<SkillListing> {
+    let room = usize::try_from(window / 8).unwrap_or(usize::MAX).min(MAX_BYTES);
+    let mut forms = vec![SkillListing::Whole; skills.len()];
+    let mut taken = PREFACE.len() + skills.iter().map(|skill| line(skill, SkillListing::Whole).len()).sum::<usize>();
+    let mut order: Vec<usize> = (0..skills.len()).rev().collect();
+    order.sort_by_key(|index| match skills[*index].origin {
+        SkillOrigin::Bundled => 0,
+        SkillOrigin::Plugin => 1,
+        SkillOrigin::Project => 2,
+        SkillOrigin::Person => 3,
+    });
+    for form in [SkillListing::Shortened, SkillListing::Name, SkillListing::None] {
+        for index in &order {
+            if taken <= room {
+                return forms;
+            }
+            let (skill, now) = (skills[*index], forms[*index]);
+            let (before, after) = (line(skill, now).len(), line(skill, form).len());
+            if after < before {
+                taken -= before - after;
+                forms[*index] = form;
+            }
+        }
+    }
+    forms
+}
+
+/// Line of a skill in the catalogue.
+fn line(skill: &Skill, form: SkillListing) -> String {
+    let whose = if skill.is_trusted() { "" } else { OF_PROJECT };
+    let (name, about) = (one_line(&skill.name), one_line(&skill.description));
+    match form {
+        SkillListing::None => String::new(),
+        SkillListing::Name => format!("\n- {name}{whose}"),
+        SkillListing::Shortened if about.len() > SHORT_BYTES => {
+            format!("\n- {name}: {}…{whose}", beginning(&about, SHORT_BYTES).trim_end())
+        }
+        SkillListing::Shortened | SkillListing::Whole => format!("\n- {name}: {about}{whose}"),
+    }
 }

@@ -179,7 +179,7 @@ fn notice(passages: &[Passage]) -> ItemBody {
     let mut sources = Vec::new();
     for Passage { from, text: passage } in passages {
         text.push_str(&format!("\n<passage from=\"{}\">\n{}\n</passage>", one_line(from), harmless(passage)));
-        sources.push(NoticeSource { name: from.clone(), bytes: passage.len() as u64, digest: String::new() });
+        sources.push(NoticeSource { name: from.clone(), bytes: passage.len() as u64, ..NoticeSource::default() });
     }
     ItemBody::Notice { text, topic: NoticeTopic::Recall, sources, pictures: Vec::new() }
 }

@@ -441,7 +441,7 @@ mod tests {
     fn a_turn_goes_on_with_what_was_said_last() {
         let turn_id = TurnId::generate();
         let item = |body| Arc::new(Item::new(turn_id, body));
-        let source = NoticeSource { name: "uploads/a.pdf".to_owned(), bytes: 0, digest: String::new() };
+        let source = NoticeSource { name: "uploads/a.pdf".to_owned(), bytes: 0, ..NoticeSource::default() };
         let notice = ItemBody::Notice {
             text: String::new(),
             topic: NoticeTopic::Files,

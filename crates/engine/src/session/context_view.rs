@@ -113,7 +113,7 @@ pub(crate) fn view(standing: &ContextViewInput<'_>) -> ContextView {
 /// The files whose words an item tells, where it tells memory.
 fn memory_sources(item: &Item) -> &[NoticeSource] {
     match &item.body {
-        ItemBody::Notice { topic: NoticeTopic::Memory, sources, .. } => sources,
+        ItemBody::Notice { topic: NoticeTopic::Memory | NoticeTopic::FolderMemory, sources, .. } => sources,
         _ => &[],
     }
 }

@@ -169,7 +169,7 @@ impl Actor {
         let Some(skills) = self.shared.parts.workspaces.skills().filter(|_| self.shared.config().guides.skills) else {
             return Ok(Vec::new());
         };
-        Ok(timeout(PATIENCE, skills.usable(&workspace)).await.unwrap_or_default())
+        Ok(timeout(PATIENCE, skills.usable(Some(&workspace))).await.unwrap_or_default())
     }
 }
 

@@ -81,6 +81,8 @@ pub(crate) struct TurnState {
     pub(crate) compact: Option<CompactionRequest>,
     /// The step before which the history was compacted last.
     pub(crate) compacted_at: Option<u32>,
+    /// Items of the history in which paths were looked for, to tell the guides of their folders.
+    pub(crate) guided: usize,
     /// The step before which results were moved to files last.
     pub(crate) offloaded_at: Option<u32>,
     /// The number of the reset with which the history begins; 0 where it begins with the session or with a summary.

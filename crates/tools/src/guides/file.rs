@@ -18,13 +18,15 @@ use crate::{
 #[derive(Debug)]
 pub(crate) struct GuideText {
     pub(crate) text: String,
-    /// Its whole size.
+    /// Its whole size, which is that of the text where all of it was read.
     pub(crate) bytes: u64,
     pub(crate) digest: String,
     /// The same for the same file, whatever its name.
     pub(crate) identity: (u64, u64),
     /// Its front matter, or why there is none, once it was asked for.
     pub(crate) front: OnceLock<Result<Front, Flaw>>,
+    /// Set once the files of the skill whose it is were found to be usable.
+    pub(crate) is_sound: OnceLock<()>,
 }
 
 /// Reads the first `most` bytes of a file.
@@ -41,5 +43,8 @@ pub(crate) fn read(file: File, stamp: Stamp, most: usize) -> io::Result<GuideTex
         text.pop();
     }
     text.retain(|letter| !letter.is_control() || matches!(letter, '\n' | '\t'));
-    Ok(GuideText { text, bytes: stamp.size, digest, identity: stamp.identity, front: OnceLock::new() })
+    // The text may be longer than the file: it has another encoding.
+    let bytes = if whole { text.len() as u64 } else { stamp.size.max(text.len() as u64 + 1) };
+    let (front, is_sound) = (OnceLock::new(), OnceLock::new());
+    Ok(GuideText { text, bytes, digest, identity: stamp.identity, front, is_sound })
 }

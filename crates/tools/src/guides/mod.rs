@@ -1,6 +1,6 @@
 //! Guides that people wrote for models: `AGENTS.md` files and skills, checked before each turn.
 //!
-//! - `place`: where `AGENTS.md` files may be: the person's own, the folders above a project, the project.
+//! - `place`: where `AGENTS.md` files may be: the person's own, the folders above a project, the project, folders in it.
 //! - `disk`: files and folders as they are now, opened safely, and without waiting where nobody may wait.
 //! - `known`: what was read before and is as it was. `file`: what is read of one file.
 //!
@@ -31,6 +31,7 @@ use agentd_core::{
 use self::{
     disk::{NotAtHand, Pace},
     known::GuideCache,
+    place::GuidePlace,
 };
 use crate::{
     project::ProjectStore,
@@ -39,6 +40,8 @@ use crate::{
 
 /// The name of the files.
 const NAME: &str = "AGENTS.md";
+/// The name of a file that serves where there is none of that name.
+const OTHER_NAME: &str = "CLAUDE.md";
 /// Maximum number of memory names passed to models.
 const MAX_MEMORIES: usize = 40;
 
@@ -93,33 +96,60 @@ impl GuideReader {
     fn files(&self, workspace: &Workspace, limits: GuideLimits, pace: Pace) -> Result<Vec<GuideFile>, NotAtHand> {
         let project = workspace.project.as_ref().map(|mount| mount.path.as_path());
         let mut files: Vec<GuideFile> = Vec::new();
-        let mut seen = Vec::new();
         let home = self.home.as_deref();
         let places = match (&workspace.worktree, project) {
             (Some(worktree), Some(project)) => place::places_in_worktree(&self.config, worktree, project, home),
             _ => place::places(&self.config, project, home),
         };
+        self.read(places, limits, pace, &mut files)?;
+        if let (Some(projects), Some(project)) = (&self.projects, project) {
+            let content = projects.now(project, pace)?.content;
+            files.extend(content.and_then(|content| content.guide(limits.max_file_bytes)));
+        }
+        Ok(files)
+    }
+
+    /// The guides of the folders of a project in which these paths lie. It waits for the disk.
+    pub(crate) fn in_folders(&self, project: &Path, limits: GuideLimits, paths: &[String]) -> Vec<GuideFile> {
+        let mut files = Vec::new();
+        // A patient look leaves out what it cannot read.
+        let _ = self.read(place::places_below(project, paths), limits, Pace::Patient, &mut files);
+        files
+    }
+
+    /// Adds the guides of these places to the files.
+    fn read(
+        &self,
+        places: Vec<GuidePlace>,
+        limits: GuideLimits,
+        pace: Pace,
+        files: &mut Vec<GuideFile>,
+    ) -> Result<(), NotAtHand> {
+        let mut seen = Vec::new();
         for place in places {
             let most = limits.max_file_bytes;
-            let Some(read) = self.known.read(&place.path, place.follow, most, pace)? else { continue };
+            let (read, name) = match self.known.read(&place.path, place.follow, most, pace)? {
+                Some(read) => (Some(read), place.name),
+                None => {
+                    let path = place.path.with_file_name(OTHER_NAME);
+                    let folder = place.name.strip_suffix(NAME).unwrap_or_default();
+                    (self.known.read(&path, place.follow, most, pace)?, format!("{folder}{OTHER_NAME}"))
+                }
+            };
             // A project can be the folder of the configuration, under another name.
-            if read.text.trim().is_empty() || seen.contains(&read.identity) {
+            let Some(read) = read.filter(|read| !read.text.trim().is_empty() && !seen.contains(&read.identity)) else {
                 continue;
-            }
+            };
             seen.push(read.identity);
             files.push(GuideFile {
-                name: place.name,
+                name,
                 origin: place.origin,
                 text: read.text.clone(),
                 bytes: read.bytes,
                 digest: read.digest.clone(),
             });
         }
-        if let (Some(projects), Some(project)) = (&self.projects, project) {
-            let content = projects.now(project, pace)?.content;
-            files.extend(content.and_then(|content| content.guide(limits.max_file_bytes)));
-        }
-        Ok(files)
+        Ok(())
     }
 
     /// The first names of what sessions remember together, and how many more there are.

@@ -1,6 +1,9 @@
 //! Possible places of `AGENTS.md` files. Pure.
 
-use std::path::{Path, PathBuf};
+use std::{
+    collections::BTreeSet,
+    path::{Path, PathBuf},
+};
 
 use agentd_core::{guide::GuideOrigin, worktree::WorktreeAccess};
 
@@ -8,6 +11,11 @@ use super::NAME;
 
 /// Maximum number of folders searched above a project.
 const MAX_ABOVE: usize = 10;
+/// Maximum number of folders searched in a project at once, and depth of such a folder.
+const MAX_BELOW: usize = 500;
+const MAX_DEPTH: usize = 32;
+/// Bytes of a name on disks.
+const MAX_NAME: usize = 255;
 
 /// Possible place of a guide.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -58,6 +66,43 @@ pub(crate) fn places_in_worktree(
     places
 }
 
+/// The places of the folders of a project in which these paths lie, each once and from the outermost on. Nothing is there as the
+/// disk has it: a path may name a file, a folder, or nothing.
+pub(crate) fn places_below<'a>(project: &Path, paths: &'a [String]) -> Vec<GuidePlace> {
+    let mut folders = BTreeSet::new();
+    // A name of the tree needs no slash, and may be a folder of the project, too.
+    let meanings = |path: &'a String| [Some(path.as_str()), path.strip_prefix("project/")].into_iter().flatten();
+    for parts in paths.iter().flat_map(meanings).filter_map(|path| below(project, path)) {
+        folders.extend((1..=parts.len()).map(|depth| parts[..depth].join("/")));
+    }
+    let place = |folder: &String| GuidePlace {
+        path: project.join(folder).join(NAME),
+        name: agentd_core::path::shown(&format!("/project/{folder}/{NAME}")).into_owned(),
+        origin: GuideOrigin::Project,
+        follow: false,
+    };
+    folders.iter().take(MAX_BELOW).map(place).collect()
+}
+
+/// The parts of a path below the project; none where it leads elsewhere.
+fn below(project: &Path, written: &str) -> Option<Vec<String>> {
+    let path = agentd_core::path::read(written)?;
+    let after = |root: &str| path.strip_prefix(root).filter(|rest| rest.is_empty() || rest.starts_with('/'));
+    let relative = || Some(&*path).filter(|path| !path.starts_with('/'));
+    let rest = after("/project").or_else(|| after(project.to_str()?)).or_else(relative)?;
+    let mut parts: Vec<String> = Vec::new();
+    for part in rest.split('/').filter(|part| !part.is_empty() && *part != ".") {
+        if part == ".." {
+            parts.pop()?;
+        } else if part.len() > MAX_NAME || parts.len() >= MAX_DEPTH {
+            return None;
+        } else {
+            parts.push(part.to_owned());
+        }
+    }
+    Some(parts)
+}
+
 fn place(folder: &Path, origin: GuideOrigin, home: Option<&Path>) -> GuidePlace {
     let path = folder.join(NAME);
     GuidePlace { name: shown(&path, home), path, origin, follow: origin == GuideOrigin::Person }
@@ -104,6 +149,28 @@ mod tests {
                 "/project/AGENTS.md",
             ],
         );
+    }
+
+    #[test]
+    fn folders_of_a_project_come_from_the_outermost_on_each_once() {
+        let check = |paths: &[&str], expected: &[&str]| {
+            let paths: Vec<String> = paths.iter().map(|path| (*path).to_owned()).collect();
+            let places = places_below(Path::new("/home/p/app"), &paths);
+            let names: Vec<&str> = places
+                .iter()
+                .map(|place| place.name.strip_prefix("/project/").and_then(|name| name.strip_suffix("/AGENTS.md")))
+                .map(Option::unwrap)
+                .collect();
+            assert_eq!(names, expected, "{paths:?}");
+            assert!(places.iter().all(|place| place.path.starts_with("/home/p/app") && !place.follow));
+        };
+        check(&["/project/a/b/c.rs", "a/b/d.rs", "/home/p/app/a/x"], &["a", "a/b", "a/b/c.rs", "a/b/d.rs", "a/x"]);
+        check(&["project/a", "a/./../b//c", "/project"], &["a", "b", "b/c", "project", "project/a"]);
+        check(
+            &["..", "a/../../etc", "/etc/passwd", "/home/p/apple/x", "/projects/x", "https://a/b"],
+            &["https:", "https:/a", "https:/a/b"],
+        );
+        check(&["a\\u{a}b", "a\\x", &"n".repeat(256), &"d/".repeat(40)], &["a\\u{a}b"]);
     }
 
     #[test]

@@ -19,6 +19,24 @@ const MAX_AGENTS: usize = 50;
 /// Largest number of steps.
 const MAX_STEPS: u64 = 1000;
 
+/// Keys that mean something here: one that cannot be read must not leave an agent with more than it was to have.
+const KEYS: [&str; 15] = [
+    "name",
+    "id",
+    "description",
+    "prompt",
+    "prompt_file",
+    "enabled",
+    "tools",
+    "allowed-tools",
+    "allowed_tools",
+    "skills",
+    "slot",
+    "model",
+    "max_steps",
+    "maxTurns",
+    "max_turns",
+];
 /// Keys that other systems write and that change nothing here.
 const PASSED_OVER: [&str; 9] =
     ["color", "version", "author", "license", "metadata", "tags", "mode", "temperature", "permissionMode"];
@@ -57,7 +75,7 @@ impl FoundAgents {
 
     /// Reads a file of an agent; `name` is the file's without its ending.
     pub(crate) fn of_markdown(&mut self, file: &str, name: &str, text: &str) {
-        match MarkdownParts::of(text) {
+        match MarkdownParts::of(text, &KEYS) {
             Ok(MarkdownParts { fields, body, notes }) => {
                 notes.into_iter().for_each(|note| self.note(file, note.message));
                 self.add(file, name, &fields, Some(body));
@@ -227,6 +245,19 @@ mod tests {
     }
 
     #[test]
+    fn a_key_of_others_harms_no_agent_and_tools_are_never_guessed() {
+        let text = |line: &str| format!("---\ndescription: Reviews\n{line}\ntools: Read\n---\nYou review.");
+        let (cards, problems) = of(&[("agents/a.md", &text("argument-hint: [a] [b]"))]);
+        assert_eq!(cards[0].tools.as_deref().unwrap(), ["read_file"]);
+        assert!(problems.iter().any(|problem| problem.contains("the key is left out")), "{problems:?}");
+        // An agent without its list would have all tools.
+        for line in ["allowed-tools: [a] [b]", "color: [a] [b]\ntools: Write"] {
+            let (cards, problems) = of(&[("agents/a.md", &text(line))]);
+            assert!(cards.is_empty() && problems[0].starts_with("true"), "{line}: {cards:?} {problems:?}");
+        }
+    }
+
+    #[test]
     fn the_form_of_the_configuration_is_taken_and_its_names_come_first() {
         let yaml = "agents:\n  poet: {description: Writes, prompt: Rhyme., tools: [read_file], max_steps: 3}\n";
         let (cards, problems) =
@@ -245,7 +276,7 @@ mod tests {
             assert!(problems.iter().any(is_told), "{text}: {problems:?}");
         }
         check("agents/a.md", "You review.", "does not begin with front matter");
-        check("agents/a.md", "---\nname: a\nlist: [broken\n---\np", "not valid YAML");
+        check("agents/a.md", "---\nname: a\ntools: [broken\n---\np", "not valid YAML");
         check("agents/a.md", "---\nname: a\n---\np", "no `description`");
         check("agents/a.md", "---\ndescription: d\n---\n \n", "no prompt");
         check("agents/main.md", "---\ndescription: d\n---\np", "meaning already");

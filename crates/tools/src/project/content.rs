@@ -10,10 +10,10 @@ use agentd_core::{
 
 use super::{
     agents,
-    folder::{COMMANDS, INSTRUCTIONS, ProjectFolder, SKILLS},
+    folder::{COMMANDS, FolderFile, INSTRUCTIONS, ProjectFolder, SKILLS},
     hash,
 };
-use crate::skills::SKILL_FILE;
+use crate::skills::{SKILL_FILE, front, source};
 
 /// Content of a trusted project for sessions: made of the bytes that were hashed.
 #[derive(Debug)]
@@ -37,16 +37,17 @@ pub(crate) struct FolderParts {
 
 impl FolderParts {
     pub(crate) fn of(folder: &ProjectFolder) -> Self {
-        let (agents, problems) = agents::agents(folder);
+        let (agents, mut problems) = agents::agents(folder);
         let instructions = folder.file(INSTRUCTIONS).map(|file| plain(file.text()));
         let skill = |path: &str| {
             let name = path.strip_prefix(SKILLS)?.strip_prefix('/')?.strip_suffix(SKILL_FILE)?.strip_suffix('/')?;
             (!name.contains('/')).then(|| name.to_owned())
         };
-        let command = |(name, file): (&str, &super::folder::FolderFile)| ProjectCommand {
-            name: name.to_owned(),
-            text: file.text().to_owned(),
-        };
+        for (file, name) in folder.files.iter().filter_map(|file| Some((file, skill(&file.path)?))) {
+            problems.extend(skill_problem(file, &name));
+        }
+        let command =
+            |(name, file): (&str, &FolderFile)| ProjectCommand { name: name.to_owned(), text: file.text().to_owned() };
         Self {
             instructions: instructions.filter(|text| !text.trim().is_empty()),
             agents,
@@ -55,6 +56,17 @@ impl FolderParts {
             problems,
         }
     }
+}
+
+/// Reason why a skill cannot be used, from its `SKILL.md`.
+fn skill_problem(file: &FolderFile, entry: &str) -> Option<ProjectProblem> {
+    let text = String::from_utf8_lossy(&file.content);
+    let message = match front::front(&text[..text.floor_char_boundary(front::MAX_FRONT)]) {
+        Ok(front) if source::name(&front, entry).is_some() => return None,
+        Ok(_) => "neither its name nor its folder's can be the name of a skill".to_owned(),
+        Err(flaw) => format!("the skill is not used: line {}: {}", flaw.line, flaw.message),
+    };
+    Some(ProjectProblem { file: file.path.clone(), message, is_fatal: true })
 }
 
 impl ProjectContent {

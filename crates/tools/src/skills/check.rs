@@ -49,7 +49,7 @@ impl Shelf {
         let entry = folder.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
         let parent = folder.parent().unwrap_or(folder).to_path_buf();
         let source = Source::new(parent, SkillOrigin::Person);
-        let candidate = Candidate { source, folder: folder.to_path_buf(), entry };
+        let candidate = Candidate { source, folder: folder.to_path_buf(), entry, is_sound: true };
         self.report(&candidate)
     }
 

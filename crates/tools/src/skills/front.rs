@@ -13,6 +13,8 @@ pub(crate) const MAX_FRONT: usize = 16 << 10;
 const MAX_DESCRIPTION: usize = 1024;
 /// Maximum length of a description passed to models, in characters.
 pub(crate) const TOLD_DESCRIPTION: usize = 300;
+/// Keys without which a skill is another one.
+const KEYS: [&str; 4] = ["name", "description", "dependencies", "requirements"];
 /// Packages that a skill can need.
 const MAX_DEPENDENCIES: usize = 100;
 
@@ -53,7 +55,7 @@ impl Flaw {
 pub(crate) fn front(text: &str) -> Result<Front, Flaw> {
     let (yaml, _) = between_lines(text)?;
     let mut front = Front::default();
-    let fields = fields(yaml, &mut front.notes)?;
+    let fields = fields(yaml, &KEYS, &mut front.notes)?;
     let line = |key: &str| line_of(yaml, key);
     for (key, value) in &fields {
         match (key.as_str(), value) {
@@ -123,14 +125,14 @@ pub(crate) struct MarkdownParts<'a> {
 }
 
 impl<'a> MarkdownParts<'a> {
-    /// Reads them.
+    /// Reads them. Of keys that are not among these, what cannot be read is left out.
     ///
     /// # Errors
     /// Where there is no front matter that can be read.
-    pub(crate) fn of(text: &'a str) -> Result<Self, Flaw> {
+    pub(crate) fn of(text: &'a str, keys: &[&str]) -> Result<Self, Flaw> {
         let (yaml, body) = between_lines(text)?;
         let mut notes = Vec::new();
-        let fields = fields(yaml, &mut notes)?;
+        let fields = fields(yaml, keys, &mut notes)?;
         Ok(Self { fields, body, notes })
     }
 }
@@ -156,25 +158,64 @@ fn between_lines(text: &str) -> Result<(&str, &str), Flaw> {
     Err(Flaw::new(1, format!("the front matter is not closed by a line `---` within {} KB", MAX_FRONT >> 10)))
 }
 
-fn fields(yaml: &str, notes: &mut Vec<Flaw>) -> Result<Map<String, Value>, Flaw> {
-    match serde_saphyr::from_str::<Map<String, Value>>(yaml) {
-        Ok(fields) => Ok(fields),
-        Err(error) => {
-            // The line `---` is the first of the file.
-            let line = error.location().map_or(0, |at| usize::try_from(at.line()).unwrap_or_default() + 1);
-            let said = error.without_snippet().to_string();
-            let said = said.lines().next().unwrap_or_default().split(" at line ").next().unwrap_or_default();
-            let flaw =
-                Flaw::new(line, format!("the front matter is not valid YAML: {}", said.trim_end_matches([',', ' '])));
+fn fields(yaml: &str, keys: &[&str], notes: &mut Vec<Flaw>) -> Result<Map<String, Value>, Flaw> {
+    let whole = match parsed(yaml, 2) {
+        Ok(fields) => return Ok(fields),
+        Err(flaw) => flaw,
+    };
+    // Files are written carelessly: what is wrong with one key does not take along the others.
+    let mut fields = Map::new();
+    let blocks = blocks(yaml);
+    if blocks.is_empty() {
+        return Err(whole);
+    }
+    for (line, key, block) in blocks {
+        let is_used = keys.contains(&key);
+        let (found, flaw) = match parsed(block, line) {
+            Ok(found) => (Some(found), None),
             // Many a description has a colon in it and stands in no quotes.
-            let plain = serde_saphyr::from_str::<Map<String, Value>>(&quoted(yaml)).map_err(|_| flaw.clone())?;
-            notes.push(Flaw::new(flaw.line, format!("{}; put the text in quotes", flaw.message)));
-            Ok(plain)
+            Err(flaw) => (parsed(&quoted(block), line).ok(), Some(flaw)),
+        };
+        match (found, flaw) {
+            (Some(found), _) if is_used && found.keys().any(|key| fields.contains_key(key)) => return Err(whole),
+            (None, Some(flaw)) if is_used => return Err(flaw),
+            (found, flaw) => {
+                let way = if found.is_some() { "put the text in quotes" } else { "the key is left out" };
+                notes.extend(flaw.map(|flaw| Flaw::new(flaw.line, format!("{}; {way}", flaw.message))));
+                fields.extend(found.unwrap_or_default());
+            }
         }
     }
+    Ok(fields)
 }
 
-/// The same with the texts of name and description quoted, if they are unquoted and on one line.
+/// The fields of YAML that begins on this line of the file.
+fn parsed(yaml: &str, first: usize) -> Result<Map<String, Value>, Flaw> {
+    serde_saphyr::from_str(yaml).map_err(|error: serde_saphyr::Error| {
+        let at = error.location().and_then(|at| usize::try_from(at.line()).ok());
+        let said = error.without_snippet().to_string();
+        let said = said.lines().next().unwrap_or_default().split(" at line ").next().unwrap_or_default();
+        let message = format!("the front matter is not valid YAML: {}", said.trim_end_matches([',', ' ']));
+        Flaw::new(at.map_or(0, |at| at + first - 1), message)
+    })
+}
+
+/// The keys at the left margin, each with the line on which it stands and all text up to the next.
+fn blocks(yaml: &str) -> Vec<(usize, &str, &str)> {
+    let mut starts = Vec::new();
+    let mut at = 0;
+    for (index, line) in yaml.split_inclusive('\n').enumerate() {
+        let key = line.split_once(':').map(|(key, _)| key.trim_matches(['"', '\'', ' ']));
+        if let Some(key) = key.filter(|_| !line.starts_with([' ', '\t', '#', '-'])) {
+            starts.push((index + 2, key, at));
+        }
+        at += line.len();
+    }
+    let ends = starts.iter().skip(1).map(|(.., start)| *start).chain([yaml.len()]);
+    starts.iter().zip(ends).map(|((line, key, start), end)| (*line, *key, &yaml[*start..end])).collect()
+}
+
+/// The same with the text of a line's key quoted, if it is unquoted and on one line.
 fn quoted(yaml: &str) -> String {
     let mut out = String::with_capacity(yaml.len() + 8);
     for line in yaml.split_inclusive('\n') {
@@ -279,7 +320,7 @@ mod tests {
         );
         check("# no front matter\n", Err((1, "does not begin with front matter")));
         check("---\nname: never closed\ndescription: x\n", Err((1, "not closed")));
-        check("---\nname: a\nlist: [broken\n---\n", Err((3, "not valid YAML")));
+        check("---\nname: a\ndependencies: [broken\n---\n", Err((3, "not valid YAML")));
         check("---\nname: [a]\ndescription: x\n---\n", Err((2, "`name` must be a text")));
         check("---\nname: a\n---\n", Err((1, "no `description`")));
         check("---\nname: a\ndescription: ' '\n---\n", Err((3, "no `description`")));
@@ -287,6 +328,31 @@ mod tests {
         check("---\n- a\n- b\n---\n", Err((2, "not valid YAML")));
         check("", Err((1, "does not begin")));
         check("---", Err((1, "does not begin")));
+    }
+
+    #[test]
+    fn what_is_wrong_with_a_key_of_others_harms_no_other() {
+        let harmless = [
+            "argument-hint: [a] [b]\n",
+            "argument-hint: [a] [b]\ndescription: Also: with a colon\n",
+            "hooks: {a: {\nb\n",
+            "allowed-tools: [Read] [Write]\n",
+            "\"color\": \"open\n",
+            "metadata:\n  a: 1\n b: 2\n",
+        ];
+        for line in harmless {
+            let described = if line.contains("description") { "" } else { "description: Sums\n" };
+            for text in
+                [format!("---\nname: a\n{line}{described}---\n"), format!("---\n{described}{line}name: a\n---\n")]
+            {
+                let front = front(&text).unwrap_or_else(|flaw| panic!("{text}: {flaw:?}"));
+                assert!(front.name.as_deref() == Some("a") && !front.description.is_empty(), "{text}: {front:?}");
+                assert!(front.notes.iter().any(|note| note.message.contains("not valid YAML")), "{text}: {front:?}");
+            }
+        }
+        // What a skill needs is not guessed.
+        check("---\nname: a\ndependencies: [x] [y]\ndescription: x\n---\n", Err((3, "not valid YAML")));
+        check("---\nname: a\nname: b\ncolor: [x] [y]\ndescription: x\n---\n", Err((3, "not valid YAML")));
     }
 
     #[test]

@@ -45,7 +45,7 @@ const MAX_FOUND: usize = 20;
 impl Shelf {
     /// Puts a skill into a session, unless it is there as it is now. False where there is none of that name.
     pub(super) fn link(&self, workspace: &Workspace, name: &str) -> Result<bool, WorkspaceError> {
-        let skills = self.skills(workspace, Pace::Patient).unwrap_or_default();
+        let skills = self.skills(Some(workspace), Pace::Patient).unwrap_or_default();
         let Some((skill, candidate)) = skills.into_iter().find(|(skill, _)| skill.name == name) else {
             return Ok(false);
         };

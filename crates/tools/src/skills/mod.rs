@@ -155,7 +155,7 @@ impl SkillStore {
 
     /// The skills of a session that works there.
     pub(crate) fn look(&self, workspace: &Workspace, pace: Pace) -> Result<Vec<Skill>, NotAtHand> {
-        Ok(self.0.skills(workspace, pace)?.into_iter().map(|(skill, _)| skill).collect())
+        Ok(self.0.skills(Some(workspace), pace)?.into_iter().map(|(skill, _)| skill).collect())
     }
 
     /// Finds the programs of the skills that a command is about.
@@ -200,10 +200,10 @@ impl Shelf {
         Arc::clone(&self.settings.read().unwrap_or_else(PoisonError::into_inner))
     }
 
-    fn skills(&self, workspace: &Workspace, pace: Pace) -> Result<Vec<FoundSkill>, NotAtHand> {
+    fn skills(&self, workspace: Option<&Workspace>, pace: Pace) -> Result<Vec<FoundSkill>, NotAtHand> {
         let settings = self.settings();
         let mut found = Vec::new();
-        for source in self.sources(Some(workspace), pace)? {
+        for source in self.sources(workspace, pace)? {
             found.extend(self.of_source(&source, &settings, pace)?);
         }
         Ok(source::chosen(found))
@@ -237,13 +237,14 @@ impl Shelf {
 }
 
 impl Skills for SkillStore {
-    fn usable<'a>(&'a self, workspace: &'a Workspace) -> BoxFuture<'a, Vec<Skill>> {
-        if let Ok(skills) = self.look(workspace, Pace::AtOnce) {
-            return std::future::ready(skills).boxed();
+    fn usable<'a>(&'a self, workspace: Option<&'a Workspace>) -> BoxFuture<'a, Vec<Skill>> {
+        let plain = |found: Vec<FoundSkill>| found.into_iter().map(|(skill, _)| skill).collect();
+        if let Ok(skills) = self.0.skills(workspace, Pace::AtOnce) {
+            return std::future::ready(plain(skills)).boxed();
         }
-        let workspace = workspace.clone();
-        let looked = self.work(move |shelf| shelf.skills(&workspace, Pace::Patient).unwrap_or_default());
-        async move { looked.await.unwrap_or_default().into_iter().map(|(skill, _)| skill).collect() }.boxed()
+        let workspace = workspace.cloned();
+        let looked = self.work(move |shelf| shelf.skills(workspace.as_ref(), Pace::Patient).unwrap_or_default());
+        async move { plain(looked.await.unwrap_or_default()) }.boxed()
     }
 
     fn link<'a>(&'a self, workspace: &'a Workspace, name: &'a str) -> BoxFuture<'a, Result<bool, WorkspaceError>> {

@@ -1,6 +1,9 @@
 //! Places of skills, and the skills of a session.
 
-use std::path::{Path, PathBuf};
+use std::{
+    path::{Path, PathBuf},
+    sync::OnceLock,
+};
 
 use agentd_core::{
     guide::{Skill, SkillOrigin, is_skill_name},
@@ -10,7 +13,8 @@ use agentd_core::{
 use super::{
     SkillSettings,
     front::{self, Front, MAX_FRONT, TOLD_DESCRIPTION},
-    requirements,
+    link, requirements,
+    tree::Tree,
 };
 use crate::{
     InstalledPlugin,
@@ -82,6 +86,8 @@ pub(crate) struct Candidate {
     pub(crate) folder: PathBuf,
     /// The folder's name.
     pub(crate) entry: String,
+    /// False for a skill whose files keep it from being used: it is not offered.
+    pub(crate) is_sound: bool,
 }
 
 /// Skill sources of a session. Of two skills with one name, the earlier wins: a project's skill never replaces one of
@@ -111,7 +117,7 @@ pub(crate) fn candidates(sources: &[Source], known: &GuideCache, pace: Pace) -> 
         let is_meant = |name: &String| source.entries.as_ref().is_none_or(|entries| entries.contains(name));
         for Entry { name, .. } in known.entries(&source.folder, pace)?.iter().filter(|entry| is_meant(&entry.name)) {
             let folder = source.folder.join(name);
-            found.push(Candidate { source: source.clone(), folder, entry: name.clone() });
+            found.push(Candidate { source: source.clone(), folder, entry: name.clone(), is_sound: true });
         }
     }
     Ok(found)
@@ -129,32 +135,33 @@ pub(crate) fn skills(
     pace: Pace,
 ) -> Result<Vec<FoundSkill>, NotAtHand> {
     let mut skills = Vec::new();
-    for candidate in candidates(std::slice::from_ref(source), known, pace)? {
-        let skill = skill(&candidate, settings, home, known, pace)?;
+    for mut candidate in candidates(std::slice::from_ref(source), known, pace)? {
+        let skill = skill(&mut candidate, settings, home, known, pace)?;
         skills.extend(skill.map(|skill| (skill, candidate)));
     }
     Ok(skills)
 }
 
 /// The skills that a session has, of those that its sources have, in their order: sorted by name, without those whose
-/// name an earlier one has.
-pub(crate) fn chosen(found: impl IntoIterator<Item = FoundSkill>) -> Vec<FoundSkill> {
+/// name an earlier one has. One that cannot be used takes no other's name.
+pub(crate) fn chosen(mut found: Vec<FoundSkill>) -> Vec<FoundSkill> {
     let mut skills: Vec<FoundSkill> = Vec::new();
+    found.sort_by_key(|(_, candidate)| !candidate.is_sound);
     for (skill, candidate) in found {
         if !skills.iter().any(|(taken, _)| taken.name.eq_ignore_ascii_case(&skill.name)) {
             skills.push((skill, candidate));
         }
     }
-    skills.sort_by(|(left, _), (right, _)| left.name.cmp(&right.name));
     if skills.len() > MAX_SKILLS {
         tracing::warn!("only {MAX_SKILLS} of {} skills are used", skills.len());
         skills.truncate(MAX_SKILLS);
     }
+    skills.sort_by(|(left, _), (right, _)| left.name.cmp(&right.name));
     skills
 }
 
 fn skill(
-    candidate: &Candidate,
+    candidate: &mut Candidate,
     settings: &SkillSettings,
     home: Option<&Path>,
     known: &GuideCache,
@@ -176,7 +183,9 @@ fn skill(
     let listed = known.read(&candidate.folder.join(PACKAGES_FILE), follows, requirements::MAX_FILE, pace)?;
     // What is wrong with the list is told where the skill is checked; nothing is installed of such a one.
     let packages = packages(front, listed.as_ref().map(|read| read.text.as_str())).unwrap_or_default();
+    candidate.is_sound = is_sound(candidate, &read.is_sound, pace)?;
     let setting = settings.get(&name);
+    let enabled = setting.and_then(|setting| setting.enabled).unwrap_or_else(|| is_told(candidate.source.origin));
     let description =
         setting.and_then(|setting| setting.description.clone()).unwrap_or_else(|| front.description.clone());
     Ok(Some(Skill {
@@ -184,11 +193,28 @@ fn skill(
         path: shown(&candidate.source.known_as(&path), home),
         digest: read.digest.clone(),
         origin: candidate.source.origin,
-        enabled: setting.and_then(|setting| setting.enabled).unwrap_or_else(|| is_told(candidate.source.origin)),
+        enabled: enabled && candidate.is_sound,
         file_types: setting.map(|setting| setting.file_types.clone()).unwrap_or_default(),
         packages,
         name,
     }))
+}
+
+/// Returns true if no file of a skill keeps it from being used. That is remembered as long as its `SKILL.md` stays the same;
+/// one that cannot be used is looked through each time, until somebody has mended it.
+fn is_sound(candidate: &Candidate, known: &OnceLock<()>, pace: Pace) -> Result<bool, NotAtHand> {
+    if candidate.source.origin == SkillOrigin::Bundled || known.get().is_some() {
+        return Ok(true);
+    }
+    if pace == Pace::AtOnce {
+        return Err(NotAtHand);
+    }
+    let tree = link::open(candidate).and_then(|folder| Tree::of(&folder));
+    let is_sound = tree.is_ok_and(|tree| tree.problems.is_empty());
+    if is_sound {
+        known.get_or_init(|| ());
+    }
+    Ok(is_sound)
 }
 
 /// Returns whether models are told of a skill without its being mentioned, where nobody says. Those that came with

@@ -13,7 +13,7 @@ use agentd_core::{
     error::{ErrorKind, WorkspaceError},
     files::{FileListing, FilePiece, FileWritten, FilesCopied, FilesRemoved, SessionTree},
     folder::{AddedFolder, Mounts},
-    guide::{GuideLimits, Guides},
+    guide::{GuideFile, GuideLimits, Guides},
     ids::SessionId,
     knowledge::DocumentPage,
     ports::{
@@ -406,6 +406,20 @@ impl Workspaces for WorkspaceFolders {
         }
         let workspace = workspace.clone();
         let looked = self.work("look for notes of people", move |_| Ok(reader.look(&workspace, limits)));
+        async move { looked.await.unwrap_or_default() }.boxed()
+    }
+
+    fn folder_guides<'a>(
+        &'a self,
+        workspace: &'a Workspace,
+        limits: GuideLimits,
+        paths: Vec<String>,
+    ) -> BoxFuture<'a, Vec<GuideFile>> {
+        let (Some(reader), Some(project)) = (self.guides.clone(), workspace.project.clone()) else {
+            return std::future::ready(Vec::new()).boxed();
+        };
+        let looked =
+            self.work("look for notes of folders", move |_| Ok(reader.in_folders(&project.path, limits, &paths)));
         async move { looked.await.unwrap_or_default() }.boxed()
     }
 

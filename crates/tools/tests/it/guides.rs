@@ -125,6 +125,93 @@ async fn long_and_foreign_texts_are_read_as_far_as_they_go() {
 }
 
 #[tokio::test]
+async fn claude_files_serve_where_there_is_no_other() {
+    let home = Home::new();
+    for place in [".config/agentd", "work", "work/app"] {
+        home.write(&format!("{place}/CLAUDE.md"), format!("claude of {place}"));
+    }
+    let names = async || home.texts().await.into_iter().map(|(name, _)| name).collect::<Vec<_>>();
+    assert_eq!(names().await, ["~/.config/agentd/CLAUDE.md", "~/work/CLAUDE.md", "/project/CLAUDE.md"]);
+    home.write("work/AGENTS.md", "agents");
+    symlink(home.path("work/app/CLAUDE.md"), home.path("work/app/AGENTS.md")).unwrap();
+    assert_eq!(names().await, ["~/.config/agentd/CLAUDE.md", "~/work/AGENTS.md", "/project/CLAUDE.md"]);
+}
+
+#[tokio::test]
+async fn folders_of_a_project_have_their_own_and_nothing_hostile_is_read() {
+    let home = Home::new();
+    home.write("secret.txt", "hunter2");
+    home.write("work/app/AGENTS.md", "root");
+    home.write("work/app/a/AGENTS.md", "a");
+    home.write("work/app/a/b/CLAUDE.md", "b");
+    home.write("work/app/large/AGENTS.md", "x".repeat(100_000));
+    home.write("work/app/binary/AGENTS.md", b"\x7fELF\0\0\0");
+    home.write("outside/AGENTS.md", "outside");
+    for folder in ["link", "pipe", "folder/AGENTS.md"] {
+        fs::create_dir_all(home.path("work/app/x").with_file_name(folder)).unwrap();
+    }
+    symlink(home.path("secret.txt"), home.path("work/app/link/AGENTS.md")).unwrap();
+    symlink(home.path("outside/x").parent().unwrap(), home.path("work/app/away")).unwrap();
+    let pipe = std::process::Command::new("mkfifo").arg(home.path("work/app/pipe/AGENTS.md")).status().unwrap();
+    assert!(pipe.success());
+    let workspace = Workspace {
+        root: home.path("root"),
+        project: Some(Mount { path: home.path("work/app"), writable: false }),
+        folders: Vec::new(),
+        memories: None,
+        worktree: None,
+    };
+    let paths =
+        ["/project/a/b/none.rs", "large/x", "binary/x", "link/x", "pipe/x", "folder/x", "away/x", "../../outside/x"];
+    let paths = paths.map(str::to_owned).to_vec();
+    let found = home.workspaces.folder_guides(&workspace, GuideLimits::default(), paths).await;
+    let told: Vec<(&str, usize, u64)> =
+        found.iter().map(|file| (file.name.as_str(), file.text.len(), file.bytes)).collect();
+    let expected = [
+        ("/project/a/AGENTS.md", 1, 1),
+        ("/project/a/b/CLAUDE.md", 1, 1),
+        ("/project/large/AGENTS.md", 32 << 10, 100_000),
+    ];
+    assert_eq!(told, expected);
+    assert!(found.iter().all(|file| file.origin == GuideOrigin::Project));
+}
+
+#[tokio::test]
+async fn only_what_is_longer_than_its_limit_is_cut() {
+    let home = Home::new();
+    let wide: Vec<u8> =
+        [0xff, 0xfe].into_iter().chain("é\r\n".repeat(40).encode_utf16().flat_map(u16::to_le_bytes)).collect();
+    home.write(".config/agentd/AGENTS.md", "one\r\ntwo\r\n\x1b[0m");
+    home.write("work/app/AGENTS.md", &wide);
+    for file in home.look().await.files {
+        assert_eq!(file.text.len() as u64, file.bytes, "{}", file.name);
+    }
+    for limit in [10, 100, wide.len() - 1] {
+        let limits = GuideLimits { max_file_bytes: limit, ..GuideLimits::default() };
+        let cut = home.look_with(limits).await.files.pop().unwrap();
+        assert!((cut.text.len() as u64) < cut.bytes, "{limit}: {cut:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_skill_that_cannot_be_used_is_not_offered_until_it_is_mended() {
+    let home = Home::new();
+    for name in ["large", "leads", "plain"] {
+        home.write(&format!(".config/agentd/skills/{name}/SKILL.md"), format!("---\ndescription: {name}\n---\n"));
+    }
+    let big = home.path(".config/agentd/skills/large/deep/down/x.bin");
+    fs::File::create(&big).unwrap().set_len(11 << 20).unwrap();
+    symlink("/etc/passwd", home.path(".config/agentd/skills/leads/passwd")).unwrap();
+    let offered = async || {
+        let skills = home.look().await.skills;
+        skills.into_iter().filter(|skill| skill.enabled).map(|skill| skill.name).collect::<Vec<_>>()
+    };
+    assert_eq!(offered().await, ["plain"]);
+    fs::remove_file(big).unwrap();
+    assert_eq!(offered().await, ["large", "plain"]);
+}
+
+#[tokio::test]
 async fn skills_are_those_that_say_what_they_are_for() {
     let home = Home::new();
     home.write(".config/agentd/skills/tax/SKILL.md", "---\nname: tax\ndescription: Taxes of\n  the year\n---\nlong");

@@ -156,6 +156,24 @@ async fn nothing_is_read_anew_where_nothing_has_changed() {
 }
 
 #[tokio::test]
+async fn a_skill_that_cannot_be_used_is_named_and_one_with_a_careless_key_is_used() {
+    let home = Home::new();
+    for (name, front) in [
+        ("bad", "name: bad\ndescription: [x\n"),
+        ("silent", "name: silent\n"),
+        ("hint", "description: Hints\nargument-hint: [a] [b]\n"),
+    ] {
+        home.write(&format!(".agentd/skills/{name}/SKILL.md"), format!("---\n{front}---\n"));
+    }
+    let report = home.trust().await;
+    let wrong: Vec<&str> = report.problems.iter().map(|problem| problem.file.as_str()).collect();
+    assert_eq!(wrong, ["skills/bad/SKILL.md", "skills/silent/SKILL.md"], "{:?}", report.problems);
+    assert!(report.problems.iter().all(|problem| problem.is_fatal && problem.message.contains("is not used")));
+    let skills = home.skills.usable(Some(&home.workspace().await)).await;
+    assert_eq!(skills.iter().map(|skill| skill.name.as_str()).collect::<Vec<_>>(), ["hint"]);
+}
+
+#[tokio::test]
 async fn trust_is_in_what_was_shown() {
     let home = Home::new();
     home.write(".agentd/commands/ship.md", "Ship it.");
@@ -240,7 +258,7 @@ async fn nothing_is_swapped_in_between_the_look_and_the_use() {
     for _ in 0..150 {
         let told = home.instructions().await;
         assert!(told.is_none() || told.as_deref() == Some("Be kind."), "{told:?}");
-        let skills = home.skills.usable(&workspace).await;
+        let skills = home.skills.usable(Some(&workspace)).await;
         assert!(skills.iter().all(|skill| skill.description == "Ours"), "{skills:?}");
         if home.skills.link(&workspace, "deploy").await.unwrap() {
             assert_eq!(fs::read_to_string(&linked).unwrap(), SKILL);

@@ -39,7 +39,7 @@ pub(super) async fn tell(context: &TurnContext, state: &mut TurnState, replaced:
         let bytes = text.len() as u64;
         let name = path::requoted(&path);
         told.push(format!("<file name=\"{name}\">\n{}\n</file>", harmless(text.trim_end_matches('\n'))));
-        sources.push(NoticeSource { name: path, bytes, digest: String::new() });
+        sources.push(NoticeSource { name: path, bytes, ..NoticeSource::default() });
     }
     if told.is_empty() {
         return Ok(());
