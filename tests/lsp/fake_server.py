@@ -58,6 +58,8 @@ def findings(uri):
     found = []
     if not loaded:
         return found
+    if HOW == "imports" and "BROKEN" in seen(os.path.dirname(uri[len("file://"):]) + "/b.fk"):
+        found.append({"range": place(0, 0, 1), "severity": 1, "message": "what it imports is broken"})
     for number, line in enumerate(texts[uri].split("\n")):
         if "BROKEN" in line:
             message = "this is broken:\n\x1b[31m " + line.strip()
@@ -76,6 +78,13 @@ def seen(path):
             return os.path.basename(path) + "=" + file.read().strip()
     except OSError:
         return os.path.basename(path) + " is closed"
+
+
+def look_again():
+    """Says a little after a change on the disk what it makes of the texts by now."""
+    time.sleep(0.3)
+    for uri in list(texts):
+        write({"method": "textDocument/publishDiagnostics", "params": {"uri": uri, "version": versions[uri], "diagnostics": findings(uri)}})
 
 
 def misbehave():
@@ -140,6 +149,8 @@ while True:
             write({"method": "textDocument/publishDiagnostics", "params": shown})
     elif method == "workspace/didChangeWatchedFiles":
         told += [change["uri"].rsplit("/", 1)[1] + "-" + str(change["type"]) for change in params["changes"]]
+        if HOW == "imports":
+            threading.Thread(target=look_again, daemon=True).start()
     elif method == "textDocument/diagnostic":
         write({"id": message["id"], "result": {"kind": "full", "items": findings(uri)}})
     elif method == "textDocument/references":

@@ -37,7 +37,7 @@ use crate::{
 
 PDF, Word, Excel, PowerPoint, OpenDocument, RTF, EPUB, mail, notebooks, text, letters of scans and pictures, and archives of these (ZIP, TAR). Attached text files and archives are searched like documents, those \
 of a project if --in names them. Paths are those of the session's tools; a session finds only its own documents. A document that needs a password \
-is named by a search, and `show` asks for it in a terminal.")]
+is named by a search, and `show` asks for it in a terminal. The exit code of `add` is 1 if a file could not be indexed.")]
 pub(crate) struct DocsArgs {
     #[command(subcommand)]
     command: DocsCommand,
@@ -210,7 +210,11 @@ async fn index(daemon: &Daemon, session: SessionId, paths: &[String], again: boo
     let show = |step: DocumentProgress| spinner.show(&progress(&step));
     let done = daemon.client.index_documents(&session.to_string(), paths, again, show).await;
     spinner.clear();
-    listing_shown(session, &done?, json)
+    let done = done?;
+    let is_whole = done.notes.is_empty() && done.documents.iter().all(|state| state.chunks.is_some());
+    let shown = listing_shown(session, &done, json)?;
+    // Who reads again a folder of all kinds of files knows that some are none.
+    Ok(if again || is_whole && !done.documents.is_empty() { shown } else { Exit::Failed })
 }
 
 /// `uploads/report.pdf  12 of 300 (4 %)`.

@@ -19,6 +19,7 @@ use clap::Args;
 use serde::Serialize;
 
 use crate::{
+    cmd::service::logout_note,
     daemon::{self, Daemon},
     exit::Exit,
     failure::Failure,
@@ -90,6 +91,7 @@ pub(crate) async fn handle(global: &Global, _: DoctorArgs) -> anyhow::Result<Exi
             checks.extend(kept(daemon, is_told).await);
             checks.extend(sandbox(daemon).await);
             checks.extend(recognition(daemon));
+            checks.extend(logout_note().map(|(note, hint)| Check::warn("service", note, hint)));
             checks.extend(language_servers(daemon).await);
             checks.extend(models::checks(daemon).await);
         }

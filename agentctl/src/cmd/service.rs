@@ -148,7 +148,20 @@ async fn install(global: &Global, args: &InstallArgs) -> anyhow::Result<Exit> {
     if args.linger {
         manager.linger()?;
     }
+    note_logout();
     report::note(global.json, &told, "installed; the first client starts the daemon")
+}
+
+fn note_logout() {
+    if let Some((note, hint)) = systemd::logout_note() {
+        crate::terminal::note(&format!("{note}; {hint}"));
+    }
+}
+
+/// Note and hint on a service that is installed and stops at logout.
+pub(crate) fn logout_note() -> Option<(&'static str, &'static str)> {
+    let is_installed = UserUnits::reach().and_then(|manager| manager.knows(units::SOCKET)).unwrap_or_default();
+    systemd::logout_note().filter(|_| is_installed)
 }
 
 /// Starts the socket. What runs already goes on, unless its unit was changed; a daemon takes new keys at its next start.
@@ -249,6 +262,7 @@ fn status(global: &Global) -> anyhow::Result<Exit> {
     let value = json!({
         "installed": true, "units": files, "socket": socket, "enabled": enabled, "service": service, "pid": pid,
         "problem": manager.as_ref().err().map(ToString::to_string),
+        "stops_at_logout": systemd::logout_note().is_some(),
     });
     report::show(global.json, &value, || {
         let pid = pid.map_or_else(String::new, |pid| format!(" (pid {pid})"));
@@ -260,6 +274,7 @@ fn status(global: &Global) -> anyhow::Result<Exit> {
         if let Err(error) = &manager {
             crate::terminal::note(&error.to_string());
         }
+        note_logout();
         Ok(())
     })
 }

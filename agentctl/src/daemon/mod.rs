@@ -236,9 +236,14 @@ fn is_permanent(error: &ClientError) -> bool {
     matches!(error.kind, ClientErrorKind::OtherVersion | ClientErrorKind::Refused)
 }
 
-/// Returns whether a process exists.
-pub(crate) fn is_alive(pid: u32) -> bool {
+/// Returns true while a process exists and has not ended. In a container an ended one may stay until its parent asks for it.
+fn is_alive(pid: u32) -> bool {
     let Ok(pid) = i32::try_from(pid) else { return false };
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    // The state comes after the name, which may have any letters.
+    if stat.rsplit_once(") ").is_some_and(|(_, state)| state.starts_with(['Z', 'X'])) {
+        return false;
+    }
     // The null signal asks only; "not permitted" still means that somebody is there.
     !matches!(nix::sys::signal::kill(nix::unistd::Pid::from_raw(pid), None), Err(nix::errno::Errno::ESRCH))
 }
@@ -258,4 +263,19 @@ pub(crate) async fn wait_gone(pid: u32, limit: Duration) -> io::Result<()> {
         pause = (pause * 2).min(PAUSES.1);
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_process_that_ended_is_gone_though_nobody_asked_for_it() {
+        let mut child = std::process::Command::new("sleep").arg("1000").spawn().unwrap();
+        assert!(is_alive(child.id()));
+        child.kill().unwrap();
+        wait_gone(child.id(), Duration::from_secs(30)).await.expect("it is a zombie");
+        child.wait().unwrap();
+        assert!(!is_alive(child.id()));
+    }
 }

@@ -3,7 +3,7 @@
 use std::{error::Error, path::Path};
 
 use agentd_code::{CodeFolder, FolderConfig};
-use agentd_core::code::{MapFile, MapFocus};
+use agentd_core::code::MapFile;
 
 fn main() -> Result<(), Box<dyn Error>> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -15,7 +15,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     };
     match words.as_slice() {
         [folder, "--map", tokens] => {
-            print!("{}", MapFile::render(&indexed(folder).map(&MapFocus::default(), tokens.parse()?)));
+            print!("{}", MapFile::render(&indexed(folder).map(tokens.parse()?)));
         }
         [folder, query] => {
             for hit in indexed(folder).search(query, "", 10) {

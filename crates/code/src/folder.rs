@@ -8,7 +8,7 @@ use std::{
 };
 
 use agentd_core::code::{
-    CodeAnswer, CodeHit, CodeIndexState, CodeQuestion, CodeReply, MapFile, MapFocus, OutlineEntry, SymbolLocations,
+    CodeAnswer, CodeHit, CodeIndexState, CodeQuestion, CodeReply, MapFile, OutlineEntry, SymbolLocations,
 };
 
 use crate::{
@@ -146,7 +146,7 @@ impl CodeFolder {
             CodeQuestion::Search { query, below, limit } => CodeAnswer::Hits(self.search(query, below, *limit)),
             CodeQuestion::Symbol { name, below } => CodeAnswer::Symbol(self.find_symbol(name, below)),
             CodeQuestion::Outline { path } => CodeAnswer::Outline(self.outline(path)),
-            CodeQuestion::Map { focus, max_tokens } => CodeAnswer::Map(self.map(focus, *max_tokens)),
+            CodeQuestion::Map { max_tokens } => CodeAnswer::Map(self.map(*max_tokens)),
         };
         let (is_truncated, is_partial) = (self.is_truncated, self.is_partial);
         let index = CodeIndexState {
@@ -193,8 +193,8 @@ impl CodeFolder {
 
     /// Draws the map of the folder: its most important definitions within a number of tokens.
     #[must_use]
-    pub fn map(&self, focus: &MapFocus, max_tokens: usize) -> Vec<MapFile> {
-        map(&self.index, focus, max_tokens, &mut |path| self.text(path))
+    pub fn map(&self, max_tokens: usize) -> Vec<MapFile> {
+        map(&self.index, max_tokens, &mut |path| self.text(path))
     }
 
     /// Text of an indexed file, if it still may be read.

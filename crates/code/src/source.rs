@@ -2,7 +2,7 @@
 
 use std::{
     collections::BTreeMap,
-    ops::ControlFlow,
+    ops::{ControlFlow, Range},
     time::{Duration, Instant},
 };
 
@@ -17,6 +17,9 @@ use crate::{
 
 /// Longest time for one file, after which it is cut by lines. A file of 1 MiB takes a tenth of it.
 pub const MAX_PARSE_TIME: Duration = Duration::from_secs(2);
+
+/// Macros around items in each other that are opened.
+const MAX_NESTED_MACROS: usize = 4;
 
 /// Parsers of all languages, one per thread.
 #[derive(Default)]
@@ -40,6 +43,10 @@ impl Parser {
             (Some(language), Some(grammar)) if text.len() <= MAX_PARSED => self.tree(language, grammar, text),
             _ => None,
         };
+        let tree = match (tree, grammar) {
+            (Some(tree), Some(grammar)) if language == Some(Language::Rust) => Some(self.opened(grammar, text, tree)),
+            (tree, _) => tree,
+        };
         let is_parsed = tree.is_some();
         let tags = match (tree, grammar) {
             (Some(tree), Some(grammar)) => tags(&tree, grammar, text),
@@ -48,6 +55,33 @@ impl Parser {
         let lines = Lines::new(text);
         let spans = cut(&lines, &tags.definitions);
         SourceFile { path, text, language, is_parsed, tags, spans, lines }
+    }
+
+    /// The tree of a text with blanks in place of the macros around items, such as `cfg_net! { pub fn bind() {} }`: to a grammar what is
+    /// in them is tokens. Those with a language of their own stay.
+    fn opened(&mut self, grammar: &Grammar, text: &str, mut tree: Tree) -> Tree {
+        let mut opened = text.as_bytes().to_vec();
+        for _ in 0..MAX_NESTED_MACROS {
+            let mut has_items = |body: &str| {
+                let tree = self.tree(Language::Rust, grammar, body);
+                tree.is_some_and(|tree| {
+                    !tree.root_node().has_error() && !tags(&tree, grammar, body).definitions.is_empty()
+                })
+            };
+            let mut macros = item_macros(&tree);
+            macros.retain(|(_, body)| text.get(body.clone()).is_some_and(&mut has_items));
+            for (around, body) in &macros {
+                for at in (around.start..body.start).chain(body.end..around.end) {
+                    if let Some(byte) = opened.get_mut(at).filter(|byte| **byte != b'\n') {
+                        *byte = b' ';
+                    }
+                }
+            }
+            let next = if macros.is_empty() { None } else { std::str::from_utf8(&opened).ok() };
+            let Some(next) = next.and_then(|text| self.tree(Language::Rust, grammar, text)) else { break };
+            tree = next;
+        }
+        tree
     }
 
     fn tree(&mut self, language: Language, grammar: &Grammar, text: &str) -> Option<Tree> {
@@ -72,6 +106,31 @@ impl Parser {
             parser.reset();
         }
         tree
+    }
+}
+
+/// Macros in the place of items that have braces: where each is, and what is between its braces.
+fn item_macros(tree: &Tree) -> Vec<(Range<usize>, Range<usize>)> {
+    const AROUND_ITEMS: [&str; 6] =
+        ["source_file", "mod_item", "impl_item", "trait_item", "declaration_list", "expression_statement"];
+    let (mut found, mut cursor) = (Vec::new(), tree.walk());
+    loop {
+        let node = cursor.node();
+        if node.kind() == "macro_invocation" {
+            let last = node.child_count().checked_sub(1).and_then(|last| node.child(last));
+            let body =
+                last.filter(|last| last.kind() == "token_tree" && last.child(0).is_some_and(|open| open.kind() == "{"));
+            found
+                .extend(body.map(|body| (node.byte_range(), body.start_byte() + 1..body.end_byte().saturating_sub(1))));
+        }
+        if AROUND_ITEMS.contains(&node.kind()) && cursor.goto_first_child() {
+            continue;
+        }
+        while !cursor.goto_next_sibling() {
+            if !cursor.goto_parent() {
+                return found;
+            }
+        }
     }
 }
 

@@ -33,20 +33,9 @@ pub enum CodeQuestion {
     },
     /// The most important definitions.
     Map {
-        /// Subject that matters.
-        focus: MapFocus,
         /// Size of the map, in tokens.
         max_tokens: usize,
     },
-}
-
-/// Subject of a map.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct MapFocus {
-    /// Files that are being worked on: what they use comes first, and they themselves are left out.
-    pub files: Vec<String>,
-    /// Text whose names and words matter: an input, a task.
-    pub mentions: String,
 }
 
 /// Answer, and what it was looked up in.

@@ -4,51 +4,7 @@ use std::fmt::{self, Write as _};
 
 use serde::{Deserialize, Serialize};
 
-use crate::{failure::UnreadReason, kind::Kind};
-
-/// A document that has been read, or what could be read of it.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Document {
-    /// Its kind.
-    pub kind: Kind,
-    /// Its own title.
-    pub title: Option<String>,
-    /// In reading order.
-    pub parts: Vec<Part>,
-}
-
-impl Document {
-    /// A document of which nothing has been read yet.
-    #[must_use]
-    pub fn new(kind: Kind, title: Option<String>) -> Self {
-        Self { kind, title, parts: Vec::new() }
-    }
-
-    /// Adds what comes next. What continues the last part, because it was too large to be told in one piece, is joined to it.
-    pub fn push(&mut self, part: Part) {
-        let rest = match self.parts.last_mut() {
-            Some(last) => last.join(part),
-            None => Some(part),
-        };
-        self.parts.extend(rest);
-    }
-
-    /// The whole text as Markdown.
-    #[must_use]
-    pub fn markdown(&self) -> String {
-        let mut text = String::new();
-        for part in &self.parts {
-            let part = part.markdown();
-            if !part.trim().is_empty() {
-                if !text.is_empty() {
-                    text.push_str("\n\n");
-                }
-                text.push_str(part.trim_end());
-            }
-        }
-        text
-    }
-}
+use crate::failure::UnreadReason;
 
 /// A page, a sheet, a slide, or a whole text.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -108,7 +64,7 @@ impl Part {
     }
 
     /// Takes the next part in if it goes on with this one, and gives it back if not.
-    pub(crate) fn join(&mut self, next: Part) -> Option<Part> {
+    pub fn join(&mut self, next: Part) -> Option<Part> {
         if self.notes.is_some() || !self.place.is_same(&next.place) {
             return Some(next);
         }
@@ -257,7 +213,15 @@ pub enum DocumentPlace {
         /// The last.
         last: u32,
     },
-    /// The whole document: it has no pages of its own.
+    /// A piece of a document that has no pages of its own.
+    Section {
+        /// Which one, from 1, as it is read.
+        number: u32,
+        /// The headings that it stands under; only of what was found.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        heading: Option<String>,
+    },
+    /// The whole document: it has no pages of its own, and is short.
     Whole,
     /// A place in a document that is in an archive.
     Inner {
@@ -274,6 +238,7 @@ impl DocumentPlace {
     pub fn is_same(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Sheet { number, .. }, Self::Sheet { number: other, .. }) => number == other,
+            (Self::Section { number, .. }, Self::Section { number: other, .. }) => number == other,
             (Self::Lines { .. }, Self::Lines { .. }) => true,
             (Self::Inner { path, place }, Self::Inner { path: other_path, place: other }) => {
                 path == other_path && place.is_same(other)
@@ -311,13 +276,15 @@ impl DocumentPlace {
     }
 }
 
-/// `p. 12`, `p. 12 (recognised)`, `Sales!A2:F20`, `slide 7`, `:120-134`, `!/a.pdf p. 3`; nothing for a whole document.
+/// `p. 12`, `p. 12 (recognised)`, `Sales!A2:F20`, `slide 7`, `section 4, Fees > Late payment`, `:120-134`, `!/a.pdf p. 3`; nothing for a whole document.
 impl fmt::Display for DocumentPlace {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Page(number) => write!(f, "p. {number}"),
             Self::ScannedPage(number) => write!(f, "p. {number} (recognised)"),
             Self::Slide(number) => write!(f, "slide {number}"),
+            Self::Section { number, heading: None } => write!(f, "section {number}"),
+            Self::Section { number, heading: Some(heading) } => write!(f, "section {number}, {heading}"),
             Self::Whole => Ok(()),
             Self::Lines { first, last } if first == last => write!(f, ":{first}"),
             Self::Lines { first, last } => write!(f, ":{first}-{last}"),
@@ -381,6 +348,16 @@ pub fn column_name(column: u32) -> String {
     letters.iter().rev().collect()
 }
 
+/// Adds the next part to others of a document.
+#[cfg(test)]
+pub(crate) fn push(parts: &mut Vec<Part>, part: Part) {
+    let rest = match parts.last_mut() {
+        Some(last) => last.join(part),
+        None => Some(part),
+    };
+    parts.extend(rest);
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -397,6 +374,10 @@ mod tests {
             (DocumentPlace::ScannedPage(12), "p. 12 (recognised)"),
             (DocumentPlace::Slide(7), "slide 7"),
             (DocumentPlace::Whole, ""),
+            (
+                DocumentPlace::Section { number: 4, heading: Some("Fees > Late payment".to_owned()) },
+                "section 4, Fees > Late payment",
+            ),
             (sheet("Sales", Some(((0, 2), (5, 20)))), "Sales!A2:F20"),
             (sheet("销售", Some(((0, 2), (5, 20)))), "销售!A2:F20"),
             (sheet("Q1 '24", Some(((26, 3), (26, 3)))), "'Q1 ''24'!AA3"),
@@ -425,18 +406,17 @@ mod tests {
 
     #[test]
     fn pieces_of_one_part_become_one() {
-        let mut document = Document::new(Kind::Xlsx, None);
+        let mut parts = Vec::new();
         for rows in [vec![row(2, &["a"])], vec![row(3, &["b", "c"])]] {
             let table = Table { first_column: 0, header: Some(row(1, &["h"])), rows };
             let range = table.range_of(&table.rows);
             let place = DocumentPlace::Sheet { number: 1, name: "S".to_owned(), range };
-            document.push(Part { place, body: Body::Table(table), notes: None, unread: None });
+            push(&mut parts, Part { place, body: Body::Table(table), notes: None, unread: None });
         }
-        document.push(Part::text(DocumentPlace::Page(1), "one "));
-        document.push(Part::text(DocumentPlace::Page(1), "two"));
-        document.push(Part::text(DocumentPlace::Page(2), "three"));
-        let told: Vec<String> =
-            document.parts.iter().map(|part| format!("{} {}", part.place, part.markdown())).collect();
+        push(&mut parts, Part::text(DocumentPlace::Page(1), "one "));
+        push(&mut parts, Part::text(DocumentPlace::Page(1), "two"));
+        push(&mut parts, Part::text(DocumentPlace::Page(2), "three"));
+        let told: Vec<String> = parts.iter().map(|part| format!("{} {}", part.place, part.markdown())).collect();
         let table = "S!A2:B3 | h |  |\n| --- | --- |\n| a |\n| b | c |\n";
         assert_eq!(told, [table, "p. 1 one two", "p. 2 three"]);
     }

@@ -186,6 +186,12 @@ impl Failure {
         }
     }
 
+    /// Returns true if it took more than it may, which a busy machine can be the reason for.
+    #[must_use]
+    pub const fn may_pass(&self) -> bool {
+        matches!(self, Self::TookTooLong { .. } | Self::OutOfMemory { .. })
+    }
+
     /// Returns whether a password is all that it needs.
     #[must_use]
     pub const fn needs_password(&self) -> bool {

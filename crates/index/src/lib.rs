@@ -4,7 +4,7 @@
 //! parses one: a [`worker`], which is the daemon's own program started once more, reads it with next to no rights and
 //! tells what it found part by part, and what it tells is checked as well.
 //!
-//! - [`document`]: what a document is: [`Document`], [`Part`], [`DocumentPlace`], [`Table`]; pure.
+//! - [`document`]: what a document is: [`Part`], [`DocumentPlace`], [`Table`]; pure.
 //! - [`kind`]: which kind it is, told from its bytes first and its name second; pure.
 //! - [`limits`] and [`failure`]: what reading may cost, and the words for how it can fail.
 //! - [`extract`](mod@extract): one file a format, from bytes to parts.
@@ -35,7 +35,7 @@ pub mod search;
 pub mod worker;
 
 pub use chunk::{Chunk, ChunkConfig, Chunker};
-pub use document::{Body, CellRange, Document, DocumentPlace, Part, Row, Table};
+pub use document::{Body, CellRange, DocumentPlace, Part, Row, Table};
 pub use failure::{Failure, UnreadPages, UnreadReason};
 pub use index::{About, ContentHash, DocumentId, Entry, IndexConfig, IndexError, IndexHandle, IndexStats, Indexing};
 pub use kind::Kind;

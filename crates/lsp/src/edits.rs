@@ -150,6 +150,11 @@ impl SessionEdits {
         self.comparisons.iter().all(|comparison| comparison.server.is_warm())
     }
 
+    /// Returns true if the end of a turn may wait long for all servers that are asked.
+    pub(crate) fn deserve_time(&self) -> bool {
+        self.comparisons.iter().filter(|comparison| !comparison.server.deserves_time()).count() == 0
+    }
+
     /// Outcome of the comparisons that end within this time. The others go on.
     pub(crate) async fn news(&mut self, wait: Duration) -> LanguageNews {
         let (mut news, deadline) = (LanguageNews::default(), Instant::now() + wait);

@@ -196,11 +196,11 @@ impl LanguagePool {
         let servers = self.servers_of(edits.edited()).await;
         let begun = edits.begin(&servers);
         let wait = match patience {
-            Patience::End => limits.wait,
+            Patience::End if edits.deserve_time() => limits.wait,
             // What is under way since an earlier step was waited for then.
             Patience::Step if !begun => Duration::ZERO,
             Patience::Step if edits.are_warm() => limits.wait,
-            Patience::Step => limits.cold_wait.min(limits.wait),
+            Patience::Step | Patience::End => limits.cold_wait.min(limits.wait),
         };
         let news = edits.news(wait).await;
         LanguageNews { words: self.untold(session, news.words), ..news }

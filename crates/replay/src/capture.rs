@@ -144,7 +144,8 @@ fn captured_facts(events: &[&Event], voice: u32, voices: &mut Voices<'_>, depth:
         if let EventKind::StateChanged { change: StateChange::Subagent(subagent) } = &event.kind
             && depth > 0
         {
-            let facts = captured_subagent(subagent.session_id, subagent.after, voices, depth - 1);
+            let end = events.iter().find(|event| is_result_of(event, &subagent.call_id)).map(|event| event.at);
+            let facts = captured_subagent(subagent.session_id, subagent.after, end, voices, depth - 1);
             scribe.facts.extend(facts);
         }
     }
@@ -167,15 +168,28 @@ fn drop_failed_calls(facts: &mut Vec<TurnFact>, voice: u32) {
     });
 }
 
-/// The work of a subagent behind that event of its session, to the end of its turn.
-fn captured_subagent(session: SessionId, after: u64, voices: &mut Voices<'_>, depth: usize) -> Vec<TurnFact> {
+fn is_result_of(event: &Event, call: &CallId) -> bool {
+    matches!(&event.kind, EventKind::ItemCompleted { item, .. }
+        if matches!(&item.body, ItemBody::ToolResult(result) if result.call_id == *call))
+}
+
+/// The work of a subagent behind that event of its session: its turn, and those that began before its call had the result, in which it
+/// was asked for more.
+fn captured_subagent(
+    session: SessionId,
+    after: u64,
+    end: Option<Timestamp>,
+    voices: &mut Voices<'_>,
+    depth: usize,
+) -> Vec<TurnFact> {
     let Some(events) = voices.subagents.get(&session) else { return Vec::new() };
-    let mut work: Vec<&Event> = Vec::new();
+    let (mut work, mut has_ended): (Vec<&Event>, bool) = (Vec::new(), false);
     for event in events.iter().filter(|event| event.seq > after) {
-        work.push(event);
-        if matches!(event.kind, EventKind::TurnEnded { .. }) {
+        if has_ended && end.is_none_or(|end| event.at > end) {
             break;
         }
+        work.push(event);
+        has_ended |= matches!(event.kind, EventKind::TurnEnded { .. });
     }
     let task = work.iter().find_map(|event| match &event.kind {
         EventKind::ItemCompleted { item, .. } => match &item.body {

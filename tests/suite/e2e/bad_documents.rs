@@ -231,7 +231,7 @@ async fn files_made_to_do_harm_are_told_one_by_one_and_the_daemon_answers_on() {
     let paths: Vec<PathBuf> = all.map(|(name, content)| world.daemon.write(name, content)).collect();
     let names = paths.iter().map(|path| path.to_str().unwrap());
     let args: Vec<&str> = ["docs", "add", "--json"].into_iter().chain(names).collect();
-    let told = world.daemon.agentctl(args).await.exits(0).json();
+    let told = world.daemon.agentctl(args).await.exits(1).json();
     let states = told["documents"].as_array().unwrap();
     assert_eq!(states.len(), harmful.len() + harmless.len(), "{told}");
     for state in states {

@@ -90,6 +90,7 @@ async fn code_is_found_by_meaning_name_and_structure() {
             ("find_symbol", json!({"name": "ShoppingCart"})),
             ("find_symbol", json!({"name": "empty_cart", "path": "src"})),
             ("outline", json!({"path": "src/cart.rs"})),
+            // Earlier versions had a focus.
             ("repo_map", json!({"focus": "src/main.rs", "budget": 300})),
             ("search_code", json!({"query": "cart", "path": "/project/src/main.rs"})),
             ("outline", json!({"path": "/project/nowhere.rs"})),
@@ -123,7 +124,7 @@ async fn code_is_found_by_meaning_name_and_structure() {
     check(11, &["defined nowhere here", "Implemented or extended (1):\n/project/src/cart.rs:6", "impl Basket for"]);
     check(12, &["There is no \"Basket\" in the 1 file of /project/src/pay.py"]);
     check(13, &["/project/made, of which nothing is indexed"]);
-    check(14, &["name /project/src in focus"]);
+    check(14, &["use outline of /project/src"]);
     // One process for all of it, and nothing of it is on the disk.
     assert_eq!(world.readers().len(), 1);
     assert!(!world.daemon.data().join("code").exists());
@@ -141,7 +142,7 @@ async fn what_may_not_be_read_is_not_found() {
             search("settle_invoice hunter"),
             ("find_symbol", json!({"name": "settle_invoice_in_secret"})),
             ("outline", json!({"path": "/project"})),
-            ("repo_map", json!({"focus": "settle_invoice_in_secret"})),
+            ("repo_map", json!({})),
         ])
         .await;
     for (at, text) in told.iter().enumerate() {

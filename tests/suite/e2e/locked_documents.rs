@@ -108,7 +108,7 @@ fn holds(folder: &Path, bytes: &[u8]) -> bool {
 async fn a_terminal_is_asked_for_a_password_and_does_not_show_it() {
     let world = World::start().await;
     let files = ["password.xlsx", "locked/aes.zip", "latin.pdf", "locked/libreoffice.odt"].map(fixture);
-    world.daemon.agentctl(["docs", "add", &files[0], &files[1], &files[2], &files[3]]).await.exits(0);
+    world.daemon.agentctl(["docs", "add", &files[0], &files[1], &files[2], &files[3]]).await.exits(1);
     let found = world.daemon.agentctl(["docs", "search", "QUARTZ-2"]).await.exits(0);
     assert!(found.stdout.starts_with("uploads/latin.pdf  p. 2\n"), "{}", found.stdout);
     found.says(&[

@@ -1,8 +1,15 @@
 //! Recordings: made of sessions, played without a model, without tools and without a network, and held to expectations.
 
-use std::{fs, path::PathBuf};
+use std::{
+    fs,
+    path::PathBuf,
+    time::{SystemTime, UNIX_EPOCH},
+};
 
-use agentd_testkit::{daemon::TempDaemon, model_server::Reply};
+use agentd_testkit::{
+    daemon::{TempDaemon, TempHome, until},
+    model_server::{ModelServer, Reply},
+};
 use serde_json::{Value, json};
 
 use super::{World, tool_texts, works_through};
@@ -220,7 +227,10 @@ async fn subagents_are_played_and_a_session_is_recorded_after_a_restart() {
     let report = format!("The report. {}", "Each thing was looked at and found in order. ".repeat(6));
     world.model.respond_with(move |request| {
         let is_subagent = request.messages()[0]["content"].as_str().unwrap().contains("You are a subagent");
+        let all = request.messages().iter().map(ToString::to_string).collect::<String>();
         match (is_subagent, request.last_role()) {
+            // It is asked for more.
+            (true, _) if all.contains("second part") && !all.contains("Short.") => Reply::text("Short."),
             (true, _) => Reply::text(report.clone()),
             (false, "tool") => Reply::text("All parts are done."),
             (false, _) => Reply::default()
@@ -244,6 +254,39 @@ async fn subagents_are_played_and_a_session_is_recorded_after_a_restart() {
     assert_eq!(world.model.requests().len(), asked);
     let refused = world.daemon.agentctl(["sessions", "record", "last", "-o", path]).await.exits(2);
     assert!(refused.stderr.contains("--force replaces it"), "{}", refused.stderr);
+}
+
+#[tokio::test]
+async fn a_session_that_was_summed_up_is_played_at_any_later_time() {
+    let model = ModelServer::start().await;
+    let (home, address) = (TempHome::with_model(&model.base_url()), model.base_url());
+    let scribe = format!("reasoning: {{base_url: '{address}', id: scribe, retries: 0}}");
+    home.write("config/models.yaml", format!("base: {{context_window: 16384, retries: 0}}\n{scribe}\n"));
+    home.write("config/agentd.yaml", "turns: {summary_slot: reasoning}\n");
+    let world = World { daemon: TempDaemon::start_in(home).await, model };
+    world.model.respond_with(|request| match request.text.contains("<history>") {
+        true => Reply::text("## Decisions and reasons\n- the harbour is built of oak\n"),
+        false => Reply::text("Noted. ".repeat(200)),
+    });
+    let first = world.daemon.agentctl(["run", "We build chapter 0.", "-C", "none", "--output", "json"]).await;
+    let session = first.exits(0).json()["session_id"].as_str().unwrap().to_owned();
+    let is_summed_up = || world.model.requests().iter().any(|request| request.text.contains("<history>"));
+    for chapter in 1..40 {
+        if is_summed_up() {
+            break;
+        }
+        let said = format!("We build chapter {chapter}. {}", "The wall is long. ".repeat(200));
+        world.daemon.agentctl(["run", &said, "--session", &session]).await.exits(0);
+    }
+    assert!(is_summed_up(), "{} requests", world.model.requests().len());
+    let file = world.daemon.path().join("long.jsonl");
+    let path = file.to_str().unwrap();
+    let second = || SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs();
+    world.daemon.agentctl(["sessions", "record", &session, "-o", path]).await.exits(0);
+    let recorded = second();
+    until("another second has begun", async || (second() > recorded).then_some(())).await;
+    let played = world.daemon.agentctl(["run", "--replay", path]).await.exits(0);
+    assert!(played.stdout.contains("Noted."), "{}", played.stderr);
 }
 
 /// The examples of the documentation pass, with a daemon that has no model.

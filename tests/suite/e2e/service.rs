@@ -96,6 +96,24 @@ async fn it_is_installed_once_and_what_was_changed_by_hand_stays() {
 }
 
 #[tokio::test]
+async fn a_service_that_stops_at_logout_is_said_to() {
+    const NOTE: &str = "the service stops when you log out";
+    let home = Home::new();
+    for (lingers, says) in [("no", true), ("yes", false)] {
+        let text = format!("#!/bin/sh\ncase \"$*\" in show-user*Linger*) echo {lingers};; esac\n");
+        home.0.write("bin/loginctl", text);
+        for args in [&["service", "install"][..], &["service", "status"], &["doctor"]] {
+            let output = home.0.agentctl(args).await;
+            let said = format!("{}{}", output.stdout, output.stderr);
+            assert_eq!(said.contains(NOTE) && said.contains("enable-linger"), says, "{args:?}: {said}");
+        }
+        let status = home.0.agentctl(["service", "status", "--json"]).await.exits(0).json();
+        assert_eq!(status["stops_at_logout"], says, "{status}");
+    }
+    home.0.agentctl(["stop", "--within", "0"]).await.exits(0);
+}
+
+#[tokio::test]
 async fn keys_are_taken_only_when_asked_for_and_never_shown() {
     let mut home = Home::new();
     home.0.set("OPENAI_API_KEY", "sk-s3cret");

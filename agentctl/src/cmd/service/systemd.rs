@@ -78,6 +78,14 @@ impl UserUnits {
     }
 }
 
+/// Note where the units of this user end at the last logout; none where they do not, or nothing says so.
+pub(super) fn logout_note() -> Option<(&'static str, &'static str)> {
+    let user = nix::unistd::getuid().to_string();
+    let lingers = run("loginctl", &["show-user", &user, "--property=Linger", "--value"]).ok()?;
+    (lingers.trim() == "no")
+        .then_some(("the service stops when you log out", "loginctl enable-linger keeps it running"))
+}
+
 /// Shows the journal of a unit, in the terminal of the person.
 ///
 /// # Errors

@@ -217,10 +217,6 @@ impl CodeIndex {
         self.file(*self.by_path.get(path)?)
     }
 
-    pub(crate) fn slot_of(&self, path: &str) -> Option<u32> {
-        self.by_path.get(path).copied()
-    }
-
     pub(crate) fn file(&self, slot: u32) -> Option<&IndexedFile> {
         self.files.get(slot as usize)?.as_ref()
     }

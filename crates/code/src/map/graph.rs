@@ -1,7 +1,5 @@
 //! Graph of files: an edge leads from a file that uses a name to each that defines it.
 
-use std::collections::HashSet;
-
 use crate::{
     index::{CodeIndex, IndexedFile, count},
     language::Language,
@@ -44,7 +42,7 @@ struct Definers {
 }
 
 impl Definers {
-    fn new(index: &CodeIndex, mentioned: &HashSet<u32>) -> Self {
+    fn new(index: &CodeIndex) -> Self {
         let names = index.names().len();
         let mut starts = vec![0_u32; names + 1];
         each_definition(index, &mut |name, _| {
@@ -52,7 +50,7 @@ impl Definers {
                 *count += 1;
             }
         });
-        let weight = |(name, definers): (u32, &u32)| name_weight(index, name, *definers as usize, mentioned);
+        let weight = |(name, definers): (u32, &u32)| name_weight(index, name, *definers as usize);
         let weights = (0..).zip(starts.iter().skip(1)).map(weight).collect();
         let mut sum = 0;
         for start in &mut starts {
@@ -100,11 +98,11 @@ fn each_definition(index: &CodeIndex, tell: &mut dyn FnMut(u32, Definer)) {
 }
 
 /// Weight of a use of a name with so many definitions.
-fn name_weight(index: &CodeIndex, name: u32, definers: usize, mentioned: &HashSet<u32>) -> f32 {
+fn name_weight(index: &CodeIndex, name: u32, definers: usize) -> f32 {
     if definers == 0 || definers > MAX_DEFINERS {
         return 0.0;
     }
-    let mut weight = if mentioned.contains(&name) { 10.0 } else { 1.0 };
+    let mut weight = 1.0;
     let text = index.names().text(name);
     let has = |is_of: fn(&u8) -> bool| text.as_bytes().iter().any(is_of);
     let is_camel = has(u8::is_ascii_uppercase) && has(u8::is_ascii_lowercase);
@@ -143,7 +141,6 @@ pub(super) struct Edge {
 /// Graph of files with weighted edges.
 pub(super) struct Graph<'index> {
     index: &'index CodeIndex,
-    focus: &'index HashSet<u32>,
     definers: Definers,
     /// Edges of each slot.
     pub(super) edges: Vec<Vec<Edge>>,
@@ -160,10 +157,10 @@ struct Evidence {
 }
 
 impl<'index> Graph<'index> {
-    pub(super) fn new(index: &'index CodeIndex, focus: &'index HashSet<u32>, mentioned: &HashSet<u32>) -> Self {
+    pub(super) fn new(index: &'index CodeIndex) -> Self {
         let edges = vec![Vec::new(); index.slots()];
         let totals = vec![0.0; index.slots()];
-        let mut graph = Self { index, focus, definers: Definers::new(index, mentioned), edges, totals };
+        let mut graph = Self { index, definers: Definers::new(index), edges, totals };
         graph.connect();
         graph
     }
@@ -211,14 +208,13 @@ impl<'index> Graph<'index> {
 
     /// Calls back with each definition in another file of what a file uses, and the weight of the use.
     fn uses(&self, slot: u32, file: &IndexedFile, tell: &mut impl FnMut(Definer, f32)) {
-        let from_focus = if self.focus.contains(&slot) { 50.0 } else { 1.0 };
         for (name, count) in &file.uses {
             let Some((definers, weight)) = self.definers.of(*name) else { continue };
             // A file that defines what it uses means its own.
             if definers.iter().any(|definer| definer.file == slot) {
                 continue;
             }
-            let weight = weight * from_focus * f32::from(*count).sqrt();
+            let weight = weight * f32::from(*count).sqrt();
             let is_kin = |definer: &&Definer| match (file.language, definer.language) {
                 (Some(own), Some(other)) => own.is_kin(other),
                 _ => false,
@@ -232,7 +228,7 @@ impl<'index> Graph<'index> {
     /// Passes the rank of each file on to the definitions that it uses; the highest first, and not more than `most`.
     pub(super) fn definition_ranks(&self, ranks: &[f32], most: usize) -> Vec<RankedDefinition> {
         let mut found = self.pass_on(ranks);
-        found.retain(|ranked| ranked.rank > 0.0 && !self.focus.contains(&ranked.file));
+        found.retain(|ranked| ranked.rank > 0.0);
         for ranked in &mut found {
             ranked.rank *= self.file_weight(ranked.file);
         }

@@ -5,19 +5,14 @@ mod rank;
 mod render;
 mod spread;
 
-use std::collections::HashSet;
-
-use agentd_core::code::{MapFile, MapFocus};
+use agentd_core::code::MapFile;
 
 use crate::{index::CodeIndex, symbols::ReadFile};
 
 /// Draws the map: paths with the lines of their most important definitions, the most important file first.
-pub(crate) fn map(index: &CodeIndex, focus: &MapFocus, max_tokens: usize, read: ReadFile<'_>) -> Vec<MapFile> {
-    let files: HashSet<u32> = focus.files.iter().filter_map(|path| index.slot_of(path)).collect();
-    let mut mentioned = HashSet::new();
-    crate::terms::words(&focus.mentions, &mut |word| mentioned.extend(index.names().get(word)));
-    let graph = graph::Graph::new(index, &files, &mentioned);
-    let ranks = rank::page_rank(&graph, &files);
+pub(crate) fn map(index: &CodeIndex, max_tokens: usize, read: ReadFile<'_>) -> Vec<MapFile> {
+    let graph = graph::Graph::new(index);
+    let ranks = rank::page_rank(&graph);
     let definitions = spread::spread(index, graph.definition_ranks(&ranks, render::MAX_SHOWN));
     render::render(index, &definitions, max_tokens, read)
 }

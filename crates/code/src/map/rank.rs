@@ -1,6 +1,4 @@
-//! PageRank: importance of files by who uses them, seen from the files in focus.
-
-use std::collections::HashSet;
+//! PageRank: importance of files by who uses them.
 
 use super::graph::Graph;
 use crate::index::count;
@@ -11,12 +9,10 @@ const DAMPING: f32 = 0.85;
 const ROUNDS: usize = 10;
 
 /// Rank of each slot; all together 1.
-pub(super) fn page_rank(graph: &Graph<'_>, focus: &HashSet<u32>) -> Vec<f32> {
+pub(super) fn page_rank(graph: &Graph<'_>) -> Vec<f32> {
     let slots = graph.edges.len();
-    // Rank begins in the focus; without one everywhere, and less in tests.
-    let mut start: Vec<f32> = (0..count(slots))
-        .map(|slot| if focus.is_empty() || focus.contains(&slot) { graph.file_weight(slot) } else { 0.0 })
-        .collect();
+    // Rank begins everywhere, and less in tests.
+    let mut start: Vec<f32> = (0..count(slots)).map(|slot| graph.file_weight(slot)).collect();
     let sum: f32 = start.iter().sum();
     start.iter_mut().for_each(|start| *start /= sum.max(f32::MIN_POSITIVE));
     let mut ranks = start.clone();

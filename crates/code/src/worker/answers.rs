@@ -90,7 +90,7 @@ fn map(files: Vec<MapFile>, most: usize) -> Vec<MapFile> {
 
 #[cfg(test)]
 mod tests {
-    use agentd_core::code::{CodeIndexState, MapFocus, SymbolKind};
+    use agentd_core::code::{CodeIndexState, SymbolKind};
 
     use super::*;
 
@@ -111,7 +111,7 @@ mod tests {
             .cycle()
             .take(10_000)
             .collect();
-        let question = CodeQuestion::Map { focus: MapFocus::default(), max_tokens: 200 };
+        let question = CodeQuestion::Map { max_tokens: 200 };
         let CodeAnswer::Map(map) = checked(reply(CodeAnswer::Map(files)), &question).answer else { panic!("a map") };
         assert!(MapFile::render(&map).len() <= 800 && !map.is_empty());
         assert!(map.iter().all(|file| ["a.rs", "g.rs"].contains(&file.path.as_str())));

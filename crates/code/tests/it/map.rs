@@ -1,16 +1,12 @@
 //! Maps.
 
 use agentd_code::CodeFolder;
-use agentd_core::code::{MapFile, MapFocus};
+use agentd_core::code::MapFile;
 
 use super::{indexed, project};
 
-fn drawn(code: &CodeFolder, focus: &MapFocus, max_tokens: usize) -> String {
-    MapFile::render(&code.map(focus, max_tokens))
-}
-
-fn focus(files: &[&str], mentions: &str) -> MapFocus {
-    MapFocus { files: files.iter().map(|&file| file.to_owned()).collect(), mentions: mentions.to_owned() }
+fn drawn(code: &CodeFolder, max_tokens: usize) -> String {
+    MapFile::render(&code.map(max_tokens))
 }
 
 /// A core that all use, and a leaf that nobody uses.
@@ -36,7 +32,7 @@ fn sample() -> tempfile::TempDir {
 fn what_all_use_comes_first() {
     let folder = sample();
     let code = indexed(folder.path());
-    let map = drawn(&code, &MapFocus::default(), 100);
+    let map = drawn(&code, 100);
     assert!(
         map.starts_with("core/engine.rs:\n    1  pub struct EngineCore;\n    3  pub fn start_engine() {}\n"),
         "{map}"
@@ -46,25 +42,12 @@ fn what_all_use_comes_first() {
 }
 
 #[test]
-fn a_focus_turns_the_map() {
-    let folder = sample();
-    let code = indexed(folder.path());
-    let turned = drawn(&code, &focus(&["brush.rs"], ""), 100);
-    assert!(turned.starts_with("paint.rs:\n    1  pub fn paint_canvas() {}\n"), "{turned}");
-    assert!(!turned.contains("brush.rs"), "what is worked on is known");
-    let place = |map: &str| map.find("paint_canvas").unwrap_or(usize::MAX);
-    let (plain, mentioned) =
-        (drawn(&code, &MapFocus::default(), 400), drawn(&code, &focus(&[], "call paint_canvas twice"), 400));
-    assert!(place(&mentioned) <= place(&plain), "{mentioned}");
-}
-
-#[test]
 fn a_map_fits_its_budget() {
     let folder = sample();
     let code = indexed(folder.path());
     let mut before = 0;
     for tokens in [0, 1, 5, 10, 20, 40, 80, 1000] {
-        let map = drawn(&code, &MapFocus::default(), tokens);
+        let map = drawn(&code, tokens);
         assert!(map.len() <= tokens * 4, "{tokens}: {map}");
         assert!(map.len() >= before, "a larger map has what a smaller one has");
         before = map.len();
@@ -87,7 +70,7 @@ fn a_method_named_like_one_of_the_library_is_no_centre() {
     }
     let files: Vec<(&str, &str)> = files.iter().map(|(path, text)| (path.as_str(), text.as_str())).collect();
     let folder = project(&files);
-    let map = drawn(&indexed(folder.path()), &MapFocus::default(), 200);
+    let map = drawn(&indexed(folder.path()), 200);
     assert!(map.starts_with("core.rs:\n    1  pub struct EngineCore;\n"), "{map}");
     assert!(!map.contains("near.py"), "nothing of another language is used: {map}");
 }
@@ -106,6 +89,6 @@ fn one_room_does_not_fill_the_map() {
     files.push(("web/page.rs".to_owned(), "fn page(cart: ShoppingCart) {}\n".to_owned()));
     let files: Vec<(&str, &str)> = files.iter().map(|(path, text)| (path.as_str(), text.as_str())).collect();
     let folder = project(&files);
-    let map = drawn(&indexed(folder.path()), &MapFocus::default(), 120);
+    let map = drawn(&indexed(folder.path()), 120);
     assert!(map.contains("core/part") && map.contains("shop/cart.rs"), "{map}");
 }

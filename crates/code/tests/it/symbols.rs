@@ -58,3 +58,23 @@ fn an_outline_lists_a_file_or_a_folder() {
     assert_eq!(outline("").len(), 9);
     assert!(outline("a").is_empty() && outline("nowhere.rs").is_empty());
 }
+
+#[test]
+fn items_in_macros_are_defined_and_macros_with_a_language_of_their_own_are_left_alone() {
+    let text = "cfg_rt! {\n    /// Runs it.\n    pub fn spawn() { join(); }\n    cfg_net! {\n        pub struct Socket;\n        \
+                impl Socket { pub fn bind(&self) {} }\n    }\n}\nimpl Runtime {\n    cfg_time! { pub fn sleep(&self) {} }\n}\n\
+                mod inner { thread_local! { static DEPTH: u32 = 0; } }\nbitflags! { struct Flags: u32 { const ALL = 1; } }\n\
+                fn user() { spawn(); select! { fn hidden() {} } }\npub fn \u{e9}nd() {}\n";
+    let folder = project(&[("rt.rs", text)]);
+    let code = indexed(folder.path());
+    let found = |name: &str| -> Vec<(u32, String)> {
+        let found = code.find_symbol(name, "");
+        found.definitions.iter().map(|it| (it.at.line, it.at.text.clone())).collect()
+    };
+    for (name, line) in [("spawn", 3), ("Socket", 5), ("Socket::bind", 6), ("Runtime::sleep", 10), ("DEPTH", 12)] {
+        assert_eq!(found(name).first().map(|(line, _)| *line), Some(line), "{name}");
+    }
+    assert_eq!(found("\u{e9}nd"), [(15, "pub fn \u{e9}nd() {}".to_owned())]);
+    assert!(found("Flags").is_empty() && found("hidden").is_empty());
+    assert_eq!(code.find_symbol("spawn", "").references.iter().map(|it| it.at.line).collect::<Vec<_>>(), [14]);
+}

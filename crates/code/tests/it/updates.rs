@@ -7,7 +7,6 @@ use std::{
 };
 
 use agentd_code::{CodeFolder, Hit, SearchQuery};
-use agentd_core::code::MapFocus;
 use proptest::prelude::*;
 
 use super::{indexed, paths, project, write};
@@ -129,7 +128,7 @@ proptest! {
         prop_assert!(same(&results(&code), &results(&rebuilt)), "{:?}\n{:?}", results(&code), results(&rebuilt));
         prop_assert_eq!(code.outline(""), rebuilt.outline(""));
         prop_assert_eq!(code.find_symbol("fox", ""), rebuilt.find_symbol("fox", ""));
-        prop_assert_eq!(code.map(&MapFocus::default(), 200), rebuilt.map(&MapFocus::default(), 200));
+        prop_assert_eq!(code.map(200), rebuilt.map(200));
     }
 
     #[test]

@@ -3,6 +3,7 @@
 use std::{fmt::Write as _, sync::Arc};
 
 use agentd_core::{
+    Timestamp,
     context::CompactionStrategy,
     ids::SessionId,
     item::{Item, ItemBody},
@@ -86,6 +87,7 @@ pub fn request(
     items: &[Arc<Item>],
     strategy: CompactionStrategy,
     window: u64,
+    now: Timestamp,
 ) -> Option<ModelRequest> {
     let length = Length::of(strategy, window);
     let system = format!("{}\n\n{}", instructions.trim_end(), length.told());
@@ -98,7 +100,7 @@ pub fn request(
     let earlier = earlier.map(|text| harmless(&transcript::shortened(&without_messages(text), bytes / 3 * 2)));
     let earlier = earlier.map(|text| format!("<earlier_summary>\n{text}\n</earlier_summary>\n")).unwrap_or_default();
     let bytes = bytes.checked_sub(earlier.len()).filter(|bytes| *bytes >= MIN_HISTORY)?;
-    let items = transcript::within(&items, bytes);
+    let items = transcript::within(&items, bytes, now);
     let text = format!("{earlier}<history>\n{items}\n</history>");
     Some(ModelRequest {
         session_id,
@@ -399,7 +401,15 @@ mod tests {
         let items = [crate::compaction::samples::user(&"word ".repeat(10_000))];
         let earlier = "earlier ".repeat(10_000);
         let ask = |window| {
-            request(SessionId::generate(), "Sum up.", Some(&earlier), &items, CompactionStrategy::Compact, window)
+            request(
+                SessionId::generate(),
+                "Sum up.",
+                Some(&earlier),
+                &items,
+                CompactionStrategy::Compact,
+                window,
+                Timestamp::MAX,
+            )
         };
         for window in [4096, 16_384] {
             let request = ask(window).unwrap();

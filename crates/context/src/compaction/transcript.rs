@@ -18,21 +18,21 @@ const TAGS: [&str; 2] = ["history", "earlier_summary"];
 
 /// The items as Markdown, whole.
 pub fn whole(items: &[Arc<Item>]) -> String {
-    write(items, usize::MAX, usize::MAX)
+    write(items, usize::MAX, usize::MAX, Timestamp::MAX)
 }
 
 /// The items as Markdown in about so many bytes: long results lose their middle first, then what a person said, and then
-/// the oldest items go.
-pub fn within(items: &[Arc<Item>], bytes: usize) -> String {
+/// the oldest items go. None is younger than `now`, which in a replay is the time of the recorded turn.
+pub fn within(items: &[Arc<Item>], bytes: usize, now: Timestamp) -> String {
     let results = [8000, 2000, 500, LEAST].map(|most| (most, usize::MAX));
     let words = [8000, 2000, 500, LEAST].map(|said| (LEAST, said));
     for (most, said) in results.into_iter().chain(words) {
-        let text = write(items, most, said);
+        let text = write(items, most, said, now);
         if text.len() <= bytes {
             return text;
         }
     }
-    let text = write(items, LEAST, LEAST);
+    let text = write(items, LEAST, LEAST, now);
     let mut from = text.len().saturating_sub(bytes);
     while !text.is_char_boundary(from) {
         from += 1;
@@ -43,11 +43,12 @@ pub fn within(items: &[Arc<Item>], bytes: usize) -> String {
 }
 
 /// At most so many bytes of each item, and so many of what a person said in one message.
-fn write(items: &[Arc<Item>], most: usize, said: usize) -> String {
+fn write(items: &[Arc<Item>], most: usize, said: usize, now: Timestamp) -> String {
     let mut text = String::new();
     for item in items {
         let Some((head, body, fenced)) = parts(item) else { continue };
-        let time = born(item).map(|at| format!(" · {}", at.strftime("%Y-%m-%d %H:%M:%S"))).unwrap_or_default();
+        let time = born(item).map(|at| format!(" · {}", at.min(now).strftime("%Y-%m-%d %H:%M:%S")));
+        let time = time.unwrap_or_default();
         let body = match &item.body {
             ItemBody::UserMessage { text, typed_bytes, .. } => {
                 // What was piped in behind it is a document: it is cut like one.
@@ -200,14 +201,17 @@ mod tests {
         let words = format!("{} It must be blue. {}", "and so ".repeat(200), "and on ".repeat(200));
         let (long, short) = ("line of it\n".repeat(3000), "word ".repeat(60));
         let items = [user(&words), call("1", "grep"), result("1", "grep", &long), says("Found.")];
-        let text = within(&items, 5000);
+        let text = within(&items, 5000, Timestamp::MAX);
         assert!(text.contains(words.trim_end()) && text.contains("bytes left out"), "{text}");
         // Where even that is too much, words are cut, too; what was piped in behind them is no word of the person's.
-        assert!(within(&items, 2000).contains("and so and so") && !within(&items, 2000).contains("must be blue"));
+        assert!(
+            within(&items, 2000, Timestamp::MAX).contains("and so and so")
+                && !within(&items, 2000, Timestamp::MAX).contains("must be blue")
+        );
         let typed_bytes = Some(short.len() as u64);
         let body = ItemBody::UserMessage { text: format!("{short}{long}"), steered: false, typed_bytes, stored: None };
         let piped = [Arc::new(Item { body, ..Item::clone(&user("")) })];
-        let text = within(&piped, 1000);
+        let text = within(&piped, 1000, Timestamp::MAX);
         assert!(text.contains(short.trim_end()) && text.contains("bytes left out"), "{text}");
         assert!(whole(&piped).contains(long.trim_end()));
     }
@@ -216,7 +220,7 @@ mod tests {
     fn a_cut_makes_no_heading() {
         let text = "### Person ".repeat(40);
         for bytes in 0..200 {
-            let part = within(&[user("one"), result("1", "grep", &text)], bytes);
+            let part = within(&[user("one"), result("1", "grep", &text)], bytes, Timestamp::MAX);
             let poses = part.lines().skip(1).filter(|line| line.starts_with("### ") && !line.contains(" · ")).count();
             assert_eq!(poses, 0, "{part}");
         }
@@ -226,7 +230,7 @@ mod tests {
         #[test]
         fn a_part_is_no_longer_than_asked_for(texts in proptest::collection::vec(".{0,400}", 0..30), bytes in 200usize..3000) {
             let items: Vec<_> = texts.iter().map(|text| user(text)).collect();
-            prop_assert!(within(&items, bytes).len() <= bytes + 40);
+            prop_assert!(within(&items, bytes, Timestamp::MAX).len() <= bytes + 40);
         }
     }
 }

@@ -115,15 +115,9 @@ pub trait Workspaces: Send + Sync {
         Box::pin(std::future::ready(None))
     }
 
-    /// Draws a map of the code of the workspace's project: the most important files for an input with these words, within
-    /// a number of tokens. Empty where the project is small or has no code, or nobody draws maps; none where it could not be
+    /// Draws a map of the code of the workspace's project: the most important files, within a number of tokens. Empty where the project is small or has no code, or nobody draws maps; none where it could not be
     /// drawn now.
-    fn map<'a>(
-        &'a self,
-        _workspace: &'a Workspace,
-        _mentions: String,
-        _max_tokens: usize,
-    ) -> BoxFuture<'a, Option<Vec<MapFile>>> {
+    fn map<'a>(&'a self, _workspace: &'a Workspace, _max_tokens: usize) -> BoxFuture<'a, Option<Vec<MapFile>>> {
         Box::pin(std::future::ready(Some(Vec::new())))
     }
 

@@ -26,8 +26,6 @@ const PATIENCE: Duration = Duration::from_millis(400);
 const TRIES: u8 = 2;
 /// Time limit for what is ready.
 const GLANCE: Duration = Duration::from_millis(50);
-/// Tokens of an input that say what a map is for.
-const MAX_MENTIONS: u64 = 500;
 /// Share of a window that a map may take.
 const SHARE: u64 = 32;
 /// Size below which a map says too little, in tokens.
@@ -35,7 +33,7 @@ const LEAST_TOKENS: usize = 400;
 
 impl Actor {
     /// The map for a turn that begins, where its model has not been told one.
-    pub(super) async fn map(&mut self, model: &ModelInfo, said: &str) -> Result<Option<ItemBody>, EngineError> {
+    pub(super) async fn map(&mut self, model: &ModelInfo) -> Result<Option<ItemBody>, EngineError> {
         let most = self.shared.config().map_tokens;
         let window = usize::try_from(self.shared.windows.of(model) / SHARE).unwrap_or(usize::MAX);
         let tokens = most.min(window);
@@ -62,8 +60,7 @@ impl Actor {
         }
         let patience = if self.map_search.tries < TRIES { PATIENCE } else { GLANCE };
         self.map_search.tries = self.map_search.tries.saturating_add(1);
-        let mentions = agentd_context::excerpt::beginning(said, MAX_MENTIONS).to_owned();
-        let drawn = self.shared.parts.workspaces.map(&workspace, mentions, tokens);
+        let drawn = self.shared.parts.workspaces.map(&workspace, tokens);
         let Ok(Some(drawn)) = timeout(patience, drawn).await else { return Ok(None) };
         let shown = self.shown_files(&workspace, drawn);
         self.map_search.is_empty = shown.is_empty();

@@ -153,8 +153,8 @@ impl Actor {
         if tells && start.text.is_none() {
             told.extend(self.continued_notice());
         }
-        if let Some(said) = start.text.as_deref().filter(|_| tells) {
-            told.extend(self.map(model.info(), said).await?);
+        if tells && start.text.is_some() {
+            told.extend(self.map(model.info()).await?);
         }
         let said = match start.text.take() {
             Some(text) => {

@@ -19,7 +19,7 @@ use std::ops::Range;
 
 use serde::{Deserialize, Serialize};
 
-use crate::document::{Body, Document, DocumentPlace, Part};
+use crate::document::{Body, DocumentPlace, Part};
 
 /// Size of chunks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -55,35 +55,34 @@ pub struct Chunk {
     pub bytes: Range<usize>,
 }
 
-/// All chunks of a document, in reading order. Its headings hold beyond the ends of pages.
-#[must_use]
-pub fn chunks(document: &Document, config: &ChunkConfig) -> Vec<Chunk> {
-    let mut chunker = Chunker::new(*config);
-    document.parts.iter().flat_map(|part| chunker.chunks(part)).collect()
-}
-
 /// Makes chunks of parts as they come, without the whole document.
 #[derive(Debug)]
 pub struct Chunker {
     config: ChunkConfig,
-    /// The last heading.
-    heading: Option<String>,
+    /// The last headings.
+    headings: prose::Headings,
     last: Option<DocumentPlace>,
 }
 
 impl Chunker {
     /// A chunker that has seen nothing yet.
     #[must_use]
-    pub const fn new(config: ChunkConfig) -> Self {
-        Self { config, heading: None, last: None }
+    pub fn new(config: ChunkConfig) -> Self {
+        Self { config, headings: prose::Headings::default(), last: None }
     }
 
     /// The chunks of the next part.
     pub fn chunks(&mut self, part: &Part) -> Vec<Chunk> {
-        let is_new = self.last.as_ref().is_none_or(|last| !last.is_same(&part.place));
         // The heading of a slide, or of a document in an archive, says nothing of the next one.
-        if is_new && matches!(part.place, DocumentPlace::Slide(_) | DocumentPlace::Inner { .. }) {
-            self.heading = None;
+        let goes_on = match (&self.last, &part.place) {
+            (Some(last), place) if last.is_same(place) => true,
+            (Some(DocumentPlace::Inner { path: last, .. }), DocumentPlace::Inner { path, place }) => {
+                last == path && !matches!(**place, DocumentPlace::Slide(_))
+            }
+            (_, place) => !matches!(place, DocumentPlace::Slide(_) | DocumentPlace::Inner { .. }),
+        };
+        if !goes_on {
+            self.headings = prose::Headings::default();
         }
         self.last = Some(part.place.clone());
         let at = match &part.place {
@@ -92,7 +91,7 @@ impl Chunker {
         };
         let mut chunks = match &part.body {
             Body::Table(table) if part.notes.is_none() => table::chunks(at, table, &self.config),
-            _ => prose::chunks(at, &part.markdown(), &mut self.heading, &self.config),
+            _ => prose::chunks(at, &part.markdown(), &mut self.headings, &self.config),
         };
         if let DocumentPlace::Lines { first, .. } = at {
             lines::number(&mut chunks, &part.markdown(), *first);

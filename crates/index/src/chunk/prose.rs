@@ -8,13 +8,39 @@ use super::{
 };
 use crate::document::DocumentPlace;
 
-/// The chunks of a text. `under` is the heading that it stands under, and then the one that its end stands under.
-pub(super) fn chunks(
-    place: &DocumentPlace,
-    text: &str,
-    under: &mut Option<String>,
-    config: &ChunkConfig,
-) -> Vec<Chunk> {
+/// Characters of a heading that are cited, and headings.
+const CITED: (usize, usize) = (80, 4);
+
+/// The headings that a text stands under, each below the one before it, with their levels.
+#[derive(Debug, Default)]
+pub(super) struct Headings(Vec<(usize, String)>);
+
+impl Headings {
+    /// The innermost heading.
+    fn last(&self) -> Option<&String> {
+        self.0.last().map(|(_, heading)| heading)
+    }
+
+    /// Takes in a line that may be a heading.
+    fn take(&mut self, line: &str) {
+        if let Some(says) = heading(line) {
+            let level = line.trim_start().bytes().take_while(|byte| *byte == b'#').count();
+            self.0.retain(|(outer, _)| *outer < level);
+            self.0.push((level, says.to_owned()));
+        }
+    }
+
+    /// The place, with these headings where it is a section.
+    fn at(&self, place: &DocumentPlace) -> DocumentPlace {
+        let DocumentPlace::Section { number, .. } = place else { return place.clone() };
+        let cut = |(_, heading): &(usize, String)| heading.chars().take(CITED.0).collect::<String>();
+        let path: Vec<String> = self.0.iter().take(CITED.1).map(cut).collect();
+        DocumentPlace::Section { number: *number, heading: (!path.is_empty()).then(|| path.join(" > ")) }
+    }
+}
+
+/// The chunks of a text. `under` are the headings that it stands under, and then those that its end stands under.
+pub(super) fn chunks(place: &DocumentPlace, text: &str, under: &mut Headings, config: &ChunkConfig) -> Vec<Chunk> {
     let units = units(text, config.letters);
     let mut chunks: Vec<Chunk> = Vec::new();
     let mut start = 0;
@@ -26,28 +52,24 @@ pub(super) fn chunks(
         let bytes = trimmed(text, begin..units[end - 1].bytes.end);
         let opening = units[start..end].iter().take_while(|unit| unit.kind == UnitKind::Heading);
         for unit in opening {
-            remember(under, &text[unit.bytes.clone()]);
+            under.take(&text[unit.bytes.clone()]);
         }
         // What is told again is not worth a chunk of its own.
         let says_more = !text[first..units[end - 1].bytes.end].trim().is_empty();
         if says_more {
             chunks.push(Chunk {
-                place: place.clone(),
+                place: under.at(place),
                 text: text[bytes.clone()].to_owned(),
-                heading: under.clone(),
+                heading: under.last().cloned(),
                 bytes,
             });
         }
         for unit in units[start..end].iter().filter(|unit| unit.kind == UnitKind::Heading) {
-            remember(under, &text[unit.bytes.clone()]);
+            under.take(&text[unit.bytes.clone()]);
         }
         start = end;
     }
     chunks
-}
-
-fn remember(under: &mut Option<String>, line: &str) {
-    *under = heading(line).map(str::to_owned).or_else(|| under.take());
 }
 
 /// The unit after the last one of the chunk that begins with `start`.

@@ -3,12 +3,10 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::{Kind, Row, Table};
+use crate::{Row, Table};
 
 fn of_text(text: &str) -> Vec<Chunk> {
-    let mut document = Document::new(Kind::Plain, None);
-    document.push(Part::text(DocumentPlace::Page(3), text));
-    chunks(&document, &ChunkConfig::default())
+    Chunker::new(ChunkConfig::default()).chunks(&Part::text(DocumentPlace::Page(3), text))
 }
 
 #[test]

@@ -86,6 +86,7 @@ fn place(place: DocumentPlace) -> DocumentPlace {
         DocumentPlace::Sheet { number, name, range } => {
             DocumentPlace::Sheet { number, name: line(&name, NAME_BYTES), range }
         }
+        DocumentPlace::Section { number, .. } => DocumentPlace::Section { number, heading: None },
         DocumentPlace::Inner { path, place } => {
             DocumentPlace::Inner { path: line(&path, PATH_BYTES), place: Box::new(self::place(*place)) }
         }
@@ -105,6 +106,7 @@ pub(crate) fn is_sound(part: &Part) -> bool {
         DocumentPlace::Page(number)
         | DocumentPlace::ScannedPage(number)
         | DocumentPlace::Slide(number)
+        | DocumentPlace::Section { number, .. }
         | DocumentPlace::Sheet { number, .. } => *number,
         DocumentPlace::Lines { first, last } => (*first).min(last.saturating_sub(*first).saturating_add(1)),
         DocumentPlace::Whole | DocumentPlace::Inner { .. } => 1,

@@ -4,7 +4,7 @@
 use office_oxide::ir::{HeaderFooter, Section};
 
 use super::{Teller, office};
-use crate::{document::DocumentPlace, failure::Failure, kind::Kind};
+use crate::{failure::Failure, kind::Kind};
 
 pub(super) fn extract(bytes: Vec<u8>, kind: Kind, teller: &mut Teller<'_>) -> Result<(), Failure> {
     let (document, whole) = office::read(bytes, kind, teller.limits())?;
@@ -15,7 +15,7 @@ pub(super) fn extract(bytes: Vec<u8>, kind: Kind, teller: &mut Teller<'_>) -> Re
         blocks.push(office::markdown(section.elements));
     }
     super::add_margins(&mut blocks, around);
-    teller.text(DocumentPlace::Whole, blocks.join("\n\n"), None)?;
+    teller.unpaged(blocks.join("\n\n"))?;
     whole
 }
 

@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use super::{Teller, broken, html, package::Package, xml};
-use crate::{document::DocumentPlace, failure::Failure, kind::Kind};
+use crate::{failure::Failure, kind::Kind};
 
 /// Chapters that are read of a book.
 const MOST: usize = 5000;
@@ -31,7 +31,7 @@ pub(super) fn extract(bytes: Vec<u8>, teller: &mut Teller<'_>) -> Result<(), Fai
     teller.head(said("title").as_deref(), None)?;
     let mut missing = None;
     let by = said("creator").filter(|by| !by.trim().is_empty());
-    teller.text(DocumentPlace::Whole, by.map(|by| format!("By {}", by.trim())).unwrap_or_default(), None)?;
+    let mut by = by.map(|by| format!("By {}\n\n", by.trim())).unwrap_or_default();
     if chapters().nth(MOST).is_some() {
         teller.leave_out(format!("it has more than {MOST} chapters"));
     }
@@ -39,8 +39,7 @@ pub(super) fn extract(bytes: Vec<u8>, teller: &mut Teller<'_>) -> Result<(), Fai
         match package.text(&path) {
             Ok(Some(page)) => {
                 let text = html::markdown(&page).map_err(damaged)?;
-                // One text, in as many pieces as there are chapters.
-                teller.text(DocumentPlace::Whole, format!("\n\n{}", text.trim()), None)?;
+                teller.chapter(std::mem::take(&mut by) + text.trim())?;
             }
             Ok(None) => missing = missing.or(Some(format!("{path} is missing"))),
             Err(Failure::Encrypted(kind)) => return Err(Failure::Encrypted(kind)),

@@ -3,7 +3,7 @@
 use htmd::HtmlToMarkdown;
 
 use super::{Teller, broken, encoding};
-use crate::{document::DocumentPlace, failure::Failure, kind::Kind};
+use crate::{failure::Failure, kind::Kind};
 
 /// Elements of a page that are not its text.
 const NO_TEXT: [&str; 8] = ["script", "style", "noscript", "template", "svg", "iframe", "head", "canvas"];
@@ -24,7 +24,7 @@ pub(super) fn extract(bytes: &[u8], teller: &mut Teller<'_>) -> Result<(), Failu
     let page = decoded(bytes);
     teller.head(title(&page).as_deref(), None)?;
     let text = markdown(&page).map_err(|why| broken(Kind::Html, &why))?;
-    teller.text(DocumentPlace::Whole, text, None)
+    teller.unpaged(text)
 }
 
 /// A page as text, in the encoding that it declares.

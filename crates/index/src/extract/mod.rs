@@ -4,7 +4,7 @@
 //! - `teller`: [`Teller`] keeps the limits, and cuts what is large into pieces.
 //! - `pdf`, `docx`, `pptx`, `epub`, `rtf`, `notebook`, `html`, `markdown`, `plain`: one file a format.
 //! - `open_document`: texts and presentations of LibreOffice. `mail`: messages. `package`, `xml`: what many formats are made of.
-//! - `xlsx`: workbooks, those of Excel before 2007 and of LibreOffice too; `csv`; both are told by `sheet`, row by row. `comments` on cells and `merged` ones; what a `cell` shows, and its `number`; `equation`s of Word.
+//! - `xlsx`: workbooks, those of Excel before 2007 and of LibreOffice too; `csv`; both are told by `sheet`, row by row. `comments` on cells and `merged` ones; what a `cell` shows, and its `number`; `equation`s and the `numbering` of Word.
 //! - `archive`: documents in archives. `unlock`: documents of Office 2007 and later that are encrypted with a password.
 //! - `scan`: pages that are pictures, whose letters are recognised.
 //! - [`encoding`]: bytes of text files as text.
@@ -25,6 +25,7 @@ mod markdown;
 mod merged;
 mod notebook;
 mod number;
+mod numbering;
 mod office;
 mod open_document;
 mod package;
@@ -44,6 +45,7 @@ pub(crate) use archive::entry;
 pub use recognise::recognise;
 pub(crate) use scan::Scanner;
 pub use teller::Teller;
+pub(crate) use teller::sections;
 pub(crate) use unlock::unlocked;
 
 use crate::{failure::Failure, kind::Kind};

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use serde_json::Value;
 
 use super::{Teller, broken, encoding};
-use crate::{document::DocumentPlace, failure::Failure, kind::Kind};
+use crate::{failure::Failure, kind::Kind};
 
 /// Characters of the output of one cell.
 const OUTPUT: usize = 10_000;
@@ -30,7 +30,7 @@ pub(super) fn extract(bytes: &[u8], teller: &mut Teller<'_>) -> Result<(), Failu
     for number in long {
         teller.leave_out(format!("cell {number} printed more than {OUTPUT} characters"));
     }
-    teller.text(DocumentPlace::Whole, parts.join("\n\n"), None)
+    teller.unpaged(parts.join("\n\n"))
 }
 
 /// A cell with what it printed, and whether that is not all.

@@ -9,7 +9,7 @@ use office_oxide::{
     options::ParseOptions,
 };
 
-use super::{broken, equation, package::Package};
+use super::{broken, equation, numbering::Numbering, package::Package};
 use crate::{failure::Failure, kind::Kind, limits::Limits};
 
 /// Reads it whole; the library has its own limits, which are told to be no wider than ours. With it comes what is missing,
@@ -21,7 +21,7 @@ pub(super) fn read(bytes: Vec<u8>, kind: Kind, ours: &Limits) -> Result<(Documen
         Kind::Doc => DocumentFormat::Doc,
         _ => DocumentFormat::Docx,
     };
-    let bytes = if matches!(kind, Kind::Docx | Kind::Pptx) { with_equations(bytes, kind, ours)? } else { bytes };
+    let bytes = if matches!(kind, Kind::Docx | Kind::Pptx) { spelled_out(bytes, kind, ours)? } else { bytes };
     let mut options = ParseOptions::default();
     options.limits = limits::Limits::strict();
     options.limits.text_chars = usize::try_from(ours.bytes_out).unwrap_or(usize::MAX);
@@ -32,9 +32,10 @@ pub(super) fn read(bytes: Vec<u8>, kind: Kind, ours: &Limits) -> Result<(Documen
     Ok((office.to_ir(), whole))
 }
 
-/// The document with its equations spelled out. One that is damaged is left as it is: the library reads more of it.
-fn with_equations(bytes: Vec<u8>, kind: Kind, limits: &Limits) -> Result<Vec<u8>, Failure> {
+/// The document with its equations and the numbers of its lists spelled out. One that is damaged is left as it is: the library reads more of it.
+fn spelled_out(bytes: Vec<u8>, kind: Kind, limits: &Limits) -> Result<Vec<u8>, Failure> {
     let Ok(mut package) = Package::open(bytes.clone(), kind, limits) else { return Ok(bytes) };
+    let mut numbering = if kind == Kind::Docx { Numbering::of(&mut package) } else { None };
     let mut changed = Vec::new();
     for name in package.names() {
         let is_text = name.starts_with("word/document") || name.starts_with("ppt/slides/slide");
@@ -42,7 +43,10 @@ fn with_equations(bytes: Vec<u8>, kind: Kind, limits: &Limits) -> Result<Vec<u8>
             && name.ends_with(".xml")
             && let Ok(Some(text)) = package.text(&name)
         {
-            changed.extend(equation::spelled_out(&text).map(|text| (name, text)));
+            let equations = equation::spelled_out(&text);
+            let before = equations.as_deref().unwrap_or(&text);
+            let numbers = numbering.as_mut().and_then(|numbering| numbering.written_out(before));
+            changed.extend(numbers.or(equations).map(|text| (name, text)));
         }
     }
     if changed.is_empty() { Ok(bytes) } else { package.rewritten(&changed).or(Ok(bytes)) }

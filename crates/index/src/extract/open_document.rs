@@ -48,7 +48,7 @@ pub(super) fn text(bytes: Vec<u8>, teller: &mut Teller<'_>) -> Result<(), Failur
         }
     }
     super::add_margins(&mut blocks, margins);
-    teller.text(DocumentPlace::Whole, blocks.join("\n\n"), None)
+    teller.unpaged(blocks.join("\n\n"))
 }
 
 /// Slides with their speaker's notes.

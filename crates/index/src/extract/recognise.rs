@@ -3,6 +3,7 @@
 use std::io::{Cursor, Read as _};
 
 use infer::MatcherType;
+use office_oxide::cfb::CfbReader;
 
 use super::{broken, encoding, scan::tiff};
 use crate::{failure::Failure, kind::Kind};
@@ -13,6 +14,16 @@ const PDF_HEADER_WITHIN: usize = 1024;
 
 /// Bytes of an old office file that are searched for the names of its parts.
 const CFB_WITHIN: usize = 4 * 1024 * 1024;
+
+/// Names of the parts that say what an old office file is; without a kind for one that is encrypted.
+const CFB_PARTS: [(&str, Option<Kind>); 6] = [
+    ("EncryptedPackage", None),
+    ("Workbook", Some(Kind::Xls)),
+    ("Book", Some(Kind::Xls)),
+    ("WordDocument", Some(Kind::Doc)),
+    ("PowerPoint Document", Some(Kind::Ppt)),
+    ("__properties_version1.0", Some(Kind::Msg)),
+];
 
 /// Name of the list of types in a package of Office.
 const OFFICE_TYPES: &str = "[Content_Types].xml";
@@ -218,28 +229,22 @@ fn zipped(bytes: &[u8], named: Option<Kind>) -> Result<Kind, Failure> {
 }
 
 /// The old container of office files, which also holds encrypted new ones. What it holds is named in UTF-16.
-fn compound(bytes: &[u8], named: Option<Kind>) -> Result<Kind, Failure> {
-    let bytes = &bytes[..bytes.len().min(CFB_WITHIN)];
+fn compound(whole: &[u8], named: Option<Kind>) -> Result<Kind, Failure> {
+    let bytes = &whole[..whole.len().min(CFB_WITHIN)];
     let holds = |name: &str| {
         let name: Vec<u8> = name.encode_utf16().chain([0]).flat_map(u16::to_le_bytes).collect();
         contains(bytes, &name)
     };
-    if holds("EncryptedPackage") {
-        return Err(Failure::Encrypted(named.filter(|kind| !kind.is_text()).unwrap_or(Kind::Docx)));
+    // What is attached to a message is in it as it is, with names of its own. The daemon, which has no name for a beginning, reads no
+    // folder.
+    let folder = named.and_then(|_| CfbReader::new(Cursor::new(whole)).ok());
+    let is_root = |name: &str| folder.as_ref().is_some_and(|folder| folder.has_root_entry(name));
+    let found = CFB_PARTS.iter().find(|(name, _)| is_root(name));
+    match found.or_else(|| CFB_PARTS.iter().find(|(name, _)| holds(name))) {
+        Some((_, Some(kind))) => Ok(*kind),
+        Some((_, None)) => Err(Failure::Encrypted(named.filter(|kind| !kind.is_text()).unwrap_or(Kind::Docx))),
+        None => Err(foreign(named, "it is an old office file without a document in it")),
     }
-    if holds("Workbook") || holds("Book") {
-        return Ok(Kind::Xls);
-    }
-    if holds("WordDocument") {
-        return Ok(Kind::Doc);
-    }
-    if holds("PowerPoint Document") {
-        return Ok(Kind::Ppt);
-    }
-    if holds("__properties_version1.0") {
-        return Ok(Kind::Msg);
-    }
-    Err(foreign(named, "it is an old office file without a document in it"))
 }
 
 #[cfg(test)]

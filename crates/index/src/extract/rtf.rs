@@ -3,7 +3,7 @@
 use encoding_rs::{Encoding, WINDOWS_1252};
 
 use super::{Teller, broken};
-use crate::{document::DocumentPlace, failure::Failure, kind::Kind};
+use crate::{failure::Failure, kind::Kind};
 
 /// Groups within groups.
 const DEEP: usize = 2000;
@@ -39,7 +39,7 @@ pub(super) fn extract(bytes: &[u8], teller: &mut Teller<'_>) -> Result<(), Failu
     reader.flush();
     teller.head(Some(&reader.title), None)?;
     let text: Vec<&str> = reader.text.lines().map(str::trim_end).collect();
-    teller.text(DocumentPlace::Whole, text.join("\n"), None)?;
+    teller.unpaged(text.join("\n"))?;
     whole.map_err(|why| broken(Kind::Rtf, why))
 }
 

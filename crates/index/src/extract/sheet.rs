@@ -204,13 +204,13 @@ fn is_word(text: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Document, DocumentPlace, Kind, Limits, Piece};
+    use crate::{DocumentPlace, Kind, Limits, Part, Piece, document::push};
 
-    fn told(rows: &[(u32, &[&str])], limits: &Limits) -> Result<Document, Failure> {
-        let mut document = Document::new(Kind::Csv, None);
+    fn told(rows: &[(u32, &[&str])], limits: &Limits) -> Result<Vec<Part>, Failure> {
+        let mut parts = Vec::new();
         let mut listener = |piece| {
             if let Piece::Part(part) = piece {
-                document.push(part);
+                push(&mut parts, part);
             }
             Ok(())
         };
@@ -222,7 +222,7 @@ mod tests {
             }
         }
         sheet.end(&mut teller)?;
-        Ok(document)
+        Ok(parts)
     }
 
     #[test]
@@ -230,7 +230,6 @@ mod tests {
         let check = |rows: &[(u32, &[&str])], expected: &[&str]| {
             let document = told(rows, &Limits::default()).unwrap();
             let places: Vec<String> = document
-                .parts
                 .iter()
                 .map(|part| match &part.body {
                     crate::Body::Table(table) => format!("{} {}", part.place, table.header.is_some()),
@@ -289,9 +288,9 @@ mod tests {
         let rows: Vec<(u32, [&str; 2])> = (1..=5000).map(|row| (row, ["word", "another"])).collect();
         let rows: Vec<(u32, &[&str])> = rows.iter().map(|(row, cells)| (*row, &cells[..])).collect();
         let document = told(&rows, &Limits::default()).unwrap();
-        assert_eq!(document.parts.len(), 1);
-        let crate::Body::Table(table) = &document.parts[0].body else { panic!() };
-        assert_eq!((table.rows.len(), document.parts[0].place.to_string()), (4999, "S!A2:B5000".to_owned()));
-        assert!(matches!(document.parts[0].place, DocumentPlace::Sheet { number: 1, .. }));
+        assert_eq!(document.len(), 1);
+        let crate::Body::Table(table) = &document[0].body else { panic!() };
+        assert_eq!((table.rows.len(), document[0].place.to_string()), (4999, "S!A2:B5000".to_owned()));
+        assert!(matches!(document[0].place, DocumentPlace::Sheet { number: 1, .. }));
     }
 }

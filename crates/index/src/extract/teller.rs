@@ -9,6 +9,9 @@ use crate::{
     worker::frame::{Head, PIECE_BYTES, Piece, Summary, Window},
 };
 
+/// Characters of a section: a text without pages is cut into such pieces, so that it can be cited and read on.
+const SECTION: usize = 3000;
+
 type Listener<'a> = &'a mut dyn FnMut(Piece) -> Result<(), Failure>;
 
 /// Tells a document to a listener: its head, its parts, its end.
@@ -142,6 +145,20 @@ impl<'a> Teller<'a> {
         self.has_head = true;
         let parts = parts.map(|parts| u32::try_from(parts).unwrap_or(u32::MAX));
         (self.listener)(Piece::Head(Head { kind: self.kind, title: title.and_then(clean::title), parts }))
+    }
+
+    /// Tells a text without pages: as one that is whole, or in sections.
+    pub(super) fn unpaged(&mut self, text: String) -> Result<(), Failure> {
+        if sections(&text).len() > 1 { self.chapter(text) } else { self.text(DocumentPlace::Whole, text, None) }
+    }
+
+    /// Tells more of a text without pages. Sections count on.
+    pub(super) fn chapter(&mut self, text: String) -> Result<(), Failure> {
+        let text = clean::owned(text);
+        sections(&text).into_iter().try_for_each(|section| {
+            let place = DocumentPlace::Section { number: self.parts.saturating_add(1), heading: None };
+            self.text(place, section.to_owned(), None)
+        })
     }
 
     /// Tells a text, in pieces where it is large.
@@ -298,6 +315,26 @@ impl<'a> Teller<'a> {
         self.last = Some(part.place.clone());
         (self.listener)(Piece::Part(part))
     }
+}
+
+/// A text without pages in pieces that end where a paragraph does, if one does.
+pub(crate) fn sections(text: &str) -> Vec<&str> {
+    let mut sections = Vec::new();
+    let mut rest = text.trim();
+    while !rest.is_empty() {
+        let most = rest.char_indices().nth(SECTION).map_or(rest.len(), |(at, _)| at);
+        let end = if most == rest.len() {
+            most
+        } else {
+            let half = rest[..most].char_indices().nth(SECTION / 2).map_or(0, |(at, _)| at);
+            let end_of = |mark: &str| rest[half..most].rfind(mark).map(|at| half + at + mark.len());
+            end_of("\n\n").or_else(|| end_of("\n")).or_else(|| end_of(" ")).unwrap_or(most)
+        };
+        let (section, behind) = rest.split_at(end);
+        sections.push(section.trim_end());
+        rest = behind.trim_start();
+    }
+    sections
 }
 
 /// Where the first piece of a large text ends: after a line if there is one, or after a character.

@@ -34,8 +34,11 @@ impl PendingDocument {
     /// Counts the next chunk, and returns its ordinal. One is left free where a page ends, so that ordinals follow each other within
     /// a page only.
     pub(crate) fn number(&mut self, place: &DocumentPlace) -> u32 {
+        let is_section = |place: &DocumentPlace| matches!(place, DocumentPlace::Section { .. });
+        // Where a section ends, the text goes on.
+        let is_text = is_section(place) && self.last.as_ref().is_some_and(|(_, last)| is_section(last));
         let ordinal = match &self.last {
-            Some((last, before)) => last.saturating_add(if before.is_same(place) { 1 } else { 2 }),
+            Some((last, before)) => last.saturating_add(if before.is_same(place) || is_text { 1 } else { 2 }),
             None => 0,
         };
         self.chunks = self.chunks.saturating_add(1);

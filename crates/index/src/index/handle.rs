@@ -1,7 +1,7 @@
 //! The asynchronous face of the index.
 
 use std::{
-    collections::HashMap,
+    collections::{HashMap, HashSet},
     fmt,
     sync::{Arc, Mutex, PoisonError, Weak},
     time::Instant,
@@ -111,6 +111,15 @@ impl IndexHandle {
     /// Returns whether a document is there and would say more if it was read with this recognition.
     pub(crate) fn is_outdated(&self, id: &DocumentId, recognition: &RecognitionStamp) -> bool {
         self.shared.view().entries.get(id).is_some_and(|entry| entry.about.is_outdated(recognition))
+    }
+
+    /// Documents that are none of these and were read from the path of one: it replaced them.
+    pub(crate) fn replaced(&self, documents: impl Iterator<Item = (DocumentId, Option<u64>)>) -> Vec<DocumentId> {
+        let (ids, places): (HashSet<DocumentId>, HashSet<Option<u64>>) = documents.unzip();
+        let is_replaced = |entry: &&Arc<Entry>| {
+            entry.about.place.is_some() && places.contains(&entry.about.place) && !ids.contains(&entry.id)
+        };
+        self.shared.view().entries.values().filter(is_replaced).map(|entry| entry.id).collect()
     }
 
     /// Flaws of these documents, where there are any and the document is there.

@@ -47,6 +47,13 @@ impl ContentHash {
         Self::of(&[&self.0, b"!/".as_slice(), path.as_bytes()].concat())
     }
 
+    /// Its beginning as a number.
+    #[must_use]
+    pub fn number(&self) -> u64 {
+        let [first, second, third, fourth, fifth, sixth, seventh, eighth, ..] = self.0;
+        u64::from_le_bytes([first, second, third, fourth, fifth, sixth, seventh, eighth])
+    }
+
     /// The hash that is written so.
     fn parse(text: &str) -> Option<Self> {
         let digits = text.as_bytes();
@@ -101,8 +108,7 @@ impl DocumentId {
 /// Bytes of a good hash are one as they are.
 impl Hash for DocumentId {
     fn hash<H: Hasher>(&self, state: &mut H) {
-        let [first, second, third, fourth, fifth, sixth, seventh, eighth, ..] = self.content.0;
-        state.write_u64(u64::from_le_bytes([first, second, third, fourth, fifth, sixth, seventh, eighth]));
+        state.write_u64(self.content.number());
     }
 }
 

@@ -24,13 +24,19 @@ pub struct About {
     /// The recognition with which it was read, where letters of it were not recognised and may be by another one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub recognition: Option<RecognitionStamp>,
+    /// True if it was cut by a limit on time or memory for the first time: it is read once more.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub retry: bool,
+    /// Number of the path from which it was read. Another document at that path replaces it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub place: Option<u64>,
 }
 
 impl About {
     /// Returns whether it would say more if it was read with this recognition.
     #[must_use]
     pub fn is_outdated(&self, recognition: &RecognitionStamp) -> bool {
-        self.recognition.as_ref().is_some_and(|before| recognition.promises_more_than(before))
+        self.retry || self.recognition.as_ref().is_some_and(|before| recognition.promises_more_than(before))
     }
 }
 

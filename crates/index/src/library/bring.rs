@@ -38,21 +38,31 @@ pub(super) struct KnownDocument {
     /// Path in the archive that the file is.
     pub(super) inner: Option<String>,
     pub(super) password: Option<Password>,
+    /// Number of the path where it is, by which a later document at the same path is known.
+    pub(super) place: Option<u64>,
 }
 
-/// Documents that could not be read at all, and why, each with the recognition by which it was tried.
+/// Documents that could not be read at all, and why, each with the recognition by which it was tried. One that took more than it may is
+/// tried once more.
 #[derive(Debug, Default, Clone)]
 pub(super) struct FailureCache(Arc<Mutex<Failures>>);
 
-type Failures = BoundedCache<DocumentId, (Failure, RecognitionStamp), MAX_BROKEN>;
+type Failures = BoundedCache<DocumentId, KnownFailure, MAX_BROKEN>;
+
+#[derive(Debug)]
+struct KnownFailure {
+    failure: Failure,
+    recognition: RecognitionStamp,
+    is_final: bool,
+}
 
 impl FailureCache {
     /// The reason why it could not be read, where that is known and trying again with this recognition would come to the same.
     pub(super) fn why(&self, id: &DocumentId, recognition: &RecognitionStamp) -> Option<Failure> {
         let broken = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let (failure, before) = broken.get(id)?;
+        let KnownFailure { failure, recognition: before, is_final } = broken.get(id)?;
         let is_outdated = failure.lacks_recognition() && recognition.promises_more_than(before);
-        Some(failure.clone()).filter(|_| !is_outdated)
+        Some(failure.clone()).filter(|_| *is_final && !is_outdated)
     }
 
     pub(super) fn forget(&self, id: &DocumentId) {
@@ -64,7 +74,9 @@ impl FailureCache {
         if is_passing(&failure) || has_failed_recognition(&failure, &recognition) {
             return;
         }
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(id, (failure, recognition));
+        let mut broken = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_final = !failure.may_pass() || broken.get(&id).is_some_and(|before| before.failure.may_pass());
+        broken.insert(id, KnownFailure { failure, recognition, is_final });
     }
 }
 
@@ -211,7 +223,7 @@ impl Ingester<'_> {
     async fn read(
         &self,
         claim: Claim,
-        KnownDocument { name, inner, password, .. }: KnownDocument,
+        KnownDocument { id, name, inner, password, place, .. }: KnownDocument,
         copy: File,
         turn: WorkerTurn,
         progress: Progress<'_>,
@@ -228,7 +240,7 @@ impl Ingester<'_> {
             Some(Err(failure)) => return Ok(Err(failure)),
             Some(Ok(_)) | None => return Ok(Err(Failure::Worker("its reader returned nothing".to_owned()))),
         };
-        let mut about = About { kind: Some(head.kind), ..About::default() };
+        let mut about = About { kind: Some(head.kind), place, ..About::default() };
         let tell = |parts| progress(DocumentProgress { document: name.clone(), parts, total: head.parts });
         tell(0);
         let mut indexing = claim.begin(head.title.clone()).await?;
@@ -253,6 +265,8 @@ impl Ingester<'_> {
         };
         // The next document is read while this one is written for good.
         drop(extraction);
+        let was_cut = self.index.entry(&id).is_some_and(|former| former.about.retry);
+        about.retry = !was_cut && failure.as_ref().is_some_and(Failure::may_pass);
         finish(indexing, about, failure).await
     }
 }

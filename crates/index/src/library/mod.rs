@@ -45,7 +45,7 @@ use crate::{
 
 /// Version of the readers of text and chunks. Counted up with every change of what comes of a document, so that
 /// documents are read again.
-const READING: u32 = 11;
+const READING: u32 = 12;
 
 /// Reads documents and finds what they say.
 #[derive(Debug)]
@@ -221,7 +221,7 @@ impl Library {
         let _abandoned = stop.clone().drop_guard();
         let look = move || {
             let told = ResolvedDocuments::of(documents, PictureRule::Single, &digests, most, recognition, &stop);
-            let has_all = index.has_all(told.known.iter().map(|known| &known.id), &told.recognition);
+            let has_all = is_current(&index, &told);
             let answer = if has_all { index.search_at_once(&told.request(&asked), stop) } else { None };
             let finds = answer.map(|answer| told.finds(&index, answer, IngestReport::default(), &asked, &broken));
             (told, finds)
@@ -251,7 +251,7 @@ impl Library {
     ) -> Result<DocumentFinds, IndexError> {
         let index = self.shelf.take().await?;
         let mut report = IngestReport::default();
-        if !index.has_all(told.known.iter().map(|known| &known.id), &told.recognition) {
+        if !is_current(&index, told) {
             report = self.bring_in(&index, &self.broken, told, query.begin_by, progress, cancel).await?;
         }
         let answer = index.search(told.request(query), cancel.clone()).await?;
@@ -264,11 +264,12 @@ impl Library {
         &self,
         index: &Arc<IndexHandle>,
         failures: &FailureCache,
-        ResolvedDocuments { known, recognition, .. }: &ResolvedDocuments,
+        resolved: &ResolvedDocuments,
         begin_by: Option<Instant>,
         progress: &OnProgress,
         cancel: &CancellationToken,
     ) -> Result<IngestReport, IndexError> {
+        let ResolvedDocuments { known, recognition, .. } = resolved;
         let ids: Vec<DocumentId> = known.iter().map(|known| known.id).collect();
         let missing = index.missing(&ids).await?;
         let mut unreadable = Vec::new();
@@ -285,6 +286,9 @@ impl Library {
         let tell = |step: DocumentProgress| progress(step);
         let mut report = ingester.bring_all(new, &tell).await?;
         report.unreadable.extend(unreadable);
+        for id in index.replaced(resolved.places()) {
+            index.remove(&id).await?;
+        }
         Ok(report)
     }
 
@@ -432,6 +436,12 @@ impl Knowledge for Library {
     fn stats(&self) -> BoxFuture<'_, Result<KnowledgeStats, KnowledgeError>> {
         self.count().map(|stats| stats.map_err(|error| of_index(&error))).boxed()
     }
+}
+
+/// Returns true if the index has all these documents as they would be read now, and none that one of them replaced.
+fn is_current(index: &IndexHandle, told: &ResolvedDocuments) -> bool {
+    index.has_all(told.known.iter().map(|known| &known.id), &told.recognition)
+        && index.replaced(told.places()).is_empty()
 }
 
 async fn until_cancelled<T>(

@@ -5,10 +5,10 @@ use std::ops::ControlFlow;
 use agentd_core::knowledge::{PartKind, PartRange, Reading};
 
 use super::fitting::{ShowablePart, fit};
-use crate::{Body, DocumentPlace, Kind, Part, failure::UnreadPages, limits::ReadingLimits, worker::frame::Head};
-
-/// Characters of a section: a text without pages is cut into such pieces, so that it can be read on.
-const SECTION: usize = 3000;
+use crate::{
+    Body, DocumentPlace, Kind, Part, extract::sections, failure::UnreadPages, limits::ReadingLimits,
+    worker::frame::Head,
+};
 
 /// Takes the parts of a document in, and keeps those that are wanted.
 #[derive(Debug)]
@@ -58,9 +58,10 @@ impl Reader {
         self.seen = match part.place {
             // Pages before the first that is wanted may not have been told.
             // Sheets that are charts are not told.
-            DocumentPlace::Page(number) | DocumentPlace::ScannedPage(number) | DocumentPlace::Sheet { number, .. } => {
-                number
-            }
+            DocumentPlace::Page(number)
+            | DocumentPlace::ScannedPage(number)
+            | DocumentPlace::Section { number, .. }
+            | DocumentPlace::Sheet { number, .. } => number,
             _ => self.seen + u32::from(is_new),
         };
         let whole = is_whole(&part.place);
@@ -99,11 +100,12 @@ impl Reader {
         let is_whole = self.kept.iter().any(|(_, part)| is_whole(&part.place));
         let (parts_are, total, parts) = if is_whole {
             let text: Vec<String> = self.kept.iter().map(|(_, part)| part.markdown()).collect();
-            let sections = sections(&text.join("\n\n"));
+            let text = text.join("\n\n");
+            let sections = sections(&text);
             let total = u32::try_from(sections.len()).unwrap_or(u32::MAX);
             let from = usize::try_from(first - 1).unwrap_or(usize::MAX);
             let numbered = (first..).zip(sections.into_iter().skip(from)).take(wanted as usize);
-            let part = |(number, text)| ShowablePart {
+            let part = |(number, text): (u32, &str)| ShowablePart {
                 number,
                 label: format!("section {number}"),
                 part: Part::text(DocumentPlace::Whole, text),
@@ -113,6 +115,7 @@ impl Reader {
             let parts_are = match self.last {
                 Some(DocumentPlace::Slide(_)) => PartKind::Slide,
                 Some(DocumentPlace::Sheet { .. }) => PartKind::Sheet,
+                Some(DocumentPlace::Section { .. }) => PartKind::Section,
                 _ => PartKind::Page,
             };
             let total = head.parts.unwrap_or(self.seen).max(self.seen);
@@ -155,26 +158,6 @@ fn label(part: &Part, number: u32) -> String {
             let range = range.map(|range| format!(" ({range}{header})")).unwrap_or_default();
             format!("sheet {name}{range}")
         }
-        DocumentPlace::Whole | DocumentPlace::Lines { .. } | DocumentPlace::Inner { .. } => format!("section {number}"),
+        _ => format!("section {number}"),
     }
-}
-
-/// A text without pages in pieces that end where a paragraph does, if one does.
-fn sections(text: &str) -> Vec<String> {
-    let mut sections = Vec::new();
-    let mut rest = text.trim();
-    while !rest.is_empty() {
-        let most = rest.char_indices().nth(SECTION).map_or(rest.len(), |(at, _)| at);
-        let end = if most == rest.len() {
-            most
-        } else {
-            let half = rest[..most].char_indices().nth(SECTION / 2).map_or(0, |(at, _)| at);
-            let end_of = |mark: &str| rest[half..most].rfind(mark).map(|at| half + at + mark.len());
-            end_of("\n\n").or_else(|| end_of("\n")).or_else(|| end_of(" ")).unwrap_or(most)
-        };
-        let (section, behind) = rest.split_at(end);
-        sections.push(section.trim_end().to_owned());
-        rest = behind.trim_start();
-    }
-    sections
 }

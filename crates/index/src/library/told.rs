@@ -1,6 +1,11 @@
 //! What is known of the documents that somebody asks about, and what is found in them as it is told.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    fs::File,
+    os::{fd::AsRawFd as _, unix::ffi::OsStrExt as _},
+    sync::Arc,
+    time::Duration,
+};
 
 use agentd_core::knowledge::{DocumentFinds, DocumentHit, DocumentQuery, OpenDocument, SearchedBy};
 use tokio_util::sync::CancellationToken;
@@ -13,7 +18,7 @@ use super::{
 use crate::{
     DocumentPlace, Kind, RecognitionStamp,
     extract::too_large,
-    index::{DocumentId, IndexHandle},
+    index::{ContentHash, DocumentId, IndexHandle},
     search::{Answer, Hit, How, MOST_HITS, Query, Request, Visible},
 };
 
@@ -63,6 +68,7 @@ impl ResolvedDocuments {
             }
             match digests.of(&file, most, cancel) {
                 Ok(hash) => {
+                    let place = place_of(&file, inner.as_deref()).filter(|_| password.is_none());
                     let hash = inner.as_deref().map_or(hash, |path| hash.within(path));
                     told.known.push(KnownDocument {
                         id: DocumentId::new(hash, kind, READING),
@@ -70,6 +76,7 @@ impl ResolvedDocuments {
                         file: Arc::new(file),
                         inner,
                         password,
+                        place,
                     });
                 }
                 Err(DigestError::TooLarge) => told.unreadable.push((name, super::told(&too_large("its size", most)))),
@@ -77,6 +84,11 @@ impl ResolvedDocuments {
             }
         }
         told
+    }
+
+    /// The documents, each with its place.
+    pub(super) fn places(&self) -> impl Iterator<Item = (DocumentId, Option<u64>)> {
+        self.known.iter().map(|known| (known.id, known.place))
     }
 
     /// Request to the index.
@@ -135,6 +147,13 @@ impl ResolvedDocuments {
         }
         finds
     }
+}
+
+/// Number of the path of an open file, and of the path in it; none where it has none any more, or this is no Linux.
+fn place_of(file: &File, inner: Option<&str>) -> Option<u64> {
+    let path = std::fs::read_link(format!("/proc/self/fd/{}", file.as_raw_fd())).ok()?;
+    let hash = ContentHash::of(path.is_absolute().then(|| path.as_os_str().as_bytes())?);
+    Some(inner.map_or(hash, |inner| hash.within(inner)).number())
 }
 
 fn is_phrase(query: &DocumentQuery) -> bool {

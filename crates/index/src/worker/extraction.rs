@@ -10,7 +10,6 @@ use std::{
 
 use agentd_core::knowledge::Password;
 
-use futures_util::{Stream, stream};
 use nix::{
     sys::signal::{Signal, killpg},
     unistd::Pid,
@@ -29,7 +28,6 @@ use super::{
     turn::{ReadingPass, WorkerTurn, WorkerTurns},
 };
 use crate::{
-    document::Document,
     extract::{clean, too_large},
     failure::Failure,
     kind::Kind,
@@ -136,32 +134,6 @@ impl Extractor {
             .start(file, wanted, limits, turn.recognition.clone())
             .map_err(|error| Failure::Worker(format!("no worker could be started: {error}")))?;
         Extraction::of(child, limits, cancel, turn)
-    }
-
-    /// Reads the whole of an open file: what could be read, and why that is not all where it is not.
-    pub async fn read(
-        &self,
-        file: File,
-        named: Option<Kind>,
-        cancel: CancellationToken,
-    ) -> (Option<Document>, Option<Failure>) {
-        let mut extraction = match self.extract(file, named, cancel).await {
-            Ok(extraction) => extraction,
-            Err(failure) => return (None, Some(failure)),
-        };
-        let mut document: Option<Document> = None;
-        loop {
-            match extraction.next().await {
-                Some(Ok(Piece::Head(head))) => document = Some(Document::new(head.kind, head.title)),
-                Some(Ok(Piece::Part(part))) => {
-                    if let Some(document) = &mut document {
-                        document.push(part);
-                    }
-                }
-                Some(Ok(Piece::End(_))) | None => return (document, None),
-                Some(Err(failure)) => return (document, Some(failure)),
-            }
-        }
     }
 
     fn start(&self, file: File, wanted: WantedParts, limits: Limits, recognition: Recognition) -> io::Result<Child> {
@@ -322,11 +294,6 @@ impl Extraction {
                 Err(failure) => self.fail(failure),
             },
         }
-    }
-
-    /// The same as a stream.
-    pub fn into_stream(self) -> impl Stream<Item = Result<Piece, Failure>> {
-        stream::unfold(self, async |mut extraction| extraction.next().await.map(|piece| (piece, extraction)))
     }
 
     fn fail(&mut self, failure: Failure) -> Option<Result<Piece, Failure>> {

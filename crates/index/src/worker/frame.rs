@@ -69,7 +69,7 @@ pub struct Window {
 pub enum Piece {
     /// Its head, once.
     Head(Head),
-    /// A part, or a piece of one: see [`Document::push`](crate::Document::push).
+    /// A part, or a piece of one: see [`Part::join`].
     Part(Part),
     /// That there is no more, once.
     End(Summary),

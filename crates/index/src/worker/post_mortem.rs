@@ -25,8 +25,8 @@ pub(super) fn examine(status: ExitStatus, stderr: &str, kind: Option<Kind>, limi
     }
     match status.signal().map(Signal::try_from) {
         Some(Ok(Signal::SIGXCPU)) => Failure::TookTooLong { limit: limits.time, parts: 0 },
-        // The kernel's own answer to too little memory; nobody here sends it to a worker that is still wanted.
-        Some(Ok(Signal::SIGKILL)) => Failure::OutOfMemory { limit: limits.memory, parts: 0 },
+        // No limit of its own ends it so: an administrator, a service manager, or a machine without memory.
+        Some(Ok(Signal::SIGKILL)) => Failure::Worker("its reader was ended by another program".to_owned()),
         Some(Ok(signal)) => broken(&format!("its reader crashed with {}", signal.as_str())),
         Some(Err(_)) => broken("its reader crashed"),
         None => {
@@ -50,7 +50,7 @@ mod tests {
             (signal(6), "", "broken"),
             (signal(11), "", "broken"),
             (signal(24), "", "took_too_long"),
-            (signal(9), "", "out_of_memory"),
+            (signal(9), "", "worker"),
             (ExitStatus::from_raw(1 << 8), "no rights to give up", "worker"),
         ];
         for (status, stderr, code) in cases {

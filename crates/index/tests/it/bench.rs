@@ -6,8 +6,56 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use agentd_index::{Document, Extractor, Failure, Kind, Limits};
+use agentd_index::{Extractor, Failure, Kind, Limits, Part, Piece};
 use tokio_util::sync::CancellationToken;
+
+/// A document that has been read, or what could be read of it.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Document {
+    pub(crate) kind: Kind,
+    pub(crate) title: Option<String>,
+    pub(crate) parts: Vec<Part>,
+}
+
+impl Document {
+    fn push(&mut self, part: Part) {
+        let rest = match self.parts.last_mut() {
+            Some(last) => last.join(part),
+            None => Some(part),
+        };
+        self.parts.extend(rest);
+    }
+
+    /// The whole text as Markdown.
+    pub(crate) fn markdown(&self) -> String {
+        let parts: Vec<String> = self.parts.iter().map(Part::markdown).collect();
+        let told = parts.iter().map(|part| part.trim_end()).filter(|part| !part.is_empty());
+        told.collect::<Vec<_>>().join("\n\n")
+    }
+}
+
+/// Reads the whole of an open file: what could be read, and why that is not all where it is not.
+pub(crate) async fn read_file(
+    extractor: &Extractor,
+    file: File,
+    named: Option<Kind>,
+) -> (Option<Document>, Option<Failure>) {
+    let mut extraction = match extractor.extract(file, named, CancellationToken::new()).await {
+        Ok(extraction) => extraction,
+        Err(failure) => return (None, Some(failure)),
+    };
+    let mut document: Option<Document> = None;
+    loop {
+        match extraction.next().await {
+            Some(Ok(Piece::Head(head))) => {
+                document = Some(Document { kind: head.kind, title: head.title, parts: Vec::new() });
+            }
+            Some(Ok(Piece::Part(part))) => document.as_mut().unwrap().push(part),
+            Some(Ok(Piece::End(_))) | None => return (document, None),
+            Some(Err(failure)) => return (document, Some(failure)),
+        }
+    }
+}
 
 /// The example that is built with the tests, beside them.
 pub(crate) fn worker() -> PathBuf {
@@ -29,13 +77,13 @@ pub(crate) async fn read(extractor: &Extractor, name: &str, bytes: &[u8]) -> (Op
     let mut file = tempfile::tempfile().unwrap();
     file.write_all(bytes).unwrap();
     std::io::Seek::rewind(&mut file).unwrap();
-    extractor.read(file, Kind::of_name(name), CancellationToken::new()).await
+    read_file(extractor, file, Kind::of_name(name)).await
 }
 
 /// Reads a document that is beside the tests.
 pub(crate) async fn read_fixture(name: &str) -> (Option<Document>, Option<Failure>) {
     let file = File::open(fixture(name)).unwrap();
-    extractor(Limits::default()).read(file, Kind::of_name(name), CancellationToken::new()).await
+    read_file(&extractor(Limits::default()), file, Kind::of_name(name)).await
 }
 
 /// The same, of one that is read without a failure.

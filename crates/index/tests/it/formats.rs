@@ -130,6 +130,24 @@ async fn mail_says_who_wrote_what_to_whom_and_what_is_attached() {
 }
 
 #[tokio::test]
+async fn a_message_is_one_whatever_is_attached_to_it() {
+    let mail = std::fs::read(crate::bench::fixture("more/attached.msg")).unwrap();
+    let attached = b"%PDF-1.4 fake report bytes";
+    let at = mail.windows(attached.len()).position(|window| window == attached).unwrap();
+    let extractor = crate::bench::extractor(agentd_index::Limits::default());
+    // Beginnings of what the folder of an attached document of Office is called in its own file.
+    for name in ["WordDocument", "Workbook", "EncryptedPackage"] {
+        let mut mail = mail.clone();
+        let name: Vec<u8> = name.encode_utf16().chain([0]).flat_map(u16::to_le_bytes).collect();
+        mail[at..at + name.len()].copy_from_slice(&name);
+        let (document, failure) = read(&extractor, "letter.msg", &mail).await;
+        let document = document.unwrap_or_else(|| panic!("{failure:?}"));
+        assert_eq!(document.kind, Kind::Msg, "{failure:?}");
+        check(&document.markdown(), &["From: Alice Example", "This email contains an attachment."]);
+    }
+}
+
+#[tokio::test]
 async fn a_notebook_has_its_cells_with_what_they_printed() {
     let book = document("more/cranes.ipynb").await;
     assert_eq!((book.kind, book.title.as_deref()), (Kind::Ipynb, Some("Cranes of the harbour")));

@@ -5,11 +5,11 @@ use std::{
     time::Duration,
 };
 
-use agentd_index::{Body, Document, Extractor, Failure, Kind, Limits};
+use agentd_index::{Body, Extractor, Failure, Kind, Limits};
 use futures_util::{StreamExt as _, stream};
 use zip::{CompressionMethod, ZipArchive, ZipWriter, write::SimpleFileOptions};
 
-use crate::bench::{extractor, fixture, read};
+use crate::bench::{Document, extractor, fixture, read};
 
 const MIB: u64 = 1024 * 1024;
 

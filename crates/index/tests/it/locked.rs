@@ -85,6 +85,24 @@ async fn a_password_opens_what_is_read_and_searched_and_nothing_of_it_is_kept() 
 }
 
 #[tokio::test]
+async fn a_pdf_with_a_longer_key_asks_for_its_password_also_where_its_table_is_damaged() {
+    let shop = Shop::new();
+    let whole = locked("revision3.pdf");
+    let at = whole.windows(9).rposition(|window| window == b"startxref").unwrap();
+    let mut damaged = whole.clone();
+    damaged[at + 10..at + 13].copy_from_slice(b"999");
+    for bytes in [whole, damaged] {
+        let read = async |password: Option<&str>| shop.read_bytes("revision3.pdf", &bytes, password).await;
+        for password in [None, Some("wrong")] {
+            let refused = read(password).await.unwrap_err();
+            assert!(refused.needs_password(), "{password:?}: {refused}");
+        }
+        let reading = read(Some("secret")).await.unwrap();
+        assert!(reading.parts[1].text.contains("QUARTZ-2"), "{reading:?}");
+    }
+}
+
+#[tokio::test]
 async fn documents_of_office_2007_are_opened_too() {
     let shop = Shop::new();
     let read = async |password: &str| shop.read(with("more/standard.docx", password)).await;

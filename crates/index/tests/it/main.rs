@@ -4,6 +4,7 @@
 
 mod archives;
 mod bench;
+mod changes;
 mod documents;
 mod formats;
 mod hostile;
@@ -13,5 +14,6 @@ mod pages;
 mod programs;
 mod scans;
 mod search;
+mod sections;
 mod workbooks;
 mod worker;

@@ -2,9 +2,9 @@
 
 use std::fmt::Write as _;
 
-use agentd_index::{Document, Limits};
+use agentd_index::Limits;
 
-use crate::bench::{document, extractor, read, told};
+use crate::bench::{Document, document, extractor, read, told};
 
 /// A document of one page with this content. The resources may refer to more objects, which begin with the sixth.
 pub(crate) fn pdf(content: &str, resources: &str, more: &[&str]) -> Vec<u8> {

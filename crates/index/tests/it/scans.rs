@@ -16,15 +16,15 @@ use agentd_core::{
     ports::Knowledge as _,
 };
 use agentd_index::{
-    Document, DocumentPlace, Extractor, Failure, Kind, Limits, Piece, ReadingPass, RecognitionConfig, UnreadPages,
-    UnreadReason, WantedParts,
+    DocumentPlace, Extractor, Failure, Kind, Limits, Piece, ReadingPass, RecognitionConfig, UnreadPages, UnreadReason,
+    WantedParts,
 };
 use futures_util::future::join;
 use image::{GrayImage, ImageFormat, Luma};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    bench::{extractor, fixture, read, told},
+    bench::{Document, extractor, fixture, read, read_file, told},
     library::{Shop, named, open, query},
     pages::{HELVETICA, pdf},
 };
@@ -44,7 +44,7 @@ pub(crate) fn recognising(pages: u32) -> Extractor {
 }
 
 async fn read_scan(extractor: &Extractor, name: &str) -> (Option<Document>, Option<Failure>) {
-    extractor.read(File::open(fixture(name)).unwrap(), Kind::of_name(name), CancellationToken::new()).await
+    read_file(extractor, File::open(fixture(name)).unwrap(), Kind::of_name(name)).await
 }
 
 const HARBOUR: [&str; 3] =

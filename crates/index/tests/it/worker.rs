@@ -5,7 +5,7 @@ use std::time::Duration;
 use agentd_index::{Extractor, Kind, Limits, Piece, WantedParts};
 use tokio_util::sync::CancellationToken;
 
-use crate::bench::{extractor, fixture, read, told, worker};
+use crate::bench::{Document, extractor, fixture, read, read_file, told, worker};
 
 #[tokio::test]
 async fn texts_are_read_and_named() {
@@ -57,9 +57,9 @@ async fn pages_before_the_first_that_is_wanted_are_not_read() {
 }
 
 /// What a worker says that a document has taken over, by the kind that it was told.
-async fn liar(kind: Kind, limits: Limits) -> (Option<agentd_index::Document>, Option<agentd_index::Failure>) {
+async fn liar(kind: Kind, limits: Limits) -> (Option<Document>, Option<agentd_index::Failure>) {
     let extractor = Extractor::new(fixture("liar.sh"), limits, 1);
-    extractor.read(tempfile::tempfile().unwrap(), Some(kind), CancellationToken::new()).await
+    read_file(&extractor, tempfile::tempfile().unwrap(), Some(kind)).await
 }
 
 #[tokio::test]
@@ -78,6 +78,7 @@ async fn a_worker_is_not_believed() {
     check(Kind::Pptx, "worker", "before the beginning").await;
     check(Kind::Csv, "worker", "invalid data").await;
     check(Kind::Html, "worker", "cannot be").await;
+    check(Kind::Odt, "worker", "its reader was ended").await;
     check(Kind::Plain, "too_large", "its text is more than 10000 bytes").await;
     let (document, failure) = liar(Kind::Markdown, Limits::default()).await;
     let document = document.unwrap();
@@ -150,7 +151,7 @@ async fn only_regular_files_of_a_bearable_size_are_read() {
     let (_, failure) = read(&extractor(small), "a.txt", b"more than ten bytes").await;
     assert_eq!(failure.unwrap().to_string(), "could not read the file: its size is more than 10 bytes");
     let folder = std::fs::File::open("/").unwrap();
-    let (_, failure) = extractor(small).read(folder, None, CancellationToken::new()).await;
+    let (_, failure) = read_file(&extractor(small), folder, None).await;
     assert_eq!(failure.unwrap().to_string(), "could not read the file: it is not a regular file");
 }
 
@@ -158,7 +159,7 @@ async fn only_regular_files_of_a_bearable_size_are_read() {
 async fn what_was_read_before_a_limit_holds() {
     let limits = Limits { parts: 2, ..Limits::default() };
     let file = std::fs::File::open(fixture("latin.pdf")).unwrap();
-    let (document, failure) = extractor(limits).read(file, Some(Kind::Pdf), CancellationToken::new()).await;
+    let (document, failure) = read_file(&extractor(limits), file, Some(Kind::Pdf)).await;
     assert_eq!(document.unwrap().parts.len(), 2);
     assert_eq!(
         failure.unwrap().to_string(),

@@ -6,7 +6,7 @@ use tokio::time::Instant;
 
 use super::{
     CheckPurpose, Findings, Reply, ServerError,
-    documents::{Document, Documents, FindingSources},
+    documents::{Documents, FindingSources},
 };
 
 /// One who waits for findings in files.
@@ -32,6 +32,11 @@ impl CheckPurpose {
             Self::Baseline | Self::Comparison => FindingSources::Pulled,
             Self::Question => FindingSources::All,
         }
+    }
+
+    /// Time of changes on the disk that findings have to be younger than. Those after an edit come with the edited text.
+    fn changes(self, documents: &Documents) -> Option<Instant> {
+        documents.changed_at().filter(|_| self == Self::Question)
     }
 }
 
@@ -69,7 +74,8 @@ impl Checks {
                 let _ = check.reply.send(Err(closed.clone()));
                 continue;
             };
-            match open.into_iter().map(|document| document.findings(sources, now)).collect() {
+            let changed = check.purpose.changes(documents);
+            match open.into_iter().map(|document| document.findings(sources, changed, now)).collect() {
                 Some(findings) => drop(check.reply.send(Ok(findings))),
                 None => self.waiting.push(check),
             }
@@ -109,7 +115,8 @@ impl Check {
         };
         // What is asked for comes with an answer, which is looked at then.
         let open = (!is_pulled).then_some(open)?;
-        open.into_iter().map(Document::whole_at).collect::<Option<Vec<_>>>()?.into_iter().max()
+        let changed = self.purpose.changes(documents);
+        open.into_iter().map(|document| document.whole_at(changed)).collect::<Option<Vec<_>>>()?.into_iter().max()
     }
 }
 
@@ -154,7 +161,7 @@ mod tests {
         assert_eq!(checks.next_look(&documents, false, later(10)), Some(deadline), "nothing is known of b");
         documents.publish(Path::new("b"), Some(1), Arc::from(Vec::new()), later(50));
         let whole = later(150);
-        assert_eq!(documents.get(Path::new("b")).unwrap().whole_at(), Some(whole));
+        assert_eq!(documents.get(Path::new("b")).unwrap().whole_at(None), Some(whole));
         for now in [later(60), later(120), whole, later(151), later(9_000)] {
             assert_eq!(checks.next_look(&documents, false, now), Some(whole), "{:?}", now - begun);
         }

@@ -162,15 +162,14 @@ impl Connection {
         let change =
             |(below, change): &(PathBuf, super::DiskChange)| json!({"uri": self.address(below), "type": *change as u8});
         let changes: Vec<Value> = files.iter().map(change).collect();
-        // What was found before may be another thing by now.
-        self.documents.forget_pulled();
+        self.documents.changed(Instant::now());
         self.send(message::notification("workspace/didChangeWatchedFiles", &json!({"changes": changes})))
     }
 
     /// Asks it for findings, if it can be asked. Else it tells them by itself.
     pub(super) fn pull(&mut self, below: &Path) -> Result<(), Breakdown> {
         let Some(document) = self.documents.get(below).filter(|_| self.is_pulled) else { return Ok(()) };
-        let is_known = document.findings(FindingSources::Pulled, Instant::now()).is_some();
+        let is_known = document.findings(FindingSources::Pulled, None, Instant::now()).is_some();
         if is_known || self.requests.is_pulling(below) {
             return Ok(());
         }

@@ -23,6 +23,9 @@ const SETTLING_UNVERSIONED: Duration = Duration::from_secs(1);
 /// nothing is new.
 const UNCHANGED: Duration = Duration::from_secs(10);
 
+/// Time after which the silence of a server that was told of changes on the disk means that its findings still hold.
+const UNHEARD: Duration = Duration::from_secs(2);
+
 /// Findings that a server published.
 #[derive(Debug)]
 struct PublishedFindings {
@@ -74,6 +77,8 @@ pub(super) struct Documents {
     open: HashMap<PathBuf, Document>,
     /// Count of what has made findings old.
     generation: u64,
+    /// Time of the last changes on the disk that the server was told of.
+    changed_at: Option<Instant>,
 }
 
 impl Documents {
@@ -107,6 +112,17 @@ impl Documents {
         // What was found elsewhere may be another thing by now; what a server publishes it publishes again.
         self.forget_pulled();
         change
+    }
+
+    /// Takes note that the server was told of changes on the disk: what it found before may be another thing by now.
+    pub(super) fn changed(&mut self, now: Instant) {
+        self.changed_at = Some(now);
+        self.forget_pulled();
+    }
+
+    /// Time of the last changes on the disk.
+    pub(super) fn changed_at(&self) -> Option<Instant> {
+        self.changed_at
     }
 
     /// Forgets what was found when the server was asked: it would find something else by now.
@@ -171,10 +187,10 @@ impl Documents {
 
 impl Document {
     /// Findings in its newest text, once they are whole.
-    pub(super) fn findings(&self, sources: FindingSources, now: Instant) -> Option<Findings> {
+    pub(super) fn findings(&self, sources: FindingSources, changed: Option<Instant>, now: Instant) -> Option<Findings> {
         let is_whole = |at: Option<Instant>| at.is_some_and(|at| at <= now);
         match sources {
-            FindingSources::Published if is_whole(self.whole_at()) => self.last_findings(sources),
+            FindingSources::Published if is_whole(self.whole_at(changed)) => self.last_findings(sources),
             FindingSources::Published => None,
             FindingSources::Pulled => self.pulled.clone(),
             FindingSources::All => {
@@ -197,14 +213,17 @@ impl Document {
         }
     }
 
-    /// Moment from which published findings are whole, as far as that is known.
-    pub(super) fn whole_at(&self) -> Option<Instant> {
+    /// Moment from which published findings are whole, as far as that is known. What was published before `changed` may be followed by
+    /// something newer.
+    pub(super) fn whole_at(&self, changed: Option<Instant>) -> Option<Instant> {
         let PublishedFindings { version, at, .. } = self.published.as_ref()?;
-        match version {
+        let heard = changed.filter(|changed| at < changed).map(|changed| changed + UNHEARD);
+        let whole = match version {
             Some(version) => (*version >= self.version).then(|| *at + SETTLING),
             None if *at >= self.told_at => Some(*at + SETTLING_UNVERSIONED),
             None => Some(self.told_at + UNCHANGED),
-        }
+        };
+        whole.max(heard.filter(|_| whole.is_some()))
     }
 }
 
@@ -231,13 +250,19 @@ mod tests {
         let (mut documents, begun) = (Documents::default(), Instant::now());
         let later = |ms| begun + Duration::from_millis(ms);
         let path = Path::new("a.py");
-        let found =
-            |documents: &Documents, sources, ms| documents.get(path).unwrap().findings(sources, later(ms)).is_some();
+        let found = |documents: &Documents, sources, ms| {
+            documents.get(path).unwrap().findings(sources, documents.changed_at(), later(ms)).is_some()
+        };
         assert_eq!(documents.set(path, &"1".into(), None, begun), TextChange::Opened);
         documents.publish(path, Some(1), none(), later(10));
         assert!(!found(&documents, PUBLISHED, 20) && found(&documents, PUBLISHED, 200));
         assert_eq!(documents.set(path, &"1".into(), None, later(300)), TextChange::Unchanged);
         assert!(found(&documents, PUBLISHED, 300));
+        // After a change elsewhere it may have something else to say; what it says then counts, and its silence after a while.
+        documents.changed(later(300));
+        assert!(!found(&documents, PUBLISHED, 2200) && found(&documents, PUBLISHED, 2300));
+        documents.publish(path, Some(1), none(), later(400));
+        assert!(!found(&documents, PUBLISHED, 450) && found(&documents, PUBLISHED, 500));
         let old = documents.generation();
         assert_eq!(documents.set(path, &"2".into(), None, later(300)), TextChange::Changed);
         assert!(!found(&documents, PUBLISHED, 900));

@@ -19,7 +19,10 @@ mod watched;
 
 use std::{
     path::{Path, PathBuf},
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
 };
 
 use agentd_core::{ports::Confiner, tool::FileChangeKind};
@@ -164,6 +167,8 @@ pub(crate) struct ServerHandle {
     pub(crate) root: PathBuf,
     commands: mpsc::Sender<Command>,
     condition: watch::Receiver<Condition>,
+    /// True if the end of a turn has waited for it since it answered last.
+    was_awaited: AtomicBool,
     _task: AbortOnDropHandle<()>,
 }
 
@@ -174,12 +179,18 @@ impl ServerHandle {
         let (sender, condition) = watch::channel(Condition::Cold);
         let (config, folder, root) = (Arc::clone(&parts.config), parts.folder.clone(), parts.root.clone());
         let task = AbortOnDropHandle::new(tokio::spawn(actor::run(parts, receiver, sender)));
-        Self { config, folder, root, commands, condition, _task: task }
+        Self { config, folder, root, commands, condition, was_awaited: AtomicBool::new(false), _task: task }
     }
 
     /// Returns whether it runs and has answered before.
     pub(crate) fn is_warm(&self) -> bool {
         *self.condition.borrow() == Condition::Warm
+    }
+
+    /// Returns true if the end of a turn may wait long for it: it has answered before, or was never given the time to.
+    pub(crate) fn deserves_time(&self) -> bool {
+        let is_warm = self.is_warm();
+        !self.was_awaited.swap(!is_warm, Ordering::Relaxed) || is_warm
     }
 
     /// Returns whether it is not started any more.
@@ -242,5 +253,42 @@ impl ServerHandle {
         let gone = || ServerError { message: format!("{} was stopped", self.config.name), given_up: false };
         self.commands.send(command(reply)).await.map_err(|_| gone())?;
         answer.await.unwrap_or_else(|_| Err(gone()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_server_that_never_answers_is_waited_for_once() {
+        let config = ServerConfig {
+            name: "mute".to_owned(),
+            command: "mute".to_owned(),
+            args: Vec::new(),
+            environment: BTreeMap::new(),
+            languages: BTreeMap::new(),
+            root_markers: Vec::new(),
+        };
+        let (commands, _receiver) = mpsc::channel(1);
+        let (sender, condition) = watch::channel(Condition::Cold);
+        let server = ServerHandle {
+            config: Arc::new(config),
+            folder: PathBuf::new(),
+            root: PathBuf::new(),
+            commands,
+            condition,
+            was_awaited: AtomicBool::new(false),
+            _task: AbortOnDropHandle::new(tokio::spawn(async {})),
+        };
+        let waits = || [0; 3].map(|_| server.deserves_time());
+        assert_eq!(waits(), [true, false, false]);
+        sender.send_replace(Condition::Warm);
+        assert_eq!(waits(), [true; 3]);
+        // Started again after a rest or a crash.
+        sender.send_replace(Condition::Cold);
+        assert_eq!(waits(), [true, false, false]);
     }
 }

@@ -35,10 +35,10 @@ use crate::{
 pub(crate) struct Args {
     /// The file, such as uploads/notes.txt or /project/src/main.rs; src/main.rs is in the project too.
     path: String,
-    /// The first line to read, counted from 1; of a document the first page, sheet or slide.
+    /// The first line to read, counted from 1; of a document the first page, section, sheet or slide.
     #[schemars(range(min = 1))]
     offset: Option<u64>,
-    #[schemars(range(min = 1), description = "How many lines, pages, sheets or slides to read.")]
+    #[schemars(range(min = 1), description = "How many lines, pages, sections, sheets or slides to read.")]
     limit: Option<u64>,
     /// Of a sheet that is shown in part, the first row to read.
     #[schemars(range(min = 1))]

@@ -3,7 +3,7 @@
 use std::{path::Path, sync::Arc};
 
 use agentd_core::{
-    code::{CodeAnswer, CodeQuestion, MapFile, MapFocus},
+    code::{CodeAnswer, CodeQuestion, MapFile},
     ports::CodeReader,
 };
 use ignore::WalkBuilder;
@@ -17,17 +17,12 @@ const MOST_ENTRIES: usize = 5000;
 const ENDINGS: [&str; 14] = ["c", "cjs", "cts", "go", "h", "java", "js", "jsx", "mjs", "mts", "py", "rs", "ts", "tsx"];
 
 /// Draws it; empty where the project is small, none where nothing came of it.
-pub(super) async fn draw(
-    code: &dyn CodeReader,
-    project: &Path,
-    mentions: String,
-    max_tokens: usize,
-) -> Option<Vec<MapFile>> {
+pub(super) async fn draw(code: &dyn CodeReader, project: &Path, max_tokens: usize) -> Option<Vec<MapFile>> {
     let folder = project.to_owned();
     if !tokio::task::spawn_blocking(move || is_worth_it(&folder)).await.ok()? {
         return Some(Vec::new());
     }
-    let question = CodeQuestion::Map { focus: MapFocus { files: Vec::new(), mentions }, max_tokens };
+    let question = CodeQuestion::Map { max_tokens };
     let reply = code.ask(project.to_owned(), question, Arc::new(|_| {}), CancellationToken::new()).await.ok()?;
     match reply.answer {
         CodeAnswer::Map(files) => Some(files),

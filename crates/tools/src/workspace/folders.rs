@@ -429,16 +429,11 @@ impl Workspaces for WorkspaceFolders {
         async move { looked.await.ok() }.boxed()
     }
 
-    fn map<'a>(
-        &'a self,
-        workspace: &'a Workspace,
-        mentions: String,
-        max_tokens: usize,
-    ) -> BoxFuture<'a, Option<Vec<MapFile>>> {
+    fn map<'a>(&'a self, workspace: &'a Workspace, max_tokens: usize) -> BoxFuture<'a, Option<Vec<MapFile>>> {
         let (Some(code), Some(project)) = (&self.code, &workspace.project) else {
             return std::future::ready(Some(Vec::new())).boxed();
         };
-        async move { code_map::draw(&**code, &project.path, mentions, max_tokens).await }.boxed()
+        async move { code_map::draw(&**code, &project.path, max_tokens).await }.boxed()
     }
 
     fn skills(&self) -> Option<&dyn Skills> {

@@ -279,6 +279,18 @@ async fn tools_ask_servers_and_a_rename_is_shown_asked_and_undone() {
 }
 
 #[tokio::test]
+async fn what_another_program_broke_elsewhere_is_told_by_the_next_question() {
+    let world = with("imports", patient()).await;
+    world.daemon.write("project/b.fk", "fine\n");
+    let diagnostics = async || ask(&world, vec![("diagnostics", json!({"path": "/project/a.fk"}))]).await.remove(0);
+    for (text, is_broken) in [("fine\n", false), ("BROKEN\n", true), ("fine again\n", false)] {
+        world.daemon.write("project/b.fk", text);
+        let told = diagnostics().await;
+        assert_eq!(told.contains("what it imports is broken"), is_broken, "{text}: {told}");
+    }
+}
+
+#[tokio::test]
 async fn a_rename_that_leaves_the_project_or_that_the_rules_forbid_changes_nothing() {
     // A hook is run by whoever uses git there: that asks for more than an edit of source code.
     for (how, expected) in [("escapes", "outside of the project"), ("hooks", "the rules do not let you change so")] {

@@ -67,8 +67,8 @@ pub(super) async fn ask(
     }
     let SummaryTask { strategy, earlier, replaced, .. } = task;
     let window = context.models.windows.of(model.info());
-    let prompt = &context.prompt.compact;
-    match summary::request(context.ids.session, prompt, earlier, replaced, strategy, window) {
+    let (prompt, now) = (&context.prompt.compact, context.control.clock.now());
+    match summary::request(context.ids.session, prompt, earlier, replaced, strategy, window, now) {
         Some(request) => written(context, state, (slot, &**model), request, None).await,
         None => {
             Ok(Err(ModelError::new(ErrorKind::ContextOverflow, "its window has no room for what is to be summed up")))

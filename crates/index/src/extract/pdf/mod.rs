@@ -32,6 +32,7 @@ mod text;
 mod turn;
 
 use hayro_syntax::{DecryptionError, LoadPdfError, Pdf, PdfData};
+use memchr::memmem;
 
 #[cfg(feature = "ocr")]
 pub(super) use self::recognised::recognised;
@@ -50,14 +51,21 @@ pub(super) fn extract(bytes: Vec<u8>, teller: &mut Teller<'_>) -> Result<(), Fai
     // Many are encrypted without a password, only to forbid things to programs that ask.
     let data = PdfData::from(bytes);
     let is_locked = |opened: &Result<Pdf, LoadPdfError>| {
-        matches!(opened, Err(LoadPdfError::Decryption(DecryptionError::PasswordProtected)))
+        match opened {
+            Err(LoadPdfError::Decryption(DecryptionError::PasswordProtected)) => true,
+            // Where its table is damaged, too, nothing else tells that a password is missing.
+            Err(LoadPdfError::Invalid) => memmem::find(data.as_ref(), b"/Encrypt").is_some(),
+            _ => false,
+        }
     };
     let mut opened = Pdf::new(data.clone());
     if let (true, Some(password)) = (is_locked(&opened), teller.password()) {
-        opened = Pdf::new_with_password(data, password);
+        opened = Pdf::new_with_password(data.clone(), password);
+    }
+    if is_locked(&opened) {
+        return Err(Failure::Encrypted(Kind::Pdf));
     }
     let document = opened.map_err(|error| match error {
-        LoadPdfError::Decryption(DecryptionError::PasswordProtected) => Failure::Encrypted(Kind::Pdf),
         LoadPdfError::Decryption(DecryptionError::UnsupportedAlgorithm) => {
             Failure::Protected { kind: Kind::Pdf, how: "its encryption is not supported".to_owned() }
         }

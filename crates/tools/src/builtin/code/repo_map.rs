@@ -1,7 +1,7 @@
 //! `repo_map`: the definitions that the rest of a project leans on.
 
 use agentd_core::{
-    code::{CodeAnswer, CodeQuestion, MapFile, MapFocus},
+    code::{CodeAnswer, CodeQuestion, MapFile},
     ports::{CodeReader, ToolContext},
     tool::ToolOutput,
 };
@@ -9,21 +9,17 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::{CodeScope, ShownPaths, notes, odd_answer, one_line};
-use crate::{failure::Failure, job::Job, text, workspace::path::ToolPath};
+use crate::{failure::Failure, job::Job};
 
 /// Tokens of a map where no number is given.
 const USUAL: usize = 2000;
 const LEAST: usize = 200;
 const MOST: usize = 10_000;
-/// Bytes of a focus that are read.
-const MAX_FOCUS: usize = 4000;
 
 /// Draws a map of the project: its most important files with the definitions that most other code uses, within a number of
-/// tokens. With a focus, what matters for those files and names comes first.
+/// tokens.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub(crate) struct Args {
-    /// Files that you work on, names, or what the task is about.
-    focus: Option<String>,
     /// Maximum size of the map in tokens.
     #[schemars(range(min = LEAST, max = MOST))]
     budget: Option<usize>,
@@ -34,7 +30,6 @@ pub(crate) struct Args {
 /// Call that was checked.
 pub(crate) struct PreparedMap {
     scope: CodeScope,
-    focus: MapFocus,
     max_tokens: usize,
 }
 
@@ -42,20 +37,12 @@ pub(crate) fn prepare(job: &Job, args: Args) -> Result<PreparedMap, Failure> {
     let scope = CodeScope::prepare(job, args.path)?;
     if !scope.below.is_empty() {
         return Err(Failure::arguments(format!(
-            "`path` of repo_map is an added folder as a whole; name {} in focus, or use outline",
+            "`path` of repo_map is an added folder as a whole; use outline of {}",
             scope.shown()
         )));
     }
-    let mentions = text::first_chars(&args.focus.unwrap_or_default(), MAX_FOCUS).0.to_owned();
-    // A name without a slash may be a file, too; one that is none is no harm.
-    let file = |word: &str| {
-        let path: ToolPath = job.files.meant(word).ok()?;
-        (path.place() == scope.root.place() && !path.is_root()).then(|| path.rest().to_owned())
-    };
-    let words = mentions.split([' ', ',', ';', '\n', '\t', '`', '"', '\'']).filter(|word| word.contains(['/', '.']));
-    let files = words.filter_map(file).collect();
     let max_tokens = args.budget.unwrap_or(USUAL).clamp(LEAST, MOST);
-    Ok(PreparedMap { scope, focus: MapFocus { files, mentions }, max_tokens })
+    Ok(PreparedMap { scope, max_tokens })
 }
 
 pub(crate) async fn draw(
@@ -63,9 +50,8 @@ pub(crate) async fn draw(
     context: &ToolContext,
     prepared: PreparedMap,
 ) -> Result<ToolOutput, Failure> {
-    let PreparedMap { scope, focus, max_tokens } = prepared;
-    let (CodeAnswer::Map(files), index) = scope.ask(code, context, CodeQuestion::Map { focus, max_tokens }).await?
-    else {
+    let PreparedMap { scope, max_tokens } = prepared;
+    let (CodeAnswer::Map(files), index) = scope.ask(code, context, CodeQuestion::Map { max_tokens }).await? else {
         return Err(odd_answer());
     };
     let mut paths = ShownPaths::new(&scope, context);

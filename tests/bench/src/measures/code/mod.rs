@@ -13,7 +13,7 @@ use std::{
 
 use agentd_code::{CodePool, PoolConfig};
 use agentd_core::{
-    code::{CodeAnswer, CodeQuestion, MapFocus},
+    code::{CodeAnswer, CodeQuestion},
     ports::CodeReader as _,
 };
 use anyhow::{Context as _, bail, ensure};
@@ -198,7 +198,7 @@ async fn map_row(folder: &Path) -> anyhow::Result<Row> {
         fs::copy(from, place)?;
     }
     let (root, pool) = (root.canonicalize()?, pool()?);
-    let question = CodeQuestion::Map { focus: MapFocus::default(), max_tokens: 1000 };
+    let question = CodeQuestion::Map { max_tokens: 1000 };
     let (_, files) = ask(&pool, &root, question.clone()).await?;
     let mut times = Samples::default();
     for _ in 0..MAPS {

@@ -1,0 +1,87 @@
+//! Documents that are replaced, and readers that are ended from outside.
+
+use std::{fs, os::unix::fs::PermissionsExt as _, path::Path};
+
+use agentd_core::ports::Knowledge as _;
+use agentd_index::{Extractor, Limits};
+
+use crate::{
+    bench::{extractor, fixture, worker},
+    library::{Shop, first, named},
+};
+
+#[tokio::test]
+async fn nothing_of_a_replaced_document_stays_in_the_index() {
+    let shop = Shop::new();
+    let path = |name: &str| shop.folder.path().join(name);
+    let indexed = async |shop: &Shop| shop.library.stats().await.unwrap().documents;
+    fs::copy(fixture("latin.pdf"), path("report.pdf")).unwrap();
+    fs::copy(fixture("latin.pdf"), path("copy.pdf")).unwrap();
+    shop.search(vec![named(&path("report.pdf"), "report.pdf")], "QUARTZ").await;
+    shop.search(vec![named(&path("copy.pdf"), "copy.pdf")], "QUARTZ").await;
+    assert_eq!(indexed(&shop).await, 1);
+    // In its place, by another file of its name, and by one that is known already.
+    fs::copy(fixture("columns.pdf"), path("report.pdf")).unwrap();
+    shop.search(vec![named(&path("report.pdf"), "report.pdf")], "apples").await;
+    assert_eq!(indexed(&shop).await, 1);
+    fs::copy(fixture("cjk.pdf"), path("draft.pdf")).unwrap();
+    fs::rename(path("draft.pdf"), path("report.pdf")).unwrap();
+    shop.search(vec![named(&path("report.pdf"), "report.pdf")], "QUARTZ").await;
+    assert_eq!(indexed(&shop).await, 1);
+    shop.search(vec![named(&fixture("table.pdf"), "table.pdf")], "prices").await;
+    assert_eq!(indexed(&shop).await, 2);
+    // Known as what stands elsewhere, too, and after a restart.
+    shop.library.close().await;
+    let Shop { folder, library } = shop;
+    drop(library);
+    let shop = Shop::in_folder(folder, extractor(Limits::default()));
+    let path = |name: &str| shop.folder.path().join(name);
+    fs::copy(fixture("table.pdf"), path("report.pdf")).unwrap();
+    shop.search(vec![named(&path("report.pdf"), "report.pdf")], "prices").await;
+    assert_eq!(indexed(&shop).await, 1);
+    // Whoever has what was replaced elsewhere finds it all the same.
+    let finds = shop.search(vec![named(&path("copy.pdf"), "copy.pdf")], "QUARTZ-1").await;
+    assert!(first(&finds).starts_with("copy.pdf p. 1"), "{finds:?}");
+    let listed = shop.library.states(vec![named(&path("report.pdf"), "report.pdf")]).await.unwrap();
+    assert!(listed[0].chunks.is_some(), "{listed:?}");
+}
+
+/// A reader that does this as often as it is run, until it has been run so often; each run is a line of a file.
+fn failing(folder: &Path, how: &str, times: u32) -> Extractor {
+    let (script, runs, worker) = (folder.join("reader.sh"), folder.join("runs"), worker());
+    let (runs, worker) = (runs.display(), worker.display());
+    let text = format!(
+        "#!/bin/sh\necho run >> '{runs}'\n[ $(wc -l < '{runs}') -gt {times} ] && exec '{worker}' \"$@\"\n{how}\n"
+    );
+    fs::write(&script, text).unwrap();
+    fs::set_permissions(&script, fs::Permissions::from_mode(0o755)).unwrap();
+    Extractor::new(script, Limits::default(), 1)
+}
+
+#[tokio::test]
+async fn a_document_whose_reader_was_ended_is_read_by_the_next_search() {
+    let no_memory = "echo 'memory allocation of 9 bytes failed' >&2; kill -ABRT $$";
+    for (how, code) in [("kill -KILL $$", "was ended"), (no_memory, "more memory"), ("kill -XCPU $$", "took longer")] {
+        let folder = tempfile::tempdir().unwrap();
+        let extractor = failing(folder.path(), how, 1);
+        let shop = Shop::in_folder(folder, extractor);
+        let search = async || shop.search(vec![named(&fixture("latin.pdf"), "latin.pdf")], "QUARTZ-1").await;
+        let finds = search().await;
+        assert!(finds.hits.is_empty() && finds.broken[0].1.contains(code), "{how}: {finds:?}");
+        let finds = search().await;
+        assert!(first(&finds).starts_with("latin.pdf p. 1") && finds.broken.is_empty(), "{how}: {finds:?}");
+    }
+    // One that takes too much each time is no burden of each search.
+    for (how, runs) in [(no_memory, 2), ("kill -XCPU $$", 2), ("kill -SEGV $$", 1)] {
+        let folder = tempfile::tempdir().unwrap();
+        let how = format!("printf '\\024\\0\\0\\0{{\"recognised\":\"pdf\"}}'; {how}");
+        let extractor = failing(folder.path(), &how, 99);
+        let shop = Shop::in_folder(folder, extractor);
+        for _ in 0..4 {
+            let finds = shop.search(vec![named(&fixture("latin.pdf"), "latin.pdf")], "QUARTZ-1").await;
+            assert_eq!(finds.broken.len(), 1, "{how}: {finds:?}");
+        }
+        let run = fs::read_to_string(shop.folder.path().join("runs")).unwrap().lines().count();
+        assert_eq!(run, runs, "{how}");
+    }
+}

@@ -1,0 +1,268 @@
+//! Documents without pages: sections by which they are cited and read on, and the numbers of lists that a person sees.
+
+use std::{io::Write as _, sync::Arc};
+
+use agentd_core::{
+    knowledge::{PartKind, PartRange, Reading},
+    ports::Knowledge as _,
+};
+use agentd_index::Limits;
+use tokio_util::sync::CancellationToken;
+
+use crate::{
+    bench::{extractor, fixture, read},
+    hostile::{part, with_part},
+    library::{Shop, first, named},
+};
+
+fn fixture_bytes(name: &str) -> Vec<u8> {
+    std::fs::read(fixture(name)).unwrap()
+}
+
+fn replaced(archive: &[u8], name: &str, text: &str) -> Vec<u8> {
+    with_part(archive, name, |out| out.write_all(text.as_bytes()).unwrap())
+}
+
+/// A document of Word with this between the ends of its body.
+fn word(body: &str) -> Vec<u8> {
+    let handbook = fixture_bytes("handbook.docx");
+    let text = part(&handbook, "word/document.xml");
+    let (before, _) = text.split_once("<w:body>").unwrap();
+    replaced(&handbook, "word/document.xml", &format!("{before}<w:body>{body}</w:body></w:document>"))
+}
+
+/// Two chapters of long paragraphs, the second with a section below it that has what is looked for at its end.
+fn long(heading: impl Fn(usize, &str) -> String, paragraph: impl Fn(&str) -> String) -> String {
+    let line = "The master of the harbour keeps a book of all the ships that came in and of their fees.";
+    let filling = || (0..60).map(|number| paragraph(&format!("{line} Entry {number}."))).collect::<String>();
+    [
+        heading(1, "Arrival"),
+        filling(),
+        heading(1, "Payment"),
+        filling(),
+        heading(2, "Late payment"),
+        filling(),
+        paragraph("Whoever pays late owes a zircon."),
+    ]
+    .concat()
+}
+
+#[tokio::test]
+async fn a_hit_in_a_document_without_pages_names_the_section_where_it_is_read_on() {
+    let shop = Shop::new();
+    let markup = |heading: &str, level: &str, paragraph: &str| {
+        let (heading, level, paragraph) = (heading.to_owned(), level.to_owned(), paragraph.to_owned());
+        long(
+            move |depth, text| heading.replace("TEXT", text).replace("LEVEL", &format!("{level}{depth}")),
+            move |text| paragraph.replace("TEXT", text),
+        )
+    };
+    let docx = word(&markup(
+        "<w:p><w:pPr><w:pStyle w:val=\"LEVEL\"/></w:pPr><w:r><w:t>TEXT</w:t></w:r></w:p>",
+        "Heading",
+        "<w:p><w:r><w:t>TEXT</w:t></w:r></w:p>",
+    ));
+    let rules = fixture_bytes("more/rules.odt");
+    let content = part(&rules, "content.xml");
+    let text = markup("<text:h text:outline-level=\"LEVEL\">TEXT</text:h>", "", "<text:p>TEXT</text:p>");
+    let (before, _) = content.split_once("<text:h ").unwrap();
+    let content = format!("{before}{text}</office:text></office:body></office:document-content>");
+    let odt = replaced(&rules, "content.xml", &content);
+    let html = markup("<hLEVEL>TEXT</hLEVEL>", "", "<p>TEXT</p>");
+    let book = fixture_bytes("more/harbour.epub");
+    let names = zip::ZipArchive::new(std::io::Cursor::new(&book)).unwrap();
+    let mut names: Vec<String> = names.file_names().map(|name| name.unwrap().to_string()).collect();
+    names.retain(|name| name.ends_with("html"));
+    let page = format!("<html xmlns=\"http://www.w3.org/1999/xhtml\"><body>{html}</body></html>");
+    let epub = replaced(&book, &names[names.len() - 1], &page);
+    for (name, bytes) in [("long.docx", docx), ("long.odt", odt), ("long.epub", epub), ("long.html", html.into_bytes())]
+    {
+        let path = shop.folder.path().join(name);
+        std::fs::write(&path, bytes).unwrap();
+        let finds = shop.search(vec![named(&path, name)], "zircon").await;
+        let place = finds.hits[0].place.clone();
+        let (section, heading) = place.split_once(", ").unwrap_or_else(|| panic!("{name}: {place:?} {finds:?}"));
+        assert_eq!(heading, "Payment > Late payment", "{name}");
+        let number: u32 = section.strip_prefix("section ").unwrap().parse().unwrap();
+        let read = async |first: u32| -> Reading {
+            let range = PartRange { first, count: Some(1), ..PartRange::default() };
+            let read = shop.library.read(named(&path, name), range, Arc::new(|_| {}), CancellationToken::new());
+            read.await.unwrap()
+        };
+        let reading = read(number).await;
+        assert!(number > 3 && reading.parts_are == PartKind::Section, "{name}: {reading:?}");
+        assert_eq!((reading.parts[0].number, reading.total), (number, number), "{name}: it is at the end");
+        assert!(reading.parts[0].text.contains("owes a zircon"), "{name}: {reading:?}");
+        assert!(!read(number - 1).await.parts[0].text.contains("zircon"), "{name}");
+        // Every letter is in one section, and in no two.
+        let mut entries = 0;
+        for number in 1..=number {
+            entries += read(number).await.parts[0].text.matches("Entry 17.").count();
+        }
+        assert_eq!(entries, 3, "{name}");
+    }
+    // One that is read in one piece is cited as a whole.
+    let finds = shop.search(vec![crate::library::open("handbook.docx")], "\"Guests are welcome\"").await;
+    assert!(first(&finds).starts_with("handbook.docx: "), "{finds:?}");
+}
+
+/// A level of a list: its number, format, text and what else is said of it.
+fn level(number: usize, format: &str, text: &str, more: &str) -> String {
+    format!(
+        "<w:lvl w:ilvl=\"{number}\"><w:start w:val=\"1\"/><w:numFmt w:val=\"{format}\"/>{more}\
+         <w:lvlText w:val=\"{text}\"/></w:lvl>"
+    )
+}
+
+fn item(number: usize, level: usize, text: &str) -> String {
+    let list = format!("<w:numPr><w:ilvl w:val=\"{level}\"/><w:numId w:val=\"{number}\"/></w:numPr>");
+    format!("<w:p><w:pPr>{list}</w:pPr><w:r><w:t>{text}</w:t></w:r></w:p>")
+}
+
+fn styled(style: &str, text: &str) -> String {
+    format!("<w:p><w:pPr><w:pStyle w:val=\"{style}\"/></w:pPr><w:r><w:t>{text}</w:t></w:r></w:p>")
+}
+
+/// A document of Word with these lists and paragraphs.
+fn numbered(lists: &[(usize, String, &str)], body: &str) -> Vec<u8> {
+    let made = word(body);
+    let numbering = part(&made, "word/numbering.xml");
+    let root = numbering.find("<w:numbering").unwrap();
+    let root = &numbering[..root + numbering[root..].find('>').unwrap() + 1];
+    let abstracts: String = lists
+        .iter()
+        .map(|(number, levels, _)| format!("<w:abstractNum w:abstractNumId=\"{number}\">{levels}</w:abstractNum>"))
+        .collect();
+    let numbers: String = lists
+        .iter()
+        .map(|(number, _, more)| {
+            format!(
+                "<w:num w:numId=\"{number}\"><w:abstractNumId w:val=\"{number}\"/></w:num>{}",
+                more.replace("LIST", &number.to_string())
+            )
+        })
+        .collect();
+    let made = replaced(&made, "word/numbering.xml", &format!("{root}{abstracts}{numbers}</w:numbering>"));
+    let styles = part(&made, "word/styles.xml");
+    let by_style = "<w:style w:type=\"paragraph\" w:styleId=\"Clause\"><w:name w:val=\"Clause\"/><w:pPr><w:numPr>\
+                    <w:numId w:val=\"4\"/></w:numPr></w:pPr></w:style><w:style w:type=\"paragraph\" w:styleId=\"SubClause\">\
+                    <w:name w:val=\"SubClause\"/><w:basedOn w:val=\"Clause\"/><w:pPr><w:numPr><w:ilvl w:val=\"1\"/>\
+                    <w:numId w:val=\"4\"/></w:numPr></w:pPr></w:style><w:style w:type=\"paragraph\" w:styleId=\"InnerClause\">\
+                    <w:name w:val=\"InnerClause\"/><w:basedOn w:val=\"SubClause\"/></w:style>";
+    replaced(&made, "word/styles.xml", &styles.replace("</w:styles>", &format!("{by_style}</w:styles>")))
+}
+
+#[tokio::test]
+async fn lists_of_word_have_the_numbers_that_a_reader_sees() {
+    let contract =
+        level(0, "decimal", "%1.", "") + &level(1, "decimal", "%1.%2", "") + &level(2, "lowerLetter", "(%3)", "");
+    let articles = level(0, "decimal", "Article %1", "") + &level(1, "lowerRoman", "(%2)", "");
+    let annexes = level(0, "upperRoman", "Annex %1", "") + &level(1, "decimal", "%1-%2", "<w:isLgl/>");
+    let clauses = level(0, "decimal", "§ %1", "") + &level(1, "upperLetter", "%1.%2", "");
+    let chinese = level(0, "chineseCountingThousand", "第%1条", "");
+    let again = "<w:num w:numId=\"11\"><w:abstractNumId w:val=\"LIST\"/></w:num><w:num w:numId=\"12\"><w:abstractNumId \
+                 w:val=\"LIST\"/><w:lvlOverride w:ilvl=\"0\"><w:startOverride w:val=\"7\"/></w:lvlOverride></w:num>";
+    let bullets = level(0, "bullet", "\u{f0b7}", "");
+    let lists = [
+        (1, contract, ""),
+        (2, articles, again),
+        (3, annexes, ""),
+        (4, clauses, ""),
+        (5, chinese, ""),
+        (6, bullets, ""),
+    ];
+    let body = [
+        item(1, 0, "Delivery"),
+        item(1, 0, "Payment"),
+        item(1, 1, "Currency"),
+        item(1, 1, "Late payment"),
+        item(1, 2, "interest"),
+        item(1, 2, "costs"),
+        item(1, 0, "Term"),
+        item(1, 1, "Length"),
+        item(2, 0, "Scope"),
+        item(2, 1, "ships"),
+        item(11, 0, "Seat"),
+        item(2, 1, "boats"),
+        item(12, 0, "Law"),
+        item(12, 0, "Courts"),
+        item(3, 0, "Prices"),
+        item(3, 0, "Ports"),
+        item(3, 1, "Northern ports"),
+        styled("Clause", "Liability"),
+        styled("SubClause", "Limits"),
+        styled("InnerClause", "Exceptions"),
+        styled("Clause", "Notices"),
+        (0..12).map(|number| item(5, 0, &format!("附则{number}"))).collect(),
+        item(6, 0, "bring keys"),
+        item(0, 0, "Not numbered"),
+    ];
+    let bytes = numbered(&lists, &body.concat());
+    let (document, failure) = read(&extractor(Limits::default()), "contract.docx", &bytes).await;
+    let text = document.unwrap().markdown();
+    let lines: Vec<&str> = text.lines().filter(|line| !line.is_empty()).collect();
+    let mut expected = vec![
+        "1. Delivery",
+        "2. Payment",
+        "2.1 Currency",
+        "2.2 Late payment",
+        "(a) interest",
+        "(b) costs",
+        "3. Term",
+        "3.1 Length",
+        "Article 1 Scope",
+        "(i) ships",
+        "Article 2 Seat",
+        "(i) boats",
+        "Article 7 Law",
+        "Article 8 Courts",
+        "Annex I Prices",
+        "Annex II Ports",
+        "2-1 Northern ports",
+        "§ 1 Liability",
+        "1.A Limits",
+        "1.B Exceptions",
+        "§ 2 Notices",
+    ];
+    let numerals = ["一", "二", "三", "四", "五", "六", "七", "八", "九", "十", "十一", "十二"];
+    let chinese: Vec<String> = (0..).zip(numerals).map(|(at, word)| format!("第{word}条 附则{at}")).collect();
+    expected.extend(chinese.iter().map(String::as_str));
+    expected.extend(["- bring keys", "Not numbered"]);
+    assert_eq!((lines, failure), (expected, None));
+
+    let shop = Shop::new();
+    let path = shop.folder.path().join("contract.docx");
+    std::fs::write(&path, bytes).unwrap();
+    for (query, marked) in [("\"Article 7\"", "[Article 7]"), ("\"2.2\"", "[2.2]"), ("\"Annex II\"", "[Annex II]")] {
+        let told = first(&shop.search(vec![named(&path, "contract.docx")], query).await);
+        assert!(told.contains(marked), "{query}: {told}");
+    }
+}
+
+#[tokio::test]
+async fn numbered_headings_keep_their_numbers_and_hostile_lists_end() {
+    let deep = (0..9).map(|at| level(at, "decimal", &"%1%2%3%4%5%6%7%8%9".repeat(200), "")).collect::<String>();
+    let odd = level(0, "ordinalText", "%1 %9 %0 %", "") + &level(77, "upperRoman", "%1", "");
+    let huge = level(0, "upperRoman", "%1", "").replace("w:start w:val=\"1\"", "w:start w:val=\"4000000000\"");
+    let bytes = numbered(
+        &[(1, deep, ""), (2, odd, ""), (3, huge, "")],
+        &[
+            item(1, 8, "deep"),
+            item(2, 0, "odd"),
+            item(2, 77, "beyond"),
+            item(3, 0, "huge"),
+            item(3, 0, "huger"),
+            item(99, 0, "unknown"),
+            "<w:p><w:pPr><w:pStyle w:val=\"Heading2\"/><w:numPr><w:ilvl w:val=\"0\"/><w:numId w:val=\"2\"/></w:numPr>\
+             </w:pPr><w:r><w:t>Scope</w:t></w:r></w:p>"
+                .to_owned(),
+        ]
+        .concat(),
+    );
+    let (document, _) = read(&extractor(Limits::default()), "odd.docx", &bytes).await;
+    let text = document.unwrap().markdown();
+    for words in ["deep", "beyond", "4000000000 huge", "huger", "unknown", "## 2"] {
+        assert!(text.contains(words), "{words}: {text}");
+    }
+    assert!(text.len() < 2000, "{text}");
+}
