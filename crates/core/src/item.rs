@@ -160,6 +160,8 @@ pub enum NoticeTopic {
     Diagnostics,
     /// A cancel of a turn that had begun to answer, or its later continuation.
     Interrupted,
+    /// The same calls with the same results, again and again.
+    Repetition,
 }
 
 impl ItemBody {
@@ -196,6 +198,7 @@ impl NoticeTopic {
             | Self::CodeMap
             | Self::Diagnostics
             | Self::Interrupted
+            | Self::Repetition
             | Self::Advice => true,
         }
     }

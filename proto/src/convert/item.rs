@@ -50,7 +50,8 @@ mirrored!(
         TurnInstructions,
         Diagnostics,
         CodeMap,
-        Interrupted
+        Interrupted,
+        Repetition
     ]
 );
 
