@@ -22,7 +22,7 @@ pub(crate) enum Exit {
     Auth = 4,
     /// An approval was needed and not given.
     Approval = 5,
-    /// The turn reached a limit: steps, time or tokens.
+    /// The turn reached a limit: steps, time, tokens or money; or it went in circles.
     Limit = 6,
     /// The model gave no whole answer, or none in the form that was asked for.
     NoAnswer = 7,
@@ -57,7 +57,7 @@ impl Exit {
         (Self::Unreachable, "the daemon cannot be reached or is of another version"),
         (Self::Auth, "the provider refused the key"),
         (Self::Approval, "an approval was needed or denied"),
-        (Self::Limit, "a limit was reached (steps, time, tokens), or the prompt has no room (--whole)"),
+        (Self::Limit, "a limit was reached (steps, time, tokens, money, loops), or the prompt has no room (--whole)"),
         (
             Self::NoAnswer,
             "the model gave no whole answer: none, a cut or withheld one, or one that does not match --schema",
@@ -85,13 +85,14 @@ impl Exit {
             }
             StopReason::Completed => Self::Done,
             StopReason::Cancelled => Self::Cancelled,
-            StopReason::MaxSteps | StopReason::TimeLimit | StopReason::Budget => Self::Limit,
+            StopReason::MaxSteps | StopReason::TimeLimit | StopReason::Budget | StopReason::Loop => Self::Limit,
             StopReason::NoAnswer | StopReason::Cut | StopReason::Filtered | StopReason::WrongForm => Self::NoAnswer,
             StopReason::Denied => Self::Approval,
             StopReason::Interrupted | StopReason::Suspended => Self::PutOff,
             StopReason::Failed => match result.error.as_ref().map(|error| error.kind) {
                 Some(ErrorKind::Auth) => Self::Auth,
                 Some(ErrorKind::RateLimited | ErrorKind::ShuttingDown) => Self::PutOff,
+                Some(ErrorKind::QuotaExceeded) => Self::Limit,
                 Some(ErrorKind::Configuration | ErrorKind::InvalidInput) => Self::Usage,
                 // Here it is the model that cannot be reached, not the daemon.
                 _ => Self::Failed,
@@ -107,8 +108,8 @@ impl Exit {
             // Either end does not understand the other, or the daemon is about to be gone.
             ErrorKind::Protocol | ErrorKind::ShuttingDown => Self::Unreachable,
             ErrorKind::NotFound | ErrorKind::InvalidInput | ErrorKind::Configuration => Self::Usage,
-            // What is to be read is larger than the window.
-            ErrorKind::ContextOverflow => Self::Limit,
+            // What is to be read is larger than the window, or no money is left.
+            ErrorKind::ContextOverflow | ErrorKind::QuotaExceeded => Self::Limit,
             // An address that does not answer is the model's: the daemon itself did answer.
             ErrorKind::Unreachable
             | ErrorKind::CutStream
@@ -179,6 +180,8 @@ mod tests {
         check(S::MaxSteps, None, false, Unattended, 6);
         check(S::TimeLimit, None, false, Unattended, 6);
         check(S::Budget, None, false, Unattended, 6);
+        check(S::Loop, None, false, Attended, 6);
+        check(S::Failed, Some(ErrorKind::QuotaExceeded), false, Unattended, 6);
         check(S::NoAnswer, None, false, Unattended, 7);
         check(S::Cut, None, true, Attended, 7);
         check(S::Filtered, None, false, Attended, 7);

@@ -49,7 +49,7 @@ pub fn code(kind: ErrorKind) -> Code {
         ErrorKind::Auth | ErrorKind::Rejected | ErrorKind::Conflict | ErrorKind::Busy | ErrorKind::Configuration => {
             Code::FailedPrecondition
         }
-        ErrorKind::RateLimited | ErrorKind::Storage => Code::ResourceExhausted,
+        ErrorKind::RateLimited | ErrorKind::QuotaExceeded | ErrorKind::Storage => Code::ResourceExhausted,
         ErrorKind::Unreachable | ErrorKind::Provider | ErrorKind::CutStream => Code::Aborted,
         ErrorKind::Timeout => Code::DeadlineExceeded,
         ErrorKind::ContextOverflow => Code::OutOfRange,

@@ -244,7 +244,7 @@ impl Follow {
                 WireReason::EndTurn
             }
             StopReason::Cancelled => WireReason::Cancelled,
-            StopReason::MaxSteps | StopReason::TimeLimit => WireReason::MaxTurnRequests,
+            StopReason::MaxSteps | StopReason::TimeLimit | StopReason::Loop => WireReason::MaxTurnRequests,
             StopReason::Budget | StopReason::Cut => WireReason::MaxTokens,
             StopReason::Filtered => WireReason::Refusal,
             StopReason::Failed | StopReason::Interrupted | StopReason::Suspended => {

@@ -63,6 +63,7 @@ fn why(reason: StopReason) -> Option<&'static str> {
         StopReason::Cut => Some("stopped: the answer is cut"),
         StopReason::WrongForm => Some("stopped: the answer does not match the schema"),
         StopReason::Filtered => Some("stopped: the provider withheld the answer or the rest of it"),
+        StopReason::Loop => Some("stopped: the model repeated the same calls with the same results"),
     }
 }
 
@@ -71,6 +72,7 @@ fn hint(reason: StopReason) -> Option<&'static str> {
     match reason {
         StopReason::NoAnswer => Some("continue the session to ask again, or try another model (--model)"),
         StopReason::Cut => Some("raise max_tokens of the model in models.yaml, or ask for a shorter answer"),
+        StopReason::Loop => Some("say what it should do instead, or try another model (--model)"),
         StopReason::Filtered => Some("say it in other words, or try another model (--model)"),
         _ => None,
     }

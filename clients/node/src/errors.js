@@ -31,7 +31,8 @@ export class Busy extends AgentdError {}
 /** A turn that ended without an answer. `result` tells more. */
 export class TurnFailed extends AgentdError {
   constructor(result) {
-    const reason = result.stopReason.replace("STOP_REASON_", "");
+    // One that only newer daemons know is a number.
+    const reason = String(result.stopReason).replace("STOP_REASON_", "");
     const { error } = result;
     super(error?.message || `the turn ended with ${reason}`, error ? kindName(error.kind) : reason, error?.hint);
     this.result = result;

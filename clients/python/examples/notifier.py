@@ -32,7 +32,7 @@ async def main() -> None:
                 await tell(f"{titles.get(asked.session_id) or 'A session'} waits", what)
             elif kind == "turn_ended":
                 ended = event.turn_ended
-                reason = agentd.v1.StopReason.Name(ended.stop_reason).removeprefix("STOP_REASON_")
+                reason = agentd.errors.reason_name(ended.stop_reason)
                 await tell(f"{titles.get(ended.session_id) or 'A session'} ended", ended.error.message or reason)
 
 

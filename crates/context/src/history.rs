@@ -94,7 +94,7 @@ pub fn messages(items: &[Arc<Item>], echo_reasoning: bool) -> Vec<Message> {
                 answer.finish(&mut messages);
                 messages.push(match topic {
                     // It names files and tools, which others named, in one line.
-                    NoticeTopic::General | NoticeTopic::Advice => reminder(&one_line(text)),
+                    NoticeTopic::General | NoticeTopic::Advice | NoticeTopic::Repetition => reminder(&one_line(text)),
                     NoticeTopic::Memory | NoticeTopic::FolderMemory => said_by_daemon(MEMORY, "</memory>", text),
                     NoticeTopic::Skills => said_by_daemon(SKILLS, "</skills>", text),
                     NoticeTopic::Files => with_pictures(said_by_daemon(FILES, "</files>", text), pictures),

@@ -12,6 +12,8 @@ pub enum ErrorKind {
     Auth,
     /// The provider wants us to wait.
     RateLimited,
+    /// The balance, a quota or a spending limit at the provider is used up, and nobody knows until when.
+    QuotaExceeded,
     /// Nothing answers at the address.
     Unreachable,
     /// A deadline passed.

@@ -173,6 +173,8 @@ pub enum NoticeTopic {
     Interrupted,
     /// Content of `AGENTS.md` files in folders of the project that the work has come to.
     FolderMemory,
+    /// The same calls with the same results, again and again.
+    Repetition,
 }
 
 impl ItemBody {
@@ -215,6 +217,7 @@ impl NoticeTopic {
             | Self::CodeMap
             | Self::Diagnostics
             | Self::Interrupted
+            | Self::Repetition
             | Self::Advice => true,
         }
     }

@@ -85,6 +85,12 @@ pub trait Model: Send + Sync {
         Box::pin(std::future::ready(()))
     }
 
+    /// Asks its server whether it can be shown pictures, where nobody configured it and nobody asked; [`Self::info`] tells it from
+    /// then on. It takes as long as [`Self::look_up`].
+    fn look_for_sight(&self) -> BoxFuture<'_, ()> {
+        Box::pin(std::future::ready(()))
+    }
+
     /// Returns whether its id and its window are known, or stay unknown because its server was asked in vain: what a turn
     /// shows depends on the window.
     fn is_known(&self) -> bool {

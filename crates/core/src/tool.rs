@@ -178,6 +178,10 @@ pub struct ToolResult {
     /// readers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub said: Option<String>,
+    /// Fingerprint of the text that an earlier result shows, where this one only refers to that. For the journal, not for
+    /// readers.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unchanged: Option<u64>,
     /// Duration, in milliseconds.
     #[serde(default)]
     pub duration_ms: u64,
@@ -200,6 +204,7 @@ impl ToolResult {
             found: Vec::new(),
             pictures: Vec::new(),
             said: None,
+            unchanged: None,
             duration_ms: 0,
         }
     }

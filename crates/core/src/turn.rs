@@ -229,6 +229,8 @@ pub enum StopReason {
     Filtered,
     /// The answer does not match the schema that the client gave, though it was asked for again. The error says where.
     WrongForm,
+    /// The model repeated the same calls with the same results, though it was told so.
+    Loop,
 }
 
 impl StopReason {

@@ -60,12 +60,12 @@ pub(crate) struct Answer {
     pub(crate) usage: Option<Usage>,
     /// Remarks of the server on the request.
     pub(crate) remarks: Vec<ServerRemark>,
+    /// Measure of everything in it: an event that does not change it only says that the server is alive.
+    pub(crate) size: usize,
     /// Why it ended, once it has.
     pub(crate) finish: Option<Finish>,
     /// Text that was repeated without end, where the words that are told do not show it.
     pub(crate) runaway: Option<String>,
-    /// The last event only said that the server is alive.
-    pub(crate) only_alive: bool,
     /// Nothing more will come.
     pub(crate) done: bool,
 }
@@ -76,6 +76,7 @@ impl Answer {
             return Ok(());
         }
         self.began = true;
+        self.size += words.len();
         let room = MAX_TEXT_BYTES - self.text_bytes;
         let kept = &words[..words.floor_char_boundary(room)];
         if kept.len() < words.len() {

@@ -88,6 +88,11 @@ impl Model for HttpModel {
         Box::pin(self.inner.look_up())
     }
 
+    fn look_for_sight(&self) -> BoxFuture<'_, ()> {
+        let Inner { facts, target, config, .. } = &*self.inner;
+        Box::pin(facts.look_for_sight(target, config))
+    }
+
     fn is_known(&self) -> bool {
         self.inner.facts.are_known(&self.inner.config)
     }
@@ -265,6 +270,7 @@ impl Call {
     /// Next phase after a failure: another attempt, or the end. Calls run only when an answer is whole, so one that broke
     /// off has done nothing: it counts for nothing and is asked for again.
     fn recover(&mut self, mut failure: Failure) -> Phase {
+        self.model.facts.note_failure();
         let has_begun = match (&self.phase, self.paused.take()) {
             (Phase::Reading(reading), _) => reading.began(),
             (_, paused) => paused.is_some_and(|(reading, _)| reading.began()),
@@ -343,7 +349,8 @@ async fn open(
     recording: &mut Recording,
 ) -> Result<OpenedAnswer, Failure> {
     let Attempt { number, form, paused } = attempt;
-    if model.config.needs_id() || model.facts.lacks_abilities(&model.config) {
+    let depends = model.config.needs_id() || model.facts.lacks_abilities(&model.config);
+    if depends {
         model.look_up().await;
     }
     let deadline = model.target.deadlines.first_byte();
@@ -354,7 +361,12 @@ async fn open(
         AttemptRequest { wire, model, url, headers, attempt: number, body: &body }
     });
     let posted = pin!(model.target.post(&path, body, &deadline, recording));
-    let response = match select(posted, pin!(model.look_up())).await {
+    let looking = pin!(async {
+        if !depends {
+            model.look_up().await
+        }
+    });
+    let response = match select(posted, looking).await {
         Either::Left((response, _)) => response,
         Either::Right(((), posted)) => posted.await,
     }?;

@@ -1,9 +1,9 @@
 //! How long a call waits for what. Connecting is limited by the client itself; the rest is here.
 
-use std::{future::Future, time::Duration};
+use std::{future::Future, pin::pin, time::Duration};
 
 use agentd_core::error::ErrorKind;
-use tokio::time::{Instant, timeout_at};
+use tokio::time::{Instant, timeout, timeout_at};
 
 use crate::{config::ModelConfig, failure::Failure, http::Target};
 
@@ -15,6 +15,9 @@ const LAST_BYTES: Duration = Duration::from_millis(100);
 
 /// Multiple of the longer of its two limits for which a server may only say that it is alive.
 const KEEP_ALIVE_TIMES: u32 = 5;
+
+/// The longest look at what has come, where a deadline is noticed late.
+const LAST_LOOK: Duration = Duration::from_secs(2);
 
 /// Time limit of a list of models.
 const LISTING: Duration = Duration::from_secs(3);
@@ -97,9 +100,14 @@ impl Deadline {
         if other.at < self.at { other } else { self }
     }
 
-    /// Runs a future for as long as the deadline allows.
+    /// Runs a future for as long as the deadline allows. A process that was stopped meanwhile notices it late, and what came
+    /// in time lies in its socket still: that is read, for about as long as it is late.
     pub(crate) async fn run<T>(&self, target: &Target, future: impl Future<Output = T>) -> Result<T, Failure> {
-        timeout_at(self.at, future).await.map_err(|_| self.failure(target))
+        let mut future = pin!(future);
+        if let Ok(outcome) = timeout_at(self.at, &mut future).await {
+            return Ok(outcome);
+        }
+        timeout(self.at.elapsed().min(LAST_LOOK), future).await.map_err(|_| self.failure(target))
     }
 
     fn failure(&self, target: &Target) -> Failure {

@@ -49,6 +49,10 @@ pub(crate) struct ModelFacts {
     record: RecordHandle,
     /// The server's own words, once it was asked.
     told: OnceCell<()>,
+    /// Set once the server was asked whether the model sees.
+    sight: OnceCell<()>,
+    /// Set while a server that must be told which model is meant lists none, and takes requests all the same.
+    unlisted: AtomicBool,
     /// When the server may be asked again.
     rests_until: Mutex<Option<Instant>>,
     /// Set once it was asked, whatever came of it.
@@ -89,6 +93,8 @@ impl ModelFacts {
             states: AtomicU32::new(0),
             record,
             told: OnceCell::new(),
+            sight: OnceCell::new(),
+            unlisted: AtomicBool::new(false),
             rests_until: Mutex::default(),
             asked: AtomicBool::new(false),
             asks_again: AtomicU32::new(0),
@@ -157,16 +163,19 @@ impl ModelFacts {
         // What was remembered may be forgotten by now.
         self.renew(target, config);
         let lacks_something = config.id.is_empty() || config.context_window.is_none() || self.lacks_abilities(config);
-        if !lacks_something || self.rests() {
+        if !lacks_something || self.rests() || self.unlisted.load(Ordering::Relaxed) {
             return;
         }
         if self.told.initialized() {
             return self.look_again(target, config).await;
         }
         let ask = || async {
-            match server::ask(target, config).await {
+            match server::ask(target, config, false).await {
                 // A server that lists nothing now may list something later, and its first model is the one that is asked.
-                Some(ServerFacts { id: None, .. }) if config.needs_id() => Err(()),
+                Some(ServerFacts { id: None, .. }) if config.needs_id() => {
+                    self.unlisted.store(true, Ordering::Relaxed);
+                    Err(())
+                }
                 Some(facts) => {
                     self.asks_again.store(if facts.loads_later { MAX_ASKED_AGAIN } else { 0 }, Ordering::Relaxed);
                     self.take_in(facts, target, config);
@@ -176,7 +185,7 @@ impl ModelFacts {
                 None => {
                     // A request that must name its model asks each time, as the server may be starting.
                     if !config.needs_id() {
-                        *self.rests_until.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now() + REST);
+                        self.rest();
                     }
                     Err(())
                 }
@@ -187,6 +196,26 @@ impl ModelFacts {
         let _ = self.told.get_or_try_init(ask).await;
     }
 
+    /// Asks the server whether the model sees, unless somebody configured it or it was asked.
+    pub(crate) async fn look_for_sight(&self, target: &Target, config: &ModelConfig) {
+        self.look_up(target, config).await;
+        if config.sees_pictures.is_some() || config.wire == Wire::LlamaCpp || self.rests() {
+            return;
+        }
+        let ask = || async {
+            let facts = server::ask(target, config, true).await.ok_or_else(|| self.rest())?;
+            self.take_in(facts, target, config);
+            Ok::<(), ()>(())
+        };
+        // Where it could not be asked, a later request with pictures asks again.
+        let _ = self.sight.get_or_try_init(ask).await;
+    }
+
+    /// Takes note that the server did not answer a request: it may list its models by now.
+    pub(crate) fn note_failure(&self) {
+        self.unlisted.store(false, Ordering::Relaxed);
+    }
+
     /// Asks again a server that had not loaded the model when it was asked.
     async fn look_again(&self, target: &Target, config: &ModelConfig) {
         if self.asks_again.load(Ordering::Relaxed) == 0 {
@@ -194,7 +223,7 @@ impl ModelFacts {
         }
         let Ok(_asking) = self.asking_again.try_lock() else { return };
         self.asks_again.fetch_sub(1, Ordering::Relaxed);
-        if let Some(facts) = server::ask(target, config).await {
+        if let Some(facts) = server::ask(target, config, false).await {
             if !facts.loads_later {
                 self.asks_again.store(0, Ordering::Relaxed);
             }
@@ -202,7 +231,13 @@ impl ModelFacts {
         }
     }
 
-    fn take_in(&self, facts: ServerFacts, target: &Target, config: &ModelConfig) {
+    fn take_in(&self, mut facts: ServerFacts, target: &Target, config: &ModelConfig) {
+        if facts.abilities.pictures.is_some() {
+            let _ = self.sight.set(());
+        } else if !config.id.is_empty() || facts.id == self.record.id() {
+            // Not each question is about it.
+            facts.abilities.pictures = self.abilities().pictures;
+        }
         let window = facts.window.tokens(target.assumed_window());
         self.record.tell(facts.id.as_deref().filter(|_| config.id.is_empty()), window, facts.abilities);
         self.renew(target, config);
@@ -230,6 +265,10 @@ impl ModelFacts {
         let has_id = !config.id.is_empty() || self.record.id().is_some();
         let has_window = config.context_window.is_some() || self.record.told().is_some();
         (has_id && has_window) || self.asked.load(Ordering::Relaxed)
+    }
+
+    fn rest(&self) {
+        *self.rests_until.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now() + REST);
     }
 
     fn rests(&self) -> bool {

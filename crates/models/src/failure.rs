@@ -8,7 +8,10 @@ mod error_headers;
 
 use std::time::Duration;
 
-use agentd_core::error::{ErrorKind, ModelError};
+use agentd_core::{
+    Timestamp,
+    error::{ErrorKind, ModelError},
+};
 use reqwest::{
     StatusCode,
     header::{HeaderMap, LOCATION},
@@ -17,7 +20,7 @@ use reqwest::{
 pub(crate) use self::{error_body::excerpt, error_headers::request_id};
 use self::{
     error_body::{Cause, ServerError},
-    error_headers::retry_after,
+    error_headers::{retry_after, retry_at},
 };
 use crate::{http::Target, learning::Refusal, server::PLAUSIBLE, window};
 
@@ -200,15 +203,12 @@ impl Failure {
             return failure;
         };
         let once = error.is_too_large(status);
+        let more_at = error.reset.or_else(|| retry_at(headers));
         match cause {
+            // No key becomes right by itself.
+            Cause::Key if status == 403 && more_at.is_some() => Self::spent(target, said, more_at),
             Cause::Key => Self::new(ErrorKind::Auth, message).hint("check the api_key of this model"),
-            Cause::Spent => {
-                let message = format!("the provider of the model at {target} takes no more requests: {said}");
-                Self::new(ErrorKind::RateLimited, message).again(Again::Never).hint(
-                    "a quota, a spending limit or the balance is used up: raise it in the provider's console, or use \
-                     another model",
-                )
-            }
+            Cause::Spent => Self::spent(target, said, more_at),
             Cause::Rate | Cause::Minute => {
                 let message = format!("the model at {target} is rate limited: {said}");
                 let again = match retry_after(headers).or_else(|| error.wait()) {
@@ -236,6 +236,19 @@ impl Failure {
                 Self::overflow(message, window::named(error.body))
             }
         }
+    }
+
+    /// A quota, a spending limit or a balance that is used up, until that time where it is known.
+    fn spent(target: &Target, said: &str, until: Option<Timestamp>) -> Self {
+        let (kind, when) = match until {
+            Some(until) => (ErrorKind::RateLimited, format!(" until {}", until.strftime("%Y-%m-%d %H:%M UTC"))),
+            None => (ErrorKind::QuotaExceeded, String::new()),
+        };
+        let message = format!("the provider of the model at {target} takes no more requests: {said}");
+        Self::new(kind, message).again(Again::Never).hint(&format!(
+            "a quota, a spending limit or the balance is used up{when}: raise it in the provider's console, or use \
+             another model"
+        ))
     }
 
     /// An answer that fills the window, which has so many tokens, as far as its server counted.
@@ -318,7 +331,7 @@ mod tests {
         check(422, repeated, ErrorKind::Rejected, false);
         check(429, r#"{"error":{"message":"the context window"}}"#, ErrorKind::RateLimited, true);
         check(401, "", ErrorKind::Auth, false);
-        check(402, "", ErrorKind::RateLimited, false);
+        check(402, "", ErrorKind::QuotaExceeded, false);
         check(403, "", ErrorKind::Auth, false);
         check(404, "<html>", ErrorKind::Rejected, false);
         check(408, "", ErrorKind::Provider, true);
@@ -342,12 +355,12 @@ mod tests {
         check(
             429,
             &gemini(429, "You exceeded your current quota, please check your plan."),
-            ErrorKind::RateLimited,
+            ErrorKind::QuotaExceeded,
             false,
         );
         check(400, r#"{"error":{"message":"no","code":"tool_use_failed"}}"#, ErrorKind::Rejected, true);
         check(429, "", ErrorKind::RateLimited, true);
-        check(429, r#"{"error":{"code":"insufficient_quota"}}"#, ErrorKind::RateLimited, false);
+        check(429, r#"{"error":{"code":"insufficient_quota"}}"#, ErrorKind::QuotaExceeded, false);
         check(500, "", ErrorKind::Provider, true);
         check(529, "", ErrorKind::Provider, true);
         let body = br#"{"error":{"message":"it does not fit the context size","n_ctx":2048}}"#;
@@ -378,7 +391,7 @@ mod tests {
         check("api_error", ErrorKind::Provider, Some(500));
         check("overloaded_error", ErrorKind::Provider, None);
         check("invalid_request_error", ErrorKind::Rejected, Some(400));
-        check("insufficient_quota", ErrorKind::RateLimited, None);
+        check("insufficient_quota", ErrorKind::QuotaExceeded, None);
         check("invalid_api_key", ErrorKind::Auth, None);
         check("rate_limit_exceeded", ErrorKind::RateLimited, None);
     }

@@ -30,5 +30,6 @@ mirrored!(
         ShuttingDown,
         Configuration,
         Internal,
+        QuotaExceeded,
     ]
 );

@@ -51,7 +51,8 @@ mirrored!(
         Diagnostics,
         CodeMap,
         Interrupted,
-        FolderMemory
+        FolderMemory,
+        Repetition
     ]
 );
 

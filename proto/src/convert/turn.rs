@@ -3,6 +3,7 @@
 use agentd_core::{
     answer_schema::AnswerSchema,
     environment::ClientEnvironment,
+    error::ErrorKind,
     ids::CallId,
     routing::Planning,
     turn::{Denial, IfBusy, OnInterrupt, StartTurn, StopReason, TurnError, TurnOptions, TurnResult},
@@ -38,7 +39,8 @@ mirrored!(
         NoAnswer,
         Cut,
         Filtered,
-        WrongForm
+        WrongForm,
+        Loop
     ]
 );
 
@@ -144,6 +146,11 @@ impl TryFrom<turn_request::Start> for StartTurn {
     }
 }
 
+/// A value of a turn's end, with a stand-in for one that only newer daemons know: an end is never skipped.
+fn newer<T>(value: Result<T, WireError>, stand_in: T) -> Result<T, WireError> {
+    if matches!(value, Err(WireError::Unknown(_))) { Ok(stand_in) } else { value }
+}
+
 impl From<&TurnResult> for v1::TurnResult {
     fn from(result: &TurnResult) -> Self {
         Self {
@@ -172,7 +179,7 @@ impl TryFrom<v1::TurnResult> for TurnResult {
             trace_id: id(&result.trace_id)?,
             text: result.text,
             tool_used: result.tool_used,
-            stop_reason: stop_reason(result.stop_reason)?,
+            stop_reason: newer(stop_reason(result.stop_reason), StopReason::Failed)?,
             error: result.error.map(TryInto::try_into).transpose()?,
             steps: result.steps,
             usage: required(result.usage, "the usage of a turn")?.into(),
@@ -194,7 +201,7 @@ impl TryFrom<v1::TurnError> for TurnError {
     type Error = WireError;
 
     fn try_from(error: v1::TurnError) -> Result<Self, WireError> {
-        Ok(Self { kind: error_kind(error.kind)?, message: error.message, hint: error.hint })
+        Ok(Self { kind: newer(error_kind(error.kind), ErrorKind::Internal)?, message: error.message, hint: error.hint })
     }
 }
 

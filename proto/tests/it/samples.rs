@@ -256,6 +256,7 @@ pub(crate) fn results() -> Vec<TurnResult> {
         StopReason::Cut,
         StopReason::Filtered,
         StopReason::WrongForm,
+        StopReason::Loop,
     ];
     let result = |stop_reason, error| TurnResult {
         turn_id: TurnId::generate(),

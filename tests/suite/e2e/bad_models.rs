@@ -1,6 +1,10 @@
 //! Models that answer badly: the turn ends with a clear reason, and the daemon serves the next one.
 
-use agentd_testkit::model_server::Reply;
+use agentd_testkit::{
+    daemon::{TempDaemon, TempHome},
+    model_server::{ModelServer, Reply},
+};
+use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 
 use super::World;
@@ -13,10 +17,10 @@ async fn ask(world: &World, code: i32) -> Value {
 
 #[tokio::test]
 async fn answers_that_are_none() {
-    let model = agentd_testkit::model_server::ModelServer::start().await;
-    let home = agentd_testkit::daemon::TempHome::with_model(&model.base_url());
+    let model = ModelServer::start().await;
+    let home = TempHome::with_model(&model.base_url());
     home.write("config/models.yaml", "base: {retries: 0}");
-    let daemon = agentd_testkit::daemon::TempDaemon::start_in(home).await;
+    let daemon = TempDaemon::start_in(home).await;
     let world = World { model, daemon };
     let bad = [
         Reply::garbage(),
@@ -43,9 +47,9 @@ async fn answers_that_are_none() {
 #[tokio::test]
 async fn a_model_that_is_not_there() {
     let world = World::start().await;
-    let mut home = agentd_testkit::daemon::TempHome::with_model("http://127.0.0.1:9/v1");
+    let mut home = TempHome::with_model("http://127.0.0.1:9/v1");
     home.set("MODEL_CHAT_BASE_URL", world.model.base_url());
-    let daemon = agentd_testkit::daemon::TempDaemon::start_in(home).await;
+    let daemon = TempDaemon::start_in(home).await;
     let output = daemon.agentctl(["run", "Hi"]).await.exits(1);
     output.says(&["127.0.0.1:9", "hint:"]);
     daemon.agentctl(["run", "Hi", "--model", "chat"]).await.exits(0);
@@ -53,10 +57,10 @@ async fn a_model_that_is_not_there() {
 
 #[tokio::test]
 async fn a_model_that_never_answers_is_given_up() {
-    let model = agentd_testkit::model_server::ModelServer::start().await;
-    let home = agentd_testkit::daemon::TempHome::with_model(&model.base_url());
+    let model = ModelServer::start().await;
+    let home = TempHome::with_model(&model.base_url());
     home.write("config/models.yaml", "base: {retries: 0, timeouts: {first_byte: 300ms, idle: 300ms}}");
-    let daemon = agentd_testkit::daemon::TempDaemon::start_in(home).await;
+    let daemon = TempDaemon::start_in(home).await;
     for silent in [Reply::never(), Reply::text("one two three").hang_behind("two")] {
         model.reply(silent);
         let result = daemon.agentctl(["run", "Hi", "--output", "json"]).await.exits(1).json();
@@ -71,10 +75,10 @@ async fn a_model_that_never_answers_is_given_up() {
 /// A server that sends comments only, as one does that is stuck behind a proxy which keeps the connection alive.
 #[tokio::test]
 async fn a_model_that_only_says_that_it_is_alive_is_given_up() {
-    let model = agentd_testkit::model_server::ModelServer::start().await;
-    let home = agentd_testkit::daemon::TempHome::with_model(&model.base_url());
+    let model = ModelServer::start().await;
+    let home = TempHome::with_model(&model.base_url());
     home.write("config/models.yaml", "base: {retries: 0, timeouts: {first_byte: 2s, idle: 2s}}");
-    let daemon = agentd_testkit::daemon::TempDaemon::start_in(home).await;
+    let daemon = TempDaemon::start_in(home).await;
     let comment = ": still here\n\n";
     let alive = Reply::status(200, comment.repeat(100_000)).header("content-type", "text/event-stream");
     model.reply(alive.bytes_per_write(comment.len()).delay_ms(10));
@@ -84,6 +88,76 @@ async fn a_model_that_only_says_that_it_is_alive_is_given_up() {
     assert!(error["message"].as_str().unwrap().contains("for 10s, only signs of life"), "{result:#}");
     assert!(error["hint"].as_str().unwrap().contains("timeouts.first_byte"), "{result:#}");
     daemon.agentctl(["run", "Hi"]).await.exits(0);
+}
+
+/// A gateway that sends empty parts of an answer for ever: the next model answers.
+#[tokio::test]
+async fn a_gateway_that_only_keeps_the_connection_alive_is_given_up() {
+    let (base, spare) = (ModelServer::start().await, ModelServer::start().await);
+    let home = TempHome::with_model(&base.base_url());
+    let other = format!("others: {{spare: {{base_url: \"{}\", id: spare}}}}\n", spare.base_url());
+    home.write(
+        "config/models.yaml",
+        format!("base: {{retries: 0, fallback: [spare], timeouts: {{first_byte: 1s, idle: 1s}}}}\n{other}"),
+    );
+    let daemon = TempDaemon::start_in(home).await;
+    let empty = "data: {\"choices\":[{\"index\":0,\"delta\":{\"content\":\"\"}}]}\n\n";
+    let alive = Reply::status(200, empty.repeat(3_000)).header("content-type", "text/event-stream");
+    base.default_reply(alive.bytes_per_write(empty.len()).delay_ms(10));
+    spare.default_reply(Reply::text("Spare here."));
+    let output = daemon.agentctl(["run", "Hi"]).await.exits(0);
+    assert_eq!(output.stdout.trim(), "Spare here.");
+    output.says(&["only signs of life"]);
+}
+
+/// What a server sends while the daemon is stopped for longer than it waits lies in the socket, and is paid.
+#[tokio::test]
+async fn an_answer_that_came_while_the_daemon_was_stopped_is_read() {
+    let model = ModelServer::start().await;
+    let home = TempHome::with_model(&model.base_url());
+    home.write("config/models.yaml", "base: {timeouts: {idle: 2s}}");
+    let daemon = TempDaemon::start_in(home).await;
+    for _ in 0..3 {
+        let before = model.counts();
+        model.reply(Reply::text("one two three").hold_behind("two"));
+        let mut running = daemon.spawn_agentctl(["run", "Hi", "--output", "stream-json"]);
+        running.event("item_delta").await;
+        daemon.signal(Signal::SIGSTOP);
+        let stopped = tokio::time::Instant::now();
+        model.go_on();
+        model.wait_until(|counts| counts.finished > before.finished).await;
+        // The time itself is the condition.
+        tokio::time::sleep_until(stopped + std::time::Duration::from_secs(3)).await;
+        daemon.signal(Signal::SIGCONT);
+        let lines = running.output(Vec::new()).await.exits(0).json_lines();
+        assert_eq!(lines.last().unwrap()["text"], "one two three");
+        assert!(lines.iter().all(|line| line["code"] != "model_retry"), "{lines:?}");
+        assert_eq!(model.counts().requests, before.requests + 1);
+    }
+}
+
+#[tokio::test]
+async fn money_that_is_used_up_ends_the_turn_at_once_and_says_when_there_is_more() {
+    let world = World::start().await;
+    let soon = agentd_core::Timestamp::now().as_second() + 7200;
+    let limit = |more: Value| {
+        let mut error = json!({"type": "usage_limit_reached", "message": "The usage limit has been reached"});
+        error.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        Reply::status(429, json!({ "error": error }).to_string())
+    };
+    let cases = [
+        (Reply::refusal(402, "Insufficient balance"), 6, "quota_exceeded"),
+        (limit(json!({})), 6, "quota_exceeded"),
+        (limit(json!({ "resets_at": soon })), 75, "rate_limited"),
+    ];
+    for (reply, code, kind) in cases {
+        world.model.default_reply(reply);
+        let before = world.model.requests().len();
+        let result = ask(&world, code).await;
+        assert_eq!((&result["stop_reason"], &result["error"]["kind"]), (&json!("failed"), &json!(kind)), "{result:#}");
+        assert_eq!(result["error"]["hint"].as_str().unwrap().contains(" UTC"), code == 75, "{result:#}");
+        assert_eq!(world.model.requests().len(), before + 1, "{result:#}");
+    }
 }
 
 #[tokio::test]

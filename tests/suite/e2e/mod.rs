@@ -44,6 +44,7 @@
 //! - [`trace`]: a turn as a tree, and as a page. [`telemetry`]: turns for a collector.
 //! - [`wire_traces`]: requests to models as they were on the wire.
 //! - [`long_task`]: sixty steps whose requests only grow.
+//! - [`loops`]: models that go in circles.
 //! - [`tiers`]: which tools a turn shows, and that nothing else can be called.
 //! - [`web`]: what may be asked of the web, and how pages are shown.
 //! - [`mcp`]: tools of MCP servers, real ones and such as do what none should.
@@ -96,6 +97,7 @@ mod limits;
 mod links;
 mod locked_documents;
 mod long_task;
+mod loops;
 mod mcp;
 mod mentions;
 mod messages_wire;

@@ -50,12 +50,18 @@ class Busy(AgentdError):
     """A turn of the session is open, or the queue is full: try later."""
 
 
+def reason_name(reason: int) -> str:
+    """The name of a stop reason; the number of one that only newer daemons know."""
+    known = reason in v1.StopReason.values()
+    return v1.StopReason.Name(reason).removeprefix("STOP_REASON_") if known else str(reason)
+
+
 class TurnFailed(AgentdError):
     """A turn that ended without an answer. ``result`` tells more."""
 
     def __init__(self, result: v1.TurnResult) -> None:
         error = result.error
-        reason = v1.StopReason.Name(result.stop_reason).removeprefix("STOP_REASON_")
+        reason = reason_name(result.stop_reason)
         kind = kind_name(error.kind) if result.HasField("error") else reason
         super().__init__(error.message or f"the turn ended with {reason}", kind, error.hint or None)
         self.result = result

@@ -88,6 +88,7 @@ async fn show_returned(context: &TurnContext, state: &mut TurnState) -> Result<(
     if state.returned.is_empty() {
         return Ok(());
     }
+    context.or_cancelled(context.models.model.look_for_sight()).await?;
     let notice = attachments::returned(std::mem::take(&mut state.returned));
     let item = context.recorder.whole(notice).await?;
     state.note(item);

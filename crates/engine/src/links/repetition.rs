@@ -1,23 +1,26 @@
-//! The same call with the same result, three times in a row, is named to the model, once for each such row.
-
-use std::collections::HashMap;
+//! Repeated calls with the same results: the model is warned once, then the turn ends. A file that is read again unchanged is
+//! not shown again.
 
 use agentd_core::{
     event::EventKind,
-    ids::CallId,
-    item::{Item, ItemBody},
-    tool::{ToolCall, ToolResult},
+    item::{ItemBody, NoticeTopic},
+    tool::{FollowedLink, ToolCall, ToolOutput},
 };
 use futures_util::{FutureExt as _, future::BoxFuture};
 use serde_json::Value;
 
-use crate::turn::{Phase, TurnContext, TurnExit, TurnState, hooks::Link};
+use crate::turn::{
+    Phase, TurnContext, TurnExit, TurnState,
+    hooks::{Invocation, Link, Next},
+    rounds::{MOST, NOTED, fingerprint},
+};
 
-/// As many are named.
-const IN_A_ROW: usize = 3;
+/// The tool whose results are not repeated while the model sees them, and the shortest result that is worth it, in bytes.
+const READS_FILES: &str = "read_file";
+const WORTH: usize = 400;
 
-/// Beginning of what the model is told, by which it is known that it was.
-const NAMED: &str = "The last calls of ";
+/// Stand-in for a result that is above.
+const UNCHANGED: &str = "[unchanged since you read it last: see the result of that call above]";
 
 pub(crate) struct Repetition;
 
@@ -27,7 +30,7 @@ impl Link for Repetition {
     }
 
     fn description(&self) -> &'static str {
-        "tells the model when it makes the same call again and again and gets the same result"
+        "tells the model when it makes the same calls again and again and gets the same results, and shows no file twice"
     }
 
     fn before_step<'a>(
@@ -35,114 +38,72 @@ impl Link for Repetition {
         context: &'a TurnContext,
         state: &'a mut TurnState,
     ) -> BoxFuture<'a, Result<(), TurnExit>> {
+        let asks = matches!(state.phase, Phase::Working | Phase::Planning)
+            && state.pending_calls.is_empty()
+            && state.answer.is_none();
+        let repeated = state.rounds.repeated();
+        let (is_due, is_endless) = (repeated >= NOTED && !state.rounds.is_noted, repeated >= MOST);
+        if !asks || !(is_due || is_endless) {
+            return std::future::ready(Ok(())).boxed();
+        }
         async move {
-            if state.phase != Phase::Working || !state.pending_calls.is_empty() || state.answer.is_some() {
-                return Ok(());
+            let tool = state.rounds.tool.clone();
+            let (code, times, end) =
+                if is_endless { ("loop", MOST, "; the turn ends") } else { ("repeated_call", NOTED, "") };
+            let message = format!("the same calls were made {times} times in a row with the same results, {tool} last{end}");
+            context.recorder.fact(EventKind::Warning { code: code.to_owned(), message }).await?;
+            if is_due {
+                let text = format!(
+                    "You made the same calls {NOTED} times in a row with the same results, {tool} last. Making them once more \
+                     changes nothing: do something else, or say what stands in the way."
+                );
+                let topic = NoticeTopic::Repetition;
+                let notice = ItemBody::Notice { text, topic, sources: Vec::new(), pictures: Vec::new() };
+                state.note(context.recorder.whole(notice).await?);
             }
-            let of_turn = state.history.iter().rev().map(AsRef::as_ref);
-            let Some(tool) = repeated(of_turn.take_while(|item| item.turn_id == context.ids.turn)) else {
-                return Ok(());
-            };
-            let message = format!("{tool} was called {IN_A_ROW} times in a row with the same arguments and result");
-            let notice = ItemBody::advice(format!(
-                "{NAMED}{tool} were the same, and so were their results. Calling it once more so changes nothing: do \
-                 something else, or say what stands in the way."
-            ));
-            context.recorder.fact(EventKind::Warning { code: "repeated_call".to_owned(), message }).await?;
-            state.note(context.recorder.whole(notice).await?);
             Ok(())
+        }
+        .boxed()
+    }
+
+    fn around_tool<'a>(
+        &'a self,
+        call: &'a Invocation<'a>,
+        next: Next<'a>,
+    ) -> BoxFuture<'a, Result<ToolOutput, TurnExit>> {
+        if call.context.tool(&call.call.name).is_none_or(|tool| tool.name != READS_FILES) {
+            return next.run(call);
+        }
+        async move {
+            let mut output = next.run(call).await?;
+            if output.error.is_none() && output.text.len() > WORTH && is_above(call, &output.text) {
+                let print = fingerprint(&output.text);
+                call.record.affect(|effects| effects.unchanged = Some(print));
+                output.text = UNCHANGED.to_owned();
+            }
+            Ok(output)
         }
         .boxed()
     }
 }
 
-/// The tool of the last calls, where enough of them are the same and were not named yet. The items come from the last to
-/// the first.
-fn repeated<'a>(items: impl Iterator<Item = &'a Item>) -> Option<String> {
-    let mut results: HashMap<&CallId, &ToolResult> = HashMap::new();
-    let mut last: Option<(&ToolCall, &ToolResult)> = None;
-    let mut times = 0;
-    for item in items {
-        match &item.body {
-            ItemBody::ToolResult(result) => {
-                results.insert(&result.call_id, result);
-            }
-            ItemBody::ToolCall(call) => {
-                let Some(result) = results.remove(&call.call_id) else { continue };
-                let (last_call, last_result) = *last.get_or_insert((call, result));
-                if !is_same_call(last_call, call) || !is_same_result(last_result, result) {
-                    break;
-                }
-                times += 1;
-            }
-            ItemBody::Notice { text, .. } if text.starts_with(NAMED) => return None,
-            ItemBody::UserMessage { .. } => break,
-            _ => {}
-        }
-    }
-    last.filter(|_| times >= IN_A_ROW).map(|(_, result)| result.name.clone())
+/// Returns true if the model still sees the same lines of the same file as the result of an earlier call. The history is what
+/// it sees: it lacks what was summarized, cut or moved to a file.
+fn is_above(call: &Invocation<'_>, text: &str) -> bool {
+    let history = &call.state.history;
+    let is_of_file = |known: &ToolCall| {
+        let adapted = call.context.tools.toolbox.meant(known);
+        let path = path(adapted.as_ref().map_or(&known.arguments, |adapted| &adapted.arguments));
+        path.is_some() && path == self::path(&call.call.arguments)
+    };
+    history.iter().rev().any(|item| match &item.body {
+        ItemBody::ToolResult(result) if result.name == call.call.name && result.text == text => history.iter().any(
+            |item| matches!(&item.body, ItemBody::ToolCall(known) if known.call_id == result.call_id && is_of_file(known)),
+        ),
+        _ => false,
+    })
 }
 
-fn is_same_result(one: &ToolResult, other: &ToolResult) -> bool {
-    (&one.name, &one.text, one.error) == (&other.name, &other.text, other.error)
-}
-
-fn is_same_call(one: &ToolCall, other: &ToolCall) -> bool {
-    let value = |call: &ToolCall| serde_json::from_str::<Value>(&call.arguments).ok();
-    one.name == other.name
-        && (one.arguments == other.arguments || value(one).is_some_and(|one| Some(one) == value(other)))
-}
-
-#[cfg(test)]
-mod tests {
-    use agentd_core::ids::{ItemId, TurnId};
-
-    use super::*;
-
-    /// A history: `c` is a call and its result, `x` one with other arguments, `r` one with another result, `n` what the
-    /// model is told, `u` a word of the person, `w` words of the model.
-    fn history(kinds: &str) -> Vec<Item> {
-        let item = |body| Item { id: ItemId::generate(), turn_id: TurnId::generate(), body, origin: None };
-        let of = |kind: char| -> Vec<Item> {
-            let call_id = CallId::generate();
-            let arguments = if kind == 'x' { "{\"a\":2}" } else { "{\"a\": 1}" }.to_owned();
-            let text = if kind == 'r' { "two" } else { "one" }.to_owned();
-            let call = ToolCall { call_id: call_id.clone(), name: "look".to_owned(), arguments };
-            let result = ToolResult { text, ..ToolResult::empty(call_id, "look".to_owned()) };
-            match kind {
-                'n' => vec![item(ItemBody::notice(format!("{NAMED}look")))],
-                'w' => vec![item(ItemBody::AgentMessage { text: "So.".to_owned() })],
-                'u' => vec![item(ItemBody::UserMessage {
-                    text: "Go on.".to_owned(),
-                    steered: true,
-                    typed_bytes: None,
-                    stored: None,
-                })],
-                _ => vec![item(ItemBody::ToolCall(call)), item(ItemBody::ToolResult(result))],
-            }
-        };
-        kinds.chars().flat_map(of).collect()
-    }
-
-    #[test]
-    fn three_in_a_row_are_named_once() {
-        let check = |kinds: &str, expected: bool| {
-            assert_eq!(repeated(history(kinds).iter().rev()).is_some(), expected, "{kinds}");
-        };
-        check("cc", false);
-        check("ccc", true);
-        check("cwcwc", true);
-        check("xccc", true);
-        check("ccx", false);
-        check("cxc", false);
-        check("ccr", false);
-        check("crc", false);
-        check("cccn", false);
-        check("cccnc", false);
-        check("cccncc", false);
-        check("cccnccc", false);
-        check("cccnx", false);
-        check("cccnxccc", true);
-        check("ccuc", false);
-    }
+fn path(arguments: &str) -> Option<Value> {
+    serde_json::from_str::<Value>(arguments).ok()?.get_mut(FollowedLink::PATH).map(Value::take)
 }

@@ -165,6 +165,7 @@ impl SubagentResult {
             StopReason::MaxSteps => Some((Tool, told("the subagent came to the limit of its steps"))),
             StopReason::TimeLimit => Some((Tool, told("the time of the turn was over before the subagent ended"))),
             StopReason::Budget => Some((Tool, told("the tokens of the turn were spent before the subagent ended"))),
+            StopReason::Loop => Some((Tool, told("the subagent repeated the same calls with the same results"))),
             StopReason::NoAnswer => Some((Tool, told("the subagent's model gave no answer"))),
             StopReason::Cut => Some((Tool, told("the subagent's answer is cut"))),
             StopReason::WrongForm => Some((Tool, told("the subagent's answer is in the wrong form"))),

@@ -8,7 +8,7 @@ use agentd_core::{
     ports::{Model, Models},
     session::SessionSettings,
 };
-use futures_util::future::join;
+use futures_util::future::{join, join_all};
 use tokio::time::timeout;
 
 use super::actor::{Actor, Fault};
@@ -90,6 +90,12 @@ impl Actor {
         let (model, (_, chat)) = (self.model(choice.slot), self.chat(choice));
         // A server that says nothing in time is asked again with the request.
         let _ = timeout(PATIENCE, join(model.look_up(), chat.look_up())).await;
+    }
+
+    /// Has the models that may be shown pictures find out whether they see.
+    pub(super) async fn look_for_sight(&self) {
+        let models = Slot::ALL.map(|slot| self.model(slot));
+        let _ = timeout(PATIENCE, join_all(models.iter().map(|model| model.look_for_sight()))).await;
     }
 
     /// Sets the slot, and the model on its server. Both hold from the next turn on: one that runs keeps its own.

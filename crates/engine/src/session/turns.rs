@@ -33,6 +33,7 @@ use crate::{
         answering::AnswerMode,
         plan,
         recorder::{EndVerdict, TurnMessage},
+        rounds::CallRounds,
         route::SlotChoice,
     },
 };
@@ -135,6 +136,9 @@ impl Actor {
             }
             None => (None, None),
         };
+        if tells && self.has_pictures(&handed) {
+            self.look_for_sight().await;
+        }
         let routed = self.choose(start.slot, &handed, intent.as_ref());
         let choice = routed.of_agent(self.acting().own_slot());
         let slot = choice.slot;
@@ -279,6 +283,7 @@ impl Actor {
         let phase = if compacts { Phase::Compacting { unfinished } } else { Phase::Working };
         let history = self.state.seen();
         TurnState {
+            rounds: CallRounds::before(self.open.as_ref().map(|open| open.turn_id), &history, self.state.last_stop),
             returned: attachments::unshown(&history),
             history,
             todos: self.state.todos.clone(),

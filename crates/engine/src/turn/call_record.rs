@@ -117,6 +117,7 @@ impl<'a> CallRecord<'a> {
     /// Records an answer: whether the call may run, or to what it asks.
     pub(crate) fn answer(&self, answered: &ResolvedInterrupt) {
         let mut entries = self.entries();
+        entries.effects.answered |= matches!(answered.by, DecidedBy::Client(_));
         let place = if answered.is_to_a_question() { &mut entries.replied } else { &mut entries.answered };
         place.get_or_insert_with(|| answered.clone());
     }

@@ -168,7 +168,7 @@ async fn store(context: &TurnContext, ended: EndedCall<'_>, step: u32, turn: &mu
     remember(context, state_files).await?;
     let (call_id, name) = (call.call_id.clone(), call.name.clone());
     let (takes_back, found) = (effects.takes_back.take(), std::mem::take(&mut effects.found));
-    let said = effects.said.take();
+    let (said, unchanged) = (effects.said.take(), effects.unchanged);
     if !found.is_empty() {
         let change = StateChange::Tools { names: context.tools.finds.names() };
         context.recorder.fact(EventKind::StateChanged { change }).await?;
@@ -186,6 +186,7 @@ async fn store(context: &TurnContext, ended: EndedCall<'_>, step: u32, turn: &mu
         found,
         pictures: effects.pictures.clone(),
         said,
+        unchanged,
         duration_ms,
     };
     let id = match item {
@@ -228,8 +229,11 @@ async fn take_in(context: &TurnContext, state: &mut TurnState, outcome: Outcome)
     {
         state.note_denial(call_id.clone(), name.clone(), text.clone());
     }
+    let SideEffects { todos, compact, changes_agent, delegated, sampled, pictures, answered, .. } = outcome.effects;
+    if answered {
+        state.rounds.start_over();
+    }
     state.note(outcome.item);
-    let SideEffects { todos, compact, changes_agent, delegated, sampled, pictures, .. } = outcome.effects;
     state.returned.extend(pictures);
     state.delegated = state.delegated.saturating_add(sampled.tokens());
     if changes_agent {

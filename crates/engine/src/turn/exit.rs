@@ -48,6 +48,7 @@ impl TurnExit {
                 | ErrorKind::CutStream
                 | ErrorKind::Provider
                 | ErrorKind::RateLimited
+                | ErrorKind::QuotaExceeded
         );
         let error = turn_error(error);
         if fails_over {

@@ -8,7 +8,7 @@
 //!   a call. `execute` runs a tool, `sampler` is the model that it may ask meanwhile.
 //! - `request`: the next request; `reminders`: what the model is told at its end, once; `route`: the model that gets it;
 //!   `level`: how full the window is; `cuts`: servers that read a part of a request in silence.
-//! - `unusable`: answers that a turn cannot end with.
+//! - `unusable`: answers that a turn cannot end with; `rounds`: calls that repeat.
 //! - `person`, `answering`: how questions reach people; `files`: the session's folders; `stopwatch`: the time worked;
 //!   `call_clock`: that of a model call.
 
@@ -29,6 +29,7 @@ pub(crate) mod plan;
 pub(crate) mod recorder;
 pub(crate) mod reminders;
 pub(crate) mod request;
+pub(crate) mod rounds;
 pub(crate) mod route;
 pub(crate) mod run;
 pub(crate) mod sample;

@@ -15,6 +15,10 @@ pub(crate) struct SideEffects {
     pub(crate) found: Vec<String>,
     /// Words of the person for it: an answer, or a reason.
     pub(crate) said: Option<String>,
+    /// Set if a person answered a question about it.
+    pub(crate) answered: bool,
+    /// Fingerprint of its text, where an earlier result shows the same.
+    pub(crate) unchanged: Option<u64>,
     /// The history is compacted in this way before the model's next words.
     pub(crate) compact: Option<CompactionStrategy>,
     /// Another agent works in the session behind this step.

@@ -12,6 +12,7 @@ use agentd_core::{
     event::{Event, EventKind, StateChange},
     files::Picture,
     ids::CallId,
+    interrupt::AnsweredBy,
     item::{Item, ItemBody, NoticeTopic},
     session::Todo,
     tool::{FileChange, FileChangeKind, ToolCall, ToolErrorCode, ToolResult},
@@ -19,7 +20,10 @@ use agentd_core::{
     usage::Usage,
 };
 
-use super::unusable::{BegunAnswer, Problem, UnusableAnswers};
+use super::{
+    rounds::CallRounds,
+    unusable::{BegunAnswer, Problem, UnusableAnswers},
+};
 
 /// The room for the names of changed files in what clients are told at the end, in bytes: far below what a message to them
 /// may have (16 MiB).
@@ -71,6 +75,8 @@ pub(crate) struct TurnState {
     pub(crate) wrong_forms: u32,
     /// The last answers, where they could not be used.
     pub(crate) unusable: UnusableAnswers,
+    /// The last calls, as far as they may repeat.
+    pub(crate) rounds: CallRounds,
     /// The pictures that were read for models that see, by their paths; none where one is gone.
     pub(crate) pictures: HashMap<String, Option<Arc<[u8]>>>,
     /// Pictures that calls returned and that no notice shows yet.
@@ -212,6 +218,7 @@ impl TurnState {
 
     /// Takes note of what an item means for the turn.
     fn consider(&mut self, item: &Item) {
+        self.rounds.take_in(&item.body);
         match &item.body {
             ItemBody::UserMessage { .. } => {
                 self.answer = None;
@@ -295,6 +302,7 @@ impl TurnState {
                 self.usage = *turn;
             }
             EventKind::StateChanged { change: StateChange::Agent { .. } } => self.agent_changes += 1,
+            EventKind::InterruptResolved { by: AnsweredBy::Client(_), .. } => self.rounds.start_over(),
             _ => {}
         }
     }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use agentd_core::turn::StopReason;
 
-use super::{Limits, TurnState};
+use super::{Limits, TurnState, rounds::MOST};
 
 /// Next step of a turn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -41,7 +41,9 @@ pub(crate) fn next(state: &TurnState, limits: Limits, worked: Duration) -> Step 
 /// The limit that was reached, if one was.
 fn reached(state: &TurnState, limits: Limits, worked: Duration) -> Option<StopReason> {
     let tokens = state.usage.tokens();
-    if state.steps >= limits.max_steps {
+    if state.rounds.repeated() >= MOST {
+        Some(StopReason::Loop)
+    } else if state.steps >= limits.max_steps {
         Some(StopReason::MaxSteps)
     } else if limits.time.is_some_and(|limit| worked >= limit) {
         Some(StopReason::TimeLimit)

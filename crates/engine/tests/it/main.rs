@@ -19,6 +19,7 @@ mod large_inputs;
 mod levels;
 mod links;
 mod looking;
+mod loops;
 mod meeting;
 mod modes;
 mod own_tools;

@@ -294,9 +294,9 @@ async fn the_same_call_with_the_same_result_is_named() {
     run(&session, "Look!").await;
     only_grows(&world);
     let requests = world.model.requests();
-    assert!(!told(&requests[2]).contains("The last calls of look were the same"));
-    assert!(told(&requests[3]).contains("The last calls of look were the same"));
-    assert_eq!(told(&requests[5]).matches("The last calls of look").count(), 1, "once for all of them");
+    assert!(!told(&requests[2]).contains("You made the same calls 3 times"));
+    assert!(told(&requests[3]).contains("You made the same calls 3 times"));
+    assert_eq!(told(&requests[5]).matches("You made the same calls").count(), 1, "once for all of them");
     let events = world.store.events_of(session.id());
     let warnings =
         events.iter().filter(|event| matches!(&event.kind, EventKind::Warning { code, .. } if code == "repeated_call"));

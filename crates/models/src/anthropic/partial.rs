@@ -109,6 +109,7 @@ impl PartialBlocks {
         let separates = matches!(body, Body::Thoughts { .. })
             && matches!(self.blocks.last(), Some(PartialBlock { body: Body::Thoughts { words, .. }, .. }) if !words.is_empty());
         self.blocks.push(PartialBlock { index, body });
+        answer.size += 1;
         if separates {
             answer.push(Kind::Reasoning, "\n\n")?;
         }
@@ -238,6 +239,7 @@ impl PartialBlocks {
 
     fn input(&mut self, target: &Target, index: u64, piece: &str, answer: &mut Answer) -> Result<(), Failure> {
         self.argument_bytes += piece.len();
+        answer.size += piece.len();
         if self.argument_bytes > MAX_ARGUMENT_BYTES {
             return Err(Failure::too_long_arguments(target));
         }

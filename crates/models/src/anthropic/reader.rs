@@ -92,7 +92,6 @@ impl AnswerReader for Reader {
                 self.end(target, event.stop_reason.as_ref(), answer)?;
                 answer.finish.get_or_insert(Finish::Stop);
             }
-            "ping" => answer.only_alive = true,
             "" => {
                 return Err(Failure::other_wire(target, data).hint(
                     "is `wire: anthropic` right for this server? Servers of OpenAI's interface want `wire: openai`",

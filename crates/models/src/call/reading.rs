@@ -201,8 +201,9 @@ impl Reading {
                     if answer.done {
                         return Ok(());
                     }
+                    let before = answer.size;
                     reader.event(target, data, answer).map_err(Trouble::Failure)?;
-                    if !std::mem::take(&mut answer.only_alive) {
+                    if answer.size != before {
                         *keep_alive = None;
                     }
                     Ok(())

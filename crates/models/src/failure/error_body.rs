@@ -2,9 +2,13 @@
 
 use std::time::Duration;
 
+use agentd_core::Timestamp;
 use serde_json::Value;
 
-use super::{UNKNOWN, error_headers::wait_in};
+use super::{
+    UNKNOWN,
+    error_headers::{reset, wait_in},
+};
 use crate::{
     http::Target,
     window::{unquoted, unwrapped},
@@ -53,7 +57,18 @@ impl Cause {
 const SIGNS: [(Cause, &[&str], &[&str]); 6] = [
     (
         Cause::Spent,
-        &["insufficient_quota", "spend_limit", "billing_error"],
+        &[
+            "insufficient_quota",
+            "insufficient_balance",
+            "insufficient_credits",
+            "exceeded_current_quota",
+            "quota_exceeded",
+            "quotaexceeded",
+            "budget_exceeded",
+            "spend_limit",
+            "usage_limit_reached",
+            "billing_",
+        ],
         &["exceeded your current quota", "credit balance is too low"],
     ),
     (Cause::Key, &["invalid_api_key", "api_key_invalid"], &[]),
@@ -83,6 +98,10 @@ const SIGNS: [(Cause, &[&str], &[&str]); 6] = [
         ],
     ),
 ];
+
+/// Places of codes and reasons below an error.
+const CODES: [&str; 6] =
+    ["/error_code", "/reason", "/details/error_code", "/details/0/reason", "/errors/0/reason", "/innererror/code"];
 
 /// The wording of a request that alone is more than a minute's limit.
 const TOO_LARGE: &str = "request too large";
@@ -116,6 +135,8 @@ pub(super) struct ServerError<'a> {
     message: String,
     /// The status that it names.
     number: Option<u16>,
+    /// The time at which there is more again of what is used up.
+    pub(super) reset: Option<Timestamp>,
     /// Anthropic's name of the request.
     pub(super) request_id: Option<String>,
 }
@@ -136,15 +157,19 @@ impl<'a> ServerError<'a> {
             (Some(message), Some(label)) => format!("{message} ({label})"),
             (message, label) => message.or(label).unwrap_or_else(|| text.to_owned()),
         };
-        let details = ["/details/error_code", "/details/0/reason"].map(|place| error.pointer(place));
-        let codes: Vec<String> = [kind, code].into_iter().chain(details).flatten().map(text_of).collect();
+        let places = CODES.map(|place| error.pointer(place));
+        // Some send a code where others have all of the error.
+        let bare = Some(error).filter(|error| error.as_str().is_some_and(|text| !text.contains(char::is_whitespace)));
+        let codes: Vec<String> = [kind, code, bare].into_iter().chain(places).flatten().map(text_of).collect();
         let codes = codes.join(" ").to_lowercase();
         let message = if json.is_null() { words.as_str() } else { message.and_then(Value::as_str).unwrap_or_default() };
         let message = message.chars().take(MAX_WORDS).collect::<String>().to_lowercase();
         let plain = unquoted(&message);
         let number = [code, field("status")].into_iter().flatten().find_map(|number| text_of(number).parse().ok());
         let request_id = json.get("request_id").and_then(Value::as_str).map(str::to_owned);
-        Self { body, words, codes, plain, message, number, request_id }
+        let now = Timestamp::now();
+        let reset = [error, &json].into_iter().find_map(|place| reset(place, now));
+        Self { body, words, codes, plain, message, number, reset, request_id }
     }
 
     /// Its words, in one short line.

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp, fmt::rfc2822};
 use reqwest::header::{DATE, HeaderMap, RETRY_AFTER};
+use serde_json::Value;
 
 /// Words before the time that a provider asks to wait.
 const WAITS: [&str; 4] = ["try again in ", "retry in ", "try again after ", "retry after "];
@@ -31,6 +32,24 @@ pub(super) fn retry_after(headers: &HeaderMap) -> Option<Duration> {
         let now = text(DATE.as_str()).and_then(|now| parser.parse_timestamp(now).ok()).unwrap_or_else(Timestamp::now);
         Some(Duration::try_from(until.duration_since(now)).unwrap_or(Duration::ZERO))
     })
+}
+
+/// The longest time until a quota is filled up again that is believed: a year, and a little more.
+const MAX_RESET: i64 = 400 * 86_400;
+
+/// The time at which an error says that there is more again: in seconds since 1970, as a date, or in seconds from now.
+pub(super) fn reset(error: &Value, now: Timestamp) -> Option<Timestamp> {
+    let number = |name: &str| error.get(name)?.as_i64();
+    let date = || error.get("resets_at")?.as_str()?.parse::<Timestamp>().ok();
+    let from_now = || number("resets_in_seconds").map(|seconds| now.as_second().saturating_add(seconds));
+    let at = number("resets_at").or_else(|| date().map(Timestamp::as_second)).or_else(from_now)?;
+    let is_ahead = (1..=MAX_RESET).contains(&at.saturating_sub(now.as_second()));
+    is_ahead.then(|| Timestamp::from_second(at).ok()).flatten()
+}
+
+/// The time at which a server that takes no more requests asks to try again.
+pub(super) fn retry_at(headers: &HeaderMap) -> Option<Timestamp> {
+    Timestamp::now().checked_add(SignedDuration::try_from(retry_after(headers)?).ok()?).ok()
 }
 
 /// The wait that a message in lower case asks for, such as `7.66s`, `820ms`, `1m2.5s` or `30 seconds`.

@@ -20,7 +20,8 @@ use crate::{
 #[derive(Debug, Default)]
 pub(super) struct Calls {
     calls: Vec<PartialCall>,
-    argument_bytes: usize,
+    /// Bytes of names and arguments.
+    pub(super) argument_bytes: usize,
     /// Bytes of the server's own fields.
     field_bytes: usize,
 }

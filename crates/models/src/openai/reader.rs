@@ -88,15 +88,18 @@ impl Reader {
         answer.push(Kind::Reasoning, delta.reasoning())?;
         if let Some(details) = delta.reasoning_details {
             self.details.add(details);
+            answer.size += details.get().len();
         }
         for words in [&delta.content, &delta.refusal].into_iter().flatten() {
             answer.push(Kind::Text, words.as_str())?;
         }
+        let before = self.calls.argument_bytes;
         for call in delta.tool_calls.iter().flatten() {
             if let Some(what) = self.calls.add(target, call)? {
                 answer.runaway = Some(what);
             }
         }
+        answer.size += self.calls.argument_bytes - before;
         answer.began |= !self.calls.is_empty();
         Ok(())
     }

@@ -140,6 +140,7 @@ impl PartialItems {
             return Ok(());
         }
         self.items[at].is_done = !head.is_cut();
+        answer.size += 1;
         let (goes_back, before) = match &self.items[at].body {
             Body::Thoughts(Thoughts { raw, .. }) => (head.can_go_back(), raw.as_ref()),
             Body::Other(raw) => (true, raw.as_ref()),
@@ -401,6 +402,7 @@ impl PartialItems {
     ) -> Result<(), Failure> {
         let Body::Call(call) = &mut self.items[at].body else { return Ok(()) };
         self.argument_bytes += piece.len();
+        answer.size += piece.len();
         if self.argument_bytes > MAX_ARGUMENT_BYTES {
             return Err(Failure::too_long_arguments(target));
         }

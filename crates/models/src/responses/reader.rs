@@ -87,10 +87,6 @@ impl AnswerReader for Reader {
                 answer.done = true;
                 Ok(())
             }
-            "response.created" | "response.queued" | "response.in_progress" | "keepalive" | "ping" => {
-                answer.only_alive = true;
-                Ok(())
-            }
             "" => Err(Failure::other_wire(target, data)
                 .hint("is `wire: responses` right for this server? Servers of chat completions want `wire: openai`")),
             _ => Ok(()),

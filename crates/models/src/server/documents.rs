@@ -3,7 +3,7 @@
 use agentd_core::model::is_model_id;
 use serde_json::Value;
 
-use super::{ServerFacts, WindowFacts, listing::number};
+use super::{ModelAbilities, ServerFacts, WindowFacts, listing::number};
 
 /// llama.cpp's `/props`: the window of one of its slots, and the name or the file of its model.
 pub(super) fn properties(text: &[u8]) -> ServerFacts {
@@ -15,6 +15,7 @@ pub(super) fn properties(text: &[u8]) -> ServerFacts {
     ServerFacts {
         id: id.map(str::to_owned),
         window: WindowFacts::exact(window.and_then(number)),
+        abilities: pictures(properties.pointer("/modalities/vision").and_then(Value::as_bool)),
         ..ServerFacts::default()
     }
 }
@@ -31,10 +32,14 @@ pub(super) fn running(text: &[u8], id: &str) -> WindowFacts {
     WindowFacts::exact(model.and_then(|model| number(model.get("context_length")?)))
 }
 
-/// Ollama's `/api/show`: the window that its file sets; else the one for which the model was made, of which Ollama gives it
-/// a part, and cuts what does not fit in silence.
-pub(super) fn modelfile(text: &[u8]) -> WindowFacts {
-    let Ok(shown) = serde_json::from_slice::<Value>(text) else { return WindowFacts::default() };
+fn pictures(sees: Option<bool>) -> ModelAbilities {
+    ModelAbilities { pictures: sees, ..ModelAbilities::default() }
+}
+
+/// Ollama's `/api/show`: the abilities of a model, and the window that its file sets; else the one for which the model was made,
+/// of which Ollama gives it a part, and cuts what does not fit in silence.
+pub(super) fn modelfile(text: &[u8]) -> ServerFacts {
+    let Ok(shown) = serde_json::from_slice::<Value>(text) else { return ServerFacts::default() };
     let parameters = shown.get("parameters").and_then(Value::as_str).unwrap_or_default();
     let mut set = parameters.lines().filter_map(|line| line.trim().strip_prefix("num_ctx"));
     let set = set.find_map(|number| number.trim().parse().ok());
@@ -42,7 +47,9 @@ pub(super) fn modelfile(text: &[u8]) -> WindowFacts {
         let mut lengths = info.iter().filter(|(name, _)| name.ends_with(".context_length"));
         lengths.find_map(|(_, length)| number(length))
     });
-    WindowFacts::exact(set).or(WindowFacts::bound(made_for))
+    let window = WindowFacts::exact(set).or(WindowFacts::bound(made_for));
+    let sees = shown.get("capabilities").and_then(Value::as_array).map(|all| all.iter().any(|one| one == "vision"));
+    ServerFacts { window, abilities: pictures(sees), ..ServerFacts::default() }
 }
 
 #[cfg(test)]
@@ -77,13 +84,13 @@ mod tests {
 
     #[test]
     fn ollama_tells_the_parameter_before_the_model() {
-        let told = |value: Value| modelfile(value.to_string().as_bytes());
+        let told = |value: Value| modelfile(value.to_string().as_bytes()).window;
         let info = json!({"general.architecture": "qwen2", "qwen2.context_length": 131_072});
         let both =
             json!({"parameters": "stop    \"<|end|>\"\nnum_ctx                        8192", "model_info": info});
         assert_eq!(told(both), WindowFacts { exact: Some(8192), bound: Some(131_072) });
         assert_eq!(told(json!({"model_info": info})), WindowFacts { exact: None, bound: Some(131_072) });
         assert_eq!(told(json!({"parameters": 3, "model_info": 4})), WindowFacts::default());
-        assert_eq!(modelfile(b""), WindowFacts::default());
+        assert_eq!(modelfile(b""), ServerFacts::default());
     }
 }

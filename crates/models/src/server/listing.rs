@@ -45,8 +45,12 @@ struct WireModel {
     max_input_tokens: Option<Value>,
     max_tokens: Option<Value>,
     max_output_tokens: Option<Value>,
-    /// Anthropic.
+    /// Anthropic and Mistral.
     capabilities: Option<Value>,
+    /// OpenRouter and llama.cpp.
+    architecture: Option<Value>,
+    /// LM Studio.
+    r#type: Option<Value>,
 }
 
 /// The models of a list, in its order. None where it is no list.
@@ -103,12 +107,21 @@ impl WireModel {
             let ability = self.capabilities.as_ref()?.pointer(path)?;
             ability.get("supported").unwrap_or(ability).as_bool()
         };
+        let inputs = || {
+            let inputs = self.architecture.as_ref()?.get("input_modalities")?.as_array()?;
+            Some(inputs.iter().any(|input| input == "image"))
+        };
+        let kind = || match self.r#type.as_ref()?.as_str()? {
+            "vlm" => Some(true),
+            "llm" => Some(false),
+            _ => None,
+        };
         // Elsewhere a field of that name may mean anything.
         let largest = || of(&self.max_output_tokens).or_else(|| of(&self.max_tokens));
         let max_answer = self.max_input_tokens.is_some().then(largest).flatten();
         let abilities = ModelAbilities {
             max_answer: max_answer.filter(|tokens| *tokens > 0),
-            pictures: supports("/image_input"),
+            pictures: supports("/image_input").or_else(|| supports("/vision")).or_else(inputs).or_else(kind),
             adaptive_thinking: supports("/thinking/types/adaptive"),
         };
         ListedEntry { id: self.id, owner, window, abilities }

@@ -86,8 +86,9 @@ fn plausible(tokens: Option<u64>) -> Option<u64> {
     tokens.filter(|tokens| PLAUSIBLE.contains(tokens))
 }
 
-/// Asks a server for what it tells of a model. None where it could not be asked.
-pub(crate) async fn ask(target: &Target, config: &ModelConfig) -> Option<ServerFacts> {
+/// Asks a server for what it tells of a model, and wherever it may tell of that, whether the model sees. None where it could
+/// not be asked.
+pub(crate) async fn ask(target: &Target, config: &ModelConfig, sight: bool) -> Option<ServerFacts> {
     let deadline = target.deadlines.listing();
     if config.wire == Wire::LlamaCpp {
         return match target.get(&target.beside("/props"), &deadline).await {
@@ -103,14 +104,16 @@ pub(crate) async fn ask(target: &Target, config: &ModelConfig) -> Option<ServerF
     };
     let meant = listing::find(&entries, &config.id);
     let id = meant.map(|entry| entry.id.clone());
-    let abilities = meant.map(|entry| entry.abilities).unwrap_or_default();
+    let mut abilities = meant.map(|entry| entry.abilities).unwrap_or_default();
     let mut window = meant.map(|entry| entry.window).unwrap_or_default();
     let mut loads_later = false;
-    if config.context_window.is_none() && window.exact.is_none() {
+    let lacks_window = config.context_window.is_none() && window.exact.is_none();
+    if lacks_window || (sight && abilities.pictures.is_none()) {
         let asked_for = id.as_deref().unwrap_or(&config.id);
-        let (told, loads) = elsewhere(target, &entries, asked_for, &deadline).await;
-        window = told.or(window);
-        loads_later = loads && window.exact.is_none();
+        let told = elsewhere(target, &entries, asked_for, &deadline, sight).await;
+        window = if lacks_window { told.window.or(window) } else { window };
+        loads_later = told.loads_later && lacks_window && window.exact.is_none();
+        abilities.pictures = abilities.pictures.or(told.abilities.pictures);
     }
     Some(ServerFacts { id, window, abilities, loads_later })
 }
@@ -120,31 +123,39 @@ fn list_path(config: &ModelConfig) -> &'static str {
     if config.wire == Wire::Anthropic { "/models?limit=1000" } else { "/models" }
 }
 
-/// Facts about a window from the other documents of servers that are known to have some, and whether they say more once the
-/// model is loaded.
-async fn elsewhere(target: &Target, entries: &[ListedEntry], id: &str, deadline: &Deadline) -> (WindowFacts, bool) {
+/// Facts from the other documents of servers that are known to have some.
+async fn elsewhere(
+    target: &Target,
+    entries: &[ListedEntry],
+    id: &str,
+    deadline: &Deadline,
+    sight: bool,
+) -> ServerFacts {
     let is_of = |owner: &str| entries.iter().any(|entry| entry.owner == owner);
     let text = |document: Document| document.text().unwrap_or_default();
     // Ollama.
     if is_of("library") {
         let running = documents::running(&text(target.get(&target.beside("/api/ps"), deadline).await), id);
-        if running.exact.is_some() {
-            return (running, true);
+        if running.exact.is_some() && !sight {
+            return ServerFacts { window: running, loads_later: true, ..ServerFacts::default() };
         }
         let question = json!({ "model": id }).to_string();
-        return (documents::modelfile(&text(target.ask(&target.beside("/api/show"), question, deadline).await)), true);
+        let shown = documents::modelfile(&text(target.ask(&target.beside("/api/show"), question, deadline).await));
+        return ServerFacts { window: running.or(shown.window), loads_later: true, ..shown };
     }
     // llama.cpp.
     if is_of("llamacpp") || entries.iter().any(|entry| entry.window.bound.is_some()) {
-        return (documents::properties(&text(target.get(&target.beside("/props"), deadline).await)).window, false);
+        return documents::properties(&text(target.get(&target.beside("/props"), deadline).await));
     }
     // LM Studio.
     if is_of("organization_owner") {
         let entries = listing::parse_with_bounds(&text(target.get(&target.beside("/api/v0/models"), deadline).await));
         let entries = entries.unwrap_or_default();
-        return (listing::find(&entries, id).map(|entry| entry.window).unwrap_or_default(), true);
+        let found = listing::find(&entries, id).map(|entry| (entry.window, entry.abilities));
+        let (window, abilities) = found.unwrap_or_default();
+        return ServerFacts { window, abilities, loads_later: true, ..ServerFacts::default() };
     }
-    (WindowFacts::default(), false)
+    ServerFacts::default()
 }
 
 /// The models that a server lists.

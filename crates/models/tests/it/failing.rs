@@ -190,3 +190,75 @@ async fn endless_answers_are_cut_and_said() {
         assert_eq!(outcome.calls, []);
     }
 }
+
+/// Events of a gateway that keeps a connection alive by parts of an answer that hold nothing.
+const EMPTY: [(Wire, &str); 6] = [
+    (Wire::OpenAi, r#"{"choices":[{"index":0,"delta":{"content":""}}]}"#),
+    (Wire::OpenAi, r#"{"choices":[{"index":0,"delta":{"role":"assistant","reasoning_content":"","tool_calls":[]}}]}"#),
+    (Wire::OpenAi, r#"{"choices":[]}"#),
+    (Wire::LlamaCpp, r#"{"content":"","stop":false}"#),
+    (Wire::Anthropic, r#"{"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":""}}"#),
+    (Wire::Responses, r#"{"type":"response.output_text.delta","output_index":0,"delta":""}"#),
+];
+
+#[tokio::test]
+async fn parts_of_an_answer_that_hold_nothing_are_signs_of_life() {
+    let check = async |(wire, event): (Wire, &str)| {
+        let server = ModelServer::start().await;
+        let mut config = ModelConfig { wire, retries: 0, ..config(&server) };
+        (config.first_byte_timeout_ms, config.idle_timeout_ms) = (300, 300);
+        let event = format!("data: {event}\n\n");
+        // It ends a good while behind the time at which it is given up.
+        let reply = Reply::status(200, event.repeat(1_000)).header("content-type", "text/event-stream");
+        server.reply(reply.bytes_per_write(event.len()).delay_ms(10));
+        let outcome = ask_config(&config).await;
+        assert_eq!(outcome.kind(), Some(ErrorKind::Timeout), "{event}");
+        assert!(outcome.message().contains("for 1.5s, only signs of life"), "{event}: {outcome:?}");
+    };
+    futures_util::future::join_all(EMPTY.map(check)).await;
+}
+
+/// An error in each of the forms in which providers say that money or a quota is used up.
+#[tokio::test]
+async fn money_that_is_used_up_is_asked_for_once() {
+    let soon = agentd_core::Timestamp::now().as_second() + 7200;
+    let kinds = [
+        (402, json!({"error": {"message": "no"}}), "quota_exceeded"),
+        (429, json!({"error": {"message": "no", "type": "insufficient_quota"}}), "quota_exceeded"),
+        (429, json!({"error": {"message": "no", "code": "billing_hard_limit_reached"}}), "quota_exceeded"),
+        (
+            429,
+            json!({"type": "error", "error": {"type": "rate_limit_error", "message": "no",
+                "details": {"error_code": "enforced_spend_limit_reached"}}}),
+            "quota_exceeded",
+        ),
+        (429, json!({"error": {"type": "usage_limit_reached", "message": "no"}}), "quota_exceeded"),
+        (
+            403,
+            json!({"error": {"message": "Quota exceeded", "errors": [{"reason": "quotaExceeded"}]}}),
+            "quota_exceeded",
+        ),
+        (403, json!({"error": "quota_exceeded", "message": "Quota exceeded"}), "quota_exceeded"),
+        (400, json!({"error": {"message": "Budget has been exceeded!", "type": "budget_exceeded"}}), "quota_exceeded"),
+        (429, json!({"error": {"type": "usage_limit_reached", "message": "no", "resets_at": soon}}), "rate_limited"),
+        (402, json!({"error": {"message": "no"}, "resets_in_seconds": 7200}), "rate_limited"),
+        (
+            429,
+            json!({"error": {"code": "quota_exceeded", "message": "no", "resets_at": soon - 9000}}),
+            "quota_exceeded",
+        ),
+        // A wrong key, and what only speaks of money.
+        (403, json!({"error": {"message": "budget_exceeded", "type": "forbidden"}}), "auth"),
+        (400, json!({"detail": [{"type": "string_type", "input": {"code": "insufficient_quota"}}]}), "rejected"),
+    ];
+    for (status, body, kind) in kinds {
+        let server = ModelServer::start().await;
+        server.default_reply(Reply::status(status, body.to_string()));
+        let outcome = ask_server(&server).await;
+        let hint = outcome.hint.clone().unwrap_or_default();
+        assert_eq!(serde_json::to_value(outcome.kind()).unwrap(), kind, "{status} {body}: {outcome:?}");
+        assert_eq!(hint.contains(" UTC"), kind == "rate_limited", "{status} {body}: {hint}");
+        // What is refused for no known reason is tried in another form.
+        assert!(server.requests().len() == 1 || kind == "rejected", "{status} {body}");
+    }
+}

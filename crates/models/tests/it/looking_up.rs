@@ -106,13 +106,114 @@ async fn a_server_without_a_list_is_asked_once() {
     assert_eq!((window(model.info()), server.documents_asked().len()), (ASSUMED, 1));
     let error = model.listed().await.unwrap_err();
     assert!(error.to_string().contains("does not list its models") && error.hint().is_some(), "{error}");
-    // One that must be told which model is meant is asked again: it may list something later.
+}
+
+#[tokio::test]
+async fn a_server_that_lists_nothing_is_asked_once_for_as_long_as_it_answers() {
+    let server = ModelServer::start().await;
+    server.lists([]).default_reply(Reply::text("Hi."));
     let model = connect(&bare(&server)).unwrap();
-    ask(&model, request("Hello")).await;
+    for _ in 0..3 {
+        model.look_up().await;
+        assert_eq!(ask(&model, request("Hello")).await.text, "Hi.");
+    }
+    assert_eq!(server.documents_asked().len(), 1);
     assert_eq!(server.requests().last().unwrap().body["model"], "default");
+    // Where it refuses, it may list something by now.
     server.lists([json!({"id": "late"})]);
+    server.reply(Reply::refusal(404, "no model is loaded"));
     ask(&model, request("Hello")).await;
+    assert_eq!(ask(&model, request("Hello")).await.text, "Hi.");
     assert_eq!(server.requests().last().unwrap().body["model"], "late");
+    assert_eq!(server.documents_asked().len(), 2);
+}
+
+/// The documents of a server that says of one model that it sees, or does not.
+fn tells_of_sight(server: &ModelServer, kind: &str, sees: bool) {
+    let inputs = if sees { json!(["text", "image"]) } else { json!(["text"]) };
+    match kind {
+        "OpenRouter" => {
+            server.lists([json!({"id": "m", "context_length": 9000, "architecture": {"input_modalities": inputs}})])
+        }
+        "Mistral" => server.lists([json!({"id": "m", "max_context_length": 9000, "capabilities": {"vision": sees}})]),
+        "Anthropic" => server.lists([json!({"id": "m", "max_input_tokens": 9000,
+            "capabilities": {"image_input": {"supported": sees}}})]),
+        "llama.cpp" => server
+            .lists([json!({"id": "m", "owned_by": "llamacpp", "meta": {"n_ctx": 9000}})])
+            .tells("/props", json!({"modalities": {"vision": sees, "audio": false}})),
+        "Ollama" => server
+            .lists([json!({"id": "m:latest", "owned_by": "library"})])
+            .tells("/api/ps", json!({"models": [{"name": "m:latest", "context_length": 9000}]}))
+            .tells(
+                "/api/show",
+                json!({"capabilities": if sees { json!(["completion", "vision"]) } else { json!(["tools"]) }}),
+            ),
+        _ => server.lists([json!({"id": "m", "owned_by": "organization_owner"})]).tells(
+            "/api/v0/models",
+            json!({"data": [{"id": "m", "type": if sees { "vlm" } else { "llm" },
+                "loaded_context_length": 9000}]}),
+        ),
+    };
+}
+
+#[tokio::test]
+async fn servers_are_believed_about_pictures_unless_somebody_configured_otherwise() {
+    for kind in ["OpenRouter", "Mistral", "Anthropic", "llama.cpp", "Ollama", "LM Studio"] {
+        for sees in [true, false] {
+            let server = ModelServer::start().await;
+            tells_of_sight(&server, kind, sees);
+            let sight = async |config: ModelConfig| {
+                let model = connect(&config).unwrap();
+                model.look_for_sight().await;
+                model.look_for_sight().await;
+                model.info().sees_pictures
+            };
+            assert_eq!(sight(config(&server)).await, sees, "{kind}");
+            // It is asked with the window configured, too, once; and not about what is configured.
+            let configured = ModelConfig { context_window: Some(9000), ..config(&server) };
+            let before = server.documents_asked().len();
+            assert_eq!(sight(configured.clone()).await, sees, "{kind}");
+            let asked = server.documents_asked().split_off(before);
+            assert_eq!(asked.iter().filter(|path| *path == "/v1/models").count(), 1, "{kind}: {asked:?}");
+            let before = server.documents_asked().len();
+            assert_eq!(sight(ModelConfig { sees_pictures: Some(!sees), ..configured }).await, !sees, "{kind}");
+            assert_eq!(server.documents_asked().len(), before, "{kind}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn sight_is_known_to_the_next_start_and_looked_for_only_where_it_is_wanted() {
+    let server = ModelServer::start().await;
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("model-facts.json");
+    tells_of_sight(&server, "Ollama", true);
+    server.default_reply(Reply::text("Hi."));
+    let named = || learning::started(&config(&server), &file);
+    let model = named();
+    ask(&model, request("Hello")).await;
+    model.look_up().await;
+    assert!(!server.documents_asked().contains(&"/api/show".to_owned()), "nobody has a picture yet");
+    model.look_for_sight().await;
+    assert!(model.info().sees_pictures);
+    learning::written(&file, "\"pictures\"").await;
+    let model = named();
+    assert!(model.info().sees_pictures);
+    // What is asked for the window says nothing of pictures, and takes nothing back.
+    model.look_up().await;
+    assert!(model.info().sees_pictures);
+    // Another model is there since, that sees none.
+    tells_of_sight(&server, "Ollama", false);
+    model.look_for_sight().await;
+    assert!(!model.info().sees_pictures);
+    // A server that says nothing is left in peace.
+    let silent = ModelServer::start().await;
+    silent.is_silent_about("/v1/models");
+    let model = connect(&ModelConfig { first_byte_timeout_ms: 50, ..config(&silent) }).unwrap();
+    for _ in 0..3 {
+        model.look_for_sight().await;
+    }
+    assert_eq!((model.info().sees_pictures, silent.documents_asked().len()), (false, 1));
 }
 
 #[tokio::test]

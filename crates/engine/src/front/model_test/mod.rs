@@ -197,6 +197,7 @@ impl ModelTest {
                 self.windows.forget(self.model.info());
                 self.model.forget();
                 self.model.look_up().await;
+                self.model.look_for_sight().await;
                 let ModelInfo { id, base_url, .. } = self.model.info();
                 let place = base_url.as_ref().map_or_else(String::new, |url| format!(" at {url}"));
                 ok(format!("{id}{place} answers, its first word after {:.1} s", heard.first.as_secs_f64()))

@@ -1,0 +1,108 @@
+//! Models that go in circles: what begins the count anew, and what does not.
+
+use std::sync::Arc;
+
+use agentd_core::{
+    event::EventKind,
+    interrupt::Answer,
+    item::ItemBody,
+    model::{Message, ModelChunk},
+    turn::{IfBusy, OnInterrupt, StartTurn, TurnResult},
+};
+use agentd_testkit::scripted::{Play, calls, says};
+use serde_json::json;
+use tokio::sync::Notify;
+
+use crate::world::{World, go_on, input, run, soon, to_end, until};
+
+fn look() -> Play {
+    calls(&[("look", json!({}))])
+}
+
+fn looks(times: usize) -> impl Iterator<Item = Play> {
+    (0..times).map(|_| look())
+}
+
+fn reason(result: &TurnResult) -> serde_json::Value {
+    serde_json::to_value(result.stop_reason).unwrap()
+}
+
+#[tokio::test]
+async fn a_word_of_the_person_begins_the_count_anew() {
+    let gate = Arc::new(Notify::new());
+    let held = Play::Waits(Arc::clone(&gate), vec![ModelChunk::call("look", "{}")]);
+    let world = World::new(looks(4).chain([held]).chain(looks(4)).chain([says("I give up.")]));
+    let session = world.session().await;
+    let mut started = session.start_turn(input("Look!")).await.unwrap();
+    soon("the fifth request", world.model.asked(5)).await;
+    session.start_turn(StartTurn { if_busy: IfBusy::Steer, ..input("Look on.") }).await.unwrap();
+    gate.notify_one();
+    let (_, result) = to_end(&mut started.events).await;
+    assert_eq!((reason(&result), result.text.as_str()), (json!("completed"), "I give up."));
+}
+
+#[tokio::test]
+async fn an_approval_of_a_person_begins_the_count_anew_and_one_of_nobody_does_not() {
+    let change = || calls(&[("change", json!({}))]);
+    let script = || (0..6).map(|_| change()).chain([says("I give up.")]);
+    let world = World::new(script());
+    let session = world.session().await;
+    let mut started = session.start_turn(input("Change!")).await.unwrap();
+    for _ in 0..6 {
+        let raised = until(&mut started.events, |kind| matches!(kind, EventKind::InterruptRaised { .. })).await;
+        let EventKind::InterruptRaised { interrupt } = &raised.kind else { unreachable!() };
+        world.engine.answer(interrupt.id, Answer::Approve, "test".to_owned()).await.unwrap();
+    }
+    assert_eq!(reason(&to_end(&mut started.events).await.1), json!("completed"));
+    let world = World::new(script());
+    let session = world.session().await;
+    let start = StartTurn { on_interrupt: OnInterrupt::Approve, ..input("Change!") };
+    assert_eq!(reason(&to_end(&mut session.start_turn(start).await.unwrap().events).await.1), json!("loop"));
+}
+
+#[tokio::test]
+async fn the_count_outlives_the_daemon_and_ends_with_the_circle() {
+    let world = World::new(looks(4).chain([Play::Hangs(Vec::new())]));
+    let session = world.session().await;
+    session.start_turn(input("Look!")).await.unwrap();
+    soon("the fifth request", world.model.asked(5)).await;
+    let next = world.restarted(looks(2).chain([says("In circles.")]));
+    next.engine.recover().await.unwrap();
+    let session = next.engine.session(session.id()).await.unwrap();
+    let result = to_end(&mut session.start_turn(go_on()).await.unwrap().events).await.1;
+    assert_eq!((reason(&result), result.text.as_str(), result.steps), (json!("loop"), "In circles.", 3));
+    let events = next.store.events_of(session.id());
+    let is_noted = |kind: &EventKind| matches!(kind, EventKind::Warning { code, .. } if code == "repeated_call");
+    assert_eq!(events.iter().filter(|event| is_noted(&event.kind)).count(), 1, "it was noted before");
+    // Who goes on behind it has seen it.
+    looks(1).chain([says("Seen.")]).for_each(|play| next.model.then(play));
+    let result = to_end(&mut session.start_turn(go_on()).await.unwrap().events).await.1;
+    assert_eq!((reason(&result), result.text.as_str()), (json!("completed"), "Seen."));
+}
+
+#[tokio::test]
+async fn a_subagent_in_a_circle_ends_alone_and_its_parent_is_told_why() {
+    let world = World::new([]);
+    world.model.respond_with(|request| {
+        let is_child =
+            matches!(&request.messages[0], Message::System { text } if text.contains("You work for another agent."));
+        match request.messages.last() {
+            _ if is_child && request.may_call => look(),
+            _ if is_child => says("In circles."),
+            Some(Message::Tool { .. }) => says("It went in circles."),
+            _ => calls(&[("delegate_task", json!({"task": "Look"}))]),
+        }
+    });
+    let session = world.session().await;
+    let result = run(&session, "Have somebody look.").await;
+    assert_eq!((reason(&result), result.text.as_str()), (json!("completed"), "It went in circles."));
+    let told = world.store.events_of(session.id()).into_iter().find_map(|event| match &event.kind {
+        EventKind::ItemCompleted { item, .. } => match &item.body {
+            ItemBody::ToolResult(result) => Some(result.text.clone()),
+            _ => None,
+        },
+        _ => None,
+    });
+    let told = told.unwrap();
+    assert!(told.contains("repeated the same calls") && told.contains("In circles."), "{told}");
+}

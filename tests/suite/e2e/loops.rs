@@ -1,0 +1,135 @@
+//! Models that go in circles: noted, then ended with a reason of its own; what changes is no circle, and what did not change
+//! is not read twice.
+
+use agentd_testkit::model_server::{Recorded, Reply};
+use serde_json::{Value, json};
+
+use super::{World, tool_texts};
+
+/// Calls by their number, from 0.
+type Circle = fn(usize) -> Reply;
+
+fn results(request: &Recorded) -> usize {
+    request.messages().iter().filter(|message| message["role"] == "tool").count()
+}
+
+/// Goes on with these calls until nothing may be called any more.
+fn circles(world: &World, circle: Circle) {
+    world.model.respond_with(move |request| match request.text.contains("No tool can be called any more") {
+        true => Reply::text("I went in circles."),
+        false => circle(results(request)),
+    });
+}
+
+fn list(path: &str) -> Reply {
+    Reply::tool_call("list_dir", json!({ "path": path }))
+}
+
+fn read() -> Reply {
+    Reply::tool_call("read_file", json!({"path": "uploads/notes.txt"}))
+}
+
+fn bash(command: &str) -> Reply {
+    Reply::tool_call("run_bash_command", json!({ "command": command }))
+}
+
+async fn run(world: &World, more: &[&str], code: i32) -> Vec<Value> {
+    let args = ["run", "Look", "--output", "stream-json", "--on-interrupt", "approve"];
+    world.daemon.agentctl(args.iter().chain(more)).await.exits(code).json_lines()
+}
+
+fn warnings(lines: &[Value], code: &str) -> usize {
+    lines.iter().filter(|line| line["type"] == "warning" && line["code"] == code).count()
+}
+
+/// A note whose lines are too many to be told again for nothing.
+fn note(world: &World) -> (String, String) {
+    let content: String = (0..60).map(|n| format!("the line number {n} of the note\n")).collect();
+    (world.daemon.write("notes.txt", &content).to_str().unwrap().to_owned(), content)
+}
+
+#[tokio::test]
+async fn equal_calls_with_equal_results_are_noted_at_three_and_end_the_turn_at_six() {
+    let world = World::start().await;
+    let (file, _) = note(&world);
+    let cases: [(&str, Circle, usize); 5] = [
+        ("one", |_| read(), 1),
+        ("two", |n| if n % 2 == 0 { read() } else { list(".") }, 2),
+        ("three", |n| [read(), list("."), list("uploads")].into_iter().nth(n % 3).unwrap(), 3),
+        ("unknown", |n| Reply::tool_call(format!("no_such_tool_{n}"), json!({"n": n})), 1),
+        ("at once", |_| read().and_call("list_dir", json!({"path": "."})), 1),
+    ];
+    for (name, circle, period) in cases {
+        circles(&world, circle);
+        let before = world.model.requests().len();
+        let lines = run(&world, &["--file", &file], 6).await;
+        let result = lines.last().unwrap();
+        assert_eq!(
+            (&result["stop_reason"], &result["text"]),
+            (&json!("loop"), &json!("I went in circles.")),
+            "{name}: {result:#}"
+        );
+        assert_eq!((warnings(&lines, "repeated_call"), warnings(&lines, "loop")), (1, 1), "{name}");
+        let requests = world.model.requests().split_off(before);
+        assert_eq!(requests.len(), 6 * period + 1, "{name}");
+        let is_noted = |request: &Recorded| request.text.contains("the same results");
+        assert_eq!(requests.iter().position(is_noted), Some(3 * period), "{name}");
+        super::stream_schema::check_lines(&lines);
+    }
+    let output = world.daemon.agentctl(["run", "Look", "--file", &file]).await.exits(6);
+    output.says(&["stopped: the model repeated the same calls", "hint:"]);
+}
+
+#[tokio::test]
+async fn calls_whose_results_change_are_no_circle() {
+    let world = World::start().await;
+    let polls: [Circle; 2] = [
+        |n| if n < 9 { bash("echo built >> log.txt; wc -l < log.txt") } else { Reply::text("Built.") },
+        |n| match n {
+            0..18 if n % 2 == 0 => bash("sleep 0.01"),
+            0..18 => bash("echo built >> log.txt; wc -l < log.txt"),
+            _ => Reply::text("Built."),
+        },
+    ];
+    for poll in polls {
+        circles(&world, poll);
+        let lines = run(&world, &[], 0).await;
+        assert_eq!(lines.last().unwrap()["text"], "Built.");
+        assert_eq!(warnings(&lines, "repeated_call"), 0);
+    }
+}
+
+#[tokio::test]
+async fn an_unchanged_file_is_read_once_for_as_long_as_the_model_sees_it() {
+    let mut world = World::start().await;
+    let (file, content) = note(&world);
+    let shown = |request: &Recorded| tool_texts(request).matches(content.lines().next().unwrap()).count();
+    world.model.reply(read()).reply(read()).reply(Reply::text("Read."));
+    let lines = run(&world, &["--file", &file], 0).await;
+    let session = lines.last().unwrap()["session_id"].as_str().unwrap().to_owned();
+    let request = world.model.requests().pop().unwrap();
+    assert_eq!(shown(&request), 1, "{}", tool_texts(&request));
+    assert!(tool_texts(&request).contains("unchanged since"), "{}", tool_texts(&request));
+    // It is known after a restart, too; other lines, and lines that changed, are shown.
+    world.daemon.kill9().await;
+    world.daemon.restart().await;
+    world.model.reply(read());
+    world.model.reply(Reply::tool_call("read_file", json!({"path": "uploads/notes.txt", "limit": 30})));
+    world.model.reply(bash("echo more >> uploads/notes.txt")).reply(read()).reply(Reply::text("Read."));
+    run(&world, &["--session", &session], 0).await;
+    let request = world.model.requests().pop().unwrap();
+    assert_eq!(shown(&request), 3, "{}", tool_texts(&request));
+    assert_eq!(tool_texts(&request).matches("unchanged since").count(), 2, "{}", tool_texts(&request));
+    // What was summed up is not above any more.
+    world.model.default_reply(Reply::text("A summary of what was done so far."));
+    for _ in 0..3 {
+        run(&world, &["--session", &session], 0).await;
+    }
+    world.daemon.agentctl(["compact", &session, "--strategy", "summarize"]).await.exits(0);
+    world.model.reply(read()).reply(Reply::text("Read."));
+    run(&world, &["--session", &session], 0).await;
+    let requests = world.model.requests();
+    let [.., before, after] = requests.as_slice() else { panic!("{requests:?}") };
+    assert_eq!((shown(before), shown(after)), (0, 1), "{}", tool_texts(after));
+    assert!(!tool_texts(after).contains("unchanged since"), "{}", tool_texts(after));
+}
