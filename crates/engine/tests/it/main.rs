@@ -34,6 +34,7 @@ mod routing;
 mod sampling;
 mod searching;
 mod shown;
+mod spending;
 mod stops;
 mod subagents;
 mod turns;
