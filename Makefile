@@ -17,7 +17,7 @@ CLIENT_SOURCES := $(shell find clients -type f -not -path '*/node_modules/*') $(
 	scripts/clients.py $(wildcard tests/clients/packages/package*.json)
 NPM_CI := ci --ignore-scripts --no-audit --no-fund --loglevel=error
 
-.PHONY: help build model recognition mcp-servers chat test test-rust test-clients test-skills test-dist test-wires soak bench fmt lint docs install dist clients clean
+.PHONY: help build model recognition mcp-servers chat test test-rust test-clients test-skills test-dist test-catalogue test-wires soak bench fmt lint docs install dist clients clean
 
 help: ## Show what can be made
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
@@ -39,7 +39,7 @@ chat: model ## Talk: builds for it, brings the built-in model, starts the daemon
 		--features agentd/builtin-model,agentd/code,agentd/documents,agentctl/mcp-serve
 	@$(TARGET)/chat/agentctl chat
 
-test: test-rust test-clients test-skills test-dist ## Run all tests
+test: test-rust test-clients test-skills test-dist test-catalogue ## Run all tests
 
 # The suites that run real processes find the binaries beside themselves; they are built first, in the same profile.
 test-rust: model recognition mcp-servers
@@ -57,6 +57,10 @@ test-clients: $(PACKAGES)/ready $(CLIENTS)/ready
 test-dist: model recognition
 	$(CARGO) build --locked --workspace --bins --examples
 	$(PYTHON) tests/dist/run.py $(TARGET)/debug
+
+# The prices of the catalogue beside the table that they are from, in a package of 44 MB.
+test-catalogue:
+	$(PYTHON) tests/catalogue/run.py $(TARGET)/catalogue
 
 # The wires of models as another program understands them: a proxy of 750 MB, so this is no part of `test`.
 test-wires: $(WIRES)/ready ## Speak the wires of models through a proxy that others wrote

@@ -31,6 +31,17 @@ DEFAULTS = {
 }
 # Forms that providers want requests in, as crates/models/src/learning/form.rs names them.
 FORMS = {"openai": ["max_completion_tokens"], "deepseek": ["echo_reasoning"], "moonshot": ["echo_reasoning"]}
+# Prices, and their names in the table; and the names of prices for requests above a border.
+RATES = {
+    "input": "input_cost_per_token",
+    "cached_input": "cache_read_input_token_cost",
+    "cache_write": "cache_creation_input_token_cost",
+    "cache_write_1h": "cache_creation_input_token_cost_above_1hr",
+    "output": "output_cost_per_token",
+    "reasoning": "output_cost_per_reasoning_token",
+}
+BORDER = re.compile(r"input_cost_per_token_above_(\d+)k_tokens")
+BORDER_INCLUDED = {"xai"}
 # Figures beyond these are mistakes.
 MOST_TOKENS, MOST_DOLLARS = 20_000_000, 10_000
 
@@ -46,27 +57,45 @@ def price(value):
     return float(f"{value * 1e6:.6g}")
 
 
-def prices(entry):
-    known = {
-        "input": price(entry.get("input_cost_per_token")),
-        "cached_input": price(entry.get("cache_read_input_token_cost")),
-        "cache_write": price(entry.get("cache_creation_input_token_cost")) or None,
-        "output": price(entry.get("output_cost_per_token")),
-    }
-    # A price of nothing for both is a price that nobody wrote down.
-    if known["input"] is None or known["output"] is None or known["input"] + known["output"] == 0:
+def rates(entry, suffix=""):
+    """The prices of an entry, or of one of its borders; nothing if input or output has no price."""
+    known = {name: price(entry.get(field + suffix)) for name, field in RATES.items()}
+    if known["input"] is None or known["output"] is None:
         return None
+    # Nothing is no price of a write; reasoning at the price of the answer is no price of its own.
+    known["cache_write"] = known["cache_write"] or None
+    known["reasoning"] = None if known["reasoning"] == known["output"] else known["reasoning"]
     return {name: value for name, value in known.items() if value is not None}
 
 
-def model(entry, sources):
+def tiers(entry, provider):
+    """Prices by the tokens of the request above which they hold for all of it, the lowest border first."""
+    if entry.get("tiered_pricing"):
+        return sorted((int(tier["range"][0]), rates(tier)) for tier in entry["tiered_pricing"])
+    borders = sorted(int(found[1]) for found in map(BORDER.fullmatch, entry) if found)
+    # Some providers count the border itself to what is above it.
+    at_border = 1 if provider in BORDER_INCLUDED else 0
+    above = [(border * 1000 - at_border, rates(entry, f"_above_{border}k_tokens")) for border in borders]
+    return [(0, rates(entry)), *above]
+
+
+def prices(entry, provider):
+    (_, known), *above = tiers(entry, provider)
+    # A price of nothing for both is a price that nobody wrote down.
+    if known is None or known["input"] + known["output"] == 0:
+        return None
+    above = [{"above": border, **tier} for border, tier in above if tier]
+    return {**known, **({"tiers": above} if above else {})}
+
+
+def model(entry, provider, sources):
     known = {
         "window": tokens(entry.get("max_input_tokens")),
         "answer": tokens(entry.get("max_output_tokens")),
         "pictures": bool(entry.get("supports_vision")),
         "thinking": bool(entry.get("supports_reasoning")),
         "tools": bool(entry.get("supports_function_calling")),
-        "prices": prices(entry),
+        "prices": prices(entry, provider),
         "source": sources.index(entry["source"]) if entry.get("source") in sources else None,
     }
     return {name: value for name, value in known.items() if value is not None and value is not False}
@@ -82,7 +111,7 @@ def catalogue(table, source):
     pages = {entry.get("source") for models in chosen.values() for entry in models.values()}
     sources = sorted(page for page in pages if isinstance(page, str) and page.startswith("https://"))
     models = {
-        provider: {name: model(entry, sources) for name, entry in sorted(entries.items())}
+        provider: {name: model(entry, provider, sources) for name, entry in sorted(entries.items())}
         for provider, entries in chosen.items()
     }
     date = datetime.date.today().isoformat()

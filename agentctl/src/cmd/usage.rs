@@ -29,7 +29,7 @@ use crate::{
 
 Every model call counts when it is made, at the prices of that time: those of subagents, summaries and `models test`, too. \
 Days are local days of the daemon. Sessions that were deleted still count, without their names. Prices come from models.yaml, \
-else from the catalogue; what has no known price is said, and in no sum. `agentctl models show` tells the prices.")]
+else from the catalogue, else from the server's list; what has no known price is said, and in no sum. `agentctl models show` tells the prices.")]
 pub(crate) struct UsageArgs {
     /// The first day: the last days (7d) or weeks (2w) up to today, `today`, `all`, or a date such as 2026-11-25
     /// [default: 30d; all with --until]

@@ -124,6 +124,9 @@ struct SlotLayer {
     fallback: Option<Vec<String>>,
 }
 
+/// Rule for prices.
+const PRICES: &str = "prices are from 0 to 10000, and each of their tiers is above the one before it";
+
 pub(super) fn resolve(sources: &Sources, origins: &mut Origins) -> Result<ModelSettings, ConfigError> {
     let variables = sources.env.texts();
     let mut slots: HashMap<Slot, SlotLayer> = HashMap::new();
@@ -272,7 +275,7 @@ impl SlotLayer {
         model.thinking = self.thinking;
         model.effort = self.effort;
         model.cache_reasons = self.cache_reasons.or(server.cache_reasons);
-        model.prices = self.prices;
+        model.prices = self.prices.clone();
         let millis = |own: Option<Span>, shared: Option<Span>, default| own.or(shared).map_or(default, Span::as_millis);
         model.connect_timeout_ms = millis(self.connect, server.connect, model.connect_timeout_ms);
         model.first_byte_timeout_ms = millis(self.first_byte, server.first_byte, model.first_byte_timeout_ms);
@@ -415,7 +418,7 @@ impl Reader<'_> {
             thinking: slot.thinking,
             effort: slot.effort,
             cache_reasons: slot.cache_reasons,
-            prices: self.checked(slot.prices, |p| p.input >= 0.0 && p.output >= 0.0, "prices are not negative")?,
+            prices: self.checked(slot.prices, |prices| prices.above == 0 && prices.are_sound(), PRICES)?,
             connect: timeouts.connect,
             first_byte: timeouts.first_byte,
             idle: timeouts.idle,

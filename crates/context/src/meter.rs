@@ -1,5 +1,7 @@
 //! How full the window is: what the server counted last, and what has come since.
 
+use std::collections::BTreeSet;
+
 use agentd_core::{
     context::{PromptReport, TokenLevel},
     event::StateChange,
@@ -40,6 +42,8 @@ pub struct ContextMeter {
     since: UncountedTokens,
     /// The level that was told last; none where that is not known.
     level: Option<TokenLevel>,
+    /// Sizes of requests that a person was warned of, since they become dearer there.
+    borders: BTreeSet<u64>,
 }
 
 /// The tokens of a request and its answer, as the server counted them, or about as many. They say something of the next
@@ -197,6 +201,11 @@ impl ContextMeter {
     /// Takes note of the level that was told last, where the session was read from its journal.
     pub fn told(&mut self, level: Option<TokenLevel>) {
         self.level = level;
+    }
+
+    /// Returns true the first time that a request comes near this size.
+    pub fn comes_near(&mut self, border: u64) -> bool {
+        self.borders.insert(border)
     }
 
     /// Takes in how full the window is, and returns what is to be told where that is another level than was told last.

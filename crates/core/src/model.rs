@@ -402,7 +402,7 @@ pub enum ModelChunk {
     },
     /// Remark of the server on the request.
     Remark(ServerRemark),
-    /// Usage of the call; at most once.
+    /// Usage of the current attempt, as far as its server has counted; a later one takes the place of an earlier one.
     Usage(Usage),
     /// The proper end. Nothing follows.
     End(Finish),
@@ -413,6 +413,39 @@ impl ModelChunk {
     #[must_use]
     pub fn call(name: impl Into<String>, arguments: impl Into<String>) -> Self {
         Self::ToolCall { name: name.into(), arguments: arguments.into(), fields: ServerFields::default() }
+    }
+}
+
+/// Usage of a model call while its chunks come: of attempts that broke off, and of the current one.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct CallUsage {
+    broken: Usage,
+    counted: Option<Usage>,
+}
+
+impl CallUsage {
+    /// Takes note of a chunk. Tokens that a server counted are paid for, whatever became of their answer.
+    pub fn note(&mut self, chunk: &ModelChunk) {
+        match chunk {
+            ModelChunk::Usage(usage) => self.counted = Some(*usage),
+            ModelChunk::Discarded => self.broken += Usage::of_call(self.counted.take()),
+            ModelChunk::Retry { .. } if self.counted.is_some() => self.broken += Usage::of_call(self.counted.take()),
+            _ => {}
+        }
+    }
+
+    /// Usage of the current attempt, where its server has counted any.
+    #[must_use]
+    pub fn counted(&self) -> Option<Usage> {
+        self.counted
+    }
+
+    /// Usage of all attempts. Where nothing was counted of the last one, it is `uncounted`.
+    #[must_use]
+    pub fn total(&self, uncounted: Usage) -> Usage {
+        let mut total = self.broken;
+        total += self.counted.map_or(uncounted, |counted| Usage::of_call(Some(counted)));
+        total
     }
 }
 

@@ -44,6 +44,7 @@ use crate::{
     spending::{SideUsage, UsageQuery, UsageReport},
     state_files::{StateFileChange, StateFiles},
     tool::{AdaptedCall, FollowedLink, StartFolder, ToolCall, ToolOutput, ToolSpec},
+    usage::Prices,
 };
 
 pub use self::{
@@ -110,6 +111,11 @@ pub trait Model: Send + Sync {
     /// a defect of the adapter. Dropping the stream cancels the call: an HTTP request is closed, the embedded
     /// model stops within a token.
     fn stream(&self, request: ModelRequest) -> BoxStream<'static, Result<ModelChunk, ModelError>>;
+
+    /// Prices of its tokens, as far as they are known now.
+    fn prices(&self) -> Option<Prices> {
+        None
+    }
 
     /// Takes note of the size that its window turned out to have: [`WindowSource::Refusal`] where its server said so, or
     /// [`WindowSource::Cut`] where its server cuts longer requests. [`Self::info`] tells it from then on.

@@ -44,12 +44,6 @@ impl Usage {
         Self { calls: 1, ..Self::default() }
     }
 
-    /// With so many answers before it that broke off and were asked for again. Their servers did not come to count them.
-    #[must_use]
-    pub fn with_broken(self, answers: u64) -> Self {
-        Self { calls: self.calls + answers, unpriced_calls: self.unpriced_calls + answers, ..self }
-    }
-
     /// All tokens, of requests and answers.
     #[must_use]
     pub fn tokens(&self) -> u64 {
@@ -89,23 +83,55 @@ impl AddAssign for Usage {
 }
 
 /// Prices of a model, in US dollars for a million tokens.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Prices {
+    /// Tokens of a request above which these prices hold, for all tokens of the request and its answer; 0 but in `tiers`.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub above: u64,
     /// Request tokens that the server had to compute.
     pub input: f64,
     /// Request tokens out of the server's cache; `input` where absent.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cached_input: Option<f64>,
     /// Request tokens that the server put into its cache; `input` where absent.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cache_write: Option<f64>,
+    /// Those of them that it keeps for an hour; twice `input` where absent, as Anthropic publishes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cache_write_1h: Option<f64>,
     /// Answer tokens.
     pub output: f64,
+    /// Answer tokens that were reasoning; `output` where absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reasoning: Option<f64>,
+    /// Prices of longer requests, the lowest border first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub tiers: Vec<Prices>,
 }
 
 impl Prices {
-    /// Price of `usage`, in millionths of a US dollar.
+    /// Highest plausible price, in US dollars for a million tokens.
+    const MAX: f64 = 10_000.0;
+
+    /// Returns true if all prices are plausible and borders of tiers go up.
+    #[must_use]
+    pub fn are_sound(&self) -> bool {
+        let rates = [self.cached_input, self.cache_write, self.cache_write_1h, self.reasoning];
+        let mut rates = rates.into_iter().flatten().chain([self.input, self.output]);
+        let borders: Vec<u64> = std::iter::once(self.above).chain(self.tiers.iter().map(|tier| tier.above)).collect();
+        rates.all(|rate| (0.0..=Self::MAX).contains(&rate))
+            && borders.is_sorted_by(|lower, upper| lower < upper)
+            && self.tiers.iter().all(|tier| tier.tiers.is_empty() && tier.are_sound())
+    }
+
+    /// Prices of a request of that many tokens.
+    #[must_use]
+    pub fn of_request(&self, tokens: u64) -> &Self {
+        self.tiers.iter().rev().find(|tier| tokens > tier.above).unwrap_or(self)
+    }
+
+    /// Price of one request, in millionths of a US dollar. Of its cache writes, `hour_writes` are kept for an hour.
     #[must_use]
     #[expect(
         clippy::cast_precision_loss,
@@ -113,12 +139,23 @@ impl Prices {
         clippy::cast_sign_loss,
         reason = "money for display; token counts are far below 2^52 and prices are not negative"
     )]
-    pub fn cost_microusd(&self, usage: &Usage) -> u64 {
-        let written = usage.cache_write_tokens;
-        let fresh = usage.prompt_tokens.saturating_sub(usage.cached_tokens).saturating_sub(written) as f64;
-        let cached = usage.cached_tokens as f64 * self.cached_input.unwrap_or(self.input);
-        let written = written as f64 * self.cache_write.unwrap_or(self.input);
-        (fresh * self.input + cached + written + usage.completion_tokens as f64 * self.output).round().max(0.0) as u64
+    pub fn cost_microusd(&self, usage: &Usage, hour_writes: u64) -> u64 {
+        let Usage { prompt_tokens, cached_tokens, cache_write_tokens, completion_tokens, reasoning_tokens, .. } =
+            *usage;
+        let Self { input, cached_input, cache_write, cache_write_1h, output, reasoning, .. } =
+            *self.of_request(prompt_tokens);
+        let hour_writes = hour_writes.min(cache_write_tokens);
+        // Some servers count reasoning beside the answer.
+        let thought = reasoning_tokens.min(completion_tokens);
+        let parts = [
+            (prompt_tokens.saturating_sub(cached_tokens).saturating_sub(cache_write_tokens), input),
+            (cached_tokens, cached_input.unwrap_or(input)),
+            (cache_write_tokens - hour_writes, cache_write.unwrap_or(input)),
+            (hour_writes, cache_write_1h.unwrap_or(2.0 * input)),
+            (completion_tokens - thought, output),
+            (thought, reasoning.unwrap_or(output)),
+        ];
+        parts.iter().map(|(tokens, price)| *tokens as f64 * price).sum::<f64>().round().max(0.0) as u64
     }
 }
 
@@ -137,20 +174,44 @@ mod tests {
         }
         sum += Usage::of_failed_call();
         assert_eq!((sum.calls, sum.unpriced_calls, sum.cost_microusd), (4, 2, Some(7)));
-        let again = priced.with_broken(2);
-        assert_eq!((again.calls, again.unpriced_calls, again.cost_microusd), (3, 2, Some(7)));
         assert_eq!(sum.prompt_tokens, 10);
     }
 
     #[test]
     fn a_million_tokens_cost_their_price() {
-        let prices = Prices { input: 3.0, cached_input: Some(0.3), cache_write: None, output: 15.0 };
+        let prices = Prices { input: 3.0, cached_input: Some(0.3), output: 15.0, ..Prices::default() };
         let usage =
             Usage { prompt_tokens: 1_000_000, cached_tokens: 500_000, completion_tokens: 100_000, ..Usage::default() };
-        assert_eq!(prices.cost_microusd(&usage), 1_500_000 + 150_000 + 1_500_000);
+        assert_eq!(prices.cost_microusd(&usage, 0), 1_500_000 + 150_000 + 1_500_000);
         let usage = Usage { cache_write_tokens: 200_000, ..usage };
-        assert_eq!(prices.cost_microusd(&usage), 1_500_000 + 150_000 + 1_500_000);
+        assert_eq!(prices.cost_microusd(&usage, 0), 1_500_000 + 150_000 + 1_500_000);
         let prices = Prices { cache_write: Some(3.75), ..prices };
-        assert_eq!(prices.cost_microusd(&usage), 900_000 + 750_000 + 150_000 + 1_500_000);
+        assert_eq!(prices.cost_microusd(&usage, 0), 900_000 + 750_000 + 150_000 + 1_500_000);
+        assert_eq!(prices.cost_microusd(&usage, 80_000), 900_000 + 450_000 + 480_000 + 150_000 + 1_500_000);
+        let prices = Prices { cache_write_1h: Some(7.0), reasoning: Some(20.0), ..prices };
+        let usage = Usage { reasoning_tokens: 40_000, ..usage };
+        let answer = 60_000 * 15 + 40_000 * 20;
+        assert_eq!(prices.cost_microusd(&usage, u64::MAX), 900_000 + 200_000 * 7 + 150_000 + answer);
+    }
+
+    #[test]
+    fn all_of_a_long_request_has_the_price_above_its_border() {
+        let tier = |above, input| Prices { above, input, output: 10.0 * input, ..Prices::default() };
+        let prices = Prices { tiers: vec![tier(100, 2.0), tier(200, 4.0)], ..tier(0, 1.0) };
+        assert!(prices.are_sound());
+        for (prompt_tokens, price) in [(100, 1), (101, 2), (200, 2), (201, 4), (1 << 40, 4)] {
+            let usage = Usage { prompt_tokens, completion_tokens: 7, ..Usage::default() };
+            assert_eq!(prices.cost_microusd(&usage, 0), (prompt_tokens + 70) * price, "{prompt_tokens}");
+        }
+        for wrong in [
+            Prices { tiers: vec![tier(200, 2.0), tier(100, 4.0)], ..tier(0, 1.0) },
+            Prices { tiers: vec![tier(0, 2.0)], ..tier(0, 1.0) },
+            Prices { tiers: vec![prices.clone()], ..tier(0, 1.0) },
+            Prices { tiers: vec![tier(9, f64::NAN)], ..tier(0, 1.0) },
+            Prices { reasoning: Some(-1.0), ..tier(0, 1.0) },
+            tier(0, f64::INFINITY),
+        ] {
+            assert!(!wrong.are_sound(), "{wrong:?}");
+        }
     }
 }

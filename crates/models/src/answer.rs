@@ -57,7 +57,10 @@ pub(crate) struct Answer {
     text_bytes: usize,
     /// Set once anything of the answer itself has come: an answer that breaks off from here on is taken back before another attempt.
     pub(crate) began: bool,
+    /// Usage of this request, as its server has counted it, with money only if the server named it.
     pub(crate) usage: Option<Usage>,
+    /// Tokens of its cache writes that are kept for an hour.
+    pub(crate) hour_writes: u64,
     /// Remarks of the server on the request.
     pub(crate) remarks: Vec<ServerRemark>,
     /// Measure of everything in it: an event that does not change it only says that the server is alive.
@@ -105,12 +108,10 @@ impl Answer {
         self.pieces.pop_front()
     }
 
-    /// The usage with what it costs.
+    /// The usage with what it costs: as the server charges it, or by its prices.
     pub(crate) fn priced_usage(&self, prices: Option<&Prices>) -> Option<Usage> {
         let usage = self.usage?;
-        Some(Usage {
-            cost_microusd: prices.map(|prices| prices.cost_microusd(&usage)).or(usage.cost_microusd),
-            ..usage
-        })
+        let priced = || prices.map(|prices| prices.cost_microusd(&usage, self.hour_writes));
+        Some(Usage { cost_microusd: usage.cost_microusd.or_else(priced), ..usage })
     }
 }

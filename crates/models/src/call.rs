@@ -32,7 +32,6 @@ use self::{
     words::Words,
 };
 use crate::{
-    catalogue,
     config::ModelConfig,
     deadline::Deadline,
     dialect::{AnswerReader, Dialect, Order, Outgoing},
@@ -109,6 +108,11 @@ impl Model for HttpModel {
             Some((chunk, call))
         })
         .boxed()
+    }
+
+    fn prices(&self) -> Option<Prices> {
+        let Inner { facts, target, config, .. } = &*self.inner;
+        facts.prices(target, config)
     }
 
     fn note_window(&self, tokens: u64, source: WindowSource) {
@@ -383,7 +387,7 @@ struct OpenedAnswer {
 impl OpenedAnswer {
     fn reading(self, model: &Inner, request: &ModelRequest, form: &RequestForm) -> Reading {
         let words = Words::new(request.tools.clone(), !form.native_tools(&model.config));
-        Reading::new(self.response, self.deadline, self.reader, words, model.prices().copied())
+        Reading::new(self.response, self.deadline, self.reader, words, model.facts.prices(&model.target, &model.config))
     }
 }
 
@@ -417,12 +421,6 @@ impl Inner {
     async fn look_up(&self) {
         self.facts.look_up(&self.target, &self.config).await;
     }
-
-    /// Its prices, as they are configured or published.
-    fn prices(&self) -> Option<&Prices> {
-        let published = || catalogue::published(self.target.host(), &self.facts.info().id)?.prices.as_ref();
-        self.config.prices.as_ref().or_else(published)
-    }
 }
 
 #[cfg(test)]
@@ -437,13 +435,13 @@ mod tests {
             (config.id, config.prices) = (id.to_owned(), configured);
             let target = Target::new(&config, &mut Clients::default()).unwrap();
             let dialect = Box::new(OpenAi::new(config.clone()));
-            HttpModel::new(dialect, target, config, &Arc::default()).inner.prices().copied()
+            HttpModel::new(dialect, target, config, &Arc::default()).prices()
         };
         let published = prices("https://api.openai.com/v1", "gpt-4o", None).unwrap();
         assert!(published.input > 0.0 && published.output > published.input);
         assert_eq!(prices("https://api.openai.com/v1", "gpt-of-nobody", None), None);
         assert_eq!(prices("http://127.0.0.1:9/v1", "gpt-4o", None), None);
-        let own = Prices { input: 0.0, cached_input: None, cache_write: None, output: 0.0 };
-        assert_eq!(prices("https://api.openai.com/v1", "gpt-4o", Some(own)), Some(own));
+        let own = Prices::default();
+        assert_eq!(prices("https://api.openai.com/v1", "gpt-4o", Some(own.clone())), Some(own));
     }
 }

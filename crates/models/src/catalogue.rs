@@ -136,6 +136,8 @@ fn without_date(id: &str) -> Option<&str> {
 
 #[cfg(test)]
 mod tests {
+    use agentd_core::usage::Usage;
+
     use super::*;
 
     #[test]
@@ -149,9 +151,11 @@ mod tests {
             assert!(HOSTS.iter().any(|(_, known)| known == provider), "{provider}");
             assert!(model.window.is_none_or(|window| (512..20_000_000).contains(&window)), "{id}: {model:?}");
             assert!(model.source.is_none_or(|page| page < catalogue.pages.len()), "{id}");
-            let Some(Prices { input, cached_input, output, .. }) = model.prices else { continue };
-            assert!((0.0..10_000.0).contains(&input) && (0.0..10_000.0).contains(&output), "{id}: {model:?}");
-            assert!(cached_input.is_none_or(|cached| cached <= input), "{id}: {model:?}");
+            let Some(prices) = &model.prices else { continue };
+            assert!(prices.above == 0 && prices.are_sound(), "{id}: {model:?}");
+            for Prices { input, cached_input, output, .. } in prices.tiers.iter().chain([prices]) {
+                assert!(input <= output && cached_input.is_none_or(|cached| cached <= *input), "{id}: {model:?}");
+            }
         }
     }
 
@@ -171,6 +175,24 @@ mod tests {
         ] {
             assert_eq!(published(host, id), None, "{host} {id}");
         }
+    }
+
+    #[test]
+    fn long_requests_have_the_prices_that_are_published_for_them() {
+        let cost = |host: &str, id: &str, prompt_tokens| {
+            let usage = Usage { prompt_tokens, completion_tokens: 1000, ..Usage::default() };
+            published(host, id).unwrap().prices.as_ref().unwrap().cost_microusd(&usage, 0)
+        };
+        let (anthropic, openai, xai) = ("api.anthropic.com", "api.openai.com", "api.x.ai");
+        assert_eq!(cost(anthropic, "claude-haiku-5-5", 100_000), 10_000 + 500);
+        assert_eq!(cost(anthropic, "claude-haiku-5-5", 150_000), 75_000 + 2500);
+        assert_eq!(cost(openai, "gpt-5.5", 272_000), 272_000 * 5 + 30_000);
+        assert_eq!(cost(openai, "gpt-5.5", 400_000), 400_000 * 10 + 45_000);
+        // Here the border itself belongs to what is above it.
+        assert_eq!(cost(xai, "grok-4.7", 199_999), 199_999 * 2 + 6_000);
+        assert_eq!(cost(xai, "grok-4.7", 200_000), 200_000 * 4 + 12_000);
+        // One that has nothing but tiers.
+        assert_eq!(cost("dashscope.aliyuncs.com", "qwen3-coder-plus", 32_001), 57_602 + 9_000);
     }
 
     #[test]

@@ -9,7 +9,10 @@ use std::{
     time::Duration,
 };
 
-use agentd_core::model::{ModelInfo, WindowSource};
+use agentd_core::{
+    model::{ModelInfo, WindowSource},
+    usage::Prices,
+};
 use tokio::{
     sync::{Mutex as AsyncMutex, OnceCell},
     time::Instant,
@@ -110,6 +113,12 @@ impl ModelFacts {
     /// Abilities of the model, as far as its server told.
     pub(crate) fn abilities(&self) -> ModelAbilities {
         self.record.abilities()
+    }
+
+    /// Its prices, as they are configured, published, or listed by its server.
+    pub(crate) fn prices(&self, target: &Target, config: &ModelConfig) -> Option<Prices> {
+        let published = || catalogue::published(target.host(), &self.info().id)?.prices.clone();
+        config.prices.clone().or_else(published).or_else(|| self.record.prices())
     }
 
     /// The record of the model.
@@ -239,7 +248,8 @@ impl ModelFacts {
             facts.abilities.pictures = self.abilities().pictures;
         }
         let window = facts.window.tokens(target.assumed_window());
-        self.record.tell(facts.id.as_deref().filter(|_| config.id.is_empty()), window, facts.abilities);
+        let id = facts.id.as_deref().filter(|_| config.id.is_empty());
+        self.record.tell(id, window, facts.abilities, facts.prices);
         self.renew(target, config);
     }
 
@@ -313,6 +323,6 @@ fn known(config: &ModelConfig, target: &Target, record: &RecordHandle) -> ModelI
         sees_pictures: config.wire != Wire::LlamaCpp && sees && !form.has(&Change::WithoutPictures),
         figures: Vec::new(),
     };
-    let figures = figures::figures(&info, config, record.abilities(), published, target.route(), &record.learnt());
+    let figures = figures::figures(&info, config, record, published, target.route());
     ModelInfo { figures, ..info }
 }

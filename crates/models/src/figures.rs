@@ -5,17 +5,17 @@ use agentd_core::{
     usage::Prices,
 };
 
-use crate::{catalogue::PublishedModel, config::ModelConfig, records::LearntChange, server::ModelAbilities};
+use crate::{catalogue::PublishedModel, config::ModelConfig, records::RecordHandle};
 
 /// The figures of a model, out of the configuration, what its server told and what is published of it.
 pub(crate) fn figures(
     info: &ModelInfo,
     config: &ModelConfig,
-    abilities: ModelAbilities,
+    record: &RecordHandle,
     published: Option<&PublishedModel>,
     route: String,
-    learnt: &[LearntChange],
 ) -> Vec<ModelFigure> {
+    let abilities = record.abilities();
     let page = published.map(PublishedModel::origin).unwrap_or_default();
     let mut figures = vec![figure("window", tokens(info.context_window), window_source(info.window_source, &page))];
     let answer = config.max_tokens.map(|most| (most, CONFIGURED));
@@ -34,14 +34,17 @@ pub(crate) fn figures(
     if published.is_some_and(|published| published.thinking) {
         figures.push(figure("thinking", "yes", &page));
     }
-    let prices = match (&config.prices, published.and_then(|published| published.prices.as_ref())) {
-        (Some(prices), _) => figure("prices", in_words(prices), CONFIGURED),
-        (None, Some(prices)) => figure("prices", in_words(prices), &page),
-        (None, None) => figure("prices", "unknown", "set prices in models.yaml"),
-    };
-    figures.push(prices);
+    let of_page = published.and_then(|published| published.prices.clone());
+    let prices = config.prices.clone().map(|prices| (prices, CONFIGURED));
+    let prices = prices.or_else(|| Some((of_page?, page.as_str())));
+    let prices = prices.or_else(|| Some((record.prices()?, "its server")));
+    figures.push(match prices {
+        Some((prices, source)) => figure("prices", in_words(&prices), source),
+        None => figure("prices", "unknown", "set prices in models.yaml"),
+    });
     figures.push(figure(ROUTE, route, "the daemon's environment"));
-    figures.extend(learnt.iter().map(|learnt| figure("requests", learnt.change.to_string(), learnt.standing())));
+    figures
+        .extend(record.learnt().iter().map(|learnt| figure("requests", learnt.change.to_string(), learnt.standing())));
     figures
 }
 
@@ -68,7 +71,17 @@ fn tokens(count: u64) -> String {
 
 /// Dollars for a million tokens.
 fn in_words(prices: &Prices) -> String {
+    let tiers = prices.tiers.iter().map(|tier| format!("; in requests above {} tokens {}", tier.above, rates(tier)));
+    format!("{} for a million tokens{}", rates(prices), tiers.collect::<String>())
+}
+
+fn rates(prices: &Prices) -> String {
     let more = |name: &str, price: Option<f64>| price.map(|price| format!(", {name} ${price}")).unwrap_or_default();
-    let (cached, written) = (more("cached", prices.cached_input), more("cache writes", prices.cache_write));
-    format!("in ${}{cached}{written}, out ${} for a million tokens", prices.input, prices.output)
+    let cached = [
+        ("cached", prices.cached_input),
+        ("cache writes", prices.cache_write),
+        ("cache writes for an hour", prices.cache_write_1h),
+    ];
+    let cached: String = cached.into_iter().map(|(name, price)| more(name, price)).collect();
+    format!("in ${}{cached}, out ${}{}", prices.input, prices.output, more("reasoning", prices.reasoning))
 }

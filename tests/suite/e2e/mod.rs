@@ -103,6 +103,7 @@ mod mentions;
 mod messages_wire;
 mod models;
 mod modes;
+mod money;
 mod own_tools;
 mod parts;
 mod patches;

@@ -21,6 +21,7 @@ use agentd_core::{
     ports::{Artifact, ArtifactDir, Clock, Model, Models, SampleRequest, ToolContext, Toolbox, Workspace, Workspaces},
     state_files::StateFileChange,
     tool::{Effect, FileChange, FileChangeKind, FollowedLink, ToolCall, ToolData, ToolErrorCode, ToolOutput, ToolSpec},
+    usage::Prices,
 };
 use futures_util::{
     FutureExt as _, StreamExt as _,
@@ -81,6 +82,7 @@ pub struct ScriptedModel {
     requests: Mutex<Vec<ModelRequest>>,
     asked: Notify,
     strict: bool,
+    prices: Mutex<Option<Prices>>,
 }
 
 impl ScriptedModel {
@@ -128,6 +130,7 @@ impl ScriptedModel {
             requests: Mutex::default(),
             asked: Notify::new(),
             strict: false,
+            prices: Mutex::default(),
         }
     }
 
@@ -145,6 +148,11 @@ impl ScriptedModel {
         let tools = request.tools.iter().map(|tool| tool.description.len() + tool.parameters.to_string().len());
         let bytes = request.messages.iter().map(words).chain(tools).sum::<usize>();
         !self.strict || bytes as u64 / 4 <= self.info.context_window
+    }
+
+    /// Has these prices from now on.
+    pub fn costs(&self, prices: Prices) {
+        *lock(&self.prices) = Some(prices);
     }
 
     /// Adds to the script.
@@ -183,6 +191,10 @@ impl ScriptedModel {
 impl Model for ScriptedModel {
     fn info(&self) -> &ModelInfo {
         &self.info
+    }
+
+    fn prices(&self) -> Option<Prices> {
+        lock(&self.prices).clone()
     }
 
     fn stream(&self, request: ModelRequest) -> BoxStream<'static, Result<ModelChunk, ModelError>> {

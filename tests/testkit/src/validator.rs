@@ -18,12 +18,14 @@ mod tools;
 
 use std::fmt;
 
-use serde_json::Value;
+use serde_json::{Map, Value, json};
 
 /// The longest id of a call that providers accept.
 const MAX_ID: usize = 40;
 /// The longest name of a tool that they accept.
 const MAX_NAME: usize = 64;
+/// The most marks of the cache in one request.
+const MAX_MARKS: usize = 4;
 
 /// A rule that a request breaks.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -51,6 +53,8 @@ pub struct Leeway {
     pub extra_content: bool,
     /// The model's messages may have `reasoning_details`.
     pub reasoning_details: bool,
+    /// The last part of up to four messages may have a mark of the cache.
+    pub cache_marks: bool,
 }
 
 /// Checks the body of a request to chat completions by all rules.
@@ -109,7 +113,11 @@ impl Leeway {
             }
             *id = format!("id{number}").into();
         };
+        let mut marks = if self.cache_marks { MAX_MARKS } else { 0 };
         for message in body["messages"].as_array_mut().into_iter().flatten().filter_map(Value::as_object_mut) {
+            if marks > 0 && unmark(message) {
+                marks -= 1;
+            }
             if self.reasoning_details {
                 message.remove("reasoning_details");
             }
@@ -124,6 +132,22 @@ impl Leeway {
             }
         }
     }
+}
+
+/// Takes the mark of the cache out of a message, if it has one.
+fn unmark(message: &mut Map<String, Value>) -> bool {
+    let Some(parts) = message.get_mut("content").and_then(Value::as_array_mut) else { return false };
+    let Some(last) = parts.last_mut().and_then(Value::as_object_mut) else { return false };
+    if last.remove("cache_control") != Some(json!({"type": "ephemeral"})) {
+        return false;
+    }
+    if let [part] = parts.as_slice()
+        && part["type"] == "text"
+    {
+        let text = part["text"].clone();
+        message.insert("content".to_owned(), text);
+    }
+    true
 }
 
 fn broken<T>(place: impl Into<String>, what: impl Into<String>) -> Result<T, Broken> {
@@ -153,8 +177,6 @@ fn check_name(place: &str, name: &Value, longest: usize) -> Checked {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
-
     use super::*;
 
     fn body(messages: Value) -> Value {

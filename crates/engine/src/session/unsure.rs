@@ -5,7 +5,7 @@ use std::time::Duration;
 use agentd_core::{
     event::EventKind,
     exchange::{ExchangePurpose, ExchangeSource},
-    model::{Message, ModelChunk, ModelRequest, Slot},
+    model::{CallUsage, Message, ModelChunk, ModelRequest, Slot},
     routing::{Intent, IntentKind},
     usage::Usage,
 };
@@ -64,15 +64,16 @@ impl Actor {
             known_paths: Vec::new(),
             tap: self.shared.parts.exchanges.tap(&source, self.state.settings.trace),
         };
-        let (mut said, mut usage) = (String::new(), None);
+        let (mut said, mut usage) = (String::new(), CallUsage::default());
         let mut clock = CallClock::start();
         let mut chunks = chat.stream(request);
         let heard = async {
             while let Some(Ok(chunk)) = chunks.next().await {
                 clock.note(&chunk);
+                usage.note(&chunk);
                 match chunk {
                     ModelChunk::Text(more) => said.push_str(&more),
-                    ModelChunk::Usage(counted) => usage = Some(counted),
+                    ModelChunk::Discarded => said.clear(),
                     ModelChunk::End(_) => break,
                     _ => {}
                 }
@@ -81,7 +82,7 @@ impl Actor {
         // Whoever does not answer in time leaves it as unsure as it was.
         let _ = timeout(PATIENCE, heard).await;
         let model = chat.info().id.clone();
-        let usage = Usage::of_call(usage);
+        let usage = usage.total(Usage::of_call(None));
         let paid = Some(EventKind::UsageUpdated {
             step: 0,
             slot: Slot::Chat,

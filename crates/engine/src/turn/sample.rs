@@ -10,7 +10,7 @@ use agentd_core::{
     exchange::ExchangePurpose,
     ids::{CallId, ItemId},
     item::{Item, ItemBody, ItemStatus},
-    model::{Finish, ModelChunk, ModelInfo, Slot, UnrunReason, WindowSource},
+    model::{CallUsage, Finish, ModelChunk, ModelInfo, Slot, UnrunReason, WindowSource},
     origin::{ItemOrigin, ServerFields},
     ports::Model,
     tool::ToolCall,
@@ -67,6 +67,7 @@ pub(crate) async fn ask(
     let mut sent = state.meter.sending(footprint, &context.models.scales, &model.info().id);
     let may_call = request.may_call;
     let items = state.history.len();
+    level::warn_of_price(context, state, model).await?;
     let mut answer = Answer::new(&context.recorder, model);
     let latest = context.latest_answer();
     let mut clock = CallClock::start();
@@ -75,8 +76,7 @@ pub(crate) async fn ask(
         let chunk = match context.or_too_late(latest, chunks.next()).await {
             Ok(chunk) => chunk,
             Err(exit) => {
-                // What it has cost until now nobody tells.
-                let usage = Usage::of_call(None).with_broken(answer.broken);
+                let usage = answer.usage.total(Usage::of_call(None));
                 count(context, state, slot, model.info(), usage, None, clock.timing()).await?;
                 return Err(exit);
             }
@@ -95,7 +95,7 @@ pub(crate) async fn ask(
     };
     drop(chunks);
     let timing = clock.timing();
-    let usage = answer.usage(end.is_ok());
+    let (spent, usage) = (answer.spent(end.is_ok()), answer.usage.counted().unwrap_or_default());
     let Answer { words, mut calls, unrun, without_tools, fields, remarks, .. } = answer;
     if without_tools {
         sent = state.meter.sent_without_tools(sent, &context.models.scales, &model.info().id);
@@ -104,7 +104,7 @@ pub(crate) async fn ask(
     // The embedded model reads of a request what it can make use of, and in its own words.
     let prompt = (!model.info().embedded).then(|| PromptReport { remarks, ..sent.report.clone() });
     // Told also where the server reported nothing: it is what counts the steps after a restart.
-    count(context, state, slot, model.info(), usage, prompt, timing).await?;
+    count(context, state, slot, model.info(), spent, prompt, timing).await?;
     let finish = match end {
         Ok(finish) => finish,
         Err(error) => {
@@ -266,11 +266,9 @@ struct Answer<'a> {
     fields: Option<ServerFields>,
     /// The call that did not run, where there was one.
     unrun: Option<(String, UnrunReason)>,
-    usage: Option<Usage>,
+    usage: CallUsage,
     /// Remarks of the server on the request.
     remarks: Vec<ServerRemark>,
-    /// Answers before it that broke off. Their servers did not come to count them.
-    broken: u64,
     /// Set if the request went without its tools.
     without_tools: bool,
 }
@@ -300,24 +298,20 @@ impl<'a> Answer<'a> {
             calls: Vec::new(),
             unrun: None,
             fields: None,
-            usage: None,
+            usage: CallUsage::default(),
             remarks: Vec::new(),
-            broken: 0,
             without_tools: false,
         }
     }
 
-    /// Usage of the call, with what broke off before.
-    fn usage(&self, is_whole: bool) -> Usage {
-        let usage = if is_whole || self.usage.is_some() || self.words.have_begun() {
-            Usage::of_call(self.usage)
-        } else {
-            Usage::of_failed_call()
-        };
-        usage.with_broken(self.broken)
+    /// Usage of the call, with that of answers that broke off before.
+    fn spent(&self, is_whole: bool) -> Usage {
+        let has_answered = is_whole || self.words.have_begun();
+        self.usage.total(if has_answered { Usage::of_call(None) } else { Usage::of_failed_call() })
     }
 
     async fn take(&mut self, chunk: ModelChunk) -> Result<(), TurnExit> {
+        self.usage.note(&chunk);
         match chunk {
             ModelChunk::Text(text) => self.words.add(self.recorder, text, false).await?,
             ModelChunk::Reasoning(text) => self.words.add(self.recorder, text, true).await?,
@@ -327,12 +321,8 @@ impl<'a> Answer<'a> {
             ModelChunk::AnswerFields(fields) => self.fields = Some(fields),
             ModelChunk::UnrunCall { name, why } => self.unrun = Some((name, why)),
             ModelChunk::WasReasoning => Box::pin(self.words.were_thoughts(self.recorder)).await?,
-            ModelChunk::Discarded => {
-                self.broken += 1;
-                Box::pin(self.words.discard(self.recorder)).await?;
-            }
+            ModelChunk::Discarded => Box::pin(self.words.discard(self.recorder)).await?,
             ModelChunk::Remark(remark) => self.remarks.push(remark),
-            ModelChunk::Usage(usage) => self.usage = Some(usage),
             ModelChunk::Retry { attempt, delay_ms, reason } => {
                 let message = format!("try {attempt} of the model call in {delay_ms} ms: {reason}");
                 self.warn("model_retry", message).await?;
@@ -342,7 +332,7 @@ impl<'a> Answer<'a> {
             ModelChunk::Runaway { what } => {
                 self.warn("answer_runaway", format!("the answer was cut: it {what}")).await?;
             }
-            ModelChunk::End(_) => {}
+            ModelChunk::Usage(_) | ModelChunk::End(_) => {}
         }
         Ok(())
     }

@@ -14,7 +14,7 @@ use agentd_core::{
     error::{ErrorKind, ModelError},
     exchange::{ExchangePurpose, RequestTap},
     ids::SessionId,
-    model::{Finish, Message, ModelChunk, ModelRequest},
+    model::{CallUsage, Finish, Message, ModelChunk, ModelRequest},
     ports::{Audit, Clock, Model, SampleAnswer, SampleRequest, Sampler},
     usage::Usage,
 };
@@ -162,25 +162,21 @@ impl Line {
         let (mut text, mut bytes) = (String::new(), 0u64);
         let mut chunks = self.model.stream(request);
         let finish = loop {
-            match chunks.next().await {
+            let chunk = chunks.next().await;
+            if let Some(Ok(chunk)) = &chunk {
+                bill.counted.note(chunk);
+            }
+            match chunk {
                 Some(Ok(ModelChunk::Text(more))) => {
                     bytes += bill.takes(&more);
                     text.push_str(&more);
                 }
                 Some(Ok(ModelChunk::Reasoning(more))) => bytes += bill.takes(&more),
-                Some(Ok(ModelChunk::WasReasoning)) => text.clear(),
-                Some(Ok(ModelChunk::Discarded)) => {
-                    bill.broken += 1;
-                    text.clear();
-                }
-                Some(Ok(ModelChunk::Usage(usage))) => bill.counted = Some(usage),
+                Some(Ok(ModelChunk::WasReasoning | ModelChunk::Discarded)) => text.clear(),
                 Some(Ok(ModelChunk::End(finish))) => break finish,
                 Some(Ok(_)) => {}
                 Some(Err(error)) => {
-                    if bytes == 0 {
-                        // As far as anybody knows it was never asked.
-                        bill.counted.get_or_insert_default();
-                    }
+                    bill.has_failed = bytes == 0;
                     return Err(error);
                 }
                 None => {
@@ -215,10 +211,10 @@ struct SamplingCharge<'a> {
     set_aside: u64,
     /// Set if the model has been asked.
     asked: bool,
+    /// The request failed without an answer: as far as anybody knows, the model was never asked.
+    has_failed: bool,
     answered: u64,
-    /// Answers before it that broke off.
-    broken: u64,
-    counted: Option<Usage>,
+    counted: CallUsage,
 }
 
 impl<'a> SamplingCharge<'a> {
@@ -233,8 +229,16 @@ impl<'a> SamplingCharge<'a> {
             return Err(call_is_over());
         }
         // From here on it is closed by being dropped.
-        let mut bill =
-            Self { line, size, max_tokens, set_aside: 0, asked: false, answered: 0, broken: 0, counted: None };
+        let mut bill = Self {
+            line,
+            size,
+            max_tokens,
+            set_aside: 0,
+            asked: false,
+            has_failed: false,
+            answered: 0,
+            counted: CallUsage::default(),
+        };
         if let Some(tokens) = line.tokens {
             let room = |taken: u64| tokens.saturating_sub(taken).saturating_sub(size).min(max_tokens);
             let set_aside = |taken: u64| Some(room(taken)).filter(|room| *room > 0).map(|room| taken + size + room);
@@ -256,13 +260,11 @@ impl<'a> SamplingCharge<'a> {
 impl Drop for SamplingCharge<'_> {
     fn drop(&mut self) {
         let about = Usage { prompt_tokens: self.size, completion_tokens: self.answered, ..Usage::default() };
-        let usage = match self.counted {
-            Some(counted) if counted == Usage::default() => Usage::of_failed_call(),
-            Some(counted) => Usage::of_call(Some(counted)),
-            None if self.asked => Usage::of_call(Some(about)),
-            None => Usage::default(),
-        };
-        let usage = usage.with_broken(self.broken);
+        let usage = self.counted.total(match (self.asked, self.has_failed) {
+            (true, true) => Usage::of_failed_call(),
+            (true, false) => Usage::of_call(Some(about)),
+            (false, _) => Usage::default(),
+        });
         // What was set aside is in it, so it does not fall below zero.
         self.line.delegated.fetch_add(usage.tokens(), Ordering::AcqRel);
         self.line.delegated.fetch_sub(self.set_aside, Ordering::AcqRel);

@@ -9,7 +9,7 @@ use agentd_core::{
     ports::{Model, Models},
     session::SessionSettings,
     turn::{StartTurn, StopReason},
-    usage::Usage,
+    usage::{Prices, Usage},
 };
 use agentd_engine::SessionHandle;
 use agentd_testkit::scripted::{Play, ScriptedModel, calls, says};
@@ -296,4 +296,31 @@ async fn thoughts_count_where_they_are_sent_back_and_nowhere_else() {
     // The thoughts were counted beside the answer.
     check(false, counted(10, 4500), 3500..3520).await;
     check(true, counted(4510, 4500), 8000..8200).await;
+}
+
+#[tokio::test]
+async fn a_person_is_warned_once_before_all_of_a_request_becomes_dearer() {
+    let tier = |above, input| Prices { above, input, output: 5.0, ..Prices::default() };
+    let dearer = Prices { tiers: vec![tier(5000, 2.0), tier(7000, 4.0)], ..tier(0, 1.0) };
+    let cheaper = Prices { tiers: vec![tier(5000, 0.5)], ..tier(0, 1.0) };
+    for (prices, expected) in [(dearer, vec![(2, "above 5000"), (4, "above 7000")]), (cheaper, vec![])] {
+        let counts = [3000, 4600, 4700, 6500, 6500].map(|tokens| counted("Done.", tokens));
+        let world = World::new(counts);
+        world.model.costs(prices);
+        let session = world.session().await;
+        let mut warned = Vec::new();
+        for turn in 0..5 {
+            let mut started = session.start_turn(input("Go on")).await.unwrap();
+            for event in to_end(&mut started.events).await.0 {
+                match event.kind {
+                    EventKind::Warning { code, message } if code == "price_border" => warned.push((turn, message)),
+                    _ => {}
+                }
+            }
+        }
+        assert_eq!(warned.len(), expected.len(), "{warned:?}");
+        for ((turn, message), (wanted, words)) in warned.iter().zip(expected) {
+            assert!(*turn == wanted && message.contains(words), "{turn}: {message}");
+        }
+    }
 }

@@ -35,6 +35,7 @@ mod routing;
 mod sampling;
 mod searching;
 mod shown;
+mod spending;
 mod stops;
 mod subagents;
 mod turns;

@@ -1,6 +1,6 @@
 //! Events into the answer.
 
-use agentd_core::{model::Finish, origin::ServerFields, usage::Usage};
+use agentd_core::{model::Finish, origin::ServerFields};
 
 use super::{
     event::{Event, MessageHead},
@@ -26,21 +26,11 @@ pub(super) struct Reader {
     usage: Option<WireUsage>,
     is_cut: bool,
     is_paused: bool,
-    /// Usage up to the last pause.
-    before: Usage,
 }
 
 impl Reader {
     pub(super) fn new(behind: String, note: AnswerNote) -> Self {
-        Self {
-            behind,
-            note,
-            blocks: PartialBlocks::default(),
-            usage: None,
-            is_cut: false,
-            is_paused: false,
-            before: Usage::default(),
-        }
+        Self { behind, note, blocks: PartialBlocks::default(), usage: None, is_cut: false, is_paused: false }
     }
 }
 
@@ -106,7 +96,7 @@ impl AnswerReader for Reader {
         if !std::mem::take(&mut self.is_paused) {
             return None;
         }
-        self.before += self.usage.take().unwrap_or_default().usage();
+        self.usage = None;
         self.blocks.message()
     }
 
@@ -132,9 +122,7 @@ impl Reader {
         let Some(usage) = usage else { return };
         let usage = self.usage.unwrap_or_default().updated(usage);
         self.usage = Some(usage);
-        let mut all = self.before;
-        all += usage.usage();
-        answer.usage = Some(all);
+        (answer.usage, answer.hour_writes) = (Some(usage.usage()), usage.hour_writes());
     }
 
     fn end(&mut self, target: &Target, reason: Option<&Text<'_>>, answer: &mut Answer) -> Result<(), Failure> {

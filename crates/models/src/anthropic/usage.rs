@@ -13,8 +13,17 @@ pub(super) struct WireUsage {
     input_tokens: Option<Count>,
     cache_read_input_tokens: Option<Count>,
     cache_creation_input_tokens: Option<Count>,
+    cache_creation: Option<CacheWrites>,
     output_tokens: Option<Count>,
     output_tokens_details: Option<OutputDetails>,
+}
+
+/// Tokens that were put into the cache, by the time for which they stay there. Some servers leave out their sum.
+#[derive(Debug, Clone, Copy, Default, Deserialize)]
+#[serde(default)]
+struct CacheWrites {
+    ephemeral_5m_input_tokens: Option<Count>,
+    ephemeral_1h_input_tokens: Option<Count>,
 }
 
 #[derive(Debug, Clone, Copy, Default, Deserialize)]
@@ -30,15 +39,23 @@ impl WireUsage {
             input_tokens: later.input_tokens.or(self.input_tokens),
             cache_read_input_tokens: later.cache_read_input_tokens.or(self.cache_read_input_tokens),
             cache_creation_input_tokens: later.cache_creation_input_tokens.or(self.cache_creation_input_tokens),
+            cache_creation: later.cache_creation.or(self.cache_creation),
             output_tokens: later.output_tokens.or(self.output_tokens),
             output_tokens_details: later.output_tokens_details.or(self.output_tokens_details),
         }
     }
 
+    /// Tokens of cache writes that stay for an hour.
+    pub(super) fn hour_writes(self) -> u64 {
+        self.cache_creation.unwrap_or_default().ephemeral_1h_input_tokens.unwrap_or_default().0
+    }
+
     pub(super) fn usage(self) -> Usage {
         let of = |count: Option<Count>| count.unwrap_or_default().0;
         let cached_tokens = of(self.cache_read_input_tokens);
-        let written = of(self.cache_creation_input_tokens);
+        let writes = self.cache_creation.unwrap_or_default();
+        let parts = of(writes.ephemeral_5m_input_tokens).saturating_add(self.hour_writes());
+        let written = of(self.cache_creation_input_tokens).max(parts);
         Usage {
             prompt_tokens: of(self.input_tokens).saturating_add(cached_tokens).saturating_add(written),
             cached_tokens,

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use agentd_core::{
     model::{Finish, ModelChunk},
-    usage::Prices,
+    usage::{Prices, Usage},
 };
 use bytes::Bytes;
 use futures_util::{FutureExt, StreamExt, stream::BoxStream};
@@ -65,6 +65,10 @@ pub(super) struct Reading {
     words: Words,
     guard: Guard,
     prices: Option<Prices>,
+    /// Usage up to the last pause: each part of a paused answer is a request with a price of its own.
+    before_pause: Option<Usage>,
+    /// Usage that was sent on last.
+    counted: Option<Usage>,
 }
 
 impl Reading {
@@ -87,6 +91,8 @@ impl Reading {
             words,
             guard: Guard::new(runaway::PROSE),
             prices,
+            before_pause: None,
+            counted: None,
         }
     }
 
@@ -96,6 +102,7 @@ impl Reading {
         self.body = response.bytes_stream().boxed();
         (self.first_byte, self.keep_alive, self.tail, self.form) = (first_byte, None, None, Form::Unknown);
         (self.answer.finish, self.answer.done) = (None, false);
+        (self.before_pause, self.answer.usage) = (self.counted, None);
     }
 
     /// Returns whether anything of the answer itself has come.
@@ -103,8 +110,8 @@ impl Reading {
         self.answer.began
     }
 
-    /// Reads what the network has, and puts what it means into `chunks`. Words that came before a failure are there
-    /// when the failure is returned.
+    /// Reads what the network has, and puts what it means into `chunks`. Words and counts that came before a failure are
+    /// there when the failure is returned.
     pub(super) async fn advance(
         &mut self,
         target: &Target,
@@ -112,13 +119,17 @@ impl Reading {
         recording: &mut Recording,
     ) -> Result<Progress, Failure> {
         let read = self.gulp(target, recording).await;
-        if let Some(what) = self.tell_pieces(chunks) {
+        let runaway = self.tell_pieces(chunks);
+        self.send_usage(chunks);
+        if let Some(what) = runaway {
             return Ok(self.end_runaway(what, chunks));
         }
         if read? && !self.tail.is_some_and(|tail| tail.has_passed()) {
             return Ok(Progress::More);
         }
-        self.end(target)?;
+        let end = self.end(target);
+        self.send_usage(chunks);
+        end?;
         if let Some(begun) = self.reader.paused() {
             return Ok(Progress::Paused(begun));
         }
@@ -285,7 +296,6 @@ impl Reading {
         self.words.give_up(chunks);
         chunks.push_back(ModelChunk::Runaway { what });
         self.tell_remarks(chunks);
-        self.tell_usage(chunks);
         chunks.push_back(ModelChunk::End(Finish::Runaway));
         Progress::Ended
     }
@@ -304,7 +314,6 @@ impl Reading {
             chunks.extend(unrun.map(|(name, why)| ModelChunk::UnrunCall { name, why }));
         }
         self.tell_remarks(chunks);
-        self.tell_usage(chunks);
         chunks.push_back(ModelChunk::End(finish));
     }
 
@@ -312,8 +321,16 @@ impl Reading {
         chunks.extend(std::mem::take(&mut self.answer.remarks).into_iter().map(ModelChunk::Remark));
     }
 
-    fn tell_usage(&self, chunks: &mut VecDeque<ModelChunk>) {
-        chunks.extend(self.answer.priced_usage(self.prices.as_ref()).map(ModelChunk::Usage));
+    /// Sends on what the server has counted since: it is paid for, even if nothing else of the answer comes.
+    fn send_usage(&mut self, chunks: &mut VecDeque<ModelChunk>) {
+        let Some(mut usage) = self.answer.priced_usage(self.prices.as_ref()) else { return };
+        if let Some(before) = self.before_pause {
+            usage += before;
+        }
+        if self.counted != Some(usage) {
+            self.counted = Some(usage);
+            chunks.push_back(ModelChunk::Usage(usage));
+        }
     }
 }
 

@@ -11,11 +11,13 @@ use crate::lenient::{Count, Text};
 pub(super) struct Chunk<'a> {
     #[serde(borrow)]
     pub(super) choices: Option<Vec<Choice<'a>>>,
-    pub(super) usage: Option<WireUsage>,
+    #[serde(borrow)]
+    pub(super) usage: Option<WireUsage<'a>>,
     /// llama.cpp's own account.
     pub(super) timings: Option<Timings>,
     /// Groq's place for the usage.
-    pub(super) x_groq: Option<XGroq>,
+    #[serde(borrow)]
+    pub(super) x_groq: Option<XGroq<'a>>,
     #[serde(borrow)]
     pub(super) error: Option<&'a RawValue>,
     /// `error` where the whole event is one.
@@ -27,8 +29,9 @@ pub(super) struct Chunk<'a> {
 }
 
 #[derive(Debug, Deserialize)]
-pub(super) struct XGroq {
-    pub(super) usage: Option<WireUsage>,
+pub(super) struct XGroq<'a> {
+    #[serde(borrow)]
+    pub(super) usage: Option<WireUsage<'a>>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -42,7 +45,8 @@ pub(super) struct Choice<'a> {
     #[serde(borrow)]
     pub(super) finish_reason: Option<Text<'a>>,
     /// Moonshot's place for the usage.
-    pub(super) usage: Option<WireUsage>,
+    #[serde(borrow)]
+    pub(super) usage: Option<WireUsage<'a>>,
 }
 
 #[derive(Debug, Deserialize)]

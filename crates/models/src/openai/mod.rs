@@ -1,12 +1,13 @@
 //! OpenAI-compatible chat completions, as OpenAI, DeepSeek, Moonshot, GLM, vLLM, Ollama and llama.cpp speak them.
 //!
 //! - `request`: the body; `messages`: the conversation in the form
-//!   that the strictest templates accept.
+//!   that the strictest templates accept; `cache`: marks of the prompt cache, where a server takes them.
 //! - `chunk`: one event of the answer, typed and borrowed; `usage`: the places where servers put what it took.
 //! - `calls`: native tool calls, put together from their pieces; `details`: signed thoughts, likewise; `reader`: events into
 //!   the answer.
 //! - `recipient`: who gets back which of a server's own fields.
 
+mod cache;
 mod calls;
 mod chunk;
 mod details;
@@ -16,7 +17,7 @@ mod recipient;
 mod request;
 mod usage;
 
-use agentd_core::{answer_schema::AnswerSchema, origin::model_origin};
+use agentd_core::answer_schema::AnswerSchema;
 
 // llama.cpp's other dialect shares it.
 pub(crate) use self::usage::Timings;
@@ -46,10 +47,7 @@ impl OpenAi {
 
 impl Dialect for OpenAi {
     fn outgoing(&self, order: &Order<'_>) -> Result<Outgoing, Failure> {
-        let Order { target, info, request, form, .. } = *order;
-        let origin = model_origin(&info.id, target.shown());
-        let schema = self.sent_schema(order);
-        let body = request::body(&self.config, form, &self.tools, &info.id, &origin, request, schema)?;
+        let body = request::body(&self.config, &self.tools, order, self.sent_schema(order))?;
         let reader = Box::new(reader::Reader::default());
         Ok(Outgoing { path: "/chat/completions".to_owned(), body, reader })
     }
@@ -61,6 +59,8 @@ impl Dialect for OpenAi {
             ("temperature", self.config.temperature.is_some()),
             ("max_tokens", limits_answer && !form.has(&Change::MaxCompletionTokens)),
             ("stream_options", true),
+            (cache::CACHE, request::marks(&self.config, order.target.host(), &order.info.id)),
+            (request::USAGE, cache::is_openrouter(order.target.host())),
         ];
         sent_fields(form, own, self.config.body.keys(), &FIXED)
     }

@@ -1,9 +1,10 @@
 //! Events into the answer.
 
-use agentd_core::{model::Finish, origin::ServerFields};
+use agentd_core::{model::Finish, origin::ServerFields, usage::Usage};
 use serde_json::value::RawValue;
 
 use super::{
+    cache,
     calls::Calls,
     chunk::{Choice, Chunk, Delta},
     details::ReasoningDetails,
@@ -34,6 +35,8 @@ impl AnswerReader for Reader {
             return self.array(target, data, answer);
         }
         let chunk: Chunk<'_> = serde_json::from_str(data).map_err(|error| Failure::unreadable(target, data, &error))?;
+        // First, for an answer that failed is paid for, too.
+        account(target, &chunk, answer);
         if let Some(error) = chunk.error {
             return Err(Failure::reported(target, error.get()));
         }
@@ -47,7 +50,6 @@ impl AnswerReader for Reader {
                 self.choice(target, choice, answer)?;
             }
         }
-        account(&chunk, answer);
         Ok(())
     }
 
@@ -120,11 +122,13 @@ fn finish(target: &Target, reason: &str) -> Result<Option<Finish>, Failure> {
     }))
 }
 
-fn account(chunk: &Chunk<'_>, answer: &mut Answer) {
-    let in_choice = chunk.choices.iter().flatten().find_map(|choice| choice.usage);
-    let in_extension = chunk.x_groq.as_ref().and_then(|extension| extension.usage);
-    if let Some(usage) = chunk.usage.or(in_choice).or(in_extension) {
-        answer.usage = Some(usage.usage());
+fn account(target: &Target, chunk: &Chunk<'_>, answer: &mut Answer) {
+    let in_choice = || chunk.choices.iter().flatten().find_map(|choice| choice.usage.as_ref());
+    let in_extension = || chunk.x_groq.as_ref().and_then(|extension| extension.usage.as_ref());
+    if let Some(usage) = chunk.usage.as_ref().or_else(in_choice).or_else(in_extension) {
+        // Elsewhere a field of that name may mean anything.
+        let charged = usage.charged_microusd().filter(|_| cache::is_openrouter(target.host()));
+        answer.usage = Some(Usage { cost_microusd: charged, ..usage.usage() });
     }
     if let Some(timings) = chunk.timings {
         answer.usage = Some(timings.complete(answer.usage));

@@ -2,20 +2,22 @@
 
 use std::sync::Arc;
 
-use agentd_core::{answer_schema::AnswerSchema, model::ModelRequest, tool::ToolSpec};
+use agentd_core::{answer_schema::AnswerSchema, origin::model_origin, tool::ToolSpec};
 use serde::Serialize;
 use serde_json::{Value, value::RawValue};
 
 use super::{
-    messages::{WireMessage, wire_messages},
+    cache::{self, CACHE, SentMessage},
+    messages::wire_messages,
     recipient::Recipient,
 };
 use crate::{
     answer_format::AnswerFormat,
     config::ModelConfig,
+    dialect::Order,
     failure::Failure,
     http::{json_body, unwritable},
-    learning::{Change, RequestForm},
+    learning::Change,
     text_protocol,
     written_tools::WrittenTools,
 };
@@ -23,7 +25,7 @@ use crate::{
 #[derive(Serialize)]
 struct Body<'a> {
     model: &'a str,
-    messages: Vec<WireMessage<'a>>,
+    messages: Vec<SentMessage<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     tools: Option<Arc<RawValue>>,
     /// `none` where the tools are named for the request to begin as the one before it did.
@@ -42,6 +44,9 @@ struct Body<'a> {
     stream: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     stream_options: Option<StreamOptions>,
+    /// OpenRouter's question for the money.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    usage: Option<UsageWish>,
 }
 
 /// The field of the form of the answer.
@@ -76,16 +81,28 @@ struct StreamOptions {
     include_usage: bool,
 }
 
+/// The field of the money, as one that a server may refuse.
+pub(super) const USAGE: &str = "usage";
+
+#[derive(Serialize)]
+struct UsageWish {
+    include: bool,
+}
+
+/// Returns true if the cache of this model is to be marked, unless a person has said so otherwise.
+pub(super) fn marks(config: &ModelConfig, host: &str, id: &str) -> bool {
+    cache::wants_marks(host, id) && !config.body.contains_key(CACHE)
+}
+
 /// Writes the body.
 pub(super) fn body(
     config: &ModelConfig,
-    form: &RequestForm,
     written: &WrittenTools,
-    model: &str,
-    origin: &str,
-    request: &ModelRequest,
+    order: &Order<'_>,
     schema: Option<&AnswerSchema>,
 ) -> Result<String, Failure> {
+    let Order { target, info, request, form, .. } = *order;
+    let (host, model, origin) = (target.host(), info.id.as_str(), model_origin(&info.id, target.shown()));
     let native = form.native_tools(config);
     let in_text;
     let messages = if native {
@@ -99,17 +116,15 @@ pub(super) fn body(
     let renamed = form.has(&Change::MaxCompletionTokens);
     let max_tokens = config.most_tokens(request).filter(|_| form.sends("max_tokens"));
     let format = schema.map(AnswerFormat::of).transpose()?;
+    let recipient = Recipient {
+        id: model,
+        origin: &origin,
+        wants_thoughts: form.echoes(config),
+        wants_turns: form.has(&Change::WordsInResults),
+    };
     let body = Body {
         model,
-        messages: wire_messages(
-            messages,
-            Recipient {
-                id: model,
-                origin,
-                wants_thoughts: form.echoes(config),
-                wants_turns: form.has(&Change::WordsInResults),
-            },
-        ),
+        messages: cache::sent(wire_messages(messages, recipient), marks(config, host, model) && form.sends(CACHE)),
         tool_choice: (tools.is_some() && !request.may_call).then_some("none"),
         tools,
         temperature: config.temperature.filter(|_| form.sends("temperature")),
@@ -119,6 +134,7 @@ pub(super) fn body(
         response_format: format.map(|json_schema| ResponseFormat { r#type: "json_schema", json_schema }),
         stream: true,
         stream_options: form.sends("stream_options").then_some(StreamOptions { include_usage: true }),
+        usage: (cache::is_openrouter(host) && form.sends(USAGE)).then_some(UsageWish { include: true }),
     };
     json_body(&body, &form.configured(&config.body))
 }

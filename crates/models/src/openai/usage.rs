@@ -2,12 +2,16 @@
 
 use agentd_core::usage::Usage;
 use serde::Deserialize;
+use serde_json::value::RawValue;
 
-use crate::lenient::Count;
+use crate::lenient::{Count, Text};
 
-#[derive(Debug, Clone, Copy, Default, Deserialize)]
+/// Dollars that no single request costs.
+const MAX_CHARGE: f64 = 10_000.0;
+
+#[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-pub(super) struct WireUsage {
+pub(super) struct WireUsage<'a> {
     prompt_tokens: Option<Count>,
     completion_tokens: Option<Count>,
     prompt_tokens_details: Option<PromptDetails>,
@@ -16,13 +20,31 @@ pub(super) struct WireUsage {
     prompt_cache_hit_tokens: Option<Count>,
     /// Moonshot's name for cached tokens.
     cached_tokens: Option<Count>,
+    /// LiteLLM's name for tokens that were put into the cache.
+    cache_creation_input_tokens: Option<Count>,
     reasoning_tokens: Option<Count>,
+    /// OpenRouter's charge, in dollars, and whose key was charged for the model beside it.
+    #[serde(borrow)]
+    cost: Option<Text<'a>>,
+    #[serde(borrow)]
+    cost_details: Option<CostDetails<'a>>,
+    #[serde(borrow)]
+    is_byok: Option<&'a RawValue>,
 }
 
 #[derive(Debug, Clone, Copy, Default, Deserialize)]
 #[serde(default)]
 struct PromptDetails {
     cached_tokens: Option<Count>,
+    cache_write_tokens: Option<Count>,
+    cache_creation_tokens: Option<Count>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct CostDetails<'a> {
+    #[serde(borrow)]
+    upstream_inference_cost: Option<Text<'a>>,
 }
 
 #[derive(Debug, Clone, Copy, Default, Deserialize)]
@@ -43,22 +65,23 @@ pub(crate) struct Timings {
     predicted_n: Option<Count>,
 }
 
-impl WireUsage {
+impl WireUsage<'_> {
     pub(super) fn usage(&self) -> Usage {
         let count = |places: &[Option<Count>]| places.iter().flatten().map(|count| count.0).max().unwrap_or(0);
-        let cached_tokens = count(&[
-            self.prompt_tokens_details.and_then(|details| details.cached_tokens),
-            self.prompt_cache_hit_tokens,
-            self.cached_tokens,
-        ]);
-        // More cached tokens than there are in all are counted beside them.
+        let details = self.prompt_tokens_details.unwrap_or_default();
+        let cached_tokens = count(&[details.cached_tokens, self.prompt_cache_hit_tokens, self.cached_tokens]);
+        let cache_write_tokens =
+            count(&[details.cache_write_tokens, details.cache_creation_tokens, self.cache_creation_input_tokens]);
+        // More tokens of the cache than there are in all are counted beside them.
+        let of_cache = cached_tokens.saturating_add(cache_write_tokens);
         let prompt_tokens = match count(&[self.prompt_tokens]) {
-            rest if cached_tokens > rest => rest.saturating_add(cached_tokens),
+            rest if of_cache > rest => rest.saturating_add(of_cache),
             all => all,
         };
         Usage {
             prompt_tokens,
             cached_tokens,
+            cache_write_tokens,
             completion_tokens: count(&[self.completion_tokens]),
             reasoning_tokens: count(&[
                 self.completion_tokens_details.and_then(|details| details.reasoning_tokens),
@@ -66,6 +89,18 @@ impl WireUsage {
             ]),
             ..Usage::default()
         }
+    }
+
+    /// Money that the server charges for the request, in millionths of a dollar: with that of the model's provider, where it
+    /// charges a key of the person's own.
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "the range is checked before the cast")]
+    pub(super) fn charged_microusd(&self) -> Option<u64> {
+        let dollars = |text: &Option<Text<'_>>| text.as_ref()?.as_str().trim().parse::<f64>().ok();
+        let upstream =
+            self.cost_details.as_ref().filter(|_| self.is_byok.is_some_and(|own_key| own_key.get() == "true"));
+        let upstream = upstream.and_then(|details| dollars(&details.upstream_inference_cost)).unwrap_or_default();
+        let charged = dollars(&self.cost)? + upstream;
+        (0.0..MAX_CHARGE).contains(&charged).then(|| (charged * 1e6).round() as u64)
     }
 }
 

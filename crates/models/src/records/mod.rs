@@ -13,7 +13,7 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-use agentd_core::{Timestamp, model::WindowSource};
+use agentd_core::{Timestamp, model::WindowSource, usage::Prices};
 
 use self::record::ModelRecord;
 pub(crate) use self::record::{LearntChange, RecordKey, WindowLimit};
@@ -129,6 +129,11 @@ impl RecordHandle {
         self.read(|record| record.abilities).flatten().unwrap_or_default()
     }
 
+    /// The prices that the server listed last.
+    pub(crate) fn prices(&self) -> Option<Prices> {
+        self.read(|record| record.prices.clone()).flatten()
+    }
+
     /// The window that a refusal or a count has shown.
     pub(crate) fn limit(&self) -> Option<WindowLimit> {
         self.read(|record| record.limit).flatten()
@@ -153,15 +158,22 @@ impl RecordHandle {
 
     /// Keeps what the server tells. Where that is another window than before, the server is another since, and nothing holds
     /// that was seen of the old one.
-    pub(crate) fn tell(&self, id: Option<&str>, window: Option<u64>, abilities: ModelAbilities) {
+    pub(crate) fn tell(
+        &self,
+        id: Option<&str>,
+        window: Option<u64>,
+        abilities: ModelAbilities,
+        prices: Option<Prices>,
+    ) {
         self.change(|record, _| {
-            let before = (record.id.clone(), record.told, record.limit, record.abilities);
+            let before = record.clone();
             if window.is_some() && record.told.is_some() && window != record.told {
                 record.limit = None;
             }
             (record.id, record.told) = (id.map(str::to_owned), window);
             record.abilities = Some(abilities).filter(|abilities| *abilities != ModelAbilities::default());
-            before != (record.id.clone(), record.told, record.limit, record.abilities)
+            record.prices = prices;
+            before != *record
         });
     }
 

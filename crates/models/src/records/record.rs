@@ -8,6 +8,7 @@ use std::{
 use agentd_core::{
     Timestamp,
     model::{WindowSource, is_model_id},
+    usage::Prices,
 };
 use serde::{Deserialize, Serialize};
 
@@ -99,7 +100,7 @@ pub(crate) struct WindowLimit {
 }
 
 /// Everything learnt of one model.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(super) struct ModelRecord {
     #[serde(flatten)]
     pub(super) key: RecordKey,
@@ -114,6 +115,9 @@ pub(super) struct ModelRecord {
     /// The abilities that the server told.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) abilities: Option<ModelAbilities>,
+    /// The prices that the server listed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) prices: Option<Prices>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) limit: Option<WindowLimit>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -122,13 +126,13 @@ pub(super) struct ModelRecord {
 
 impl ModelRecord {
     pub(super) fn new(key: RecordKey, now: i64) -> Self {
-        Self { key, used: now, id: None, told: None, abilities: None, limit: None, changes: Vec::new() }
+        Self { key, used: now, id: None, told: None, abilities: None, prices: None, limit: None, changes: Vec::new() }
     }
 
     /// Returns whether there is anything in it.
     pub(super) fn is_empty(&self) -> bool {
         let nothing_told = self.id.is_none() && self.told.is_none() && self.abilities.is_none();
-        nothing_told && self.limit.is_none() && self.changes.is_empty()
+        nothing_told && self.prices.is_none() && self.limit.is_none() && self.changes.is_empty()
     }
 
     /// The record without what cannot be believed: a file may be damaged, and others may have written it.
@@ -138,6 +142,7 @@ impl ModelRecord {
         }
         self.id = self.id.filter(|id| is_model_id(id));
         self.told = self.told.filter(|tokens| super::PLAUSIBLE.contains(tokens));
+        self.prices = self.prices.filter(Prices::are_sound);
         self.limit = self.limit.filter(|limit| super::PLAUSIBLE.contains(&limit.tokens) && limit.at <= now);
         self.changes.retain(|learnt| learnt.change.is_sound() && learnt.at <= now);
         self.changes.truncate(MAX_CHANGES);

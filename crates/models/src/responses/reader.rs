@@ -117,6 +117,10 @@ impl Reader {
         let whole: WholeResponse<'_> =
             serde_json::from_str(data).map_err(|error| Failure::unreadable(target, data, &error))?;
         let status = if status.is_empty() { whole.status() } else { status };
+        // A failed answer is paid for, too.
+        if let Some(usage) = whole.usage {
+            answer.usage = Some(usage.usage());
+        }
         if status == "failed" || status == "cancelled" || whole.told_error().is_some() {
             return Err(failed(target, &whole, status));
         }
@@ -129,9 +133,6 @@ impl Reader {
             whole.prompt_cache_diagnostics.and_then(|told| serde_json::from_str(told.get()).ok());
         if let Some((reason, tokens)) = told.as_ref().and_then(CacheDiagnostics::miss) {
             answer.remark(reason, tokens);
-        }
-        if let Some(usage) = whole.usage {
-            answer.usage = Some(usage.usage());
         }
         let finish = match (status, whole.incomplete_reason()) {
             ("incomplete", "content_filter") => Finish::Filtered,

@@ -1,20 +1,21 @@
 //! The list of models. Each server tells other things of a model, under other names; what has another type than it should
 //! is passed over, and so is an id that could be none.
 
-use agentd_core::model::is_model_id;
+use agentd_core::{model::is_model_id, usage::Prices};
 use serde::Deserialize;
 use serde_json::{Value, value::RawValue};
 
-use super::{ModelAbilities, WindowFacts};
+use super::{ModelAbilities, WindowFacts, pricing};
 
 /// A model of the list.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub(super) struct ListedEntry {
     pub(super) id: String,
     /// Whose it is said to be, which tells some kinds of server.
     pub(super) owner: String,
     pub(super) window: WindowFacts,
     pub(super) abilities: ModelAbilities,
+    pub(super) prices: Option<Prices>,
 }
 
 #[derive(Deserialize)]
@@ -51,6 +52,8 @@ struct WireModel {
     architecture: Option<Value>,
     /// LM Studio.
     r#type: Option<Value>,
+    /// OpenRouter.
+    pricing: Option<Value>,
 }
 
 /// The models of a list, in its order. None where it is no list.
@@ -124,7 +127,8 @@ impl WireModel {
             pictures: supports("/image_input").or_else(|| supports("/vision")).or_else(inputs).or_else(kind),
             adaptive_thinking: supports("/thinking/types/adaptive"),
         };
-        ListedEntry { id: self.id, owner, window, abilities }
+        let prices = self.pricing.as_ref().and_then(pricing::prices);
+        ListedEntry { id: self.id, owner, window, abilities, prices }
     }
 }
 

@@ -1,6 +1,6 @@
 //! What servers tell of their models: which there are, and how large their windows are.
 //!
-//! - `listing`: the list of models; `documents`: what some servers tell elsewhere. Both are pure.
+//! - `listing`: the list of models; `pricing`: prices in it; `documents`: what some servers tell elsewhere. All are pure.
 //! - this file: which of them is asked for.
 //!
 //! All of it is a server's word: bounded, and believed only where it is plausible. A window that turns out to be smaller is
@@ -8,10 +8,12 @@
 
 mod documents;
 mod listing;
+mod pricing;
 
 use agentd_core::{
     error::ErrorKind,
     model::{ListedModel, MAX_LISTED_MODELS},
+    usage::Prices,
 };
 use serde::{Deserialize, Serialize};
 use serde_json::json;
@@ -28,7 +30,7 @@ use crate::{
 pub(crate) const PLAUSIBLE: std::ops::RangeInclusive<u64> = 1024..=100_000_000;
 
 /// Facts that a server told of a model.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct ServerFacts {
     /// Its id.
     pub(crate) id: Option<String>,
@@ -36,6 +38,8 @@ pub(crate) struct ServerFacts {
     pub(crate) window: WindowFacts,
     /// Its abilities.
     pub(crate) abilities: ModelAbilities,
+    /// Its prices.
+    pub(crate) prices: Option<Prices>,
     /// Set if the server tells the size of the window once it has loaded the model, and has not yet.
     pub(crate) loads_later: bool,
 }
@@ -105,6 +109,7 @@ pub(crate) async fn ask(target: &Target, config: &ModelConfig, sight: bool) -> O
     let meant = listing::find(&entries, &config.id);
     let id = meant.map(|entry| entry.id.clone());
     let mut abilities = meant.map(|entry| entry.abilities).unwrap_or_default();
+    let prices = meant.and_then(|entry| entry.prices.clone());
     let mut window = meant.map(|entry| entry.window).unwrap_or_default();
     let mut loads_later = false;
     let lacks_window = config.context_window.is_none() && window.exact.is_none();
@@ -115,7 +120,7 @@ pub(crate) async fn ask(target: &Target, config: &ModelConfig, sight: bool) -> O
         loads_later = told.loads_later && lacks_window && window.exact.is_none();
         abilities.pictures = abilities.pictures.or(told.abilities.pictures);
     }
-    Some(ServerFacts { id, window, abilities, loads_later })
+    Some(ServerFacts { id, window, abilities, prices, loads_later })
 }
 
 /// Path of the list of models, all of them in one page.

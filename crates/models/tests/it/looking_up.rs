@@ -72,7 +72,7 @@ async fn what_is_published_holds_where_nobody_says_otherwise() {
     assert!(source_of(&info, "prices").starts_with("https://"), "{:?}", info.figures);
     let configured = known("https://api.openai.com/v1", "gpt-4o", |config| {
         config.context_window = Some(9000);
-        config.prices = Some(Prices { input: 1.0, cached_input: None, cache_write: None, output: 2.0 });
+        config.prices = Some(Prices { input: 1.0, output: 2.0, ..Prices::default() });
     });
     assert_eq!(window(&configured), (9000, WindowSource::Configured));
     assert_eq!(source_of(&configured, "prices"), "models.yaml or the environment");

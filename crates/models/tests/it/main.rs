@@ -5,6 +5,7 @@
 mod anthropic;
 mod asking;
 mod breaking;
+mod counting;
 mod failing;
 mod foreign;
 mod in_form;
@@ -25,7 +26,7 @@ use std::sync::Arc;
 use agentd_core::{
     error::{ErrorKind, ModelError},
     ids::SessionId,
-    model::{Finish, Message, ModelChunk, ModelRequest, UnrunReason},
+    model::{CallUsage, Finish, Message, ModelChunk, ModelRequest, UnrunReason},
     origin::ServerFields,
     ports::Model,
     tool::{Effect, ToolSpec},
@@ -51,6 +52,7 @@ struct Outcome {
     notices: Vec<(&'static str, String)>,
     without_tools: bool,
     usage: Option<Usage>,
+    spent: CallUsage,
     remarks: Vec<(String, u64)>,
     end: Option<Finish>,
     error: Option<(ErrorKind, String)>,
@@ -66,8 +68,16 @@ impl Outcome {
         self.error.as_ref().map_or("", |(_, message)| message)
     }
 
+    /// Usage of all attempts.
+    fn paid(&self) -> Usage {
+        self.spent.total(Usage::of_call(None))
+    }
+
     fn add(&mut self, chunk: Result<ModelChunk, ModelError>) {
         assert!(self.end.is_none() && self.error.is_none(), "something follows the end: {chunk:?} after {self:?}");
+        if let Ok(chunk) = &chunk {
+            self.spent.note(chunk);
+        }
         match chunk {
             Ok(ModelChunk::Text(text)) => self.text.push_str(&text),
             Ok(ModelChunk::Reasoning(text)) => self.reasoning.push_str(&text),
@@ -79,11 +89,13 @@ impl Outcome {
             Ok(ModelChunk::UnrunCall { name, why }) => self.unrun.push((name, why)),
             Ok(ModelChunk::WasReasoning) => self.reasoning.push_str(&std::mem::take(&mut self.text)),
             Ok(ModelChunk::Discarded) => {
+                self.usage = None;
                 (self.text, self.reasoning) = Default::default();
                 self.discarded += 1;
             }
             Ok(ModelChunk::Retry { attempt, delay_ms, reason }) => {
                 assert!(self.text.is_empty() && self.reasoning.is_empty(), "a retry after the first token: {self:?}");
+                self.usage = None;
                 self.retries.push((attempt, delay_ms, reason));
             }
             Ok(ModelChunk::WithoutTools) => {
@@ -93,7 +105,7 @@ impl Outcome {
             Ok(ModelChunk::Notice { code, message }) => self.notices.push((code, message)),
             Ok(ModelChunk::Runaway { what }) => self.runaway = Some(what),
             Ok(ModelChunk::Remark(remark)) => self.remarks.push((remark.reason, remark.tokens)),
-            Ok(ModelChunk::Usage(usage)) => assert!(self.usage.replace(usage).is_none()),
+            Ok(ModelChunk::Usage(usage)) => self.usage = Some(usage),
             Ok(ModelChunk::End(finish)) => self.end = Some(finish),
             Err(error) => {
                 self.hint = error.hint().map(str::to_owned);

@@ -85,7 +85,7 @@ async fn money_is_counted_where_prices_are_known() {
         Reply::text("Hi").with_usage(UsagePlace::Tail, json!({"prompt_tokens": 1000, "completion_tokens": 100})),
     );
     let mut config = config(&server);
-    config.prices = Some(Prices { input: 2.0, cached_input: None, cache_write: None, output: 10.0 });
+    config.prices = Some(Prices { input: 2.0, output: 10.0, ..Prices::default() });
     assert_eq!(ask_config(&config).await.usage.unwrap().cost_microusd, Some(3_000));
 }
 

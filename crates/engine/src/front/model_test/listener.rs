@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use agentd_core::{
     error::{ErrorKind, ModelError},
-    model::{ModelChunk, ModelRequest},
+    model::{CallUsage, ModelChunk, ModelRequest},
     ports::Model,
     usage::Usage,
 };
@@ -26,9 +26,7 @@ pub(super) struct HeardAnswer {
     pub(super) text: String,
     /// Calls: the tool and its arguments.
     pub(super) calls: Vec<(String, String)>,
-    pub(super) usage: Option<Usage>,
-    /// Answers before it that broke off.
-    pub(super) broken: u64,
+    pub(super) usage: CallUsage,
     /// Time until it began.
     pub(super) first: Duration,
 }
@@ -56,7 +54,9 @@ pub(super) async fn hear(
     let mut chunks = model.stream(request);
     let listening = async {
         while let Some(chunk) = chunks.next().await {
-            let begins = match chunk? {
+            let chunk = chunk?;
+            heard.usage.note(&chunk);
+            let begins = match chunk {
                 ModelChunk::Text(text) => {
                     let room = MAX_TEXT.saturating_sub(heard.text.len());
                     heard.text.push_str(&text[..text.floor_char_boundary(room)]);
@@ -75,11 +75,7 @@ pub(super) async fn hear(
                 }
                 // It broke off, and is asked for again.
                 ModelChunk::Discarded => {
-                    heard = HeardAnswer { broken: heard.broken + 1, ..HeardAnswer::default() };
-                    false
-                }
-                ModelChunk::Usage(usage) => {
-                    heard.usage = Some(usage);
+                    heard = HeardAnswer { usage: heard.usage, ..HeardAnswer::default() };
                     false
                 }
                 _ => false,
@@ -93,9 +89,8 @@ pub(super) async fn hear(
     let end = timeout(limit, listening).await;
     drop(chunks);
     // One that was refused costs nothing; one that broke off does, also where nobody came to count it.
-    let has_answered = matches!(end, Ok(Ok(())) | Err(_)) || heard.usage.is_some() || !heard.first.is_zero();
-    let usage = if has_answered { Usage::of_call(heard.usage) } else { Usage::of_failed_call() };
-    let usage = usage.with_broken(heard.broken);
+    let has_answered = matches!(end, Ok(Ok(())) | Err(_)) || !heard.first.is_zero();
+    let usage = heard.usage.total(if has_answered { Usage::of_call(None) } else { Usage::of_failed_call() });
     let heard = match end {
         Ok(Ok(())) => Ok(heard),
         Ok(Err(error)) => Err(error),

@@ -284,7 +284,7 @@ impl ModelTest {
                 );
             }
         };
-        let Usage { prompt_tokens, cached_tokens, .. } = heard.usage.unwrap_or_default();
+        let Usage { prompt_tokens, cached_tokens, .. } = heard.usage.counted().unwrap_or_default();
         let read = prompt_tokens.saturating_add(cached_tokens);
         let remembers = heard.text.to_lowercase().contains(CODE_WORD);
         self.read = Some(heard);
@@ -318,7 +318,7 @@ impl ModelTest {
             Ok(again) => again,
             Err(error) => return warn(format!("the same request was not taken again: {error}"), "test again later"),
         };
-        let Usage { prompt_tokens, cached_tokens, .. } = again.usage.unwrap_or_default();
+        let Usage { prompt_tokens, cached_tokens, .. } = again.usage.counted().unwrap_or_default();
         if cached_tokens > 0 {
             return ok(format!(
                 "{cached_tokens} of {prompt_tokens} tokens came from the cache when they were sent again"

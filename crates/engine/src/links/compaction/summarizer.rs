@@ -12,7 +12,7 @@ use agentd_core::{
     error::{ErrorKind, ModelError},
     exchange::ExchangePurpose,
     item::Item,
-    model::{Finish, Message, ModelChunk, ModelRequest, Slot},
+    model::{CallUsage, Finish, Message, ModelChunk, ModelRequest, Slot},
     ports::Model,
     usage::Usage,
 };
@@ -114,7 +114,7 @@ async fn written(
     let mut clock = CallClock::start();
     let tap = context.tap(state.steps, ExchangePurpose::Summary);
     let mut chunks = model.stream(ModelRequest { tap, ..request });
-    let (mut text, mut usage, mut calls, mut broken) = (String::new(), None, false, 0);
+    let (mut text, mut usage, mut calls) = (String::new(), CallUsage::default(), false);
     let end = loop {
         if text.len() > MAX_WRITTEN {
             break Err(ModelError::new(ErrorKind::Protocol, "it wrote without end"));
@@ -122,22 +122,18 @@ async fn written(
         let chunk = match context.or_cancelled(chunks.next()).await {
             Ok(chunk) => chunk,
             Err(exit) => {
-                let usage = Usage::of_call(None).with_broken(broken);
+                let usage = usage.total(Usage::of_call(None));
                 sample::count(context, state, slot, info, usage, None, clock.timing()).await?;
                 return Err(exit);
             }
         };
         if let Some(Ok(chunk)) = &chunk {
             clock.note(chunk);
+            usage.note(chunk);
         }
         match chunk {
             Some(Ok(ModelChunk::Text(more))) => text.push_str(&more),
-            Some(Ok(ModelChunk::WasReasoning)) => text.clear(),
-            Some(Ok(ModelChunk::Discarded)) => {
-                broken += 1;
-                text.clear();
-            }
-            Some(Ok(ModelChunk::Usage(counted))) => usage = Some(counted),
+            Some(Ok(ModelChunk::WasReasoning | ModelChunk::Discarded)) => text.clear(),
             Some(Ok(ModelChunk::End(finish))) => break whole(finish),
             Some(Ok(ModelChunk::ToolCall { .. } | ModelChunk::UnrunCall { .. })) => calls = true,
             Some(Ok(_)) => {}
@@ -148,9 +144,9 @@ async fn written(
         }
     };
     drop(chunks);
-    let has_answered = end.is_ok() || usage.is_some() || !text.is_empty();
-    let usage = if has_answered { Usage::of_call(usage) } else { Usage::of_failed_call() };
-    sample::count(context, state, slot, info, usage.with_broken(broken), prompt, clock.timing()).await?;
+    let has_answered = end.is_ok() || !text.is_empty();
+    let usage = usage.total(if has_answered { Usage::of_call(None) } else { Usage::of_failed_call() });
+    sample::count(context, state, slot, info, usage, prompt, clock.timing()).await?;
     let end = end.and_then(|()| match text.trim() {
         // Words beside a call are about the call.
         _ if calls => Err(ModelError::new(ErrorKind::Protocol, NO_WORDS)),

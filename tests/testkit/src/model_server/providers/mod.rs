@@ -116,6 +116,7 @@ impl Provider {
             any_ids: matches!(self, Self::Kimi | Self::Gemini),
             extra_content: self == Self::Gemini,
             reasoning_details: self == Self::OpenRouter,
+            cache_marks: self == Self::OpenRouter,
         }
     }
 }

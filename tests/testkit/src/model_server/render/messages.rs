@@ -50,14 +50,12 @@ pub(super) fn blocks(reply: &Reply) -> Vec<Value> {
 }
 
 fn start(reply: &Reply) -> Bytes {
-    let counted = usage(reply);
+    let mut counted = usage(reply);
+    counted["output_tokens"] = 1.into();
     let mut message = json!({
         "id": "msg_scripted", "type": "message", "role": "assistant", "model": MODEL_ID, "content": [],
         "stop_reason": null, "stop_sequence": null,
-        "usage": {
-            "input_tokens": counted["input_tokens"], "cache_read_input_tokens": counted["cache_read_input_tokens"],
-            "cache_creation_input_tokens": counted["cache_creation_input_tokens"], "output_tokens": 1,
-        },
+        "usage": counted,
     });
     message.as_object_mut().into_iter().for_each(|message| message.extend(reply.head.clone()));
     event(&json!({"type": "message_start", "message": message}))
@@ -151,6 +149,7 @@ fn usage(reply: &Reply) -> Value {
         "output_tokens": of(["output_tokens", "completion_tokens"]),
         "cache_read_input_tokens": counted["cache_read_input_tokens"],
         "cache_creation_input_tokens": counted["cache_creation_input_tokens"],
+        "cache_creation": counted["cache_creation"],
     })
 }
 
