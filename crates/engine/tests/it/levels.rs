@@ -312,8 +312,10 @@ async fn a_person_is_warned_once_before_all_of_a_request_becomes_dearer() {
         for turn in 0..5 {
             let mut started = session.start_turn(input("Go on")).await.unwrap();
             for event in to_end(&mut started.events).await.0 {
-                match event.kind {
-                    EventKind::Warning { code, message } if code == "price_border" => warned.push((turn, message)),
+                match &event.kind {
+                    EventKind::Warning { code, message } if code == "price_border" => {
+                        warned.push((turn, message.clone()));
+                    }
                     _ => {}
                 }
             }
