@@ -7,6 +7,7 @@ use std::{
 };
 
 use agentd_core::{
+    audit::DecidedBy,
     error::WorkspaceError,
     policy::{Confinement, Explanation, Layer, Risk, Verdict},
     ports::{FilesBefore, SkillPackages},

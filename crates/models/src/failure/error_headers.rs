@@ -47,9 +47,10 @@ pub(super) fn reset(error: &Value, now: Timestamp) -> Option<Timestamp> {
     is_ahead.then(|| Timestamp::from_second(at).ok()).flatten()
 }
 
-/// The time at which a server that takes no more requests asks to try again.
+/// The time at which a server that takes no more requests asks to try again. A wait of seconds is sent with every error.
 pub(super) fn retry_at(headers: &HeaderMap) -> Option<Timestamp> {
-    Timestamp::now().checked_add(SignedDuration::try_from(retry_after(headers)?).ok()?).ok()
+    let wait = retry_after(headers).filter(|wait| wait.as_secs() >= 60)?;
+    Timestamp::now().checked_add(SignedDuration::try_from(wait).ok()?).ok()
 }
 
 /// The wait that a message in lower case asks for, such as `7.66s`, `820ms`, `1m2.5s` or `30 seconds`.

@@ -247,7 +247,8 @@ async fn money_that_is_used_up_is_asked_for_once() {
             json!({"error": {"code": "quota_exceeded", "message": "no", "resets_at": soon - 9000}}),
             "quota_exceeded",
         ),
-        // A wrong key, and what only speaks of money.
+        // A wrong key, and what only speaks of money. No key becomes right by itself.
+        (403, json!({"error": {"message": "no", "resets_in_seconds": 7200}}), "rate_limited"),
         (403, json!({"error": {"message": "budget_exceeded", "type": "forbidden"}}), "auth"),
         (400, json!({"detail": [{"type": "string_type", "input": {"code": "insufficient_quota"}}]}), "rejected"),
     ];

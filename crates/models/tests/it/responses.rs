@@ -509,13 +509,13 @@ async fn errors_become_kinds_and_only_some_are_tried_again() {
     check(error(401, "invalid_api_key", "Incorrect API key"), ErrorKind::Auth, 1, "Incorrect", "api_key").await;
     check(error(404, "model_not_found", "no gpt-x"), ErrorKind::Rejected, 1, "gpt-x", "id right").await;
     check(error(429, "rate_limit_exceeded", "slow down"), ErrorKind::RateLimited, 2, "slow down", "wait").await;
-    check(error(429, "insufficient_quota", "pay"), ErrorKind::RateLimited, 1, "pay", "quota").await;
+    check(error(429, "insufficient_quota", "pay"), ErrorKind::QuotaExceeded, 1, "pay", "quota").await;
     check(error(400, "context_length_exceeded", "too long"), ErrorKind::ContextOverflow, 1, "too long", "").await;
     for in_stream in [&failed as &dyn Fn(&str, &str) -> Reply, &event] {
         check(in_stream("server_error", "broken"), ErrorKind::Provider, 2, "broken", "").await;
         check(in_stream("server_is_overloaded", "busy"), ErrorKind::Provider, 2, "busy", "").await;
         check(in_stream("rate_limit_exceeded", "slow"), ErrorKind::RateLimited, 2, "slow", "").await;
-        check(in_stream("insufficient_quota", "pay"), ErrorKind::RateLimited, 1, "pay", "quota").await;
+        check(in_stream("insufficient_quota", "pay"), ErrorKind::QuotaExceeded, 1, "pay", "quota").await;
         check(in_stream("invalid_prompt", "bad"), ErrorKind::Rejected, 1, "bad", "").await;
         check(in_stream("invalid_image", "bad"), ErrorKind::Rejected, 1, "bad", "").await;
         check(in_stream("context_length_exceeded", "too long"), ErrorKind::ContextOverflow, 1, "too long", "").await;
