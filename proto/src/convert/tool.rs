@@ -189,6 +189,7 @@ impl TryFrom<v1::ToolResult> for ToolResult {
             found: Vec::new(),
             pictures: Vec::new(),
             said: None,
+            unchanged: None,
             duration_ms: result.duration_ms,
             exit_code: result.exit_code,
             details: result.details.map(|details| Box::new(details.into())),

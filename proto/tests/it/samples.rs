@@ -174,6 +174,7 @@ pub(crate) fn items() -> Vec<Item> {
             found: Vec::new(),
             pictures: Vec::new(),
             said: None,
+            unchanged: None,
             exit_code: Some(2),
             details: Some(Box::new(ToolDetails {
                 stdout: Some(PrintedText { text: text(), bytes: 70_000, cut: true, tail: "the end".into() }),
