@@ -254,18 +254,18 @@ async fn no_hook_is_planted_in_the_repository_of_a_worktree() {
     let (project, main) = (mounted(&world), world.daemon.path().join("main"));
     let commit = || vec![("run_bash_command", json!({ "command": "git commit --allow-empty -m second" }))];
     let args = ["-C", &project, "--on-interrupt", "approve", "--output", "json"];
-    let (told, _) = world.call_all(commit(), &args).await;
+    let (results, _) = world.call_all(commit(), &args).await;
     let folder = format!("{}:rw", main.join(".git").display());
-    assert!(told[0].contains(&format!("--add-dir {folder}")), "{told:#?}");
+    assert!(results[0].contains(&format!("--add-dir {folder}")), "{results:#?}");
 
     world.model.reply(Reply::text("Hello."));
     let hello = ["run", "Hi", "-C", &project, "--add-dir", &folder, "--output", "json"];
     let session = world.daemon.agentctl(hello).await.exits(0).json()["session_id"].as_str().unwrap().to_owned();
     world.daemon.agentctl(["grants", "add", "run_bash_command: git commit *", "--session", &session]).await.exits(0);
     let args = ["--session", &session, "--on-interrupt", "deny", "--output", "json"];
-    let (told, output) = world.call_all(commit(), &args).await;
+    let (results, output) = world.call_all(commit(), &args).await;
     let denials = output.exits(5).json()["denials"].to_string();
-    assert!(denials.contains("hooks/post-commit"), "{denials}\n{told:#?}");
+    assert!(denials.contains("hooks/post-commit"), "{denials}\n{results:#?}");
     assert!(!main.join(".git/hooks/post-commit").exists());
     let log = Command::new("git").args(["log", "--format=%s", "HEAD"]).current_dir(main.join("../project")).output();
     assert_eq!(String::from_utf8(log.unwrap().stdout).unwrap(), "second\nfirst\n");

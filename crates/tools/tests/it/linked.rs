@@ -98,20 +98,20 @@ async fn git_reads_where_a_worktree_or_a_submodule_has_its_repository_and_writes
         .await;
         open(&mut bench, &tree, &[]).await;
         fs::write(tree.join("file.txt"), "two\n").unwrap();
-        let told = bench
+        let output = bench
             .allowed("cd \"$PROJECT\" && git log --format=%s && git status --short && git diff && mkdir -p new && cd new && git status -s ..")
             .await;
         for part in ["first of m", " M file.txt", "+two"] {
-            assert!(told.contains(part), "{kind:?}: {told}");
+            assert!(output.contains(part), "{kind:?}: {output}");
         }
         if kind == Kind::Submodule {
             assert!(bench.allowed("git -C \"$PROJECT/inner\" log --format=%s").await.contains("first of main"));
         }
         let commit =
             "cd \"$PROJECT\" && git -c user.name=a -c user.email=a@b.example commit -qam second && git log --format=%s";
-        let told = bench.barred(commit).await;
+        let output = bench.barred(commit).await;
         let named = format!("--add-dir {}:rw", repository.display());
-        assert!(told.contains(&named), "{kind:?}: {told}");
+        assert!(output.contains(&named), "{kind:?}: {output}");
         for file in ["hooks/pre-commit", "config", "HEAD", "objects/new"] {
             bench.barred(&format!("echo x >> {}/{file}", repository.display())).await;
         }
@@ -173,11 +173,11 @@ async fn a_file_that_names_another_folder_mounts_nothing() {
                 bench.barred(&format!("cat {}/diary", path.display())).await;
             }
             bench.barred(&format!("cat {}/main/.git/config", at.display())).await;
-            let told = bench.barred("cd \"$PROJECT\" && git log").await;
-            let is_refused = told.contains("not a git repository");
+            let output = bench.barred("cd \"$PROJECT\" && git log").await;
+            let is_refused = output.contains("not a git repository");
             assert!(
-                !is_refused || told.contains("/project/.git leads to a folder that is not mounted"),
-                "{named}: {told}"
+                !is_refused || output.contains("/project/.git leads to a folder that is not mounted"),
+                "{named}: {output}"
             );
             refused += usize::from(is_refused);
         }
