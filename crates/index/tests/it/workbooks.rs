@@ -92,9 +92,14 @@ async fn numbers_are_told_as_their_cells_show_them() {
         ("yyyy-mm-dd", "45943"),
         ("0.00", "2"),
         ("# ?/?", "0.5"),
+        ("0.00E+00", "12345"),
+        ("[Red]0.0,", "12345"),
     ]);
     let sheet = sheets(&book).await.remove(0);
-    assert!(sheet.contains("| 12.5% | 0.3 | -1,234,567.50 | $2,000 | 2025-10-13 | 2.00 | 0.5 |"), "{sheet}");
+    assert!(
+        sheet.contains("| 12.5% | 0.3 | -1,234,567.50 | $2,000 | 2025-10-13 | 2.00 | 0.5 | 12345 | 12345 |"),
+        "{sheet}"
+    );
 }
 
 #[tokio::test]
