@@ -16,7 +16,7 @@
 //!   uploaded files shown to the model; `large_input`: an input that does not fit into the window; `answer_form`: the
 //!   schema that an answer has to match; `client_tools`: tools that the client answers; `client_files`:
 //!   files of the project that it holds; `grants`: what people allowed, live.
-//! - 1 `intent/`: what an input is about, by its words; `catalog/`: the tools that a turn shows, finds or hides, pure;
+//! - 1 `intent`: what an input is about, by a few signs of it; `catalog/`: the tools that a turn shows, finds or hides, pure;
 //!   `state_changes`: changes of the session's own state
 //!   and how they are reverted; `config`.
 //! - 0 `error`.

@@ -1,0 +1,318 @@
+//! The intent of an input, by a few signs of it: what looks like code, the first words of its sentences, a question mark.
+//! Pure, and the same for the same input. What has too few of them is uncertain.
+
+use std::collections::HashSet;
+
+use agentd_core::routing::{Intent, IntentKind};
+
+/// Bytes of an input that are looked at: an intent stands at its beginning.
+const LOOKED_AT: usize = 16 << 10;
+
+/// Least weight of the signs of code with which an input is about code.
+const ABOUT_CODE: u32 = 2;
+
+/// Characters of a question about the agent at the most. In longer ones that is not what it is about.
+const MAX_CAPABILITY: usize = 300;
+
+/// Words of an input that can say anything at the least.
+const FEW_WORDS: usize = 4;
+
+/// Words of a sentence that can say what it asks for: those of politeness come first.
+const FIRST_WORDS: usize = 6;
+
+/// Points with which a task is complex.
+const COMPLEX_POINTS: usize = 2;
+
+/// Endings of the names of source files.
+const ENDINGS: &[&str] = &[
+    "c", "cc", "cpp", "cs", "css", "go", "h", "hpp", "html", "java", "js", "json", "jsx", "kt", "lock", "lua", "md",
+    "php", "proto", "py", "rb", "rs", "scala", "sh", "sql", "swift", "toml", "ts", "tsx", "vue", "xml", "yaml", "yml",
+    "zig",
+];
+
+/// Signs of code, of questions and of talk that are more than a word of a language with spaces.
+const OF_ERRORS: [&str; 4] = ["panicked at", "stack trace", "segmentation fault", "fatal error"];
+const OF_CODE: [&str; 6] = ["代码", "函数", "测试", "文件", "项目", "报错"];
+const OF_QUESTIONS: [&str; 6] = ["?", "？", "什么", "怎么", "如何", "解释"];
+const OF_GREETINGS: [&str; 3] = ["你好", "谢谢", "good morning"];
+const OF_LARGE_TASKS: [&str; 6] = ["from scratch", "step by step", "end to end", "end-to-end", "架构", "迁移"];
+const ABOUT_AGENT: [&str; 9] = [
+    "what can you do",
+    "who are you",
+    "what are you",
+    "tools do you",
+    "skills do you",
+    "was kannst du",
+    "wer bist du",
+    "你能做什么",
+    "你是谁",
+];
+
+/// Weight of a word as a sign of code.
+fn weight(word: &str) -> u32 {
+    match word {
+        "api" | "bug" | "code" | "codebase" | "compile" | "compiler" | "crate" | "endpoint" | "endpoints"
+        | "function" | "functions" | "funktion" | "refactor" | "repo" | "repository" | "traceback" => 2,
+        "branch" | "bugs" | "build" | "class" | "classes" | "commit" | "config" | "datei" | "dependencies"
+        | "error" | "fehler" | "file" | "files" | "git" | "import" | "login" | "method" | "module" | "package"
+        | "parser" | "program" | "project" | "projekt" | "python" | "query" | "readme" | "rust" | "script" | "sql"
+        | "test" | "tests" | "type" | "types" | "typo" | "unit" | "warning" | "warnings" => 1,
+        _ => 0,
+    }
+}
+
+/// Request of a sentence.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Request {
+    Change,
+    Look,
+}
+
+impl Request {
+    /// The request of a sentence, by the first of its words that says one.
+    fn of(sentence: &str) -> Option<Self> {
+        words(sentence).take(FIRST_WORDS).find_map(|word| match word {
+            "add" | "build" | "change" | "convert" | "create" | "debug" | "delete" | "fix" | "implement"
+            | "improve" | "make" | "migrate" | "move" | "refactor" | "remove" | "rename" | "replace" | "rewrite"
+            | "update" | "write" => Some(Self::Change),
+            "analyse" | "analyze" | "check" | "compare" | "describe" | "explain" | "find" | "give" | "how" | "list"
+            | "look" | "read" | "review" | "search" | "show" | "summarise" | "summarize" | "what" | "when"
+            | "where" | "which" | "who" | "why" => Some(Self::Look),
+            _ => None,
+        })
+    }
+}
+
+fn is_greeting(word: &str) -> bool {
+    matches!(word, "hi" | "hello" | "hey" | "thanks" | "thank" | "thx" | "bye" | "hallo" | "danke")
+}
+
+fn is_of_large_task(word: &str) -> bool {
+    matches!(
+        word,
+        "across"
+            | "architecture"
+            | "design"
+            | "entire"
+            | "large"
+            | "migrate"
+            | "migration"
+            | "overhaul"
+            | "redesign"
+            | "rewrite"
+            | "several"
+            | "strategies"
+            | "strategy"
+            | "throughout"
+            | "whole"
+    )
+}
+
+/// Classifies an input. In a project, fewer signs of code do.
+pub(crate) fn classify(text: &str, in_project: bool) -> Intent {
+    let text = &text[..text.floor_char_boundary(LOOKED_AT)];
+    let (prose, has_fence) = without_fences(text);
+    let lower = prose.to_lowercase();
+    let paths: HashSet<&str> = prose.split_whitespace().map(bare).filter(|token| is_path(token)).collect();
+    let distinct: HashSet<&str> = words(&lower).collect();
+    let listed = prose.lines().filter(|line| is_listed(line)).count();
+    let points = distinct.iter().filter(|word| is_of_large_task(word)).count()
+        + count(&lower, &OF_LARGE_TASKS)
+        + usize::from(listed >= 3)
+        + usize::from(listed >= 5)
+        + usize::from(prose.chars().count() > 1500)
+        + usize::from(paths.len() >= 4);
+    let code = 3 * u32::from(has_fence)
+        + 3 * u32::from(!paths.is_empty())
+        + 3 * u32::from(count(&text.to_lowercase(), &OF_ERRORS) > 0)
+        + 2 * u32::from(prose.split_whitespace().any(is_name_of_code))
+        + u32::try_from(count(&lower, &OF_CODE)).unwrap_or_default()
+        + distinct.iter().map(|word| weight(word)).sum::<u32>();
+    let (kind, confidence, reason) = kind(&lower, code, in_project);
+    Intent { kind, confidence, reason: reason.to_owned(), complex: points >= COMPLEX_POINTS, by: None }
+}
+
+fn kind(lower: &str, code: u32, in_project: bool) -> (IntentKind, u8, &'static str) {
+    let requests: Vec<Request> = sentences(lower).filter_map(Request::of).collect();
+    let changes = requests.contains(&Request::Change);
+    let looks = !requests.is_empty() || count(lower, &OF_QUESTIONS) > 0;
+    let first_is_greeting = words(lower).next().is_some_and(is_greeting);
+    // A change is of what the session works in, unless it works in nothing.
+    let needed = if in_project { ABOUT_CODE - 1 } else { ABOUT_CODE };
+    let is_about_code = code >= needed || (in_project && changes);
+    let surer = 60 + u8::try_from(code.min(7) * 5).unwrap_or_default();
+    let is_chinese = lower.chars().any(|char| ('\u{4e00}'..='\u{9fff}').contains(&char));
+    if count(lower, &ABOUT_AGENT) > 0 && code < needed && lower.chars().count() <= MAX_CAPABILITY {
+        (IntentKind::CapabilityQuery, 85, "it asks about the agent")
+    } else if (first_is_greeting || count(lower, &OF_GREETINGS) > 0) && code == 0 && !changes {
+        (IntentKind::GeneralChat, 90, "a greeting or thanks")
+    } else if is_about_code && looks && !changes {
+        (IntentKind::RepoAnalysis, surer, "it asks about code")
+    } else if is_about_code {
+        (IntentKind::CodingTask, surer, "it asks for a change of code")
+    } else if words(lower).count() < FEW_WORDS && !is_chinese {
+        (IntentKind::Uncertain, 30, "too few words to tell")
+    } else if looks && code == 0 {
+        (IntentKind::GeneralChat, 65, "nothing in it is about code")
+    } else {
+        (IntentKind::Uncertain, 40, "nothing speaks clearly for one intent")
+    }
+}
+
+fn count(text: &str, signs: &[&str]) -> usize {
+    signs.iter().filter(|sign| text.contains(*sign)).count()
+}
+
+fn is_listed(line: &str) -> bool {
+    let line = line.trim_start();
+    let behind_number = line.trim_start_matches(|char: char| char.is_ascii_digit());
+    line.starts_with("- ")
+        || line.starts_with("* ")
+        || (behind_number.len() < line.len() && behind_number.starts_with(['.', ')']))
+}
+
+/// The text outside of fences, and whether there was any fence.
+fn without_fences(text: &str) -> (String, bool) {
+    let (mut prose, mut inside, mut found) = (String::with_capacity(text.len()), false, false);
+    for line in text.split_inclusive('\n') {
+        if line.trim_start().starts_with("```") || line.trim_start().starts_with("~~~") {
+            (inside, found) = (!inside, true);
+        } else if !inside {
+            prose.push_str(line);
+        }
+    }
+    (prose, found)
+}
+
+fn sentences(text: &str) -> impl Iterator<Item = &str> {
+    // A dot ends a sentence only before a space: others stand in names.
+    text.split(['\n', '!', '?', ';', ':']).flat_map(|line| line.split(". ")).flat_map(|part| part.split(", "))
+}
+
+fn words(text: &str) -> impl Iterator<Item = &str> {
+    text.split(|char: char| !char.is_alphanumeric() && char != '_' && char != '\'').filter(|word| !word.is_empty())
+}
+
+fn bare(token: &str) -> &str {
+    token.trim_matches(|char: char| !char.is_alphanumeric() && char != '/' && char != '_')
+}
+
+/// Returns true if a word names a source file.
+fn is_path(token: &str) -> bool {
+    let name = token.split(':').next().unwrap_or(token);
+    name.rsplit_once('.').is_some_and(|(stem, ending)| !stem.is_empty() && ENDINGS.contains(&ending))
+}
+
+/// Returns true if a word is a name as code has them: `a_b`, `aB`, `a()`, `a::b`, or one in backticks.
+fn is_name_of_code(token: &str) -> bool {
+    let is_quoted = token.contains('`');
+    let name = bare(token);
+    let snake = name.trim_matches('_').contains('_');
+    let camel = name.chars().zip(name.chars().skip(1)).any(|(one, next)| one.is_lowercase() && next.is_uppercase());
+    is_quoted || snake || camel || token.contains("()") || token.contains("::")
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn check(kind: IntentKind, texts: &[&str]) {
+        for text in texts {
+            let intent = classify(text, false);
+            assert_eq!(intent.kind, kind, "{text:?}: {intent:?}");
+            assert!((1..=95).contains(&intent.confidence) && !intent.reason.is_empty(), "{intent:?}");
+        }
+    }
+
+    #[test]
+    fn changes_of_code_are_coding_tasks() {
+        check(
+            IntentKind::CodingTask,
+            &[
+                "fix the failing test in src/parser.rs",
+                "Please add a function that parses ISO dates, with unit tests",
+                "could you rename `Foo` to `Bar` in this module?",
+                "Refactor the login class and remove the old API",
+                "I want you to implement pagination for the /users endpoint",
+                "thread 'main' panicked at src/main.rs:4:5:\nindex out of bounds",
+                "修复 src/lib.rs 里的报错，并添加测试",
+                "Behebe den Fehler in der Funktion parse_date",
+                "thanks! now write the tests for get_user()",
+                "could you implement retries in src/http.rs?",
+                "src/main.rs does not compile since yesterday",
+            ],
+        );
+    }
+
+    #[test]
+    fn questions_about_code_are_analyses() {
+        check(
+            IntentKind::RepoAnalysis,
+            &[
+                "explain how the retry logic in src/retry.rs works",
+                "Where is the function `open_turn` called in this repository?",
+                "What does this code do?\n```\nfor i in 0..3 {}\n```",
+                "why does test_login fail after the change of the schema file?",
+                "解释一下这个项目的代码结构",
+                "Give me an overview of this codebase",
+                "What does the function foo do?",
+                "Wie funktioniert src/retry.rs?",
+                "how do I add a test to src/parser.rs",
+            ],
+        );
+    }
+
+    #[test]
+    fn a_change_in_a_project_is_one_of_its_code() {
+        let kind = |text| classify(text, true).kind;
+        assert_eq!(kind("Make the button green when a form was sent"), IntentKind::CodingTask);
+        assert_eq!(kind("fix it"), IntentKind::CodingTask);
+        assert_eq!(kind("run the tests"), IntentKind::CodingTask);
+        assert_eq!(kind("why does the login fail?"), IntentKind::RepoAnalysis);
+        assert_eq!(kind("What is the capital of France?"), IntentKind::GeneralChat);
+        assert_eq!(kind("go on"), IntentKind::Uncertain);
+    }
+
+    #[test]
+    fn talk_and_questions_about_the_agent_need_no_plan() {
+        check(IntentKind::GeneralChat, &["hi", "Hello there!", "thanks, that helped", "你好", "Danke!"]);
+        check(
+            IntentKind::GeneralChat,
+            &["What is the capital of France?", "Write a poem about the sea, with rhymes", "why is the sky blue?"],
+        );
+        check(
+            IntentKind::CapabilityQuery,
+            &["what can you do?", "Who are you?", "which tools do you have", "你能做什么？", "Was kannst du?"],
+        );
+    }
+
+    #[test]
+    fn what_is_not_clear_is_said_to_be() {
+        check(IntentKind::Uncertain, &["yes", "go on", "the second one", "", "  \n", "42", "ok, do it"]);
+    }
+
+    #[test]
+    fn large_tasks_are_complex() {
+        let complex = |text: &str| classify(text, true).complex;
+        assert!(complex("Migrate the whole project from Python 2 to Python 3, step by step, and keep the API stable"));
+        assert!(complex(
+            "Do this:\n1. add a table\n2. write the migration\n3. change the API\n4. test it\n5. document it"
+        ));
+        assert!(complex("Design the architecture of a cache and weigh the trade-offs of its eviction strategies"));
+        assert!(!complex("fix the typo in README.md"));
+        assert!(!complex("Redesign the button in src/app.css"));
+        assert!(!complex("Improve the error message and support the new flag in cli.rs"));
+        assert!(!complex("hello"));
+        assert!(!complex("what does main.rs do?"));
+    }
+
+    proptest! {
+        #[test]
+        fn any_input_has_an_intent(text in "(.|\n|```|\\x{4fee}){0,400}", in_project: bool) {
+            let intent = classify(&text, in_project);
+            prop_assert!(intent.confidence <= 100);
+        }
+    }
+}
