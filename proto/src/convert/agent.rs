@@ -2,10 +2,7 @@
 
 use agentd_core::agent::AgentCard;
 
-use super::{
-    WireError,
-    model::{optional_slot, optional_slot_to_wire},
-};
+use super::{WireError, model::optional_slot_to_wire, optional_enum};
 use crate::v1::{self, agent_card::Names};
 
 impl From<&AgentCard> for v1::AgentCard {
@@ -35,7 +32,7 @@ impl TryFrom<v1::AgentCard> for AgentCard {
             prompt: card.prompt,
             tools: card.tools.map(|tools| tools.names),
             skills: card.skills.map(|skills| skills.names),
-            slot: optional_slot(card.slot)?,
+            slot: optional_enum(card.slot)?,
             max_steps: card.max_steps,
         })
     }

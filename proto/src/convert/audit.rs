@@ -2,18 +2,10 @@
 
 use agentd_core::audit::{AuditFinding, AuditHead, AuditProblem, AuditRecord, AuditReport, RecordQuery, VerdictName};
 
-use super::{WireError, all, id, mirrored, optional_moment, to_moment};
+use super::{WireError, all, enum_to_wire, id, mirrored, optional_enum, optional_moment, to_moment};
 use crate::v1;
 
-mirrored!(
-    VerdictName,
-    v1::AuditVerdict,
-    verdict_to_wire,
-    verdict,
-    optional_verdict,
-    "the verdict on a call",
-    [Allow, Ask, Deny]
-);
+mirrored!(VerdictName, AuditVerdict, "the verdict on a call", [Allow, Ask, Deny]);
 
 /// Records where the request names no number.
 const DEFAULT_LIMIT: usize = 100;
@@ -24,7 +16,7 @@ impl From<&RecordQuery> for v1::ListAuditRequest {
             session: query.session_id.map(|id| id.to_string()).unwrap_or_default(),
             turn_id: query.turn_id.map(|id| id.to_string()).unwrap_or_default(),
             tool: query.tool.clone().unwrap_or_default(),
-            verdict: query.verdict.map_or(v1::AuditVerdict::Unspecified as i32, verdict_to_wire),
+            verdict: query.verdict.map_or(v1::AuditVerdict::Unspecified as i32, enum_to_wire),
             refused: query.refused,
             since: query.since.map(to_moment),
             before: query.before,
@@ -43,7 +35,7 @@ impl TryFrom<v1::ListAuditRequest> for RecordQuery {
             session_id: None,
             turn_id: given(request.turn_id).map(|turn| id(&turn)).transpose()?,
             tool: given(request.tool),
-            verdict: optional_verdict(request.verdict)?,
+            verdict: optional_enum(request.verdict)?,
             refused: request.refused,
             since: optional_moment(request.since, "the moment of the oldest record")?,
             before: request.before,

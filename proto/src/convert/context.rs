@@ -5,45 +5,17 @@ use agentd_core::context::{
     ServerRemark, TokenLevel, Window,
 };
 
-use super::{WireError, all, mirrored};
+use super::{WireError, all, enum_to_wire, mirrored, required_enum};
 use crate::v1::{self, context_view};
 
-mirrored!(
-    CompactionCause,
-    v1::CompactionCause,
-    cause_to_wire,
-    cause,
-    optional_cause,
-    "the cause of a compaction",
-    [Critical, Overflow, Limit, Model, Person]
-);
+mirrored!(CompactionCause, "the cause of a compaction", [Critical, Overflow, Limit, Model, Person]);
 
-mirrored!(
-    CompactionStrategy,
-    v1::CompactionStrategy,
-    strategy_to_wire,
-    strategy,
-    optional_strategy,
-    "the strategy of a compaction",
-    [Auto, Compact, Summarize, Truncate, Offload]
-);
+mirrored!(CompactionStrategy, "the strategy of a compaction", [Auto, Compact, Summarize, Truncate, Offload]);
 
-mirrored!(
-    TokenLevel,
-    v1::TokenLevel,
-    level_to_wire,
-    level,
-    optional_level,
-    "how full a window is",
-    [Info, Warning, Critical]
-);
+mirrored!(TokenLevel, "how full a window is", [Info, Warning, Critical]);
 
 mirrored!(
     SegmentKind,
-    v1::SegmentKind,
-    segment_kind_to_wire,
-    segment_kind,
-    optional_segment_kind,
     "the kind of a segment",
     [Instructions, Tools, Memory, Skills, Summary, History, Results, Reminders]
 );
@@ -63,8 +35,8 @@ impl From<v1::Window> for Window {
 impl From<&CompactionReport> for v1::CompactionReport {
     fn from(report: &CompactionReport) -> Self {
         Self {
-            cause: cause_to_wire(report.cause),
-            strategy: strategy_to_wire(report.strategy),
+            cause: enum_to_wire(report.cause),
+            strategy: enum_to_wire(report.strategy),
             messages_before: report.messages_before,
             messages_after: report.messages_after,
             tokens_before: report.tokens_before,
@@ -84,8 +56,8 @@ impl TryFrom<v1::CompactionReport> for CompactionReport {
 
     fn try_from(report: v1::CompactionReport) -> Result<Self, WireError> {
         Ok(Self {
-            cause: cause(report.cause)?,
-            strategy: strategy(report.strategy)?,
+            cause: required_enum(report.cause)?,
+            strategy: required_enum(report.strategy)?,
             messages_before: report.messages_before,
             messages_after: report.messages_after,
             tokens_before: report.tokens_before,
@@ -146,7 +118,7 @@ impl From<&ContextView> for v1::ContextView {
             model: view.model.clone(),
             window: view.window,
             tokens: view.tokens,
-            level: level_to_wire(view.level),
+            level: enum_to_wire(view.level),
             segments: view.segments.iter().map(Into::into).collect(),
             messages: view.messages,
             max_messages: view.max_messages,
@@ -164,7 +136,7 @@ impl TryFrom<v1::ContextView> for ContextView {
             model: view.model,
             window: view.window,
             tokens: view.tokens,
-            level: level(view.level)?,
+            level: required_enum(view.level)?,
             segments: all(view.segments)?,
             messages: view.messages,
             max_messages: view.max_messages,
@@ -177,7 +149,7 @@ impl TryFrom<v1::ContextView> for ContextView {
 impl From<&Segment> for context_view::Segment {
     fn from(segment: &Segment) -> Self {
         Self {
-            kind: segment_kind_to_wire(segment.kind),
+            kind: enum_to_wire(segment.kind),
             source: segment.source.clone(),
             bytes: segment.bytes,
             tokens: segment.tokens,
@@ -191,7 +163,7 @@ impl TryFrom<context_view::Segment> for Segment {
 
     fn try_from(segment: context_view::Segment) -> Result<Self, WireError> {
         Ok(Self {
-            kind: segment_kind(segment.kind)?,
+            kind: required_enum(segment.kind)?,
             source: segment.source,
             bytes: segment.bytes,
             tokens: segment.tokens,

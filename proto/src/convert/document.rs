@@ -5,38 +5,14 @@ use agentd_core::knowledge::{
     KnowledgeStats, PartCursor, PartKind, PartRange, ReadPart, Reading, SearchedBy,
 };
 
-use super::{WireError, all, mirrored};
+use super::{WireError, all, enum_to_wire, mirrored, required_enum};
 use crate::v1;
 
-mirrored!(
-    PartKind,
-    v1::PartKind,
-    part_kind_to_wire,
-    part_kind,
-    optional_part_kind,
-    "the kind of a document's parts",
-    [Page, Sheet, Slide, Section]
-);
+mirrored!(PartKind, "the kind of a document's parts", [Page, Sheet, Slide, Section]);
 
-mirrored!(
-    ExtentUnit,
-    v1::ExtentUnit,
-    extent_unit_to_wire,
-    extent_unit,
-    optional_extent_unit,
-    "the unit of an extent",
-    [Row, Character]
-);
+mirrored!(ExtentUnit, "the unit of an extent", [Row, Character]);
 
-mirrored!(
-    SearchedBy,
-    v1::SearchedBy,
-    by_to_wire,
-    by,
-    optional_by,
-    "the way of a search",
-    [Words, Phrase, NarrowedRegex, Scan]
-);
+mirrored!(SearchedBy, "the way of a search", [Words, Phrase, NarrowedRegex, Scan]);
 
 /// Default number of finds.
 const USUAL: usize = 10;
@@ -121,7 +97,7 @@ impl From<v1::PartCursor> for PartCursor {
 
 impl From<Extent> for v1::Extent {
     fn from(Extent { unit, first, last, total }: Extent) -> Self {
-        Self { unit: extent_unit_to_wire(unit), first, last, total }
+        Self { unit: enum_to_wire(unit), first, last, total }
     }
 }
 
@@ -129,7 +105,7 @@ impl TryFrom<v1::Extent> for Extent {
     type Error = WireError;
 
     fn try_from(v1::Extent { unit, first, last, total }: v1::Extent) -> Result<Self, WireError> {
-        Ok(Self { unit: extent_unit(unit)?, first, last, total })
+        Ok(Self { unit: required_enum(unit)?, first, last, total })
     }
 }
 
@@ -152,7 +128,7 @@ impl From<Reading> for v1::ReadDocumentResponse {
     fn from(reading: Reading) -> Self {
         let Reading { format, title, parts_are, total, parts, broken, locked } = reading;
         let parts = parts.into_iter().map(Into::into).collect();
-        Self { format, title, parts_are: part_kind_to_wire(parts_are), total, parts, broken, locked }
+        Self { format, title, parts_are: enum_to_wire(parts_are), total, parts, broken, locked }
     }
 }
 
@@ -161,7 +137,7 @@ impl TryFrom<v1::ReadDocumentResponse> for Reading {
 
     fn try_from(reading: v1::ReadDocumentResponse) -> Result<Self, WireError> {
         let v1::ReadDocumentResponse { format, title, parts_are, total, parts, broken, locked } = reading;
-        Ok(Self { format, title, parts_are: part_kind(parts_are)?, total, parts: all(parts)?, broken, locked })
+        Ok(Self { format, title, parts_are: required_enum(parts_are)?, total, parts: all(parts)?, broken, locked })
     }
 }
 
@@ -177,7 +153,7 @@ impl From<&DocumentFinds> for v1::SearchDocumentsResponse {
     fn from(finds: &DocumentFinds) -> Self {
         let broken = |(name, why): &(String, String)| v1::BrokenDocument { name: name.clone(), why: why.clone() };
         Self {
-            by: by_to_wire(finds.by),
+            by: enum_to_wire(finds.by),
             hits: finds.hits.iter().map(Into::into).collect(),
             searched: number(finds.searched),
             broken: finds.broken.iter().map(broken).collect(),
@@ -198,7 +174,7 @@ impl TryFrom<v1::SearchDocumentsResponse> for DocumentFinds {
             locked: finds.locked,
             // It counts where pages are joined, and that was done.
             is_loose: false,
-            by: by(finds.by)?,
+            by: required_enum(finds.by)?,
             hits: all(finds.hits)?,
             searched: size(finds.searched),
             broken: finds.broken.into_iter().map(|broken| (broken.name, broken.why)).collect(),

@@ -7,10 +7,6 @@ use crate::v1;
 
 mirrored!(
     ErrorKind,
-    v1::ErrorKind,
-    error_kind_to_wire,
-    error_kind,
-    optional_error_kind,
     "the kind of an error",
     [
         Auth,
@@ -30,6 +26,6 @@ mirrored!(
         ShuttingDown,
         Configuration,
         Internal,
-        QuotaExceeded,
+        QuotaExceeded
     ]
 );

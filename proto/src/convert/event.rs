@@ -11,14 +11,7 @@ use agentd_core::{
     surroundings::Surroundings,
 };
 
-use super::{
-    WireError, all,
-    context::{level, level_to_wire},
-    id,
-    item::{status, status_to_wire},
-    model::{slot, slot_to_wire},
-    moment, part, required, to_moment,
-};
+use super::{WireError, all, enum_to_wire, id, moment, part, required, required_enum, to_moment};
 use crate::v1::{
     self,
     event::{self as wire, state_changed},
@@ -68,7 +61,7 @@ impl From<&EventKind> for wire::Kind {
                 options: _,
             } => Self::TurnStarted(wire::TurnStarted {
                 trace_id: trace_id.to_string(),
-                slot: slot_to_wire(*slot),
+                slot: enum_to_wire(*slot),
                 model: model.clone(),
                 reason: reason.clone(),
                 rule: rule.as_str().to_owned(),
@@ -80,7 +73,7 @@ impl From<&EventKind> for wire::Kind {
                 Self::ItemDelta(wire::ItemDelta { item_id: item_id.to_string(), offset: *offset, text: text.clone() })
             }
             EventKind::ItemCompleted { item, status } => {
-                Self::ItemCompleted(wire::ItemCompleted { item: Some(item.into()), status: status_to_wire(*status) })
+                Self::ItemCompleted(wire::ItemCompleted { item: Some(item.into()), status: enum_to_wire(*status) })
             }
             EventKind::InterruptRaised { interrupt } => {
                 Self::InterruptRaised(wire::InterruptRaised { interrupt: Some(interrupt.as_ref().into()) })
@@ -96,7 +89,7 @@ impl From<&EventKind> for wire::Kind {
             EventKind::UsageUpdated { step, slot, model, usage, turn, prompt, delegated, timing } => {
                 Self::UsageUpdated(wire::UsageUpdated {
                     step: *step,
-                    slot: slot_to_wire(*slot),
+                    slot: enum_to_wire(*slot),
                     model: model.clone(),
                     usage: Some(usage.into()),
                     turn: Some(turn.into()),
@@ -119,7 +112,7 @@ impl From<&EventKind> for wire::Kind {
                 by: intent.by.clone(),
             }),
             EventKind::ModelChosen { slot, model, rule, reason } => Self::ModelChosen(wire::ModelChosen {
-                slot: slot_to_wire(*slot),
+                slot: enum_to_wire(*slot),
                 model: model.clone(),
                 rule: rule.as_str().to_owned(),
                 reason: reason.clone(),
@@ -138,7 +131,7 @@ impl TryFrom<wire::Kind> for EventKind {
         Ok(match kind {
             wire::Kind::TurnStarted(started) => Self::TurnStarted {
                 trace_id: id(&started.trace_id)?,
-                slot: slot(started.slot)?,
+                slot: required_enum(started.slot)?,
                 model: started.model,
                 reason: started.reason,
                 rule: ChoiceRule::named(&started.rule),
@@ -153,9 +146,10 @@ impl TryFrom<wire::Kind> for EventKind {
             wire::Kind::ItemDelta(delta) => {
                 Self::ItemDelta { item_id: id(&delta.item_id)?, offset: delta.offset, text: delta.text }
             }
-            wire::Kind::ItemCompleted(completed) => {
-                Self::ItemCompleted { item: part(completed.item, "the item")?, status: status(completed.status)? }
-            }
+            wire::Kind::ItemCompleted(completed) => Self::ItemCompleted {
+                item: part(completed.item, "the item")?,
+                status: required_enum(completed.status)?,
+            },
             wire::Kind::InterruptRaised(raised) => {
                 Self::InterruptRaised { interrupt: Box::new(part(raised.interrupt, "the interrupt")?) }
             }
@@ -167,7 +161,7 @@ impl TryFrom<wire::Kind> for EventKind {
             },
             wire::Kind::UsageUpdated(updated) => Self::UsageUpdated {
                 step: updated.step,
-                slot: slot(updated.slot)?,
+                slot: required_enum(updated.slot)?,
                 model: updated.model,
                 usage: required(updated.usage, "the usage of a call")?.into(),
                 turn: required(updated.turn, "the usage of a turn")?.into(),
@@ -189,7 +183,7 @@ impl TryFrom<wire::Kind> for EventKind {
                 },
             },
             wire::Kind::ModelChosen(chosen) => Self::ModelChosen {
-                slot: slot(chosen.slot)?,
+                slot: required_enum(chosen.slot)?,
                 model: chosen.model,
                 rule: ChoiceRule::named(&chosen.rule),
                 reason: chosen.reason,
@@ -241,7 +235,7 @@ impl From<&StateChange> for state_changed::Change {
                 after_seq: subagent.after,
             }),
             StateChange::TokenLevel { level, tokens, window } => Self::TokenLevel(state_changed::TokenLevelChange {
-                level: level_to_wire(*level),
+                level: enum_to_wire(*level),
                 tokens: *tokens,
                 window: *window,
             }),
@@ -293,7 +287,7 @@ impl TryFrom<state_changed::Change> for StateChange {
                 after: subagent.after_seq,
             }),
             state_changed::Change::TokenLevel(change) => {
-                Self::TokenLevel { level: level(change.level)?, tokens: change.tokens, window: change.window }
+                Self::TokenLevel { level: required_enum(change.level)?, tokens: change.tokens, window: change.window }
             }
             state_changed::Change::Window(window) => Self::Window { window: window.into() },
             state_changed::Change::Undone(undone) => {

@@ -2,18 +2,10 @@
 
 use agentd_core::files::{EntryKind, FileEntry, FileListing, FilePiece, Picture, UploadReceipt};
 
-use super::{WireError, all, mirrored, optional_moment, to_moment};
+use super::{WireError, all, enum_to_wire, mirrored, optional_moment, required_enum, to_moment};
 use crate::v1;
 
-mirrored!(
-    EntryKind,
-    v1::EntryKind,
-    kind_to_wire,
-    kind,
-    optional_kind,
-    "the kind of a file",
-    [File, Folder, Link, Other]
-);
+mirrored!(EntryKind, "the kind of a file", [File, Folder, Link, Other]);
 
 impl From<&FileListing> for v1::ListFilesResponse {
     fn from(listing: &FileListing) -> Self {
@@ -63,7 +55,7 @@ impl From<&FileEntry> for v1::FileEntry {
     fn from(entry: &FileEntry) -> Self {
         Self {
             path: entry.path.clone(),
-            kind: kind_to_wire(entry.kind),
+            kind: enum_to_wire(entry.kind),
             size: entry.size,
             modified: entry.modified.map(to_moment),
         }
@@ -76,7 +68,7 @@ impl TryFrom<v1::FileEntry> for FileEntry {
     fn try_from(entry: v1::FileEntry) -> Result<Self, WireError> {
         Ok(Self {
             path: entry.path,
-            kind: kind(entry.kind)?,
+            kind: required_enum(entry.kind)?,
             size: entry.size,
             modified: optional_moment(entry.modified, "the time of a file")?,
         })

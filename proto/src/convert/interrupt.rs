@@ -7,23 +7,14 @@ use agentd_core::{
 };
 
 use super::{
-    WireError,
-    grant::{optional_scope, scope_to_wire},
-    id, json, mirrored, moment, optional_moment, required, to_moment,
+    WireError, enum_to_wire, id, json, mirrored, moment, optional_enum, optional_moment, required, required_enum,
+    to_moment,
 };
 use crate::v1::{self, answer, interrupt};
 
-mirrored!(Risk, v1::Risk, risk_to_wire, risk, optional_risk, "the risk of a call", [Low, Medium, High, Critical]);
+mirrored!(Risk, "the risk of a call", [Low, Medium, High, Critical]);
 
-mirrored!(
-    Layer,
-    v1::PolicyLayer,
-    layer_to_wire,
-    layer,
-    optional_layer,
-    "the layer of a rule",
-    [Checker, Global, Tool, Default, Grant]
-);
+mirrored!(Layer, PolicyLayer, "the layer of a rule", [Checker, Global, Tool, Default, Grant]);
 
 impl From<&AskedBy> for v1::AskedBy {
     fn from(by: &AskedBy) -> Self {
@@ -78,14 +69,14 @@ impl From<&Ask> for interrupt::Ask {
                 Self::Approval(interrupt::Approval {
                     tool: tool.clone(),
                     args_json: args.to_string(),
-                    risk: risk_to_wire(*risk),
+                    risk: enum_to_wire(*risk),
                     reason: reason.clone(),
                     preview: preview.clone(),
                     grant: <&[String; 1]>::try_from(grants.as_slice()).ok().map(|[grant]| grant.clone()),
                     grants: grants.clone(),
                     wider: wider.clone(),
                     for_good: for_good.clone(),
-                    layer: layer.map(layer_to_wire).unwrap_or_default(),
+                    layer: layer.map(enum_to_wire).unwrap_or_default(),
                     rule: rule.clone(),
                 })
             }
@@ -111,11 +102,11 @@ impl TryFrom<interrupt::Ask> for Ask {
             interrupt::Ask::Approval(approval) => Self::Approval {
                 tool: approval.tool,
                 args: json(&approval.args_json, "the arguments of an approval")?,
-                risk: risk(approval.risk)?,
+                risk: required_enum(approval.risk)?,
                 reason: approval.reason,
                 preview: approval.preview,
                 // A layer that is newer than we are is no reason not to show the question.
-                layer: optional_layer(approval.layer).unwrap_or_default(),
+                layer: optional_enum(approval.layer).unwrap_or_default(),
                 rule: approval.rule,
                 // An older daemon names one at the most.
                 grants: if approval.grants.is_empty() { approval.grant.into_iter().collect() } else { approval.grants },
@@ -142,10 +133,10 @@ impl From<&Answer> for v1::Answer {
             Answer::Approve => answer::Answer::Approve(answer::Approve {}),
             Answer::Reject { reason } => answer::Answer::Reject(answer::Reject { reason: reason.clone() }),
             Answer::Always { scope } => {
-                answer::Answer::Always(answer::Always { scope: scope_to_wire(*scope), rule: None })
+                answer::Answer::Always(answer::Always { scope: enum_to_wire(*scope), rule: None })
             }
             Answer::Keep { rule, scope } => {
-                answer::Answer::Always(answer::Always { scope: scope_to_wire(*scope), rule: Some(rule.clone()) })
+                answer::Answer::Always(answer::Always { scope: enum_to_wire(*scope), rule: Some(rule.clone()) })
             }
             Answer::Edit { args } => answer::Answer::Edit(answer::Edit { args_json: args.to_string() }),
             Answer::Text { text } => answer::Answer::Text(answer::Text { text: text.clone() }),
@@ -162,7 +153,7 @@ impl TryFrom<v1::Answer> for Answer {
             answer::Answer::Approve(_) => Self::Approve,
             answer::Answer::Reject(reject) => Self::Reject { reason: reject.reason },
             answer::Answer::Always(always) => {
-                let scope = optional_scope(always.scope)?.unwrap_or_default();
+                let scope = optional_enum(always.scope)?.unwrap_or_default();
                 match always.rule {
                     Some(rule) => Self::Keep { rule, scope },
                     None => Self::Always { scope },

@@ -6,28 +6,16 @@ use agentd_core::{
     item::{Item, ItemBody, ItemStatus, NoticeSource, NoticeTopic},
 };
 
-use super::{WireError, id, mirrored, part};
+use super::{WireError, enum_to_wire, id, mirrored, optional_enum, part};
 use crate::{
     v1::{self, item},
     view::NumberedItem,
 };
 
-mirrored!(
-    ItemStatus,
-    v1::ItemStatus,
-    status_to_wire,
-    status,
-    optional_status,
-    "the status of an item",
-    [Done, Cut, Unknown]
-);
+mirrored!(ItemStatus, "the status of an item", [Done, Cut, Unknown]);
 
 mirrored!(
     NoticeTopic,
-    v1::NoticeTopic,
-    topic_to_wire,
-    topic,
-    optional_topic,
     "the topic of a notice",
     [
         General,
@@ -93,7 +81,7 @@ impl From<&ItemBody> for item::Body {
             }),
             ItemBody::Notice { text, topic, sources, pictures } => Self::Notice(item::Notice {
                 text: text.clone(),
-                topic: topic_to_wire(*topic),
+                topic: enum_to_wire(*topic),
                 sources: sources.iter().map(Into::into).collect(),
                 pictures: pictures.iter().map(Into::into).collect(),
             }),
@@ -126,7 +114,7 @@ impl TryFrom<item::Body> for ItemBody {
             }),
             item::Body::Notice(notice) => Self::Notice {
                 text: notice.text,
-                topic: optional_topic(notice.topic)?.unwrap_or_default(),
+                topic: optional_enum(notice.topic)?.unwrap_or_default(),
                 sources: notice.sources.into_iter().map(Into::into).collect(),
                 pictures: notice.pictures.into_iter().map(Into::into).collect(),
             },

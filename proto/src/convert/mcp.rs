@@ -1,26 +1,18 @@
 //! MCP servers.
 
-use super::{WireError, mirrored};
+use super::{WireError, enum_to_wire, mirrored, required_enum};
 use crate::{
     v1,
     view::{McpServerState, McpServerView},
 };
 
-mirrored!(
-    McpServerState,
-    v1::McpServerState,
-    state_to_wire,
-    state,
-    optional_state,
-    "how an MCP server is",
-    [Stopped, Starting, Running, Down, Disabled]
-);
+mirrored!(McpServerState, "how an MCP server is", [Stopped, Starting, Running, Down, Disabled]);
 
 impl From<&McpServerView> for v1::McpServer {
     fn from(server: &McpServerView) -> Self {
         Self {
             name: server.name.clone(),
-            state: state_to_wire(server.state),
+            state: enum_to_wire(server.state),
             reason: server.reason.clone(),
             transport: server.transport.clone(),
             place: server.place.clone(),
@@ -40,7 +32,7 @@ impl TryFrom<v1::McpServer> for McpServerView {
     fn try_from(server: v1::McpServer) -> Result<Self, WireError> {
         Ok(Self {
             name: server.name,
-            state: state(server.state)?,
+            state: required_enum(server.state)?,
             reason: server.reason,
             transport: server.transport,
             place: server.place,

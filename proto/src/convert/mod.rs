@@ -34,13 +34,11 @@ mod worktree;
 
 pub use client_file::answered_file;
 pub(crate) use client_file::file_answer;
-pub(crate) use error::{error_kind_to_wire, optional_error_kind};
 pub use input::input_parts;
 pub(crate) use model::{list_models_to_wire, test_model_to_wire};
 pub use model::{listed_slot, tested_slot};
 pub use session::{chosen_slot, mode_of, session_filter, settings_over};
 pub(crate) use session::{filter_to_wire, set_mode_to_wire, set_model_to_wire};
-pub(crate) use turn::stop_reason;
 pub use undo::undo_to_wire;
 pub(crate) use usage::usage_query_to_wire;
 pub use usage::{counter_days, usage_query};
@@ -156,26 +154,51 @@ pub fn optional_moment(at: Option<prost_types::Timestamp>, what: &'static str) -
         .map_err(|_| WireError::Value { what, problem: "is a time outside of all calendars" })
 }
 
-/// Two enums with the same variants: `From<core>` for the wire's integer form, and a checked way back. The wire's
-/// zero, `Unspecified`, becomes `None`.
+/// An enum whose variants have the same names on the wire. The wire's zero, `Unspecified`, is `None`.
+pub(crate) trait Mirrored: Sized {
+    /// The field, in errors.
+    const WHAT: &'static str;
+    /// Number of a variant.
+    fn to_wire(self) -> i32;
+    /// Variant of a number.
+    fn from_wire(value: i32) -> Result<Option<Self>, WireError>;
+}
+
+/// Number of a variant on the wire.
+pub(crate) fn enum_to_wire(value: impl Mirrored) -> i32 {
+    value.to_wire()
+}
+
+/// A variant that may be unspecified.
+pub(crate) fn optional_enum<T: Mirrored>(value: i32) -> Result<Option<T>, WireError> {
+    T::from_wire(value)
+}
+
+/// A variant that must be specified.
+pub(crate) fn required_enum<T: Mirrored>(value: i32) -> Result<T, WireError> {
+    required(optional_enum(value)?, T::WHAT)
+}
+
+/// Implements [`Mirrored`] for an enum, by the message of its name or of the second one.
 macro_rules! mirrored {
-    ($core:ty, $wire:ty, $to:ident, $from:ident, $optional:ident, $what:literal, [$($variant:ident),+ $(,)?]) => {
-        pub(crate) fn $to(value: $core) -> i32 {
-            (match value { $(<$core>::$variant => <$wire>::$variant,)+ }) as i32
-        }
+    ($core:ident, $what:literal, $variants:tt) => {
+        $crate::convert::mirrored!($core, $core, $what, $variants);
+    };
+    ($core:ident, $wire:ident, $what:literal, [$($variant:ident),+ $(,)?]) => {
+        impl $crate::convert::Mirrored for $core {
+            const WHAT: &'static str = $what;
 
-        #[allow(dead_code)]
-        pub(crate) fn $optional(value: i32) -> Result<Option<$core>, $crate::convert::WireError> {
-            match <$wire>::try_from(value) {
-                Ok(<$wire>::Unspecified) => Ok(None),
-                $(Ok(<$wire>::$variant) => Ok(Some(<$core>::$variant)),)+
-                Err(_) => Err($crate::convert::WireError::Unknown($what)),
+            fn to_wire(self) -> i32 {
+                (match self { $(Self::$variant => $crate::v1::$wire::$variant,)+ }) as i32
             }
-        }
 
-        #[allow(dead_code)]
-        pub(crate) fn $from(value: i32) -> Result<$core, $crate::convert::WireError> {
-            $optional(value)?.ok_or($crate::convert::WireError::Missing($what))
+            fn from_wire(value: i32) -> Result<Option<Self>, $crate::convert::WireError> {
+                match $crate::v1::$wire::try_from(value) {
+                    Ok($crate::v1::$wire::Unspecified) => Ok(None),
+                    $(Ok($crate::v1::$wire::$variant) => Ok(Some(Self::$variant)),)+
+                    Err(_) => Err($crate::convert::WireError::Unknown($what)),
+                }
+            }
         }
     };
 }

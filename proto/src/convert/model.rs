@@ -4,24 +4,16 @@ use agentd_core::model::{
     CheckState, ListedModel, ModelCheck, ModelFigure, ModelInfo, ModelTestPlan, Slot, SlotInfo, WindowSource,
 };
 
-use super::{WireError, mirrored, required};
+use super::{WireError, enum_to_wire, mirrored, optional_enum, required, required_enum};
 use crate::v1;
 
-mirrored!(Slot, v1::Slot, slot_to_wire, slot, optional_slot, "the model slot", [Base, Reasoning, Vision, Code, Chat]);
+mirrored!(Slot, "the model slot", [Base, Reasoning, Vision, Code, Chat]);
 
-mirrored!(
-    CheckState,
-    v1::CheckState,
-    check_state_to_wire,
-    check_state,
-    optional_check_state,
-    "the state of a check",
-    [Ok, Warn, Fail, Skipped]
-);
+mirrored!(CheckState, "the state of a check", [Ok, Warn, Fail, Skipped]);
 
 /// A slot that may be left open.
 pub(crate) fn optional_slot_to_wire(slot: Option<Slot>) -> i32 {
-    slot.map_or(v1::Slot::Unspecified as i32, slot_to_wire)
+    slot.map_or(v1::Slot::Unspecified as i32, enum_to_wire)
 }
 
 fn source_to_wire(source: WindowSource) -> i32 {
@@ -99,7 +91,7 @@ impl From<v1::ModelInfo> for ModelInfo {
 impl From<&SlotInfo> for v1::SlotInfo {
     fn from(info: &SlotInfo) -> Self {
         Self {
-            slot: slot_to_wire(info.slot),
+            slot: enum_to_wire(info.slot),
             falls_back_to: optional_slot_to_wire(info.falls_back_to),
             model: Some((&info.model).into()),
         }
@@ -111,8 +103,8 @@ impl TryFrom<v1::SlotInfo> for SlotInfo {
 
     fn try_from(info: v1::SlotInfo) -> Result<Self, WireError> {
         Ok(Self {
-            slot: slot(info.slot)?,
-            falls_back_to: optional_slot(info.falls_back_to)?,
+            slot: required_enum(info.slot)?,
+            falls_back_to: optional_enum(info.falls_back_to)?,
             model: required(info.model, "the model of a slot")?.into(),
         })
     }
@@ -146,7 +138,7 @@ impl From<&ModelCheck> for v1::ModelCheck {
     fn from(check: &ModelCheck) -> Self {
         Self {
             name: check.name.clone(),
-            state: check_state_to_wire(check.state),
+            state: enum_to_wire(check.state),
             message: check.message.clone(),
             hint: check.hint.clone(),
         }
@@ -157,13 +149,13 @@ impl TryFrom<v1::ModelCheck> for ModelCheck {
     type Error = WireError;
 
     fn try_from(check: v1::ModelCheck) -> Result<Self, WireError> {
-        Ok(Self { name: check.name, state: check_state(check.state)?, message: check.message, hint: check.hint })
+        Ok(Self { name: check.name, state: required_enum(check.state)?, message: check.message, hint: check.hint })
     }
 }
 
 /// A request to test the model of a slot.
 pub(crate) fn test_model_to_wire(slot: Slot) -> v1::TestModelRequest {
-    v1::TestModelRequest { slot: slot_to_wire(slot) }
+    v1::TestModelRequest { slot: enum_to_wire(slot) }
 }
 
 /// The slot whose model is tested.
@@ -171,12 +163,12 @@ pub(crate) fn test_model_to_wire(slot: Slot) -> v1::TestModelRequest {
 /// # Errors
 /// When it is none that is known.
 pub fn tested_slot(request: &v1::TestModelRequest) -> Result<Slot, WireError> {
-    Ok(optional_slot(request.slot)?.unwrap_or_default())
+    Ok(optional_enum(request.slot)?.unwrap_or_default())
 }
 
 /// A request for the models of a slot's server.
 pub(crate) fn list_models_to_wire(slot: Slot) -> v1::ListModelsRequest {
-    v1::ListModelsRequest { slot: slot_to_wire(slot) }
+    v1::ListModelsRequest { slot: enum_to_wire(slot) }
 }
 
 /// The slot whose server is asked for its models.
@@ -184,5 +176,5 @@ pub(crate) fn list_models_to_wire(slot: Slot) -> v1::ListModelsRequest {
 /// # Errors
 /// When it is none that is known.
 pub fn listed_slot(request: &v1::ListModelsRequest) -> Result<Slot, WireError> {
-    Ok(optional_slot(request.slot)?.unwrap_or_default())
+    Ok(optional_enum(request.slot)?.unwrap_or_default())
 }

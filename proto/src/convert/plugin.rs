@@ -2,18 +2,10 @@
 
 use agentd_core::plugin::{PluginReport, PluginServer, PluginSkill, PluginState};
 
-use super::{WireError, all, mirrored, optional_moment, to_moment};
+use super::{WireError, all, enum_to_wire, mirrored, optional_moment, required_enum, to_moment};
 use crate::v1;
 
-mirrored!(
-    PluginState,
-    v1::PluginState,
-    state_to_wire,
-    state,
-    optional_state,
-    "the state of a plugin",
-    [New, Update, Installed, Changed]
-);
+mirrored!(PluginState, "the state of a plugin", [New, Update, Installed, Changed]);
 
 impl From<&PluginReport> for v1::Plugin {
     fn from(report: &PluginReport) -> Self {
@@ -23,7 +15,7 @@ impl From<&PluginReport> for v1::Plugin {
             description: report.description.clone(),
             license: report.license.clone(),
             homepage: report.homepage.clone(),
-            state: state_to_wire(report.state),
+            state: enum_to_wire(report.state),
             hash: report.hash.clone(),
             folder: report.folder.to_string_lossy().into_owned(),
             source: report.source.clone(),
@@ -52,7 +44,7 @@ impl TryFrom<v1::Plugin> for PluginReport {
             description: plugin.description,
             license: plugin.license,
             homepage: plugin.homepage,
-            state: state(plugin.state)?,
+            state: required_enum(plugin.state)?,
             hash: plugin.hash,
             folder: plugin.folder.into(),
             source: plugin.source,

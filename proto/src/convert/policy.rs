@@ -2,11 +2,7 @@
 
 use agentd_core::policy::{Explanation, Layer, PartExplanation, Verdict};
 
-use super::{
-    WireError, all,
-    interrupt::{optional_risk, risk_to_wire},
-    part, required,
-};
+use super::{WireError, all, enum_to_wire, optional_enum, part, required};
 use crate::{
     v1,
     view::{AuditChange, AuditComparison, Comparison, PolicyCall, RuleText},
@@ -90,7 +86,7 @@ impl TryFrom<v1::PartRuling> for PartExplanation {
 fn ruling(verdict: &Verdict, layer: Layer, rule: &str) -> v1::Ruling {
     let (kind, risk, reason) = match verdict {
         Verdict::Allow => (v1::Verdict::Allow, v1::Risk::Unspecified as i32, ""),
-        Verdict::Ask { risk, reason } => (v1::Verdict::Ask, risk_to_wire(*risk), reason.as_str()),
+        Verdict::Ask { risk, reason } => (v1::Verdict::Ask, enum_to_wire(*risk), reason.as_str()),
         Verdict::Deny { reason } => (v1::Verdict::Deny, v1::Risk::Unspecified as i32, reason.as_str()),
     };
     let (layer, rule) = (layer.as_str().to_owned(), rule.to_owned());
@@ -101,7 +97,7 @@ fn read(ruling: Option<v1::Ruling>) -> Result<(Verdict, Layer, String), WireErro
     let v1::Ruling { verdict, risk, reason, layer, rule } = required(ruling, "the verdict on a call")?;
     let verdict = match v1::Verdict::try_from(verdict) {
         Ok(v1::Verdict::Allow) => Verdict::Allow,
-        Ok(v1::Verdict::Ask) => Verdict::Ask { risk: required(optional_risk(risk)?, "the risk of a call")?, reason },
+        Ok(v1::Verdict::Ask) => Verdict::Ask { risk: required(optional_enum(risk)?, "the risk of a call")?, reason },
         Ok(v1::Verdict::Deny) => Verdict::Deny { reason },
         Ok(v1::Verdict::Unspecified) => return Err(WireError::Missing("the verdict on a call")),
         Err(_) => return Err(WireError::Unknown("the verdict on a call")),

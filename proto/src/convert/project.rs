@@ -4,33 +4,17 @@ use agentd_core::project::{
     ProjectChange, ProjectChangeKind, ProjectCommand, ProjectFile, ProjectProblem, ProjectReport, ProjectTrust,
 };
 
-use super::{WireError, all, mirrored, optional_moment, to_moment};
+use super::{WireError, all, enum_to_wire, mirrored, optional_moment, required_enum, to_moment};
 use crate::v1;
 
-mirrored!(
-    ProjectTrust,
-    v1::ProjectTrust,
-    trust_to_wire,
-    trust,
-    optional_trust,
-    "the trust in a project",
-    [Empty, Untrusted, Changed, Trusted]
-);
-mirrored!(
-    ProjectChangeKind,
-    v1::ProjectChangeKind,
-    change_to_wire,
-    change,
-    optional_change,
-    "a change of a project",
-    [Added, Changed, Removed]
-);
+mirrored!(ProjectTrust, "the trust in a project", [Empty, Untrusted, Changed, Trusted]);
+mirrored!(ProjectChangeKind, "a change of a project", [Added, Changed, Removed]);
 
 impl From<&ProjectReport> for v1::Project {
     fn from(report: &ProjectReport) -> Self {
         Self {
             path: report.path.to_string_lossy().into_owned(),
-            trust: trust_to_wire(report.trust),
+            trust: enum_to_wire(report.trust),
             hash: report.hash.clone(),
             trusted_at: report.trusted_at.map(to_moment),
             files: report.files.iter().map(Into::into).collect(),
@@ -51,7 +35,7 @@ impl TryFrom<v1::Project> for ProjectReport {
     fn try_from(project: v1::Project) -> Result<Self, WireError> {
         Ok(Self {
             path: project.path.into(),
-            trust: trust(project.trust)?,
+            trust: required_enum(project.trust)?,
             hash: project.hash,
             trusted_at: optional_moment(project.trusted_at, "the time of a trust")?,
             files: project.files.into_iter().map(Into::into).collect(),
@@ -96,7 +80,7 @@ impl From<v1::ProjectCommand> for ProjectCommand {
 
 impl From<&ProjectChange> for v1::ProjectChange {
     fn from(difference: &ProjectChange) -> Self {
-        Self { path: difference.path.clone(), kind: change_to_wire(difference.kind) }
+        Self { path: difference.path.clone(), kind: enum_to_wire(difference.kind) }
     }
 }
 
@@ -104,7 +88,7 @@ impl TryFrom<v1::ProjectChange> for ProjectChange {
     type Error = WireError;
 
     fn try_from(difference: v1::ProjectChange) -> Result<Self, WireError> {
-        Ok(Self { path: difference.path, kind: change(difference.kind)? })
+        Ok(Self { path: difference.path, kind: required_enum(difference.kind)? })
     }
 }
 

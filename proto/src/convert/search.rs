@@ -2,18 +2,10 @@
 
 use agentd_core::search::{SearchHit, SearchKind, SearchResult};
 
-use super::{WireError, all, id, mirrored, moment, to_moment};
+use super::{WireError, all, enum_to_wire, id, mirrored, moment, required_enum, to_moment};
 use crate::v1;
 
-mirrored!(
-    SearchKind,
-    v1::SearchKind,
-    kind_to_wire,
-    kind,
-    optional_kind,
-    "the kind of a find",
-    [Person, Model, Call, Result, Notice]
-);
+mirrored!(SearchKind, "the kind of a find", [Person, Model, Call, Result, Notice]);
 
 impl From<&SearchResult> for v1::SearchResponse {
     fn from(found: &SearchResult) -> Self {
@@ -39,7 +31,7 @@ impl From<&SearchHit> for v1::SearchHit {
             title: hit.title.clone(),
             seq: hit.seq,
             at: Some(to_moment(hit.at)),
-            kind: kind_to_wire(hit.kind),
+            kind: enum_to_wire(hit.kind),
             excerpt: hit.excerpt.clone(),
             marks: hit.marks.iter().map(mark).collect(),
         }
@@ -59,7 +51,7 @@ impl TryFrom<v1::SearchHit> for SearchHit {
             title: hit.title,
             seq: hit.seq,
             at: moment(hit.at, "the time of a find")?,
-            kind: kind(hit.kind)?,
+            kind: required_enum(hit.kind)?,
             excerpt: hit.excerpt,
             marks,
         })

@@ -16,58 +16,25 @@ use agentd_core::{
 };
 
 use super::{
-    WireError, all, id, mirrored,
-    model::{optional_slot, optional_slot_to_wire},
-    moment, optional_moment, part, required, to_moment,
+    WireError, all, enum_to_wire, id, mirrored, model::optional_slot_to_wire, moment, optional_enum, optional_moment,
+    part, required, required_enum, to_moment,
 };
 use crate::{
     v1,
     view::{ForkReply, NewSession, PruneReport, SessionView},
 };
 
-mirrored!(
-    SessionStatus,
-    v1::SessionStatus,
-    status_to_wire,
-    status,
-    optional_status,
-    "the status of a session",
-    [Idle, Running, Waiting, Interrupted]
-);
+mirrored!(SessionStatus, "the status of a session", [Idle, Running, Waiting, Interrupted]);
 
-mirrored!(
-    TodoStatus,
-    v1::TodoStatus,
-    todo_status_to_wire,
-    todo_status,
-    optional_todo_status,
-    "the status of a todo",
-    [Pending, InProgress, Completed]
-);
+mirrored!(TodoStatus, "the status of a todo", [Pending, InProgress, Completed]);
 
-mirrored!(
-    TodoPriority,
-    v1::TodoPriority,
-    priority_to_wire,
-    priority,
-    optional_priority,
-    "the priority of a todo",
-    [High, Medium, Low]
-);
+mirrored!(TodoPriority, "the priority of a todo", [High, Medium, Low]);
 
-mirrored!(
-    SessionMode,
-    v1::SessionMode,
-    mode_to_wire,
-    mode,
-    optional_mode,
-    "the mode of a session",
-    [Ask, AcceptEdits, Plan, Auto]
-);
+mirrored!(SessionMode, "the mode of a session", [Ask, AcceptEdits, Plan, Auto]);
 
 /// A request to set a session's mode.
 pub(crate) fn set_mode_to_wire(session: &str, mode: SessionMode, client: &str) -> v1::SetModeRequest {
-    v1::SetModeRequest { session: session.to_owned(), mode: mode_to_wire(mode), client: client.to_owned() }
+    v1::SetModeRequest { session: session.to_owned(), mode: enum_to_wire(mode), client: client.to_owned() }
 }
 
 /// The mode that a request names.
@@ -75,7 +42,7 @@ pub(crate) fn set_mode_to_wire(session: &str, mode: SessionMode, client: &str) -
 /// # Errors
 /// When it names none.
 pub fn mode_of(request: &v1::SetModeRequest) -> Result<SessionMode, WireError> {
-    mode(request.mode)
+    required_enum(request.mode)
 }
 
 /// A filter of sessions.
@@ -83,7 +50,7 @@ pub(crate) fn filter_to_wire(filter: &SessionFilter) -> v1::SessionFilter {
     v1::SessionFilter {
         project: filter.project.as_ref().map(|path| path.to_string_lossy().into_owned()).unwrap_or_default(),
         since: filter.since.map(to_moment),
-        statuses: filter.statuses.iter().copied().map(status_to_wire).collect(),
+        statuses: filter.statuses.iter().copied().map(enum_to_wire).collect(),
         words: filter.words.clone(),
     }
 }
@@ -95,7 +62,7 @@ pub(crate) fn filter_to_wire(filter: &SessionFilter) -> v1::SessionFilter {
 pub fn session_filter(filter: Option<v1::SessionFilter>) -> Result<SessionFilter, WireError> {
     let v1::SessionFilter { project, since, statuses, words } = filter.unwrap_or_default();
     let project = if project.is_empty() { None } else { Some(PathBuf::from(project)) };
-    let statuses = statuses.into_iter().map(status).collect::<Result<_, _>>()?;
+    let statuses = statuses.into_iter().map(required_enum).collect::<Result<_, _>>()?;
     Ok(SessionFilter { project, since: optional_moment(since, "the first use of sessions")?, statuses, words })
 }
 
@@ -127,7 +94,7 @@ pub(crate) fn set_model_to_wire(session: &str, slot: Option<Slot>, model: Option
 /// # Errors
 /// When it is none that is known.
 pub fn chosen_slot(request: &v1::SetModelRequest) -> Result<Option<Slot>, WireError> {
-    optional_slot(request.slot)
+    optional_enum(request.slot)
 }
 
 impl From<&SessionSettings> for v1::SessionSettings {
@@ -144,7 +111,7 @@ impl From<&SessionSettings> for v1::SessionSettings {
                 .map(|parent| v1::Parent { session: parent.session.to_string(), agent: parent.agent.clone() }),
             agent: settings.agent.clone(),
             pinned: settings.pinned,
-            mode: mode_to_wire(settings.mode),
+            mode: enum_to_wire(settings.mode),
             model: settings.model.clone(),
             pins: settings.pins.clone(),
             folders: settings.folders.iter().map(Into::into).collect(),
@@ -179,7 +146,7 @@ pub fn settings_over(base: SessionSettings, said: v1::SessionSettings) -> Result
     Ok(SessionSettings {
         confirm_write: said.confirm_write.unwrap_or(base.confirm_write),
         confirm_exec: said.confirm_exec.unwrap_or(base.confirm_exec),
-        slot: optional_slot(said.slot)?.or(base.slot),
+        slot: optional_enum(said.slot)?.or(base.slot),
         project: said.project.map(TryInto::try_into).transpose()?.or(base.project),
         // Rules are checked where they are kept, and not brought along.
         grants: base.grants,
@@ -190,7 +157,7 @@ pub fn settings_over(base: SessionSettings, said: v1::SessionSettings) -> Result
         // Only a session that is there can be pinned.
         pinned: base.pinned,
         pins: base.pins,
-        mode: optional_mode(said.mode)?.unwrap_or(base.mode),
+        mode: optional_enum(said.mode)?.unwrap_or(base.mode),
         model: said.model.or(base.model),
         folders: if said.folders.is_empty() { base.folders } else { all(said.folders)? },
         worktree: said.worktree.map(Into::into).or(base.worktree),
@@ -220,7 +187,7 @@ impl From<&NewSession> for v1::SessionSettings {
             parent: None,
             agent: None,
             pinned: false,
-            mode: new.mode.map(mode_to_wire).unwrap_or_default(),
+            mode: new.mode.map(enum_to_wire).unwrap_or_default(),
             model: new.model.clone(),
             pins: Vec::new(),
             worktree: new.worktree.as_deref().map(|name| (&SessionWorktree::wish(name)).into()),
@@ -274,8 +241,8 @@ impl From<&Todo> for v1::Todo {
         Self {
             id: todo.id.clone(),
             content: todo.content.clone(),
-            status: todo_status_to_wire(todo.status),
-            priority: priority_to_wire(todo.priority),
+            status: enum_to_wire(todo.status),
+            priority: enum_to_wire(todo.priority),
         }
     }
 }
@@ -287,8 +254,8 @@ impl TryFrom<v1::Todo> for Todo {
         Ok(Self {
             id: todo.id,
             content: todo.content,
-            status: todo_status(todo.status)?,
-            priority: optional_priority(todo.priority)?.unwrap_or_default(),
+            status: required_enum(todo.status)?,
+            priority: optional_enum(todo.priority)?.unwrap_or_default(),
         })
     }
 }
@@ -302,7 +269,7 @@ impl From<&SessionSummary> for v1::SessionSummary {
             updated_at: Some(to_moment(summary.updated_at)),
             turns: summary.turns,
             last_seq: summary.last_seq,
-            status: status_to_wire(summary.status),
+            status: enum_to_wire(summary.status),
             usage: Some((&summary.usage).into()),
             parent: summary.parent.map(|parent| parent.to_string()),
             project: summary.project.as_ref().map(Into::into),
@@ -323,7 +290,7 @@ impl TryFrom<v1::SessionSummary> for SessionSummary {
             updated_at: moment(summary.updated_at, "the last use of a session")?,
             turns: summary.turns,
             last_seq: summary.last_seq,
-            status: status(summary.status)?,
+            status: required_enum(summary.status)?,
             usage: required(summary.usage, "the usage of a session")?.into(),
             parent: summary.parent.map(|parent| id(&parent)).transpose()?,
             project: summary.project.map(Mount::try_from).transpose()?,

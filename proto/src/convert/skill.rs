@@ -2,28 +2,12 @@
 
 use agentd_core::guide::{Skill, SkillListing, SkillOrigin, SkillProblem, SkillReport};
 
-use super::{WireError, mirrored};
+use super::{WireError, enum_to_wire, mirrored, optional_enum, required_enum};
 use crate::v1;
 
-mirrored!(
-    SkillOrigin,
-    v1::SkillOrigin,
-    origin_to_wire,
-    origin,
-    optional_origin,
-    "whose a skill is",
-    [Person, Bundled, Project, Plugin]
-);
+mirrored!(SkillOrigin, "whose a skill is", [Person, Bundled, Project, Plugin]);
 
-mirrored!(
-    SkillListing,
-    v1::SkillListing,
-    listing_to_wire,
-    listing,
-    optional_listing,
-    "how a skill is listed",
-    [None, Name, Shortened, Whole]
-);
+mirrored!(SkillListing, "how a skill is listed", [None, Name, Shortened, Whole]);
 
 impl From<&SkillReport> for v1::SkillReport {
     fn from(report: &SkillReport) -> Self {
@@ -34,13 +18,13 @@ impl From<&SkillReport> for v1::SkillReport {
             path: skill.path.clone(),
             folder: report.folder.clone(),
             plugin: report.plugin.clone(),
-            origin: origin_to_wire(skill.origin),
+            origin: enum_to_wire(skill.origin),
             enabled: skill.enabled,
             file_types: skill.file_types.clone(),
             packages: skill.packages.clone(),
             installed: report.installed,
             usable: report.usable,
-            shown: listing_to_wire(report.shown),
+            shown: enum_to_wire(report.shown),
             license: report.license.clone().unwrap_or_default(),
             allowed_tools: report.allowed_tools.clone(),
             files: report.files,
@@ -61,7 +45,7 @@ impl TryFrom<v1::SkillReport> for SkillReport {
                 description: report.description,
                 path: report.path,
                 digest: String::new(),
-                origin: origin(report.origin)?,
+                origin: required_enum(report.origin)?,
                 enabled: report.enabled,
                 file_types: report.file_types,
                 packages: report.packages,
@@ -69,7 +53,7 @@ impl TryFrom<v1::SkillReport> for SkillReport {
             folder: report.folder,
             plugin: report.plugin,
             usable: report.usable,
-            shown: optional_listing(report.shown)?.unwrap_or_default(),
+            shown: optional_enum(report.shown)?.unwrap_or_default(),
             license: Some(report.license).filter(|license| !license.is_empty()),
             allowed_tools: report.allowed_tools,
             files: report.files,

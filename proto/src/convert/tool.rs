@@ -8,38 +8,18 @@ use agentd_core::{
     },
 };
 
-use super::{WireError, all, json, mirrored, part};
+use super::{WireError, all, enum_to_wire, json, mirrored, optional_enum, part, required_enum};
 use crate::v1;
 
-mirrored!(
-    Effect,
-    v1::Effect,
-    effect_to_wire,
-    effect,
-    optional_effect,
-    "the effect of a tool",
-    [Read, State, Write, Execute, Network]
-);
+mirrored!(Effect, "the effect of a tool", [Read, State, Write, Execute, Network]);
 
 mirrored!(
     ToolErrorCode,
-    v1::ToolErrorCode,
-    tool_error_to_wire,
-    tool_error,
-    optional_tool_error,
     "the code of a tool error",
     [InvalidArgs, UnknownTool, Tool, Timeout, Denied, Path, Cancelled, NotRun, UnknownOutcome]
 );
 
-mirrored!(
-    FileChangeKind,
-    v1::FileChangeKind,
-    change_to_wire,
-    change,
-    optional_change,
-    "the kind of a file change",
-    [Created, Modified, Deleted]
-);
+mirrored!(FileChangeKind, "the kind of a file change", [Created, Modified, Deleted]);
 
 impl From<&ToolSpec> for v1::ToolSpec {
     fn from(spec: &ToolSpec) -> Self {
@@ -47,7 +27,7 @@ impl From<&ToolSpec> for v1::ToolSpec {
             name: spec.name.clone(),
             description: spec.description.clone(),
             parameters_json: spec.parameters.to_string(),
-            effect: effect_to_wire(spec.effect),
+            effect: enum_to_wire(spec.effect),
         }
     }
 }
@@ -60,20 +40,12 @@ impl TryFrom<v1::ToolSpec> for ToolSpec {
             name: spec.name,
             description: spec.description,
             parameters: json(&spec.parameters_json, "the schema of a tool")?,
-            effect: effect(spec.effect)?,
+            effect: required_enum(spec.effect)?,
         })
     }
 }
 
-mirrored!(
-    ToolTier,
-    v1::ToolTier,
-    tier_to_wire,
-    tier,
-    optional_tier,
-    "the tier of a tool",
-    [Core, Enabled, Discovered, Off]
-);
+mirrored!(ToolTier, "the tier of a tool", [Core, Enabled, Discovered, Off]);
 
 /// Prefix of the name of a server.
 const OF_SERVER: &str = "mcp:";
@@ -90,7 +62,7 @@ impl From<&ToolStanding> for v1::ToolStanding {
         Self {
             tool: Some(spec.into()),
             origin,
-            tier: tier_to_wire(label.tier),
+            tier: enum_to_wire(label.tier),
             always_available: label.always_available,
             category: label.category.clone(),
             tags: label.tags.clone(),
@@ -111,7 +83,7 @@ impl TryFrom<v1::ToolStanding> for ToolStanding {
             (_, Some(server)) => ToolOrigin::Mcp { server: server.to_owned() },
             _ => return Err(WireError::Unknown("the origin of a tool")),
         };
-        let label = ToolLabel { tier: tier(wire)?, always_available, category, tags };
+        let label = ToolLabel { tier: required_enum(wire)?, always_available, category, tags };
         let tool = CatalogueTool { spec: part(tool, "a tool")?, origin, label, stands_for: None, foreign: None };
         Ok(Self { tool, visible, why })
     }
@@ -135,7 +107,7 @@ impl From<&ToolResult> for v1::ToolResult {
             call_id: result.call_id.to_string(),
             name: result.name.clone(),
             text: result.text.clone(),
-            error: result.error.map_or(v1::ToolErrorCode::Unspecified as i32, tool_error_to_wire),
+            error: result.error.map_or(v1::ToolErrorCode::Unspecified as i32, enum_to_wire),
             files: result.files.iter().map(Into::into).collect(),
             duration_ms: result.duration_ms,
             ran_with: result.ran_with.clone(),
@@ -182,7 +154,7 @@ impl TryFrom<v1::ToolResult> for ToolResult {
             call_id: CallId::from(result.call_id),
             name: result.name,
             text: result.text,
-            error: optional_tool_error(result.error)?,
+            error: optional_enum(result.error)?,
             files: all(result.files)?,
             ran_with: result.ran_with,
             takes_back: None,
@@ -199,7 +171,7 @@ impl TryFrom<v1::ToolResult> for ToolResult {
 
 impl From<&FileChange> for v1::FileChange {
     fn from(file: &FileChange) -> Self {
-        Self { path: file.path.clone(), change: change_to_wire(file.change) }
+        Self { path: file.path.clone(), change: enum_to_wire(file.change) }
     }
 }
 
@@ -207,6 +179,6 @@ impl TryFrom<v1::FileChange> for FileChange {
     type Error = WireError;
 
     fn try_from(file: v1::FileChange) -> Result<Self, WireError> {
-        Ok(Self::new(file.path, change(file.change)?))
+        Ok(Self::new(file.path, required_enum(file.change)?))
     }
 }

@@ -10,21 +10,12 @@ use agentd_core::{
 };
 
 use super::{
-    WireError, all,
-    context::{optional_strategy, strategy_to_wire},
-    error::{error_kind, error_kind_to_wire},
-    id, mirrored,
-    model::{optional_slot, optional_slot_to_wire},
-    required,
+    WireError, all, enum_to_wire, id, mirrored, model::optional_slot_to_wire, optional_enum, required, required_enum,
 };
 use crate::v1::{self, turn_request};
 
 mirrored!(
     StopReason,
-    v1::StopReason,
-    stop_reason_to_wire,
-    stop_reason,
-    optional_stop_reason,
     "the reason of a turn's end",
     [
         Completed,
@@ -44,25 +35,9 @@ mirrored!(
     ]
 );
 
-mirrored!(
-    OnInterrupt,
-    v1::OnInterrupt,
-    on_interrupt_to_wire,
-    on_interrupt,
-    optional_on_interrupt,
-    "what happens at an interrupt",
-    [Wait, Approve, Deny, Fail]
-);
+mirrored!(OnInterrupt, "what happens at an interrupt", [Wait, Approve, Deny, Fail]);
 
-mirrored!(
-    IfBusy,
-    v1::IfBusy,
-    if_busy_to_wire,
-    if_busy,
-    optional_if_busy,
-    "what happens while a turn runs",
-    [Refuse, Queue, Steer]
-);
+mirrored!(IfBusy, "what happens while a turn runs", [Refuse, Queue, Steer]);
 
 /// The frame that starts a turn in a session that exists; the caller adds which one.
 impl From<&StartTurn> for turn_request::Start {
@@ -75,13 +50,13 @@ impl From<&StartTurn> for turn_request::Start {
             typed_bytes: start.typed_bytes,
             whole: start.whole,
             answer_schema: start.answer_schema.as_ref().map(|schema| schema.text().to_owned()),
-            compact: start.compact.map_or(0, strategy_to_wire),
+            compact: start.compact.map_or(0, enum_to_wire),
             slot: optional_slot_to_wire(start.slot),
             max_steps: start.max_steps.unwrap_or(0),
             planning: start.planning.map(|planning| planning.as_str().to_owned()),
-            on_interrupt: on_interrupt_to_wire(start.on_interrupt),
+            on_interrupt: enum_to_wire(start.on_interrupt),
             while_connected: start.while_connected,
-            if_busy: if_busy_to_wire(start.if_busy),
+            if_busy: enum_to_wire(start.if_busy),
             client: start.client.clone(),
             environment: start.environment.sent().map(|(name, value)| (name.to_owned(), value.to_owned())).collect(),
             variables: Default::default(),
@@ -130,13 +105,13 @@ impl TryFrom<turn_request::Start> for StartTurn {
             typed_bytes: start.typed_bytes,
             whole: start.whole,
             answer_schema: start.answer_schema.map(AnswerSchema::unjudged),
-            compact: optional_strategy(start.compact)?,
-            slot: optional_slot(start.slot)?,
+            compact: optional_enum(start.compact)?,
+            slot: optional_enum(start.slot)?,
             max_steps: (start.max_steps > 0).then_some(start.max_steps),
             planning: planning(start.planning.as_deref())?,
-            on_interrupt: optional_on_interrupt(start.on_interrupt)?.unwrap_or_default(),
+            on_interrupt: optional_enum(start.on_interrupt)?.unwrap_or_default(),
             while_connected: start.while_connected,
-            if_busy: optional_if_busy(start.if_busy)?.unwrap_or_default(),
+            if_busy: optional_enum(start.if_busy)?.unwrap_or_default(),
             client: start.client,
             environment: ClientEnvironment::unjudged(start.environment),
             attached: Vec::new(),
@@ -158,7 +133,7 @@ impl From<&TurnResult> for v1::TurnResult {
             trace_id: result.trace_id.to_string(),
             text: result.text.clone(),
             tool_used: result.tool_used,
-            stop_reason: stop_reason_to_wire(result.stop_reason),
+            stop_reason: enum_to_wire(result.stop_reason),
             error: result.error.as_ref().map(Into::into),
             steps: result.steps,
             usage: Some((&result.usage).into()),
@@ -179,7 +154,7 @@ impl TryFrom<v1::TurnResult> for TurnResult {
             trace_id: id(&result.trace_id)?,
             text: result.text,
             tool_used: result.tool_used,
-            stop_reason: newer(stop_reason(result.stop_reason), StopReason::Failed)?,
+            stop_reason: newer(required_enum(result.stop_reason), StopReason::Failed)?,
             error: result.error.map(TryInto::try_into).transpose()?,
             steps: result.steps,
             usage: required(result.usage, "the usage of a turn")?.into(),
@@ -193,7 +168,7 @@ impl TryFrom<v1::TurnResult> for TurnResult {
 
 impl From<&TurnError> for v1::TurnError {
     fn from(error: &TurnError) -> Self {
-        Self { kind: error_kind_to_wire(error.kind), message: error.message.clone(), hint: error.hint.clone() }
+        Self { kind: enum_to_wire(error.kind), message: error.message.clone(), hint: error.hint.clone() }
     }
 }
 
@@ -201,7 +176,11 @@ impl TryFrom<v1::TurnError> for TurnError {
     type Error = WireError;
 
     fn try_from(error: v1::TurnError) -> Result<Self, WireError> {
-        Ok(Self { kind: newer(error_kind(error.kind), ErrorKind::Internal)?, message: error.message, hint: error.hint })
+        Ok(Self {
+            kind: newer(required_enum(error.kind), ErrorKind::Internal)?,
+            message: error.message,
+            hint: error.hint,
+        })
     }
 }
 

@@ -2,21 +2,10 @@
 
 use agentd_core::undo::{TurnChoice, UndoOutcome, UndoReport, UndoRequest, UndoneFile};
 
-use super::{
-    WireError, all, id, mirrored,
-    tool::{change, change_to_wire},
-};
+use super::{WireError, all, enum_to_wire, id, mirrored, required_enum};
 use crate::v1::{self, undo_request::Turn};
 
-mirrored!(
-    UndoOutcome,
-    v1::UndoOutcome,
-    outcome_to_wire,
-    outcome,
-    optional_outcome,
-    "what came of an undone file",
-    [Done, Already, Conflict, Failed]
-);
+mirrored!(UndoOutcome, "what came of an undone file", [Done, Already, Conflict, Failed]);
 
 /// The request for a session.
 #[must_use]
@@ -81,8 +70,8 @@ impl From<&UndoneFile> for v1::UndoneFile {
     fn from(file: &UndoneFile) -> Self {
         Self {
             path: file.path.clone(),
-            change: change_to_wire(file.change),
-            outcome: outcome_to_wire(file.outcome),
+            change: enum_to_wire(file.change),
+            outcome: enum_to_wire(file.outcome),
             reason: file.reason.clone(),
             diff: file.diff.clone(),
         }
@@ -95,8 +84,8 @@ impl TryFrom<v1::UndoneFile> for UndoneFile {
     fn try_from(file: v1::UndoneFile) -> Result<Self, WireError> {
         Ok(Self {
             path: file.path,
-            change: change(file.change)?,
-            outcome: outcome(file.outcome)?,
+            change: required_enum(file.change)?,
+            outcome: required_enum(file.outcome)?,
             reason: file.reason,
             diff: file.diff,
         })
