@@ -3,29 +3,31 @@
 //! Weak models write numbers as text, `null` for what they leave out, and the parameter names of other systems.
 //! Unambiguous values are accepted; everything else is refused with an error that names the field.
 
+use agentd_core::tool::FollowedLink;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
 use crate::{failure::Failure, text};
 
-/// Parameter names of other systems, taken where the tool knows the second name and the call does not use it.
-pub(crate) const ALIASES: [(&str, &str); 16] = [
-    ("file_path", "path"),
-    ("filepath", "path"),
-    ("filename", "path"),
-    ("file", "path"),
-    ("directory", "path"),
-    ("dir", "path"),
-    ("cmd", "command"),
-    ("timeout", "timeout_s"),
-    ("cwd", "directory"),
-    ("text", "content"),
-    ("contents", "content"),
-    ("old_str", "old_string"),
-    ("new_str", "new_string"),
-    ("glob", "pattern"),
-    ("diff", "patch"),
-    ("input", "patch"),
+/// Parameter names of our tools with those of other systems, which are taken where the tool has the first one, not the
+/// other, and the call does not use the first one. Of several rows the first counts.
+pub(crate) const NAMES: [(&str, &[&str]); 16] = [
+    ("path", &FollowedLink::ALIASES),
+    ("path", &["absolute_path", "dir_path", "folder", "relative_workspace_path", "target_directory", "target_file"]),
+    ("directory", &["cwd", "dir", "work_dir", "workdir", "working_dir", "working_directory"]),
+    ("command", &["cmd"]),
+    ("timeout_s", &["timeout", "timeout_sec", "timeout_seconds"]),
+    ("content", &["text", "contents", "file_text"]),
+    ("old_string", &["old_str", "old_text"]),
+    ("new_string", &["new_str", "new_text"]),
+    ("patch", &["diff", "input", "patch_text"]),
+    ("depth", &["max_depth"]),
+    ("pattern", &["glob", "glob_pattern", "query", "regex"]),
+    ("include", &["include_pattern", "glob"]),
+    ("ignore_case", &["-i", "case_insensitive"]),
+    ("literal", &["fixed_strings"]),
+    ("query", &["search_term", "search_query"]),
+    ("max_results", &["num_results", "limit", "count"]),
 ];
 
 /// Reads the arguments of a call.
@@ -58,9 +60,11 @@ fn object(tool: &str, written: &str) -> Result<Map<String, Value>, Failure> {
 fn check(tool: &str, mut written: Map<String, Value>, schema: &Value) -> Result<Map<String, Value>, Failure> {
     let none = Map::new();
     let properties = schema["properties"].as_object().unwrap_or(&none);
-    for (alias, name) in ALIASES {
-        let meant = properties.contains_key(name) && !properties.contains_key(alias) && !written.contains_key(name);
-        if meant && let Some(value) = written.remove(alias) {
+    for (name, others) in NAMES.into_iter().filter(|(name, _)| properties.contains_key(*name)) {
+        let mut others = others.iter().filter(|other| !properties.contains_key(**other));
+        if !written.contains_key(name)
+            && let Some(value) = others.find_map(|other| written.remove(*other))
+        {
             written.insert(name.to_owned(), value);
         }
     }

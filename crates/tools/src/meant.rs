@@ -10,41 +10,6 @@ use serde_json::{Map, Value};
 
 use crate::{arguments, builtin::Builtin};
 
-/// Names of arguments in other systems, besides those that the tools take themselves. Each maps to the second if the
-/// tool has that one and not the first.
-const NAMES: [(&str, &str); 31] = [
-    ("absolute_path", "path"),
-    ("dir_path", "path"),
-    ("folder", "path"),
-    ("relative_workspace_path", "path"),
-    ("target_directory", "path"),
-    ("target_file", "path"),
-    ("dir", "directory"),
-    ("work_dir", "directory"),
-    ("workdir", "directory"),
-    ("working_dir", "directory"),
-    ("working_directory", "directory"),
-    ("timeout_sec", "timeout_s"),
-    ("timeout_seconds", "timeout_s"),
-    ("file_text", "content"),
-    ("old_text", "old_string"),
-    ("new_text", "new_string"),
-    ("patch_text", "patch"),
-    ("max_depth", "depth"),
-    ("glob_pattern", "pattern"),
-    ("query", "pattern"),
-    ("regex", "pattern"),
-    ("include_pattern", "include"),
-    ("glob", "include"),
-    ("-i", "ignore_case"),
-    ("case_insensitive", "ignore_case"),
-    ("fixed_strings", "literal"),
-    ("search_term", "query"),
-    ("search_query", "query"),
-    ("num_results", "max_results"),
-    ("limit", "max_results"),
-    ("count", "max_results"),
-];
 /// Words about a call that change nothing of it.
 const REMARKS: [&str; 6] = ["description", "explanation", "justification", "purpose", "reason", "thought"];
 /// Shells whose script, after the option for it, is what the tool runs anyway.
@@ -119,11 +84,10 @@ fn renamed(
         return Some(("ignore_case".to_owned(), (!value.as_bool()?).into()));
     }
     let own = properties.contains_key(&plain).then_some(plain.as_str());
-    let mut others =
-        arguments::ALIASES.iter().chain(&NAMES).filter(|(alias, _)| *alias == plain).map(|(_, known)| *known);
+    let others = arguments::NAMES.iter().filter(|(_, others)| others.contains(&plain.as_str()));
     let known = match own {
         Some(own) => is_free(own).then_some(own),
-        None => others.find(|known| is_free(known)),
+        None => others.map(|(known, _)| *known).find(|known| is_free(known)),
     };
     known.map(|known| (known.to_owned(), value.clone()))
 }
