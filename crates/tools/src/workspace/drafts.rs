@@ -1,7 +1,7 @@
 //! Drafts: files under names of their own until they are whole and take the place of others.
 //!
-//! A kill in between leaves one in a folder of the person. So a record beside the workspaces says in which folder a draft is
-//! before it is there, and the next start removes those that are left. Nothing else has the name: it is random, and recorded.
+//! A kill in between leaves one in a folder of the person. So a record of its name beside the workspaces says in which folder a
+//! draft is, before it is there, and the next start removes those that are left. Nothing else has the name: it is random.
 
 use std::{
     ffi::OsStr,
@@ -17,8 +17,6 @@ use rustix::fs::{AtFlags, unlinkat};
 
 use super::{WorkspaceFolders, exact};
 
-/// Folder of the records. No session has a name that begins with a dot.
-const RECORDS: &str = ".drafts";
 const START: &str = ".agentd-";
 const END: &str = ".tmp";
 
@@ -33,11 +31,9 @@ impl Draft {
     /// A draft to be made in an open folder, for the session whose own tree has this path.
     pub(super) fn new(session: &Path, folder: impl AsFd) -> Self {
         let name = format!("{START}{}{END}", uuid::Uuid::new_v4().simple());
-        let records = session.with_file_name(RECORDS);
-        let record = records.join(&name);
-        // Without a record, a draft stays after a kill: that is no reason to write nothing.
+        let record = session.with_file_name(&name);
+        // Without a record, a draft stays after a kill; the write goes on all the same.
         if let Ok(path) = fs::read_link(format!("/proc/self/fd/{}", folder.as_fd().as_raw_fd())) {
-            let _ = fs::create_dir(records);
             let _ = fs::write(&record, path.as_os_str().as_bytes());
         }
         Self { name, record }
@@ -65,7 +61,7 @@ impl WorkspaceFolders {
 
 /// A record of what cannot be removed now stays.
 fn sweep(base: &Path) -> io::Result<()> {
-    let records = match fs::read_dir(base.join(RECORDS)) {
+    let records = match fs::read_dir(base) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
         records => records?,
     };
@@ -115,7 +111,7 @@ mod tests {
             std::mem::ManuallyDrop::new(draft).name.clone()
         };
         let record = |name: &str, folder: &Path| {
-            fs::write(base.join(RECORDS).join(name), folder.as_os_str().as_bytes()).unwrap();
+            fs::write(base.join(name), folder.as_os_str().as_bytes()).unwrap();
         };
         let [left, of_person] = ["a", "b"].map(|letter| format!("{START}{}{END}", letter.repeat(32)));
         let recorded = draft(&project);
@@ -128,12 +124,12 @@ mod tests {
         fs::create_dir(project.join(format!("{START}{}{END}", "c".repeat(32)))).unwrap();
         record(&format!("{START}{}{END}", "c".repeat(32)), &project);
         sweep(&base).unwrap();
-        assert!(!project.join(&recorded).exists() && !base.join(RECORDS).join(&recorded).exists());
+        assert!(!project.join(&recorded).exists() && !base.join(&recorded).exists());
         for name in [&left, &of_person, "notes.txt"] {
             assert!(project.join(name).exists(), "{name}");
         }
         let whole = Draft::new(&base.join("1"), &fs::File::open(&project).unwrap());
-        let path = base.join(RECORDS).join(whole.name());
+        let path = base.join(whole.name());
         assert_eq!(fs::read(&path).unwrap(), project.as_os_str().as_bytes());
         drop(whole);
         assert!(!path.exists());
