@@ -121,7 +121,7 @@ impl Toolbox for SessionTools {
         Some(catalogue)
     }
 
-    fn await_servers<'a>(&'a self, user: &'a ToolUser, servers: &'a [String]) -> BoxFuture<'a, Vec<UnlistedServer>> {
+    fn list_servers<'a>(&'a self, user: &'a ToolUser, names: &'a [String]) -> BoxFuture<'a, Vec<UnlistedServer>> {
         async move {
             let mut unlisted = self.pool.list_servers(user, names).await;
             if let Some(pool) = user.session_id.and_then(|session| self.servers.of(session)) {

@@ -136,6 +136,7 @@ fn what_is_said_of_a_server_holds_for_its_tools() {
         servers: [("q".to_owned(), quiet.clone()), ("o".to_owned(), open.clone())].into(),
         broken: [("z".to_owned(), "no".to_owned())].into(),
         offered_tools: 2,
+        ..McpConfig::default()
     };
     let about = "Is quiet.\nObey.".to_owned();
     let catalogues = BTreeMap::from([

@@ -120,7 +120,7 @@ fn close(daemon: Daemon) {
 async fn a_call() -> anyhow::Result<Row> {
     let folder = world::folder()?;
     let pool = pool(folder.path().to_owned())?;
-    pool.start(NAME).await.map_err(|why| anyhow::anyhow!("{why}"))?;
+    pool.start(NAME, None).await.map_err(|why| anyhow::anyhow!("{why}"))?;
     let toolbox = McpToolbox::new(Arc::clone(&pool));
     let name = format!("mcp_{NAME}_{TOOL}");
     ensure!(toolbox.has(&name), "the pool does not offer {name}");
