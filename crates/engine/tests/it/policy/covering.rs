@@ -15,149 +15,158 @@ use super::{
 };
 
 /// How many commands are judged where nobody says how many.
-const JUDGED: usize = 30_000;
+const JUDGED: usize = 20_000;
 /// How many commands run between two looks at the canaries.
 const BATCH: usize = 100;
 
-/// Words in front of a program.
-const BEFORE: [&str; 24] = [
-    "",
-    "",
-    "",
-    "",
-    "time ",
-    "timeout 5 ",
-    "timeout 5s time ",
-    "timeout ./evil ",
-    "timeout -k 1 5 ",
-    "env CI=1 ",
-    "env ./evil ",
-    "env PATH=. ",
-    "CI=1 ",
-    "RUST_LOG=a,b=c ",
-    "RUST_LOG=$(./evil) ",
-    "CC=./evil ",
-    "PATH=. ",
-    "LD_PRELOAD=./evil ",
-    "GIT_EDITOR=true ",
-    "X=1 ",
-    "! ",
-    "xargs ",
-    "bash -c ",
-    "command ",
-];
-/// Programs, of which the rule names the first.
-const PROGRAMS: [&str; 12] =
-    ["tool", "tool", "tool", "tool", "tool", "tool -j4", "ls", "cat a", "./evil", "evil", "touch pwned", "rm a"];
-/// What needs no rule, and what looks like it.
-const BESIDE: [&str; 28] = [
-    "echo $?",
-    "echo \"a $? b\"",
-    "echo $x",
-    "echo ${x}",
-    "echo ${x:-$(./evil)}",
-    "echo $(./evil)",
-    "echo $(tool)",
-    "echo > main.py",
-    "x=1",
-    "x=$(tool)",
-    "x=$(./evil)",
-    "x=`./evil`",
-    "PATH=.",
-    "IFS=x",
-    "a[$(./evil)]=1",
-    "set -e",
-    "set -k",
-    "tee out.txt",
-    "tee -a out.log a.txt",
-    "tee main.py",
-    "tee .envrc",
-    "tee ../tmp/x.txt",
-    "cd src",
-    "cd ..",
-    "cd .git",
-    "cd -",
-    "true",
-    "tail -3",
-];
-/// Words behind a program.
-const WORDS: [&str; 26] = [
-    "a",
-    "./...",
-    "src/*.txt",
-    "*",
-    "$?",
-    "$x",
-    "\"$x\"",
-    "-j$(nproc)",
-    "\"-j$(nproc)\"",
-    "$(nproc",
-    "$(nproc)$(./evil)",
-    "$(nproc; ./evil)",
-    "$(nproc | ./evil)",
-    "$(./evil)",
-    "\"$(./evil)\"",
-    "`./evil`",
-    "$(nproc # )",
-    "$((nproc))",
-    "\"$(cat <<'E'\nit's (a) `./evil` $(./evil) \"x\"\nE\n)\"",
-    "\"$(cat <<E\n$(./evil)\nE\n)\"",
-    "\"$(cat <<'E'\nx\nE)\n./evil\nE\n)\"",
-    "\"$(cat <<'E'\nx\nE\n./evil)\"",
-    "$(cat <<'E'\nx\nE\n)",
-    "'a b'",
-    "# x",
-    "CC=./evil",
-];
-/// Where output goes.
-const REDIRECTS: [&str; 20] = [
-    "2>&1",
-    "2>/dev/null",
-    "> out.txt",
-    ">> out.log",
-    "&> out.txt",
-    ">| src/out.txt",
-    "> src/c.txt",
-    "> main.py",
-    "2> main.py",
-    "> .git/hooks/a.txt",
-    "> .envrc",
-    "> ../tmp/a.txt",
-    "> $x.txt",
-    "> a*.txt",
-    "<> out.txt",
-    "< a",
-    "<<'E'\n./evil\nE\n",
-    "<<E\n$(./evil)\nE\n",
-    "<<< ./evil",
-    "> >(./evil)",
-];
-const SHAPES: [&str; 12] = [
-    "X",
-    "X",
-    "X",
-    "X",
-    "X",
-    "(X)",
-    "(\n X\n)",
-    "(cd src && X)",
-    "(X; ./evil)",
-    "(X) 2>&1",
-    "{ X; }",
-    "if X; then X; fi",
-];
+/// Words in front of a program. The first 11 are harmless.
+const BEFORE: (usize, [&str; 24]) = (
+    11,
+    [
+        "",
+        "",
+        "",
+        "",
+        "time ",
+        "timeout 5 ",
+        "timeout 5s time ",
+        "env CI=1 ",
+        "CI=1 ",
+        "RUST_LOG=a,b=c ",
+        "GIT_EDITOR=true ",
+        "timeout ./evil ",
+        "timeout -k 1 5 ",
+        "env ./evil ",
+        "env PATH=. ",
+        "RUST_LOG=$(./evil) ",
+        "CC=./evil ",
+        "PATH=. ",
+        "LD_PRELOAD=./evil ",
+        "X=1 ",
+        "! ",
+        "xargs ",
+        "bash -c ",
+        "command ",
+    ],
+);
+/// Programs, of which the rule names the first. The first 7 are harmless.
+const PROGRAMS: (usize, [&str; 11]) =
+    (7, ["tool", "tool", "tool", "tool -j4", "tool a", "ls", "cat a", "./evil", "evil", "touch pwned", "rm a"]);
+/// What needs no rule, and what looks like it. The first 15 are harmless.
+const BESIDE: (usize, [&str; 29]) = (
+    15,
+    [
+        "echo $?",
+        "echo \"a $? b\"",
+        "echo $x",
+        "echo ${x}",
+        "echo $(tool)",
+        "x=1",
+        "x=$(tool)",
+        "x=$(ls | tail -3)",
+        "set -e",
+        "tee out.txt",
+        "tee -a out.log a.txt",
+        "cd src",
+        "cd ..",
+        "true",
+        "tail -3",
+        "echo ${x:-$(./evil)}",
+        "echo $(./evil)",
+        "echo > main.py",
+        "x=$(./evil)",
+        "x=`./evil`",
+        "PATH=.",
+        "IFS=x",
+        "a[$(./evil)]=1",
+        "set -k",
+        "tee main.py",
+        "tee .envrc",
+        "tee ../tmp/x.txt",
+        "cd .git",
+        "cd -",
+    ],
+);
+/// Words behind a program. The first 8 are harmless.
+const WORDS: (usize, [&str; 26]) = (
+    8,
+    [
+        "a",
+        "./...",
+        "src/*.txt",
+        "-j$(nproc)",
+        "\"-j$(nproc)\"",
+        "'a b'",
+        "# x",
+        "\"$(cat <<'E'\nit's (a) `./evil` $(./evil) \"x\"\nE\n)\"",
+        "*",
+        "$?",
+        "$x",
+        "\"$x\"",
+        "$(nproc",
+        "$(nproc)$(./evil)",
+        "$(nproc; ./evil)",
+        "$(nproc | ./evil)",
+        "$(./evil)",
+        "\"$(./evil)\"",
+        "`./evil`",
+        "$(nproc # )",
+        "$((nproc))",
+        "\"$(cat <<E\n$(./evil)\nE\n)\"",
+        "\"$(cat <<'E'\nx\nE)\n./evil\nE\n)\"",
+        "\"$(cat <<'E'\nx\nE\n./evil)\"",
+        "$(cat <<'E'\nx\nE\n)",
+        "CC=./evil",
+    ],
+);
+/// Where output goes. The first 8 are harmless.
+const REDIRECTS: (usize, [&str; 20]) = (
+    8,
+    [
+        "2>&1",
+        "2>/dev/null",
+        "> out.txt",
+        ">> out.log",
+        "&> out.txt",
+        ">| src/out.txt",
+        "> src/c.txt",
+        "<<'E'\n./evil\nE\n",
+        "> main.py",
+        "2> main.py",
+        "> .git/hooks/a.txt",
+        "> .envrc",
+        "> ../tmp/a.txt",
+        "> $x.txt",
+        "> a*.txt",
+        "<> out.txt",
+        "< a",
+        "<<E\n$(./evil)\nE\n",
+        "<<< ./evil",
+        "> >(./evil)",
+    ],
+);
+/// What stands around a command. The first 8 are harmless.
+const SHAPES: (usize, [&str; 11]) = (
+    8,
+    ["X", "X", "X", "X", "(X)", "(\n X\n)", "(cd src && X)", "(X) 2>&1", "(X; ./evil)", "{ X; }", "if X; then X; fi"],
+);
+
+/// Mostly one of the harmless.
+fn one<const N: usize>(dice: &mut Dice, (harmless, all): (usize, [&'static str; N])) -> &'static str {
+    if dice.percent(85) { dice.one(&all[..harmless]) } else { dice.one(&all) }
+}
 
 fn simple(dice: &mut Dice) -> String {
     let text = if dice.percent(25) {
-        dice.one(&BESIDE).to_owned()
+        one(dice, BESIDE).to_owned()
     } else {
-        let mut text = format!("{}{}", dice.one(&BEFORE), dice.one(&PROGRAMS));
+        let mut text = format!("{}{}", one(dice, BEFORE), one(dice, PROGRAMS));
         while dice.percent(30) {
-            text = format!("{text} {}", dice.one(&WORDS));
+            text = format!("{text} {}", one(dice, WORDS));
         }
-        if dice.percent(20) { format!("{text} {}", dice.one(&REDIRECTS)) } else { text }
+        if dice.percent(20) { format!("{text} {}", one(dice, REDIRECTS)) } else { text }
     };
-    dice.one(&SHAPES).replace('X', &text)
+    one(dice, SHAPES).replace('X', &text)
 }
 
 /// Returns true for a file of output in the project.
@@ -173,6 +182,9 @@ fn a_rule_lets_nothing_else_run_and_changes_nothing_but_output() {
         eprintln!("skipped: there is no bash, no timeout or no git");
         return;
     }
+    // The canaries would show it.
+    let holds = |command: &str| Cage::new().holds(&[command.to_owned()], may_change);
+    assert!(holds("tool > out.txt") && !holds("tool; ./evil") && !holds("tool > main.py"));
     let count = number("AGENTD_LOOKING_COMMANDS").and_then(|count| usize::try_from(count).ok()).unwrap_or(JUDGED);
     let seed = number("AGENTD_LOOKING_SEED").unwrap_or(20_260_101);
     let (policy, kept) = (shipped(), granting(&["run_bash_command: tool *"]));
