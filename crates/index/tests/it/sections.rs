@@ -1,6 +1,6 @@
 //! Documents without pages: sections by which they are cited and read on, and the numbers of lists that a person sees.
 
-use std::{io::Write as _, sync::Arc};
+use std::sync::Arc;
 
 use agentd_core::{
     knowledge::{PartKind, PartRange, Reading},
