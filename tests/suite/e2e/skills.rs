@@ -134,7 +134,10 @@ async fn what_cannot_be_a_skill_is_said_and_never_used() {
     // What cannot be used is not offered.
     world.daemon.agentctl(["run", "Hello"]).await.exits(0);
     let sent = world.model.requests().last().unwrap().body.to_string();
-    assert!(sent.contains("tax: Works out taxes") && !sent.contains("- large") && !sent.contains("- leads"), "{sent}");
+    assert!(
+        sent.contains("tax: Works out taxes") && !sent.contains("large: Large") && !sent.contains("leads: Leads"),
+        "{sent}"
+    );
     let folder = |name: &str| world.daemon.path().join("config/skills").join(name).display().to_string();
     let checked = world.daemon.agentctl(["skills", "check", &folder("broken")]).await;
     assert!(checked.code == Some(1) && checked.stdout.contains("SKILL.md:"), "{}", checked.stdout);

@@ -248,7 +248,7 @@ mod tests {
         assert_eq!(skills::notice(&opening(&guides, &history)), None);
         guides.skills[0] = skill("pdf", "Other");
         assert!(skills::notice(&opening(&guides, &history)).is_some());
-        let many: Vec<Skill> = (0..1000).map(|n| skill(&format!("s{n}"), "long words")).collect();
+        let many: Vec<Skill> = (0..2000).map(|n| skill(&format!("s{n}"), "long words")).collect();
         let guides = Guides { skills: many, ..Guides::default() };
         let notice = skills::notice(&opening(&guides, &[])).unwrap();
         assert!(text(&notice).len() < 10_000 && text(&notice).contains("more are left out"), "{}", text(&notice));
