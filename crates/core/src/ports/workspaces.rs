@@ -257,12 +257,7 @@ pub trait Workspaces: Send + Sync {
 
     /// The `AGENTS.md` files of the folders of the project in which these paths lie, from the outermost folder on, without
     /// that of the project itself. Paths are those of tools, absolute ones, or relative to the project.
-    fn folder_guides<'a>(
-        &'a self,
-        _: &'a Workspace,
-        _: GuideLimits,
-        _paths: Vec<String>,
-    ) -> BoxFuture<'a, Vec<GuideFile>> {
+    fn folder_guides(&self, _: &Workspace, _: GuideLimits, _paths: Vec<String>) -> BoxFuture<'_, Vec<GuideFile>> {
         Box::pin(std::future::ready(Vec::new()))
     }
 

@@ -409,17 +409,10 @@ impl Workspaces for WorkspaceFolders {
         async move { looked.await.unwrap_or_default() }.boxed()
     }
 
-    fn folder_guides<'a>(
-        &'a self,
-        workspace: &'a Workspace,
-        limits: GuideLimits,
-        paths: Vec<String>,
-    ) -> BoxFuture<'a, Vec<GuideFile>> {
-        let (Some(reader), Some(project)) = (self.guides.clone(), workspace.project.clone()) else {
-            return std::future::ready(Vec::new()).boxed();
-        };
-        let looked =
-            self.work("look for notes of folders", move |_| Ok(reader.in_folders(&project.path, limits, &paths)));
+    fn folder_guides(&self, at: &Workspace, limits: GuideLimits, paths: Vec<String>) -> BoxFuture<'_, Vec<GuideFile>> {
+        let (reader, project) = (self.guides.clone(), at.project.clone());
+        let look = move || Some(reader?.in_folders(&project?.path, limits, &paths));
+        let looked = self.work("look for notes of folders", move |_| Ok(look().unwrap_or_default()));
         async move { looked.await.unwrap_or_default() }.boxed()
     }
 
@@ -455,8 +448,7 @@ impl Workspaces for WorkspaceFolders {
     }
 
     fn projects(&self) -> Option<&dyn Projects> {
-        let projects = self.guides.as_ref()?.projects.as_ref()?;
-        Some(projects)
+        self.guides.as_ref()?.projects.as_ref().map(|projects| projects as &dyn Projects)
     }
 
     fn transport(&self) -> Option<&dyn TreeTransport> {
@@ -464,8 +456,7 @@ impl Workspaces for WorkspaceFolders {
     }
 
     fn worktrees(&self) -> Option<&dyn Worktrees> {
-        let worktrees = self.private.worktrees.as_ref()?;
-        Some(worktrees)
+        self.private.worktrees.as_ref().map(|worktrees| worktrees as &dyn Worktrees)
     }
 
     fn paths<'a>(
