@@ -14,8 +14,8 @@ use super::{
 const PRINT_A_WORD: &str =
     "nproc|nproc --all|git rev-parse HEAD|git rev-parse --short HEAD|date +%s|date +%F|uname -m|uname -s";
 
-/// Appends what a `$(…)` stands for to a word, and returns its length without the `$`. None where the end of the command could
-/// be anywhere else. Outputs count only where commands in words are asked for.
+/// Appends the text or the output of a `$(…)` to a word, and returns the length of it without the `$`. Returns `None` if its
+/// end is not certain, and for an output unless `outputs` are wanted.
 pub(super) fn put(word: &mut Word, rest: &str, in_quotes: bool, outputs: bool) -> Option<usize> {
     let inside = rest.strip_prefix('(')?;
     if let Some((text, length)) = in_quotes.then(|| document(inside)).flatten() {
@@ -28,7 +28,7 @@ pub(super) fn put(word: &mut Word, rest: &str, in_quotes: bool, outputs: bool) -
     }
     let is_known = PRINT_A_WORD.split('|').any(|known| known == command.trim());
     word.varies |= !is_known;
-    // What a command printed tells no more than how it ended, which stands in its place.
+    // To print the output of a command is as harmless as to print its exit code.
     word.text.push_str(if is_known { "0" } else { "$?" });
     word.inner.push(command.to_owned());
     Some(command.len() + 2)

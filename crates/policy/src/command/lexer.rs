@@ -68,7 +68,7 @@ struct Lexer<'t> {
     at: usize,
     /// Set if quotes, comments and documents mean what they mean to bash.
     exact: bool,
-    /// Set if commands may stand in brackets, and their output in words.
+    /// Commands in brackets and in words are read too.
     folds: bool,
     out: LexerOutput,
     /// The word that is being read, and where it began.
