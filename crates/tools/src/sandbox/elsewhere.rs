@@ -31,7 +31,7 @@ const KINDS: [(&str, &str, &[&str], &[&str], &[&str]); 6] = [
     ("PYENV_ROOT", "", &["shims", "versions"], &["."], &["shims", "bin"]),
 ];
 
-/// What a command reads besides, by real paths.
+/// Files and folders that a command reads besides, by real paths.
 #[derive(Debug, Default)]
 pub(super) struct Elsewhere {
     pub(super) read: Vec<PathBuf>,
@@ -41,7 +41,7 @@ pub(super) struct Elsewhere {
     pub(super) repositories: Vec<PathBuf>,
 }
 
-/// Finds it for a command with this environment, to which is added what the command needs to find its programs.
+/// Finds those of a command with this environment, to which is added what the command needs to find its programs.
 pub(super) fn find(
     environment: &mut BTreeMap<OsString, OsString>,
     workspace: &Workspace,
@@ -85,7 +85,7 @@ fn toolchain(named: &Path, marks: &[&str]) -> Option<PathBuf> {
     (!is_system && marks.iter().all(|mark| real.join(mark).exists())).then_some(real)
 }
 
-/// What is neither around nor in what is read elsewhere, by real paths.
+/// Folders that nothing which is read elsewhere lies in, or around, by real paths.
 struct Bounds {
     own: Vec<PathBuf>,
     home: Option<PathBuf>,

@@ -25,7 +25,7 @@ fn repository(at: &Path, message: &str) {
     git(at, &["commit", "-qm", message]);
 }
 
-/// How a folder comes to have its repository elsewhere.
+/// Ways for a folder to have its repository elsewhere.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Kind {
     Worktree,
