@@ -72,7 +72,8 @@ pub(crate) fn notice_line(text: &str, topic: NoticeTopic, sources: &[NoticeSourc
         | NoticeTopic::Interrupted
         | NoticeTopic::Continue
         | NoticeTopic::Plan
-        | NoticeTopic::Planned => return format!("reminder: {text}"),
+        | NoticeTopic::Planned
+        | NoticeTopic::Repetition => return format!("reminder: {text}"),
     };
     match names.as_slice() {
         [] => format!("{what}: none any more"),
