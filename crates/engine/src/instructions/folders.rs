@@ -31,7 +31,7 @@ pub(crate) struct Commands<'a> {
 }
 
 /// The files that the history tells, with the digest of the last version.
-pub(crate) fn told(history: &[Arc<Item>]) -> BTreeMap<&str, &str> {
+pub(crate) fn known_files(history: &[Arc<Item>]) -> BTreeMap<&str, &str> {
     sources(history).map(|source| (source.name.as_str(), source.digest.as_str())).collect()
 }
 

@@ -323,7 +323,7 @@ mod tests {
         let limits = GuideLimits { max_total_bytes: 100, ..GuideLimits::default() };
         let told = folders::notice(&[], &[of("a", &"x".repeat(70))], 100_000, limits).unwrap();
         let history = [item(told)];
-        assert_eq!(folders::told(&history)["/project/a/AGENTS.md"], format!("digest of {}", "x".repeat(70)));
+        assert_eq!(folders::known_files(&history)["/project/a/AGENTS.md"], format!("digest of {}", "x".repeat(70)));
         let files =
             [of("b", &"y".repeat(20)), of("b/c", &"z".repeat(20)), GuideFile::gone("/project/d/AGENTS.md".to_owned())];
         let notice = folders::notice(&history, &files, 100_000, limits).unwrap();

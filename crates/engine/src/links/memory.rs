@@ -42,7 +42,7 @@ impl Link for Memory {
     ) -> BoxFuture<'a, Result<(), TurnExit>> {
         async move {
             tell_again(context, state, NoticeTopic::Memory, memory::notice).await?;
-            tell_folders(context, state).await
+            add_folder_notes(context, state).await
         }
         .boxed()
     }
@@ -100,27 +100,27 @@ fn touched(context: &TurnContext, state: &TurnState) -> Vec<String> {
 
 /// Tells the guides of folders that calls came to since the last look. At the first look of a turn, those that were told
 /// before are looked at again, and told where they changed or are gone.
-async fn tell_folders(context: &TurnContext, state: &mut TurnState) -> Result<(), TurnExit> {
+async fn add_folder_notes(context: &TurnContext, state: &mut TurnState) -> Result<(), TurnExit> {
     let (limits, workspace) = (context.prompt.guide_limits, &context.files.workspace);
     let works = matches!(state.phase, Phase::Working | Phase::Planning) && state.answer.is_none();
     if !limits.memory || !works || !state.pending_calls.is_empty() || workspace.project.is_none() {
         return Ok(());
     }
-    let (told, begins) = (folders::told(&state.history), state.guided == 0);
+    let (known, begins) = (folders::known_files(&state.history), state.guided == 0);
     let mut paths = touched(context, state);
     if begins {
-        paths.extend(told.keys().map(|name| (*name).to_owned()));
+        paths.extend(known.keys().map(|name| (*name).to_owned()));
     }
     let looked = instructions::look_at_folders(context.files.session.workspaces(), workspace, limits, paths).await;
     let Some(mut files) = looked else { return Ok(()) };
     if begins {
-        let gone = told.keys().filter(|name| files.iter().all(|file| file.name != **name));
+        let gone = known.keys().filter(|name| files.iter().all(|file| file.name != **name));
         let gone: Vec<GuideFile> = gone.map(|name| GuideFile::gone((*name).to_owned())).collect();
         files.extend(gone);
     }
     let quoting = context.quoting();
     files.retain(|file| {
-        let is_news = told.get(file.name.as_str()).is_none_or(|digest| begins && *digest != file.digest);
+        let is_news = known.get(file.name.as_str()).is_none_or(|digest| begins && *digest != file.digest);
         is_news && quoting.allow(&file.name)
     });
     let notice = folders::notice(&state.history, &files, context.smallest_window(), limits);
