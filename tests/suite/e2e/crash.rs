@@ -192,7 +192,7 @@ async fn a_write_that_a_kill_cut_off_leaves_no_file_of_its_own() {
         _ => Reply::tool_call("edit_file", edit.clone()),
     });
     let home = TempHome::with_model(&model.base_url());
-    home.write("config/agentd.yaml", "undo: {max_file_bytes: 1000}\n");
+    home.write("config/agentd.yaml", "undo: {max_file_bytes: 1024}\n");
     let large = format!("first\n{}", format!("{}\n", "x".repeat(99)).repeat(60_000));
     home.write("project/large.txt", &large);
     let of_person = format!(".agentd-{}.tmp", "a".repeat(32));
