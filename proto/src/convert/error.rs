@@ -3,7 +3,6 @@
 use agentd_core::error::ErrorKind;
 
 use super::mirrored;
-use crate::v1;
 
 mirrored!(
     ErrorKind,

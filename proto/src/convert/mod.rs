@@ -155,7 +155,7 @@ pub fn optional_moment(at: Option<prost_types::Timestamp>, what: &'static str) -
 }
 
 /// An enum whose variants have the same names on the wire. The wire's zero, `Unspecified`, is `None`.
-pub(crate) trait Mirrored: Sized {
+pub(crate) trait WireEnum: Sized {
     /// The field, in errors.
     const WHAT: &'static str;
     /// Number of a variant.
@@ -165,27 +165,27 @@ pub(crate) trait Mirrored: Sized {
 }
 
 /// Number of a variant on the wire.
-pub(crate) fn enum_to_wire(value: impl Mirrored) -> i32 {
+pub(crate) fn enum_to_wire(value: impl WireEnum) -> i32 {
     value.to_wire()
 }
 
 /// A variant that may be unspecified.
-pub(crate) fn optional_enum<T: Mirrored>(value: i32) -> Result<Option<T>, WireError> {
+pub(crate) fn optional_enum<T: WireEnum>(value: i32) -> Result<Option<T>, WireError> {
     T::from_wire(value)
 }
 
 /// A variant that must be specified.
-pub(crate) fn required_enum<T: Mirrored>(value: i32) -> Result<T, WireError> {
+pub(crate) fn required_enum<T: WireEnum>(value: i32) -> Result<T, WireError> {
     required(optional_enum(value)?, T::WHAT)
 }
 
-/// Implements [`Mirrored`] for an enum, by the message of its name or of the second one.
+/// Implements [`WireEnum`] for an enum, by the message of its name or of the second one.
 macro_rules! mirrored {
     ($core:ident, $what:literal, $variants:tt) => {
         $crate::convert::mirrored!($core, $core, $what, $variants);
     };
     ($core:ident, $wire:ident, $what:literal, [$($variant:ident),+ $(,)?]) => {
-        impl $crate::convert::Mirrored for $core {
+        impl $crate::convert::WireEnum for $core {
             const WHAT: &'static str = $what;
 
             fn to_wire(self) -> i32 {
