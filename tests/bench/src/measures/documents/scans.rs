@@ -2,12 +2,11 @@
 
 use std::{collections::BTreeMap, env, fs::File, path::PathBuf, time::Instant};
 
-use agentd_index::{DocumentPlace, Extractor, Kind, Limits, Recognition, RecognitionConfig};
+use agentd_index::{DocumentPlace, Extractor, Limits, Recognition, RecognitionConfig};
 use anyhow::Context as _;
 use serde::Deserialize;
-use tokio_util::sync::CancellationToken;
 
-use super::corpus::Environment;
+use super::{corpus::Environment, texts::parts};
 use crate::{
     figures::{Figure, as_f64, rate},
     measures::python::answer,
@@ -49,9 +48,8 @@ pub(crate) async fn measure() -> anyhow::Result<Vec<Row>> {
     let begun = Instant::now();
     for (document, path) in corpus.documents.iter().zip(corpus.paths(&corpus.documents)) {
         let file = File::open(&path).with_context(|| path.display().to_string())?;
-        let (read, _) = extractor.read(file, Kind::of_name(&document.name), CancellationToken::new()).await;
         let pages = texts.entry(&document.name).or_default();
-        for part in read.iter().flat_map(|read| &read.parts) {
+        for part in parts(&extractor, file, &document.name).await {
             if let DocumentPlace::ScannedPage(number) = part.place {
                 pages.entry(number.to_string()).or_default().push_str(&part.markdown());
             }

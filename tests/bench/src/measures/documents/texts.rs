@@ -6,7 +6,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use agentd_index::{Body, DocumentPlace, Extractor, Kind, Limits, Part};
+use agentd_index::{Body, DocumentPlace, Extractor, Kind, Limits, Part, Piece};
 use anyhow::Context as _;
 use tokio_util::sync::CancellationToken;
 
@@ -27,9 +27,8 @@ impl<'a> Texts<'a> {
         for document in documents {
             let path = folder.join(&document.name);
             let file = File::open(&path).with_context(|| path.display().to_string())?;
-            let (read, _) = extractor.read(file, Kind::of_name(&document.name), CancellationToken::new()).await;
             let pages = texts.entry(&document.name).or_default();
-            read.iter().flat_map(|read| &read.parts).for_each(|part| tell(part, pages));
+            parts(&extractor, file, &document.name).await.iter().for_each(|part| tell(part, pages));
         }
         Ok(Self(texts))
     }
@@ -40,6 +39,17 @@ impl<'a> Texts<'a> {
         fs::write(&told, serde_json::to_vec(&self.0)?)?;
         Ok(told)
     }
+}
+
+/// The parts of a document, as far as it can be read.
+pub(super) async fn parts(extractor: &Extractor, file: File, name: &str) -> Vec<Part> {
+    let mut parts = Vec::new();
+    if let Ok(mut extraction) = extractor.extract(file, Kind::of_name(name), CancellationToken::new()).await {
+        while let Some(Ok(piece)) = extraction.next().await {
+            parts.extend(if let Piece::Part(part) = piece { Some(part) } else { None });
+        }
+    }
+    parts
 }
 
 /// Adds a part to the texts of a document by their places.
