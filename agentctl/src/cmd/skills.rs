@@ -181,7 +181,7 @@ fn tell(found: &SkillReport) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// What models see of a skill that is listed, where that is less than the whole.
+/// Words for the form in which models see a skill, if it is not the whole.
 fn seen(found: &SkillReport) -> Option<&'static str> {
     match found.shown {
         SkillListing::Whole => None,

@@ -85,8 +85,8 @@ pub(crate) fn notice_line(text: &str, topic: NoticeTopic, sources: &[NoticeSourc
 fn memory_line(text: &str, sources: &[NoticeSource]) -> String {
     let shown = |source: &NoticeSource| match source.bytes {
         _ if !source.is_cut() => source.name.clone(),
-        0 => format!("{} (left out: no room)", source.name),
-        part => format!("{} (only the first {} of {})", source.name, bytes(part), bytes(source.of_bytes)),
+        0 => format!("{} (left out)", source.name),
+        part => format!("{} ({} of {})", source.name, bytes(part), bytes(source.of_bytes)),
     };
     let names: Vec<String> = sources.iter().map(shown).collect();
     match names.as_slice() {

@@ -150,7 +150,7 @@ async fn a_folders_files_are_told_when_the_work_comes_there_and_when_they_change
         None => Reply::text("Good."),
     });
     let args = ["run", "Work.", "-C", &project, "--on-interrupt", "approve"];
-    let output = world.daemon.agentctl(args).await.exits(0);
+    let output = world.daemon.agentctl(args).await.exits(5);
     let requests = world.model.requests();
     let told: Vec<usize> = requests.iter().map(|request| notes(request).len()).collect();
     assert_eq!(told, [1, 2, 2, 2, 3, 3], "{}", requests.last().unwrap().body);
@@ -199,7 +199,7 @@ async fn a_person_hears_which_file_was_cut() {
     let (_, output) = world.call_all(calls, &["-C", project.to_str().unwrap()]).await;
     let lines: Vec<&str> = output.stderr.lines().filter(|line| line.starts_with("memory: ")).collect();
     let [first, second] = lines[..] else { panic!("{}", output.stderr) };
-    assert!(first.contains("config/AGENTS.md (only the first 1.0 KiB of 2.9 KiB), "), "{first}");
-    assert!(first.ends_with("/project/AGENTS.md (only the first 476 B of 2.9 KiB)"), "{first}");
-    assert_eq!(second, "memory: /project/sub/AGENTS.md (only the first 1.0 KiB of 2.9 KiB)");
+    assert!(first.contains("config/AGENTS.md (1.0 KiB of 2.9 KiB), "), "{first}");
+    assert!(first.ends_with("/project/AGENTS.md (476 B of 2.9 KiB)"), "{first}");
+    assert_eq!(second, "memory: /project/sub/AGENTS.md (1.0 KiB of 2.9 KiB)");
 }
