@@ -43,7 +43,7 @@ impl Home {
     fn told(&self) -> Vec<String> {
         let all = self.0.read("calls");
         let _ = fs::remove_file(self.0.path().join("calls"));
-        all.lines().filter(|line| !line.contains(" show ")).map(str::to_owned).collect()
+        all.lines().filter(|line| !line.contains(" show")).map(str::to_owned).collect()
     }
 }
 
