@@ -38,15 +38,19 @@ impl Counts {
         tokens.iter().zip(prices).map(|(tokens, price)| tokens * price).sum()
     }
 
-    /// The counts in the names of chat completions, which Responses is rendered from, and in those of Messages.
-    fn usage(self) -> Value {
+    /// The counts in the names of Messages, or in those of chat completions, which Responses is rendered from.
+    fn usage(self, wire: &str) -> Value {
         let Self { fresh, cached, written, hour, answer } = self;
+        if wire == "anthropic" {
+            return json!({
+                "input_tokens": fresh, "output_tokens": answer, "cache_read_input_tokens": cached,
+                "cache_creation_input_tokens": written + hour,
+                "cache_creation": {"ephemeral_5m_input_tokens": written, "ephemeral_1h_input_tokens": hour},
+            });
+        }
         json!({
             "prompt_tokens": self.prompt(), "completion_tokens": answer,
-            "prompt_tokens_details": {"cached_tokens": cached, "cache_write_tokens": written + hour},
-            "input_tokens": fresh, "output_tokens": answer, "cache_read_input_tokens": cached,
-            "cache_creation_input_tokens": written + hour,
-            "cache_creation": {"ephemeral_5m_input_tokens": written, "ephemeral_1h_input_tokens": hour},
+            "prompt_tokens_details": {"cached_tokens": cached, "cache_write_tokens": written},
         })
     }
 }
@@ -89,7 +93,7 @@ fn answer(wire: &str, bill: &Mutex<Bill>, request: &Recorded) -> Reply {
     bill.money += counts.charge();
     bill.prompt += counts.prompt();
     bill.kinds.push(kind);
-    reply.with_usage(UsagePlace::Tail, counts.usage())
+    reply.with_usage(UsagePlace::Tail, counts.usage(wire))
 }
 
 fn prices() -> Value {
@@ -161,7 +165,9 @@ async fn the_money_of_a_session_is_what_its_server_has_charged_on_every_wire() {
 async fn an_answer_that_a_person_cancels_is_paid_for_as_far_as_it_was_counted() {
     let model = ModelServer::start().await;
     let counts = Counts { fresh: 9000, cached: 300, written: 200, hour: 100, answer: 1 };
-    model.reply(Reply::text("Half an answer").with_usage(UsagePlace::Tail, counts.usage()).hang_behind("Half"));
+    model.reply(
+        Reply::text("Half an answer").with_usage(UsagePlace::Tail, counts.usage("anthropic")).hang_behind("Half"),
+    );
     let daemon = TempDaemon::start_in(home("anthropic", &model.base_url())).await;
     let mut running = daemon.spawn_agentctl(["run", "Hello", "--output", "stream-json"]);
     running.event("item_delta").await;
