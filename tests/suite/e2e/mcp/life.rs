@@ -179,6 +179,9 @@ async fn a_server_that_is_stopped_while_it_starts_is_gone_when_that_is_said() {
 async fn a_server_that_never_answers_is_given_up_at_the_end_of_the_turns_time() {
     let mut fake = behaving("mute");
     fake["tools"]["act"]["effect"] = json!("read");
+    // The limit of the server itself would end the call, too.
+    fake["call_timeout"] = json!("1h");
+    fake["call_limit"] = json!("1h");
     let world = world(json!({"fake": fake})).await;
     world.model.respond_with(|request| {
         if tool_texts(request).is_empty() { Reply::tool_call("mcp_fake_act", json!({})) } else { Reply::text("over") }
