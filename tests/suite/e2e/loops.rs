@@ -120,9 +120,9 @@ async fn an_unchanged_file_is_read_once_for_as_long_as_the_model_sees_it() {
     let request = world.model.requests().pop().unwrap();
     assert_eq!(shown(&request), 3, "{}", tool_texts(&request));
     assert_eq!(tool_texts(&request).matches("unchanged since").count(), 2, "{}", tool_texts(&request));
-    // What was summed up is not above any more.
+    // What was summed up is not above any more: all but the last ten messages.
     world.model.default_reply(Reply::text("A summary of what was done so far."));
-    for _ in 0..3 {
+    for _ in 0..6 {
         run(&world, &["--session", &session], 0).await;
     }
     world.daemon.agentctl(["compact", &session, "--strategy", "summarize"]).await.exits(0);
