@@ -176,7 +176,7 @@ async fn a_folders_files_are_told_when_the_work_comes_there_and_when_they_change
         assert!(now[3].contains("Of the new api.") && now[3].contains("the file is gone"), "{}", now[3]);
     }
 
-    // A summary takes all of it along; it is told again when the work comes there.
+    // What a summary takes along is told again when the work comes there.
     world.daemon.agentctl(["compact", "last"]).await.exits(0);
     world.model.respond_with(move |request| {
         let is_read = request.body.to_string().contains("select 1");
@@ -184,8 +184,10 @@ async fn a_folders_files_are_told_when_the_work_comes_there_and_when_they_change
     });
     world.daemon.agentctl(["run", "Four.", "--continue", "-C", &project]).await.exits(0);
     let now = notes(world.model.requests().last().unwrap());
-    let of_api = now.iter().filter(|text| text.contains("Of the new api.")).count();
-    assert!(of_api == 1 && !now.iter().any(|text| text.contains("the file is gone")), "{now:#?}");
+    let count = |words: &str| now.iter().filter(|text| text.contains(words)).count();
+    assert_eq!((count("Of the database."), count("Of the new api.")), (1, 1), "{now:#?}");
+    let (last, root) = (now.last().unwrap(), now.iter().rposition(|text| text.contains("Root.")).unwrap());
+    assert!(last.contains("Of the database.") && root + 1 < now.len(), "{now:#?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
