@@ -113,6 +113,8 @@ fn is_idle(tool: Builtin, written: &Map<String, Value>, name: &str, value: &Valu
     match (tool, plain.as_str()) {
         (_, remark) if REMARKS.contains(&remark) => value.is_string(),
         (Builtin::EditFile, "instruction") | (Builtin::ReadUrl, "prompt" | "format") => value.is_string(),
+        // Of earlier versions: it changed nothing.
+        (Builtin::RepoMap, "focus") => value.is_string(),
         (Builtin::RunBashCommand, "background" | "run_in_background" | "is_background") => is(false),
         (Builtin::RunBashCommand, "dangerously_disable_sandbox") => is(false),
         (Builtin::EditFile, "expected_replacements") => {

@@ -264,9 +264,14 @@ async fn a_session_that_was_summed_up_is_played_at_any_later_time() {
     home.write("config/models.yaml", format!("base: {{context_window: 16384, retries: 0}}\n{scribe}\n"));
     home.write("config/agentd.yaml", "turns: {summary_slot: reasoning}\n");
     let world = World { daemon: TempDaemon::start_in(home).await, model };
-    world.model.respond_with(|request| match request.text.contains("<history>") {
-        true => Reply::text("## Decisions and reasons\n- the harbour is built of oak\n"),
-        false => Reply::text("Noted. ".repeat(200)),
+    world.model.respond_with(|request| {
+        let reply = match request.text.contains("<history>") {
+            true => Reply::text("## Decisions and reasons\n- the harbour is built of oak\n"),
+            false => Reply::text("Noted. ".repeat(200)),
+        };
+        let prompt = request.body.to_string().len() / 4;
+        let usage = json!({"prompt_tokens": prompt, "completion_tokens": 350, "total_tokens": prompt + 350});
+        Reply { usage: Some(usage), ..reply }
     });
     let first = world.daemon.agentctl(["run", "We build chapter 0.", "-C", "none", "--output", "json"]).await;
     let session = first.exits(0).json()["session_id"].as_str().unwrap().to_owned();
@@ -278,7 +283,8 @@ async fn a_session_that_was_summed_up_is_played_at_any_later_time() {
         let said = format!("We build chapter {chapter}. {}", "The wall is long. ".repeat(200));
         world.daemon.agentctl(["run", &said, "--session", &session]).await.exits(0);
     }
-    assert!(is_summed_up(), "{} requests", world.model.requests().len());
+    let context = world.daemon.agentctl(["context", &session]).await;
+    assert!(is_summed_up(), "{context:?}");
     let file = world.daemon.path().join("long.jsonl");
     let path = file.to_str().unwrap();
     let second = || SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs();
