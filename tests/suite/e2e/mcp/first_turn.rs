@@ -91,7 +91,7 @@ async fn later_steps_have_the_tools_of_a_server_that_comes_late() {
     let world = waiting("0s", json!({"quiet": quiet, "late": held_back()})).await;
     world.model.respond_with(|request| match tool_texts(request) {
         told if told.contains("acted: ") => Reply::text("over"),
-        told if told.is_empty() => Reply::tool_call("ask_human", json!({"query": "Go on?"})),
+        told if told.is_empty() => Reply::tool_call("ask_human", json!({"question": "Go on?"})),
         _ => Reply::tool_call("mcp_quiet_act", json!({"text": "Bern"})),
     });
     let running = world.daemon.spawn_agentctl(["run", "Go @quiet @late", "--on-interrupt", "wait"]);
