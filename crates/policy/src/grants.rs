@@ -21,7 +21,7 @@ use std::path::Path;
 use agentd_core::{grant::Grant, guarded::GuardedNames, policy::Risk};
 
 use super::{
-    checker::{carriers, environment, files, holds, is_narrow_glob, is_tame},
+    checker::{carriers, environment, files, holds, is_narrow_glob, is_tame, programs::runs_by_launcher},
     command::{Part, Redirect, Stdin, assignment, exact, word::Word},
     judge::SHELL_TOOL,
 };
@@ -122,10 +122,17 @@ impl NeededText<'_> {
     }
 }
 
+/// Beginnings of names that end so, of files that other programs install or build from.
+const BUILD_INPUTS: &str = "CMakeLists constraints meson requirements";
 /// Endings of files that programs write for people to read, and that nothing runs or builds.
 const OUTPUTS: &str = "csv diff err log out patch tsv txt";
 /// Subcommands of git that take a text behind `-m`.
 const WITH_MESSAGE: &str = "commit merge notes stash tag";
+
+/// Returns true for a subcommand of git that takes a message, from an option or from its input.
+fn takes_message(part: &Part) -> bool {
+    part.program() == "git" && part.words.get(1).is_some_and(|name| holds(WITH_MESSAGE, &name.text))
+}
 
 impl Reach<'_> {
     /// Returns true if a rule that ends in ` *` covers the part. What stands in place of the star stays in the session's
@@ -141,6 +148,7 @@ impl Reach<'_> {
             && part.stdin != Stdin::Pipe
             && !part.behind
             && !carriers::carries(&part)
+            && !runs_by_launcher(&part, self.roots)
             && part.assigns.iter().all(environment::is_harmless)
             && part.redirects.iter().all(|redirect| self.passes(redirect, &part))
             && self.are_tame(actual.as_slice(), &part)
@@ -148,8 +156,7 @@ impl Reach<'_> {
 
     /// Returns true if these words stay in the session's folders and set nothing that names a program.
     fn are_tame(&self, words: &[Word], part: &Part) -> bool {
-        let takes_message =
-            part.program() == "git" && part.words.get(1).is_some_and(|name| holds(WITH_MESSAGE, &name.text));
+        let takes_message = takes_message(part);
         let announces = |word: &Word| {
             let letters = word.text.strip_prefix('-').filter(|letters| !letters.starts_with('-'));
             takes_message && (word.text == "--message" || letters.is_some_and(|letters| letters.ends_with('m')))
@@ -166,11 +173,10 @@ impl Reach<'_> {
 
     /// Returns true if a rule about the command covers this redirection of it.
     fn passes(&self, redirect: &Redirect, part: &Part) -> bool {
-        // Of programs that read a text by a hyphen only git is known to run none of it.
-        let reads_data = || part.program() == "git" || !part.words.iter().any(|word| word.text.ends_with('-'));
         match redirect.operator {
             _ if redirect.is_harmless() => true,
-            "<<" => redirect.target.is_static() && reads_data(),
+            // Other programs may run their input, or write files that it names.
+            "<<" => redirect.target.is_static() && takes_message(part),
             operator => redirect.writes() && operator != "<>" && self.takes_output(&redirect.target),
         }
     }
@@ -179,7 +185,9 @@ impl Reach<'_> {
     pub(super) fn takes_output(&self, target: &Word) -> bool {
         let text = target.text.as_str();
         let is_temporary = text.starts_with("/tmp/") && !text.contains("..");
-        let is_output = text.rsplit_once('.').is_some_and(|(_, ending)| holds(OUTPUTS, ending));
+        let name = text.rsplit_once('/').map_or(text, |(_, name)| name);
+        let is_output = name.rsplit_once('.').is_some_and(|(_, ending)| holds(OUTPUTS, ending))
+            && !BUILD_INPUTS.split(' ').any(|input| name.starts_with(input));
         target.is_plain()
             && target.inner.is_empty()
             && (is_temporary || is_output && is_tame(target, self.roots))

@@ -25,6 +25,27 @@ const PLIANT: &str = "find tar gtar bsdtar rsync zip rg sort wget man split";
 /// Programs that hand what stands behind `--` to what they run.
 const HANDING_ON: &str = "npm pnpm yarn go";
 
+/// Words in front of a program that belong to its rule.
+pub(crate) const LAUNCHERS: &str =
+    "bundle exec; hatch run; pdm run; pipenv run; poetry run; python -m; python3 -m; uv run";
+/// Words in front of the name of a script, or of a program where there is no such script.
+const SCRIPT_RUNNERS: &str = "bun run; npm run; pnpm run; yarn run";
+
+/// Returns true if the program behind a launcher is known to run, send or delete more than its name says.
+pub(crate) fn runs_by_launcher(part: &Part, roots: &[&Path]) -> bool {
+    let launchers = LAUNCHERS.split("; ").chain(SCRIPT_RUNNERS.split("; "));
+    let lengths = launchers.filter_map(|launcher| {
+        let words: Vec<&str> = launcher.split(' ').collect();
+        let begins = words.iter().zip(&part.words).filter(|(name, word)| **name == word.text).count() == words.len();
+        (begins && part.words.len() > words.len()).then_some(words.len())
+    });
+    lengths.max().is_some_and(|length| {
+        let inner = Part { words: part.words[length..].to_vec(), ..part.clone() };
+        let is_dangerous = |found: LayerVerdict| found.verdict.risk() >= Risk::High;
+        carriers::carries(&inner) || check(&inner, roots).is_some_and(is_dangerous) || runs_by_launcher(&inner, roots)
+    })
+}
+
 /// Verdict on a part's program.
 pub(super) fn check(part: &Part, roots: &[&Path]) -> Option<LayerVerdict> {
     let arguments = part.arguments();
@@ -68,6 +89,8 @@ fn runs_words(part: &Part) -> Option<LayerVerdict> {
         let first = own.clone().find(|word| !word.text.starts_with(['-', '+'])).map(|word| word.text.as_str());
         let found = signs.iter().find(|sign| match sign.starts_with('-') || sign.ends_with('=') {
             true => own.clone().any(|word| signals(&word.text, sign)),
+            // Tox takes its subcommand from anywhere.
+            false if program == "tox" => own.clone().any(|word| word.text == **sign),
             false => first == Some(*sign),
         });
         if let Some(sign) = found {

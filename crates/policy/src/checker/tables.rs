@@ -42,7 +42,7 @@ pub(super) const SPEAKING: &str = "echo printf git cargo make npm yarn pnpm pyte
 /// Options that name a program or code, whoever they are given to. A word that begins so, or holds one of these behind
 /// a `=`, runs more than its program.
 pub(super) const RUNNING_OPTIONS: &str = "--eval -eval --exec -exec -toolexec --toolexec -vettool --shell-escape \
-    -shell-escape --pager --lua-filter --to-command --use-compress --rsh --require -engine --node-options \
+    -shell-escape --init-hook --pager --lua-filter --to-command --use-compress --rsh --require -engine --node-options \
     --script-shell --process-code --init-file -fplugin -wrapper -specs -agentpath -agentlib -javaagent -J-agent \
     -plugin -load";
 
@@ -100,7 +100,7 @@ pub(super) const RUNNING_MODULES: &str =
     "timeit pdb trace code cProfile profile runpy http.server smtpd idlelib bdb doctest this antigravity";
 
 /// Programs with the options, and the first words, that make them run, send or delete more than their names say.
-pub(super) const RUNS_TEXT: [(&str, &[&str]); 32] = [
+pub(super) const RUNS_TEXT: [(&str, &[&str]); 36] = [
     ("tar", TAR),
     ("gtar", TAR),
     ("bsdtar", TAR),
@@ -137,6 +137,10 @@ pub(super) const RUNS_TEXT: [(&str, &[&str]); 32] = [
     ),
     ("pnpm", &["exec", "dlx", "publish", "config", "create", "-C", "--dir"]),
     ("yarn", &["exec", "dlx", "publish", "config", "create", "node", "--cwd"]),
+    ("tox", &["exec", "e", "devenv", "d", "-x", "--override", "-c", "--conf"]),
+    ("pylint", &["--init-hook", "--load-plugins", "--rcfile"]),
+    ("pyright", &["--pythonpath"]),
+    ("rubocop", &["-r"]),
     ("bun", &["x", "create", "publish"]),
     ("deno", &["eval", "install", "-A", "--allow-all", "--allow-run", "-"]),
     ("go", &["generate", "-w", "-exec", "-toolexec", "-vettool", "-"]),

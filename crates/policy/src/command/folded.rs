@@ -14,6 +14,9 @@ use super::{
 const PRINT_A_WORD: &str =
     "nproc|nproc --all|git rev-parse HEAD|git rev-parse --short HEAD|date +%s|date +%F|uname -m|uname -s";
 
+/// Maximum length of a line that is unfolded, in bytes: longer ones are judged as they stand.
+const MAX_BYTES: usize = 16 << 10;
+
 /// Appends the text or the output of a `$(…)` to a word, and returns the length of it without the `$`. Returns `None` if its
 /// end is not certain, and for an output unless `outputs` are wanted.
 pub(super) fn put(word: &mut Word, rest: &str, in_quotes: bool, outputs: bool) -> Option<usize> {
@@ -53,6 +56,9 @@ fn document(inside: &str) -> Option<(&str, usize)> {
 
 /// The pipelines of a line, with those in brackets and, in front of them, those whose output is put into words.
 pub(crate) fn unfolded(text: &str) -> Option<Vec<Vec<Part>>> {
+    if text.len() > MAX_BYTES {
+        return None;
+    }
     check_text(text).ok()?;
     let LexerOutput { tokens, doubt: None } = lex_folded(text) else { return None };
     // What one command of a group leaves the next one reads.

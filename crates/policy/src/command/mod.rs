@@ -128,7 +128,7 @@ impl Redirect {
 
     /// Returns whether it names nothing but other descriptors and `/dev/null`.
     pub(super) fn is_silent(&self) -> bool {
-        self.operator.ends_with('&') || self.names("/dev/null")
+        self.operator.ends_with('&') && self.target.inner.is_empty() || self.names("/dev/null")
     }
 
     fn names(&self, device: &str) -> bool {

@@ -24,11 +24,15 @@ impl Call<'_> {
         let Some(rule) = judged.iter().find_map(wide) else { return false };
         let last = judged.len() - 1;
         let mut names: Vec<&str> = Vec::new();
+        let mut is_led = false;
         let parts = pipelines.iter().flat_map(|parts| parts.iter().enumerate());
         for (at, ((index, part), found)) in parts.zip(judged).enumerate() {
+            if index == 0 {
+                is_led = wide(found).is_some();
+            }
             let is_mild = matches!(found.1.opinion.verdict, Verdict::Ask { risk, .. } if risk <= Risk::Medium);
             let is_plain = !part.behind && part.redirects.iter().all(Redirect::is_harmless);
-            let is_own = is_plain && self.needs_no_rule(part, index > 0, &names)
+            let is_own = is_plain && self.needs_no_rule(part, index > 0 && is_led, &names)
                 || at == last && changes_folder(part) && part.is_plain();
             if part.words.is_empty() && is_own {
                 names.extend(part.assigns.iter().map(|assign| assign.name.as_str()));
@@ -49,8 +53,9 @@ impl Call<'_> {
         true
     }
 
-    /// Returns true if a part changes nothing that a rule would name. `names` are variables that parts before it have set.
-    fn needs_no_rule(&self, part: &Part, is_piped: bool, names: &[&str]) -> bool {
+    /// Returns true if a part changes nothing that a rule would name. It may keep the output of a pipeline that `is_led` by a
+    /// covered part. `names` are variables that parts before it have set.
+    fn needs_no_rule(&self, part: &Part, is_led: bool, names: &[&str]) -> bool {
         let arguments = part.arguments();
         let is_known = |word: &Word| word.is_plain() || varies_by(word, names);
         match part.words.first().map(|word| word.text.as_str()) {
@@ -64,7 +69,7 @@ impl Call<'_> {
             Some(_) if !part.assigns.is_empty() => false,
             Some("echo") => arguments.iter().all(is_known),
             Some("set") => arguments.iter().all(|word| word.is_plain() && holds(SWITCHES, &word.text)),
-            Some("tee") if is_piped => {
+            Some("tee") if is_led => {
                 let is_output = |word: &Word| !word.text.starts_with('-') && self.grants.reach.takes_output(word);
                 arguments.iter().skip_while(|word| word.text == "-a").all(is_output)
             }

@@ -96,7 +96,7 @@ impl Call<'_> {
             Some((last, others)) if changes_folder(last) => others,
             _ => parts.as_slice(),
         };
-        running.iter().all(|part| !moves_but_to(part, &is_below))
+        running.iter().all(|part| !moves_but_to(part, is_below))
     }
 
     /// Returns whether git would obey what anybody may have written: it works in a folder that is none of the session's

@@ -3,7 +3,7 @@
 
 use super::SHELL_TOOL;
 use crate::{
-    checker::{carriers, holds},
+    checker::{carriers, holds, programs},
     command::{Part, is_plain_text},
 };
 
@@ -16,15 +16,13 @@ const WITH_NEXT: &str = "./gradlew: assemble build check test; ./mvnw: compile p
     dotnet: build format test; git: add commit status; go: build fmt test vet; golangci-lint: run; \
     gradle: assemble build check test; mix: compile format test; mvn: compile package test verify; npm: test; npm run: *; \
     pnpm: test; pnpm run: *; ruff: check format; swift: build test; yarn: test; yarn run: *; zig: build";
-/// Words in front of a program that belong to its rule.
-const LAUNCHERS: &str = "bundle exec; hatch run; pdm run; pipenv run; poetry run; python -m; python3 -m; uv run";
 
 /// The rule that covers all commands that begin as this one does, if one is offered.
 pub(super) fn rule(part: &Part) -> Option<String> {
     let part = carriers::unwrapped(part);
     let text = part.words.iter().map(|word| word.text.as_str()).collect::<Vec<_>>().join(" ");
     let mut rest = text.as_str();
-    while let Some(behind) = LAUNCHERS.split("; ").find_map(|launcher| words_behind(rest, launcher)) {
+    while let Some(behind) = programs::LAUNCHERS.split("; ").find_map(|launcher| words_behind(rest, launcher)) {
         rest = behind;
     }
     let with_next = |entry: &str| {

@@ -5,7 +5,11 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use agentd_core::{guide::GuideOrigin, worktree::WorktreeAccess};
+use agentd_core::{
+    guarded::{GuardedNames, NameKind},
+    guide::GuideOrigin,
+    worktree::WorktreeAccess,
+};
 
 use super::NAME;
 
@@ -67,13 +71,19 @@ pub(crate) fn places_in_worktree(
 }
 
 /// The places of the folders of a project in which these paths lie, each once and from the outermost on. Nothing is there as the
-/// disk has it: a path may name a file, a folder, or nothing.
+/// disk has it: a path may name a file, a folder, or nothing. Fetched and built things have none: their authors are not the
+/// project's.
 pub(crate) fn places_below<'a>(project: &Path, paths: &'a [String]) -> Vec<GuidePlace> {
     let mut folders = BTreeSet::new();
     // A name of the tree needs no slash, and may be a folder of the project, too.
     let meanings = |path: &'a String| [Some(path.as_str()), path.strip_prefix("project/")].into_iter().flatten();
     for parts in paths.iter().flat_map(meanings).filter_map(|path| below(project, path)) {
-        folders.extend((1..=parts.len()).map(|depth| parts[..depth].join("/")));
+        let is_own = |part: &&String| {
+            let name = part.as_bytes();
+            *part != "vendor" && GuardedNames::default().kind(name) != NameKind::Cache
+        };
+        let own = parts.iter().take_while(is_own).count();
+        folders.extend((1..=own).map(|depth| parts[..depth].join("/")));
     }
     let place = |folder: &String| GuidePlace {
         path: project.join(folder).join(NAME),
@@ -170,6 +180,7 @@ mod tests {
             &["..", "a/../../etc", "/etc/passwd", "/home/p/apple/x", "/projects/x", "https://a/b"],
             &["https:", "https:/a", "https:/a/b"],
         );
+        check(&["web/node_modules/evil/index.js", "vendor/x/y.go"], &["web"]);
         check(&["a\\u{a}b", "a\\x", &"n".repeat(256), &"d/".repeat(40)], &["a\\u{a}b"]);
     }
 

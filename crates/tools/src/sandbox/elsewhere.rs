@@ -20,9 +20,11 @@ use super::{
 };
 use crate::process::environment::find_last;
 
+type Names = &'static [&'static str];
+
 /// Kinds of toolchains: the variable that names the folder; the folder in the images of containers; what there is in such a
 /// folder; the parts that commands read, `.` for all of it; folders of programs, none where the variable is needed to find them.
-const KINDS: [(&str, &str, &[&str], &[&str], &[&str]); 6] = [
+const KINDS: [(&str, &str, Names, Names, Names); 6] = [
     ("CARGO_HOME", "/usr/local/cargo", &["bin/cargo"], &["bin", "config.toml", "env", "git", "registry"], &["bin"]),
     ("RUSTUP_HOME", "/usr/local/rustup", &["settings.toml", "toolchains"], &["."], &[]),
     ("GOROOT", "/usr/local/go", &["bin/go", "pkg/tool"], &["."], &["bin"]),

@@ -64,6 +64,7 @@ const BELOW: &[(&str, &str)] = &[
     (".gradle", "gradle.properties"),
     (".m2", "settings-security.xml"),
     (".m2", "settings.xml"),
+    ("etc", "npmrc"),
     ("gh", "hosts.yml"),
     ("glab-cli", "config.yml"),
     ("share", "keyrings"),

@@ -52,6 +52,36 @@ fn programs_that_build_and_test_are_offered_by_prefix() {
 }
 
 #[test]
+fn what_a_launcher_runs_is_judged_as_if_it_stood_alone() {
+    let allows = |prefix: &str, command: &str| mark(&run(&shipped(), command, &keeping(&[prefix]))) == "allow";
+    for (prefix, command) in [
+        ("tox", "tox -q -e py311"),
+        ("uv run cargo test", "uv run cargo test --workspace"),
+        ("yarn run node", "yarn run node build.js"),
+        ("uv run python", "uv run python -m pytest -x"),
+        ("poetry run git commit", "poetry run git commit -m x"),
+    ] {
+        assert!(allows(prefix, command), "{command}");
+    }
+    for (prefix, command) in [
+        ("tox", "tox exec -- rm -rf src"),
+        ("tox", "tox -q -e py311 exec -- rm -rf src"),
+        ("tox", "tox -x 'testenv.commands=rm -rf src'"),
+        ("python3 -m tox", "python3 -m tox exec -- rm -rf src"),
+        ("pylint", "pylint --init-hook='import shutil;shutil.rmtree(\"src\")' a.py"),
+        ("python3 -m pylint", "python3 -m pylint --init-hook=x a.py"),
+        ("uv run cargo test", "uv run cargo test --config 'build.rustc-wrapper=\"x\"'"),
+        ("uv run", "uv run bash -c ls"),
+        ("uv run", "uv run python -c x"),
+        ("uv run python", "uv run python -m tox exec -- rm -rf src"),
+        ("yarn run node", "yarn run node -e 'require(\"fs\").rmSync(\"src\")'"),
+        ("bun run bash", "bun run bash -c ls"),
+    ] {
+        assert!(!allows(prefix, command), "{command}");
+    }
+}
+
+#[test]
 fn nothing_else_is_offered_by_prefix() {
     for command in [
         // Only looks, so nothing is asked.
