@@ -135,7 +135,7 @@ fn list(skills: &[SkillReport]) -> anyhow::Result<()> {
     let mut table = Table::new(["SKILL", "FROM", "SHOWN", "PACKAGES", "WHAT IT IS FOR"]);
     for found in skills {
         let skill = &found.skill;
-        let told = match (found.usable, skill.enabled, found.shown) {
+        let shown = match (found.usable, skill.enabled, found.shown) {
             (false, ..) => "cannot be used",
             (true, false, _) => "when mentioned",
             (true, true, SkillListing::None) => "not shown",
@@ -150,7 +150,7 @@ fn list(skills: &[SkillReport]) -> anyhow::Result<()> {
         };
         let fatal = found.problems.iter().find(|problem| problem.is_fatal);
         let about = fatal.map_or_else(|| skill.description.clone(), ToString::to_string);
-        table.row_with_long_end([skill.name.clone(), from(found), told.to_owned(), packages, clean_line(&about)]);
+        table.row_with_long_end([skill.name.clone(), from(found), shown.to_owned(), packages, clean_line(&about)]);
     }
     table.print("no skills; put folders with a SKILL.md into ~/.config/agentd/skills")
 }

@@ -212,7 +212,12 @@ impl ModelFacts {
             return;
         }
         let ask = || async {
-            let facts = server::ask(target, config, true).await.ok_or_else(|| self.rest())?;
+            let Some(facts) = server::ask(target, config, true).await else {
+                if !config.needs_id() {
+                    self.rest();
+                }
+                return Err(());
+            };
             self.take_in(facts, target, config);
             Ok::<(), ()>(())
         };

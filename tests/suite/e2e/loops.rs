@@ -115,10 +115,12 @@ async fn an_unchanged_file_is_read_once_for_as_long_as_the_model_sees_it() {
     world.daemon.restart().await;
     world.model.reply(read());
     world.model.reply(Reply::tool_call("read_file", json!({"path": "uploads/notes.txt", "limit": 30})));
-    world.model.reply(bash("echo more >> uploads/notes.txt")).reply(read()).reply(Reply::text("Read."));
+    world.model.reply(bash("echo more >> uploads/notes.txt")).reply(read());
+    // Back as it was, it is not as it was read last.
+    world.model.reply(bash("sed -i '$d' uploads/notes.txt")).reply(read()).reply(Reply::text("Read."));
     run(&world, &["--session", &session], 0).await;
     let request = world.model.requests().pop().unwrap();
-    assert_eq!(shown(&request), 3, "{}", tool_texts(&request));
+    assert_eq!(shown(&request), 4, "{}", tool_texts(&request));
     assert_eq!(tool_texts(&request).matches("unchanged since").count(), 2, "{}", tool_texts(&request));
     // What was summed up is not above any more: all but the last ten messages.
     world.model.default_reply(Reply::text("A summary of what was done so far."));

@@ -240,7 +240,8 @@ pub fn last_files(items: &[Arc<Item>]) -> Vec<String> {
     for item in items {
         match &item.body {
             ItemBody::ToolCall(call) => drop(calls.insert(call.call_id.as_str(), call)),
-            ItemBody::ToolResult(result) if result.error.is_none() => {
+            // One that only points to an earlier result holds nothing of the file.
+            ItemBody::ToolResult(result) if result.error.is_none() && result.unchanged.is_none() => {
                 let call = calls.remove(result.call_id.as_str());
                 let changed = result.files.iter().filter(|file| !file.is_folder());
                 let kept = changed.filter(|file| file.change != FileChangeKind::Deleted).map(|file| file.path.clone());

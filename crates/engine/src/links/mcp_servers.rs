@@ -6,8 +6,8 @@ use futures_util::{FutureExt as _, future::BoxFuture};
 
 use crate::turn::{TurnContext, TurnExit, TurnState, hooks::Link};
 
-/// Maximum number of servers that a person is told of.
-const MAX_TOLD: usize = 8;
+/// Maximum number of servers named in warnings.
+const MAX_NAMED: usize = 8;
 
 pub(crate) struct UnlistedServers;
 
@@ -56,7 +56,7 @@ async fn wait(context: &TurnContext, state: &TurnState) -> Result<(), TurnExit> 
     }
     // What stays as it is is said once in a session.
     let is_new = state.history.iter().all(|item| item.turn_id == context.ids.turn);
-    for server in unlisted.into_iter().filter(|server| is_new || server.is_late).take(MAX_TOLD) {
+    for server in unlisted.into_iter().filter(|server| is_new || server.is_late).take(MAX_NAMED) {
         let message = format!("the MCP server {} offers no tools: {}", server.name, server.why);
         context.recorder.fact(EventKind::Warning { code: "mcp_server".to_owned(), message }).await?;
     }

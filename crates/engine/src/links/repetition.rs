@@ -1,9 +1,11 @@
 //! Repeated calls with the same results: the model is warned once, then the turn ends. A file that is read again unchanged is
 //! not shown again.
 
+use std::sync::Arc;
+
 use agentd_core::{
     event::EventKind,
-    item::{ItemBody, NoticeTopic},
+    item::{Item, ItemBody, NoticeTopic},
     tool::{FollowedLink, ToolCall, ToolOutput},
 };
 use futures_util::{FutureExt as _, future::BoxFuture};
@@ -87,8 +89,8 @@ impl Link for Repetition {
     }
 }
 
-/// Returns true if the model still sees the same lines of the same file as the result of an earlier call. The history is what
-/// it sees: it lacks what was summarized, cut or moved to a file.
+/// Returns true if the last lines of the same file that the model has read are these, and it still sees them. The history is
+/// what it sees: it lacks what was summarized, cut or moved to a file.
 fn is_above(call: &Invocation<'_>, text: &str) -> bool {
     let history = &call.state.history;
     let is_of_file = |known: &ToolCall| {
@@ -96,12 +98,13 @@ fn is_above(call: &Invocation<'_>, text: &str) -> bool {
         let path = path(adapted.as_ref().map_or(&known.arguments, |adapted| &adapted.arguments));
         path.is_some() && path == self::path(&call.call.arguments)
     };
-    history.iter().rev().any(|item| match &item.body {
-        ItemBody::ToolResult(result) if result.name == call.call.name && result.text == text => history.iter().any(
-            |item| matches!(&item.body, ItemBody::ToolCall(known) if known.call_id == result.call_id && is_of_file(known)),
-        ),
-        _ => false,
-    })
+    let of_file = |item: &Arc<Item>| {
+        let ItemBody::ToolResult(result) = &item.body else { return None };
+        let is_whole = result.name == call.call.name && result.error.is_none() && result.unchanged.is_none();
+        let is_call = |item: &Arc<Item>| matches!(&item.body, ItemBody::ToolCall(known) if known.call_id == result.call_id && is_of_file(known));
+        (is_whole && history.iter().any(is_call)).then(|| result.text == text)
+    };
+    history.iter().rev().find_map(of_file) == Some(true)
 }
 
 fn path(arguments: &str) -> Option<Value> {

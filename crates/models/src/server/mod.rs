@@ -115,10 +115,10 @@ pub(crate) async fn ask(target: &Target, config: &ModelConfig, sight: bool) -> O
     let lacks_window = config.context_window.is_none() && window.exact.is_none();
     if lacks_window || (sight && abilities.pictures.is_none()) {
         let asked_for = id.as_deref().unwrap_or(&config.id);
-        let told = elsewhere(target, &entries, asked_for, &deadline, sight).await;
-        window = if lacks_window { told.window.or(window) } else { window };
-        loads_later = told.loads_later && lacks_window && window.exact.is_none();
-        abilities.pictures = abilities.pictures.or(told.abilities.pictures);
+        let found = elsewhere(target, &entries, asked_for, &deadline, sight).await;
+        window = if lacks_window { found.window.or(window) } else { window };
+        loads_later = found.loads_later && lacks_window && window.exact.is_none();
+        abilities.pictures = abilities.pictures.or(found.abilities.pictures);
     }
     Some(ServerFacts { id, window, abilities, prices, loads_later })
 }

@@ -58,7 +58,7 @@ async fn the_first_turn_uses_a_tool_of_a_server_that_was_never_reached_and_names
     let servers = json!({"fast": offering(1), "slow": held_back(), "broken": behaving("dies_listing")});
     home.write("config/mcp_servers.yaml", json!({"servers": servers}).to_string());
     let world = World { model, daemon: TempDaemon::start_in(home).await };
-    let steps = vec![
+    let steps = [
         Reply::tool_call("mcp_fast_weather", json!({"city": "Bern"})),
         Reply::tool_call("find_tool", json!({"query": "slow"})),
     ];

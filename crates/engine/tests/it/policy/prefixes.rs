@@ -23,7 +23,7 @@ fn programs_that_build_and_test_are_offered_by_prefix() {
     #[track_caller]
     fn check(command: &str, prefix: &str) {
         let rule = format!("run_bash_command: {prefix} *");
-        assert_eq!(offered(command), [rule.clone()], "{command}");
+        assert_eq!(offered(command), std::slice::from_ref(&rule), "{command}");
         // It is offered because it is enough.
         assert_eq!(mark(&run(&shipped(), command, &granting(&[&rule]))), "allow", "{command}");
     }
