@@ -117,9 +117,10 @@ fn outcome(call: u64, result: &ToolResult) -> u64 {
         return 0;
     }
     let text = result.unchanged.unwrap_or_else(|| fingerprint(&result.own_text()));
-    // One that waits for something or changes files is never the same again.
-    let goes_on = result.duration_ms >= WAITS_MS || !result.files.is_empty();
-    fingerprint(&(call, text, result.error, result.exit_code, goes_on.then_some(&result.call_id)))
+    let files: Vec<_> =
+        result.files.iter().map(|file| (&file.path, file.after.as_ref().map(|after| &after.hash))).collect();
+    let waits = (result.duration_ms >= WAITS_MS).then_some(&result.call_id);
+    fingerprint(&(call, text, result.error, result.exit_code, files, waits))
 }
 
 #[cfg(test)]
