@@ -125,7 +125,8 @@ impl Toolbox for SessionTools {
         async move {
             let mut unlisted = self.pool.list_servers(user, names).await;
             if let Some(pool) = user.session_id.and_then(|session| self.servers.of(session)) {
-                unlisted.extend(pool.list_servers(user, names).await);
+                // The client was sent the reasons of those that failed when it brought them.
+                unlisted.extend(pool.list_servers(user, names).await.into_iter().filter(|server| server.is_late));
             }
             unlisted
         }

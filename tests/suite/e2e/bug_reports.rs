@@ -55,7 +55,7 @@ async fn worked_on(world: &World) -> String {
     world.daemon.write("project/AGENTS.md", "Be brief.\n");
     world.model.respond_with(answer);
     let project = format!("{}:rw", world.daemon.path().join("project").display());
-    let args = ["run", "Change it", "-C", &project, "--on-interrupt", "wait", "--output", "json"];
+    let args = ["run", "Go on", "-C", &project, "--on-interrupt", "wait", "--output", "json"];
     let running = world.daemon.spawn_agentctl(args);
     for tool in ["edit_file", "run_bash_command"] {
         let asked = async || {
@@ -194,7 +194,7 @@ async fn what_is_shown_as_a_page_is_the_whole_session() {
     let traced = world.daemon.path().join("trace.html").display().to_string();
     world.daemon.agentctl(["trace", &id, "--html", &traced]).await.exits(0);
     assert_eq!(page, fs::read_to_string(&traced).unwrap(), "it is the same page");
-    for part in ["Change it", "Now look once more", "it ran", "Look at all of it once more.", "The report."] {
+    for part in ["Go on", "Now look once more", "it ran", "Look at all of it once more.", "The report."] {
         assert!(page.contains(part), "{part}");
     }
     let masked = ["sessions", "export", &id, "--format", "html", "--redact"];

@@ -286,7 +286,7 @@ servers:
     .unwrap();
     assert!(config.broken.is_empty(), "{config:?}");
     let variables = |name: &str| config.servers[name].variables().into_iter().collect::<Vec<_>>();
-    assert_eq!(variables("a"), ["ELSEWHERE"]);
+    assert_eq!(variables("a"), ["ALSO", "ELSEWHERE"]);
     assert_eq!(variables("b"), ["ELSEWHERE", "PLACE"]);
     assert_eq!(variables("c"), ["ADDRESS"]);
     assert!(variables("d").is_empty());
