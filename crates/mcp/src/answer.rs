@@ -223,8 +223,9 @@ mod tests {
         let check = |texts: &[&str], structured: serde_json::Value, is_added: bool| {
             let blocks: Vec<_> = texts.iter().map(|text| json!({"type": "text", "text": text})).collect();
             let output = answered(json!({"content": blocks, "structuredContent": structured}));
-            let lines = output.text.lines().filter(|line| **line == structured.to_string()).count();
-            let expected = usize::from(is_added) + texts.iter().filter(|text| **text == structured.to_string()).count();
+            let json = structured.to_string();
+            let lines = output.text.lines().filter(|line| *line == json).count();
+            let expected = usize::from(is_added) + texts.iter().filter(|text| **text == json).count();
             assert_eq!(lines, expected, "{}", output.text);
         };
         check(&["20 degrees"], json!({"degrees": 20}), true);

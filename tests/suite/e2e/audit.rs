@@ -271,8 +271,7 @@ async fn a_full_file_is_set_aside_and_the_chain_goes_on() {
     let mut world = World::configured("audit: {max_file_bytes: 4096}").await;
     world.model.respond_with(|request| {
         let told = super::tool_texts(request).lines().filter(|line| line.contains("20")).count();
-        let zone = ["UTC", "Asia/Tokyo", "Europe/Berlin", "America/New_York"][told % 4];
-        if told < 12 { Reply::tool_call("now", json!({"timezone": zone})) } else { Reply::text("It is late.") }
+        if told < 12 { super::another_call(request) } else { Reply::text("It is late.") }
     });
     world.daemon.agentctl(["run", "What time is it?"]).await.exits(0);
     world.daemon.kill9().await;

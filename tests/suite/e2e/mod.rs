@@ -173,7 +173,7 @@ use agentd_testkit::{
     daemon::{Output, TempDaemon, TempHome, program},
     model_server::{ModelServer, Recorded, Reply},
 };
-use serde_json::Value;
+use serde_json::{Value, json};
 
 /// A tool and its arguments.
 type Call = (&'static str, Value);
@@ -356,6 +356,13 @@ fn works_through(model: &ModelServer, steps: Vec<(&'static [&'static str], Reply
 fn tool_texts(request: &Recorded) -> String {
     let texts = request.messages().iter().filter(|message| message["role"] == "tool");
     texts.filter_map(|message| message["content"].as_str()).collect::<Vec<_>>().join("\n")
+}
+
+/// A call that is no repetition of the last ones.
+fn another_call(request: &Recorded) -> Reply {
+    let called = request.messages().iter().filter(|message| message["role"] == "tool").count();
+    let zone = ["UTC", "Asia/Tokyo", "Europe/Berlin", "America/New_York"][called % 4];
+    Reply::tool_call("now", json!({ "timezone": zone }))
 }
 
 /// What a person says who wants many calls.

@@ -7,7 +7,7 @@ use agentd_proto::client::SessionChoice;
 use agentd_testkit::{daemon::until, model_server::Reply};
 use serde_json::{Value, json};
 
-use super::{Events, World, tool_texts, turn};
+use super::{Events, World, another_call, tool_texts, turn};
 
 /// Sessions that are old after a second.
 const SOON: &str = "sessions: {idle_unload: 50ms}
@@ -242,7 +242,7 @@ async fn a_log_that_removes_its_oldest_files_holds() {
     let world = World::configured("audit: {max_file_bytes: 4096}\nretention: {every: never, audit_bytes: 12000}").await;
     world.model.respond_with(|request| {
         let told = tool_texts(request).lines().filter(|line| line.contains("20")).count();
-        if told < 30 { Reply::tool_call("now", json!({})) } else { Reply::text("It is late.") }
+        if told < 30 { another_call(request) } else { Reply::text("It is late.") }
     });
     world.daemon.agentctl(["run", "What time is it?"]).await.exits(0);
     let before = world.daemon.agentctl(["audit", "verify", "--json"]).await.exits(0).json();

@@ -128,7 +128,7 @@ mod tests {
         for name in [&left, &of_person, "notes.txt"] {
             assert!(project.join(name).exists(), "{name}");
         }
-        let whole = Draft::new(&base.join("1"), &fs::File::open(&project).unwrap());
+        let whole = Draft::new(&base.join("1"), fs::File::open(&project).unwrap());
         let path = base.join(whole.name());
         assert_eq!(fs::read(&path).unwrap(), project.as_os_str().as_bytes());
         drop(whole);

@@ -17,7 +17,7 @@ use agentd_testkit::{
 };
 use serde_json::{Value, json};
 
-use super::{Events as _, World, tool_texts, trusting, turn};
+use super::{Events as _, World, another_call, tool_texts, trusting, turn};
 
 /// An answer that is long enough not to be asked for detail.
 fn report(of: &str) -> Reply {
@@ -335,7 +335,7 @@ async fn short_answers_are_asked_once_for_detail_and_limits_and_failures_are_tol
             Reply::text("Yes, and that is all there is.")
         }
         "Be short" => Reply::text("Yes."),
-        "Never end" => Reply::tool_call("now", json!({})),
+        "Never end" => another_call(request),
         "Delegate" if tool_texts(request).is_empty() => Reply::tool_call("call_subagent", json!({"task": "You do it"})),
         "Delegate" => report(&tool_texts(request)),
         _ => Reply::refusal(400, "this model does not like it"),
