@@ -16,7 +16,7 @@ use agentd_core::{
     route::Routes,
     session::SessionSettings,
 };
-use agentd_engine::{Engine, EngineConfig, EngineParts};
+use agentd_engine::{Engine, EngineConfig, Ports};
 use agentd_exchange::ExchangeLog;
 use agentd_lsp::{FoundServer, LanguagePool, ProgramPlaces};
 use agentd_mcp::{McpPool, SessionServers};
@@ -158,7 +158,7 @@ pub async fn assemble(
         models: models.clone(),
         toolbox: Arc::clone(&of_sessions),
         workspaces: played_workspaces(paths, skills.clone(), projects.clone()),
-        snapshots: snapshot_config(config),
+        snapshots: snapshot_config(config, env),
         languages: languages.clone(),
         audit: audit.clone(),
         redactor: own_redactor,
@@ -175,19 +175,21 @@ pub async fn assemble(
         .with_worktrees(worktrees);
     let drafts = workspaces.clone();
     let _ = tokio::task::spawn_blocking(move || drafts.sweep()).await;
-    let engine = Engine::new(EngineParts {
-        models: models.clone(),
-        toolbox: of_sessions,
-        store: store.clone(),
-        workspaces: Arc::new(workspaces),
-        pictures: documents::pictures(),
-        snapshots: Arc::new(FileSnapshots::new(paths.data.join("undo"), snapshot_config(config))),
-        languages: languages.clone(),
-        audit: audit.clone(),
-        exchanges: Arc::new(exchanges.clone()),
-        clock: Arc::clone(&clock),
-        config: engine_config(config),
-    });
+    let engine = Engine::new(
+        Ports {
+            models: models.clone(),
+            toolbox: of_sessions,
+            store: store.clone(),
+            workspaces: Arc::new(workspaces),
+            pictures: documents::pictures(),
+            snapshots: Arc::new(FileSnapshots::new(paths.data.join("undo"), snapshot_config(config, env))),
+            languages: languages.clone(),
+            audit: audit.clone(),
+            exchanges: Arc::new(exchanges.clone()),
+            clock: Arc::clone(&clock),
+        },
+        engine_config(config),
+    );
     let mut notes = tools::notes(&config.tools, &configurable, &engine.tools());
     notes.extend(layers::exposed(&config.files));
     let known = engine.tools();
@@ -362,13 +364,18 @@ fn passed(env: &Environment) -> BTreeMap<String, String> {
     PASSED_TO_COMMANDS.iter().filter_map(variable).collect()
 }
 
-fn snapshot_config(config: &Config) -> SnapshotConfig {
-    let bounds = &config.daemon.undo;
+fn snapshot_config(config: &Config, env: &Environment) -> SnapshotConfig {
+    let (bounds, home) = (&config.daemon.undo, env.path("HOME"));
+    let settings = env.path("XDG_CONFIG_HOME").or_else(|| Some(home.as_ref()?.join(".config")));
+    let own = [home.as_ref().map(|home| home.join(".gitconfig")), settings.as_ref().map(|of| of.join("git/config"))];
     SnapshotConfig {
         max_file_bytes: bounds.max_file_bytes.0,
         max_total_bytes: bounds.max_total_bytes.0,
         max_files: usize::try_from(bounds.max_files.0).unwrap_or(usize::MAX),
         max_changes: usize::try_from(bounds.max_changes.0).unwrap_or(usize::MAX),
+        git_configs: own.into_iter().flatten().chain(["/etc/gitconfig".into()]).collect(),
+        home,
+        settings,
     }
 }
 

@@ -123,11 +123,13 @@ impl Toolbox for SessionTools {
 
     fn list_servers<'a>(&'a self, user: &'a ToolUser, names: &'a [String]) -> BoxFuture<'a, Vec<UnlistedServer>> {
         async move {
-            let mut unlisted = self.pool.list_servers(user, names).await;
-            if let Some(pool) = user.session_id.and_then(|session| self.servers.of(session)) {
-                // The client was sent the reasons of those that failed when it brought them.
-                unlisted.extend(pool.list_servers(user, names).await.into_iter().filter(|server| server.is_late));
-            }
+            let Some(pool) = user.session_id.and_then(|session| self.servers.of(session)) else {
+                return self.pool.list_servers(user, names).await;
+            };
+            let listed = futures_util::join!(self.pool.list_servers(user, names), pool.list_servers(user, names));
+            let (mut unlisted, of_session) = listed;
+            // The client was sent the reasons of those that failed when it brought them.
+            unlisted.extend(of_session.into_iter().filter(|server| server.is_late));
             unlisted
         }
         .boxed()

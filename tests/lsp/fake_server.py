@@ -22,20 +22,24 @@ def write(message):
 
 
 def load(capabilities):
-    """Knows nothing of the project for a while, and says so in its way."""
-    global loaded
+    """Knows nothing of the project for a while, and says so in its way before it answers anything."""
     status = capabilities.get("experimental", {}).get("serverStatusNotification")
     if HOW == "loads" and status:
         write({"method": "experimental/serverStatus", "params": {"health": "ok", "quiescent": False}})
     if HOW == "progresses":
         write({"id": "p", "method": "window/workDoneProgress/create", "params": {"token": 7}})
         write({"method": "$/progress", "params": {"token": 7, "value": {"kind": "begin", "title": "loads"}}})
-    time.sleep(4)
-    loaded = True
-    if HOW == "loads" and status:
-        write({"method": "experimental/serverStatus", "params": {"health": "ok", "quiescent": True}})
-    if HOW == "progresses":
-        write({"method": "$/progress", "params": {"token": 7, "value": {"kind": "end"}}})
+
+    def end():
+        global loaded
+        time.sleep(4)
+        loaded = True
+        if HOW == "loads" and status:
+            write({"method": "experimental/serverStatus", "params": {"health": "ok", "quiescent": True}})
+        if HOW == "progresses":
+            write({"method": "$/progress", "params": {"token": 7, "value": {"kind": "end"}}})
+
+    threading.Thread(target=end, daemon=True).start()
 
 
 def read():
@@ -133,7 +137,7 @@ while True:
         write({"id": message["id"], "result": {"capabilities": capabilities}})
         write({"id": "c", "method": "workspace/configuration", "params": {"items": [{"section": "a"}, {"section": "b"}]}})
         if not loaded:
-            threading.Thread(target=load, args=[params["capabilities"]], daemon=True).start()
+            load(params["capabilities"])
     elif method in ("textDocument/didOpen", "textDocument/didChange"):
         misbehave()
         document = params["textDocument"]

@@ -96,9 +96,9 @@ fn figures(slot: &SlotInfo) -> anyhow::Result<()> {
     let place = model.base_url.as_deref().map_or_else(String::new, |url| format!(" at {}", clean_line(url)));
     let other = slot.falls_back_to.map_or_else(String::new, |other| format!(" (as {other})"));
     crate::terminal::note(&format!("{}{other}: {}{place}", slot.slot, clean_line(&model.id)));
-    let mut table = Table::new(["FIGURE", "VALUE", "FROM"]);
+    let mut table = Table::new(["FIGURE", "FROM", "VALUE"]);
     for figure in &model.figures {
-        table.row([clean_line(&figure.name), clean_line(&figure.value), clean_line(&figure.source)]);
+        table.row_with_long_end([clean_line(&figure.name), clean_line(&figure.source), clean_line(&figure.value)]);
     }
     table.print("nothing is known of it")?;
     Ok(())

@@ -109,10 +109,12 @@ pub(crate) fn number(n: u64) -> String {
 
 /// Money for people: cents, and more digits where there are no cents.
 pub(crate) fn dollars(microusd: u64) -> String {
-    if microusd >= 1_000_000 || microusd == 0 {
-        format!("${}.{:02}", microusd / 1_000_000, microusd % 1_000_000 / 10_000)
+    let parts = microusd.div_ceil(100);
+    if parts >= 10_000 || parts == 0 {
+        let cents = microusd.saturating_add(5_000) / 10_000;
+        format!("${}.{:02}", cents / 100, cents % 100)
     } else {
-        format!("$0.{:04}", microusd.div_ceil(100))
+        format!("$0.{parts:04}")
     }
 }
 
@@ -137,8 +139,8 @@ mod tests {
         assert_eq!(durations, ["0 ms", "999 ms", "1.0 s", "1 min 01 s", "1 h 01 min"]);
         let numbers: Vec<_> = [0, 999, 1_000, 1_234_567].into_iter().map(number).collect();
         assert_eq!(numbers, ["0", "999", "1,000", "1,234,567"]);
-        let money: Vec<_> = [0, 40, 12_345, 1_239_999].into_iter().map(dollars).collect();
-        assert_eq!(money, ["$0.00", "$0.0001", "$0.0124", "$1.23"]);
+        let money: Vec<_> = [0, 40, 12_345, 999_900, 999_950, 1_239_999].into_iter().map(dollars).collect();
+        assert_eq!(money, ["$0.00", "$0.0001", "$0.0124", "$0.9999", "$1.00", "$1.24"]);
     }
 
     #[test]

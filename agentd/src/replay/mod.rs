@@ -19,7 +19,7 @@ use agentd_core::{
     ports::{Audit, Languages, Models, NoExchanges, NoLanguages, Store as _, Toolbox},
     session::{Mount, SessionSettings},
 };
-use agentd_engine::{Engine, EngineConfig, EngineParts};
+use agentd_engine::{Engine, EngineConfig, Ports};
 use agentd_replay::{
     Play, PlayProblem, PlayedModels, PlayedToolbox, RecordedProject, Recording, RecordingError, Redaction, Script,
     TurnFact,
@@ -242,7 +242,7 @@ impl Player {
             true => Arc::clone(&parts.toolbox),
             false => Arc::new(PlayedToolbox::new(Arc::clone(&parts.toolbox), Arc::clone(script))),
         };
-        Engine::new(EngineParts {
+        let ports = Ports {
             models,
             toolbox,
             store: store.clone(),
@@ -256,9 +256,9 @@ impl Player {
             exchanges: NoExchanges::port(),
             audit: if runs { Arc::clone(&parts.audit) } else { Arc::new(NoAudit) },
             clock: clock.clone(),
-            // That question is asked of a model, and its answer is in no recording.
-            config: EngineConfig { ask_intent: false, ..(*engine.config()).clone() },
-        })
+        };
+        // That question is asked of a model, and its answer is in no recording.
+        Engine::new(ports, EngineConfig { ask_intent: false, ..(*engine.config()).clone() })
     }
 }
 

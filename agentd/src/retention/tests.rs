@@ -17,7 +17,7 @@ use agentd_core::{
     storage::StoragePart,
     turn::StartTurn,
 };
-use agentd_engine::{EngineConfig, EngineParts};
+use agentd_engine::{EngineConfig, Ports};
 use agentd_store::StoreConfig;
 use agentd_testkit::{
     daemon::until,
@@ -88,19 +88,21 @@ impl World {
         log.rotate_at = 2_000;
         let audit = Arc::new(AuditLog::open(log).unwrap());
         let snapshots = Arc::new(FileSnapshots::new(data.join("undo"), SnapshotConfig::default()));
-        let engine = Engine::new(EngineParts {
-            models: Arc::new(OneModel(model)),
-            toolbox: ScriptedTools::new(),
-            store: store.clone(),
-            workspaces: Arc::new(WorkspaceFolders::new(data.join("workspace"))),
-            pictures: None,
-            snapshots: snapshots.clone(),
-            languages: Arc::new(agentd_core::ports::NoLanguages),
-            exchanges: agentd_core::ports::NoExchanges::port(),
-            audit: audit.clone(),
-            clock: clock.clone(),
-            config: EngineConfig { idle_unload: Duration::from_millis(100), ..EngineConfig::default() },
-        });
+        let engine = Engine::new(
+            Ports {
+                models: Arc::new(OneModel(model)),
+                toolbox: ScriptedTools::new(),
+                store: store.clone(),
+                workspaces: Arc::new(WorkspaceFolders::new(data.join("workspace"))),
+                pictures: None,
+                snapshots: snapshots.clone(),
+                languages: Arc::new(agentd_core::ports::NoLanguages),
+                exchanges: agentd_core::ports::NoExchanges::port(),
+                audit: audit.clone(),
+                clock: clock.clone(),
+            },
+            EngineConfig { idle_unload: Duration::from_millis(100), ..EngineConfig::default() },
+        );
         let retention = Retention::new(engine.clone(), store.clone(), audit.clone(), clock.clone(), data, settings);
         Self { folder, clock, engine, store, snapshots, audit, retention: Arc::new(retention) }
     }

@@ -13,7 +13,7 @@ use agentd_core::{
     ports::Workspaces,
     turn::{IfBusy, OnInterrupt, StartTurn, StopReason},
 };
-use agentd_engine::{EngineConfig, EngineParts};
+use agentd_engine::{EngineConfig, Ports};
 use agentd_index::{Extractor, IndexConfig, Library, Limits};
 use agentd_proto::{
     MAX_CHUNK_BYTES, MAX_PROMPT_BYTES, MAX_UPLOAD_BYTES,
@@ -131,19 +131,21 @@ impl Daemon {
         let path = home.path().join("agentd.sock");
         let tools = ScriptedTools::new();
         let audit = Arc::new(MemoryAudit::default());
-        let engine = Engine::new(EngineParts {
-            models: Arc::new(OneModel(ScriptedModel::new(script))),
-            toolbox: Arc::clone(&tools) as _,
-            store: Arc::new(MemoryStore::new()),
-            workspaces,
-            pictures: None,
-            snapshots: Arc::new(MemoryDisk::default()),
-            languages: Arc::new(agentd_core::ports::NoLanguages),
-            exchanges: agentd_core::ports::NoExchanges::port(),
-            audit: Arc::clone(&audit) as _,
-            clock: Arc::new(StoppedClock::default()),
-            config: EngineConfig::default(),
-        });
+        let engine = Engine::new(
+            Ports {
+                models: Arc::new(OneModel(ScriptedModel::new(script))),
+                toolbox: Arc::clone(&tools) as _,
+                store: Arc::new(MemoryStore::new()),
+                workspaces,
+                pictures: None,
+                snapshots: Arc::new(MemoryDisk::default()),
+                languages: Arc::new(agentd_core::ports::NoLanguages),
+                exchanges: agentd_core::ports::NoExchanges::port(),
+                audit: Arc::clone(&audit) as _,
+                clock: Arc::new(StoppedClock::default()),
+            },
+            EngineConfig::default(),
+        );
         let info = DaemonInfo {
             started: Instant::now(),
             socket: watch::Sender::new(path.clone()).subscribe(),

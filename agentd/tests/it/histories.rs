@@ -18,7 +18,7 @@ use agentd_core::{
     turn::{IfBusy, OnInterrupt, StartTurn, StopReason, TurnResult},
     usage::Usage,
 };
-use agentd_engine::{Engine, EngineConfig, EngineParts};
+use agentd_engine::{Engine, EngineConfig, Ports};
 use agentd_models::{ModelConfig, Wire, connect};
 use agentd_testkit::{
     memory_audit::MemoryAudit,
@@ -202,19 +202,21 @@ async fn goes_on(model: &Arc<dyn Model>, history: History) -> Option<String> {
     let History { turns, limit, speaks, is_last } = history;
     let session = SessionId::generate();
     let disk = Arc::new(MemoryDisk::default());
-    let engine = Engine::new(EngineParts {
-        models: Arc::new(OneModel(Arc::clone(model))),
-        toolbox: ScriptedTools::on(Arc::clone(&disk)),
-        store: journal(session, turns).await,
-        workspaces: Arc::new(NoWorkspaces),
-        pictures: None,
-        snapshots: disk,
-        languages: Arc::new(agentd_core::ports::NoLanguages),
-        exchanges: agentd_core::ports::NoExchanges::port(),
-        audit: Arc::new(MemoryAudit::default()),
-        clock: Arc::new(StoppedClock::default()),
-        config: EngineConfig { max_message_history: Some(limit), ..EngineConfig::default() },
-    });
+    let engine = Engine::new(
+        Ports {
+            models: Arc::new(OneModel(Arc::clone(model))),
+            toolbox: ScriptedTools::on(Arc::clone(&disk)),
+            store: journal(session, turns).await,
+            workspaces: Arc::new(NoWorkspaces),
+            pictures: None,
+            snapshots: disk,
+            languages: Arc::new(agentd_core::ports::NoLanguages),
+            exchanges: agentd_core::ports::NoExchanges::port(),
+            audit: Arc::new(MemoryAudit::default()),
+            clock: Arc::new(StoppedClock::default()),
+        },
+        EngineConfig { max_message_history: Some(limit), ..EngineConfig::default() },
+    );
     let start = StartTurn {
         compact: None,
         typed_bytes: None,

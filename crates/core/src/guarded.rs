@@ -132,12 +132,12 @@ fn ends(path: &[u8]) -> impl Iterator<Item = usize> {
 }
 
 /// Returns true for a path in a folder of which agents obey whatever is in it, whatever its name: `.claude/skills/target` is
-/// a skill, and no cache.
+/// a skill, and no cache. Rules, agents and commands are read at any depth.
 #[must_use]
 pub fn is_obeyed_whole(path: &[u8]) -> bool {
-    const OBEYED: [&[u8]; 5] = [b"skills", b"agents", b"commands", b"rules", b"hooks"];
     let mut folders = path.split(|byte| *byte == b'/').rev().skip(1);
-    folders.next().is_some_and(|folder| OBEYED.contains(&folder))
+    folders.clone().next().is_some_and(|folder| matches!(folder, b"skills" | b"hooks"))
+        || folders.any(|folder| matches!(folder, b"agents" | b"commands" | b"rules"))
 }
 
 /// Returns true if the name is that of a repository of git, whatever case its letters have.

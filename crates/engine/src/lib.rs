@@ -49,7 +49,7 @@ pub use client_tools::{ClientLine, ClientToolRequest};
 pub use config::EngineConfig;
 pub use error::EngineError;
 pub use front::{
-    Engine, EngineParts,
+    Engine,
     archives::{SessionExport, importing::SessionImport},
     dry_run::{DryRunSubject, LookedUp, unknown_tool},
     forking::{ForkWishes, ForkedSession},
@@ -61,6 +61,7 @@ pub use session::{
     gauges::{Activity, EngineStats},
     news::{MissedNews, NewsReader, SessionNews},
     orders::{CleanOrder, SessionCleaned},
+    shared::Ports,
     subscribers::Subscription,
 };
 

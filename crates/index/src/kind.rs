@@ -164,24 +164,6 @@ impl Kind {
             Self::Picture => "picture",
         }
     }
-
-    /// Returns whether it has pages, sheets or slides that can be cited.
-    #[must_use]
-    pub const fn has_places(self) -> bool {
-        matches!(
-            self,
-            Self::Pdf
-                | Self::Xlsx
-                | Self::Xls
-                | Self::Xlsb
-                | Self::Ods
-                | Self::Pptx
-                | Self::Ppt
-                | Self::Odp
-                | Self::Csv
-                | Self::Picture
-        )
-    }
 }
 
 /// As in a sentence: `PDF`, `CSV file`.

@@ -37,6 +37,34 @@ pub(crate) fn of_tool(from: &str, result: CallToolResult) -> ToolOutput {
     answer.finish(from, failed)
 }
 
+/// Output of an answer that has parts which the protocol does not know: the others are shown. The call has run.
+pub(crate) fn of_odd(from: &str, result: &Value) -> ToolOutput {
+    let field = |name: &str| result.get(name).filter(|value| !value.is_null());
+    let failed = field("isError").is_some_and(|failed| *failed == true || *failed == "true");
+    let mut answer = Answer::default();
+    let (mut odd, mut known) = (Vec::new(), Vec::new());
+    for part in field("content").and_then(Value::as_array).into_iter().flatten().take(MOST_PARTS) {
+        match serde_json::from_value::<ContentBlock>(part.clone()) {
+            Ok(part) => known.push(part),
+            Err(_) => {
+                let kind = part.get("type").and_then(Value::as_str).unwrap_or("unknown");
+                odd.push(kind.chars().take(40).collect::<String>());
+            }
+        }
+    }
+    if known.is_empty() && odd.is_empty() && field("structuredContent").is_none() {
+        answer.text("[the call ran, and the server sent no result of a known form; it may have taken effect]");
+    }
+    answer.blocks(known);
+    if let Some(content) = field("structuredContent") {
+        answer.text(&content.to_string());
+    }
+    if !odd.is_empty() {
+        answer.text(&format!("[left out: parts of an unknown form ({})]", odd.join(", ")));
+    }
+    answer.finish(from, failed)
+}
+
 /// Returns true if one of the texts is the value, or each of them an item of it.
 fn is_in(texts: &[&str], value: &Value) -> bool {
     let is_same = |text: &str, value: &Value| match value {
@@ -216,6 +244,22 @@ mod tests {
         let structured = answered(json!({"content": [], "structuredContent": {"degrees": 20}}));
         assert!(structured.text.contains("{\"degrees\":20}"), "{}", structured.text);
         assert_eq!(answered(json!({"content": []})).text, "the server answered nothing");
+    }
+
+    #[test]
+    fn odd_parts_cost_no_other_and_the_call_has_run() {
+        let odd = |result: serde_json::Value| of_odd("x/say", &result);
+        let output = odd(json!({"content": [
+            {"type": "hologram", "x": 1}, {"type": "text"}, {"type": "text", "text": "fine"}
+        ]}));
+        assert_eq!(output.error, None);
+        assert!(output.text.contains("fine") && output.text.contains("(hologram, text)"), "{}", output.text);
+        let failed = odd(json!({"isError": "true", "content": [{"type": "text", "text": "no such thing"}]}));
+        assert_eq!(failed.error, Some(ToolErrorCode::Tool));
+        for result in [json!({}), json!([]), json!(null), json!({"content": "fine"})] {
+            let output = odd(result.clone());
+            assert!(output.error.is_none() && output.text.contains("the call ran"), "{result}: {}", output.text);
+        }
     }
 
     #[test]

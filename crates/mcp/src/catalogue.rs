@@ -2,7 +2,9 @@
 
 use std::{
     collections::BTreeMap,
-    fs, io,
+    fs,
+    io::{self, Write as _},
+    os::unix::fs::OpenOptionsExt as _,
     path::{Path, PathBuf},
 };
 
@@ -96,7 +98,7 @@ impl CatalogueFolder {
         }
         fs::create_dir_all(&self.0)?;
         let (file, part) = (self.file(server), self.0.join(format!(".{}.part", file_name(server))));
-        fs::write(&part, text)?;
+        fs::File::options().write(true).create(true).truncate(true).mode(0o600).open(&part)?.write_all(&text)?;
         fs::rename(part, file)
     }
 

@@ -22,7 +22,7 @@ mod listing;
 mod login;
 mod report;
 
-use self::listing::Listing;
+use self::listing::{Listing, ListingKey};
 pub use self::report::ServerReport;
 use crate::{
     catalogue::{Catalogue, CatalogueFolder},
@@ -103,7 +103,7 @@ struct State {
     version: u64,
     published: Arc<PublishedTools>,
     /// Servers that were asked in the background what they offer, each as it was configured then.
-    asked: HashMap<(String, String), Listing>,
+    asked: HashMap<ListingKey, Listing>,
     closed: bool,
 }
 

@@ -202,7 +202,11 @@ fn told(from: &str, result: ServerResult) -> ToolOutput {
             };
             listed(from, result.prompts.iter().map(line).collect(), more, "it has no prompts")
         }
-        _ => ToolOutput::error(ToolErrorCode::Tool, "the server gave an answer that is none to this"),
+        ServerResult::CustomResult(result) => answer::of_odd(from, &result.0),
+        _ => ToolOutput::error(
+            ToolErrorCode::Tool,
+            "the server returned a result of another kind; the call may have taken effect",
+        ),
     }
 }
 

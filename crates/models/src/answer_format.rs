@@ -39,30 +39,8 @@ pub(crate) fn sendable<'a>(request: &'a ModelRequest, host: &str) -> Option<&'a 
 }
 
 /// Keys that schemas may have which a model can be held to.
-const STRICT: [&str; 22] = [
-    "type",
-    "properties",
-    "required",
-    "additionalProperties",
-    "items",
-    "enum",
-    "const",
-    "anyOf",
-    "$defs",
-    "definitions",
-    "$ref",
-    "description",
-    "title",
-    "pattern",
-    "format",
-    "minimum",
-    "maximum",
-    "multipleOf",
-    "minItems",
-    "maxItems",
-    "$schema",
-    "$id",
-];
+const STRICT: &str = "type properties required additionalProperties items enum const anyOf $defs definitions $ref description \
+    title pattern format minimum maximum multipleOf minItems maxItems $schema $id";
 
 /// Returns whether each object names all that it has, and nothing stands in it that no model is held to.
 fn is_strict(schema: &Value) -> bool {
@@ -72,7 +50,7 @@ fn is_strict(schema: &Value) -> bool {
         ("properties" | "$defs" | "definitions", Value::Object(parts)) => all(parts),
         ("items", part) => is_strict(part),
         ("anyOf", Value::Array(parts)) => parts.iter().all(is_strict),
-        (key, _) => STRICT.contains(&key),
+        (key, _) => STRICT.split(' ').any(|known| known == key),
     });
     known && (object.get("type") != Some(&Value::from("object")) || names_all(object))
 }

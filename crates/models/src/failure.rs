@@ -20,7 +20,7 @@ use reqwest::{
 pub(crate) use self::{error_body::excerpt, error_headers::request_id};
 use self::{
     error_body::{Cause, ServerError},
-    error_headers::{retry_after, retry_at},
+    error_headers::{limit_reset, retry_after, retry_at},
 };
 use crate::{http::Target, learning::Refusal, server::PLAUSIBLE, window};
 
@@ -187,7 +187,7 @@ impl Failure {
         target: &Target,
         status: u16,
         headers: &HeaderMap,
-        error: &ServerError<'_>,
+        error: &ServerError,
         said: &str,
         message: String,
     ) -> Self {
@@ -199,7 +199,7 @@ impl Failure {
                     .hint("is the model's id right, and does base_url end where the API begins (often in /v1)?"),
                 _ => Self::new(ErrorKind::Rejected, message),
             };
-            failure.refusal = Refusal::of(status, error.body);
+            failure.refusal = Refusal::of(status, &error.body);
             return failure;
         };
         let once = error.is_too_large(status);
@@ -211,7 +211,7 @@ impl Failure {
             Cause::Spent => Self::spent(target, said, more_at),
             Cause::Rate | Cause::Minute => {
                 let message = format!("the model at {target} is rate limited: {said}");
-                let again = match retry_after(headers).or_else(|| error.wait()) {
+                let again = match retry_after(headers).or(error.wait).or_else(|| limit_reset(headers)) {
                     wait if cause == Cause::Minute => Again::Limited { wait, once },
                     Some(wait) => Again::After(wait),
                     None => Again::Later,
@@ -233,7 +233,7 @@ impl Failure {
             Cause::Window => {
                 let message =
                     format!("the conversation does not fit the context window of the model at {target}: {said}");
-                Self::overflow(message, window::named(error.body))
+                Self::overflow(message, window::named(&error.body))
             }
         }
     }
@@ -278,7 +278,7 @@ impl Failure {
 }
 
 /// Text of a server, with its name of the request.
-fn said(target: &Target, error: &ServerError<'_>, request_id: Option<&str>) -> String {
+fn said(target: &Target, error: &ServerError, request_id: Option<&str>) -> String {
     let mut said = error.said(target);
     if let Some(id) = request_id {
         said.push_str(&format!(" [request {}]", excerpt(target, id)));
@@ -377,6 +377,54 @@ mod tests {
         for message in ["Loading model", "The server is loading"] {
             assert_eq!(again(503, &gemini(503, message)), Again::Loading);
         }
+    }
+
+    /// Errors as providers and gateways have been seen to send them.
+    #[test]
+    fn money_that_is_used_up_is_no_limit_of_a_minute_and_no_wrong_key() {
+        let target = Target::for_tests("http://host/v1", "");
+        let check = |status: u16, error: serde_json::Value, kind: ErrorKind| {
+            let (status, body) = (StatusCode::from_u16(status).unwrap(), json!({ "error": error }).to_string());
+            let failure = Failure::status(&target, status, &HeaderMap::new(), body.as_bytes());
+            assert_eq!(failure.error.kind(), kind, "{status} {body}");
+            failure
+        };
+        let says = |message: &str| json!({ "message": message });
+        for (status, error) in [
+            (400, says("You have reached your specified API usage limits. You will regain access on 2026-12-01.")),
+            (400, json!({"message": "Access denied", "code": "Arrearage"})),
+            (400, says("ExceededBudget: User=a over budget. Spend=1.2, Budget=1")),
+            (401, json!({"message": "no", "type": "budget_exceeded"})),
+            (403, says("Key limit exceeded (weekly limit). Manage it at https://openrouter.ai/settings/keys")),
+            (403, says("Quota exceeded")),
+            (403, json!({"message": "no", "code": "AllocationQuota.FreeTierOnly"})),
+            (412, says("Account is suspended, possibly due to reaching the monthly spending limit")),
+            (429, says("Your team has either used all available credits or reached its monthly spending limit")),
+            (429, says("Your prepayment credits are depleted.")),
+        ] {
+            check(status, error, ErrorKind::QuotaExceeded);
+        }
+        for code in ["token_quota_exceeded", "request_quota_exceeded"] {
+            let error = json!({"message": "Tokens per minute limit exceeded", "code": code});
+            assert_ne!(check(429, error, ErrorKind::RateLimited).again, Again::Never);
+        }
+        let error = json!({"message": "Tokens per day limit exceeded", "code": "token_quota_exceeded"});
+        check(429, error, ErrorKind::QuotaExceeded);
+        let details = json!([{"@type": "type.googleapis.com/google.rpc.RetryInfo", "retryDelay": "34.5s"}]);
+        let error = json!({"message": "You exceeded your current quota.", "details": details});
+        assert_eq!(check(429, error, ErrorKind::RateLimited).again, Again::After(Duration::from_millis(34_500)));
+        check(403, json!({"message": "no access to model x", "code": "model_not_found"}), ErrorKind::Rejected);
+        // A gateway repeats the error of the provider below its own.
+        let raw = r#"{"error":{"message":"prompt is too long: 210000 tokens > 200000 maximum"}}"#;
+        for raw in [json!(raw), serde_json::from_str(raw).unwrap()] {
+            let error = json!({"message": "Provider returned error", "code": 400, "metadata": {"raw": raw}});
+            let failure = check(400, error, ErrorKind::ContextOverflow);
+            assert!(failure.error.to_string().contains("210000"), "{}", failure.error);
+        }
+        let reported = r#"{"error":{"code":429,"message":"Provider returned error","metadata":{"raw":"x is busy"}}}"#;
+        assert_eq!(Failure::reported(&target, reported).error.kind(), ErrorKind::RateLimited);
+        let error = json!({"message": "Provider returned error", "metadata": {"raw": "x is busy upstream"}});
+        assert!(check(429, error, ErrorKind::RateLimited).error.to_string().contains("busy upstream"));
     }
 
     #[test]

@@ -122,6 +122,15 @@ impl NeededText<'_> {
     }
 }
 
+/// Returns true for a variable of make in a form that is more than a value for a known name: `NAME:=…`, `NAME!=…`, `.NAME=…`, or
+/// a value that make reads again.
+fn sets_in_make(word: &str) -> bool {
+    let Some((name, _)) = word.split_once('=').filter(|(name, _)| !name.starts_with('-')) else { return false };
+    name.starts_with('.')
+        || name.ends_with(|c: char| ":+?!".contains(c) || c.is_whitespace())
+        || word.contains(['$', '`'])
+}
+
 /// Beginnings of names that end so, of files that other programs install or build from.
 const BUILD_INPUTS: &str = "CMakeLists constraints meson requirements";
 /// Endings of files that programs write for people to read, and that nothing runs or builds.
@@ -137,7 +146,7 @@ fn takes_message(part: &Part) -> bool {
 impl Reach<'_> {
     /// Returns true if a rule that ends in ` *` covers the part. What stands in place of the star stays in the session's
     /// folders: who allows `cargo test *` does not think of `--target-dir /etc`.
-    fn covers(&self, rule: &str, part: &Part) -> bool {
+    pub(super) fn covers(&self, rule: &str, part: &Part) -> bool {
         let Some(words) = rule.strip_prefix(SHELL_TOOL).and_then(|rule| rule.strip_prefix(": ")) else { return false };
         let Some(words) = words.strip_suffix(" *") else { return false };
         let part = carriers::unwrapped(part);
@@ -149,9 +158,18 @@ impl Reach<'_> {
             && !part.behind
             && !carriers::carries(&part)
             && !runs_by_launcher(&part, self.roots)
+            && !self.places_unseen(&part)
             && part.assigns.iter().all(environment::is_harmless)
             && part.redirects.iter().all(|redirect| self.passes(redirect, &part))
             && self.are_tame(actual.as_slice(), &part)
+    }
+
+    /// Returns true for a git command that gives a file a name that others obey, or names that only its patch knows.
+    fn places_unseen(&self, part: &Part) -> bool {
+        let is_git =
+            |subcommands| part.program() == "git" && part.words.iter().any(|word| holds(subcommands, &word.text));
+        is_git("am apply checkout-index format-patch read-tree update-index")
+            || is_git("mv") && !part.words.iter().all(|word| self.is_unguarded(&word.text))
     }
 
     /// Returns true if these words stay in the session's folders and set nothing that names a program.
@@ -164,7 +182,11 @@ impl Reach<'_> {
         let names_program = |word: &Word| {
             assignment(word).is_some_and(|set| environment::is_trusted(&set.name) && !environment::is_harmless(&set))
         };
+        let is_make = matches!(part.program(), "make" | "gmake" | "cmake");
         words.iter().enumerate().all(|(at, word)| {
+            if is_make && sets_in_make(&word.text) {
+                return false;
+            }
             let is_message = at.checked_sub(1).is_some_and(|before| announces(&words[before]));
             is_message && word.is_plain()
                 || (word.is_plain() || is_narrow_glob(word)) && is_tame(word, self.roots) && !names_program(word)

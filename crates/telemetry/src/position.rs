@@ -3,6 +3,7 @@
 use std::{
     fs,
     io::{self, Write as _},
+    os::unix::fs::OpenOptionsExt as _,
     path::{Path, PathBuf},
 };
 
@@ -65,7 +66,7 @@ impl PositionFile {
         let mut draft = self.0.as_os_str().to_owned();
         draft.push(".part");
         let draft = Path::new(&draft);
-        let mut file = fs::File::create(draft)?;
+        let mut file = fs::File::options().write(true).create(true).truncate(true).mode(0o600).open(draft)?;
         file.write_all(serde_json::to_string(&position).map_err(io::Error::other)?.as_bytes())?;
         file.sync_all()?;
         fs::rename(draft, &self.0)
@@ -96,6 +97,7 @@ mod tests {
         let position = Position { place: 7, turn_id: Some(TurnId::generate()), at: Timestamp::UNIX_EPOCH };
         file.save(position).unwrap();
         assert_eq!(file.load().unwrap(), Some(position));
+        assert_eq!(std::os::unix::fs::MetadataExt::mode(&fs::metadata(&path).unwrap()) & 0o777, 0o600);
         fs::write(&path, "{").unwrap();
         assert!(file.load().is_err());
         file.forget().unwrap();

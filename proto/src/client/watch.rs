@@ -10,7 +10,7 @@ use tonic::Streaming;
 
 use super::{Client, ClientError};
 use crate::{
-    convert::{WireError, all, id, required_enum},
+    convert::{WireError, all, id, newer, required_enum},
     v1::{self, watch_event::Kind},
 };
 
@@ -88,7 +88,7 @@ impl TryFrom<v1::WatchEvent> for WatchEvent {
             Kind::TurnEnded(over) => Self::TurnEnded {
                 session: id(&over.session_id)?,
                 turn: id(&over.turn_id)?,
-                stop_reason: required_enum(over.stop_reason)?,
+                stop_reason: newer(required_enum(over.stop_reason), StopReason::Failed)?,
                 error: over.error.map(TryInto::try_into).transpose()?,
             },
             Kind::InterruptRaised(interrupt) => Self::InterruptRaised(Box::new(interrupt.try_into()?)),

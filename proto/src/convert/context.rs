@@ -5,7 +5,7 @@ use agentd_core::context::{
     ServerRemark, TokenLevel, Window,
 };
 
-use super::{WireError, all, enum_to_wire, mirrored, required_enum};
+use super::{WireError, all, enum_to_wire, mirrored, required_enum, same_fields};
 use crate::v1::{self, context_view};
 
 mirrored!(CompactionCause, "the cause of a compaction", [Critical, Overflow, Limit, Model, Person]);
@@ -20,17 +20,7 @@ mirrored!(
     [Instructions, Tools, Memory, Skills, Summary, History, Results, Reminders]
 );
 
-impl From<&Window> for v1::Window {
-    fn from(window: &Window) -> Self {
-        Self { after: window.after, summary: window.summary, held: window.held }
-    }
-}
-
-impl From<v1::Window> for Window {
-    fn from(window: v1::Window) -> Self {
-        Self { after: window.after, summary: window.summary, held: window.held }
-    }
-}
+same_fields! { Window: after summary held }
 
 impl From<&CompactionReport> for v1::CompactionReport {
     fn from(report: &CompactionReport) -> Self {

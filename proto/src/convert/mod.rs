@@ -39,6 +39,7 @@ pub(crate) use model::{list_models_to_wire, test_model_to_wire};
 pub use model::{listed_slot, tested_slot};
 pub use session::{chosen_slot, mode_of, session_filter, settings_over};
 pub(crate) use session::{filter_to_wire, set_mode_to_wire, set_model_to_wire};
+pub(crate) use turn::newer;
 pub use undo::undo_to_wire;
 pub(crate) use usage::usage_query_to_wire;
 pub use usage::{counter_days, usage_query};
@@ -203,3 +204,20 @@ macro_rules! mirrored {
     };
 }
 pub(crate) use mirrored;
+
+/// Conversions of a message that has the fields of its noun, both ways.
+macro_rules! same_fields {
+    ($core:ident: $($field:ident)+) => {
+        impl From<&$core> for $crate::v1::$core {
+            fn from(core: &$core) -> Self {
+                Self { $($field: core.$field),+ }
+            }
+        }
+        impl From<$crate::v1::$core> for $core {
+            fn from(wire: $crate::v1::$core) -> Self {
+                Self { $($field: wire.$field),+ }
+            }
+        }
+    };
+}
+pub(crate) use same_fields;

@@ -122,7 +122,7 @@ impl TryFrom<turn_request::Start> for StartTurn {
 }
 
 /// A value of a turn's end, with a stand-in for one that only newer daemons know: an end is never skipped.
-fn newer<T>(value: Result<T, WireError>, stand_in: T) -> Result<T, WireError> {
+pub(crate) fn newer<T>(value: Result<T, WireError>, stand_in: T) -> Result<T, WireError> {
     if matches!(value, Err(WireError::Unknown(_))) { Ok(stand_in) } else { value }
 }
 

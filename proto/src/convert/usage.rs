@@ -7,50 +7,13 @@ use agentd_core::{
     usage::{CallTiming, Usage},
 };
 
-use super::{WireError, required};
+use super::{WireError, required, same_fields};
 use crate::v1;
 
-impl From<&Usage> for v1::Usage {
-    fn from(usage: &Usage) -> Self {
-        Self {
-            prompt_tokens: usage.prompt_tokens,
-            cached_tokens: usage.cached_tokens,
-            cache_write_tokens: usage.cache_write_tokens,
-            completion_tokens: usage.completion_tokens,
-            reasoning_tokens: usage.reasoning_tokens,
-            cost_microusd: usage.cost_microusd,
-            calls: usage.calls,
-            unpriced_calls: usage.unpriced_calls,
-        }
-    }
+same_fields! {
+    Usage: prompt_tokens cached_tokens cache_write_tokens completion_tokens reasoning_tokens cost_microusd calls unpriced_calls
 }
-
-impl From<v1::Usage> for Usage {
-    fn from(usage: v1::Usage) -> Self {
-        Self {
-            prompt_tokens: usage.prompt_tokens,
-            cached_tokens: usage.cached_tokens,
-            cache_write_tokens: usage.cache_write_tokens,
-            completion_tokens: usage.completion_tokens,
-            reasoning_tokens: usage.reasoning_tokens,
-            cost_microusd: usage.cost_microusd,
-            calls: usage.calls,
-            unpriced_calls: usage.unpriced_calls,
-        }
-    }
-}
-
-impl From<&CallTiming> for v1::CallTiming {
-    fn from(timing: &CallTiming) -> Self {
-        Self { first_token_ms: timing.first_token_ms, duration_ms: timing.duration_ms }
-    }
-}
-
-impl From<v1::CallTiming> for CallTiming {
-    fn from(timing: v1::CallTiming) -> Self {
-        Self { first_token_ms: timing.first_token_ms, duration_ms: timing.duration_ms }
-    }
-}
+same_fields! { CallTiming: first_token_ms duration_ms }
 
 /// A question for the wire.
 pub(crate) fn usage_query_to_wire(query: &UsageQuery) -> v1::ShowSpendingRequest {

@@ -9,7 +9,7 @@ use agentd_core::{
     input::{InputPart, LineRange, PictureData, Selection},
     interrupt::Answer,
     model::Slot,
-    turn::{IfBusy, OnInterrupt, StartTurn},
+    turn::{IfBusy, OnInterrupt, StartTurn, StopReason},
 };
 use agentd_proto::{
     MAX_PROMPT_BYTES, PROTOCOL_VERSION,
@@ -138,6 +138,9 @@ async fn a_watch_skips_what_it_does_not_know() {
     let client = Client::connect(daemon.path()).await.unwrap();
     let mut watch = client.watch(true, false).await.unwrap();
     assert_eq!(watch.next().await, Ok(Some(WatchEvent::ConfigReloaded)));
+    // An end is never skipped, whatever ended the turn.
+    let end = watch.next().await;
+    assert!(matches!(end, Ok(Some(WatchEvent::TurnEnded { stop_reason: StopReason::Failed, .. }))), "{end:?}");
     assert_eq!(watch.next().await, Ok(None));
 }
 

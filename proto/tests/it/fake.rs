@@ -210,7 +210,14 @@ impl Daemon for Fake {
         let unknown = v1::WatchEvent { kind: None };
         let reloaded = v1::watch_event::Kind::ConfigReloaded(v1::watch_event::ConfigReloaded {});
         let known = v1::WatchEvent { kind: Some(reloaded) };
-        Ok(Response::new(futures_util::stream::iter([Ok(unknown), Ok(known)]).boxed()))
+        let end = v1::watch_event::TurnOver {
+            session_id: SessionId::generate().to_string(),
+            turn_id: TurnId::generate().to_string(),
+            stop_reason: i32::MAX,
+            ..Default::default()
+        };
+        let end = v1::WatchEvent { kind: Some(v1::watch_event::Kind::TurnEnded(end)) };
+        Ok(Response::new(futures_util::stream::iter([unknown, known, end].map(Ok)).boxed()))
     }
 
     async fn examine(&self, _: Request<v1::ExamineRequest>) -> Result<Response<v1::ExamineResponse>, Status> {

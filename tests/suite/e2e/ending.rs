@@ -200,6 +200,12 @@ if child == 0:
     signal.signal(signal.SIGHUP, signal.SIG_IGN if ignored == "ignored" else signal.SIG_DFL)
     os.execv(client[0], client)
 seen = b""
+def late(*_):
+    print(seen[-2000:], flush=True)
+    os._exit(1)
+# A client that goes on for ever is a failure, too.
+signal.signal(signal.SIGALRM, late)
+signal.alarm(60)
 def sees(words):
     global seen
     while words.encode() not in seen:
@@ -217,8 +223,6 @@ stopped = int(os.environ.get("STOPPED") or 0)
 if stopped:
     os.kill(stopped, signal.SIGSTOP)
 os.close(terminal)
-# A client that goes on for ever is a failure, too.
-signal.alarm(60)
 code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
 if stopped:
     os.kill(stopped, signal.SIGCONT)
@@ -247,9 +251,12 @@ async fn a_client_whose_terminal_goes_ends_also_while_the_daemon_is_stopped_and_
     }
     let time = Reply::tool_call("current_time", json!({}));
     world.model.reply(time).reply(Reply::text("It is late."));
-    world.daemon.agentctl(["run", "What time is it?"]).await.exits(0);
+    let ran = world.daemon.agentctl(["run", "What time is it?", "--output", "json"]).await.exits(0).json();
+    let session = ran["session_id"].as_str().unwrap();
     for ignored in ["heeded", "ignored"] {
-        loses(&world, ["› ", "/show", "paged", ignored], "", &["chat", "--continue"]).await;
+        // The last message is shown with the same sign before the prompt is there.
+        let prompt = "\x1b[?2004h";
+        loses(&world, [prompt, "/show", "paged", ignored], "", &["chat", "--session", session]).await;
     }
     world.still_serves().await;
 }

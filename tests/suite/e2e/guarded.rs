@@ -1,10 +1,9 @@
 //! Files that others run or obey: a command that nobody looked at cannot leave one behind, whatever its name is and however
-//! it gets there, and no mode lets a tool write one unasked.
+//! it gets there.
 
 use std::{
     fs,
     os::unix::fs::{MetadataExt as _, PermissionsExt as _},
-    path::Path,
     process::Command,
 };
 
@@ -18,8 +17,16 @@ use super::{World, works_through};
 
 const HOOK: &str = "#!/bin/sh\ntouch ran\n";
 
+/// Repository of a submodule, whose configuration names hooks from the top of its files.
+pub(super) const SUBMODULE: &str = "git init -q .; mkdir -p sub/gh; echo true > sub/gh/pre-commit; git init -q sub; mkdir .git/modules; \
+                         mv sub/.git .git/modules/sub; echo 'gitdir: ../.git/modules/sub' > sub/.git; \
+                         git -C sub config core.worktree ../../../sub; git -C sub config core.hooksPath gh";
+/// Repository whose configuration names a program in it.
+pub(super) const PROGRAM: &str = "git init -q app; git -C app config filter.x.clean 'sh tools/clean.sh %f'; mkdir app/tools; \
+                       echo true > app/tools/clean.sh";
+
 /// Runs this in the project, as the person.
-fn prepare(world: &World, script: &str) {
+pub(super) fn prepare(world: &World, script: &str) {
     let folder = world.daemon.path().join("project");
     fs::create_dir_all(&folder).unwrap();
     let ran = Command::new("sh").args(["-ec", script]).current_dir(folder).env("HOME", world.daemon.path()).output();
@@ -33,12 +40,12 @@ fn script(world: &World, text: &str) -> Value {
     json!({ "command": "cd \"$PROJECT\"; sh run.sh" })
 }
 
-fn content(world: &World, name: &str) -> Option<String> {
+pub(super) fn content(world: &World, name: &str) -> Option<String> {
     fs::read_to_string(world.daemon.path().join(name)).ok()
 }
 
 /// The project, writable, as an argument.
-fn mounted(world: &World) -> String {
+pub(super) fn mounted(world: &World) -> String {
     format!("{}:rw", world.daemon.path().join("project").display())
 }
 
@@ -97,6 +104,24 @@ async fn what_nobody_looked_at_plants_nothing_by_any_way() {
         ("true", "mkdir -p .claude/skills/target; printf x > .claude/skills/target/S.md", ".claude/skills/target/S.md"),
         ("true", "head -c 11000000 /dev/zero > .envrc", ".envrc"),
         ("true", "for i in $(seq 1 120); do echo $i > f$i; done; printf x > AGENTS.md", "AGENTS.md"),
+        ("mkdir -p b/refs; echo x > b/config", "echo 'ref: refs/heads/main' > b/HEAD; mkdir b/objects", "b/HEAD"),
+        ("mkdir -p b/refs b/objects; echo x > b/config", "ln -s refs/heads/main b/HEAD", "b/HEAD"),
+        ("mkdir -p refs objects; echo x > config", "echo 'ref: refs/heads/main' > HEAD", "HEAD"),
+        (
+            "git config --global core.hooksPath gh",
+            "mkdir -p x/gh; echo true > x/gh/pre-commit; git init -q x",
+            "x/gh/pre-commit",
+        ),
+        (
+            "git init -q .; git config core.hooksPath tools/hooks; mkdir -p evil/hooks; echo true > evil/hooks/pre-commit",
+            "ln -s evil tools",
+            "tools",
+        ),
+        (
+            "git init -q --template= t",
+            "for i in $(seq 250); do mkdir -p r/$i; cp -r t/.git r/$i; echo 'hooksPath = h'$i >> r/$i/.git/config; done",
+            "r/1/.git/config",
+        ),
     ];
     for (before, text, planted) in cases {
         let world = World::start().await;
@@ -135,6 +160,25 @@ async fn what_is_there_is_as_it_was_whatever_name_leads_to_it() {
             "echo x > h/pre-commit",
             "h/pre-commit",
         ),
+        (
+            "git config --global core.hooksPath gh; git init -q app; mkdir app/gh; echo true > app/gh/pre-commit",
+            "echo x > app/gh/pre-commit",
+            "app/gh/pre-commit",
+        ),
+        (SUBMODULE, "echo x > sub/gh/pre-commit", "sub/gh/pre-commit"),
+        (
+            "git init -q app; cd app; git config core.hooksPath gh; mkdir real evil; ln -s real gh; \
+             echo true > real/pre-commit; echo x > evil/pre-commit",
+            "cd app; rm gh; ln -s evil gh",
+            "app/gh/pre-commit",
+        ),
+        (
+            "git init -q app; cd app; git config core.hooksPath tools/hooks; mkdir -p tools/hooks evil/hooks; \
+             echo true > tools/hooks/pre-commit; echo x > evil/hooks/pre-commit",
+            "cd app; mv tools old; ln -s evil tools",
+            "app/tools/hooks/pre-commit",
+        ),
+        (PROGRAM, "echo x > app/tools/clean.sh", "app/tools/clean.sh"),
     ];
     for (before, text, guarded) in cases {
         let world = World::start().await;
@@ -269,6 +313,44 @@ async fn no_hook_is_planted_in_the_repository_of_a_worktree() {
     assert!(!main.join(".git/hooks/post-commit").exists());
     let log = Command::new("git").args(["log", "--format=%s", "HEAD"]).current_dir(main.join("../project")).output();
     assert_eq!(String::from_utf8(log.unwrap().stdout).unwrap(), "second\nfirst\n");
+    // What git stores is not undone, nor what the person recorded since.
+    prepare(
+        &world,
+        "rm ../main/.git/hooks/*; echo x > x.txt; git add x.txt; git commit -qm third; cd ../main; git commit -q --allow-empty -m mine",
+    );
+    world.daemon.agentctl(["undo", &session]).await;
+    prepare(
+        &world,
+        "git fsck --strict; test \"$(git log --format=%s | head -2 | tr '\\n' ' ')\" = 'third second '; cd ../main; test \"$(git log -1 --format=%s)\" = mine",
+    );
+}
+
+/// As people lay out worktrees beside a bare repository.
+#[tokio::test(flavor = "multi_thread")]
+async fn undo_leaves_what_a_bare_repository_in_the_project_stores() {
+    let world = World::start().await;
+    prepare(
+        &world,
+        "git init -q --bare -b main repo.git; git --git-dir repo.git config user.email a@b.c
+         git --git-dir repo.git config user.name a; git --git-dir repo.git worktree add -q --orphan main
+         cd main; echo a > a.txt; git add a.txt; git commit -qm first",
+    );
+    let project = mounted(&world);
+    let calls = vec![(
+        "run_bash_command",
+        json!({"command": "cd main && echo x > x.txt && git add . && git commit -qm second; rm ../repo.git/HEAD"}),
+    )];
+    let args = ["-C", &project, "--on-interrupt", "approve", "--output", "json"];
+    let (results, output) = world.call_all(calls, &args).await;
+    let session = output.exits(0).json()["session_id"].as_str().unwrap().to_owned();
+    assert!(results[0].contains("exit code 0"), "{results:#?}");
+    prepare(&world, "echo 'ref: refs/heads/main' > repo.git/HEAD; cd main; git commit -q --allow-empty -m mine");
+    let undone = world.daemon.agentctl(["undo", &session]).await;
+    assert!(content(&world, "project/main/x.txt").is_none(), "{undone:?}");
+    prepare(
+        &world,
+        "cd main; git fsck --strict; test \"$(git log --format=%s | tr '\\n' ' ')\" = 'mine second first '",
+    );
 }
 
 /// The end of an unreviewed command leaves files that a person has kept in another session.
@@ -340,51 +422,4 @@ async fn where_not_all_can_be_seen_a_command_asks() {
     output.exits(5);
     assert!(told.contains("more than 100 files"), "{told}");
     assert!(content(&world, "project/done.txt").is_none());
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn names_that_others_obey_are_written_only_with_a_persons_consent() {
-    let world = World::start().await;
-    prepare(&world, "true");
-    world.daemon.write("config/hitl_rules.yaml", "global: {guarded_names: [Tiltfile]}\n");
-    world.daemon.agentctl(["reload"]).await.exits(0);
-    let asks = [
-        ".devcontainer.json",
-        "x.code-workspace",
-        ".zed/tasks.json",
-        ".dir-locals.el",
-        ".envrc.local",
-        ".mise.toml",
-        ".forgejo/workflows/ci.yml",
-        ".codex/config.toml",
-        ".opencode/plugin/x.js",
-        "opencode.json",
-        ".windsurf/rules/x.md",
-        ".clinerules",
-        ".kiro/hooks/x.json",
-        ".aider.conf.yml",
-        ".lsp.json",
-        ".helix/languages.toml",
-        ".sublime-x",
-        "a/b/Agents.MD",
-        ".never-heard-of",
-        "x/.Never/y.txt",
-        "sub/tiltfile",
-        "mise.local.toml",
-        ".GITIGNORE",
-    ];
-    let runs = [".gitignore", "a/.editorconfig", "src/main.rs", "Makefile"];
-    let write = |path: &&str| ("write_file", json!({"path": format!("/project/{path}"), "content": "x"}));
-    let calls: Vec<_> = asks.iter().chain(&runs).map(write).collect();
-    let project = mounted(&world);
-    let args = ["-C", &project, "--mode", "accept-edits", "--on-interrupt", "deny", "--output", "json"];
-    let (told, output) = world.call_all(calls, &args).await;
-    output.exits(5);
-    for (path, told) in asks.iter().zip(&told) {
-        assert!(told.starts_with("E_DENIED"), "{path}: {told}");
-        assert!(!Path::new(&world.daemon.path().join("project").join(path)).exists());
-    }
-    for (path, told) in runs.iter().zip(&told[asks.len()..]) {
-        assert!(!told.starts_with("E_DENIED"), "{path}: {told}");
-    }
 }

@@ -52,11 +52,13 @@ fn note(world: &World) -> (String, String) {
 async fn equal_calls_with_equal_results_are_noted_at_three_and_end_the_turn_at_six() {
     let world = World::start().await;
     let (file, _) = note(&world);
-    let cases: [(&str, Circle, usize); 5] = [
+    let cases: [(&str, Circle, usize); 7] = [
         ("one", |_| read(), 1),
         ("two", |n| if n % 2 == 0 { read() } else { list(".") }, 2),
         ("three", |n| [read(), list("."), list("uploads")].into_iter().nth(n % 3).unwrap(), 3),
         ("unknown", |n| Reply::tool_call(format!("no_such_tool_{n}"), json!({"n": n})), 1),
+        ("timed", |_| bash("printf '2 failed in 0.%ss\\n' $(date +%N); exit 1"), 1),
+        ("slow", |_| bash("sleep 0.$((RANDOM % 3)); cat uploads/notes.txt"), 1),
         ("at once", |_| read().and_call("list_dir", json!({"path": "."})), 1),
     ];
     for (name, circle, period) in cases {
@@ -72,7 +74,7 @@ async fn equal_calls_with_equal_results_are_noted_at_three_and_end_the_turn_at_s
         assert_eq!((warnings(&lines, "repeated_call"), warnings(&lines, "loop")), (1, 1), "{name}");
         let requests = world.model.requests().split_off(before);
         assert_eq!(requests.len(), 6 * period + 1, "{name}");
-        let is_noted = |request: &Recorded| request.text.contains("the same results");
+        let is_noted = |request: &Recorded| request.text.contains("Making them once more");
         assert_eq!(requests.iter().position(is_noted), Some(3 * period), "{name}");
         super::stream_schema::check_lines(&lines);
     }

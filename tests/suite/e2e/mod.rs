@@ -83,6 +83,7 @@ mod forks;
 mod full_disk;
 mod grants;
 mod guarded;
+mod guarded_tools;
 mod guides;
 mod hostile;
 mod in_form;

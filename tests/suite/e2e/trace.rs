@@ -129,7 +129,9 @@ async fn a_running_turn_is_followed_part_by_part_and_a_cut_one_is_shown_as_it_is
     // Killed while the model answers.
     world.model.respond_with(|_| Reply::text("never").delay_ms(600_000));
     let asked = world.model.requests().len();
-    let _run = world.daemon.spawn_agentctl(["run", "Hello", "--output", "stream-json"]);
+    let mut run = world.daemon.spawn_agentctl(["run", "Hello", "--output", "stream-json"]);
+    // The model is asked while the start is stored, and only what is shown is certain to outlive a kill.
+    run.event("turn_started").await;
     let requests = || async { (world.model.requests().len() > asked).then_some(()) };
     agentd_testkit::daemon::until("the model is asked", requests).await;
     world.daemon.kill9().await;

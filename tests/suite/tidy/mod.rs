@@ -3,6 +3,7 @@
 mod floors;
 mod imports;
 mod protocol;
+mod weight;
 
 use std::{
     collections::BTreeMap,

@@ -91,6 +91,10 @@ class Client:
                 raise NotRunning("no daemon is running", "NOT_RUNNING", "start it with `agentctl start`")
             return self._connection
 
+    def has_left(self, connection: Connection | None) -> bool:
+        """True if the client has another connection by now, or none."""
+        return self._connection is not connection
+
     async def reconnect(self, lost: Connection | None, *, start: bool = True, patience: float = PATIENCE_SECONDS) -> None:
         """Leaves a connection that broke, and finds the daemon again, which may be another process by now, or starts it."""
         if self._connection is lost:
@@ -242,10 +246,11 @@ class Client:
                     yield event
                 return
             except asyncio.CancelledError:
-                # Of the call, by `close`; or of the task that reads.
-                if self.closed and not is_cancelling():
+                # Of the call, by `close`, or by another task that left the connection; or of the task that reads.
+                if is_cancelling() or not (self.closed or self.has_left(connection)):
+                    raise
+                if self.closed:
                     return
-                raise
             except grpc.aio.AioRpcError as error:
                 if self.closed:
                     return

@@ -121,10 +121,12 @@ class Turn:
                         yield raw
                 return
             except asyncio.CancelledError:
-                # Of the call, by `detach` or `close`; or of the task that reads.
-                if self._is_over() and not is_cancelling():
+                # Of the call, by `detach`, by `close`, or by another task that left the connection; or of the task that reads.
+                if is_cancelling() or not (self._is_over() or self._client.has_left(self._connection)):
+                    raise
+                if self._is_over():
                     return
-                raise
+                await self._resume(Disconnected("another task of the client left the connection", "DISCONNECTED"))
             except grpc.aio.AioRpcError as error:
                 if self._is_over():
                     return

@@ -27,7 +27,6 @@ use agentd_core::{
     interrupt::{Answer, Interrupt},
     item::Item,
     model::{ListedModel, Slot, SlotInfo},
-    ports::{Audit, Clock, Exchanges, Languages, Models, Pictures, Snapshots, Store, Toolbox, Workspaces},
     search::{SearchQuery, SearchResult},
     session::{SessionMode, SessionPage, SessionSettings, SessionSummary},
     tool::ToolSpec,
@@ -62,32 +61,6 @@ use crate::{
 /// Time limit for asking all servers about their models.
 const LOOK_UP: Duration = Duration::from_secs(2);
 
-/// Ports of the engine.
-pub struct EngineParts {
-    /// The models.
-    pub models: Arc<dyn Models>,
-    /// The tools.
-    pub toolbox: Arc<dyn Toolbox>,
-    /// The journal.
-    pub store: Arc<dyn Store>,
-    /// The sessions' files.
-    pub workspaces: Arc<dyn Workspaces>,
-    /// Makes pictures fit for models. Without it none is shown.
-    pub pictures: Option<Arc<dyn Pictures>>,
-    /// Storage of what calls change in those files.
-    pub snapshots: Arc<dyn Snapshots>,
-    /// The language servers.
-    pub languages: Arc<dyn Languages>,
-    /// The audit log.
-    pub audit: Arc<dyn Audit>,
-    /// Keeps what goes over the wires of models.
-    pub exchanges: Arc<dyn Exchanges>,
-    /// The time.
-    pub clock: Arc<dyn Clock>,
-    /// Settings.
-    pub config: EngineConfig,
-}
-
 /// The front of the engine. Cloneable; all clones speak to the same sessions.
 #[derive(Clone)]
 pub struct Engine {
@@ -98,41 +71,17 @@ pub struct Engine {
 }
 
 impl Engine {
-    /// An engine on these parts. Must be called inside a tokio runtime.
+    /// An engine on these ports, with these settings. Must be called inside a tokio runtime.
     #[must_use]
-    pub fn new(parts: EngineParts) -> Self {
-        let EngineParts {
-            models,
-            toolbox,
-            store,
-            workspaces,
-            pictures,
-            snapshots,
-            languages,
-            audit,
-            exchanges,
-            clock,
-            config,
-        } = parts;
+    pub fn new(ports: Ports, config: EngineConfig) -> Self {
         let chain = Arc::new(links::standard::chain());
-        let stock = watch::Sender::new(Arc::new(ToolCatalog::new(toolbox.catalogue(), chain.tools())));
+        let stock = watch::Sender::new(Arc::new(ToolCatalog::new(ports.toolbox.catalogue(), chain.tools())));
         let (sender, receiver) = watch::channel(Arc::new(config));
-        let kept = KeptHandle::spawn(Arc::clone(&store));
+        let kept = KeptHandle::spawn(Arc::clone(&ports.store));
         let registry = RegistryBuilder::new();
         let shared = Arc::new(Shared {
             closed: ClosedFolders::default(),
-            parts: Ports {
-                models,
-                toolbox,
-                store,
-                workspaces,
-                pictures,
-                snapshots,
-                languages,
-                audit,
-                exchanges,
-                clock,
-            },
+            parts: ports,
             stock,
             session_stocks: watch::Sender::default(),
             toolsets: ToolSetCache::default(),

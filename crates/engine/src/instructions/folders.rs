@@ -2,6 +2,7 @@
 
 use std::{
     collections::{BTreeMap, HashMap},
+    path::Path,
     sync::Arc,
 };
 
@@ -95,6 +96,10 @@ fn named(arguments: &str, start: Option<&str>, paths: &mut Vec<String>) {
     let mut folder = named.unwrap_or(start).to_owned();
     paths.push(folder.clone());
     let mut before = "";
+    // Names with blanks, by their quotes.
+    let has_blank = |word: &String| word.contains(char::is_whitespace) && word.len() <= MAX_PATH;
+    let quoted = shlex::split(&command).unwrap_or_default().into_iter().filter(has_blank).take(MAX_PATHS);
+    paths.extend(quoted.map(|word| Path::new(&folder).join(word).to_string_lossy().into_owned()));
     let words = command.split(|letter: char| letter.is_whitespace() || BETWEEN_WORDS.contains(letter));
     for word in words.filter(|word| !word.is_empty() && word.len() <= MAX_PATH).take(MAX_PATHS) {
         let path = if word.starts_with('/') { word.to_owned() } else { format!("{folder}/{word}") };

@@ -275,7 +275,8 @@ async fn judge(
         judgement = need.over(judgement, settings.mode);
     }
     if let Some(why) = undo::irreversible(call, &judgement).await? {
-        judgement = asked_first(judgement, why, "undo: what cannot be undone runs with a person's consent");
+        judgement =
+            asked_first(judgement, why, "files: what cannot be undone, or others run, needs a person's consent");
     }
     call.record.judged(&judgement);
     Ok(judgement)

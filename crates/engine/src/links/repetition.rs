@@ -52,12 +52,17 @@ impl Link for Repetition {
             let tool = state.rounds.tool.clone();
             let (code, times, end) =
                 if is_endless { ("loop", MOST, "; the turn ends") } else { ("repeated_call", NOTED, "") };
-            let message = format!("the same calls were made {times} times in a row with the same results, {tool} last{end}");
+            let what: fn(usize) -> String = if state.rounds.is_unknown() {
+                |times| format!("called tools that are not among those of the turn in {times} answers in a row")
+            } else {
+                |times| format!("made the same calls {times} times in a row with the same results")
+            };
+            let message = format!("the model {}, {tool} last{end}", what(times));
             context.recorder.fact(EventKind::Warning { code: code.to_owned(), message }).await?;
             if is_due {
                 let text = format!(
-                    "You made the same calls {NOTED} times in a row with the same results, {tool} last. Making them once more \
-                     changes nothing: do something else, or say what stands in the way."
+                    "You {}, {tool} last. Making them once more changes nothing: do something else, or say what stands in the way.",
+                    what(NOTED)
                 );
                 let topic = NoticeTopic::Repetition;
                 let notice = ItemBody::Notice { text, topic, sources: Vec::new(), pictures: Vec::new() };

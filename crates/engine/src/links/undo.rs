@@ -6,7 +6,7 @@ use agentd_core::{
     error::WorkspaceError,
     event::EventKind,
     item::{Item, ItemBody},
-    policy::{Confinement, Explanation, Verdict},
+    policy::{Confinement, Explanation, Layer, Verdict},
     ports::{FilesBefore, ToolContext},
     tool::{Effect, FileChange, FileChangeKind, ToolErrorCode, ToolOutput, ToolResult, ToolSpec},
     turn::OnInterrupt,
@@ -92,15 +92,31 @@ fn is_recorded(call: &Invocation<'_>) -> bool {
     matches!(effect, Some(Effect::Write | Effect::Execute))
 }
 
-/// Reason why changes of a call that is judged so cannot be undone, after a look at the files.
+/// Returns why a call needs a person: its changes cannot be undone, or others run what it writes.
 pub(super) async fn irreversible(call: &Invocation<'_>, judgement: &Explanation) -> Result<Option<String>, TurnExit> {
-    let limits = judgement.confinement();
+    let limits = match judgement.confinement() {
+        // Rules judge only the name of a path. Whether a link or a configuration of git leads there is known after a look at the files.
+        Confinement::Usual if runs_unseen(judgement) && paths(call).is_some() => Confinement::Guarded,
+        limits => limits,
+    };
     call.record.limit(limits);
     if matches!(judgement.verdict, Verdict::Deny { .. }) || limits == Confinement::ReadOnly {
         return Ok(None);
     }
     look(call, limits).await?;
     Ok(call.record.irreversible())
+}
+
+/// Returns true if the call is allowed by neither a person nor a rule that a person wrote.
+fn runs_unseen(judgement: &Explanation) -> bool {
+    judgement.verdict == Verdict::Allow && !matches!(judgement.layer, Layer::Global | Layer::Tool)
+}
+
+/// Paths that the call changes, if known before it runs.
+fn paths(call: &Invocation<'_>) -> Option<Vec<String>> {
+    let context = call.context;
+    let of_link = || Some(context.tools.chain.affected_paths(call)).filter(|paths| !paths.is_empty());
+    context.tools.toolbox.changes(&context.tool_context(call.call), call.call).or_else(of_link)
 }
 
 /// Looks at the files before a call is let run, unless that is done: whoever lets it run must know what of it could not be
@@ -132,11 +148,10 @@ fn is_foreign(call: &Invocation<'_>) -> bool {
 
 async fn before(call: &Invocation<'_>, confinement: Confinement) -> Result<FilesBefore, WorkspaceError> {
     let context = call.context;
-    let tool_context = context.tool_context(call.call);
-    let paths = context.tools.toolbox.changes(&tool_context, call.call);
-    // Only what a command leaves behind is checked: other tools name what they change, or run outside of the sandbox.
-    let confinement = if paths.is_none() && !is_foreign(call) { confinement } else { Confinement::Usual };
-    let tool_context = ToolContext { confinement, ..tool_context };
+    let paths = paths(call);
+    // Tools of others run outside of the sandbox: nothing that they leave behind is checked.
+    let confinement = if is_foreign(call) { Confinement::Usual } else { confinement };
+    let tool_context = ToolContext { confinement, ..context.tool_context(call.call) };
     context.files.snapshots.before(&tool_context, paths.as_deref()).await
 }
 

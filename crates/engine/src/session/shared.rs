@@ -51,18 +51,28 @@ pub(crate) struct Shared {
     pub(crate) config: watch::Receiver<Arc<EngineConfig>>,
 }
 
-/// The ports, without the configuration, which may change.
-pub(crate) struct Ports {
-    pub(crate) models: Arc<dyn Models>,
-    pub(crate) toolbox: Arc<dyn Toolbox>,
-    pub(crate) store: Arc<dyn Store>,
-    pub(crate) workspaces: Arc<dyn Workspaces>,
-    pub(crate) pictures: Option<Arc<dyn Pictures>>,
-    pub(crate) snapshots: Arc<dyn Snapshots>,
-    pub(crate) languages: Arc<dyn Languages>,
-    pub(crate) audit: Arc<dyn Audit>,
-    pub(crate) exchanges: Arc<dyn Exchanges>,
-    pub(crate) clock: Arc<dyn Clock>,
+/// Ports of the engine, without its settings, which may change.
+pub struct Ports {
+    /// The models.
+    pub models: Arc<dyn Models>,
+    /// The tools.
+    pub toolbox: Arc<dyn Toolbox>,
+    /// The journal.
+    pub store: Arc<dyn Store>,
+    /// The sessions' files.
+    pub workspaces: Arc<dyn Workspaces>,
+    /// Makes pictures fit for models. Without it none is shown.
+    pub pictures: Option<Arc<dyn Pictures>>,
+    /// Storage of what calls change in those files.
+    pub snapshots: Arc<dyn Snapshots>,
+    /// The language servers.
+    pub languages: Arc<dyn Languages>,
+    /// The audit log.
+    pub audit: Arc<dyn Audit>,
+    /// Keeps what goes over the wires of models.
+    pub exchanges: Arc<dyn Exchanges>,
+    /// The time.
+    pub clock: Arc<dyn Clock>,
 }
 
 impl Shared {

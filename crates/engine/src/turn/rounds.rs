@@ -22,17 +22,33 @@ pub(crate) const MOST: usize = 6;
 /// Answers in the longest round that is detected.
 const LONGEST: usize = 3;
 
-/// Duration from which a call counts as waiting, in milliseconds: polling repeats by design.
-const WAITS_MS: u64 = 5_000;
+/// Outcome of every call of a tool that the model was not given.
+const UNKNOWN_TOOL: u64 = 0;
+
+/// Words in calls that poll, and their duration from which they wait, in milliseconds: polling repeats by design.
+const POLLS: [&str; 3] = ["sleep", "wait", "watch"];
+const WAITS_MS: u64 = 1_000;
+
+/// Units of durations, as programs print them.
+const UNITS: [&str; 12] = ["ns", "us", "µs", "ms", "s", "m", "h", "sec", "secs", "second", "seconds", "min"];
 
 /// Longest name of a tool in a message, in characters: a model wrote it.
 const MAX_NAME: usize = 64;
 
+/// A call, by its fingerprints without its result and with it.
+#[derive(Debug)]
+struct OpenCall {
+    id: CallId,
+    print: u64,
+    polls: bool,
+    outcome: Option<u64>,
+}
+
 /// The last answers with calls since the person's last message.
 #[derive(Debug, Default)]
 pub(crate) struct CallRounds {
-    /// Calls of the last answer until all have their results: fingerprints of each, without its result and with it.
-    open: Vec<(CallId, u64, Option<u64>)>,
+    /// Calls of the last answer until all have their results.
+    open: Vec<OpenCall>,
     /// Fingerprints of the answers before it, oldest first.
     answers: VecDeque<u64>,
     /// Set once the model was warned of these rounds.
@@ -72,7 +88,10 @@ impl CallRounds {
     fn call(&mut self, call: &ToolCall) {
         let arguments = serde_json::from_str::<Value>(&call.arguments).map_err(|_| &call.arguments);
         let print = fingerprint(&(&call.name, arguments));
-        self.open.push((call.call_id.clone(), print, None));
+        let is_poll =
+            |text: &str| text.split(|letter: char| !letter.is_alphanumeric()).any(|word| POLLS.contains(&word));
+        let polls = is_poll(&call.name) || is_poll(&call.arguments);
+        self.open.push(OpenCall { id: call.call_id.clone(), print, polls, outcome: None });
         self.tool = call.name.chars().filter(|letter| !letter.is_control()).take(MAX_NAME).collect();
     }
 
@@ -81,9 +100,11 @@ impl CallRounds {
         if result.said.is_some() {
             self.start_over();
         }
-        let Some((_, call, known)) = self.open.iter_mut().find(|(id, ..)| *id == result.call_id) else { return };
-        *known = Some(outcome(*call, result));
-        let Some(mut outcomes) = self.open.iter().map(|open| open.2).collect::<Option<Vec<u64>>>() else { return };
+        let Some(call) = self.open.iter_mut().find(|call| call.id == result.call_id) else { return };
+        call.outcome = Some(outcome(call, result));
+        let Some(mut outcomes) = self.open.iter().map(|call| call.outcome).collect::<Option<Vec<u64>>>() else {
+            return;
+        };
         self.open.clear();
         // Several unknown tools in one answer are one mistake.
         outcomes.dedup();
@@ -92,6 +113,11 @@ impl CallRounds {
         }
         self.answers.push_back(fingerprint(&outcomes));
         self.is_noted &= self.repeated() >= NOTED;
+    }
+
+    /// Returns true if the last answer only named tools that it was not given.
+    pub(crate) fn is_unknown(&self) -> bool {
+        self.answers.back() == Some(&fingerprint(&vec![UNKNOWN_TOOL]))
     }
 
     /// Number of equal rounds at the end.
@@ -112,15 +138,71 @@ pub(crate) fn fingerprint(value: &impl Hash) -> u64 {
     hasher.finish()
 }
 
-fn outcome(call: u64, result: &ToolResult) -> u64 {
-    if result.error == Some(ToolErrorCode::UnknownTool) {
-        return 0;
+/// Fingerprint of a failure without what differs each time: durations (`after 0.3 s`, `finished in 12ms`), times, and
+/// addresses and names of random digits.
+fn failure_print(text: &str) -> u64 {
+    let mut words = text.split(char::is_whitespace).peekable();
+    let mut lasting = Vec::new();
+    while let Some(word) = words.next() {
+        let number = bare(word);
+        let is_number = !number.is_empty() && number.trim_start_matches(is_figure).is_empty();
+        let has_unit = is_number && words.next_if(|unit| UNITS.contains(&bare(unit))).is_some();
+        if !has_unit && !is_duration(number) && !is_stamp(number) {
+            lasting.push(word);
+        }
     }
-    let text = result.unchanged.unwrap_or_else(|| fingerprint(&result.own_text()));
+    fingerprint(&lasting)
+}
+
+fn bare(word: &str) -> &str {
+    word.trim_matches(['(', ')', '[', ']', ',', ';', ':', '.'])
+}
+
+/// Returns true for numbers with units, such as `0.53s` and `1m3.5s`.
+fn is_duration(word: &str) -> bool {
+    let mut units = word.split(is_figure).filter(|unit| !unit.is_empty()).peekable();
+    word.starts_with(is_figure) && units.peek().is_some() && units.all(|unit| UNITS.contains(&unit))
+}
+
+/// Returns true for times (`11:20:48`, `2026-11-30T11:20:48Z`), `0x7f3a…`, hashes and the like.
+fn is_stamp(word: &str) -> bool {
+    let is_part =
+        |letter: char| letter.is_ascii_hexdigit() || matches!(letter, ':' | '-' | '+' | '.' | 'x' | 'T' | 'Z');
+    word.len() >= 8 && word.contains(|letter: char| letter.is_ascii_digit()) && word.chars().all(is_part)
+}
+
+fn is_figure(letter: char) -> bool {
+    letter.is_ascii_digit() || letter == '.'
+}
+
+/// Outcome of a subagent's work, without its name and its steps, which differ each time.
+fn of_subagent(text: &str) -> Option<Value> {
+    if !text.starts_with('{') || !text.contains("\"context_id\"") {
+        return None;
+    }
+    let mut work: Value = serde_json::from_str(text).ok()?;
+    let fields = work.as_object_mut()?;
+    fields.retain(|name, _| name != "context_id" && name != "loops");
+    Some(work)
+}
+
+fn outcome(call: &OpenCall, result: &ToolResult) -> u64 {
+    if result.error == Some(ToolErrorCode::UnknownTool) {
+        return UNKNOWN_TOOL;
+    }
+    let text = result.own_text();
+    // The first line on a command has its duration and its exit code.
+    let shown = if result.exit_code.is_some() { text.split_once('\n').map_or("", |(_, shown)| shown) } else { text };
+    let failed = result.error.is_some() || result.exit_code.is_some_and(|code| code != 0);
+    let text = match of_subagent(shown) {
+        Some(work) => fingerprint(&work),
+        None if failed => failure_print(shown),
+        None => result.unchanged.unwrap_or_else(|| fingerprint(&shown)),
+    };
     let files: Vec<_> =
         result.files.iter().map(|file| (&file.path, file.after.as_ref().map(|after| &after.hash))).collect();
-    let waits = (result.duration_ms >= WAITS_MS).then_some(&result.call_id);
-    fingerprint(&(call, text, result.error, result.exit_code, files, waits))
+    let waits = (call.polls && result.duration_ms >= WAITS_MS).then_some(&result.call_id);
+    fingerprint(&(call.print, text, result.error, result.exit_code, files, waits))
 }
 
 #[cfg(test)]
@@ -128,7 +210,8 @@ mod tests {
     use super::*;
 
     /// Rounds after answers: a letter is a call with its own arguments, `+` one more call in the same answer, an upper-case
-    /// letter the same call with another result, `?` a tool that does not exist, `~` a call that waits, `n` a note, and `!`
+    /// letter the same call with another result, `?` a tool that does not exist, `~` a call that polls and waits, `-` one
+    /// that only polls, `/` one that is only slow, `n` a note, and `!`
     /// words of the person.
     fn after(answers: &str) -> CallRounds {
         let mut rounds = CallRounds::default();
@@ -141,7 +224,8 @@ mod tests {
                         .split('+')
                         .filter_map(|call| call.chars().next())
                         .map(|letter| {
-                            let arguments = format!("{{\"a\": \"{}\"}}", letter.to_ascii_lowercase());
+                            let polls = if matches!(letter, '~' | '-') { "sleep " } else { "" };
+                            let arguments = format!("{{\"a\": \"{polls}{}\"}}", letter.to_ascii_lowercase());
                             (letter, ToolCall { call_id: CallId::generate(), name: "look".to_owned(), arguments })
                         })
                         .collect();
@@ -150,7 +234,7 @@ mod tests {
                     for (letter, call) in calls.into_iter().rev() {
                         let text = if letter.is_uppercase() { "another" } else { "one" }.to_owned();
                         let error = (letter == '?').then_some(ToolErrorCode::UnknownTool);
-                        let duration_ms = if letter == '~' { WAITS_MS } else { 1 };
+                        let duration_ms = if matches!(letter, '~' | '/') { WAITS_MS } else { 1 };
                         let empty = ToolResult::empty(call.call_id, call.name);
                         rounds.result(&ToolResult { text, error, duration_ms, ..empty });
                     }
@@ -158,6 +242,28 @@ mod tests {
             }
         }
         rounds
+    }
+
+    #[test]
+    fn durations_are_no_part_of_a_failure() {
+        let check = |one: &str, other: &str, are_equal: bool| {
+            assert_eq!(failure_print(one) == failure_print(other), are_equal, "{one:?} {other:?}");
+        };
+        check("exit code 2 after 0.3 s\nstderr:\nno file", "exit code 2 after 12.0 s\nstderr:\nno file", true);
+        check("1 failed; finished in 0.53s", "1 failed; finished in 950ms", true);
+        check("real\t0m0.345s", "real\t1m2s", true);
+        check("Finished (1.2 seconds).", "Finished (3 seconds).", true);
+        check("exit code 2 after 0.3 s", "exit code 1 after 0.3 s", false);
+        check("3 failed", "2 failed", false);
+        check("1.5 MB in 3 s", "1.6 MB in 3 s", false);
+        check("line 3 s", "line 3 t", false);
+        check(&"1s".repeat(1 << 20), &"2s".repeat(1 << 20), true);
+        check("v1.2.3", "v1.2.4", false);
+        check("11:20:48 at 0x7f3a00 of 123e4567-e89b-12d3", "11:20:49 at 0x7f3b11 of 98765432-e89b-12d4", true);
+        check("dead-beefed", "beef-deaded", false);
+        check("x = 3", "x = 4", false);
+        check("xs[1:]", "xs[1]", false);
+        check("  return", "return", false);
     }
 
     #[test]
@@ -201,6 +307,8 @@ mod tests {
             ("a b c a b c a b c n a b c a b c a b c", true),
             ("? ? ? n ? ? ?", true),
             ("~ ~ ~ ~ ~ ~ ~", false),
+            ("/ / / n / / /", true),
+            ("- - - n - - -", true),
             ("a a a n a a ! a", false),
         ] {
             check(answers, false, is_endless);

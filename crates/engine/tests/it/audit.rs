@@ -14,7 +14,7 @@ use agentd_core::{
     turn::{OnInterrupt, StartTurn, StopReason},
     undo::UndoRequest,
 };
-use agentd_engine::{Engine, EngineConfig, EngineParts, SessionHandle};
+use agentd_engine::{Engine, EngineConfig, Ports, SessionHandle};
 use agentd_testkit::{
     memory_audit::MemoryAudit,
     memory_disk::MemoryDisk,
@@ -394,19 +394,21 @@ async fn play(steps: Vec<(Vec<&'static str>, bool)>, on_interrupt: OnInterrupt, 
             [calls(&made), says("Next.")]
         })
         .collect();
-    let engine = Engine::new(EngineParts {
-        models: Arc::new(OneModel(ScriptedModel::new(script))),
-        toolbox: Arc::clone(&tools) as _,
-        store: Arc::new(MemoryStore::new()),
-        workspaces: Arc::new(NoWorkspaces),
-        pictures: None,
-        snapshots: Arc::new(MemoryDisk::default()),
-        languages: Arc::new(agentd_core::ports::NoLanguages),
-        exchanges: agentd_core::ports::NoExchanges::port(),
-        audit: Arc::clone(&audit) as Arc<dyn Audit>,
-        clock: Arc::new(StoppedClock::default()),
-        config: EngineConfig::default(),
-    });
+    let engine = Engine::new(
+        Ports {
+            models: Arc::new(OneModel(ScriptedModel::new(script))),
+            toolbox: Arc::clone(&tools) as _,
+            store: Arc::new(MemoryStore::new()),
+            workspaces: Arc::new(NoWorkspaces),
+            pictures: None,
+            snapshots: Arc::new(MemoryDisk::default()),
+            languages: Arc::new(agentd_core::ports::NoLanguages),
+            exchanges: agentd_core::ports::NoExchanges::port(),
+            audit: Arc::clone(&audit) as Arc<dyn Audit>,
+            clock: Arc::new(StoppedClock::default()),
+        },
+        EngineConfig::default(),
+    );
     let settings = SessionSettings { confirm_write: confirm, confirm_exec: confirm, ..SessionSettings::default() };
     let session = engine.create_session(settings, None).await.unwrap();
     for (_, broken) in steps {

@@ -15,7 +15,7 @@ use agentd_core::{
     tool::{ToolCall, ToolErrorCode, ToolOutput, ToolSpec},
     turn::{IfBusy, StartTurn, StopReason},
 };
-use agentd_engine::{Engine, EngineConfig, EngineParts, LookedUp};
+use agentd_engine::{Engine, EngineConfig, LookedUp, Ports};
 use agentd_testkit::{
     memory_audit::MemoryAudit,
     memory_disk::MemoryDisk,
@@ -263,19 +263,21 @@ fn engine_on(
     workspaces: Arc<dyn Workspaces>,
     script: impl IntoIterator<Item = Play>,
 ) -> Engine {
-    Engine::new(EngineParts {
-        models: Arc::new(OneModel(ScriptedModel::new(script))),
-        toolbox,
-        store: Arc::clone(store) as _,
-        workspaces,
-        pictures: None,
-        snapshots: Arc::new(MemoryDisk::default()),
-        languages: Arc::new(agentd_core::ports::NoLanguages),
-        exchanges: agentd_core::ports::NoExchanges::port(),
-        audit: Arc::new(MemoryAudit::default()),
-        clock: Arc::new(StoppedClock::default()),
-        config: EngineConfig::default(),
-    })
+    Engine::new(
+        Ports {
+            models: Arc::new(OneModel(ScriptedModel::new(script))),
+            toolbox,
+            store: Arc::clone(store) as _,
+            workspaces,
+            pictures: None,
+            snapshots: Arc::new(MemoryDisk::default()),
+            languages: Arc::new(agentd_core::ports::NoLanguages),
+            exchanges: agentd_core::ports::NoExchanges::port(),
+            audit: Arc::new(MemoryAudit::default()),
+            clock: Arc::new(StoppedClock::default()),
+        },
+        EngineConfig::default(),
+    )
 }
 
 #[tokio::test]

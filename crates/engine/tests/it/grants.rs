@@ -16,7 +16,7 @@ use agentd_core::{
     tool::{Effect, ToolCall, ToolOutput, ToolSpec},
     turn::{OnInterrupt, StartTurn, StopReason},
 };
-use agentd_engine::{Engine, EngineConfig, EngineParts, SessionHandle, StartedTurn, Subscription};
+use agentd_engine::{Engine, EngineConfig, Ports, SessionHandle, StartedTurn, Subscription};
 use agentd_policy::SHELL_TOOL;
 use agentd_testkit::{
     memory_audit::MemoryAudit,
@@ -416,19 +416,21 @@ impl Toolbox for Shell {
 async fn no_way_to_write_a_denied_command_gets_in_by_an_edit_or_a_rule() {
     let shell = Arc::new(Shell::default());
     let script = [calls(&[(SHELL_TOOL, json!({"command": "make"}))]), says("Done.")];
-    let engine = Engine::new(EngineParts {
-        models: Arc::new(OneModel(ScriptedModel::new(script))),
-        toolbox: Arc::clone(&shell) as _,
-        store: Arc::new(MemoryStore::new()),
-        workspaces: Arc::new(NoWorkspaces),
-        pictures: None,
-        snapshots: Arc::new(MemoryDisk::default()),
-        languages: Arc::new(agentd_core::ports::NoLanguages),
-        exchanges: agentd_core::ports::NoExchanges::port(),
-        audit: Arc::new(MemoryAudit::default()),
-        clock: Arc::new(StoppedClock::default()),
-        config: EngineConfig { policy: Arc::new(shipped()), ..EngineConfig::default() },
-    });
+    let engine = Engine::new(
+        Ports {
+            models: Arc::new(OneModel(ScriptedModel::new(script))),
+            toolbox: Arc::clone(&shell) as _,
+            store: Arc::new(MemoryStore::new()),
+            workspaces: Arc::new(NoWorkspaces),
+            pictures: None,
+            snapshots: Arc::new(MemoryDisk::default()),
+            languages: Arc::new(agentd_core::ports::NoLanguages),
+            exchanges: agentd_core::ports::NoExchanges::port(),
+            audit: Arc::new(MemoryAudit::default()),
+            clock: Arc::new(StoppedClock::default()),
+        },
+        EngineConfig { policy: Arc::new(shipped()), ..EngineConfig::default() },
+    );
     let session = engine.create_session(engine.session_defaults(), None).await.unwrap();
     let (mut started, interrupt) = asked(&session).await;
     let (policy, mut runner, mut denied) = (shipped(), TestRunner::deterministic(), 0);

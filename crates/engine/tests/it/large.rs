@@ -14,7 +14,7 @@ use agentd_core::{
     turn::{OnInterrupt, StartTurn, StopReason},
     usage::Usage,
 };
-use agentd_engine::{Engine, EngineConfig, EngineParts};
+use agentd_engine::{Engine, EngineConfig, Ports};
 use agentd_testkit::{
     memory_audit::MemoryAudit,
     memory_disk::MemoryDisk,
@@ -64,19 +64,21 @@ async fn call_in(
     call.push(ModelChunk::Usage(Usage { prompt_tokens: 100, completion_tokens: 10, ..Usage::default() }));
     let model = ScriptedModel::new([Play::Chunks(call), says("I see.")]);
     let store = Arc::new(MemoryStore::new());
-    let engine = Engine::new(EngineParts {
-        models: Arc::new(OneModel(Arc::clone(&model))),
-        toolbox: ScriptedTools::new(),
-        store: Arc::clone(&store) as _,
-        workspaces,
-        pictures: None,
-        snapshots: Arc::new(MemoryDisk::default()),
-        languages: Arc::new(agentd_core::ports::NoLanguages),
-        exchanges: agentd_core::ports::NoExchanges::port(),
-        audit: Arc::new(MemoryAudit::default()),
-        clock: Arc::new(StoppedClock::default()),
+    let engine = Engine::new(
+        Ports {
+            models: Arc::new(OneModel(Arc::clone(&model))),
+            toolbox: ScriptedTools::new(),
+            store: Arc::clone(&store) as _,
+            workspaces,
+            pictures: None,
+            snapshots: Arc::new(MemoryDisk::default()),
+            languages: Arc::new(agentd_core::ports::NoLanguages),
+            exchanges: agentd_core::ports::NoExchanges::port(),
+            audit: Arc::new(MemoryAudit::default()),
+            clock: Arc::new(StoppedClock::default()),
+        },
         config,
-    });
+    );
     let session = engine.create_session(engine.session_defaults(), None).await.unwrap();
     let start = StartTurn { on_interrupt: OnInterrupt::Approve, ..input("Where is the walrus?") };
     let mut started = session.start_turn(start).await.unwrap();

@@ -11,7 +11,7 @@ use agentd_core::{
     tool::{Effect, ToolCall, ToolOutput, ToolSpec},
     turn::{OnInterrupt, StartTurn},
 };
-use agentd_engine::{Engine, EngineConfig, EngineParts};
+use agentd_engine::{Engine, EngineConfig, Ports};
 use agentd_policy::{Policy, SHELL_TOOL};
 use agentd_testkit::{
     memory_audit::MemoryAudit,
@@ -70,19 +70,21 @@ async fn ran(command: &str, policy: Policy, settings: SessionSettings, on_interr
     let disk = Arc::new(MemoryDisk::default());
     let shell = Arc::new(Shell { holds, disk: Arc::clone(&disk), held: Mutex::default() });
     let script = [calls(&[(SHELL_TOOL, json!({ "command": command }))]), says("Done.")];
-    let engine = Engine::new(EngineParts {
-        models: Arc::new(OneModel(ScriptedModel::new(script))),
-        toolbox: Arc::clone(&shell) as _,
-        store: Arc::new(MemoryStore::new()),
-        workspaces: Arc::new(NoWorkspaces),
-        pictures: None,
-        snapshots: disk,
-        languages: Arc::new(agentd_core::ports::NoLanguages),
-        exchanges: agentd_core::ports::NoExchanges::port(),
-        audit: Arc::new(MemoryAudit::default()),
-        clock: Arc::new(StoppedClock::default()),
-        config: EngineConfig { policy: Arc::new(policy), ..EngineConfig::default() },
-    });
+    let engine = Engine::new(
+        Ports {
+            models: Arc::new(OneModel(ScriptedModel::new(script))),
+            toolbox: Arc::clone(&shell) as _,
+            store: Arc::new(MemoryStore::new()),
+            workspaces: Arc::new(NoWorkspaces),
+            pictures: None,
+            snapshots: disk,
+            languages: Arc::new(agentd_core::ports::NoLanguages),
+            exchanges: agentd_core::ports::NoExchanges::port(),
+            audit: Arc::new(MemoryAudit::default()),
+            clock: Arc::new(StoppedClock::default()),
+        },
+        EngineConfig { policy: Arc::new(policy), ..EngineConfig::default() },
+    );
     let session = engine.create_session(settings, None).await.unwrap();
     let mut started = session.start_turn(StartTurn { on_interrupt, ..input("Go!") }).await.unwrap();
     let (mut asked, mut recorded) = (false, false);

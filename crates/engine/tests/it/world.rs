@@ -10,7 +10,7 @@ use agentd_core::{
     spending::{UsageGrouping, UsageQuery},
     turn::{IfBusy, OnInterrupt, StartTurn, StopReason, TurnResult},
 };
-use agentd_engine::{Engine, EngineConfig, EngineParts, SessionHandle, Subscription};
+use agentd_engine::{Engine, EngineConfig, Ports, SessionHandle, Subscription};
 use agentd_testkit::{
     memory_audit::MemoryAudit,
     memory_disk::MemoryDisk,
@@ -107,19 +107,21 @@ impl World {
         let tools = ScriptedTools::on(Arc::clone(&disk));
         let clock = Arc::new(StoppedClock::default());
         let audit = Arc::new(MemoryAudit::default());
-        let engine = Engine::new(EngineParts {
-            models: models.unwrap_or_else(|| Arc::new(OneModel(Arc::clone(&model)))),
-            toolbox: Arc::clone(&tools) as _,
-            store: Arc::clone(&store) as _,
-            workspaces: Arc::clone(&workspaces) as _,
-            pictures: Some(Arc::new(TestPictures)),
-            snapshots: Arc::clone(&disk) as _,
-            languages: Arc::new(agentd_core::ports::NoLanguages),
-            exchanges: agentd_core::ports::NoExchanges::port(),
-            audit: Arc::clone(&audit) as _,
-            clock: Arc::clone(&clock) as _,
+        let engine = Engine::new(
+            Ports {
+                models: models.unwrap_or_else(|| Arc::new(OneModel(Arc::clone(&model)))),
+                toolbox: Arc::clone(&tools) as _,
+                store: Arc::clone(&store) as _,
+                workspaces: Arc::clone(&workspaces) as _,
+                pictures: Some(Arc::new(TestPictures)),
+                snapshots: Arc::clone(&disk) as _,
+                languages: Arc::new(agentd_core::ports::NoLanguages),
+                exchanges: agentd_core::ports::NoExchanges::port(),
+                audit: Arc::clone(&audit) as _,
+                clock: Arc::clone(&clock) as _,
+            },
             config,
-        });
+        );
         Self { engine, model, tools, store, disk, audit, clock, workspaces }
     }
 

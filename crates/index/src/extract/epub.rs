@@ -35,7 +35,9 @@ pub(super) fn extract(bytes: Vec<u8>, teller: &mut Teller<'_>) -> Result<(), Fai
     if chapters().nth(MOST).is_some() {
         teller.leave_out(format!("it has more than {MOST} chapters"));
     }
-    for path in chapters().take(MOST).filter_map(path) {
+    // A chapter that the spine names again is shown once.
+    let mut shown = HashSet::new();
+    for path in chapters().take(MOST).filter_map(path).filter(|path| shown.insert(path.clone())) {
         match package.text(&path) {
             Ok(Some(page)) => {
                 let text = html::markdown(&page).map_err(damaged)?;

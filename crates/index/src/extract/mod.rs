@@ -4,7 +4,7 @@
 //! - `teller`: [`Teller`] keeps the limits, and cuts what is large into pieces.
 //! - `pdf`, `docx`, `pptx`, `epub`, `rtf`, `notebook`, `html`, `markdown`, `plain`: one file a format.
 //! - `open_document`: texts and presentations of LibreOffice. `mail`: messages. `package`, `xml`: what many formats are made of.
-//! - `xlsx`: workbooks, those of Excel before 2007 and of LibreOffice too; `csv`; both are told by `sheet`, row by row. `comments` on cells and `merged` ones; what a `cell` shows, and its `number`; `equation`s and the `numbering` of Word.
+//! - `xlsx`, `xlsb`: workbooks, those of Excel before 2007 and of LibreOffice too; `csv`; both are told by `sheet`, row by row. `comments` on cells and `merged` ones; what a `cell` shows, and its `number`; `equation`s and the `numbering` of Word.
 //! - `archive`: documents in archives. `unlock`: documents of Office 2007 and later that are encrypted with a password.
 //! - `scan`: pages that are pictures, whose letters are recognised.
 //! - [`encoding`]: bytes of text files as text.
@@ -38,6 +38,7 @@ mod scan;
 mod sheet;
 mod teller;
 mod unlock;
+mod xlsb;
 mod xlsx;
 mod xml;
 
@@ -69,7 +70,7 @@ pub fn extract(bytes: Vec<u8>, kind: Kind, teller: &mut Teller<'_>) -> Result<()
         Kind::Ipynb => notebook::extract(&bytes, teller),
         Kind::Xlsx => xlsx::xlsx(bytes, teller),
         Kind::Xls => xlsx::xls(bytes, teller),
-        Kind::Xlsb => xlsx::xlsb(bytes, teller),
+        Kind::Xlsb => xlsb::xlsb(bytes, teller),
         Kind::Ods => xlsx::ods(bytes, teller),
         Kind::Csv => csv::extract(&bytes, teller),
         Kind::Html => html::extract(&bytes, teller),

@@ -46,7 +46,7 @@ fn spelled_out(bytes: Vec<u8>, kind: Kind, limits: &Limits) -> Result<Vec<u8>, F
             let equations = equation::spelled_out(&text);
             let before = equations.as_deref().unwrap_or(&text);
             let numbers = numbering.as_mut().and_then(|numbering| numbering.written_out(before));
-            changed.extend(numbers.or(equations).map(|text| (name, text)));
+            changed.extend(numbers.or(equations).map(|text| (name, text.into_bytes())));
         }
     }
     if changed.is_empty() { Ok(bytes) } else { package.rewritten(&changed).or(Ok(bytes)) }

@@ -29,20 +29,20 @@ impl<B: AsRef<[u8]>> Package<B> {
         self.archive.file_names().flatten().map(|name| name.to_string()).collect()
     }
 
-    /// The archive with other texts for some of its files.
-    pub(super) fn rewritten(mut self, texts: &[(String, String)]) -> Result<Vec<u8>, Failure> {
+    /// The archive with other contents for some of its files.
+    pub(super) fn rewritten(mut self, contents: &[(String, Vec<u8>)]) -> Result<Vec<u8>, Failure> {
         let kind = self.kind;
         let failed = |error: zip::result::ZipError| broken(kind, &error.to_string());
         let mut other = ZipWriter::new(Cursor::new(Vec::new()));
         for index in 0..self.archive.len() {
             let file = self.archive.by_index_raw(index).map_err(failed)?;
             let name = file.name().map_err(failed)?.to_string();
-            match texts.iter().find(|(changed, _)| *changed == name) {
-                Some((_, text)) => {
+            match contents.iter().find(|(changed, _)| *changed == name) {
+                Some((_, content)) => {
                     drop(file);
                     let stored = SimpleFileOptions::default().compression_method(CompressionMethod::Stored);
                     other.start_file(name, stored).map_err(failed)?;
-                    other.write_all(text.as_bytes()).map_err(|error| broken(kind, &error.to_string()))?;
+                    other.write_all(content).map_err(|error| broken(kind, &error.to_string()))?;
                 }
                 None => other.raw_copy_file(file).map_err(failed)?,
             }
@@ -52,6 +52,11 @@ impl<B: AsRef<[u8]>> Package<B> {
 
     /// The file of that name as text; none where there is no such file.
     pub(super) fn text(&mut self, name: &str) -> Result<Option<String>, Failure> {
+        Ok(self.bytes(name)?.map(|bytes| super::encoding::decode(&bytes, None)))
+    }
+
+    /// The content of the file of that name; `None` if there is no such file.
+    pub(super) fn bytes(&mut self, name: &str) -> Result<Option<Vec<u8>>, Failure> {
         let Some(index) = self.archive.index_for_name(name) else { return Ok(None) };
         let broken = |why: String| broken(self.kind, &format!("{name}: {why}"));
         let file = self.archive.by_index(index).map_err(|error| match error {
@@ -65,7 +70,7 @@ impl<B: AsRef<[u8]>> Package<B> {
         if bytes.len() as u64 > self.most {
             return Err(too_large(name, self.most));
         }
-        Ok(Some(super::encoding::decode(&bytes, None)))
+        Ok(Some(bytes))
     }
 
     /// The beginning of the file of that name, as far as it can be read.

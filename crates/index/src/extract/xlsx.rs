@@ -3,9 +3,7 @@
 
 use std::{io::Cursor, rc::Rc};
 
-use calamine::{
-    Data, Ods, OdsError, Reader, SheetType, Xls, XlsError, Xlsb, XlsbError, Xlsx, XlsxError, XlsxFormulaMetadata,
-};
+use calamine::{Data, Ods, OdsError, Reader, Xls, XlsError, Xlsx, XlsxError, XlsxFormulaMetadata};
 
 use super::{
     Teller, broken,
@@ -17,11 +15,11 @@ use super::{
 };
 use crate::{failure::Failure, kind::Kind};
 
-type Bytes = Cursor<Shared>;
+pub(super) type Bytes = Cursor<Shared>;
 
 /// A file that is read more than once.
 #[derive(Clone)]
-struct Shared(Rc<Vec<u8>>);
+pub(super) struct Shared(Rc<Vec<u8>>);
 
 impl AsRef<[u8]> for Shared {
     fn as_ref(&self) -> &[u8] {
@@ -29,7 +27,7 @@ impl AsRef<[u8]> for Shared {
     }
 }
 
-fn cursor(bytes: Vec<u8>) -> Bytes {
+pub(super) fn cursor(bytes: Vec<u8>) -> Bytes {
     Cursor::new(Shared(Rc::new(bytes)))
 }
 
@@ -100,7 +98,7 @@ fn opened(bytes: Bytes, limits: &crate::Limits) -> Result<(Bytes, Xlsx<Bytes>), 
 }
 
 /// The workbook with its sheets of macros named as dialogs; none where it has none.
-fn without_macros(bytes: &Bytes, limits: &crate::Limits) -> Option<Vec<u8>> {
+pub(super) fn without_macros(bytes: &Bytes, limits: &crate::Limits) -> Option<Vec<u8>> {
     const NAMES: [(&str, &str); 3] = [
         ("/xlMacrosheet\"", "/dialogsheet\""),
         ("/xlIntlMacrosheet\"", "/dialogsheet\""),
@@ -111,7 +109,7 @@ fn without_macros(bytes: &Bytes, limits: &crate::Limits) -> Option<Vec<u8>> {
     let list = package.names().into_iter().find(is_list)?;
     let text = package.text(&list).ok().flatten()?;
     let changed = NAMES.into_iter().fold(text.clone(), |text, (macros, dialog)| text.replace(macros, dialog));
-    if changed == text { None } else { package.rewritten(&[(list, changed)]).ok() }
+    if changed == text { None } else { package.rewritten(&[(list, changed.into_bytes())]).ok() }
 }
 
 /// Returns whether its program writes blanks around values, as a look at the beginnings of its sheets tells. The library takes
@@ -150,7 +148,7 @@ fn mended(bytes: &[u8], limits: &crate::Limits) -> Option<Vec<u8>> {
     for name in package.names().into_iter().filter(|name| is_sheet(name)) {
         let text = package.text(&name).ok().flatten()?;
         if let std::borrow::Cow::Owned(text) = blank.replace_all(&text, "$1$2$3") {
-            changed.push((name, text));
+            changed.push((name, text.into_bytes()));
         }
     }
     if changed.is_empty() { None } else { package.rewritten(&changed).ok() }
@@ -222,11 +220,32 @@ fn xlsx_failure(error: &XlsxError) -> Failure {
 
 /// A workbook of Excel before 2007. It has at most 65,536 rows a sheet, so none can claim much.
 pub(super) fn xls(bytes: Vec<u8>, teller: &mut Teller<'_>) -> Result<(), Failure> {
-    let failure = |error: &XlsError| match error {
+    let failure = |error: XlsError| match error {
         XlsError::Password => Failure::Encrypted(Kind::Xls),
         error => broken(Kind::Xls, &error.to_string()),
     };
-    let mut workbook: Xls<Bytes> = Xls::new(cursor(bytes)).map_err(|error| failure(&error))?;
+    let workbook: Xls<Bytes> = Xls::new(cursor(bytes)).map_err(failure)?;
+    let regions = |workbook: &Xls<Bytes>, name: &str| workbook.merge_cells_by_sheet_name(name).unwrap_or_default();
+    ranges(workbook, |workbook, name| merged(regions(workbook, name)), failure, teller)
+}
+
+/// A workbook of LibreOffice. Its reader limits how many cells it makes.
+pub(super) fn ods(bytes: Vec<u8>, teller: &mut Teller<'_>) -> Result<(), Failure> {
+    let failure = |error: OdsError| match error {
+        OdsError::Password => Failure::Encrypted(Kind::Ods),
+        error => broken(Kind::Ods, &error.to_string()),
+    };
+    let workbook: Ods<Bytes> = Ods::new(cursor(bytes)).map_err(failure)?;
+    ranges(workbook, |_, _| MergedCells::new(), failure, teller)
+}
+
+/// Reports the sheets of a workbook, each of which the library reads as a whole.
+fn ranges<R: Reader<Bytes>>(
+    mut workbook: R,
+    merged: impl Fn(&R, &str) -> MergedCells,
+    failure: impl Fn(R::Error) -> Failure,
+    teller: &mut Teller<'_>,
+) -> Result<(), Failure> {
     let names = workbook.sheet_names();
     teller.head(None, Some(names.len()))?;
     let mut damage = None;
@@ -234,18 +253,18 @@ pub(super) fn xls(bytes: Vec<u8>, teller: &mut Teller<'_>) -> Result<(), Failure
         if teller.skips(number, &name)? {
             continue;
         }
-        let merged = merged(workbook.merge_cells_by_sheet_name(&name).unwrap_or_default());
+        let merged = merged(&workbook, &name);
         // The other sheets are read all the same.
         match workbook.worksheet_range(&name) {
             Ok(range) => tell_range(number, name, &range, merged, teller)?,
-            Err(error) => lost(number, name, failure(&error), &mut damage, teller)?,
+            Err(error) => lost(number, name, failure(error), &mut damage, teller)?,
         }
     }
     damage.map_or(Ok(()), Err)
 }
 
 /// Tells of a sheet that cannot be read that it is there, and keeps the first failure.
-fn lost(
+pub(super) fn lost(
     number: u32,
     name: String,
     failure: Failure,
@@ -254,79 +273,6 @@ fn lost(
 ) -> Result<(), Failure> {
     damage.get_or_insert(failure);
     Sheet::new(number, name).end(teller)
-}
-
-/// A workbook of Excel in its binary form. Cells come one by one.
-pub(super) fn xlsb(bytes: Vec<u8>, teller: &mut Teller<'_>) -> Result<(), Failure> {
-    let failure = |error: &XlsbError| match error {
-        XlsbError::Password => Failure::Encrypted(Kind::Xlsb),
-        error => broken(Kind::Xlsb, &error.to_string()),
-    };
-    let bytes = cursor(bytes);
-    let opened: Result<Xlsb<Bytes>, XlsbError> = match Xlsb::new(bytes.clone()) {
-        Err(error @ XlsbError::Unrecognized { .. }) => match without_macros(&bytes, teller.limits()) {
-            Some(other) => Xlsb::new(cursor(other)),
-            None => Err(error),
-        },
-        opened => opened,
-    };
-    let mut workbook = opened.map_err(|error| failure(&error))?;
-    let sheets = workbook.sheets_metadata().to_vec();
-    teller.head(None, Some(sheets.len()))?;
-    let mut damage = None;
-    for (number, calamine::Sheet { name, typ, .. }) in (1..).zip(sheets) {
-        // Charts, dialogs and macros have no cells of their own.
-        if teller.skips(number, &name)? || typ != SheetType::WorkSheet {
-            continue;
-        }
-        let mut cells = match workbook.worksheet_cells_reader(&name) {
-            Ok(cells) => cells,
-            Err(error) => {
-                lost(number, name, failure(&error), &mut damage, teller)?;
-                continue;
-            }
-        };
-        let mut sheet = Merging::new(number, name, MergedCells::new());
-        let declared = cells.dimensions();
-        let whole = loop {
-            if sheet.is_done(declared, teller)? {
-                break Ok(());
-            }
-            match cells.next_cell() {
-                Ok(Some(cell)) => {
-                    let (row, column) = cell.get_position();
-                    sheet.cell(row, column, shown(cell.get_value(), None).unwrap_or_default(), teller)?;
-                }
-                Ok(None) => break Ok(()),
-                Err(error) => break Err(failure(&error)),
-            }
-        };
-        sheet.end(teller)?;
-        damage = damage.or(whole.err());
-    }
-    damage.map_or(Ok(()), Err)
-}
-
-/// A workbook of LibreOffice. Its reader limits how many cells it makes.
-pub(super) fn ods(bytes: Vec<u8>, teller: &mut Teller<'_>) -> Result<(), Failure> {
-    let failure = |error: &OdsError| match error {
-        OdsError::Password => Failure::Encrypted(Kind::Ods),
-        error => broken(Kind::Ods, &error.to_string()),
-    };
-    let mut workbook: Ods<Bytes> = Ods::new(cursor(bytes)).map_err(|error| failure(&error))?;
-    let names = workbook.sheet_names();
-    teller.head(None, Some(names.len()))?;
-    let mut damage = None;
-    for (number, name) in (1..).zip(names) {
-        if teller.skips(number, &name)? {
-            continue;
-        }
-        match workbook.worksheet_range(&name) {
-            Ok(range) => tell_range(number, name, &range, MergedCells::new(), teller)?,
-            Err(error) => lost(number, name, failure(&error), &mut damage, teller)?,
-        }
-    }
-    damage.map_or(Ok(()), Err)
 }
 
 fn tell_range(

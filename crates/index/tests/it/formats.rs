@@ -1,8 +1,12 @@
 //! Documents of more formats, and pages that are not read from left to right: see `tests/fixtures/more/make.py`.
 
-use agentd_index::Kind;
+use agentd_index::{Kind, Limits};
 
-use crate::bench::{document, read, read_fixture, told};
+use crate::{
+    bench::{document, extractor, fixture, read, read_fixture, told},
+    hostile::part,
+    sections::replaced,
+};
 
 /// Each of these stands in the text.
 fn check(text: &str, wanted: &[&str]) {
@@ -87,6 +91,12 @@ async fn texts_of_many_programs_keep_headings_lists_and_tables() {
     assert_eq!(old.kind, Kind::Doc);
     check(&old.markdown(), &["# Überschriften in nicht‑englischer Sprache", "## Problem mit lokalisierten Dokumenten"]);
     let book = document("more/harbour.epub").await;
+    let bytes = std::fs::read(fixture("more/harbour.epub")).unwrap();
+    let spine = part(&bytes, "EPUB/content.opf");
+    let again = spine.replace("</spine>", &("<itemref idref=\"chapter_0\"/>".repeat(2_000) + "</spine>"));
+    let bytes = replaced(&bytes, "EPUB/content.opf", &again);
+    let (same, failure) = read(&extractor(Limits::default()), "again.epub", &bytes).await;
+    assert_eq!((same.unwrap().markdown(), failure), (book.markdown(), None), "a chapter is shown once");
     assert_eq!(book.title.as_deref(), Some("The Harbour"));
     let text = book.markdown();
     check(&text, &["By A. Pilot", "# Chapter 2", "The lighthouse was built of granite."]);

@@ -19,7 +19,7 @@ fn fixture_bytes(name: &str) -> Vec<u8> {
     std::fs::read(fixture(name)).unwrap()
 }
 
-fn replaced(archive: &[u8], name: &str, text: &str) -> Vec<u8> {
+pub(crate) fn replaced(archive: &[u8], name: &str, text: &str) -> Vec<u8> {
     with_part(archive, name, |out| out.write_all(text.as_bytes()).unwrap())
 }
 

@@ -113,3 +113,62 @@ async fn a_number_is_found_with_the_marks_between_its_thousands_and_without() {
         assert!(!finds.hits[0].marks.is_empty() && finds.notes.is_empty(), "{query}: {finds:?}");
     }
 }
+
+/// A record of a binary workbook, below 128 bytes.
+fn record(kind: u16, content: &[&[u8]]) -> Vec<u8> {
+    let content = content.concat();
+    let kind = if kind < 0x80 { vec![kind as u8] } else { vec![kind as u8 | 0x80, (kind >> 7) as u8] };
+    [kind, vec![u8::try_from(content.len()).unwrap()], content].concat()
+}
+
+/// Text as binary workbooks store it.
+fn wide(text: &str) -> Vec<u8> {
+    let units = text.encode_utf16().flat_map(u16::to_le_bytes);
+    (text.encode_utf16().count() as u32).to_le_bytes().into_iter().chain(units).collect()
+}
+
+/// A binary workbook of sheets with one text each. Records of sheets have these bytes after their first four.
+fn binary_workbook(sheets: &[(&str, &str)], added: &[u8]) -> Vec<u8> {
+    use std::io::Write as _;
+    const PACKAGE: &str = "http://schemas.openxmlformats.org/package/2006/relationships";
+    const TYPE: &str = "http://schemas.openxmlformats.org/officeDocument/2006/relationships/worksheet";
+    let mut book = zip::ZipWriter::new(std::io::Cursor::new(Vec::new()));
+    let mut add = |name: &str, content: &[u8]| {
+        book.start_file(name, zip::write::SimpleFileOptions::default()).unwrap();
+        book.write_all(content).unwrap();
+    };
+    let (mut list, mut relations) = (record(0x8F, &[]), String::new());
+    for (number, (name, text)) in (1_u32..).zip(sheets) {
+        let id = format!("rId{number}");
+        list.extend(record(0x9C, &[&[0; 4], added, &number.to_le_bytes(), &wide(&id), &wide(name)]));
+        relations += &format!(r#"<Relationship Id="{id}" Type="{TYPE}" Target="worksheets/sheet{number}.bin"/>"#);
+        let cell = record(0x06, &[&[0; 8], &wide(text)]);
+        let sheet = [record(0x94, &[&[0; 16]]), record(0x91, &[]), record(0, &[&[0; 12]]), cell, record(0x92, &[])];
+        add(&format!("xl/worksheets/sheet{number}.bin"), &sheet.concat());
+    }
+    list.extend([record(0x90, &[]), record(0x84, &[])].concat());
+    add("xl/workbook.bin", &list);
+    add(
+        "xl/_rels/workbook.bin.rels",
+        format!(r#"<Relationships xmlns="{PACKAGE}">{relations}</Relationships>"#).as_bytes(),
+    );
+    add("[Content_Types].xml", br#"<Types xmlns="http://schemas.openxmlformats.org/package/2006/content-types"/>"#);
+    book.finish().unwrap().into_inner()
+}
+
+/// Betas of Excel 2007 wrote four bytes more into the record of each sheet.
+#[tokio::test]
+async fn binary_workbooks_are_read_as_betas_and_releases_write_them() {
+    for names in [["Sheet1", "Sheet2"], ["Über uns, 1. Quartal (vorläufig)", "表"]] {
+        let cells = [(names[0], "North"), (names[1], "South")];
+        for added in [&[][..], &[0; 4]] {
+            let (document, failure) =
+                read(&extractor(Limits::default()), "a.xlsb", &binary_workbook(&cells, added)).await;
+            assert_eq!(failure, None, "{added:?}");
+            let parts = told(&document.unwrap());
+            assert_eq!(parts.len(), 2, "{parts:?}");
+            let has = |part: &str, words: [&str; 2]| words.iter().all(|word| part.contains(word));
+            assert!(has(&parts[0], [names[0], "North"]) && has(&parts[1], [names[1], "South"]), "{parts:?}");
+        }
+    }
+}

@@ -1,6 +1,7 @@
 //! Servers that were never reached: they are asked what they offer, without anybody's calling them.
 
 use std::{
+    collections::BTreeMap,
     sync::{Arc, atomic::Ordering},
     time::{Duration, Instant},
 };
@@ -21,6 +22,9 @@ pub(super) const ASKED_AT_ONCE: usize = 16;
 
 /// Delay before a server that could not be listed is asked again.
 const ASKED_AGAIN: Duration = Duration::from_secs(60);
+
+/// A server as it is configured, with the values of its variables: one that failed in one project may work in another.
+pub(super) type ListingKey = (String, String, BTreeMap<String, String>);
 
 /// A server that was asked what it offers.
 pub(super) struct Listing {
@@ -64,8 +68,9 @@ impl McpPool {
         let (mut unlisted, mut until) = (Vec::new(), None::<Instant>);
         for card in state.published.servers.iter().filter(|card| names.contains(&card.name)) {
             let Some(server) = state.config.servers.get(&card.name) else { continue };
-            let listing = state.asked.get(&key(&card.name, server));
-            let unset = server.missing(&self.values(&state, server, user));
+            let values = self.values(&state, server, user);
+            let unset = server.missing(&values);
+            let listing = state.asked.get(&(card.name.clone(), server.fingerprint(), values));
             if !card.is_unlisted && unset.is_empty() {
                 continue;
             }
@@ -92,8 +97,8 @@ impl McpPool {
                 continue;
             }
             self.unseen.store(true, Ordering::Release);
-            let is_complete = server.missing(&self.values(&state, server, user)).is_empty();
-            if is_complete && state.is_due(name, server) {
+            let values = self.values(&state, server, user);
+            if server.missing(&values).is_empty() && state.is_due((name.to_owned(), server.fingerprint(), values)) {
                 due.push(name.to_owned());
             }
         }
@@ -113,13 +118,17 @@ impl McpPool {
 
     /// Starts a server without anybody's calling it.
     async fn start_here(&self, server: &str, need: Need, user: &ToolUser) {
+        let asked = {
+            let state = self.state();
+            let config = state.config.servers.get(server);
+            config.map(|config| (server.to_owned(), config.fingerprint(), self.values(&state, config, user)))
+        };
         let started = match self.handle(server, user, None) {
             Ok(handle) => handle.lease(need).await.map(drop),
             Err(why) => Err(why),
         };
         let superfluous = {
             let mut state = self.state();
-            let asked = state.config.servers.get(server).map(|config| key(server, config));
             if let Err(why) = started {
                 tracing::warn!(server, "the MCP server does not say what it offers: {why}");
                 if let Some(listing) = asked.and_then(|asked| state.asked.get_mut(&asked)) {
@@ -133,10 +142,6 @@ impl McpPool {
     }
 }
 
-fn key(name: &str, server: &ServerConfig) -> (String, String) {
-    (name.to_owned(), server.fingerprint())
-}
-
 impl State {
     /// Returns whether a server was never reached as it is configured now.
     fn is_new(&self, name: &str, server: &ServerConfig) -> bool {
@@ -144,15 +149,15 @@ impl State {
     }
 
     /// Returns true if a server is to be listed now. Then it counts as asked.
-    fn is_due(&mut self, name: &str, server: &ServerConfig) -> bool {
+    fn is_due(&mut self, key: ListingKey) -> bool {
         let now = Instant::now();
-        let known = self.asked.get_mut(&key(name, server));
-        let is_due = known.as_ref().is_none_or(|listing| now.duration_since(listing.asked) > ASKED_AGAIN);
-        match known {
-            Some(listing) if is_due => listing.asked = now,
-            Some(_) => {}
-            None => drop(self.asked.insert(key(name, server), Listing { asked: now, failed: None })),
+        let is_recent = |listing: &Listing| now.duration_since(listing.asked) <= ASKED_AGAIN;
+        if self.asked.get(&key).is_some_and(is_recent) {
+            return false;
         }
-        is_due
+        // Of others only those that still count: a client may bring ever new values.
+        self.asked.retain(|known, listing| *known == key || is_recent(listing));
+        self.asked.entry(key).or_insert(Listing { asked: now, failed: None }).asked = now;
+        true
     }
 }

@@ -124,20 +124,14 @@ pub(super) fn write(config: &ModelConfig, history: RequestHistory<'_>, order: &O
     let Order { request, form, info, .. } = *order;
     // Calls in a history without tools are refused, so both go into the words.
     let native = form.native_tools(config) && !request.tools.is_empty();
-    let in_text;
-    let messages = if native {
-        &request.messages
-    } else {
-        in_text = text_protocol::conversation(&request.messages, &request.tools);
-        &in_text
-    };
+    let messages = text_protocol::messages(request, native);
     let tools =
         native.then(|| written.of(&request.tools, wire_tool)).transpose().map_err(|error| unwritable(&error))?;
     let tools = tools.as_deref().map(serde_json::value::RawValue::get).unwrap_or_default();
     let origin = info.origin();
     let without_thoughts = form.has(&Change::WithoutSignedThoughts);
     let recipient = Recipient { origin: &origin, distrusted, without_thoughts };
-    let conversation = conversation::write(messages, tools, recipient).map_err(|error| unwritable(&error))?;
+    let conversation = conversation::write(&messages, tools, recipient).map_err(|error| unwritable(&error))?;
     let settings =
         serde_json::to_string(&settings(config, order, native, last_answer)?).map_err(|error| unwritable(&error))?;
     let is_cached = caches(config) && form.sends(CACHE);

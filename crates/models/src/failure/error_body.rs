@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use agentd_core::Timestamp;
+use jiff::SignedDuration;
 use serde_json::Value;
 
 use super::{
@@ -43,7 +44,7 @@ impl Cause {
     /// Returns true if an error of that status can have this cause, whatever its words.
     fn fits(self, status: u16) -> bool {
         match self {
-            Self::Spent => matches!(status, UNKNOWN | 400 | 403 | 429),
+            Self::Spent => matches!(status, UNKNOWN | 400 | 401 | 403 | 412 | 429),
             Self::Key => matches!(status, UNKNOWN | 400),
             Self::Minute => matches!(status, UNKNOWN | 400 | 413 | 422 | 429 | 500..=599),
             Self::Loading => status == 503,
@@ -54,48 +55,29 @@ impl Cause {
 }
 
 /// Signs of these causes: parts of codes and types, and wordings of messages. The first row that fits counts.
-const SIGNS: [(Cause, &[&str], &[&str]); 6] = [
+const SIGNS: [(Cause, &str, &str); 6] = [
+    (
+        Cause::Minute,
+        "rate_limit_exceeded; token_quota_exceeded; request_quota_exceeded",
+        "tokens per min; (tpm); requests per min; (rpm)",
+    ),
     (
         Cause::Spent,
-        &[
-            "insufficient_quota",
-            "insufficient_balance",
-            "insufficient_credits",
-            "exceeded_current_quota",
-            "quota_exceeded",
-            "quotaexceeded",
-            "budget_exceeded",
-            "spend_limit",
-            "usage_limit_reached",
-            "billing_",
-        ],
-        &["exceeded your current quota", "credit balance is too low"],
+        "insufficient_quota; insufficient_balance; insufficient_credits; exceeded_current_quota; quota_exceeded; quotaexceeded; \
+         budget_exceeded; exceededbudget; exceededtokenbudget; spend_limit; usage_limit_reached; billing_; arrearage; freetieronly; \
+         blocked_api_access",
+        "exceeded your current quota; credit balance is too low; credits are depleted; available credits; insufficient balance; \
+         api usage limits; key limit exceeded; spending limit; spending cap; over budget",
     ),
-    (Cause::Key, &["invalid_api_key", "api_key_invalid"], &[]),
-    (Cause::Minute, &["rate_limit_exceeded"], &["tokens per min", "(tpm)", "requests per min", "(rpm)"]),
-    (Cause::Loading, &[], &["loading"]),
-    (Cause::Spoilt, &["tool_use_failed"], &[]),
+    (Cause::Key, "invalid_api_key; api_key_invalid", ""),
+    (Cause::Loading, "", "loading"),
+    (Cause::Spoilt, "tool_use_failed", ""),
     (
         Cause::Window,
-        &["context_length", "exceed_context"],
-        &[
-            "max_model_len",
-            "contextwindowexceeded",
-            "context length",
-            "context window",
-            "context size",
-            "context limit",
-            "maximum context",
-            "maximum prompt length",
-            "prompt is too long",
-            "prompt too long",
-            "input is too long",
-            "reduce the length",
-            "too many tokens",
-            "token limit",
-            "tokens allowed",
-            "`max_new_tokens` must be",
-        ],
+        "context_length; exceed_context",
+        "max_model_len; contextwindowexceeded; context length; context window; context size; context limit; maximum context; \
+         maximum prompt length; prompt is too long; prompt too long; input is too long; reduce the length; too many tokens; \
+         token limit; tokens allowed; `max_new_tokens` must be",
     ),
 ];
 
@@ -123,8 +105,8 @@ const STATUSES: [(&str, u16); 11] = [
 ];
 
 /// A server's error.
-pub(super) struct ServerError<'a> {
-    pub(super) body: &'a [u8],
+pub(super) struct ServerError {
+    pub(super) body: Vec<u8>,
     /// Its message with its code or type, for people.
     words: String,
     /// Its codes and types, in lower case.
@@ -135,15 +117,32 @@ pub(super) struct ServerError<'a> {
     message: String,
     /// The status that it names.
     number: Option<u16>,
+    /// The wait that it asks for.
+    pub(super) wait: Option<Duration>,
     /// The time at which there is more again of what is used up.
     pub(super) reset: Option<Timestamp>,
     /// Anthropic's name of the request.
     pub(super) request_id: Option<String>,
 }
 
-impl<'a> ServerError<'a> {
-    pub(super) fn read(body: &'a [u8]) -> Self {
-        let text = String::from_utf8_lossy(body);
+impl ServerError {
+    /// Reads an error. Of one that a gateway passes on, the words are those of the provider behind it.
+    pub(super) fn read(body: &[u8]) -> Self {
+        let outer = Self::read_one(body.to_owned());
+        let Some(inner) = upstream(body).map(Self::read_one) else { return outer };
+        let codes = format!("{} {}", inner.codes, outer.codes);
+        Self {
+            codes,
+            number: inner.number.or(outer.number),
+            wait: inner.wait.or(outer.wait),
+            reset: inner.reset.or(outer.reset),
+            request_id: inner.request_id.or(outer.request_id),
+            ..inner
+        }
+    }
+
+    fn read_one(body: Vec<u8>) -> Self {
+        let text = String::from_utf8_lossy(&body).into_owned();
         let text = text.trim();
         let json = unwrapped(serde_json::from_str(text).unwrap_or(Value::Null));
         let error = json.get("error").filter(|error| !error.is_null()).unwrap_or(&json);
@@ -169,17 +168,15 @@ impl<'a> ServerError<'a> {
         let request_id = json.get("request_id").and_then(Value::as_str).map(str::to_owned);
         let now = Timestamp::now();
         let reset = [error, &json].into_iter().find_map(|place| reset(place, now));
-        Self { body, words, codes, plain, message, number, reset, request_id }
+        // Google's form of it.
+        let delays = || error.get("details")?.as_array()?.iter().find_map(|detail| detail.get("retryDelay")?.as_str());
+        let wait = wait_in(&plain).or_else(|| Duration::try_from(delays()?.parse::<SignedDuration>().ok()?).ok());
+        Self { words, codes, plain, message, number, wait, reset, request_id, body }
     }
 
     /// Its words, in one short line.
     pub(super) fn said(&self, target: &Target) -> String {
         excerpt(target, &self.words)
-    }
-
-    /// The wait that its message asks for.
-    pub(super) fn wait(&self) -> Option<Duration> {
-        wait_in(&self.plain)
     }
 
     /// Returns true if the request alone is more than a minute's limit.
@@ -196,23 +193,40 @@ impl<'a> ServerError<'a> {
 
     /// Its cause, if that is known.
     pub(super) fn cause(&self, status: u16) -> Option<Cause> {
-        let is_it = |(cause, codes, wordings): &&(Cause, &[&str], &[&str])| {
-            let is_known = codes.iter().any(|code| self.codes.contains(code))
-                || wordings.iter().any(|wording| match cause {
-                    Cause::Window => self.message.contains(wording),
-                    _ => self.plain.contains(wording),
-                });
+        let has = |text: &str, signs: &str| signs.split("; ").any(|sign| !sign.is_empty() && text.contains(sign));
+        // Cerebras counts its limits of a day under the same codes.
+        let is_of_day = self.codes.contains("_quota_exceeded") && self.plain.contains("per day");
+        let is_it = |(cause, codes, wordings): &&(Cause, &str, &str)| {
+            let text = if *cause == Cause::Window { &self.message } else { &self.plain };
+            let is_known = has(&self.codes, codes) || has(text, wordings);
             // Gemini calls a limit of a minute a quota, too: only that passes by itself.
-            is_known && cause.fits(status) && (*cause != Cause::Spent || self.wait().is_none())
+            is_known
+                && cause.fits(status)
+                && (*cause != Cause::Spent || self.wait.is_none())
+                && (*cause != Cause::Minute || !is_of_day)
         };
         let by_status = match status {
             402 => Some(Cause::Spent),
+            403 if self.plain.contains("quota exceeded") && self.wait.is_some() => Some(Cause::Rate),
+            403 if self.plain.contains("quota exceeded") => Some(Cause::Spent),
+            // The key is right, and another model may be asked with it.
+            403 if self.codes.contains("model_not_found") => None,
             401 | 403 => Some(Cause::Key),
             413 => Some(Cause::Window),
             429 => Some(Cause::Rate),
             _ => None,
         };
         SIGNS.iter().find(is_it).map(|(cause, ..)| *cause).or(by_status)
+    }
+}
+
+/// The error of the provider behind a gateway, which repeats it below its own (OpenRouter).
+fn upstream(body: &[u8]) -> Option<Vec<u8>> {
+    let json = unwrapped(serde_json::from_slice(body).ok()?);
+    match json.pointer("/error/metadata/raw")? {
+        Value::String(text) if !text.trim().is_empty() => Some(text.clone().into_bytes()),
+        raw @ Value::Object(_) => serde_json::to_vec(raw).ok(),
+        _ => None,
     }
 }
 

@@ -34,12 +34,27 @@ pub(super) fn retry_after(headers: &HeaderMap) -> Option<Duration> {
     })
 }
 
+/// The wait until a limit counts anew, as OpenRouter names it: in milliseconds since 1970.
+pub(super) fn limit_reset(headers: &HeaderMap) -> Option<Duration> {
+    let until = headers.get("x-ratelimit-reset")?.to_str().ok()?.trim().parse().ok()?;
+    let until = Timestamp::from_millisecond(until).ok().filter(|_| until > MILLISECONDS)?;
+    Duration::try_from(until.duration_since(Timestamp::now())).ok()
+}
+
+/// The number from which one names a time in milliseconds since 1970; below it, in seconds.
+const MILLISECONDS: i64 = 100_000_000_000;
+
 /// The longest time until a quota is filled up again that is believed: a year, and a little more.
 const MAX_RESET: i64 = 400 * 86_400;
 
 /// The time at which an error says that there is more again: in seconds since 1970, as a date, or in seconds from now.
 pub(super) fn reset(error: &Value, now: Timestamp) -> Option<Timestamp> {
-    let number = |name: &str| error.get(name)?.as_i64();
+    let number = |name: &str| {
+        let value = error.get(name)?;
+        let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+        let number: i64 = text.split('.').next()?.parse().ok()?;
+        Some(if number > MILLISECONDS { number / 1000 } else { number })
+    };
     let date = || error.get("resets_at")?.as_str()?.parse::<Timestamp>().ok();
     let from_now = || number("resets_in_seconds").map(|seconds| now.as_second().saturating_add(seconds));
     let at = number("resets_at").or_else(|| date().map(Timestamp::as_second)).or_else(from_now)?;
@@ -66,6 +81,7 @@ pub(super) fn wait_in(message: &str) -> Option<Duration> {
 mod tests {
     use proptest::prelude::*;
     use reqwest::header::HeaderValue;
+    use serde_json::json;
 
     use super::*;
 
@@ -87,6 +103,22 @@ mod tests {
         let date = "Sun, 06 Nov 1994 08:49:30 GMT";
         check(&[("date", date), ("retry-after", "Sun, 06 Nov 1994 08:49:37 GMT")], Some(7_000));
         check(&[("date", date), ("retry-after", "Sun, 06 Nov 1994 08:49:20 GMT")], Some(0));
+        let (soon, late) =
+            (Timestamp::now() + SignedDuration::from_mins(5), Timestamp::now() + SignedDuration::from_mins(4));
+        let headers = [("x-ratelimit-reset", soon.as_millisecond().to_string())];
+        let map = headers.into_iter().map(|(name, value)| (name.parse().unwrap(), value.parse().unwrap())).collect();
+        let wait = limit_reset(&map).unwrap();
+        assert!(
+            wait > Duration::try_from(late.duration_since(Timestamp::now())).unwrap() && wait <= Duration::from_mins(5)
+        );
+        let map = [("x-ratelimit-reset", "12")]
+            .into_iter()
+            .map(|(name, value)| (name.parse().unwrap(), value.parse().unwrap()));
+        assert_eq!(limit_reset(&map.collect()), None);
+        for at in [json!(1_900_000_000), json!("1900000000"), json!(1_900_000_000.7), json!(1_900_000_000_123_u64)] {
+            let now = Timestamp::from_second(1_899_999_000).unwrap();
+            assert_eq!(reset(&json!({ "resets_at": at }), now).map(Timestamp::as_second), Some(1_900_000_000), "{at}");
+        }
     }
 
     #[test]

@@ -104,13 +104,7 @@ pub(super) fn body(
     let Order { target, info, request, form, .. } = *order;
     let (host, model, origin) = (target.host(), info.id.as_str(), model_origin(&info.id, target.shown()));
     let native = form.native_tools(config);
-    let in_text;
-    let messages = if native {
-        &request.messages
-    } else {
-        in_text = text_protocol::conversation(&request.messages, &request.tools);
-        &in_text
-    };
+    let messages = text_protocol::messages(request, native);
     let tools = (native && !request.tools.is_empty()).then(|| written.of(&request.tools, wire_tool)).transpose();
     let tools = tools.map_err(|error| unwritable(&error))?;
     let renamed = form.has(&Change::MaxCompletionTokens);
@@ -124,7 +118,7 @@ pub(super) fn body(
     };
     let body = Body {
         model,
-        messages: cache::sent(wire_messages(messages, recipient), marks(config, host, model) && form.sends(CACHE)),
+        messages: cache::sent(wire_messages(&messages, recipient), marks(config, host, model) && form.sends(CACHE)),
         tool_choice: (tools.is_some() && !request.may_call).then_some("none"),
         tools,
         temperature: config.temperature.filter(|_| form.sends("temperature")),

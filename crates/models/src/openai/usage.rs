@@ -14,6 +14,7 @@ const MAX_CHARGE: f64 = 10_000.0;
 pub(super) struct WireUsage<'a> {
     prompt_tokens: Option<Count>,
     completion_tokens: Option<Count>,
+    total_tokens: Option<Count>,
     prompt_tokens_details: Option<PromptDetails>,
     completion_tokens_details: Option<CompletionDetails>,
     /// DeepSeek's name for cached tokens.
@@ -78,15 +79,21 @@ impl WireUsage<'_> {
             rest if of_cache > rest => rest.saturating_add(of_cache),
             all => all,
         };
+        let details = self.completion_tokens_details.unwrap_or_default();
+        let reasoning_tokens = count(&[details.reasoning_tokens, self.reasoning_tokens]);
+        let answer = count(&[self.completion_tokens]);
+        let whole = answer.saturating_add(reasoning_tokens);
+        // Some servers count thoughts beside the answer: xAI's does.
+        let is_beside = reasoning_tokens > answer
+            || reasoning_tokens > 0
+                && count(&[self.total_tokens]) == count(&[self.prompt_tokens]).saturating_add(whole);
+        let completion_tokens = if is_beside { whole } else { answer };
         Usage {
             prompt_tokens,
             cached_tokens,
             cache_write_tokens,
-            completion_tokens: count(&[self.completion_tokens]),
-            reasoning_tokens: count(&[
-                self.completion_tokens_details.and_then(|details| details.reasoning_tokens),
-                self.reasoning_tokens,
-            ]),
+            completion_tokens,
+            reasoning_tokens,
             ..Usage::default()
         }
     }

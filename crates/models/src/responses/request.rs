@@ -130,13 +130,7 @@ pub(super) fn body(config: &ModelConfig, history: RequestHistory<'_>, order: &Or
     let RequestHistory { tools: written, distrusted, last_answer } = history;
     let Order { request, form, info, .. } = *order;
     let native = form.native_tools(config);
-    let in_text;
-    let messages = if native {
-        &request.messages
-    } else {
-        in_text = text_protocol::conversation(&request.messages, &request.tools);
-        &in_text
-    };
+    let messages = text_protocol::messages(request, native);
     let tools = (native && !request.tools.is_empty()).then(|| written.of(&request.tools, wire_tool)).transpose();
     let tools = tools.map_err(|error| unwritable(&error))?;
     let origin = info.origin();
@@ -146,7 +140,7 @@ pub(super) fn body(config: &ModelConfig, history: RequestHistory<'_>, order: &Or
         without_thoughts: form.has(&Change::WithoutSignedThoughts),
         wants_turns: form.has(&Change::WordsInResults),
     };
-    let Conversation { instructions, items } = conversation::write(messages, recipient);
+    let Conversation { instructions, items } = conversation::write(&messages, recipient);
     let schema = sent_schema(config, order).map(AnswerFormat::of).transpose()?;
     let body = Body {
         model: &info.id,

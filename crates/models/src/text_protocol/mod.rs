@@ -15,5 +15,5 @@ mod writing;
 pub(crate) use self::{
     scanner::Scanner,
     spellings::{clean_name, is_mark},
-    writing::{STOP, conversation},
+    writing::{STOP, conversation, messages},
 };

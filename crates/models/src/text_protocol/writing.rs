@@ -1,7 +1,9 @@
 //! The conversation with tools, calls and results as plain words.
 
+use std::borrow::Cow;
+
 use agentd_core::{
-    model::Message,
+    model::{Message, ModelRequest},
     tool::{ToolCall, ToolSpec},
     untrusted,
 };
@@ -9,6 +11,11 @@ use serde_json::{Value, json};
 
 /// Text that ends an answer in which the model begins to invent a result.
 pub(crate) const STOP: &str = "\n<tool_result name=";
+
+/// The messages of a request: as they are, or with tools, calls and results as plain words.
+pub(crate) fn messages(request: &ModelRequest, native: bool) -> Cow<'_, [Message]> {
+    if native { Cow::Borrowed(&request.messages) } else { Cow::Owned(conversation(&request.messages, &request.tools)) }
+}
 
 /// Writes the conversation. Roles alternate, and the first message is the system message, if there is one. Results stand in
 /// messages of the person's role, between marks that nobody else's words can hold.

@@ -119,3 +119,27 @@ async fn cache_writes_are_read_and_priced_on_chat_completions() {
         assert_eq!(usage.cost_microusd, Some(5000 + 200 + 12 * usage.cache_write_tokens), "{written}");
     }
 }
+
+/// xAI's API counts thoughts beside the answer, OpenAI's as a part of it.
+#[tokio::test]
+async fn thoughts_are_paid_for_where_they_are_counted_beside_the_answer() {
+    for (count, answer) in [
+        (json!({"completion_tokens": 9, "completion_tokens_details": {"reasoning_tokens": 94}}), 103),
+        (
+            json!({"completion_tokens": 90, "completion_tokens_details": {"reasoning_tokens": 40}, "total_tokens": 1130}),
+            130,
+        ),
+        (
+            json!({"completion_tokens": 90, "completion_tokens_details": {"reasoning_tokens": 40}, "total_tokens": 1090}),
+            90,
+        ),
+        (json!({"completion_tokens": 90, "reasoning_tokens": 90}), 90),
+    ] {
+        let mut usage = count.clone();
+        usage["prompt_tokens"] = json!(1000);
+        let server = ModelServer::start().await;
+        server.reply(Reply::text("Hi").with_usage(UsagePlace::Tail, usage));
+        let counted = ask_config(&priced(&server, Wire::OpenAi)).await.usage.unwrap();
+        assert_eq!(counted.completion_tokens, answer, "{count}");
+    }
+}

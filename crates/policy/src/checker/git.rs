@@ -6,15 +6,16 @@ use agentd_core::policy::Risk;
 
 use super::{
     paths::{self, WordPlace},
+    programs::abbreviates,
     tables::{GIT, holds},
 };
 use crate::{command::word::Word, opinion::LayerVerdict};
 
 /// Global options after which another word is their value.
-const VALUED: [&str; 5] = ["-C", "-c", "--git-dir", "--work-tree", "--namespace"];
+const VALUED: [&str; 7] = ["-C", "-c", "--git-dir", "--work-tree", "--namespace", "--attr-source", "--shallow-file"];
 /// Options that name a program, a file of options or another machine, at any place.
 const RUNNING: &str = "-c --exec-path --config-env --upload-pack --receive-pack --exec --ext-diff --textconv --config \
-    --template --extcmd --open-files-in-pager --remote= --git-dir --work-tree --separate-git-dir";
+    --template --extcmd --open-files-in-pager --remote= --git-dir --work-tree --separate-git-dir --unsafe-paths";
 /// Subcommands that run programs, or send.
 const FAR_REACHING: &str = "push filter-branch filter-repo submodule difftool mergetool daemon instaweb send-email \
     upload-pack receive-pack credential update-ref hook maintenance fast-import remote-ext shell svn";
@@ -34,6 +35,13 @@ fn subcommand(arguments: &[Word]) -> Option<(&str, &[Word])> {
     None
 }
 
+/// Returns true if a word has a path below `.git`, whatever the case of its letters.
+fn is_in_repository(word: &str) -> bool {
+    let word = word.to_ascii_lowercase();
+    !word.contains("://")
+        && (word.starts_with('-') && word.contains(".git/") || word.split(['/', '=', ':']).any(|part| part == ".git"))
+}
+
 /// Danger of a git command.
 pub(super) fn check(arguments: &[Word], roots: &[&Path]) -> Option<LayerVerdict> {
     let asks = |why: String| Some(LayerVerdict::asks(Risk::High, why));
@@ -41,10 +49,10 @@ pub(super) fn check(arguments: &[Word], roots: &[&Path]) -> Option<LayerVerdict>
     let globals = &arguments[..arguments.len() - rest.len() - 1];
     let running = |word: &&Word| {
         let text = word.text.as_str();
-        RUNNING
-            .split_ascii_whitespace()
-            .any(|option| if option.len() == 2 { text == option } else { text.starts_with(option) })
-            || text.contains("ext::")
+        RUNNING.split_ascii_whitespace().any(|option| match option.len() {
+            2 => text == option,
+            _ => text.starts_with(option) || abbreviates(text, option),
+        }) || text.contains("ext::")
     };
     let global = globals.iter().find(|word| running(word) || word.text.starts_with("-c"));
     // `-c` behind the subcommand is the short name of harmless options, but for clone.
@@ -65,9 +73,12 @@ pub(super) fn check(arguments: &[Word], roots: &[&Path]) -> Option<LayerVerdict>
         rest.iter().any(|word| {
             options.iter().any(|option| match option.strip_prefix('-').filter(|letter| letter.len() == 1) {
                 Some(letter) => {
-                    word.text.starts_with('-') && !word.text.starts_with("--") && word.text.contains(letter)
+                    word.text.starts_with('-')
+                        && !word.text.starts_with("--")
+                        && !(name == "tag" && word.text.contains(':'))
+                        && word.text.contains(letter)
                 }
-                None => word.text.starts_with(option),
+                None => word.text.starts_with(option) || abbreviates(&word.text, option),
             })
         })
     };
@@ -80,7 +91,7 @@ pub(super) fn check(arguments: &[Word], roots: &[&Path]) -> Option<LayerVerdict>
             has(&["-f", "--force", "--discard"])
                 || rest.iter().any(|word| matches!(word.text.as_str(), "--" | "." | ":/" | "*"))
         }
-        "branch" | "tag" => has(&["-D", "-d", "--delete", "--force", "-M"]),
+        "branch" | "tag" => has(&["-D", "-d", "--delete", "-f", "--force", "-M"]),
         "stash" => matches!(first, "drop" | "clear"),
         "reflog" => matches!(first, "expire" | "delete"),
         "gc" | "prune" => true,
@@ -90,6 +101,10 @@ pub(super) fn check(arguments: &[Word], roots: &[&Path]) -> Option<LayerVerdict>
     };
     if loses {
         return asks(format!("git {name} can lose work for good"));
+    }
+    // A rebase or a merge that waits there is gone on with by the next command of a person.
+    if rest.iter().any(|word| is_in_repository(&word.text)) {
+        return asks(format!("git {name} is given a path in a repository's own folder"));
     }
     // A new tree, or files, at a place that an argument names.
     let elsewhere = |word: &&Word| {
@@ -113,8 +128,13 @@ pub(super) fn check(arguments: &[Word], roots: &[&Path]) -> Option<LayerVerdict>
                 || matches!(first, "edit" | "set" | "unset" | "rename-section" | "remove-section")
                 || has(&["--add", "--unset", "--replace", "--edit", "-e", "--remove", "--rename", "--file", "-f"])
         }
-        "diff" | "log" | "show" => has(&["--output", "--outp", "--ext", "--textc"]),
         _ => false,
     };
+    // Whatever shows differences can write them.
+    let writes = |word: &Word| {
+        let name = word.text.split_once('=').map_or(word.text.as_str(), |(name, _)| name);
+        name.len() > 2 && "--output".starts_with(name)
+    };
+    let runs = runs || has(&["--ext-", "--textc"]) || rest.iter().any(writes);
     runs.then(|| LayerVerdict::asks(Risk::High, format!("git {name} can run programs or write files this way")))
 }

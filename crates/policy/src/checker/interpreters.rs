@@ -18,7 +18,7 @@ pub(super) fn check(part: &Part) -> Option<LayerVerdict> {
     let base = program.trim_end_matches(".exe").trim_end_matches('t');
     let base = base.trim_end_matches(|c: char| c.is_ascii_digit() || matches!(c, '.' | '-'));
     let base = if base.is_empty() { program.as_str() } else { base };
-    let (_, letters) = INTERPRETERS.iter().find(|(name, _)| *name == base || *name == program)?;
+    let (_, letters) = INTERPRETERS.iter().find(|(names, _)| holds(names, base) || holds(names, &program))?;
     let is_python = base.ends_with("python") || base == "pypy";
     let arguments = part.arguments();
     let mut file = false;

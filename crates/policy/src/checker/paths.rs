@@ -79,7 +79,13 @@ pub(super) fn is_secret(text: &str) -> bool {
 /// Returns whether a word is such a name, or stands for file names of which one may be.
 pub(super) fn may_be_secret(word: &Word) -> bool {
     let text = word.text.as_str();
+    // A value may stand right behind the letter of its option.
+    let letters =
+        text.strip_prefix('-').filter(|letters| letters.starts_with(|letter: char| letter.is_ascii_alphabetic()));
+    let value = letters.and_then(|letters| letters.find('.').map(|at| &letters[at..]));
     is_secret(text)
+        || value.is_some_and(is_secret)
+        || letters.is_some_and(|letters| is_secret(&letters[1..]))
         || word.braces && text.split(['{', '}', ',']).any(is_secret)
         || (word.globs || word.braces) && unbraced(text).split(['/', '=']).any(stands_for_secret)
 }
@@ -152,20 +158,10 @@ pub(crate) fn may_be(word: &Word, wanted: &str, goes_on: bool) -> bool {
 
 /// Returns whether a path reads from a device, or from what another process has.
 pub(super) fn is_device(text: &str) -> bool {
-    const HARMLESS: [&str; 10] = [
-        "/dev/null",
-        "/dev/zero",
-        "/dev/random",
-        "/dev/urandom",
-        "/dev/stdin",
-        "/dev/stdout",
-        "/dev/stderr",
-        "/dev/tty",
-        "/dev/shm",
-        "/dev/",
-    ];
+    const HARMLESS: &str =
+        "/dev/null /dev/zero /dev/random /dev/urandom /dev/stdin /dev/stdout /dev/stderr /dev/tty /dev/shm /dev/";
     if let Some(name) = text.strip_prefix("/dev/") {
-        return !HARMLESS.contains(&text) && !name.starts_with("fd/") && !name.starts_with("shm/");
+        return !holds(HARMLESS, text) && !name.starts_with("fd/") && !name.starts_with("shm/");
     }
     let Some((process, rest)) = text.strip_prefix("/proc/").and_then(|rest| rest.split_once('/')) else { return false };
     let whose = process.contains("self") || process.contains(['*', '?', '[', '$']) || process.parse::<u32>().is_ok();
@@ -179,13 +175,20 @@ pub(crate) fn is_narrow_glob(word: &Word) -> bool {
     word.globs && word.is_static() && is_known && !word.text.starts_with(['*', '?', '[', '-'])
 }
 
+/// Returns true for a range of git from a revision on: `main..`.
+fn is_range(part: &str) -> bool {
+    let revision = part.trim_end_matches("..");
+    let is_part = |letter: char| letter.is_ascii_alphanumeric() || "_.^~-".contains(letter);
+    !revision.is_empty() && !revision.starts_with('-') && revision.chars().all(is_part)
+}
+
 /// Returns whether a word, with the values that options hold inside it, stays in the session's folders and away from
 /// secrets.
 pub(crate) fn is_tame(word: &Word, roots: &[&Path]) -> bool {
     let text = word.text.as_str();
     if may_be_secret(word)
         || is_device(text)
-        || text.split(['/', '=']).any(|part| part.ends_with("..") && !part.ends_with("..."))
+        || text.split(['/', '=']).any(|part| part.ends_with("..") && !part.ends_with("...") && !is_range(part))
     {
         return false;
     }

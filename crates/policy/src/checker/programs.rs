@@ -83,15 +83,21 @@ fn runs_words(part: &Part) -> Option<LayerVerdict> {
     if let Some(word) = part.assigns.iter().map(|assign| &assign.value).chain(unquiet(part)).find(|word| runs(word)) {
         return asks(Risk::High, format!("{} names a program or code to run", super::bash::shortened(&word.text)));
     }
-    let entry = RUNS_TEXT.iter().find(|(name, _)| *name == program || program.strip_prefix(name) == Some("3"));
+    let plain = program.strip_suffix('3').unwrap_or(program);
+    let entry = RUNS_TEXT.iter().find(|(names, _)| holds(names, program) || holds(names, plain));
     if let Some((_, signs)) = entry {
         let own = arguments.iter().take_while(|word| word.text != "--" || !holds(HANDING_ON, program));
-        let first = own.clone().find(|word| !word.text.starts_with(['-', '+'])).map(|word| word.text.as_str());
-        let found = signs.iter().find(|sign| match sign.starts_with('-') || sign.ends_with('=') {
+        let subcommands = subcommands(own.clone());
+        let is_cut = |name: &str, sign: &str| name.len() > 1 && sign.starts_with(name) && !holds(WHOLE, name);
+        let found = signs.split(' ').find(|sign| match sign.starts_with('-') || sign.ends_with('=') {
             true => own.clone().any(|word| signals(&word.text, sign)),
-            // Tox takes its subcommand from anywhere.
-            false if program == "tox" => own.clone().any(|word| word.text == **sign),
-            false => first == Some(*sign),
+            // Tox takes its subcommand from anywhere, and yarn that of all packages.
+            false if program == "tox" || subcommands.first() == Some(&"workspaces") => {
+                own.clone().any(|word| word.text == *sign)
+            }
+            // npm takes any beginning of a name.
+            false if program == "npm" => subcommands.iter().any(|name| name == sign || is_cut(name, sign)),
+            false => subcommands.contains(sign),
         });
         if let Some(sign) = found {
             return asks(Risk::High, format!("{program} with {sign} runs, sends or deletes more than its name says"));
@@ -102,6 +108,43 @@ fn runs_words(part: &Part) -> Option<LayerVerdict> {
         }
     }
     None
+}
+
+/// Options without a value, which a subcommand may follow.
+const FLAGS: &str = "-q -s -v --frozen --locked --offline --quiet --silent --verbose";
+/// Long options that are no abbreviations of others, and aliases of npm.
+const WHOLE: &str = "--extra --global --text --url add in se un";
+
+/// Words that may be the subcommand: the first one, and what follows a word that may be the value of an option.
+fn subcommands<'a>(words: impl Iterator<Item = &'a Word>) -> Vec<&'a str> {
+    let (mut found, mut is_value, mut goes_on) = (Vec::new(), false, true);
+    for text in words.map(|word| word.text.as_str()) {
+        if text.starts_with(['-', '+']) {
+            is_value = text.starts_with('-') && !text.contains('=') && !holds(FLAGS, text);
+            continue;
+        }
+        // Some flags take one of these.
+        if matches!(text, "true" | "false") {
+            continue;
+        }
+        // Yarn names a package of the project before its subcommand.
+        if !(goes_on || matches!(found.as_slice(), [.., "workspace"] | [.., "workspace", _])) {
+            break;
+        }
+        found.push(text);
+        (goes_on, is_value) = (is_value, false);
+    }
+    found
+}
+
+/// Returns true if a word is a long option that is cut short, which most programs take.
+pub(super) fn abbreviates(word: &str, option: &str) -> bool {
+    let parts = |text: &'_ str| {
+        text.split_once('=').map_or((text.to_owned(), None), |(name, value)| (name.to_owned(), Some(value.to_owned())))
+    };
+    let ((name, value), (full, wanted)) = (parts(word), parts(option));
+    let fits = wanted.is_none_or(|wanted| value.is_some_and(|value| wanted.is_empty() || value == wanted));
+    name.len() > 2 && name.starts_with("--") && full.starts_with(&name) && fits && !holds(WHOLE, &name)
 }
 
 /// Verdict on programs that send words which nobody can read before they run.
@@ -231,7 +274,7 @@ fn unquiet(part: &Part) -> impl Iterator<Item = &Word> {
 /// Returns whether a word is an option that names a program, or holds text that has no other use.
 fn runs(word: &Word) -> bool {
     let option = |text: &str| RUNNING_OPTIONS.split_ascii_whitespace().any(|option| text.starts_with(option));
-    RUNNING_TEXTS.iter().any(|sign| word.text.contains(sign))
+    RUNNING_TEXTS.split('|').any(|sign| word.text.contains(sign))
         || word.text.starts_with('-') && option(&word.text)
         || word.text.split([' ', '=']).any(|text| text.starts_with("-fplugin") || text.starts_with("-wrapper"))
 }
@@ -274,7 +317,7 @@ fn signals(word: &str, sign: &str) -> bool {
         return word == sign;
     }
     if sign.starts_with("--") || sign.ends_with(['=', ':']) || sign.len() > 2 && sign.starts_with('-') {
-        return word.starts_with(sign);
+        return word.starts_with(sign) || abbreviates(word, sign);
     }
     match sign.strip_prefix('-') {
         // One letter may stand among others, and before its value.

@@ -1,12 +1,17 @@
 //! What may stand beside a command that a rule by prefix covers: parts that say how it ended, that keep what it printed or
 //! that lead nowhere. A rule that names them would say nothing.
 
-use agentd_core::policy::{Layer, PartExplanation, Risk, Verdict};
+use agentd_core::policy::{Explanation, Layer, PartExplanation, Risk, Verdict};
 
-use super::{Call, PartVerdict, command::shown, place::changes_folder};
+use super::{
+    Call, PartVerdict,
+    command::shown,
+    place::{StartPlace, changes_folder},
+};
 use crate::{
-    checker::{bash::shortened, environment, holds},
+    checker::{bash::shortened, carriers, environment, holds},
     command::{Part, Redirect, word::Word},
+    grants::NeededText,
     opinion::LayerVerdict,
 };
 
@@ -14,6 +19,10 @@ use crate::{
 const OWN_NAMES: &str = "BRANCH COMMIT COUNT DATE HASH HEAD OUT RESULT REV SHA STATUS TAG";
 /// Words behind `set` that make a line stop earlier, or show more.
 const SWITCHES: &str = "-e -u -x -eu -ex -eux -euo -euxo -o pipefail";
+
+/// Reason of a question, also for the model.
+const BESIDE_GIT: &str = "git records in the same line, in a repository that is closed to commands that nobody looked at; \
+                          as calls of their own both run";
 
 impl Call<'_> {
     /// Lets the parts run that need no rule beside one that is covered, and names those that do. Returns true if a part is
@@ -51,6 +60,54 @@ impl Call<'_> {
             found.0 = shown(part.exact(), &found.1);
         }
         true
+    }
+
+    /// Lets parts that nobody looked at ask where git records in the same line: they run with its repository closed, and git
+    /// could not record. What is approved to the letter runs beside it.
+    pub(super) fn ask_beside_git(
+        &self,
+        pipelines: &[Vec<Part>],
+        place: &StartPlace<'_>,
+        judged: &mut [(PartExplanation, PartVerdict)],
+    ) {
+        let parts = || pipelines.iter().flatten();
+        let is_git = |part: &Part| carriers::unwrapped(part).words.first().is_some_and(|word| word.text == "git");
+        let records = |(part, (_, found)): (&Part, &(PartExplanation, PartVerdict))| {
+            let part = &Part { redirects: Vec::new(), ..part.clone() };
+            found.granted_by.is_some() && is_git(part) && !self.only_looks(part)
+        };
+        if !parts().zip(judged.iter()).any(records) {
+            return;
+        }
+        // Elsewhere no rule holds to the letter.
+        let moved = self.leaves(place, pipelines);
+        for (part, found) in parts().zip(judged) {
+            let opinion = &found.1.opinion;
+            let is_covered =
+                |rule: &String| !is_git(part) && rule.ends_with(" *") && self.grants.reach.covers(rule, part);
+            if opinion.rule != Explanation::BY_AUTO && !found.1.granted_by.as_ref().is_some_and(is_covered) {
+                continue;
+            }
+            let own = NeededText::Pipeline {
+                parts: std::slice::from_ref(part),
+                folder: place.folder,
+                other_names: &place.other_names,
+            };
+            let exact = self.grants.covering(&own, Risk::Medium).filter(|rule| !rule.ends_with(" *") && !moved);
+            let (opinion, grant) = match exact {
+                Some(rule) => {
+                    let rule = rule.to_owned();
+                    (LayerVerdict { verdict: Verdict::Allow, layer: Layer::Grant, rule, dynamic: false }, None)
+                }
+                None => {
+                    let asks = Verdict::Ask { risk: Risk::Medium, reason: BESIDE_GIT.to_owned() };
+                    let opinion = LayerVerdict::by_default(asks, "the session's confirm_exec is on");
+                    (opinion, own.exact().filter(|_| !moved))
+                }
+            };
+            found.1 = PartVerdict { opinion, grant, granted_by: exact.map(str::to_owned), ..found.1.clone() };
+            found.0 = shown(part.exact(), &found.1);
+        }
     }
 
     /// Returns true if a part changes nothing that a rule would name. It may keep the output of a pipeline that `is_led` by a

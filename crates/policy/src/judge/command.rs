@@ -98,6 +98,7 @@ impl Call<'_> {
             }
         }
         let is_covered = self.judge_beside(pipelines, &mut judged);
+        self.ask_beside_git(pipelines, place, &mut judged);
         (judged, is_covered)
     }
 
@@ -211,16 +212,20 @@ impl Call<'_> {
         let opinion = strictest(against.into_iter().map(|(opinion, _)| opinion));
         let mild =
             || self.sections().filter(|_| part.is_plain()).find_map(|section| section.in_favour(&part.plain(false)));
-        let names = NAMES.iter().map(Path::new);
-        let shown: Vec<&Path> = self.facts.roots.iter().copied().chain(self.facts.memories).chain(names).collect();
         // What holds nothing lets nothing run unasked.
-        let looks = || self.facts.held && !(strays && looking::is_led(part)) && looking::only_looks(part, &shown);
+        let looks = || self.facts.held && !(strays && looking::is_led(part)) && self.only_looks(part);
         let opinion = opinion.or_else(mild).unwrap_or_else(|| match (looks(), &place.reading) {
             (true, None) => LayerVerdict::by_default(Verdict::Allow, Explanation::ONLY_LOOKS),
             (true, Some(reading)) => reading.clone(),
             (false, _) => self.unless_git(part, self.by_default()).because(looking::why_not(part)),
         });
         (opinion, matched)
+    }
+
+    pub(super) fn only_looks(&self, part: &Part) -> bool {
+        let names = NAMES.iter().map(Path::new);
+        let shown: Vec<&Path> = self.facts.roots.iter().copied().chain(self.facts.memories).chain(names).collect();
+        looking::only_looks(part, &shown)
     }
 
     /// The fourth layer, of a line that is more than plain words.

@@ -148,6 +148,13 @@ fn line_list(lines: &[usize]) -> String {
     format!("{} {}{more}", if lines.len() == 1 { "line" } else { "lines" }, shown.join(", "))
 }
 
+/// First characters in which two lines differ, where one of them is ASCII and the other is not: typographic quotes, dashes,
+/// accents. People and models do not see the difference.
+fn lookalike(written: &str, stored: &str) -> Option<(char, char)> {
+    let differing = written.chars().zip(stored.chars()).find(|(written, stored)| written != stored);
+    differing.filter(|(written, stored)| written.is_ascii() != stored.is_ascii())
+}
+
 /// Shows the place that was most likely meant, so that the next attempt can quote it.
 fn not_found(path: &ToolPath, before: &str, old: &str) -> Failure {
     const MAX_LINES: usize = 20_000;
@@ -174,7 +181,15 @@ fn not_found(path: &ToolPath, before: &str, old: &str) -> Failure {
                 .take(wanted.len().min(MAX_SHOWN))
                 .map(|line| text::first_chars(line, MAX_COMPARED).0.to_owned())
                 .collect();
-            let cause = if score == 1.0 { "the white space or a later line differs; " } else { "" };
+            let cause = match lookalike(&first, &shorten(lines[number])) {
+                Some((written, stored)) => format!(
+                    "the file has {stored:?} (U+{:04X}) where old_string has {written:?} (U+{:04X}); ",
+                    u32::from(stored),
+                    u32::from(written)
+                ),
+                None if score == 1.0 => "the white space or a later line differs; ".to_owned(),
+                None => String::new(),
+            };
             Failure::tool(format!(
                 "old_string is not in {path}; {cause}the nearest place is line {}:\n{}",
                 start + 1,

@@ -23,26 +23,8 @@ const MANIFESTS: [&str; 6] = [
 pub(super) const MARKETPLACES: [&str; 2] = [".claude-plugin/marketplace.json", "marketplace.json"];
 
 /// Fields that say nothing to agentd.
-const PASSED_OVER: [&str; 18] = [
-    "$schema",
-    "author",
-    "category",
-    "compatibility",
-    "dependencies",
-    "displayName",
-    "engines",
-    "extensions",
-    "icon",
-    "id",
-    "interface",
-    "keywords",
-    "logo",
-    "mcp",
-    "repository",
-    "strict",
-    "tags",
-    "title",
-];
+const PASSED_OVER: &str = "$schema author category compatibility dependencies displayName engines extensions icon id interface keywords \
+    logo mcp repository strict tags title";
 
 /// Fields of parts that agentd has nothing for, and the places where other systems look for them.
 const UNSUPPORTED: [(&str, &[&str]); 9] = [
@@ -146,7 +128,7 @@ impl Manifest {
             "commands" => self.commands = self.paths(file, key, value)?,
             "mcpServers" => self.servers = self.server_sources(file, value)?,
             key if UNSUPPORTED.iter().any(|(known, _)| *known == key) => self.unsupported.push(key.to_owned()),
-            key if PASSED_OVER.contains(&key) => {}
+            key if PASSED_OVER.split(' ').any(|known| known == key) => {}
             other => self.note(file, format!("{} is not known here, and ignored", shown(other))),
         }
         Ok(())

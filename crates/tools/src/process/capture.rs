@@ -124,6 +124,11 @@ fn charset(bytes: &[u8], whole: bool) -> Result<&'static Encoding, &'static str>
         let steers = |byte: &&u8| matches!(byte, 0..=6 | 0x0e..=0x1a | 0x1c..=0x1f | 0x7f);
         odd += chunk.valid().as_bytes().iter().filter(steers).count() + chunk.invalid().len();
     }
+    // Lists of git, find and sort with `-z`: names that a NUL ends.
+    let nuls = bytes.iter().filter(|byte| **byte == 0).count();
+    if odd == nuls && nuls * 4 < bytes.len() {
+        return Ok(UTF_8);
+    }
     let is_known = odd > 0 && !encoding::ending(bytes).is_empty();
     if !is_known && (odd < FEW || odd * PART < bytes.len()) {
         return Ok(UTF_8);
@@ -170,6 +175,18 @@ mod tests {
         capture.push(&pairs);
         let found = capture.finish(OutputForm::Bytes);
         assert_eq!((found.bytes, found.text.as_str(), found.binary), (pairs, "", None));
+    }
+
+    #[test]
+    fn lists_of_names_that_a_nul_ends_stay_what_they_are() {
+        for names in ["src/ab.rs\0", "a.rs\0bc.rs\0", "zürich/straße.md\0x\0"] {
+            let list = names.repeat(40);
+            for skipped in 0..2 {
+                assert_eq!(captured(1 << 20, &[&list.as_bytes()[skipped..]]).text, &list[skipped..]);
+            }
+        }
+        let wide: Vec<u8> = "name of a file\n".repeat(20).encode_utf16().flat_map(u16::to_le_bytes).collect();
+        assert_eq!(captured(1 << 20, &[&wide]).text, "name of a file\n".repeat(20));
     }
 
     #[test]

@@ -24,8 +24,10 @@ type Names = &'static [&'static str];
 
 /// Kinds of toolchains: the variable that names the folder; the folder in the images of containers; what there is in such a
 /// folder; the parts that commands read, `.` for all of it; folders of programs, none where the variable is needed to find them.
-const KINDS: [(&str, &str, Names, Names, Names); 6] = [
+const KINDS: [(&str, &str, Names, Names, Names); 7] = [
     ("CARGO_HOME", "/usr/local/cargo", &["bin/cargo"], &["bin", "config.toml", "env", "git", "registry"], &["bin"]),
+    // As caches of continuous integration have it, without programs.
+    ("CARGO_HOME", "", &["registry"], &["config.toml", "git", "registry"], &[]),
     ("RUSTUP_HOME", "/usr/local/rustup", &["settings.toml", "toolchains"], &["."], &[]),
     ("GOROOT", "/usr/local/go", &["bin/go", "pkg/tool"], &["."], &["bin"]),
     ("JAVA_HOME", "/opt/java/openjdk", &["bin/java", "lib"], &["."], &["bin"]),

@@ -142,6 +142,25 @@ async fn memory_that_others_share_by_number_is_out_of_reach() {
 }
 
 #[tokio::test]
+async fn mounts_are_changed_by_no_call_however_new_it_is() {
+    const OPEN_TREE_ATTR: i64 = 467;
+    if !python() {
+        return;
+    }
+    for namespaces in STRENGTHS {
+        let bench = locked(Project::None, |config| config.namespaces = namespaces).await;
+        for call in [libc::SYS_open_tree, libc::SYS_mount_setattr, OPEN_TREE_ATTR] {
+            let body = format!(
+                "import ctypes; l = ctypes.CDLL(None, use_errno=True)\n\
+                 print(l.syscall({call}, -100, b\".\", 0, None, 0), ctypes.get_errno())"
+            );
+            let output = bench.sh(&format!("/usr/bin/python3 -c '{body}'")).await;
+            assert!(output.text.lines().any(|line| line == "-1 1"), "{call}: {}", output.text);
+        }
+    }
+}
+
+#[tokio::test]
 async fn no_program_is_made_that_runs_as_the_person() {
     for namespaces in STRENGTHS {
         let bench = locked(Project::Writable, |config| config.namespaces = namespaces).await;

@@ -67,6 +67,10 @@ async fn a_toolchain_is_found_where_the_client_has_it_and_keys_in_it_stay_hidden
         if namespaces {
             assert!(bench.allowed("cat $CARGO_HOME/config.toml").await.contains("offline = true"));
         }
+        // A cache without programs.
+        fs::remove_dir_all(cargo.join("bin")).unwrap();
+        assert!(bench.allowed("cat $CARGO_HOME/registry/index").await.contains("plain"));
+        bench.barred("cat $CARGO_HOME/credentials.toml | grep launch").await;
     }
 }
 

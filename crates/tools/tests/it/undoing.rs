@@ -550,6 +550,84 @@ async fn nothing_is_hidden_from_an_undo_by_ignoring_it() {
     assert!(!camera.bench.real("/project/.gitignore").exists() && !camera.bench.real("/project/build").exists());
 }
 
+/// Files that git ignored are not seen. One that comes into view is no new one: an undo would delete it for good.
+#[tokio::test]
+async fn what_only_comes_into_view_is_not_taken_for_new() {
+    for is_killed in [false, true] {
+        let mut camera = Camera::new(Project::Writable).await;
+        camera.bench.put("/project/.gitignore", "data/\nbuild/\n");
+        for old in ["/project/data/old.csv", "/project/data/deep/old.bin", "/project/build/a/old.o"] {
+            camera.bench.put(old, "old");
+        }
+        let call = camera.call();
+        let looked = camera.snapshots.before(&call, None).await.unwrap();
+        camera.bench.put("/project/.gitignore", "");
+        camera.bench.put("/project/data/new.csv", "new");
+        camera.bench.put("/project/data/made/new.csv", "new");
+        let (session, workspace) = (camera.bench.context.session_id, camera.bench.context.workspace.clone());
+        let changes = if is_killed {
+            camera.wait_for_a_sign_after(&["/project/data/made/new.csv"]);
+            drop(looked);
+            camera.restart(SnapshotConfig::default());
+            camera.snapshots.unfinished(session, &workspace, &call.call_id).await.unwrap()
+        } else {
+            looked.after.await.unwrap()
+        };
+        // After a kill it is not known what the folder held.
+        let new = ["/project/.gitignore", "/project/data/made/", "/project/data/made/new.csv", "/project/data/new.csv"];
+        let expected = if is_killed { &new[..1] } else { &new[..] };
+        assert_eq!(changes.files.iter().map(|file| file.path.as_str()).collect::<Vec<_>>(), expected);
+        camera.undo(&changes.files).await;
+        for old in ["/project/data/old.csv", "/project/data/deep/old.bin", "/project/build/a/old.o"] {
+            assert_eq!(camera.bench.content(old), b"old", "{old}, killed: {is_killed}");
+        }
+        assert_eq!(camera.bench.content("/project/.gitignore"), b"data/\nbuild/\n");
+        assert_eq!(camera.bench.real("/project/data/made").exists(), is_killed);
+    }
+}
+
+/// A guarded name that leads to a folder of the person is taken back, and nothing that was in the folder.
+#[tokio::test]
+async fn a_planted_link_costs_nothing_that_it_leads_to() {
+    let mut camera =
+        Camera::with(Project::Writable, SnapshotConfig { max_file_bytes: 10, ..SnapshotConfig::default() }).await;
+    camera.bench.context.confinement = Confinement::Guarded;
+    camera.bench.put("/project/.gitignore", "data/\ntarget/\n");
+    camera.bench.put("/project/data/old.csv", "old");
+    camera.bench.put("/project/data/large.csv", "larger than is kept of one file");
+    camera.bench.put("/project/src/main.rs", "fn main() {}");
+    camera.bench.put("/project/target/app", "built");
+    let changes = camera
+        .around(|bench| {
+            std::os::unix::fs::symlink("data", bench.real("/project/.data")).unwrap();
+            bench.put("/project/.data/planted", "planted");
+        })
+        .await;
+    assert!(changes.set_aside.files.iter().any(|file| file.path == "/project/.data"), "{changes:?}");
+    assert!(!camera.bench.real("/project/.data").exists());
+    assert_eq!(camera.bench.content("/project/data/old.csv"), b"old");
+    assert_eq!(camera.bench.content("/project/data/large.csv"), b"larger than is kept of one file");
+
+    // A plain name that leads to a cache, where no check looks.
+    let changes = camera
+        .around(|bench| {
+            fs::rename(bench.real("/project/src"), bench.real("/project/target/src")).unwrap();
+            bench.put("/project/target/src/.git/config", "[core]\n\tfsmonitor = ./w.sh\n");
+            std::os::unix::fs::symlink("target/src", bench.real("/project/src")).unwrap();
+            std::os::unix::fs::symlink("target/app", bench.real("/project/app")).unwrap();
+        })
+        .await;
+    assert_eq!(changes.set_aside.files.iter().map(|file| file.path.as_str()).collect::<Vec<_>>(), ["/project/src"]);
+    assert!(!camera.bench.real("/project/src").is_symlink());
+    assert!(camera.bench.real("/project/app").is_symlink(), "a link to a file that was built");
+
+    // A cache below a folder of which all is obeyed.
+    let rule = "/project/.claude/rules/a/target/x.md";
+    let changes = camera.around(|bench| drop(bench.put(rule, "planted"))).await;
+    assert!(changes.set_aside.files.iter().any(|file| file.path == rule), "{changes:?}");
+    assert!(!camera.bench.real(rule).exists());
+}
+
 #[tokio::test]
 async fn a_tree_with_too_many_files_is_not_recorded_at_all() {
     let config = SnapshotConfig { max_files: 20, ..SnapshotConfig::default() };
@@ -853,10 +931,11 @@ impl Camera {
         self.contents().into_iter().filter(|(path, _)| path.extension().is_some()).collect()
     }
 
-    /// Contents in packs, and contents by themselves: names and sizes.
+    /// Contents in packs, and contents by themselves: names and sizes. A file that is collected meanwhile is left out.
     fn contents(&self) -> BTreeMap<PathBuf, u64> {
         let folder = self.bench.outside.path().join("undo/contents");
-        files_below(&folder).into_iter().map(|path| (path.clone(), fs::metadata(&path).unwrap().len())).collect()
+        let size = |path: PathBuf| fs::metadata(&path).ok().map(|metadata| (path, metadata.len()));
+        files_below(&folder).into_iter().filter_map(size).collect()
     }
 }
 
@@ -913,6 +992,105 @@ async fn what_another_session_needs_outlives_a_session() {
     // The removal counts its files at its end: the next one waits for that.
     camera.snapshots.collect().await.unwrap();
     assert_eq!(camera.snapshots.bytes_on_disk().await.unwrap(), 0);
+}
+
+/// Files that the check of one call removed stay removed when a concurrent call ends.
+#[tokio::test]
+async fn what_one_call_planted_is_brought_back_by_no_other() {
+    for (is_killed, is_checked) in [(false, true), (false, false), (true, true)] {
+        let mut camera = Camera::new(Project::Writable).await;
+        let confinement = |is_checked| if is_checked { Confinement::Guarded } else { Confinement::Usual };
+        camera.bench.context.confinement = confinement(true);
+        let first = camera.call();
+        let second = ToolContext { confinement: confinement(is_checked), ..camera.second().await };
+        let planted = ["/project/AGENTS.md", "/project/sub/.vscode/tasks.json"];
+        let before_first = camera.snapshots.before(&first, None).await.unwrap();
+        planted.iter().for_each(|path| drop(camera.bench.put(path, "planted")));
+        let before_second = camera.snapshots.before(&second, None).await.unwrap();
+        camera.bench.put("/project/ok.txt", "of the second");
+        if is_killed {
+            camera.wait_for_a_sign_after(&["/project/ok.txt"]);
+            drop((before_first, before_second));
+            camera.restart(SnapshotConfig::default());
+            for call in [&first, &second] {
+                camera.snapshots.unfinished(call.session_id, &call.workspace, &call.call_id).await.unwrap();
+            }
+        } else {
+            assert_eq!(before_first.after.await.unwrap().set_aside.files.len(), 3, "two files and a folder");
+            let changes = before_second.after.await.unwrap();
+            assert_eq!(changes.set_aside, FilesReverted::default());
+            camera.snapshots.undo(second.session_id, &second.workspace, folded(&changes.files), false).await.unwrap();
+        }
+        for path in planted {
+            assert!(!camera.bench.real(path).exists(), "{path}, killed: {is_killed}, checked: {is_checked}");
+        }
+    }
+}
+
+/// Hooks in the project that a configuration elsewhere names, repositories in parts, and what lies too deep to be seen.
+#[tokio::test]
+async fn hooks_and_repositories_are_known_wherever_git_finds_them() {
+    let config = "[core]\n\thooksPath = tools/hooks ; of all\n";
+    for (at, hook) in [(".git/config", "tools/hooks/pre-commit"), ("../.git/config", "hooks/pre-commit")] {
+        let mut camera = Camera::new(Project::Writable).await;
+        camera.bench.context.confinement = Confinement::Guarded;
+        let project = camera.bench.workspace().project.as_ref().unwrap().path.clone();
+        let outside = at.starts_with("..");
+        let config = if outside {
+            config.replace("tools", project.file_name().unwrap().to_str().unwrap())
+        } else {
+            config.into()
+        };
+        fs::create_dir_all(project.join(at).parent().unwrap()).unwrap();
+        fs::write(project.join(at), config).unwrap();
+        camera.bench.put(&format!("/project/{hook}"), "old");
+        let plants = async || {
+            let changes = camera.around(|bench| drop(bench.put(&format!("/project/{hook}"), "planted"))).await;
+            assert_eq!(changes.set_aside.files.len(), 1, "{at}: {changes:?}");
+            assert_eq!(camera.bench.content(&format!("/project/{hook}")), b"old", "{at}");
+        };
+        plants().await;
+        // The same by an included file; a pipe in the place of another holds nothing up.
+        let included = project.join(at).with_file_name("hooks.inc");
+        fs::rename(project.join(at), included).unwrap();
+        fs::write(project.join(at), "[include]\n\tpath = hooks.inc\n").unwrap();
+        mkfifo(&project.join(at).with_file_name("config.worktree"));
+        plants().await;
+    }
+
+    let mut camera = Camera::new(Project::Writable).await;
+    camera.bench.context.confinement = Confinement::Guarded;
+    camera
+        .around(|bench| {
+            bench.put("/project/src/HEAD", "ref: refs/heads/main");
+            bench.put("/project/src/commondir", "../other");
+            bench.put("/project/other/config", "[core]\n");
+        })
+        .await;
+    assert!(!camera.bench.real("/project/src/commondir").exists());
+
+    // A link may lead to the session's own files.
+    let camera = Camera::new(Project::Writable).await;
+    let own = camera.bench.real("outputs/conf");
+    symlink(&own, camera.bench.real("/project/.vscode")).unwrap();
+    let call = ToolContext { confinement: Confinement::Guarded, ..camera.call() };
+    for (path, is_free) in [("outputs/conf/tasks.json", false), ("outputs/other.json", true)] {
+        let looked = camera.snapshots.before(&call, Some(&[path.to_owned()])).await.unwrap();
+        assert_eq!(looked.unchecked.is_none(), is_free, "{path}: {:?}", looked.unchecked);
+    }
+    let looked = camera.snapshots.before(&call, None).await.unwrap();
+    camera.bench.put("outputs/conf/tasks.json", "planted");
+    looked.after.await.unwrap();
+    assert!(!own.join("tasks.json").exists());
+
+    let mut camera = Camera::new(Project::Writable).await;
+    camera.bench.context.confinement = Confinement::Guarded;
+    let deep = format!("{}/.vscode/tasks.json", vec!["d"; 110].join("/"));
+    let call = camera.call();
+    let looked = camera.snapshots.before(&call, None).await.unwrap();
+    camera.bench.put(&format!("/project/{deep}"), "planted");
+    let error = looked.after.await.unwrap_err();
+    assert!(error.to_string().contains("more files than are looked at"), "{error}");
 }
 
 #[tokio::test]

@@ -212,6 +212,13 @@ async fn edits_that_cannot_be_meant_are_refused_with_a_hint() {
         ("outputs/e.rs", "let x =  1;", "", ToolErrorCode::Tool, "the nearest place is line 2:\n    let x = 1;"),
         ("outputs/e.rs", "\tlet y = 1;\n}", "", ToolErrorCode::Tool, "the white space or a later line differs"),
         ("outputs/e.rs", "something else", "", ToolErrorCode::Tool, "nor anything like it"),
+        (
+            "outputs/e.rs",
+            "let y \u{2013} 1;",
+            "",
+            ToolErrorCode::Tool,
+            "has '=' (U+003D) where old_string has '–' (U+2013)",
+        ),
         ("outputs/e.rs", "   \n \n", "", ToolErrorCode::Tool, "only white space"),
         ("outputs/e.rs", "", "x", ToolErrorCode::InvalidArgs, "is empty"),
         ("outputs/e.rs", "x", "x", ToolErrorCode::InvalidArgs, "are the same"),

@@ -16,7 +16,7 @@ use agentd_core::{
     turn::OnInterrupt,
     usage::Usage,
 };
-use agentd_engine::{Engine, EngineConfig, EngineParts};
+use agentd_engine::{Engine, EngineConfig, Ports};
 use agentd_proto::client::{Client, StartRequest};
 use agentd_store::{SqliteStore, StoreConfig};
 use agentd_testkit::{
@@ -111,19 +111,21 @@ async fn assembling() -> anyhow::Result<Row> {
         sees_pictures: false,
         figures: Vec::new(),
     };
-    let engine = Engine::new(EngineParts {
-        models: Arc::new(OneModel(Arc::new(Stopwatch { info, asked: sender }))),
-        toolbox: ScriptedTools::new(),
-        store: Arc::clone(&store) as _,
-        workspaces: Arc::new(NoWorkspaces),
-        pictures: None,
-        snapshots: Arc::new(MemoryDisk::default()),
-        languages: Arc::new(agentd_core::ports::NoLanguages),
-        exchanges: agentd_core::ports::NoExchanges::port(),
-        audit: Arc::new(MemoryAudit::default()),
-        clock: Arc::new(StoppedClock::default()),
-        config: EngineConfig::default(),
-    });
+    let engine = Engine::new(
+        Ports {
+            models: Arc::new(OneModel(Arc::new(Stopwatch { info, asked: sender }))),
+            toolbox: ScriptedTools::new(),
+            store: Arc::clone(&store) as _,
+            workspaces: Arc::new(NoWorkspaces),
+            pictures: None,
+            snapshots: Arc::new(MemoryDisk::default()),
+            languages: Arc::new(agentd_core::ports::NoLanguages),
+            exchanges: agentd_core::ports::NoExchanges::port(),
+            audit: Arc::new(MemoryAudit::default()),
+            clock: Arc::new(StoppedClock::default()),
+        },
+        EngineConfig::default(),
+    );
     let mut samples = SIZES.map(|_| Samples::default());
     for number in 0..WARM_UP + TURNS {
         // In turn, so that whatever else the machine does is shared out.

@@ -1,5 +1,7 @@
 //! Turns that begin before the tools of a server are known.
 
+use std::{fs, os::unix::fs::PermissionsExt as _};
+
 use agentd_testkit::{
     daemon::{Running, TempDaemon, TempHome, until},
     model_server::{ModelServer, Reply},
@@ -81,6 +83,25 @@ async fn the_first_turn_uses_a_tool_of_a_server_that_was_never_reached_and_names
     assert!(notices.contains("the MCP server broken offers no tools:"), "{notices}");
     assert!(notices.contains("exit code 3") && notices.contains("something broke"), "{notices}");
     assert!(!notices.contains("MCP server fast"), "{notices}");
+    let listed = fs::read_dir(world.daemon.data().join("mcp/catalogues")).unwrap();
+    let modes: Vec<u32> = listed.map(|file| file.unwrap().metadata().unwrap().permissions().mode() & 0o777).collect();
+    assert_eq!(modes, [0o600], "what a server lists is private");
+    world.all_are_gone().await;
+}
+
+/// A failure in one folder says nothing of another: the next session does not wait a minute for a second attempt.
+#[tokio::test]
+async fn a_server_that_failed_without_a_project_is_listed_in_a_session_with_one() {
+    let mut server = offering(0);
+    server["cwd"] = json!("${PROJECT:-/nowhere}");
+    let world = waiting("5s", json!({"here": server})).await;
+    world.model.respond_with(|_| Reply::text("over"));
+    let output = world.daemon.agentctl(["run", "Go"]).await.exits(0);
+    assert!(output.stderr.contains("the MCP server here offers no tools: "), "{}", output.stderr);
+    let project = world.daemon.write("project/notes.txt", "x").parent().unwrap().display().to_string();
+    let output = world.daemon.agentctl(["run", "Go", "-C", &project]).await.exits(0);
+    assert!(!output.stderr.contains("offers no tools"), "{}", output.stderr);
+    assert_eq!(of_servers(world.model.requests().last().unwrap()), ["mcp_here_weather"]);
     world.all_are_gone().await;
 }
 

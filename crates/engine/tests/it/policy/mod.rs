@@ -190,10 +190,15 @@ fn hostile_commands_are_held_whatever_was_granted() {
 fn whatever_does_more_than_look_asks_where_asking_is_on() {
     let corpus = hostile::commands(include_str!("../../corpus/asking_commands.txt"));
     assert!(corpus.len() >= 150, "{}", corpus.len());
+    let wrong = disagreements(&corpus, &SessionSettings::default(), |_, found| found != "allow");
+    assert!(wrong.is_empty(), "{} of {}:\n{}", wrong.len(), corpus.len(), wrong.join("\n"));
     let kept = ["cargo test *", "make", "make -f -", "make test", "printf x", "ls *", "npm run build", "echo evil"];
     let kept = granting(&kept.map(|rule| format!("{SHELL_TOOL}: {rule}")).each_ref().map(String::as_str));
-    for settings in [SessionSettings::default(), kept] {
-        let wrong = disagreements(&corpus, &settings, |_, found| found != "allow");
-        assert!(wrong.is_empty(), "{} of {}:\n{}", wrong.len(), corpus.len(), wrong.join("\n"));
-    }
+    // A rule for a program covers it below a plain `time` or `timeout`, and below nothing else.
+    let (covered, others): (Vec<_>, Vec<_>) =
+        corpus.into_iter().partition(|(_, command)| ["timeout 5 ls", "time ls"].contains(&command.as_str()));
+    let wrong = disagreements(&others, &kept, |_, found| found != "allow");
+    assert!(wrong.is_empty(), "{} of {}:\n{}", wrong.len(), others.len(), wrong.join("\n"));
+    let asking = disagreements(&covered, &kept, |_, found| found == "allow");
+    assert!(covered.len() == 2 && asking.is_empty(), "{}", asking.join("\n"));
 }

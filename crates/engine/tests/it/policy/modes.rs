@@ -99,6 +99,31 @@ fn what_nobody_looked_at_runs_guarded_and_says_why_it_runs() {
     check("git commit -m x", &git, Confinement::GuardedGit, "run_bash_command: git commit *");
 }
 
+/// A repository is closed to what nobody looked at, so that git could not record beside it.
+#[test]
+fn what_nobody_looked_at_asks_beside_git_that_records() {
+    let kept = ["run_bash_command: cargo test *", "run_bash_command: git commit *", "run_bash_command: git status *"];
+    let (prefix, auto) = (granting(&kept), SessionSettings { mode: SessionMode::Auto, ..granting(&kept) });
+    for (command, settings, asked) in [
+        ("cargo test -q && git commit -m x", &prefix, "run_bash_command: cargo test -q"),
+        ("cargo test -q | tail -3; timeout 60 git commit -m x", &prefix, "run_bash_command: cargo test -q"),
+        ("cargo test -q 2>&1 && echo $? && git commit -m x", &prefix, "run_bash_command: cargo test -q"),
+        ("make all; git commit -m x", &auto, "run_bash_command: make all"),
+    ] {
+        let said = run(&shipped(), command, settings);
+        assert!(matches!(&said.verdict, Verdict::Ask { reason, .. } if reason.contains("git records")), "{said:?}");
+        assert_eq!(said.grants, [asked], "{said:?}");
+        // Approved to the letter, it runs, and git can record.
+        let settings = SessionSettings { mode: settings.mode, ..granting(&[&kept[..], &[asked]].concat()) };
+        let said = run(&shipped(), command, &settings);
+        assert_eq!((mark(&said), said.confinement()), ("allow", Confinement::GuardedGit), "{said:?}");
+    }
+    for (command, settings) in [("cargo test && git status -s", &prefix), ("make && git status", &auto)] {
+        let said = run(&shipped(), command, settings);
+        assert_eq!((mark(&said), said.confinement()), ("allow", Confinement::Guarded), "{said:?}");
+    }
+}
+
 #[test]
 fn git_asks_in_auto_for_its_folder_is_kept_from_commands_that_nobody_looked_at() {
     for command in ["git commit -m x", "git add . && git commit -m x", "make && /usr/bin/git push"] {

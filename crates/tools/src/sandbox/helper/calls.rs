@@ -12,6 +12,9 @@ use super::{super::policy::Policy, Step, step};
 
 type Rules = BTreeMap<i64, Vec<SeccompRule>>;
 
+/// Not in the library yet. The number is the same on every architecture.
+const OPEN_TREE_ATTR: i64 = 467;
+
 /// Refused with "operation not permitted", whatever their arguments: they inspect or change other processes, mounts,
 /// keys, the kernel, or the machine.
 const FORBIDDEN: &[i64] = &[
@@ -39,6 +42,7 @@ const FORBIDDEN: &[i64] = &[
     libc::SYS_move_mount,
     libc::SYS_open_by_handle_at,
     libc::SYS_open_tree,
+    OPEN_TREE_ATTR,
     libc::SYS_perf_event_open,
     libc::SYS_pidfd_getfd,
     libc::SYS_pivot_root,

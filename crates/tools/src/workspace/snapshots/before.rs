@@ -11,7 +11,7 @@ use super::{
     pulse::Heartbeat,
     root::{Kind, Root},
     spot::SafePath,
-    tree::{Content, Tree, Why},
+    tree::{Content, Difference, Tree, Why},
     unsaved::UnsavedContents,
 };
 
@@ -44,6 +44,19 @@ impl Before {
         let (unsaved, ignored, closed) = (HashMap::new(), IgnoredFolders::default(), Vec::new());
         let (guard, kept, unchecked, pulse) = (None, KeptStates::new(), None, None);
         Self { call, scoped, trees, notes, unsaved, ignored, names, guard, kept, closed, unchecked, pulse }
+    }
+
+    /// Changes of a tree since. A path that only came into view, as when its folder is no longer ignored, is no new one.
+    pub(super) fn differences(&self, tree: &Tree, now: &Tree) -> Vec<Difference> {
+        let mut found = tree.differences(now);
+        found.retain(|found| found.was.is_some() || self.is_new(tree, &found.below));
+        found
+    }
+
+    /// Returns true if a path that a tree does not have was not there before the call.
+    pub(super) fn is_new(&self, tree: &Tree, below: &[u8]) -> bool {
+        self.guard.as_ref().is_some_and(|guard| guard.has_seen(tree, below, &self.names))
+            || !self.ignored.may_have_held(&SafePath { place: tree.place, below: below.to_vec() })
     }
 
     /// The paths of which no contents are kept.

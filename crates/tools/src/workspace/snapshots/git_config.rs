@@ -1,13 +1,14 @@
 //! Configurations of git that name nothing to run: as `git init`, `git clone` and `git switch --track` write them.
 
 /// Keys of a new configuration, and of branches, whose values are plain.
-const OF_CORE: [&str; 7] =
-    ["repositoryformatversion", "filemode", "bare", "logallrefupdates", "ignorecase", "precomposeunicode", "symlinks"];
+const OF_CORE: &str =
+    "autocrlf bare filemode ignorecase logallrefupdates precomposeunicode repositoryformatversion symlinks";
 const OF_BRANCH: [&str; 3] = ["remote", "merge", "rebase"];
 const OF_REMOTE: [&str; 2] = ["url", "fetch"];
 
 /// Returns true if git runs nothing else by this configuration than by the one before: it differs in which branch follows
-/// which, or is new and says only where the repository came from. What cannot be read for certain is no such one.
+/// which, or is new and says only where the repository came from. Returns false if a
+/// configuration cannot be read with certainty.
 pub(super) fn runs_no_more(before: Option<&[u8]>, after: &[u8]) -> bool {
     let is_new = before.is_none();
     let rest = |content: &[u8]| {
@@ -45,6 +46,9 @@ fn is_plain(section: &str, line: &str, is_new: bool) -> bool {
         let name = section.strip_prefix(kind)?.trim().strip_prefix('"')?.strip_suffix('"')?;
         (!name.contains('"')).then_some(())
     };
+    if is_new && section == "user" && matches!(key, "name" | "email") {
+        return true;
+    }
     if !is_word(value) {
         return false;
     }
@@ -54,7 +58,8 @@ fn is_plain(section: &str, line: &str, is_new: bool) -> bool {
     // An address of the form `name::…` names a program.
     let of_remote =
         of("remote").is_some() && OF_REMOTE.contains(&key) && !value.contains("::") && !value.starts_with('-');
-    is_new && (of_remote || section == "core" && OF_CORE.contains(&key))
+    let is_unsigned = section == "commit" && key == "gpgsign" && value == "false";
+    is_new && (of_remote || is_unsigned || section == "core" && OF_CORE.split(' ').any(|plain| plain == key))
 }
 
 #[cfg(test)]
@@ -72,6 +77,7 @@ mod tests {
     #[test]
     fn only_what_names_no_program_is_plain() {
         check(None, NEW, true);
+        check(None, &format!("{NEW}[user]\n\tname = A B\n\temail = a@b.c\n[commit]\n\tgpgsign = false\n"), true);
         check(Some(NEW), &format!("{NEW}[branch \"topic\"]\n\tremote = .\n\tmerge = refs/heads/main\n"), true);
         check(Some(&format!("{NEW}[user]\n\tname = A\n")), &format!("[user]\n\tname = A\n{NEW}"), false);
         for more in [

@@ -5,15 +5,16 @@
 //! next start of the daemon checks what a crash kept this one from checking.
 
 use std::{
+    collections::{BTreeMap, HashSet},
     ffi::OsStr,
     fs, io,
     os::unix::ffi::OsStrExt as _,
-    path::{Component, Path, PathBuf},
+    path::{Path, PathBuf},
     sync::Arc,
 };
 
 use agentd_core::{
-    guarded::{self, GitEntry, GuardedNames},
+    guarded::{self, GuardedNames},
     policy::Confinement,
     ports::{Changes, ToolContext, Workspace},
     tool::{FileChange, FileChangeKind, FileKind, FileState},
@@ -24,22 +25,20 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     super::path::PathPlace,
+    SnapshotConfig,
     before::Before,
     git_config::runs_no_more,
+    leads::{GitConfigs, HEAD, Lead, decides, leads_of, leads_to_cache},
     pulse::LastSign,
     restore,
-    root::{Kind, Root, is_missing, small_in},
+    root::{Kind, Root, is_missing},
     scan::{ScanResult, scan, scan_more},
     session::SessionRecord,
     spot::{SafePath, split},
     tree::Tree,
 };
 
-const TOO_MANY: &str = "it has too many folders that git ignores";
-/// Links that are followed on one way, as many as the kernel follows.
-const MAX_LINKS: usize = 40;
-/// Bytes of a file `.git` or of a configuration of git that are read.
-const MAX_POINTER: u64 = 64 * 1024;
+const TOO_MANY: &str = "the project has too many folders that git ignores, or too deep ones";
 /// Looks after a call, as long as each finds more to take back: behind a folder that could not be opened there may be another.
 const ROUNDS: usize = 4;
 /// Guarded paths that are closed before a command. Of more, the rest is only checked when it ends.
@@ -60,18 +59,11 @@ pub(super) struct CallGuard {
     /// Folders that could not be opened before the call.
     #[serde(default)]
     unopened: Vec<PathBuf>,
+    /// Folders that git ignored before the call.
+    #[serde(default)]
+    pub(super) left_out: Vec<String>,
     /// The way back to what was set aside, where the call has ended.
     pub(super) set_aside: Vec<FileChange>,
-}
-
-/// A path that is guarded because a guarded name leads there.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Lead {
-    path: PathBuf,
-    /// True if it is a repository of git.
-    is_git: bool,
-    /// True if git itself runs or obeys it.
-    by_git: bool,
 }
 
 /// Guarded files of the folders of the person, as they were last seen.
@@ -80,16 +72,23 @@ pub(super) struct GuardedPaths {
     leads: Vec<Lead>,
     /// The topmost ones, by their real paths.
     closed: Vec<PathBuf>,
+    /// Relative folders of hooks from the person's configuration. They count in every folder: any can become a repository.
+    hooks: Vec<PathBuf>,
+    /// New links to folders in caches.
+    cache_links: Vec<PathBuf>,
     /// True if there may be more.
     pub(super) is_partial: bool,
+    /// True if not all configurations of git were read.
+    pub(super) is_unread: bool,
     /// Folders that could not be opened.
     unopened: Vec<PathBuf>,
 }
 
 impl CallGuard {
-    pub(super) fn of(call: &ToolContext) -> Self {
+    /// Creates the guard of a call. A call that names its paths is checked before it runs, not afterwards.
+    pub(super) fn of(call: &ToolContext, names_paths: bool) -> Self {
         Self {
-            only_names: !call.confinement.is_checked(),
+            only_names: names_paths || !call.confinement.is_checked(),
             of_git: call.confinement == Confinement::GuardedGit,
             names: call.guarded.added().map(str::to_owned).collect(),
             ..Self::default()
@@ -98,7 +97,7 @@ impl CallGuard {
 
     /// Returns true if a look after a crash needs it.
     pub(super) fn is_needed(&self) -> bool {
-        !self.only_names || !self.names.is_empty()
+        !self.only_names || !self.names.is_empty() || !self.left_out.is_empty()
     }
 
     /// Returns true if the call is to be checked. One that was, and of which a person may have kept something since, is not.
@@ -106,9 +105,10 @@ impl CallGuard {
         !self.only_names && self.set_aside.is_empty()
     }
 
-    /// The same with what was guarded before the call.
-    pub(super) fn with(self, guarded: &GuardedPaths) -> Self {
-        Self { leads: guarded.leads.clone(), unopened: guarded.unopened.clone(), ..self }
+    /// The same with what was guarded before the call, and the folders that were left out.
+    pub(super) fn with(self, guarded: &GuardedPaths, left_out: &[SafePath]) -> Self {
+        let left_out = left_out.iter().map(|folder| folder.shown(true)).collect();
+        Self { leads: guarded.leads.clone(), unopened: guarded.unopened.clone(), left_out, ..self }
     }
 
     /// The same when the call has ended.
@@ -122,8 +122,10 @@ impl CallGuard {
 
     /// Returns true if others run or obey what is at this path below the root of a tree.
     pub(super) fn covers(&self, tree: &Tree, below: &[u8], names: &GuardedNames, now: &GuardedPaths) -> bool {
+        let path = tree.path.join(OsStr::from_bytes(below));
+        let is_led_to = || self.is_led_to(&self.leads, tree, below) || self.is_led_to(&now.leads, tree, below);
         if !tree.place.is_mounted() {
-            return false;
+            return is_led_to();
         }
         let by_name =
             if self.of_git { below.split(|byte| *byte == b'/').any(guarded::is_git) } else { names.plants(below) };
@@ -131,15 +133,29 @@ impl CallGuard {
         let is_of_repository = || {
             let mut parts = tree.path.components();
             let is_part = parts.any(|part| guarded::is_git(part.as_os_str().as_bytes()));
-            let is_whole = ["HEAD", "objects", "refs"].iter().all(|name| tree.entries.contains_key(name.as_bytes()));
+            let is_whole = tree.path.join(HEAD).is_file();
             (is_part || is_whole) && decides(&parts.as_path().join(OsStr::from_bytes(below)))
         };
         // All of an added folder in a hidden place is guarded.
         let is_hidden = || !self.of_git && matches!(tree.place, PathPlace::Folder(_)) && is_hidden(&tree.path);
-        by_name || is_hidden() || is_of_repository() || {
-            let path = tree.path.join(OsStr::from_bytes(below));
-            self.leads.iter().chain(&now.leads).any(|lead| lead.covers(&path, self.of_git))
-        }
+        by_name
+            || is_hidden()
+            || is_of_repository()
+            || is_led_to()
+            || now.hooks.iter().any(|hooks| path.ancestors().skip(1).any(|folder| folder.ends_with(hooks)))
+            || now.leads.iter().any(|lead| lead.is_made_by(&path) && !self.leads.contains(lead))
+            || !self.of_git && now.cache_links.contains(&path)
+    }
+
+    /// Returns true if a look before the call saw what was at this path, also in folders that git ignores.
+    pub(super) fn has_seen(&self, tree: &Tree, below: &[u8], names: &GuardedNames) -> bool {
+        let is_of_git = || below.split(|byte| *byte == b'/').any(guarded::is_git);
+        names.plants(below) && (!self.of_git || is_of_git()) || self.is_led_to(&self.leads, tree, below)
+    }
+
+    fn is_led_to(&self, leads: &[Lead], tree: &Tree, below: &[u8]) -> bool {
+        let path = tree.path.join(OsStr::from_bytes(below));
+        leads.iter().any(|lead| lead.covers(&path, self.of_git))
     }
 
     /// A folder that cannot be opened any more: what is in it could be anything.
@@ -166,68 +182,81 @@ impl CallGuard {
     }
 }
 
-impl Lead {
-    fn covers(&self, path: &Path, of_git: bool) -> bool {
-        match path.strip_prefix(&self.path) {
-            Err(_) => false,
-            Ok(_) if !self.is_git => self.by_git || !of_git,
-            Ok(below) => decides(below),
-        }
-    }
-}
-
-/// Returns true if a path below a repository decides what git runs.
-fn decides(below: &Path) -> bool {
-    let count = below.components().count();
-    for (at, part) in below.components().enumerate() {
-        match guarded::git_entry(part.as_os_str().as_bytes(), at + 1 < count) {
-            GitEntry::Guarded => return true,
-            GitEntry::Repositories => {}
-            GitEntry::Store => return guarded::git_entry(part.as_os_str().as_bytes(), true) == GitEntry::Guarded,
-        }
-    }
-    false
-}
-
 /// Returns true if a part of the path begins with a dot.
 pub(super) fn is_hidden(path: &Path) -> bool {
     path.components().any(|part| part.as_os_str().as_bytes().starts_with(b"."))
 }
 
 impl GuardedPaths {
-    /// Takes in what was seen of one tree, after looking at what its guarded names lead to.
+    /// Finds what guarded names lead to in the trees of the person. Links in the folders `around` count, too.
     pub(super) fn take_in(
         &mut self,
-        root: &Root,
-        seen: &mut ScanResult,
-        max_files: usize,
-        names: &GuardedNames,
+        roots: &[Root],
+        seen: &mut [ScanResult],
+        around: &[PathBuf],
+        (config, names): (&SnapshotConfig, &GuardedNames),
     ) -> io::Result<()> {
-        self.is_partial |= seen.is_partial;
-        let absolute = |below: &[u8]| root.path.join(OsStr::from_bytes(below));
-        self.closed.extend(seen.guarded.iter().map(|below| absolute(below)));
-        self.unopened.extend(seen.unopened.iter().map(|below| absolute(below)));
-        let mut due = Vec::new();
-        for below in std::mem::take(&mut seen.bare) {
-            due.push(Lead { path: absolute(&below), is_git: true, by_git: true });
+        if !roots.iter().any(|root| root.place.is_mounted()) {
+            return Ok(());
         }
-        let mut followed = 0;
+        let (mut due, mut configs) = (Vec::new(), GitConfigs::of_person(config));
+        let (mut followed, mut known) = (vec![(0, 0); roots.len()], HashSet::new());
+        let mut links: BTreeMap<PathBuf, (&Root, Vec<u8>)> = BTreeMap::new();
+        let is_seen = |root: &Root, seen: &ScanResult| root.place.is_mounted() && seen.tree.unseen.is_none();
+        around.iter().for_each(|folder| configs.add_around(folder, names));
+        for (root, seen) in roots.iter().zip(&mut *seen).filter(|(root, _)| root.place.is_mounted()) {
+            let absolute = |below: &Vec<u8>| root.path.join(OsStr::from_bytes(below));
+            configs.add_around(&root.path, names);
+            self.is_partial |= seen.is_partial || seen.too_deep > 0;
+            self.closed.extend(seen.guarded.iter().map(absolute));
+            self.unopened.extend(seen.unopened.iter().map(absolute));
+            seen.guarded.iter().for_each(|below| configs.add(root, below));
+            for folder in std::mem::take(&mut seen.bare).iter().map(absolute) {
+                configs.add_repository(&folder);
+                due.push(Lead { path: folder, is_git: true, by_git: true });
+            }
+        }
         loop {
-            while let Some(below) = seen.leads.get(followed).cloned() {
-                followed += 1;
-                due.extend(leads_of(root, &below));
+            let all = roots.iter().zip(&*seen).zip(&mut followed).filter(|((root, seen), _)| is_seen(root, seen));
+            for ((root, seen), (leads, entries)) in all {
+                for below in &seen.leads[std::mem::replace(leads, seen.leads.len())..] {
+                    configs.add(root, below);
+                    if names.covers(below) {
+                        due.extend(leads_of(roots, root, below, false));
+                    } else if leads_to_cache(root, below, names) {
+                        self.cache_links.push(root.path.join(OsStr::from_bytes(below)));
+                    }
+                }
+                let new = &seen.entries[std::mem::replace(entries, seen.entries.len())..];
+                for (below, _) in new.iter().filter(|(_, stamp)| stamp.kind == Kind::Link) {
+                    links.insert(root.path.join(OsStr::from_bytes(below)), (root, below.clone()));
+                }
+            }
+            if due.is_empty() {
+                due = configs.leads(roots);
+                due.retain(|lead| !known.contains(lead));
             }
             let Some(lead) = due.pop() else { break };
-            if self.leads.contains(&lead) {
+            if !known.insert(lead.clone()) {
                 continue;
             }
-            if let Ok(below) = lead.path.strip_prefix(&root.path).map(|below| below.as_os_str().as_bytes().to_vec())
-                && !below.is_empty()
-            {
-                scan_more(root, seen, &below, lead.is_git, (max_files, names))?;
+            for (root, seen) in roots.iter().zip(&mut *seen).filter(|(root, seen)| is_seen(root, seen)) {
+                let below = lead.path.strip_prefix(&root.path).map(|below| below.as_os_str().as_bytes());
+                if let Ok(below) = below
+                    && !below.is_empty()
+                {
+                    scan_more(root, seen, below, lead.is_git, (config.max_files, names))?;
+                }
+            }
+            let inner = links.range(lead.path.clone()..).take_while(|(path, _)| path.starts_with(&lead.path));
+            for (_, (root, below)) in inner.filter(|(path, _)| lead.covers(path, false)) {
+                due.extend(leads_of(roots, root, below, lead.by_git));
             }
             self.leads.push(lead);
         }
+        self.hooks = configs.hooks_anywhere();
+        self.is_unread = configs.is_partial();
+        self.is_partial |= self.is_unread;
         Ok(())
     }
 
@@ -247,71 +276,6 @@ impl GuardedPaths {
         closed.truncate(MAX_CLOSED);
         closed
     }
-}
-
-/// Paths in the tree to which a guarded link, a file `.git` or a configuration of git leads, with the links on the way.
-fn leads_of(root: &Root, below: &[u8]) -> Vec<Lead> {
-    let own = root.path.join(OsStr::from_bytes(below));
-    let is_git = guarded::is_git(split(below).1);
-    let by_git = below.split(|byte| *byte == b'/').any(guarded::is_git);
-    let starts = if root.link(below).is_ok() { vec![own.clone()] } else { pointers(root, below, is_git) };
-    let mut leads = Vec::new();
-    for start in starts {
-        let mut ways = Vec::new();
-        let end = follow(&start, &mut { MAX_LINKS }, &mut ways);
-        leads.extend(ways.into_iter().map(|path| Lead { path, is_git: false, by_git }));
-        leads.push(Lead { path: end, is_git, by_git });
-    }
-    // What holds the name itself would be all of the folder.
-    leads.retain(|lead| lead.path.starts_with(&root.path) && !own.starts_with(&lead.path));
-    leads
-}
-
-/// The folder that a file `.git` names, or those of hooks and files that a configuration of git does.
-fn pointers(root: &Root, below: &[u8], is_git: bool) -> Vec<PathBuf> {
-    let (folder, name) = split(below);
-    let content = root.folder(folder).ok().and_then(|folder| small_in(&folder, name, MAX_POINTER));
-    let content = content.unwrap_or_default();
-    let parent = root.path.join(OsStr::from_bytes(folder));
-    if is_git {
-        let target = content.strip_prefix(b"gitdir:").map(<[u8]>::trim_ascii).filter(|target| !target.is_empty());
-        return target.map(|target| parent.join(OsStr::from_bytes(target))).into_iter().collect();
-    }
-    let text = String::from_utf8_lossy(&content);
-    let values = text.lines().filter_map(|line| line.split_once('=')).filter_map(|(key, value)| {
-        let value = value.trim().trim_matches('"');
-        match key.trim().rsplit([' ', '\t', ']']).next().unwrap_or_default().to_ascii_lowercase().as_str() {
-            // Hooks are looked for from the folder of the files, other configurations from this one.
-            "hookspath" => Some(parent.parent()?.join(value)),
-            "path" => Some(parent.join(value)),
-            _ => None,
-        }
-    });
-    values.collect()
-}
-
-/// The end of a way that may lead through links, which are noted. What is not there ends it where it would be.
-fn follow(path: &Path, left: &mut usize, links: &mut Vec<PathBuf>) -> PathBuf {
-    let mut real = PathBuf::new();
-    for part in path.components() {
-        match part {
-            Component::ParentDir => drop(real.pop()),
-            Component::Normal(name) => {
-                let next = real.join(name);
-                match fs::read_link(&next) {
-                    Ok(target) if *left > 0 => {
-                        *left -= 1;
-                        let onward = real.join(target);
-                        links.push(next);
-                        real = follow(&onward, left, links);
-                    }
-                    _ => real = next,
-                }
-            }
-            other => real.push(other),
-        }
-    }
-    real
 }
 
 impl SessionRecord {
@@ -367,17 +331,22 @@ impl SessionRecord {
         // Where not all was seen before, not all that is here is new.
         let Some(guard) = before.guard.as_ref().filter(|_| before.unchecked.is_none()) else { return Ok(()) };
         // The call itself may have made the tree too large.
-        let (max_files, mut removed) = (self.config.max_files.saturating_mul(10), Ok(()));
-        for root in Root::of_commands(Root::all(workspace)?) {
-            let is_known = |tree: &&Arc<Tree>| tree.place == root.place && tree.unseen.is_none();
-            let Some(tree) = before.trees.iter().find(is_known) else { continue };
-            let (mut seen, mut now) = (scan(&root, tree, max_files, &self.names)?, GuardedPaths::default());
-            now.take_in(&root, &mut seen, max_files, &self.names)?;
+        let max_files = self.config.max_files.saturating_mul(10);
+        let (config, mut removed) = (SnapshotConfig { max_files, ..self.config.clone() }, Ok(()));
+        let (mut roots, mut now) = (Root::of_commands(Root::all(workspace)?), GuardedPaths::default());
+        let known = |root: &Root| before.trees.iter().find(|tree| tree.place == root.place && tree.unseen.is_none());
+        roots.retain(|root| known(root).is_some());
+        let trees: Vec<&Arc<Tree>> = roots.iter().filter_map(known).collect();
+        let seen = roots.iter().zip(&trees).map(|(root, tree)| scan(root, tree, max_files, &self.names));
+        let mut seen = seen.collect::<io::Result<Vec<ScanResult>>>()?;
+        now.take_in(&roots, &mut seen, &self.around, (&config, &self.names))?;
+        for ((root, tree), seen) in roots.iter().zip(trees).zip(seen) {
             for (below, stamp) in seen.entries {
-                let is_new = stamp.kind != Kind::Folder && !tree.entries.contains_key(&below);
+                let is_new =
+                    stamp.kind != Kind::Folder && !tree.entries.contains_key(&below) && before.is_new(tree, &below);
                 let is_kept = before.kept.contains_key(&root.path.join(OsStr::from_bytes(&below)));
                 if is_new && !is_kept && guard.covers(tree, &below, &self.names, &now) {
-                    removed = removed.and(remove(&root, &SafePath { place: root.place, below }));
+                    removed = removed.and(remove(root, &SafePath { place: root.place, below }));
                 }
             }
         }

@@ -9,12 +9,15 @@ use std::{
     sync::Arc,
 };
 
-use agentd_core::tool::{FileChange, FileChangeKind};
+use agentd_core::{
+    guarded,
+    tool::{FileChange, FileChangeKind},
+};
 use ignore::gitignore::{Gitignore, GitignoreBuilder};
 use rustix::fs::FileType;
 
 use super::{
-    root::{self, Root},
+    root::{self, Kind, Root},
     spot::{SafePath, split},
     tree::Tree,
 };
@@ -42,7 +45,7 @@ pub(super) struct IgnoredFolders {
 impl IgnoredFolders {
     /// Reads the names before a call.
     pub(super) fn before(roots: &[Root], tops: Vec<SafePath>) -> Self {
-        let is_git = |folder: &SafePath| split(&folder.below).1 == b".git";
+        let is_git = |folder: &SafePath| guarded::is_git(split(&folder.below).1);
         Self::of(roots, tops, |folder, count| count < MOST && !is_git(folder))
     }
 
@@ -61,6 +64,25 @@ impl IgnoredFolders {
             read.insert(folder);
         }
         Self { tops, names, read }
+    }
+
+    /// The folders alone, as they were shown. Of what is in them nothing is known.
+    pub(super) fn unread(tops: &[String]) -> Self {
+        let tops: Vec<SafePath> = tops.iter().filter_map(|top| SafePath::read(top)).collect();
+        Self { names: tops.iter().map(|top| (top.clone(), true)).collect(), read: HashSet::new(), tops }
+    }
+
+    /// Returns true if a path may have been there, in one of these folders. Repositories are looked at on their own.
+    pub(super) fn may_have_held(&self, path: &SafePath) -> bool {
+        let mut way = path.folders().chain([path.clone()]).skip_while(|part| !self.names.contains_key(part));
+        let Some(mut above) = way.next().filter(|top| !guarded::is_git(split(&top.below).1)) else { return false };
+        for part in way {
+            if !self.read.contains(&above) || !self.names.contains_key(&part) {
+                return !self.read.contains(&above);
+            }
+            above = part;
+        }
+        true
     }
 
     /// The ignored folders, for people.
@@ -124,6 +146,27 @@ fn entries(root: &Root, folder: &SafePath) -> io::Result<Vec<(SafePath, bool)>> 
         }
     }
     Ok(found)
+}
+
+/// Returns true for a folder of the person that git takes for a repository, or took when the tree was looked at last.
+pub(super) fn is_store(known: &Tree, folder: &OwnedFd, path: &[u8], is_plain: bool) -> bool {
+    let is = |name: &[u8], kind: Kind| root::look_in(folder, name).is_ok_and(|stamp| stamp.kind == kind);
+    known.place.is_mounted()
+        && (is_plain || path.ends_with(b".bare"))
+        && (known.stores.contains(path)
+            || is(b"HEAD", Kind::File)
+                && (is(b"commondir", Kind::File) || is(b"objects", Kind::Folder) && is(b"refs", Kind::Folder)))
+}
+
+/// Returns true for what git stores directly in a repository, not for what decides which programs it runs. A new `HEAD` does not
+/// count: it makes the folder a repository.
+pub(super) fn is_stored(name: &[u8], kind: Kind, is_new: bool) -> bool {
+    const FOLDERS: &str = "branches lfs logs modules objects rebase-apply rebase-merge refs sequencer worktrees";
+    const FILES: &str = "HEAD description gc.log gc.pid index packed-refs shallow";
+    let is_in = |names: &str| names.split(' ').any(|known| known.as_bytes() == name);
+    // As in COMMIT_EDITMSG and ORIG_HEAD.
+    let is_note = || name.contains(&b'_') && name.iter().all(|byte| byte.is_ascii_uppercase() || *byte == b'_');
+    if kind == Kind::Folder { is_in(FOLDERS) } else { is_in(FILES) && !(is_new && name == b"HEAD") || is_note() }
 }
 
 /// The ignore file of a folder, by its path in the tree.

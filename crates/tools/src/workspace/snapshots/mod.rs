@@ -6,14 +6,15 @@
 //!
 //! - [`FileSnapshots`] is the port that the engine calls; `session` is the state of one session, `store` what is stored
 //!   for all of them.
-//! - `before`: what a call starts from; it belongs to the call. `ignored`: names in folders whose contents are not kept.
+//! - `before`: what a call starts from; it belongs to the call. `ignored`: folders that git ignores or
+//!   stores its data in: their contents are not kept, their names are.
 //! - `root`, `spot`: the way into a tree, following no link; and the encoding of paths.
-//! - `scan`, `capture`: metadata and contents. `tree`: the outcome, and the differences of two of them.
+//! - `looking`, `scan`, `capture`: looks, with metadata and contents. `tree`: the outcome, and the differences of two of them.
 //! - `blobs`, `packs`, `record`: contents and trees on the disk. `projects`: the last scan of each project. `manifest`:
 //!   contents that a session's changes need.
 //! - `unsaved`: texts that a client holds and the disk does not have: they are what undo gives back.
 //! - `guard`: files that others run or obey, by any name, and how changes of them by commands that nobody looked at are taken back;
-//!   `git_config`: what of git's own is no danger.
+//!   `leads`: where guarded names lead; `git_config`: what of git's own is no danger.
 //! - `overlap`: owners of changes if several sessions change the same files at once.
 //! - `restore`: reverts changes. `pulse`: recognises later changes after a crash.
 //!
@@ -29,6 +30,8 @@ mod capture;
 mod git_config;
 mod guard;
 mod ignored;
+mod leads;
+mod looking;
 mod manifest;
 mod overlap;
 mod packs;
@@ -82,11 +85,19 @@ pub struct SnapshotConfig {
     pub max_files: usize,
     /// Maximum number of recorded changes of one call. They are one entry of the journal.
     pub max_changes: usize,
+    /// Home folder of the person, for `~/` in configurations of git.
+    pub home: Option<PathBuf>,
+    /// Folder of the person's settings.
+    pub settings: Option<PathBuf>,
+    /// Configurations of git of the person and the machine, which hold in every repository.
+    pub git_configs: Vec<PathBuf>,
 }
 
 impl Default for SnapshotConfig {
     fn default() -> Self {
-        Self { max_file_bytes: 10 << 20, max_total_bytes: 4 << 30, max_files: 200_000, max_changes: 30_000 }
+        let (home, settings, git_configs) = Default::default();
+        let (max_files, max_changes) = (200_000, 30_000);
+        Self { max_file_bytes: 10 << 20, max_total_bytes: 4 << 30, max_files, max_changes, home, settings, git_configs }
     }
 }
 
@@ -103,6 +114,8 @@ pub struct FileSnapshots {
     sessions: Arc<Mutex<Vec<(SessionId, Shared)>>>,
     /// The calls that are under way, of all sessions.
     overlaps: Arc<Mutex<Overlaps>>,
+    /// One check at a time.
+    checks: Arc<Mutex<()>>,
 }
 
 type Shared = Arc<Mutex<Option<SessionRecord>>>;
@@ -118,6 +131,7 @@ impl FileSnapshots {
             collecting: Arc::default(),
             sessions: Arc::default(),
             overlaps: Arc::default(),
+            checks: Arc::default(),
         }
     }
 
@@ -206,9 +220,13 @@ impl FileSnapshots {
         mut before: Before,
         running: CallInProgress,
     ) -> Result<Changes, WorkspaceError> {
+        let checks = Arc::clone(&self.checks);
         let looking = self.work(running.session, "record what the call changed", move |kept| {
+            // What one check takes back is no deletion for another.
+            let _alone = before.guard.is_some().then(|| checks.lock().unwrap_or_else(PoisonError::into_inner));
             before.kept = locked(&running.overlaps).kept(running.session, &running.call);
             let Changes { files, notes, set_aside } = kept.after(&workspace, before)?;
+            locked(&running.overlaps).note(running.session, &set_aside.changes);
             let own = locked(&running.overlaps).end(running.session, &running.call, files);
             // What it goes on from was seen by others alone.
             kept.adopt(own.going_on_from)?;
@@ -253,7 +271,8 @@ impl Snapshots for FileSnapshots {
         call: &'a ToolContext,
         paths: Option<&'a [String]>,
     ) -> BoxFuture<'a, Result<FilesBefore, WorkspaceError>> {
-        let guard = (call.guarded.clone(), CallGuard::of(call));
+        let guard = CallGuard::of(call, paths.is_some());
+        let guard = (call.guarded.clone(), guard, call.confinement.is_checked());
         let (workspace, call_id, paths) = (Arc::clone(&call.workspace), call.call_id.clone(), paths.map(<[_]>::to_vec));
         let (session, overlaps) = (call.session_id, Arc::clone(&self.overlaps));
         let client = FileClient::of(call, call.cancel.clone());
@@ -286,7 +305,13 @@ impl Snapshots for FileSnapshots {
         call: &'a CallId,
     ) -> BoxFuture<'a, Result<Changes, WorkspaceError>> {
         let (workspace, call) = (workspace.clone(), call.clone());
-        self.work(session, "find out what the call changed", move |kept| kept.unfinished(&workspace, &call))
+        let overlaps = Arc::clone(&self.overlaps);
+        self.work(session, "find out what the call changed", move |kept| {
+            let states = locked(&overlaps).set_aside();
+            let changes = kept.unfinished(&workspace, &call, states)?;
+            locked(&overlaps).recovered(&changes.set_aside.changes);
+            Ok(changes)
+        })
     }
 
     fn undo<'a>(

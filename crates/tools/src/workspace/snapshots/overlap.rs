@@ -16,6 +16,8 @@ use super::spot::SafePath;
 #[derive(Debug, Default)]
 pub(super) struct Overlaps {
     calls: Vec<RunningCalls>,
+    /// States that the daemon brought about since its start, for calls that a crash cut off.
+    set_aside: KeptStates,
 }
 
 #[derive(Debug)]
@@ -32,7 +34,7 @@ struct RunningCalls {
     kept: KeptStates,
 }
 
-/// States that people brought about beside calls, by undo or by an answer, by the real paths of the files.
+/// States that people brought about beside calls, by undo or by an answer, or the check of a call, by the real paths of the files.
 pub(super) type KeptStates = HashMap<PathBuf, Option<FileState>>;
 
 /// Changes of a call.
@@ -56,10 +58,20 @@ impl Overlaps {
         running.map(|running| running.kept.clone()).unwrap_or_default()
     }
 
-    /// Notes what a person brought about in a session.
+    /// States that checks of calls brought about which a crash had cut off.
+    pub(super) fn set_aside(&self) -> KeptStates {
+        self.set_aside.clone()
+    }
+
+    /// Notes what the check of such a call brought about.
+    pub(super) fn recovered(&mut self, changes: &[FileChange]) {
+        self.set_aside.extend(states(changes));
+    }
+
+    /// Notes what a person brought about in a session, or the check of a call in it.
     pub(super) fn note(&mut self, session: SessionId, changes: &[FileChange]) {
         for other in self.calls.iter_mut().filter(|other| other.session != session) {
-            other.kept.extend(changes.iter().filter_map(|change| Some((real_path(change)?, change.after.clone()))));
+            other.kept.extend(states(changes));
         }
     }
 
@@ -108,7 +120,7 @@ fn without(seen: Vec<FileChange>, of_others: Vec<FileChange>) -> Own {
     own
 }
 
-/// Starts guarded changes from what people brought about meanwhile, and drops those that lead to nothing else.
+/// Starts changes from what people and checks of other calls brought about meanwhile, and drops those that lead to nothing else.
 pub(super) fn from_kept(changes: Vec<FileChange>, kept: &KeptStates) -> Vec<FileChange> {
     let begin = |mut change: FileChange| {
         if let Some(state) = real_path(&change).and_then(|path| kept.get(&path)) {
@@ -127,6 +139,10 @@ fn kind_between(change: &FileChange) -> Option<FileChangeKind> {
         (Some(_), None) => Some(FileChangeKind::Deleted),
         (Some(_), Some(_)) => Some(FileChangeKind::Modified),
     }
+}
+
+fn states(changes: &[FileChange]) -> impl Iterator<Item = (PathBuf, Option<FileState>)> {
+    changes.iter().filter_map(|change| Some((real_path(change)?, change.after.clone())))
 }
 
 fn real_path(change: &FileChange) -> Option<PathBuf> {

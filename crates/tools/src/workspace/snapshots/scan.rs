@@ -1,11 +1,11 @@
 //! Scans every path of a tree: metadata, not content.
 //!
-//! Of a folder of the person, what git ignores as a whole folder (`target/`, `node_modules/`) and what git stores in `.git` are left
-//! out: they can be made again, and are larger than all else together. What [others run or obey](agentd_core::guarded) is looked for
-//! there all the same, and seen. A file that is ignored by itself, such as `.env`, is not left out: nothing else could bring it back.
-//! Of a session's own tree, what the daemon keeps there is left out: no call changes it.
+//! Of a folder of the person, what git ignores as a whole folder (`target/`, `node_modules/`) and what git stores are left out: they
+//! can be made again, and are larger than all else together. What [others run or obey](agentd_core::guarded) is looked for there all
+//! the same. A file that is ignored by itself, such as `.env`, is not left out. Of a session's own tree, what the daemon keeps is.
 
 use std::{
+    collections::HashSet,
     io,
     num::NonZero,
     os::{fd::OwnedFd, unix::ffi::OsStrExt as _},
@@ -17,7 +17,7 @@ use std::{
     thread,
 };
 
-use ignore::{Match, gitignore::Gitignore};
+use ignore::gitignore::Gitignore;
 
 use agentd_core::guarded::{self, GitEntry, GuardedNames, NameKind};
 use rustix::fs::FileType;
@@ -26,7 +26,8 @@ use sha2::{Digest as _, Sha256};
 use super::{
     super::path::PathPlace,
     blobs::Hash,
-    ignored::{IGNORE_FILE, read_ignores},
+    ignored::{IGNORE_FILE, is_store, is_stored, read_ignores},
+    leads::{self, HEAD, SAMPLE},
     root::{self, Kind, Root, Stamp},
     spot::split,
     tree::Tree,
@@ -42,8 +43,6 @@ const SHARED_FROM: usize = 2000;
 const MAX_THREADS: usize = 4;
 /// Folders that are looked through only for what others run or obey. With more, that is not known.
 const MAX_SEARCHED: usize = 50_000;
-/// Hooks that git never runs.
-const SAMPLE: &[u8] = b".sample";
 /// A list of names for plain web servers, which git writes as it stores.
 const LIST_OF_REFS: &[u8] = b"info/refs";
 
@@ -83,6 +82,8 @@ pub(super) enum Scope {
     Repository,
     /// All, of a folder that decides what git runs.
     OfGit,
+    /// None: git stores it in a repository with another name than `.git`. Undo would take back what the person recorded since.
+    Store,
 }
 
 impl ScanResult {
@@ -90,6 +91,7 @@ impl ScanResult {
     fn add(&mut self, part: Self) {
         self.entries.extend(part.entries);
         self.tree.ignores.extend(part.tree.ignores);
+        self.tree.stores.extend(part.tree.stores);
         self.too_deep += part.too_deep;
         self.left_out.extend(part.left_out);
         self.guarded.extend(part.guarded);
@@ -99,7 +101,7 @@ impl ScanResult {
         self.unopened.extend(part.unopened);
     }
 
-    fn of(tree: Tree, capacity: usize) -> Self {
+    pub(super) fn of(tree: Tree, capacity: usize) -> Self {
         Self {
             entries: Vec::with_capacity(capacity),
             tree,
@@ -171,10 +173,10 @@ pub(super) fn scan_more(
     is_git: bool,
     (max_files, names): (usize, &GuardedNames),
 ) -> io::Result<()> {
-    if seen.entries.iter().any(|(known, _)| known == path) {
+    let is_known = || seen.entries.iter().any(|(known, _)| known == path);
+    let Some(stamp) = root.look(path)?.filter(|stamp| stamp.kind != Kind::Special && !is_known()) else {
         return Ok(());
-    }
-    let Some(stamp) = root.look(path)?.filter(|stamp| stamp.kind != Kind::Special) else { return Ok(()) };
+    };
     let (count, searched) = (AtomicUsize::new(seen.entries.len()), AtomicUsize::new(0));
     let known = Tree::new(root.place, root.path.clone());
     let of_path = ScanResult::of(known.clone(), 0);
@@ -186,10 +188,9 @@ pub(super) fn scan_more(
     } else {
         scan.push(path, stamp);
     }
-    let known = |below: &Vec<u8>| seen.entries.iter().any(|(known, _)| known == below);
-    let is_part_seen = seen.entries.iter().any(|(known, _)| known.starts_with(path));
-    let more: Vec<_> = scan.seen.entries.into_iter().filter(|(path, _)| !is_part_seen || !known(path)).collect();
-    seen.entries.extend(more);
+    let known: HashSet<Vec<u8>> =
+        seen.entries.iter().map(|(known, _)| known).filter(|known| known.starts_with(path)).cloned().collect();
+    seen.entries.extend(scan.seen.entries.into_iter().filter(|(path, _)| !known.contains(path)));
     seen.leads.extend(scan.seen.leads);
     Ok(())
 }
@@ -197,9 +198,10 @@ pub(super) fn scan_more(
 /// Looks into folders with several threads. What each of them holds comes in the order of the folders.
 fn together(scan: &Scan<'_>, top: &OwnedFd, folders: &[Later]) -> Vec<io::Result<ScanResult>> {
     let next = AtomicUsize::new(0);
+    let take = || folders.iter().enumerate().nth(next.fetch_add(1, Ordering::Relaxed));
     let work = || {
         let mut parts = Vec::new();
-        while let Some((index, folder)) = take_next(&next, folders) {
+        while let Some((index, folder)) = take() {
             let mut part = scan.part();
             let looked = part.inside(top, &folder.name, &mut folder.name.clone(), 0, &folder.ignores, folder.scope);
             parts.push((index, looked.map(|()| part.seen)));
@@ -224,11 +226,6 @@ fn together(scan: &Scan<'_>, top: &OwnedFd, folders: &[Later]) -> Vec<io::Result
     parts.into_iter().map(|(_, part)| part).collect()
 }
 
-fn take_next<'a>(next: &AtomicUsize, folders: &'a [Later]) -> Option<(usize, &'a Later)> {
-    let index = next.fetch_add(1, Ordering::Relaxed);
-    folders.get(index).map(|folder| (index, folder))
-}
-
 struct Scan<'a> {
     seen: ScanResult,
     known: &'a Tree,
@@ -250,7 +247,6 @@ struct Later {
 }
 
 impl Scan<'_> {
-    /// The same, with nothing seen yet.
     fn part(&self) -> Scan<'_> {
         let tree = Tree::new(self.seen.tree.place, self.seen.tree.path.clone());
         let seen = ScanResult::of(tree, 0);
@@ -274,7 +270,9 @@ impl Scan<'_> {
         let with_own = if scope == Scope::All { self.ignores(folder, path, above) } else { None };
         let ignores = with_own.as_deref().unwrap_or(above);
         let length = path.len();
-        let mut of_repository = 0;
+        let is_store = is_store(self.known, folder, path, scope == Scope::All);
+        self.seen.tree.stores.extend(is_store.then(|| path.clone()));
+        let (is_new, mut has_head) = (!self.known.entries.is_empty() && !self.known.stores.contains(&path[..]), false);
         for entry in root::entries(folder)? {
             if self.count.load(Ordering::Relaxed) > self.max_files {
                 return Ok(());
@@ -288,7 +286,7 @@ impl Scan<'_> {
             if matches!(name, b"." | b"..") {
                 continue;
             }
-            of_repository += usize::from(matches!(name, b"HEAD" | b"objects" | b"refs"));
+            has_head |= name == HEAD.as_bytes();
             if length > 0 {
                 path.push(b'/');
             }
@@ -296,9 +294,11 @@ impl Scan<'_> {
             if path.len() > MAX_PATH {
                 self.seen.too_deep += 1;
             } else if scope != Scope::Search || self.is_searched(entry.file_type(), path) {
-                // What is gone again was not there.
                 match root::look_in(folder, name) {
                     Ok(stamp) if stamp.kind != Kind::Special => {
+                        let is_stored = is_store && is_stored(name, stamp.kind, is_new);
+                        let is_left = is_stored && !self.known.entries.contains_key(path);
+                        let scope = if is_left { Scope::Store } else { scope };
                         self.entry(folder, name, stamp, path, depth, ignores, scope)?;
                     }
                     Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
@@ -309,9 +309,8 @@ impl Scan<'_> {
             }
             path.truncate(length);
         }
-        if of_repository == 3 && length > 0 && matches!(scope, Scope::All | Scope::Search) {
-            self.seen.bare.push(path.clone());
-        }
+        let is_bare = is_store || has_head && matches!(scope, Scope::All | Scope::Search) && leads::has_head(folder);
+        self.seen.bare.extend(is_bare.then(|| path.clone()));
         Ok(())
     }
 
@@ -332,16 +331,22 @@ impl Scan<'_> {
         scope: Scope,
     ) -> io::Result<()> {
         let Some(inner) = self.scope_of(name, stamp.kind, path, ignores, scope) else { return Ok(()) };
-        if inner != Scope::Search && (scope, inner) != (Scope::Repository, Scope::Repository) {
+        if inner != Scope::Search && !matches!((scope, inner), (Scope::Repository | Scope::Store, Scope::Repository)) {
             self.push(path, stamp);
         }
         if matches!(scope, Scope::All | Scope::Search) && matches!(inner, Scope::Guarded | Scope::Repository) {
             self.seen.guarded.push(path.clone());
         }
-        if !matches!(inner, Scope::All | Scope::Search)
-            && (stamp.kind == Kind::Link
-                || stamp.kind == Kind::File && (guarded::is_git(name) || scope == Scope::Repository))
-        {
+        let is_lead = match inner {
+            // A new link may lead into a cache, where no check looks.
+            Scope::All => {
+                stamp.kind == Kind::Link && self.known.entries.get(path).is_none_or(|known| known.stamp != stamp)
+            }
+            Scope::Search => false,
+            _ if stamp.kind == Kind::Link => true,
+            _ => stamp.kind == Kind::File && (guarded::is_git(name) || scope == Scope::Repository),
+        };
+        if is_lead {
             self.seen.leads.push(path.clone());
         }
         if stamp.kind != Kind::Folder {
@@ -351,11 +356,14 @@ impl Scan<'_> {
             self.seen.too_deep += 1;
             return Ok(());
         }
-        if let Some(later) = &mut self.later {
-            later.push(Later { name: name.to_vec(), ignores: ignores.to_vec(), scope: inner });
-            return Ok(());
+        let also = (scope == Scope::Store && inner == Scope::Repository).then_some(Scope::Search);
+        for scope in [Some(inner), also].into_iter().flatten() {
+            match &mut self.later {
+                Some(later) => later.push(Later { name: name.to_vec(), ignores: ignores.to_vec(), scope }),
+                None => self.inside(folder, name, path, depth, ignores, scope)?,
+            }
         }
-        self.inside(folder, name, path, depth, ignores, inner)
+        Ok(())
     }
 
     /// Scope of an entry, for a folder that of what it holds; none where it is left out. In a folder that is searched, and one of a
@@ -381,6 +389,12 @@ impl Scan<'_> {
                 GitEntry::Repositories => Some(Scope::Repository),
                 GitEntry::Store => None,
             },
+            Scope::Store if is_folder => {
+                self.seen.left_out.push(path.to_vec());
+                let is_plain = guarded::git_entry(name, true) != GitEntry::Repositories;
+                if is_plain { self.may_search().then_some(Scope::Search) } else { Some(Scope::Repository) }
+            }
+            Scope::Store => None,
             Scope::OfGit => (!name.ends_with(SAMPLE) && !path.ends_with(LIST_OF_REFS)).then_some(Scope::OfGit),
             _ if is_folder && guarded::is_git(name) => {
                 if scope == Scope::All {
@@ -464,14 +478,8 @@ impl Scan<'_> {
         }
         let absolute = [b"/", path].concat();
         let absolute = Path::new(std::ffi::OsStr::from_bytes(&absolute));
-        for ignore in ignores.iter().rev() {
-            match ignore.matched(absolute, true) {
-                Match::Ignore(_) => return true,
-                Match::Whitelist(_) => return false,
-                Match::None => {}
-            }
-        }
-        false
+        let mut said = ignores.iter().rev().map(|ignore| ignore.matched(absolute, true));
+        said.find(|said| !said.is_none()).is_some_and(|said| said.is_ignore())
     }
 
     /// The ignore files that speak of what is in this folder, where it has one of its own.

@@ -14,12 +14,12 @@
 //! A call's look is removed when a later call has been seen to its end: by then its result is in the journal.
 
 use std::{
-    collections::{BTreeMap, HashMap, hash_map},
+    collections::{BTreeMap, HashMap},
     fs::{self, File},
     io,
     os::unix::fs::DirBuilderExt as _,
     path::{Path, PathBuf},
-    sync::{Arc, RwLockReadGuard},
+    sync::Arc,
 };
 
 use agentd_core::{
@@ -31,19 +31,15 @@ use agentd_core::{
 };
 
 use super::{
-    super::path::PathPlace,
     SnapshotConfig,
     before::{Before, scope, spots_of},
-    capture::{CapturedTree, capture, capture_one},
     guard::{CallGuard, GuardedPaths},
     ignored::IgnoredFolders,
     manifest,
-    overlap::from_kept,
-    projects::without_lost,
+    overlap::{KeptStates, from_kept},
     pulse::{Heartbeat, LastSign},
     record, restore,
     root::Root,
-    scan::scan,
     spot::SafePath,
     store::Store,
     surplus,
@@ -77,19 +73,21 @@ pub(super) struct SessionRecord {
     pub(super) config: SnapshotConfig,
     pub(super) store: Arc<Store>,
     /// The trees as they were last looked at.
-    trees: Vec<Arc<Tree>>,
+    pub(super) trees: Vec<Arc<Tree>>,
     /// True if the file `look` tells of these trees; and the folders of the person that it names.
-    saved: bool,
+    pub(super) saved: bool,
     named: Vec<PathBuf>,
     /// The number of removals when all contents of the trees were there.
-    removals: Option<u64>,
+    pub(super) removals: Option<u64>,
     /// True if the last look found no room for something for which there had been.
-    lacks_room: bool,
+    pub(super) lacks_room: bool,
     /// Folders of the last look that git ignores.
-    left_out: Vec<SafePath>,
+    pub(super) left_out: Vec<SafePath>,
     /// Names that others run or obey, and where such files were in the last look.
     pub(super) names: GuardedNames,
-    guarded: GuardedPaths,
+    pub(super) guarded: GuardedPaths,
+    /// Folders of the person that the session only reads: links in them may lead to what it may change.
+    pub(super) around: Vec<PathBuf>,
 }
 
 impl SessionRecord {
@@ -107,9 +105,8 @@ impl SessionRecord {
             look.into_iter().flat_map(|look| look.trees).partition(|tree| tree.place.is_mounted());
         let named = mounted.into_iter().map(|tree| tree.path).collect();
         let trees = trees.into_iter().map(Arc::new).collect();
-        let (removals, lacks_room, left_out) = (None, false, Vec::new());
-        let (names, guarded) = (GuardedNames::default(), GuardedPaths::default());
-        Ok(Self { folder, config, store, trees, saved, named, removals, lacks_room, left_out, names, guarded })
+        let (removals, lacks_room, left_out, names, guarded, around) = Default::default();
+        Ok(Self { folder, config, store, trees, saved, named, removals, lacks_room, left_out, names, guarded, around })
     }
 
     /// Looks at what a call may change, and writes down what there is.
@@ -119,9 +116,12 @@ impl SessionRecord {
         call: &CallId,
         paths: Option<&[String]>,
         unsaved: HashMap<String, Vec<u8>>,
-        (names, guard): (GuardedNames, CallGuard),
+        (names, guard, is_checked): (GuardedNames, CallGuard, bool),
     ) -> io::Result<Before> {
         self.names = names;
+        let project = workspace.project.iter().map(|mount| (mount.writable, &mount.path));
+        let folders = workspace.folders.iter().map(|folder| (folder.writable, &folder.path));
+        self.around = project.chain(folders).filter(|(writable, _)| !writable).map(|(_, path)| path.clone()).collect();
         let store = Arc::clone(&self.store);
         let roots = Root::all(workspace)?;
         let marker = self.marker(call);
@@ -146,7 +146,7 @@ impl SessionRecord {
             let (mut notes, _gate) = self.look_with_room(&store, &roots, &[])?;
             notes.extend(self.without_room());
             store.blobs.settle()?;
-            let guard = guard.with(&self.guarded);
+            let guard = guard.with(&self.guarded, &self.left_out);
             if guard.is_needed() {
                 guard.write(&marker.with_extension(GUARD))?;
             }
@@ -157,6 +157,9 @@ impl SessionRecord {
             let before = Before::new(call, false, self.trees.clone(), &self.names);
             Before { notes, ignored, guard, closed, unchecked, ..before }
         };
+        if let Some(paths) = paths.filter(|_| is_checked) {
+            before.unchecked = self.obeyed(&Root::all(workspace)?, paths)?;
+        }
         File::open(self.folder.join("calls"))?.sync_all()?;
         before.pulse = Some(Heartbeat::start(&self.alive())?);
         Ok(before)
@@ -237,7 +240,7 @@ impl SessionRecord {
     }
 
     /// Changes since a call began whose end nobody saw. What may be somebody else's is marked as late.
-    pub(super) fn unfinished(&mut self, workspace: &Workspace, call: &CallId) -> io::Result<Changes> {
+    pub(super) fn unfinished(&mut self, workspace: &Workspace, call: &CallId, kept: KeptStates) -> io::Result<Changes> {
         let mut marker = self.marker(call);
         let mut of_project = OF_PROJECT;
         if !marker.exists() {
@@ -258,8 +261,9 @@ impl SessionRecord {
         let guard = CallGuard::read(&marker.with_extension(GUARD))?;
         self.names = guard.names();
         let earlier = guard.set_aside.clone();
+        let ignored = IgnoredFolders::unread(&guard.left_out);
         let guard = Some(guard).filter(|guard| guard.is_due() && of_project == OF_PROJECT);
-        let before = Before { guard, ..Before::new(call, record.scoped, trees, &self.names) };
+        let before = Before { guard, ignored, kept, ..Before::new(call, record.scoped, trees, &self.names) };
         let mut changes = self.changes_checked(&before, workspace, Some(&LastSign::read(&self.alive())))?;
         changes.set_aside.changes.extend(earlier);
         Ok(changes)
@@ -312,7 +316,7 @@ impl SessionRecord {
                 if Arc::ptr_eq(tree, now) {
                     continue;
                 }
-                let mut found = tree.differences(now);
+                let mut found = before.differences(tree, now);
                 if let (Some(sign), Some(root)) = (sign, roots.iter().find(|root| root.place == tree.place)) {
                     for difference in &mut found {
                         difference.change.late = sign.is_before(root, difference);
@@ -333,7 +337,7 @@ impl SessionRecord {
             }
         }
         notes.extend(unkept.into_iter().map(|(why, paths)| self.config.note(why, &paths)));
-        let mut files: Vec<FileChange> = differences.into_iter().map(|difference| difference.change).collect();
+        let mut files = from_kept(differences.into_iter().map(|difference| difference.change).collect(), &before.kept);
         files.retain_mut(|change| unsaved::go_from(change, &before.unsaved));
         notes.extend(surplus::cut(&mut files, self.config.max_changes));
         let (deleted, counted) = before.ignored.deletions(&roots, &before.trees);
@@ -367,117 +371,6 @@ impl SessionRecord {
         let roots = Root::all(workspace)?;
         let _gate = self.store.blobs.gate();
         Ok(restore::undo(workspace, &roots, &self.store.blobs, changes, preview))
-    }
-
-    /// Looks at all there is. Where there is no room for something new, room is made, and it is looked at again.
-    /// Nothing is removed while what comes back is held, and nothing that the trees of a call hold.
-    fn look_with_room<'s>(
-        &mut self,
-        store: &'s Store,
-        roots: &[Root],
-        held: &[Arc<Tree>],
-    ) -> io::Result<(Vec<String>, RwLockReadGuard<'s, ()>)> {
-        let gate = store.blobs.gate();
-        self.forget_lost();
-        let notes = self.look(roots)?;
-        if !self.lacks_room {
-            return Ok((notes, gate));
-        }
-        drop(gate);
-        store.make_room(self.trees.iter().chain(held).flat_map(|tree| tree.hashes()).collect())?;
-        let gate = store.blobs.gate();
-        self.forget_lost();
-        Ok((self.look(roots)?, gate))
-    }
-
-    /// Forgets what is no longer kept, so that it is read again.
-    fn forget_lost(&mut self) {
-        let removals = self.store.blobs.removals();
-        if self.removals == Some(removals) {
-            return;
-        }
-        self.removals = Some(removals);
-        for tree in &mut self.trees {
-            if let Some(left) = without_lost(tree, &self.store.blobs) {
-                self.saved &= tree.place.is_mounted();
-                *tree = Arc::new(left);
-            }
-        }
-    }
-
-    /// Brings the trees up to date with what there is, and says what is not seen of them.
-    fn look(&mut self, roots: &[Root]) -> io::Result<Vec<String>> {
-        let mut notes = Vec::new();
-        let mut trees = Vec::with_capacity(roots.len());
-        (self.lacks_room, self.guarded) = (false, GuardedPaths::default());
-        self.left_out.clear();
-        for root in roots {
-            let known = self.known(root);
-            let is_known = known.is_some();
-            let known = known.unwrap_or_else(|| Arc::new(Tree::new(root.place, root.path.clone())));
-            let (tree, changed) = self.look_again(root, &known, &mut notes)?;
-            self.saved &= root.place.is_mounted() || is_known && !changed;
-            trees.push(tree);
-        }
-        self.trees = trees;
-        Ok(notes)
-    }
-
-    fn look_again(&mut self, root: &Root, known: &Arc<Tree>, notes: &mut Vec<String>) -> io::Result<(Arc<Tree>, bool)> {
-        let place = match root.place {
-            PathPlace::Own => "the workspace".to_owned(),
-            place => place.to_string(),
-        };
-        if let Some(why) = &known.unseen {
-            // It does not become small again while a session goes on, and finding out costs more than all else.
-            notes.push(format!("changes of {place} are not recorded, because {why}"));
-            return Ok((Arc::clone(known), false));
-        }
-        let mut seen = scan(root, known, self.config.max_files, &self.names)?;
-        if seen.tree.unseen.is_none() && root.place.is_mounted() {
-            self.guarded.take_in(root, &mut seen, self.config.max_files, &self.names)?;
-        }
-        let left_out = std::mem::take(&mut seen.left_out);
-        self.left_out.extend(left_out.into_iter().map(|below| SafePath { place: root.place, below }));
-        if seen.too_deep > 0 {
-            notes.push(format!("what lies very deep in {place} is not recorded"));
-        }
-        let CapturedTree { tree, changed } = capture(root, seen, known, &self.store.blobs, self.config.max_file_bytes)?;
-        let is_full = |tree: &Tree| tree.entries.values().any(|entry| entry.content == Content::Unkept(Why::Full));
-        self.lacks_room |= is_full(&tree) && !is_full(known);
-        if let Some(why) = &tree.unseen {
-            notes.push(format!("changes of {place} are not recorded, because {why}"));
-        }
-        Ok((tree, changed))
-    }
-
-    fn known(&self, root: &Root) -> Option<Arc<Tree>> {
-        self.trees.iter().find(|tree| tree.place == root.place && tree.path == root.path).cloned()
-    }
-
-    /// Known trees at these roots; the earlier ones where there is nothing newer.
-    fn trees_for(&self, roots: &[Root], before: &[Arc<Tree>]) -> Vec<Arc<Tree>> {
-        let of = |trees: &[Arc<Tree>], root: &Root| {
-            trees.iter().find(|tree| tree.place == root.place && tree.path == root.path).cloned()
-        };
-        roots.iter().filter_map(|root| of(before, root).or_else(|| of(&self.trees, root))).collect()
-    }
-
-    /// Looks at single paths and the folders that they are in.
-    fn look_at(&self, roots: &[Root], spots: &[SafePath]) -> io::Result<Vec<Arc<Tree>>> {
-        let mut trees = Vec::new();
-        for root in roots {
-            let mut entries = HashMap::new();
-            let meant = spots.iter().filter(|spot| spot.place == root.place);
-            for spot in meant.flat_map(|spot| spot.folders().chain([spot.clone()])) {
-                if let hash_map::Entry::Vacant(vacant) = entries.entry(spot.below) {
-                    let entry = capture_one(root, vacant.key(), &self.store.blobs, self.config.max_file_bytes)?;
-                    vacant.insert(entry);
-                }
-            }
-            trees.push(Arc::new(Tree { entries, ..Tree::new(root.place, root.path.clone()) }));
-        }
-        Ok(trees)
     }
 
     fn marker(&self, call: &CallId) -> PathBuf {

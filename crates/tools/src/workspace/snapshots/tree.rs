@@ -1,6 +1,10 @@
 //! Content of one tree at its last scan, and the differences of two scans.
 
-use std::{collections::HashMap, path::PathBuf, sync::Arc};
+use std::{
+    collections::{HashMap, HashSet},
+    path::PathBuf,
+    sync::Arc,
+};
 
 use agentd_core::tool::{FileChange, FileChangeKind, FileKind, FileState, SharedFile};
 use ignore::gitignore::Gitignore;
@@ -24,6 +28,8 @@ pub(super) struct Tree {
     pub(super) entries: HashMap<Vec<u8>, Entry>,
     /// The digest of the look that it came from, where a look that sees the same can find nothing else.
     pub(super) seen: Option<Hash>,
+    /// Folders that git takes for repositories. They stay such while a command takes them apart.
+    pub(super) stores: HashSet<Vec<u8>>,
     /// Ignore files that were read, so that they are not read again while they stay as they are.
     pub(super) ignores: HashMap<Vec<u8>, (Stamp, Arc<Gitignore>)>,
 }
@@ -119,7 +125,15 @@ pub(super) struct Difference {
 impl Tree {
     /// A tree of which nothing is known.
     pub(super) fn new(place: PathPlace, path: PathBuf) -> Self {
-        Self { place, path, unseen: None, entries: HashMap::new(), seen: None, ignores: HashMap::new() }
+        Self {
+            place,
+            path,
+            unseen: None,
+            entries: HashMap::new(),
+            seen: None,
+            stores: HashSet::new(),
+            ignores: HashMap::new(),
+        }
     }
 
     /// The same tree, seen at another place.

@@ -1,0 +1,212 @@
+//! Weight: lines and tokens of the code of each crate, without blanks, comments and tests, have a ceiling.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use proc_macro2::{Delimiter, Span, TokenStream, TokenTree};
+
+use super::{Source, files, none, product};
+
+/// Lines and tokens that each crate may have. A crate that shrinks lowers its own; a commit that raises one says why.
+const CEILINGS: [(&str, usize, usize); 24] = [
+    ("agentctl", 28_310, 297_200),
+    ("agentd", 11_920, 122_600),
+    ("crates/archive", 1_240, 12_900),
+    ("crates/audit", 1_770, 16_900),
+    ("crates/code", 3_820, 38_000),
+    ("crates/confine", 200, 2_150),
+    ("crates/context", 2_190, 23_900),
+    ("crates/core", 7_990, 65_800),
+    ("crates/engine", 21_120, 220_500),
+    ("crates/exchange", 940, 9_500),
+    ("crates/index", 14_600, 158_000),
+    ("crates/local", 3_930, 41_700),
+    ("crates/lsp", 2_860, 29_500),
+    ("crates/mcp", 5_940, 59_600),
+    ("crates/models", 9_680, 97_700),
+    ("crates/ocr", 740, 8_800),
+    ("crates/policy", 4_960, 55_700),
+    ("crates/replay", 1_460, 14_700),
+    ("crates/store", 4_440, 42_400),
+    ("crates/telemetry", 1_720, 17_900),
+    ("crates/tools", 25_880, 280_400),
+    ("crates/trace", 1_070, 10_900),
+    ("crates/web", 1_240, 13_200),
+    ("proto", 5_920, 58_100),
+];
+
+/// Code in other languages, and data that programs embed: ending, folders, and the bytes that they may have.
+const OTHERS: [(&str, &[&str], usize); 6] = [
+    (".py", &["clients/", "scripts/", "skills/"], 515_000),
+    (".js", &["agentctl/", "clients/"], 66_000),
+    (".json", &["config/"], 73_000),
+    (".yaml", &["config/"], 32_500),
+    (".sql", &["crates/"], 10_500),
+    (".txt", &["crates/core/", "crates/index/src/"], 18_800),
+];
+
+/// Percent of a ceiling below which a crate has to lower it.
+const WORTH: usize = 97;
+
+/// Size of some code.
+#[derive(Debug, Default)]
+struct Weight {
+    lines: BTreeSet<usize>,
+    tokens: usize,
+    /// Modules in files of their own that are for tests alone.
+    test_modules: Vec<String>,
+}
+
+impl Weight {
+    fn of(source: &Source) -> Self {
+        let mut weight = Self::default();
+        let stream = source.text.parse().unwrap_or_else(|error| panic!("{}: {error}", source.path));
+        weight.add(stream);
+        weight
+    }
+
+    fn add(&mut self, stream: TokenStream) {
+        let mut tokens = stream.into_iter().peekable();
+        while let Some(token) = tokens.next() {
+            if let (TokenTree::Punct(sign), Some(TokenTree::Group(group))) = (&token, tokens.peek())
+                && sign.as_char() == '#'
+                && group.delimiter() == Delimiter::Bracket
+            {
+                let attribute = group.stream().to_string().replace(' ', "");
+                if attribute.starts_with("doc=") {
+                    tokens.next();
+                    continue;
+                }
+                if attribute == "cfg(test)" {
+                    tokens.next();
+                    self.skip_item(&mut tokens);
+                    continue;
+                }
+            }
+            self.tokens += 1;
+            match token {
+                TokenTree::Group(group) => {
+                    self.tokens += 1;
+                    self.add_lines(group.span_open());
+                    self.add_lines(group.span_close());
+                    self.add(group.stream());
+                }
+                token => self.add_lines(token.span()),
+            }
+        }
+    }
+
+    fn add_lines(&mut self, span: Span) {
+        self.lines.extend(span.start().line..=span.end().line);
+    }
+
+    /// Passes over an item: to its body or its semicolon.
+    fn skip_item(&mut self, tokens: &mut impl Iterator<Item = TokenTree>) {
+        let mut words = Vec::new();
+        for token in tokens {
+            match token {
+                TokenTree::Group(group) if group.delimiter() == Delimiter::Brace => return,
+                TokenTree::Punct(sign) if sign.as_char() == ';' => break,
+                TokenTree::Ident(word) => words.push(word.to_string()),
+                _ => {}
+            }
+        }
+        let module = words.iter().position(|word| word == "mod").and_then(|at| words.get(at + 1));
+        self.test_modules.extend(module.cloned());
+    }
+}
+
+/// Crate of a file.
+fn house(path: &str) -> &str {
+    path.split_once("/src/").or_else(|| path.rsplit_once('/')).map_or("", |(house, _)| house)
+}
+
+/// Path of a module that a file declares in a file of its own.
+fn module_file(declared_in: &str, module: &str) -> String {
+    let (folder, name) = declared_in.rsplit_once('/').unwrap_or_default();
+    match name {
+        "mod.rs" | "lib.rs" | "main.rs" => format!("{folder}/{module}.rs"),
+        name => format!("{folder}/{}/{module}.rs", name.trim_end_matches(".rs")),
+    }
+}
+
+/// Lines and tokens of each crate.
+fn weights() -> BTreeMap<String, (usize, usize)> {
+    let weighed: Vec<(Source, Weight)> = product()
+        .into_iter()
+        .filter(|source| !source.path.contains("/benches/"))
+        .map(|source| {
+            let weight = Weight::of(&source);
+            (source, weight)
+        })
+        .collect();
+    let of_tests: BTreeSet<String> = weighed
+        .iter()
+        .flat_map(|(source, weight)| weight.test_modules.iter().map(|module| module_file(&source.path, module)))
+        .collect();
+    let mut crates = BTreeMap::<String, (usize, usize)>::new();
+    for (source, weight) in weighed.iter().filter(|(source, _)| !of_tests.contains(&source.path)) {
+        let sum = crates.entry(house(&source.path).to_owned()).or_default();
+        sum.0 += weight.lines.len();
+        sum.1 += weight.tokens;
+    }
+    crates
+}
+
+/// Why a size and its ceiling do not fit.
+fn misfit(size: usize, ceiling: usize, what: &str) -> Option<String> {
+    match size {
+        _ if size > ceiling => Some(format!("{size} {what}, ceiling {ceiling}")),
+        _ if size * 100 < ceiling * WORTH => Some(format!("{size} {what}: lower its ceiling of {ceiling}")),
+        _ => None,
+    }
+}
+
+#[test]
+fn crates_stay_below_their_ceilings() {
+    let weights = weights();
+    for (house, (lines, tokens)) in &weights {
+        println!("{house:20} {lines:>7} {tokens:>8}");
+    }
+    let (lines, tokens) = weights.values().fold((0, 0), |sum, one| (sum.0 + one.0, sum.1 + one.1));
+    println!("{:20} {lines:>7} {tokens:>8}", "sum");
+    let mut offences = Vec::new();
+    for (house, (lines, tokens)) in &weights {
+        let Some((_, most_lines, most_tokens)) = CEILINGS.iter().find(|(name, ..)| name == house) else {
+            offences.push(format!("{house} has no ceiling: {lines} lines, {tokens} tokens"));
+            continue;
+        };
+        let misfits = [misfit(*lines, *most_lines, "lines"), misfit(*tokens, *most_tokens, "tokens")];
+        offences.extend(misfits.into_iter().flatten().map(|misfit| format!("{house}: {misfit}")));
+    }
+    none("a crate stays below its ceiling", offences);
+}
+
+#[test]
+fn other_languages_and_data_stay_below_their_ceilings() {
+    let mut offences = Vec::new();
+    for (ending, folders, ceiling) in OTHERS {
+        let is_there = |source: &&Source| folders.iter().any(|folder| source.path.starts_with(folder));
+        let is_test = |source: &&Source| source.path.contains("/tests/") || source.path.contains("/node_modules/");
+        let sources = files(ending);
+        let bytes =
+            sources.iter().filter(is_there).filter(|source| !is_test(source)).map(|source| source.text.len()).sum();
+        println!("{ending:6} {bytes:>8}  {}", folders.join(", "));
+        offences.extend(misfit(bytes, ceiling, &format!("bytes of {ending} in {}", folders.join(", "))));
+    }
+    none("code in other languages, and embedded data, stay below their ceilings", offences);
+}
+
+#[test]
+fn code_that_is_not_formatted_says_why() {
+    let mut offences = Vec::new();
+    for source in product() {
+        let lines: Vec<&str> = source.text.lines().collect();
+        for (number, _) in lines.iter().enumerate().filter(|(_, line)| line.trim() == "#[rustfmt::skip]") {
+            let has_reason = number.checked_sub(1).is_some_and(|before| lines[before].trim_start().starts_with("//"));
+            if !has_reason {
+                offences.push(format!("{}:{}", source.path, number + 1));
+            }
+        }
+    }
+    none("`rustfmt::skip` has a comment above it", offences);
+}
