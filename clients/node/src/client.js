@@ -11,7 +11,7 @@ import { offer } from "./tools.js";
 import { Connection, messages } from "./transport.js";
 import { Turn } from "./turn.js";
 
-export const VERSION = "0.1.0";
+export const VERSION = "0.2.0";
 const CHUNK = 512 * 1024;
 // How long a lost daemon is looked for, and the pauses between two looks.
 const PATIENCE_MS = 30_000;

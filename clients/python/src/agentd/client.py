@@ -21,7 +21,7 @@ from .tools import Tool
 from .transport import Connection
 from .turn import Turn, is_cancelling
 
-VERSION = "0.1.0"
+VERSION = "0.2.0"
 CHUNK = 512 * 1024
 # How long a lost daemon is looked for, and the pauses between two looks.
 PATIENCE_SECONDS = 30.0
