@@ -33,10 +33,10 @@ use jiff::tz::TimeZone;
 use crate::{
     audit, code,
     config::{Config, HardLinkRule, ModelPlace, OnDeadline, agents, layers},
-    control::ConfigSource,
+    config_source::ConfigSource,
     documents::{self, Library},
     embedded::{self, EmbeddedConfig},
-    environment::Environment,
+    environment::{Environment, OWN_PROGRAM},
     exchanges,
     failure::Failure,
     listener::SocketPlaces,
@@ -253,10 +253,6 @@ pub fn language_servers(languages: &LanguagePool) -> Vec<LanguageServer> {
     let found = languages.found().into_iter();
     found.map(|FoundServer { name, hint, .. }| LanguageServer { name, hint }).collect()
 }
-
-/// Documents are read by this program, started once more as a worker, and MCP servers are guarded by it; its own file
-/// may be replaced meanwhile.
-pub(crate) const OWN_PROGRAM: &str = "/proc/self/exe";
 
 /// Opening may take a while after an unclean stop, and blocks.
 async fn open_store(path: PathBuf) -> Result<SqliteStore, Failure> {

@@ -21,61 +21,26 @@ use agentd_mcp::{McpPool, SessionServers};
 use agentd_policy::Policy;
 use agentd_proto::client::{ConfigOrigin, ReloadOutcome};
 use agentd_replay::Redaction;
-use agentd_tools::{PluginStore, SkillStore, sandbox::Sandbox};
+use agentd_tools::{SkillStore, sandbox::Sandbox};
 use futures_util::{FutureExt, future::BoxFuture};
 use tokio::sync::mpsc;
 
 use crate::{
     audit,
     boot::{self, ModelMaker},
-    config::{self, Config, Flags, SandboxSettings, Sources},
+    config::{self, Config, SandboxSettings},
+    config_source::ConfigSource,
     environment::Environment,
     failure::Failure,
     logging::LogHandle,
     models::ReloadableModels,
-    paths::Paths,
+    refusal::Refusal,
     replay::Player,
     retention::Retention,
-    rpc::{Control, PluginControl, Refusal},
+    rpc::{Control, PluginControl},
     sandbox,
     tools::ConfiguredToolbox,
 };
-
-/// Source of the configuration, at the start and at each reload.
-#[derive(Debug, Clone)]
-pub struct ConfigSource {
-    /// Paths of its files.
-    pub paths: Paths,
-    /// The environment that the daemon was started with.
-    pub env: Environment,
-    /// The command line.
-    pub flags: Flags,
-    /// The plugins, which are looked at again at each reading.
-    pub plugins: PluginStore,
-}
-
-impl ConfigSource {
-    /// The configuration at these paths.
-    #[must_use]
-    pub fn new(paths: Paths, env: Environment, flags: Flags) -> Self {
-        let plugins = PluginStore::new(paths.plugins(), paths.plugin_data());
-        Self { paths, env, flags, plugins }
-    }
-
-    /// Reads the current configuration.
-    ///
-    /// # Errors
-    /// The problem, and where it is.
-    pub fn read(&self) -> Result<Config, Failure> {
-        Ok(config::resolve(&self.sources()?)?)
-    }
-
-    fn sources(&self) -> Result<Sources, Failure> {
-        let files = config::layers::gather(&self.paths.system_config, &self.paths.config)?;
-        let plugins = self.plugins.refresh();
-        Ok(Sources { files, plugins, env: self.env.clone(), flags: self.flags.clone() }.with_dotenv()?)
-    }
-}
 
 /// Condition for recording a reload in the audit log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -10,6 +10,10 @@ use agentd_core::route::Routes;
 use agentd_proto::start_variables::StartVariables;
 use uuid::Uuid;
 
+/// Path of this program, whose own file may be replaced meanwhile. It starts itself again to read documents, to guard MCP
+/// servers and to confine commands.
+pub(crate) const OWN_PROGRAM: &str = "/proc/self/exe";
+
 /// The variables that the process was started with. An empty variable counts as one that is not set, as shells have
 /// no other way to take a variable back for one command.
 #[derive(Clone, Default)]

@@ -9,7 +9,7 @@ use std::{
     sync::{Mutex, PoisonError},
 };
 
-use tracing::{Event, Level, Subscriber, level_filters::LevelFilter};
+use tracing::{Event, Level, Subscriber};
 use tracing_subscriber::{
     Layer, Registry,
     filter::Targets,
@@ -26,6 +26,7 @@ use tracing_subscriber::{
 use crate::{
     config::{LogFormat, ServiceSettings},
     failure::Failure,
+    log_filter,
     redact::Redactor,
 };
 
@@ -55,7 +56,8 @@ pub struct LogHandle {
 /// # Errors
 /// A log file that cannot be written, or a second call.
 pub fn start(destination: &Destination, settings: &ServiceSettings, redactor: Redactor) -> Result<LogHandle, Failure> {
-    let (filter, handle) = reload::Layer::new(parse_filter(&settings.log_level).unwrap_or_else(default_filter));
+    let (filter, handle) =
+        reload::Layer::new(log_filter::parse(&settings.log_level).unwrap_or_else(log_filter::default));
     let plain = Format::default().compact().with_ansi(false);
     let out: Box<dyn Layer<Registry> + Send + Sync> = match destination {
         Destination::Stderr => lines(settings.log_format, plain, Redacting::new(Sink::Stderr, &redactor)),
@@ -100,29 +102,11 @@ impl LogHandle {
     /// Follows a new configuration.
     pub fn apply<'a>(&self, filter: &str, secrets: impl IntoIterator<Item = &'a str>) {
         self.redactor.learn(secrets);
-        if let Some(filter) = parse_filter(filter) {
+        if let Some(filter) = log_filter::parse(filter) {
             // It fails only where the subscriber is gone, and then there is no log to filter.
             let _ = self.filter.reload(filter);
         }
     }
-}
-
-/// A level for everything, or a list such as `info,agentd_models=debug`. A bare word that is no level would otherwise
-/// be taken for the name of a module, and silence all others.
-#[must_use]
-pub fn parse_filter(text: &str) -> Option<Targets> {
-    let level = |word: &str| Some(word.trim()).filter(|word| !word.is_empty())?.parse::<LevelFilter>().ok();
-    let known = text.split(',').all(|part| level(part.rsplit('=').next().unwrap_or(part)).is_some());
-    let filter: Targets = known.then(|| text.parse().ok()).flatten()?;
-    Some(if text.contains(QUIET) { filter } else { filter.with_target(QUIET, LevelFilter::OFF) })
-}
-
-/// Target that logs whole messages of MCP servers, of any size and with any words in them. What matters of them stands
-/// in `agentctl mcp logs`.
-const QUIET: &str = "rmcp";
-
-fn default_filter() -> Targets {
-    Targets::new().with_default(LevelFilter::INFO).with_target(QUIET, LevelFilter::OFF)
 }
 
 /// A panic ends one turn, not the daemon; the log is where its cause can be found.
@@ -226,18 +210,6 @@ impl LogFile {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_filter_is_levels_and_nothing_else() {
-        let check = |text, known| assert_eq!(parse_filter(text).is_some(), known, "{text}");
-        check("info", true);
-        check("off", true);
-        check("warn,agentd_models=debug", true);
-        check("inof", false);
-        check("warn,agentd_models", false);
-        check("agentd_models=loud", false);
-        check("", false);
-    }
 
     #[test]
     fn a_full_log_file_is_set_aside() {

@@ -20,7 +20,8 @@ use futures_util::{FutureExt as _, future::BoxFuture};
 use crate::{
     config::Config,
     control::{AuditWhen, DaemonControl},
-    rpc::{PluginControl, Refusal},
+    refusal::Refusal,
+    rpc::PluginControl,
 };
 
 /// Characters that are kept of a client's name.

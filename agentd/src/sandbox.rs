@@ -11,14 +11,11 @@ use agentd_tools::sandbox::{SandboxConfig, SandboxLimits, SandboxMode, SandboxSt
 
 use crate::{
     config::{Config, Confinement},
-    environment::Environment,
+    environment::{Environment, OWN_PROGRAM},
     listener::SocketPlaces,
     paths::Paths,
     skills,
 };
-
-/// This program, even after its file was replaced by an upgrade: the kernel keeps what runs.
-const OWN_PROGRAM: &str = "/proc/self/exe";
 
 /// Places below a person's home that hold keys, passwords and memories.
 const SECRETS: &[&str] = &[

@@ -455,7 +455,7 @@ fn sandbox_layer(file: &SourceFile, layer: SandboxFile, sources: &Sources) -> Re
 
 /// A filter that cannot be read would otherwise silence the log without a word.
 fn checked(service: ServiceSettings, origins: &Origins) -> Result<ServiceSettings, ConfigError> {
-    match crate::logging::parse_filter(&service.log_level) {
+    match crate::log_filter::parse(&service.log_level) {
         Some(_) => Ok(service),
         None => {
             let key = "service.log_level";

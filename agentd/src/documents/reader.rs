@@ -15,7 +15,7 @@ use agentd_index::{
     RecognitionConfig, WORKER_ARGUMENT, run_picture_worker,
 };
 
-use crate::{boot::OWN_PROGRAM, config::DaemonSettings};
+use crate::{config::DaemonSettings, environment::OWN_PROGRAM};
 
 /// Documents that are read at the same time, besides one whose letters are recognised.
 const WORKERS: usize = 2;

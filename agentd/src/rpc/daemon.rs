@@ -19,6 +19,7 @@ use super::{
     Context, Refusal,
     watching::{Watch, WatchStream},
 };
+use crate::model_test::ModelTest;
 
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 
@@ -101,7 +102,7 @@ impl Daemon for Context {
         &self,
         request: Request<v1::TestModelRequest>,
     ) -> Result<Response<Self::TestModelStream>, Status> {
-        let test = self.engine.test_model(tested_slot(&request.into_inner())?).await;
+        let test = ModelTest::new(self.engine.probed_model(tested_slot(&request.into_inner())?).await);
         let part = |part: Part| Ok(v1::TestModelResponse { part: Some(part) });
         let plan = part(Part::Plan((&test.plan()).into()));
         let checks = stream::unfold(test, move |mut test| async move {

@@ -6,7 +6,6 @@
 //!   pending requests. `grants`: stored rules. `skills`: the list of skills. `projects`: what projects bring along,
 //!   and trust in it. `plugins`: what was added as a whole. `policy`: verdicts of the rules, and of proposed ones. `mcp`: MCP servers; `session_servers`: those that clients bring for sessions. `audit`: the audit log. `storage`: disk usage. `usage`: tokens and money. `worktrees`: git worktrees of sessions. `replays`: recordings. `traces`: requests to models as they were on the wire. `daemon`: the daemon itself; `watching`: what happens in
 //!   all sessions.
-//! - `refusal`: how the engine's errors become statuses.
 //!
 //! [`router`] puts the services together, with health and reflection beside them; [`serve`] lets clients in until the
 //! token is cancelled. The daemon drains its turns first and cancels then, so that every stream can show its turn's
@@ -25,7 +24,6 @@ mod mcp;
 mod plugins;
 mod policy;
 mod projects;
-mod refusal;
 mod replays;
 mod session_servers;
 mod sessions;
@@ -83,9 +81,7 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tonic::transport::{Server, server::Router};
 
-pub use refusal::Refusal;
-
-use crate::{health::Health, replay::Player, retention::Retention};
+use crate::{health::Health, refusal::Refusal, replay::Player, retention::Retention};
 
 /// Receive window of uploads on a connection, in bytes.
 const RECEIVE_WINDOW: u32 = 1024 * 1024;

@@ -15,6 +15,7 @@
 //! ```
 
 mod chunk;
+mod file_kind;
 mod folder;
 mod index;
 mod language;

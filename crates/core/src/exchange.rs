@@ -10,7 +10,6 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     ids::{SessionId, TraceId, TurnId},
-    ports::ExchangeRecorder,
     usage::Usage,
 };
 
@@ -131,6 +130,15 @@ impl ExchangeOutcome {
             Self::Abandoned => "abandoned",
         }
     }
+}
+
+/// Keeps the exchanges of one request. Nothing here waits, and nothing fails: what cannot be kept is missing later.
+pub trait ExchangeRecorder: Send + Sync {
+    /// Takes an attempt that is about to be sent, and returns the key by which its end is told.
+    fn sent(&self, request: &SentRequest<'_>) -> u64;
+
+    /// Takes the end of an attempt.
+    fn ended(&self, key: u64, answer: ReceivedAnswer);
 }
 
 /// The way of a request to whoever keeps it; a closed one keeps nothing.

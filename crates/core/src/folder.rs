@@ -4,10 +4,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use crate::{
-    error::{ErrorKind, WorkspaceError},
-    settings::Mount,
-};
+use crate::error::{ErrorKind, WorkspaceError};
 
 /// Name of the tree that holds added folders, as tools and commands see it.
 pub const FOLDERS: &str = "/folders";
@@ -18,6 +15,15 @@ pub const MAX_FOLDER_NAME: usize = 40;
 
 /// Bytes at the end of a name that are left for a number.
 const NUMBER: usize = 3;
+
+/// A folder of the person that a session may see.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Mount {
+    /// Its absolute path.
+    pub path: PathBuf,
+    /// Set if tools may change it.
+    pub writable: bool,
+}
 
 /// A folder that was added to a session, beside its project.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

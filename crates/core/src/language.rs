@@ -1,11 +1,6 @@
 //! Source code as language servers see it: files of the person's folders, places in them, and what is wrong there.
 
-use std::path::{Component, Path, PathBuf};
-
-use crate::{folder::FOLDERS, ports::Workspace};
-
-/// Name under which sessions see the project.
-const PROJECT: &str = "/project";
+use std::path::PathBuf;
 
 /// A file in one of the person's folders.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -19,38 +14,6 @@ pub struct SourceFile {
 }
 
 impl SourceFile {
-    /// The file that a session knows by this name; none where it lies in no folder of the person, or cannot be named plainly.
-    #[must_use]
-    pub fn of(workspace: &Workspace, name: &str) -> Option<Self> {
-        if name.contains('\\') {
-            // An escape for bytes that are no text.
-            return None;
-        }
-        let below = |mount: &str| {
-            let below = Path::new(name.strip_prefix(mount)?.strip_prefix('/')?);
-            let is_plain = below.components().all(|part| matches!(part, Component::Normal(_)));
-            (is_plain && !below.as_os_str().is_empty()).then(|| below.to_path_buf())
-        };
-        if let Some(below) = below(PROJECT) {
-            let folder = workspace.project.as_ref()?.path.clone();
-            return Some(Self { folder, mount: PROJECT.to_owned(), below });
-        }
-        let folders = workspace.folders.iter().filter(|folder| folder.at.starts_with(FOLDERS));
-        folders.into_iter().find_map(|folder| {
-            let below = below(&folder.at)?;
-            Some(Self { folder: folder.path.clone(), mount: folder.at.clone(), below })
-        })
-    }
-
-    /// The file below a folder of the person that a session sees; none where it sees no such folder.
-    #[must_use]
-    pub fn below(workspace: &Workspace, folder: &Path, below: &Path) -> Option<Self> {
-        let project = workspace.project.iter().map(|project| (&project.path, PROJECT));
-        let folders = workspace.folders.iter().map(|folder| (&folder.path, &*folder.at));
-        let (_, mount) = project.chain(folders).find(|(path, _)| *path == folder)?;
-        Some(Self { folder: folder.to_path_buf(), mount: mount.to_owned(), below: below.to_path_buf() })
-    }
-
     /// Its name in the session.
     #[must_use]
     pub fn name(&self) -> String {
@@ -232,31 +195,6 @@ impl LanguageError {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{folder::AddedFolder, session::Mount};
-
-    #[test]
-    fn only_files_of_the_persons_folders_have_a_place() {
-        let workspace = Workspace {
-            root: "/data/w/1".into(),
-            project: Some(Mount { path: "/home/p/code".into(), writable: true }),
-            folders: vec![AddedFolder { at: "/folders/lib".into(), path: "/srv/lib".into(), writable: false }],
-            memories: None,
-            worktree: None,
-        };
-        let check = |name: &str, path: Option<&str>| {
-            let file = SourceFile::of(&workspace, name);
-            assert_eq!(file.as_ref().map(SourceFile::path), path.map(PathBuf::from), "{name}");
-            assert!(file.is_none_or(|file| file.name() == name));
-        };
-        check("/project/src/a.py", Some("/home/p/code/src/a.py"));
-        check("/folders/lib/b.c", Some("/srv/lib/b.c"));
-        check("/folders/other/b.c", None);
-        check("outputs/a.py", None);
-        check("/project/../a.py", None);
-        check("/projects/a.py", None);
-        check("/project", None);
-        check("/project/\\xff.py", None);
-    }
 
     #[test]
     fn positions_count_in_utf16() {

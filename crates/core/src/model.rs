@@ -10,7 +10,7 @@ use crate::{
     exchange::RequestTap,
     files::Picture,
     ids::SessionId,
-    origin::{AnswerOrigin, ServerFields},
+    origin::{AnswerOrigin, ServerFields, model_origin},
     tool::{ToolCall, ToolSpec},
     usage::Usage,
 };
@@ -116,6 +116,12 @@ pub struct ModelFigure {
 }
 
 impl ModelInfo {
+    /// Name of this model in an origin.
+    #[must_use]
+    pub fn origin(&self) -> String {
+        model_origin(&self.id, self.base_url.as_deref().unwrap_or(&self.wire))
+    }
+
     /// The steps that a turn may take where nobody said: 100, or 20 for models whose tool calls are read from text.
     #[must_use]
     pub fn default_max_steps(&self) -> u32 {

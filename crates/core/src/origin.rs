@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{ids::CallId, model::ModelInfo};
+use crate::ids::CallId;
 
 /// Bytes of such fields that are kept of one answer. Where there are more, those that find no room are dropped whole: a
 /// part of one is refused by its server.
@@ -110,14 +110,6 @@ impl AnswerOrigin {
 pub fn model_origin(id: &str, place: &str) -> String {
     let place = place.strip_prefix("https://").or_else(|| place.strip_prefix("http://")).unwrap_or(place);
     format!("{id}@{}", place.trim_end_matches('/'))
-}
-
-impl ModelInfo {
-    /// Name of this model in an origin.
-    #[must_use]
-    pub fn origin(&self) -> String {
-        model_origin(&self.id, self.base_url.as_deref().unwrap_or(&self.wire))
-    }
 }
 
 #[cfg(test)]

@@ -52,7 +52,7 @@ pub use self::{
     client_files::{ClientFileAccess, ClientFiles},
     code::{CodeReader, OnCodeProgress},
     confined::{ConfineError, ConfinedProcess, ConfinedProgram, Confiner, ProgramEnd, SecretFile},
-    exchanges::{ExchangeRecorder, Exchanges, NoExchanges},
+    exchanges::{Exchanges, NoExchanges},
     imports::{JournalImports, StagedTree, TreeTransport},
     knowledge::{Knowledge, OnProgress},
     languages::{Languages, NoLanguages},

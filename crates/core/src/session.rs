@@ -17,8 +17,9 @@ use crate::{
     worktree::SessionWorktree,
 };
 pub use crate::{
+    folder::Mount,
     session_filter::SessionFilter,
-    settings::{MAX_PIN, MAX_PINS, Mount, SessionMode, SessionSettings, UnknownMode},
+    settings::{MAX_PIN, MAX_PINS, SessionMode, SessionSettings, UnknownMode},
     todo::{Todo, TodoPriority, TodoStatus},
 };
 

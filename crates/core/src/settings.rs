@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     agent::Parent,
-    folder::{AddedFolder, Mounts},
+    folder::{AddedFolder, Mount, Mounts},
     grant::Grant,
     ids::SessionId,
     import_origin::ImportOrigin,
@@ -196,13 +196,4 @@ impl Default for SessionSettings {
             imported: None,
         }
     }
-}
-
-/// A folder of the person that a session may see.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Mount {
-    /// Its absolute path.
-    pub path: PathBuf,
-    /// Set if tools may change it.
-    pub writable: bool,
 }

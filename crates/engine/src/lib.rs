@@ -53,16 +53,18 @@ pub use front::{
     archives::{SessionExport, importing::SessionImport},
     dry_run::{DryRunSubject, LookedUp, unknown_tool},
     forking::{ForkWishes, ForkedSession},
-    model_test::ModelTest,
     starting::CheckedParts,
+    usage::ProbedModel,
 };
 pub use session::{
     ClientLines, SessionHandle, SessionView, StartedTurn, TurnStart,
-    gauges::{Activity, EngineStats},
-    news::{MissedNews, NewsReader, SessionNews},
-    orders::{CleanOrder, SessionCleaned},
-    shared::Ports,
-    subscribers::Subscription,
+    registry::{
+        gauges::{Activity, EngineStats},
+        news::{MissedNews, NewsReader, SessionNews},
+        orders::{CleanOrder, SessionCleaned},
+        shared::Ports,
+        subscribers::Subscription,
+    },
 };
 
 /// The tools that belong to every session, whatever toolbox is plugged in: their names are taken.

@@ -11,9 +11,9 @@ use std::{
 
 use agentd_core::{
     error::{ErrorKind, WorkspaceError},
-    exchange::{ExchangeSource, KeptExchanges, KeptRequest, ReceivedAnswer, RequestTap, SentRequest},
+    exchange::{ExchangeRecorder, ExchangeSource, KeptExchanges, KeptRequest, ReceivedAnswer, RequestTap, SentRequest},
     ids::SessionId,
-    ports::{ExchangeRecorder, Exchanges},
+    ports::Exchanges,
 };
 use futures_util::future::BoxFuture;
 use tokio::sync::oneshot;

@@ -128,6 +128,11 @@ pub enum Failure {
 }
 
 impl Failure {
+    /// More pages, sheets or slides than are read.
+    pub(crate) fn too_many_parts(most: u32) -> Self {
+        Self::TooLarge { what: "the number of its parts".to_owned(), most: most.to_string(), parts: 0 }
+    }
+
     /// A stable name, for programs.
     #[must_use]
     pub const fn code(&self) -> &'static str {

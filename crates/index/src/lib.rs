@@ -8,10 +8,11 @@
 //! - [`kind`]: which kind it is, told from its bytes first and its name second; pure.
 //! - [`limits`] and [`failure`]: what reading may cost, and the words for how it can fail.
 //! - [`extract`](mod@extract): one file a format, from bytes to parts.
+//! - `frame`: what is sent to a worker, and what it sends.
 //! - [`worker`]: [`Extractor`] is the daemon's side, [`run_worker`] the other one.
 //! - [`chunk`]: pieces of about a paragraph, each with the place by which it is cited; pure.
 //! - [`analyze`]: text as the terms by which it is found, in English, Chinese, Japanese and Korean; pure.
-//! - [`index`]: the files in which chunks are found again: [`IndexHandle`], whose thread alone writes them.
+//! - [`index`]: the files in which chunks are found again, written by one thread. [`IndexHandle`]: their asynchronous face.
 //! - [`library`]: all of it as one thing, [`Library`]: what the daemon's tools ask, through the core's port.
 //! - `picture`: [`PictureReader`], which makes pictures fit for models in a worker of the same kind.
 //! - [`recognition`]: letters of pages that are pictures: the models, and how much is recognised at once.
@@ -24,6 +25,8 @@ pub mod chunk;
 pub mod document;
 pub mod extract;
 pub mod failure;
+mod frame;
+mod handle;
 pub mod index;
 pub mod kind;
 pub mod library;
@@ -37,7 +40,9 @@ pub mod worker;
 pub use chunk::{Chunk, ChunkConfig, Chunker};
 pub use document::{Body, CellRange, DocumentPlace, Part, Row, Table};
 pub use failure::{Failure, UnreadPages, UnreadReason};
-pub use index::{About, ContentHash, DocumentId, Entry, IndexConfig, IndexError, IndexHandle, IndexStats, Indexing};
+pub use frame::{Piece, Summary, Window};
+pub use handle::{IndexHandle, IndexStats};
+pub use index::{About, ContentHash, DocumentId, Entry, IndexConfig, IndexError, Indexing};
 pub use kind::Kind;
 pub use library::Library;
 pub use limits::{Limits, ReadingLimit, ReadingLimits};
@@ -46,6 +51,6 @@ pub use picture::PictureReader;
 pub use recognition::{Recognition, RecognitionConfig, RecognitionStamp};
 pub use search::{Answer, Hit, How, Query, Request, Snippet, Visible};
 pub use worker::{
-    Extraction, Extractor, PICTURE_WORKER_ARGUMENT, Piece, ReadingPass, Summary, WORKER_ARGUMENT, WantedParts, Window,
-    WorkerTurn, run_picture_worker, run_worker,
+    Extraction, Extractor, PICTURE_WORKER_ARGUMENT, ReadingPass, WORKER_ARGUMENT, WantedParts, WorkerTurn,
+    run_picture_worker, run_worker,
 };

@@ -5,9 +5,8 @@ use std::{sync::Arc, time::Instant};
 
 use agentd_core::{
     error::ModelError,
-    exchange::{ExchangeOutcome, ReceivedAnswer, SentRequest},
+    exchange::{ExchangeOutcome, ExchangeRecorder, ReceivedAnswer, SentRequest},
     model::{ModelChunk, ModelRequest},
-    ports::ExchangeRecorder,
     usage::Usage,
 };
 use serde_json::{Value, json};

@@ -326,10 +326,10 @@ impl Languages for LanguagePool {
             let servers: Vec<_> = self.state().servers.values().map(|(server, _)| Arc::clone(server)).collect();
             let mut all = Vec::new();
             let is_seen =
-                |server: &Arc<ServerHandle>| SourceFile::below(&workspace, &server.folder, Path::new("")).is_some();
+                |server: &Arc<ServerHandle>| workspace.source_file_below(&server.folder, Path::new("")).is_some();
             for server in servers.into_iter().filter(is_seen) {
                 for (below, findings) in server.recall_all().await {
-                    let file = SourceFile::below(&workspace, &server.folder, &below);
+                    let file = workspace.source_file_below(&server.folder, &below);
                     all.extend(
                         file.iter().flat_map(|file| findings.iter().map(|finding| edits::diagnostic(file, finding))),
                     );

@@ -33,16 +33,20 @@ use self::{
 };
 use crate::{
     config::ModelConfig,
-    deadline::Deadline,
-    dialect::{AnswerReader, Dialect, Order, Outgoing},
-    facts::ModelFacts,
-    failure::Failure,
-    http::Target,
-    learning::{Change, RequestForm, Trials},
-    recording::{AttemptRequest, Recording},
-    records::{ModelRecords, RecordKey},
-    retry::{Retries, Retry},
-    server,
+    facts::{
+        ModelFacts,
+        records::{ModelRecords, RecordKey},
+        server,
+    },
+    http::{
+        deadline::Deadline,
+        failure::Failure,
+        learning::{Change, RequestForm, Trials},
+        recording::{AttemptRequest, Recording},
+        retry::{Retries, Retry},
+        target::Target,
+    },
+    wire::dialect::{AnswerReader, Dialect, Order, Outgoing},
 };
 
 /// Number of times that an answer is asked for again which broke off after it had begun.
@@ -426,7 +430,7 @@ impl Inner {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{config::Wire, http::Clients, openai::OpenAi};
+    use crate::{config::Wire, http::target::Clients, wire::openai::OpenAi};
 
     #[test]
     fn money_is_known_where_prices_are_published_or_configured_and_nowhere_else() {

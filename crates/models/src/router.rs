@@ -13,15 +13,11 @@ use agentd_core::{
 };
 
 use crate::{
-    anthropic::Anthropic,
     call::HttpModel,
     config::{Fallback, ModelConfig, ModelConfigError, Wire},
-    dialect::Dialect,
-    http::{Clients, Target},
-    llamacpp::LlamaCpp,
-    openai::OpenAi,
-    records::ModelRecords,
-    responses::Responses,
+    facts::records::ModelRecords,
+    http::target::{Clients, Target},
+    wire::{anthropic::Anthropic, dialect::Dialect, llamacpp::LlamaCpp, openai::OpenAi, responses::Responses},
 };
 
 /// The five slots. An empty one is served by the base slot, and an empty base slot by the embedded model.

@@ -13,8 +13,9 @@ use agentd_core::{
 use serde_json::{Map, Value, json};
 
 use super::{
+    SHELL_TOOL,
     command::{self, Line, Part},
-    judge::{CallContext, Policy, SHELL_TOOL},
+    judge::{CallContext, Policy},
     lasting::{self, Folder},
 };
 

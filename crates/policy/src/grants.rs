@@ -21,9 +21,9 @@ use std::path::Path;
 use agentd_core::{grant::Grant, guarded::GuardedNames, policy::Risk};
 
 use super::{
+    SHELL_TOOL,
     checker::{carriers, environment, files, holds, is_narrow_glob, is_tame, programs::runs_by_launcher},
     command::{Part, Redirect, Stdin, assignment, exact, word::Word},
-    judge::SHELL_TOOL,
 };
 
 /// The kept rules that count for a call.

@@ -16,7 +16,7 @@ use agentd_core::{
     tool::StartFolder,
 };
 
-use super::judge::{PROJECT, SHELL_TOOL};
+use super::{PROJECT, SHELL_TOOL};
 
 /// Permanent forms of these rules, one for each; empty where they are the same.
 #[must_use]

@@ -35,9 +35,18 @@ pub use self::{
 pub use self::{
     file::RuleFile,
     grant_check::{ForeignTools, UnfitGrant, check_grant, check_grant_of_other},
-    judge::{CallContext, Check, Policy, READ_TOOL, SHELL_TOOL, read_tool, roots},
+    judge::{CallContext, Check, Policy, read_tool, roots},
     rules::{RuleError, Rules},
 };
+
+/// The tool whose `command` a shell reads.
+pub const SHELL_TOOL: &str = "run_bash_command";
+
+/// The tool that reads one file: what it may not read, no other tool shows that comes upon it.
+pub const READ_TOOL: &str = "read_file";
+
+/// The name by which tools and commands know the project.
+const PROJECT: &str = "/project";
 
 /// Maximum nesting of arguments that are stored as JSON inside an event; readers of JSON commonly stop at 128.
 const MAX_DEPTH: usize = 64;

@@ -75,3 +75,12 @@ pub(crate) fn of_both(written: Explanation, real: Explanation, followed: &Follow
         Explanation { leads_to, ..written }
     }
 }
+
+/// A text as it is shown inside a sentence.
+pub(crate) fn shortened(text: &str) -> String {
+    let mut shown: String = text.chars().take(60).map(|c| if c.is_control() { ' ' } else { c }).collect();
+    if shown.len() < text.len() {
+        shown.push('…');
+    }
+    shown
+}

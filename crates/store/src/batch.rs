@@ -2,7 +2,7 @@
 
 use tokio::sync::{mpsc, oneshot};
 
-use crate::{change::Change, error::Fault, import::ImportStep};
+use crate::{change::Change, draft::ImportStep, error::Fault};
 
 /// Maximum number of changes in one commit.
 const MAX_CHANGES: usize = 256;

@@ -7,11 +7,10 @@ use rusqlite::Connection;
 use crate::{
     append::Append,
     audit_head,
+    draft::ImportStep,
     error::Fault,
     fork::Fork,
-    grants,
-    import::ImportStep,
-    removal,
+    grants, removal,
     rows::Rows,
     search::Missing,
     sessions,

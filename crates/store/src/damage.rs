@@ -6,33 +6,29 @@ use agentd_core::{event::Event, ids::SessionId};
 use rusqlite::{Connection, Params, Row};
 
 use crate::{
-    codec::{bound, id_from, number_from, text},
+    codec::{bound, id_from, json_from, number_from, text, time_from},
     error::Fault,
-    events,
 };
 
 /// Numbers without an event that are told of one by one. More of them say that a session's count is damaged.
 const MAX_MISSING: u64 = 10_000;
 
-/// Events that are looked at at once.
-const PAGE: usize = 500;
-
-/// Damaged events that are named of one session.
-const NAMED: usize = 100;
-
-/// A session with events that cannot be read.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct DamagedSession {
-    /// The session; none where its own row cannot be read.
-    pub id: Option<SessionId>,
-    /// The numbers of the first of them; none where it cannot be read at all.
-    pub events: Vec<u64>,
+/// An event of a row with `seq`, `at`, `turn` and `payload`.
+fn parse(row: &Row<'_>, session_id: SessionId) -> Result<Event, Fault> {
+    let turn_id = row.get::<_, Option<String>>("turn")?.map(|turn| id_from(&turn)).transpose()?;
+    Ok(Event {
+        session_id,
+        turn_id,
+        seq: number_from(row.get("seq")?)?,
+        at: time_from(row.get("at")?)?,
+        kind: json_from(text(row, "payload")?)?,
+    })
 }
 
 /// The event of a row, or what stands in for it.
 pub(crate) fn read(row: &Row<'_>, session_id: SessionId) -> Result<Event, Fault> {
     let seq = number_from(row.get("seq")?)?;
-    Ok(events::read(row, session_id).unwrap_or_else(|fault| {
+    Ok(parse(row, session_id).unwrap_or_else(|fault| {
         tracing::warn!(?fault, session = %session_id, seq, "an event is damaged and is left out");
         let turn_id = text(row, "turn").ok().and_then(|turn| id_from(turn).ok());
         Event::damaged(session_id, turn_id, seq)
@@ -61,34 +57,6 @@ pub(crate) fn fill(
         all.push(event.unwrap_or_else(|| Event::damaged(session_id, None, seq)));
     }
     Ok(all)
-}
-
-/// The sessions of which something cannot be read.
-pub(crate) fn all(connection: &Connection) -> Result<Vec<DamagedSession>, Fault> {
-    let mut statement = connection.prepare("SELECT id FROM sessions WHERE parent IS NOT key ORDER BY key")?;
-    let mut rows = statement.query([])?;
-    let mut ids = Vec::new();
-    while let Some(row) = rows.next()? {
-        ids.push(text(row, "id").and_then(id_from).ok());
-    }
-    let unnamed = || Some(DamagedSession { id: None, events: Vec::new() });
-    Ok(ids.into_iter().filter_map(|id| id.map_or_else(unnamed, |id| of(connection, id))).collect())
-}
-
-fn of(connection: &Connection, id: SessionId) -> Option<DamagedSession> {
-    let unreadable = DamagedSession { id: Some(id), events: Vec::new() };
-    if crate::sessions::one(connection, id).is_err() {
-        return Some(unreadable);
-    }
-    let mut events = Vec::new();
-    let mut after = 0;
-    while events.len() < NAMED {
-        let Ok(page) = events::page(connection, id, after, PAGE) else { return Some(unreadable) };
-        let Some(last) = page.last() else { break };
-        after = last.seq;
-        events.extend(page.iter().filter(|event| event.is_damaged()).map(|event| event.seq));
-    }
-    (!events.is_empty()).then_some(DamagedSession { id: Some(id), events })
 }
 
 /// One event after the other, where they cannot be read together: a page of the file that is damaged costs what is in it.

@@ -77,18 +77,6 @@ pub(crate) fn bytes(connection: &Connection, session_id: SessionId) -> Result<u6
     number_from(bytes.unwrap_or(0))
 }
 
-/// An event of a row with `seq`, `at`, `turn` and `payload`.
-pub(crate) fn read(row: &Row<'_>, session_id: SessionId) -> Result<Event, Fault> {
-    let turn_id = row.get::<_, Option<String>>("turn")?.map(|turn| id_from(&turn)).transpose()?;
-    Ok(Event {
-        session_id,
-        turn_id,
-        seq: number_from(row.get("seq")?)?,
-        at: time_from(row.get("at")?)?,
-        kind: json_from(text(row, "payload")?)?,
-    })
-}
-
 /// The turns of a session, in the order in which they began.
 pub(crate) fn turns(connection: &Connection, session_id: SessionId) -> Result<Vec<TurnSpan>, Fault> {
     let snapshot = connection.unchecked_transaction()?;

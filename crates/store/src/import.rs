@@ -1,172 +1,23 @@
-//! Sessions that come from elsewhere.
-//!
-//! Their events are stored piece by piece, so that nobody else waits, below a row that is its own parent, as that of a
-//! removed session is: no list, search or load finds it. In the end one small change gives it its id. What was left by a
-//! daemon that ended before is removed as removed sessions are.
+//! The port by which sessions come from elsewhere.
 
 use std::sync::Arc;
 
 use agentd_core::{
     archive::{DraftId, SessionDraft},
     error::StoreError,
-    event::Event,
+    event::{Event, EventKind},
     ports::JournalImports,
 };
 use futures_util::{FutureExt as _, future::BoxFuture};
-use jiff::Timestamp;
-use rusqlite::{Connection, OptionalExtension as _, params};
 
 use crate::{
     SqliteStore,
     change::Change,
-    codec::{id_text, json, json_from, number, number_from, time},
+    codec::{json, json_from},
+    draft::{ImportStep, PreparedDraft, head},
     error::Fault,
-    events,
     past::Past,
-    rows::Rows,
-    sessions,
 };
-
-/// A change of drafts.
-pub(crate) enum ImportStep {
-    Begin(DraftId),
-    Add { draft: DraftId, events: Vec<(Arc<Event>, String)> },
-    Finish(Vec<PreparedDraft>),
-    Abandon(Vec<DraftId>),
-}
-
-/// A draft, ready to become a session.
-pub(crate) struct PreparedDraft {
-    session: SessionDraft,
-    past: Past,
-}
-
-impl ImportStep {
-    pub(crate) fn apply(&self, connection: &Connection, rows: &mut Rows) -> Result<(), Fault> {
-        match self {
-            Self::Begin(draft) => begin(connection, *draft),
-            Self::Add { draft, events } => add(connection, *draft, events),
-            Self::Finish(drafts) => drafts.iter().try_for_each(|draft| finish(connection, rows, draft)),
-            Self::Abandon(drafts) => abandon(connection, rows, drafts),
-        }
-    }
-
-    /// The bytes of the events that it stores.
-    pub(crate) fn size(&self) -> usize {
-        match self {
-            Self::Add { events, .. } => events.iter().map(|(_, payload)| payload.len()).sum(),
-            _ => 0,
-        }
-    }
-
-    /// The events that it makes to be searched.
-    pub(crate) fn events(&self) -> Option<usize> {
-        match self {
-            Self::Finish(drafts) => {
-                let events = drafts.iter().map(|draft| draft.past.projection.last_seq).sum::<u64>();
-                Some(usize::try_from(events).unwrap_or(usize::MAX))
-            }
-            _ => None,
-        }
-    }
-}
-
-/// Stand-in for the id: nothing that a person types is the start or the end of it.
-fn name(draft: DraftId) -> String {
-    format!("import {} draft", id_text(draft.0.as_uuid()))
-}
-
-fn begin(connection: &Connection, draft: DraftId) -> Result<(), Fault> {
-    let now = time(Timestamp::UNIX_EPOCH)?;
-    connection
-        .prepare_cached(
-            "INSERT INTO sessions (id, created_at, updated_at, usage, last_seq) VALUES (?1, ?2, ?2, '{}', 0)",
-        )?
-        .execute(params![name(draft), now])?;
-    connection.prepare_cached("UPDATE sessions SET parent = key WHERE id = ?1")?.execute([name(draft)])?;
-    Ok(())
-}
-
-/// Key of a draft and the number of its last event.
-fn head(connection: &Connection, draft: DraftId) -> Result<(i64, u64), Fault> {
-    let found: Option<(i64, i64)> = connection
-        .prepare_cached("SELECT key, last_seq FROM sessions WHERE id = ?1 AND parent = key")?
-        .query_row([name(draft)], |row| Ok((row.get(0)?, row.get(1)?)))
-        .optional()?;
-    let (key, last) = found.ok_or_else(|| Fault::not_found("the import was given up before"))?;
-    Ok((key, number_from(last)?))
-}
-
-fn add(connection: &Connection, draft: DraftId, events: &[(Arc<Event>, String)]) -> Result<(), Fault> {
-    let (key, mut last) = head(connection, draft)?;
-    for (event, payload) in events {
-        last += 1;
-        if event.seq != last {
-            return Err(Fault::invalid(format!("event {} stands where event {last} is to be", event.seq)));
-        }
-        if !event.kind.is_stored() {
-            return Err(Fault::invalid("a part of an item is no event that is stored"));
-        }
-        events::insert(connection, key, event, payload)?;
-    }
-    connection
-        .prepare_cached("UPDATE sessions SET last_seq = ?2 WHERE key = ?1")?
-        .execute(params![key, number(last)?])?;
-    Ok(())
-}
-
-fn finish(connection: &Connection, rows: &mut Rows, draft: &PreparedDraft) -> Result<(), Fault> {
-    let PreparedDraft { session, past } = draft;
-    let SessionDraft { draft, id, created_at, at, settings, counts_usage } = session;
-    let (key, last) = head(connection, *draft)?;
-    if last != past.projection.last_seq {
-        return Err(Fault::conflict("the import was changed while it was read"));
-    }
-    if sessions::key(connection, *id)?.is_some() {
-        return Err(Fault::conflict(format!("session {id} exists already")));
-    }
-    let parent = match &settings.parent {
-        Some(parent) => {
-            Some(sessions::key(connection, parent.session)?.ok_or_else(|| sessions::unknown(parent.session))?)
-        }
-        None => None,
-    };
-    connection
-        .prepare_cached("UPDATE sessions SET id = ?2, created_at = ?3, parent = ?4 WHERE key = ?1")?
-        .execute(params![key, id_text(id.as_uuid()), time(*created_at)?, parent])?;
-    connection
-        .prepare_cached("INSERT INTO session_state (session, settings, todos) VALUES (?1, ?2, '[]')")?
-        .execute(params![key, json(settings)?])?;
-    past.save(connection, key, *created_at)?;
-    sessions::save_agents(connection, key, &past.agents)?;
-    connection
-        .prepare_cached("UPDATE sessions SET updated_at = ?2 WHERE key = ?1")?
-        .execute(params![key, time(*at)?])?;
-    sessions::move_to_front(connection, key)?;
-    if *counts_usage {
-        past.count(connection, &rows.time_zone(), sessions::of_person(connection, key)?)?;
-    }
-    Ok(())
-}
-
-/// Hides drafts for good; what they hold is removed as that of removed sessions is.
-fn abandon(connection: &Connection, rows: &mut Rows, drafts: &[DraftId]) -> Result<(), Fault> {
-    let mut keys = Vec::new();
-    for draft in drafts {
-        // One that never began has left nothing.
-        let Ok((key, _)) = head(connection, *draft) else { continue };
-        connection.prepare_cached("UPDATE sessions SET id = 'removed ' || key WHERE key = ?1")?.execute([key])?;
-        keys.push(key);
-    }
-    rows.remove(keys);
-    Ok(())
-}
-
-/// Gives up what an earlier life of the daemon was bringing in.
-pub(crate) fn abandon_all(connection: &Connection) -> Result<(), Fault> {
-    connection.execute("UPDATE sessions SET id = 'removed ' || key WHERE parent = key AND id LIKE 'import %'", [])?;
-    Ok(())
-}
 
 impl JournalImports for SqliteStore {
     fn begin(&self, draft: DraftId) -> BoxFuture<'_, Result<(), StoreError>> {
@@ -178,7 +29,7 @@ impl JournalImports for SqliteStore {
             let encode = |event: Arc<Event>| {
                 let payload = json(&event.kind)?;
                 // What could not be read again is not taken in.
-                json_from::<agentd_core::event::EventKind>(&payload)
+                json_from::<EventKind>(&payload)
                     .map_err(|_| Fault::invalid(format!("event {} is nested too deep for the journal", event.seq)))?;
                 Ok((event, payload))
             };

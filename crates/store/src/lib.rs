@@ -16,8 +16,8 @@
 //! - `removal`: how a session is removed: at once for readers, in pieces on the disk. `upkeep`: what the writer does for the
 //!   file while nothing waits. `counted`: deleted sessions that are not counted again. `audit_head`: how far the audit log was.
 //! - `anchor`: whether the files are still those that were opened. `mark`: whether what they held last is still there. `reserve`: room for removing on a full disk. `damage`: what
-//!   stands in for an event that cannot be read.
-//! - `fork`: a session that goes on from a copy of another's events. `import`: sessions that come from elsewhere. `past`: what
+//!   stands in for an event that cannot be read; `damaged_sessions`: those that have one.
+//! - `fork`: a session that goes on from a copy of another's events. `draft`, `import`: sessions that come from elsewhere. `past`: what
 //!   their events add up to.
 //! - `search`: the full-text index, brought up to date by the writer while nothing waits, and by whoever searches.
 //! - `codec`: ids, times, numbers and JSON in columns; `error`: what failures are called.
@@ -32,6 +32,8 @@ mod config;
 mod counted;
 mod counters;
 mod damage;
+mod damaged_sessions;
+mod draft;
 mod error;
 mod events;
 mod fork;
@@ -56,6 +58,6 @@ mod usage;
 mod writer;
 
 pub use config::StoreConfig;
-pub use damage::DamagedSession;
+pub use damaged_sessions::DamagedSession;
 pub use store::{SqliteStore, StoreSize};
 pub use writer::StoreStats;

@@ -15,8 +15,8 @@ use rusqlite_migration::{M, Migrations};
 use crate::{
     StoreConfig,
     counters::{self, CountedEvent},
+    draft,
     error::Fault,
-    import,
     mark::{self, LOG_LIMIT, Loss, Mark, ShortLog},
     upkeep,
 };
@@ -88,7 +88,7 @@ pub(crate) fn open(config: &StoreConfig) -> Result<Connections, Fault> {
         check(&writer, config)?;
     }
     migrate(&mut writer)?;
-    import::abandon_all(&writer)?;
+    draft::abandon_all(&writer)?;
     count_start(&writer, config, unclean || short.is_some())?;
     let newest = mark::newest(&writer);
     let loss = Loss::of(&config.path, short, newest);

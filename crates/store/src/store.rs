@@ -28,7 +28,7 @@ use crate::{
     append::Append,
     audit_head,
     change::Change,
-    counters, damage,
+    counters, damaged_sessions,
     error::Fault,
     events,
     fork::Fork,
@@ -182,7 +182,7 @@ impl SqliteStore {
     /// # Errors
     /// When the journal cannot be read at all.
     pub async fn damaged(&self) -> Result<Vec<DamagedSession>, StoreError> {
-        self.read("look for damage", damage::all).await
+        self.read("look for damage", damaged_sessions::all).await
     }
 
     /// Bytes of the events of a session, and of those that work for it.

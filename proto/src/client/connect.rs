@@ -71,7 +71,7 @@ impl Client {
     /// [`ClientErrorKind::NotRunning`] or [`ClientErrorKind::Refused`], and [`ClientErrorKind::OtherVersion`] for a
     /// daemon that does not know the handshake.
     pub async fn connect_any_version(path: &Path) -> Result<Self, ClientError> {
-        let first = socket::connect(path).await.map_err(SocketError::into_client_error)?;
+        let first = socket::connect(path).await?;
         let channel = match open_channel(path.to_owned(), first).await {
             Ok(channel) => channel,
             Err(problem) => return Err(hung_up(path, &problem).await),
@@ -142,7 +142,7 @@ async fn hung_up(path: &Path, problem: &str) -> ClientError {
     let begun = tokio::time::Instant::now();
     while begun.elapsed() < DYING {
         match socket::connect(path).await {
-            Err(error @ SocketError::NobodyThere { .. }) => return error.into_client_error(),
+            Err(error @ SocketError::NobodyThere { .. }) => return error.into(),
             _ => tokio::time::sleep(DYING / 20).await,
         }
     }

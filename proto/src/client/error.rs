@@ -5,7 +5,7 @@ use std::error::Error as _;
 use agentd_core::error::ErrorKind;
 use tonic::{Code, Status};
 
-use crate::{convert::WireError, status};
+use crate::{convert::WireError, socket::SocketError, status};
 
 /// A call that did not come to its end.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -61,6 +61,16 @@ impl ClientError {
             ClientErrorKind::Answered(kind) => Some(kind),
             _ => None,
         }
+    }
+}
+
+impl From<SocketError> for ClientError {
+    fn from(error: SocketError) -> Self {
+        let kind = match error {
+            SocketError::NobodyThere { .. } => ClientErrorKind::NotRunning,
+            _ => ClientErrorKind::Refused,
+        };
+        Self::new(kind, error.to_string()).with_hint(error.hint())
     }
 }
 

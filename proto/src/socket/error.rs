@@ -7,8 +7,6 @@ use std::{
 
 use agentd_core::error::ErrorKind;
 
-use crate::client::{ClientError, ClientErrorKind};
-
 /// A socket that cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum SocketError {
@@ -107,15 +105,6 @@ impl SocketError {
             Self::Foreign { .. } => "set AGENTD_SOCKET to a path of your own",
             Self::Io { .. } => "see that the folder is there, is yours and can be written, or set AGENTD_SOCKET",
         }
-    }
-
-    /// The error for a client.
-    pub(crate) fn into_client_error(self) -> ClientError {
-        let kind = match self {
-            Self::NobodyThere { .. } => ClientErrorKind::NotRunning,
-            _ => ClientErrorKind::Refused,
-        };
-        ClientError::new(kind, self.to_string()).with_hint(self.hint())
     }
 }
 

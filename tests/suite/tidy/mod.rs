@@ -215,6 +215,7 @@ const HOUSE: [(&str, &[&str]); 24] = [
             "agentd-archive",
             "agentd-audit",
             "agentd-code",
+            "agentd-context",
             "agentd-core",
             "agentd-engine",
             "agentd-exchange",

@@ -16,7 +16,7 @@ pub use analysis::FileAnalysis;
 pub(crate) use interner::Interner;
 pub(crate) use postings::Postings;
 
-use crate::{language::Language, search::kind, tags::SymbolKind};
+use crate::{file_kind, language::Language, tags::SymbolKind};
 
 /// Change of a file as its folder tells it: if neither differs, the file is not read again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -143,7 +143,7 @@ impl CodeIndex {
             analysis.uses.iter().map(|(name, count)| (names.intern(name), *count)).collect();
         uses.sort_unstable();
         let name_terms = analysis.name_terms.iter().filter_map(|term| self.terms.get(term)).collect();
-        let weight = kind::weight(&analysis.path);
+        let weight = file_kind::weight(&analysis.path);
         let path: Box<str> = analysis.path.into();
         self.by_path.insert(path.clone(), slot);
         let file = IndexedFile {

@@ -2,11 +2,12 @@
 
 use std::sync::OnceLock;
 
+use agentd_core::code::SymbolKind;
+
 use super::{
     Language,
     kinds::{NameRule, definitions, is_identifier},
 };
-use crate::tags::SymbolKind;
 
 /// Part that a node plays in a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

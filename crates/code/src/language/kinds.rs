@@ -3,10 +3,11 @@
 //! The grammars bring queries for this, but those know neither the blocks that only hold others (an `impl`) nor most uses of
 //! a type, and a query engine takes longer than the parser. A table that is read in one walk does both.
 
-use super::Language;
-use crate::tags::SymbolKind::{
+use agentd_core::code::SymbolKind::{
     self, Class, Constant, Enum, Function, Impl, Interface, Macro, Method, Module, Struct, Type,
 };
+
+use super::Language;
 
 /// Place of a definition's name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

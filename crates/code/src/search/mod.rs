@@ -1,6 +1,5 @@
 //! Search: chunks for words, symbols and plain questions, the best first.
 
-pub(crate) mod kind;
 mod query;
 mod rank;
 

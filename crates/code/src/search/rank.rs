@@ -4,8 +4,9 @@ use std::{cmp::Ordering, collections::HashMap};
 
 use hashbrown::DefaultHashBuilder;
 
-use super::{SearchQuery, kind};
+use super::SearchQuery;
 use crate::{
+    file_kind,
     index::{CodeIndex, IndexedFile, scores::Scores},
     symbols::is_within,
 };
@@ -69,7 +70,7 @@ pub(super) fn full(index: &CodeIndex, query: &SearchQuery, mut scores: Scores, l
         if files.get(&chunk.file).is_none_or(|file| file.best_chunk == *number) {
             score += bonus * top;
         }
-        let weight = if chunk.is_test { weight * kind::TEST } else { weight };
+        let weight = if chunk.is_test { weight * file_kind::TEST } else { weight };
         ranked.push((*number, score * weight));
     }
     let candidates = best(index, ranked, limit * CANDIDATES);

@@ -6,7 +6,7 @@ use futures_util::future::BoxFuture;
 
 use crate::{
     error::WorkspaceError,
-    exchange::{ExchangeSource, ReceivedAnswer, RequestTap, SentRequest},
+    exchange::{ExchangeSource, RequestTap},
     ids::SessionId,
 };
 
@@ -17,15 +17,6 @@ pub trait Exchanges: Send + Sync {
 
     /// Removes all that is kept of a session.
     fn remove(&self, session: SessionId) -> BoxFuture<'_, Result<(), WorkspaceError>>;
-}
-
-/// Keeps the exchanges of one request. Nothing here waits, and nothing fails: what cannot be kept is missing later.
-pub trait ExchangeRecorder: Send + Sync {
-    /// Takes an attempt that is about to be sent, and returns the key by which its end is told.
-    fn sent(&self, request: &SentRequest<'_>) -> u64;
-
-    /// Takes the end of an attempt.
-    fn ended(&self, key: u64, answer: ReceivedAnswer);
 }
 
 /// Keeps nothing.

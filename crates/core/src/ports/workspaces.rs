@@ -1,7 +1,7 @@
 //! The files of sessions.
 
 use std::{
-    path::{Path, PathBuf},
+    path::{Component, Path, PathBuf},
     sync::Arc,
 };
 
@@ -15,15 +15,18 @@ use crate::{
     context::HistoryFile,
     error::{ErrorKind, WorkspaceError},
     files::{FileListing, FilePiece, FileWritten, FilesCopied, FilesRemoved},
-    folder::{AddedFolder, Mounts},
+    folder::{AddedFolder, FOLDERS, Mount, Mounts},
     guide::{GuideFile, GuideLimits, Guides},
     ids::SessionId,
     knowledge::DocumentPage,
-    settings::Mount,
+    language::SourceFile,
     state_files::StateFiles,
     surroundings::MachineFacts,
     worktree::WorktreeAccess,
 };
+
+/// Name under which sessions see the project.
+const PROJECT: &str = "/project";
 
 /// All files of a session: those on the disk, and those of its own state as they are now.
 #[derive(Debug, Clone)]
@@ -68,6 +71,38 @@ impl Workspace {
         let project = self.project.iter().filter(|mount| mount.writable).map(|mount| mount.path.as_path());
         let folders = self.folders.iter().filter(|folder| folder.writable);
         project.chain(folders.map(|folder| folder.path.as_path()))
+    }
+
+    /// The file that a session knows by this name; none where it lies in no folder of the person, or cannot be named plainly.
+    #[must_use]
+    pub fn source_file(&self, name: &str) -> Option<SourceFile> {
+        if name.contains('\\') {
+            // An escape for bytes that are no text.
+            return None;
+        }
+        let below = |mount: &str| {
+            let below = Path::new(name.strip_prefix(mount)?.strip_prefix('/')?);
+            let is_plain = below.components().all(|part| matches!(part, Component::Normal(_)));
+            (is_plain && !below.as_os_str().is_empty()).then(|| below.to_path_buf())
+        };
+        if let Some(below) = below(PROJECT) {
+            let folder = self.project.as_ref()?.path.clone();
+            return Some(SourceFile { folder, mount: PROJECT.to_owned(), below });
+        }
+        let folders = self.folders.iter().filter(|folder| folder.at.starts_with(FOLDERS));
+        folders.into_iter().find_map(|folder| {
+            let below = below(&folder.at)?;
+            Some(SourceFile { folder: folder.path.clone(), mount: folder.at.clone(), below })
+        })
+    }
+
+    /// The file below a folder of the person that a session sees; none where it sees no such folder.
+    #[must_use]
+    pub fn source_file_below(&self, folder: &Path, below: &Path) -> Option<SourceFile> {
+        let project = self.project.iter().map(|project| (&project.path, PROJECT));
+        let folders = self.folders.iter().map(|folder| (&folder.path, &*folder.at));
+        let (_, mount) = project.chain(folders).find(|(path, _)| *path == folder)?;
+        Some(SourceFile { folder: folder.to_path_buf(), mount: mount.to_owned(), below: below.to_path_buf() })
     }
 }
 
@@ -375,5 +410,34 @@ impl ArtifactDir {
         }
         Err(WorkspaceError::new(ErrorKind::InvalidInput, format!("could not keep {name:?}: it is no plain file name"))
             .with_hint(format!("give a name of at most {MAX_NAME} bytes, without slashes, that begins with no dot")))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_files_of_the_persons_folders_have_a_place() {
+        let workspace = Workspace {
+            root: "/data/w/1".into(),
+            project: Some(Mount { path: "/home/p/code".into(), writable: true }),
+            folders: vec![AddedFolder { at: "/folders/lib".into(), path: "/srv/lib".into(), writable: false }],
+            memories: None,
+            worktree: None,
+        };
+        let check = |name: &str, path: Option<&str>| {
+            let file = workspace.source_file(name);
+            assert_eq!(file.as_ref().map(SourceFile::path), path.map(PathBuf::from), "{name}");
+            assert!(file.is_none_or(|file| file.name() == name));
+        };
+        check("/project/src/a.py", Some("/home/p/code/src/a.py"));
+        check("/folders/lib/b.c", Some("/srv/lib/b.c"));
+        check("/folders/other/b.c", None);
+        check("outputs/a.py", None);
+        check("/project/../a.py", None);
+        check("/projects/a.py", None);
+        check("/project", None);
+        check("/project/\\xff.py", None);
     }
 }

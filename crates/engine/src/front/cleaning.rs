@@ -6,7 +6,7 @@ use agentd_core::{Timestamp, files::FilesRemoved, ids::SessionId};
 use super::Engine;
 use crate::{
     error::EngineError,
-    session::orders::{CleanOrder, SessionCleaned},
+    session::registry::orders::{CleanOrder, SessionCleaned},
 };
 
 impl Engine {

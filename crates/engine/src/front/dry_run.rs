@@ -18,7 +18,7 @@ use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 use super::Engine;
-use crate::{error::EngineError, links::showable, session::asks::denied_edit};
+use crate::{error::EngineError, links::showable, session::turns::asks::denied_edit};
 
 /// Where a call would be made: all that a verdict depends on, besides the call and the rules.
 #[derive(Debug, Clone, Default)]

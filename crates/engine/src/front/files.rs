@@ -10,7 +10,7 @@ use agentd_core::{
 };
 
 use super::Engine;
-use crate::{attachments, error::EngineError, instructions::skills, session::shared::Ports};
+use crate::{attachments, error::EngineError, instructions::skills, session::registry::shared::Ports};
 
 impl Engine {
     /// Puts a file into a session's `uploads/`, and a copy that models are shown beside it where it is a picture. The next

@@ -16,7 +16,7 @@ use agentd_core::{
     undo::{UndoOutcome, folded},
 };
 
-use crate::{error::EngineError, session::shared::Ports};
+use crate::{error::EngineError, session::registry::shared::Ports};
 
 /// Events that are read from the journal at once.
 const PAGE: usize = 1000;

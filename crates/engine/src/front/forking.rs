@@ -21,7 +21,7 @@ use agentd_core::{
 use super::{Engine, fork_files};
 use crate::{
     error::EngineError,
-    session::{SessionHandle, news::SessionNews, plain_title},
+    session::{SessionHandle, plain_title, registry::news::SessionNews},
     state_changes::FORK_NOTICE,
 };
 

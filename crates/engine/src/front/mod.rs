@@ -8,12 +8,11 @@ mod fork_files;
 pub mod forking;
 mod grants;
 mod listing;
-pub mod model_test;
 mod naming;
 mod projects;
 mod removal;
 pub mod starting;
-mod usage;
+pub mod usage;
 mod worktrees;
 
 use std::{sync::Arc, time::Duration};
@@ -47,13 +46,15 @@ use crate::{
     recovery::RecoveredTurn,
     session::{
         SessionHandle,
-        closed::ClosedFolders,
-        gauges::{Activity, EngineStats, Gauges},
-        news::{NewsReader, NewsSender, SessionNews},
-        registry::RegistryBuilder,
-        settings::mode_set,
-        shared::{Ports, Shared},
-        siblings::RegistryHandle,
+        models::settings::mode_set,
+        registry::{
+            RegistryBuilder,
+            closed::ClosedFolders,
+            gauges::{Activity, EngineStats, Gauges},
+            news::{NewsReader, NewsSender, SessionNews},
+            shared::{Ports, Shared},
+            siblings::RegistryHandle,
+        },
     },
     subagent::SessionSubagents,
 };

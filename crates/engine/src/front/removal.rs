@@ -13,7 +13,7 @@ use agentd_core::{
 use super::Engine;
 use crate::{
     error::EngineError,
-    session::{news::SessionNews, orders::SessionHold, shared::Ports, worktree},
+    session::registry::{news::SessionNews, orders::SessionHold, shared::Ports, worktree},
 };
 
 /// Number of tries for a session that was unloaded just when it was asked.

@@ -19,7 +19,9 @@ use crate::{
     attachments,
     error::EngineError,
     session::{
-        SessionHandle, StartedTurn, TurnStart, model_choice::checked, settings::with_folders, shared::Ports, worktree,
+        SessionHandle, StartedTurn, TurnStart,
+        models::{model_choice::checked, settings::with_folders},
+        registry::{shared::Ports, worktree},
     },
 };
 

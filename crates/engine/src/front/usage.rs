@@ -1,20 +1,42 @@
-//! Usage of all sessions, and tests of models, whose calls belong to none.
+//! Usage of all sessions, and models for tests, whose calls belong to none.
 
 use std::sync::Arc;
 
+use agentd_context::windows::ContextWindows;
 use agentd_core::{
     Date,
     counters::DayCounters,
     model::Slot,
-    spending::{UsageQuery, UsageReport},
+    ports::{Clock, Model, Store},
+    spending::{SideUsage, UsageQuery, UsageReport},
+    usage::Usage,
 };
 use tokio::time::timeout;
 
-use super::{
-    Engine, LOOK_UP,
-    model_test::{ModelTest, SideTally},
-};
-use crate::{error::EngineError, session::shared::Ports};
+use super::{Engine, LOOK_UP};
+use crate::{error::EngineError, session::registry::shared::Ports};
+
+/// A model for a test. Its calls are counted, and belong to no session.
+pub struct ProbedModel {
+    slot: Slot,
+    /// The model.
+    pub model: Arc<dyn Model>,
+    /// Windows as turns have learnt them.
+    pub windows: Arc<ContextWindows>,
+    store: Arc<dyn Store>,
+    clock: Arc<dyn Clock>,
+}
+
+impl ProbedModel {
+    /// Counts one call. A test continues where that cannot be stored.
+    pub async fn count(&self, usage: Usage) {
+        let model = self.model.info().id.clone();
+        let side = SideUsage { at: self.clock.now(), slot: self.slot, model, usage };
+        if let Err(error) = self.store.count_usage(side).await {
+            tracing::warn!("the usage of a model test is not counted: {error}");
+        }
+    }
+}
 
 impl Engine {
     /// Usage of model calls by model, session, day or slot, that of deleted sessions included.
@@ -34,12 +56,12 @@ impl Engine {
         Ok(self.shared.parts.store.counters(since, until).await?)
     }
 
-    /// A test of the model that serves a slot, which asks nothing before its first check. Its server was asked which it is.
-    pub async fn test_model(&self, slot: Slot) -> ModelTest {
+    /// The model that serves a slot, for a test. Its server was asked which it is.
+    pub async fn probed_model(&self, slot: Slot) -> ProbedModel {
         let Ports { models, store, clock, .. } = &self.shared.parts;
         let model = models.get(slot);
         let _ = timeout(LOOK_UP, model.look_up()).await;
-        let tally = SideTally { slot, store: Arc::clone(store), clock: Arc::clone(clock) };
-        ModelTest::new(model, Arc::clone(&self.shared.windows), tally)
+        let (store, clock) = (Arc::clone(store), Arc::clone(clock));
+        ProbedModel { slot, model, windows: Arc::clone(&self.shared.windows), store, clock }
     }
 }

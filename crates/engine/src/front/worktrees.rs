@@ -13,7 +13,7 @@ use agentd_core::{
 use super::Engine;
 use crate::{
     error::EngineError,
-    session::{
+    session::registry::{
         closed::FolderClosure,
         worktree::{leave, ported, users, with_worktree},
     },

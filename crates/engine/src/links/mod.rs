@@ -3,37 +3,12 @@
 //! [`standard`] lists them in order, with the reason for the order; `turn::hooks` is what a link can do.
 //! Models read the comments of a type by which a link parses the arguments of its tool.
 
-mod answer_form;
-mod approvals;
-mod ask_again;
-mod attachments;
-mod audit;
-mod binary_output;
-mod client_tools;
-mod compaction;
-mod condense;
-pub(crate) mod delegation;
-mod diagnostics;
-mod find_tool;
-mod handoff;
-mod mcp_servers;
-mod memory;
-mod mentions;
-mod mode;
-mod open_todos;
-mod pins;
-mod planning;
-mod questions;
-mod recall;
-mod repair;
-mod repetition;
-mod search;
-mod set_aside;
-mod skills;
+mod gates;
+mod history;
+mod nudges;
+mod preamble;
+pub(crate) mod results;
 pub(crate) mod standard;
-mod todos;
-mod truncation;
-mod turn_instructions;
-mod undo;
+pub(crate) mod tools;
 
-pub(crate) use self::{set_aside::showable, undo::NAME as UNDO_PATCH};
+pub(crate) use crate::links::{gates::set_aside::showable, results::undo::NAME as UNDO_PATCH};

@@ -2,41 +2,31 @@
 
 use std::sync::Arc;
 
-use super::{
-    answer_form::InForm,
-    approvals::Approvals,
-    ask_again::AskAgain,
-    attachments::Files,
-    audit::{AuditGate, AuditLogger},
-    binary_output::BinaryOutput,
-    client_tools::OfClient,
-    compaction::Compaction,
-    condense::Condense,
-    delegation::Delegation,
-    diagnostics::EditDiagnostics,
-    find_tool::FindTool,
-    handoff::Handoff,
-    mcp_servers::UnlistedServers,
-    memory::Memory,
-    mentions::MentionsOfInput,
-    mode::PlanMode,
-    open_todos::OpenTodos,
-    pins::Pins,
-    planning::TurnPlan,
-    questions::Questions,
-    recall::Recall,
-    repair::Repair,
-    repetition::Repetition,
-    search::Search,
-    skills::Skills,
-    todos::Todos,
-    truncation::Truncation,
-    turn_instructions::TurnInstructions,
-    undo::Undo,
-};
-use crate::turn::{
-    execute,
-    hooks::{Chain, Link},
+use crate::{
+    links::{
+        gates::{
+            approvals::Approvals,
+            audit::{AuditGate, AuditLogger},
+        },
+        history::{compaction::Compaction, repair::Repair},
+        nudges::{answer_form::InForm, ask_again::AskAgain, open_todos::OpenTodos, repetition::Repetition},
+        preamble::{
+            files::Files, memory::Memory, mentions::MentionsOfInput, pins::Pins, plan_mode::PlanMode,
+            planning::TurnPlan, recall::Recall, skills::Skills, turn_instructions::TurnInstructions,
+        },
+        results::{
+            bytes::BinaryOutput, diagnostics::EditDiagnostics, feedback::Condense, large_results::Truncation,
+            undo::Undo,
+        },
+        tools::{
+            client_tools::OfClient, delegation::Delegation, find_tool::FindTool, handoff::Handoff,
+            mcp_servers::UnlistedServers, questions::Questions, search::Search, todos::Todos,
+        },
+    },
+    turn::{
+        execute,
+        hooks::{Chain, Link},
+    },
 };
 
 /// The shipped order. For requests it runs from first to last, so that what comes later sees what was

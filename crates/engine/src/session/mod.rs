@@ -14,52 +14,14 @@
 //! - `journal`, `subscribers`, `interrupts`, `state`: what the actor holds. `news`: what those hear who watch all sessions.
 
 mod actor;
-pub(crate) mod asks;
-mod clean;
-pub(crate) mod closed;
-mod context;
-mod context_view;
-mod drain;
-mod form;
-pub(crate) mod gauges;
-mod handle;
-mod interrupts;
-mod journal;
-mod launch;
-mod leaving;
-mod ledger;
-mod load;
-mod map;
-mod map_search;
-pub(crate) mod model_choice;
-pub(crate) mod news;
-mod options;
-pub(crate) mod orders;
-mod project;
-mod project_agents;
-mod queue;
+mod history;
+pub(crate) mod models;
 pub(crate) mod registry;
-mod resting;
-mod room;
-mod routing;
-mod run;
-pub(crate) mod settings;
-pub(crate) mod shared;
-pub(crate) mod siblings;
-mod state;
-mod steers;
-pub(crate) mod subscribers;
-mod surroundings;
-mod turn_start;
-mod turns;
-mod undo;
-mod unsure;
-mod visible;
-mod withdrawal;
-pub(crate) mod worktree;
+pub(crate) mod turns;
+mod view;
 
-pub(crate) use self::handle::plain_title;
-pub use self::{
-    handle::{SessionHandle, SessionView, StartedTurn},
-    turn_start::{ClientLines, TurnStart},
+pub(crate) use crate::session::registry::handle::plain_title;
+pub use crate::session::{
+    registry::handle::{SessionHandle, SessionView, StartedTurn},
+    turns::turn_start::{ClientLines, TurnStart},
 };

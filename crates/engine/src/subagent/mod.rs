@@ -24,15 +24,17 @@ use futures_util::{FutureExt as _, future::BoxFuture};
 use self::watch::Monitor;
 use crate::{
     error::EngineError,
-    links::delegation,
+    links::tools::delegation,
     recovery::{
         subagent_result::{self, SubagentOutput, SubagentResult},
         subagents::{apart, ended, handed_up, without_changes},
     },
     session::{
         ClientLines, SessionHandle, TurnStart,
-        siblings::WeakRegistry,
-        worktree::{check_number, leave_unchanged, with_worktree},
+        registry::{
+            siblings::WeakRegistry,
+            worktree::{check_number, leave_unchanged, with_worktree},
+        },
     },
     turn::{
         TurnContext, TurnExit, dispatch,

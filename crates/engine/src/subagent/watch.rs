@@ -22,7 +22,7 @@ use crate::{
     error::EngineError,
     grants::LiveGrants,
     recovery::subagent_result::{self, SubagentResult},
-    session::{SessionHandle, subscribers::Subscription},
+    session::{SessionHandle, registry::subscribers::Subscription},
     turn::{TurnExit, hooks::Invocation, stopwatch::StopwatchGuard},
 };
 

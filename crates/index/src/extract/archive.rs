@@ -173,7 +173,7 @@ pub(super) fn tell(
     };
     let (mut stopped, scanner) = (None, outer.take_scanner());
     let mut listener = |piece| {
-        let crate::worker::Piece::Part(mut part) = piece else { return Ok(()) };
+        let crate::frame::Piece::Part(mut part) = piece else { return Ok(()) };
         part.place = DocumentPlace::Inner { path: path.to_owned(), place: Box::new(part.place) };
         outer.part(part).inspect_err(|failure| stopped = Some(failure.clone()))
     };

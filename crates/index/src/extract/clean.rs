@@ -3,7 +3,7 @@
 use crate::{
     document::{Body, DocumentPlace, Part, Row},
     failure::Failure,
-    worker::frame::Head,
+    frame::Head,
 };
 
 /// Columns that any spreadsheet has at most.

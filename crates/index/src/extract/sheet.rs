@@ -4,7 +4,7 @@ use super::{Teller, clean};
 use crate::{
     document::{CellRange, Row, Table},
     failure::Failure,
-    worker::frame::PIECE_BYTES,
+    frame::PIECE_BYTES,
 };
 
 /// Rows by which is judged what the columns are called.

@@ -4,9 +4,9 @@ use super::{Scanner, clean, too_large};
 use crate::{
     document::{Body, CellRange, DocumentPlace, Part, Row, Table},
     failure::{Failure, UnreadReason},
+    frame::{Head, PIECE_BYTES, Piece, Summary, Window},
     kind::Kind,
     limits::Limits,
-    worker::frame::{Head, PIECE_BYTES, Piece, Summary, Window},
 };
 
 /// Characters of a section: a text without pages is cut into such pieces, so that it can be cited and read on.
@@ -305,7 +305,7 @@ impl<'a> Teller<'a> {
     pub(super) fn part(&mut self, part: Part) -> Result<(), Failure> {
         let is_new = self.last.as_ref().is_none_or(|last| !last.is_same(&part.place));
         if is_new && self.parts == self.limits.parts {
-            return Err(crate::worker::too_many_parts(self.limits.parts));
+            return Err(Failure::too_many_parts(self.limits.parts));
         }
         self.bytes += part.size();
         if self.bytes > self.limits.bytes_out {

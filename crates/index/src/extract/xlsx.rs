@@ -299,7 +299,7 @@ mod tests {
     use zip::{ZipWriter, write::SimpleFileOptions};
 
     use super::{super::merged::READ_ON, *};
-    use crate::{Body, DocumentPlace, Limits, Piece, worker::frame::Window};
+    use crate::{Body, DocumentPlace, Limits, Piece, frame::Window};
 
     /// A workbook of one sheet with this XML in it.
     fn workbook(sheet: &str) -> Vec<u8> {

@@ -1,7 +1,7 @@
 //! The index: a folder of files from which everything can be found, and which can be thrown away at any time.
 //!
 //! One thread writes ([`writer`]), a [`View`](view::View) of what was written last is what everybody reads, and
-//! [`IndexHandle`] is how all others speak to both. A document is there when its *entry* was written, which happens in the
+//! [`IndexHandle`](crate::IndexHandle) is how all others speak to both. A document is there when its *entry* was written, which happens in the
 //! same commit as its last chunk: whatever is cut off before that is never seen, and cleaned away at the next start.
 //!
 //! - [`id`]: which document: what is in it, and how it was read.
@@ -12,14 +12,13 @@
 //! - [`writer`]: the thread that writes, its queue, its rests; [`batch`] are the documents it is at;
 //!   [`merges`]: how few segments it leaves; [`shared`]: what it shares with whoever searches.
 //! - [`uses`]: when a document was last used, and what may therefore go.
-//! - [`handle`] and [`indexing`]: the asynchronous face.
+//! - [`indexing`]: documents on their way into it.
 
 pub mod batch;
 pub mod config;
 pub mod error;
 pub mod files;
 pub mod folder;
-pub mod handle;
 pub mod id;
 pub mod indexing;
 pub mod merges;
@@ -31,7 +30,6 @@ pub mod writer;
 
 pub use config::IndexConfig;
 pub use error::IndexError;
-pub use handle::{IndexHandle, IndexStats};
 pub use id::{ContentHash, DocumentId};
-pub use indexing::{About, Claim, Indexing};
-pub use view::Entry;
+pub use indexing::{Claim, Indexing};
+pub use view::{About, Entry};

@@ -18,10 +18,38 @@ use super::{
     error::IndexError,
     folder::{Folder, size},
     id::DocumentId,
-    indexing::About,
     schema::{ENTRY_ORDINAL, Fields, key, split_key},
 };
-use crate::chunk::Chunk;
+use crate::{chunk::Chunk, kind::Kind, recognition::RecognitionStamp};
+
+/// Properties of a document besides its text.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct About {
+    /// Its kind.
+    pub kind: Option<Kind>,
+    /// Number of pages, sheets or slides that were read.
+    pub parts: u32,
+    /// Why that is not all of it, and what to do, where it is not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub flaw: Option<String>,
+    /// The recognition with which it was read, where letters of it were not recognised and may be by another one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub recognition: Option<RecognitionStamp>,
+    /// True if it was cut by a limit on time or memory for the first time: it is read once more.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub retry: bool,
+    /// Number of the path from which it was read. Another document at that path replaces it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub place: Option<u64>,
+}
+
+impl About {
+    /// Returns whether it would say more if it was read with this recognition.
+    #[must_use]
+    pub fn is_outdated(&self, recognition: &RecognitionStamp) -> bool {
+        self.retry || self.recognition.as_ref().is_some_and(|before| recognition.promises_more_than(before))
+    }
+}
 
 /// A document that is in the index from its first chunk to its last.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

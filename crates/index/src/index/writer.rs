@@ -16,11 +16,10 @@ use super::{
     error::IndexError,
     folder::{Folder, guarded},
     id::DocumentId,
-    indexing::About,
     merges,
     shared::Shared,
     uses::{Uses, leaving},
-    view::{Entries, Entry, View, look_through},
+    view::{About, Entries, Entry, View, look_through},
 };
 use crate::{analyze::Dictionary, chunk::Chunk};
 

@@ -16,7 +16,8 @@ use super::{bounded::BoundedCache, digests};
 use crate::{
     ChunkConfig, Extractor, Failure, Kind, Piece, ReadingPass, RecognitionStamp, UnreadReason, WantedParts, WorkerTurn,
     chunk::Chunker,
-    index::{About, Claim, DocumentId, IndexError, IndexHandle, Indexing},
+    handle::IndexHandle,
+    index::{About, Claim, DocumentId, IndexError, Indexing},
 };
 
 /// Documents whose failures are remembered, so that a broken one is not read anew by each search. Each takes some hundred bytes.

@@ -40,12 +40,9 @@ use self::{
 use crate::{
     ChunkConfig, Extractor, Failure, Kind, Piece, ReadingLimits, ReadingPass, RecognitionStamp, WantedParts, Window,
     extract::recognise,
-    index::{DocumentId, IndexConfig, IndexError, IndexHandle},
+    handle::IndexHandle,
+    index::{DocumentId, IndexConfig, IndexError},
 };
-
-/// Version of the readers of text and chunks. Counted up with every change of what comes of a document, so that
-/// documents are read again.
-const READING: u32 = 12;
 
 /// Reads documents and finds what they say.
 #[derive(Debug)]

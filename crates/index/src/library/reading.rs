@@ -6,8 +6,7 @@ use agentd_core::knowledge::{PartKind, PartRange, Reading};
 
 use super::fitting::{ShowablePart, fit};
 use crate::{
-    Body, DocumentPlace, Kind, Part, extract::sections, failure::UnreadPages, limits::ReadingLimits,
-    worker::frame::Head,
+    Body, DocumentPlace, Kind, Part, extract::sections, failure::UnreadPages, frame::Head, limits::ReadingLimits,
 };
 
 /// Takes the parts of a document in, and keeps those that are wanted.

@@ -8,7 +8,8 @@ use std::{
 use tokio::{sync::Mutex, time::Instant};
 
 use crate::{
-    index::{IndexConfig, IndexError, IndexHandle},
+    handle::IndexHandle,
+    index::{IndexConfig, IndexError},
     memory,
 };
 

@@ -11,16 +11,20 @@ use agentd_core::knowledge::{DocumentFinds, DocumentHit, DocumentQuery, OpenDocu
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    READING,
     bring::{FailureCache, IngestReport, KnownDocument},
     digests::{DigestError, Digests},
 };
 use crate::{
     DocumentPlace, Kind, RecognitionStamp,
     extract::too_large,
-    index::{ContentHash, DocumentId, IndexHandle},
+    handle::IndexHandle,
+    index::{ContentHash, DocumentId},
     search::{Answer, Hit, How, MOST_HITS, Query, Request, Visible},
 };
+
+/// Version of the readers of text and chunks. Counted up with every change of what comes of a document, so that
+/// documents are read again.
+const READING: u32 = 12;
 
 /// Time limit for reading through texts.
 const SCAN: Duration = Duration::from_secs(10);

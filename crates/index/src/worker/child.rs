@@ -16,11 +16,15 @@ use nix::{
     unistd::dup2_stdout,
 };
 
-use super::{
-    confine,
+use super::confine;
+use crate::{
+    extract,
+    failure::Failure,
     frame::{self, Frame, Job, PRIVATE_BYTES, Private},
+    kind::Kind,
+    limits::Limits,
+    recognition::OpenRecognition,
 };
-use crate::{extract, failure::Failure, kind::Kind, limits::Limits, recognition::OpenRecognition};
 
 /// Documents may nest; what reads them recurses. A stack that is used up ends the worker and nothing else.
 pub(super) const STACK_BYTES: usize = 64 * 1024 * 1024;

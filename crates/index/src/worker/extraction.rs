@@ -22,14 +22,13 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    WORKER_ARGUMENT,
-    frame::{FRAME_BYTES, Frame, Job, PRIVATE_BYTES, Piece, Private, Summary, Window},
-    post_mortem,
+    WORKER_ARGUMENT, post_mortem,
     turn::{ReadingPass, WorkerTurn, WorkerTurns},
 };
 use crate::{
     extract::{clean, too_large},
     failure::Failure,
+    frame::{FRAME_BYTES, Frame, Job, PRIVATE_BYTES, Piece, Private, Summary, Window},
     kind::Kind,
     limits::Limits,
     recognition::{Recognition, RecognitionConfig},
@@ -408,7 +407,7 @@ impl Checks {
                 }
                 let is_new = self.last.as_ref().is_none_or(|last| !last.is_same(&part.place));
                 if is_new && self.parts == self.most_parts {
-                    return Err(too_many_parts(self.most_parts));
+                    return Err(Failure::too_many_parts(self.most_parts));
                 }
                 self.bytes_left =
                     self.bytes_left.checked_sub(part.size()).ok_or_else(|| too_large("its text", self.bytes))?;
@@ -424,9 +423,4 @@ impl Checks {
             }
         }
     }
-}
-
-/// More pages, sheets or slides than are read.
-pub(crate) fn too_many_parts(most: u32) -> Failure {
-    Failure::TooLarge { what: "the number of its parts".to_owned(), most: most.to_string(), parts: 0 }
 }

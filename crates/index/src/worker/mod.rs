@@ -4,7 +4,6 @@
 //! frame. The worker gives up all rights before it looks at the first byte: it can open no file, make no connection, start
 //! no program, and take no more memory and time than it was given. Whatever a document makes of it, the daemon goes on.
 //!
-//! - [`frame`]: what a worker is told, and what it tells.
 //! - `child`: the worker's side, [`run_worker`]; [`confine`](mod@confine) is how it gives up its rights.
 //! - `extraction`: the daemon's side: [`Extractor`] starts workers, [`Extraction`] reads and checks one.
 //! - `picture`: the same for pictures, [`run_picture_worker`].
@@ -14,15 +13,12 @@
 mod child;
 pub mod confine;
 mod extraction;
-pub mod frame;
 mod picture;
 mod post_mortem;
 mod turn;
 
 pub use child::run_worker;
-pub(crate) use extraction::too_many_parts;
 pub use extraction::{Extraction, Extractor, WantedParts};
-pub use frame::{Piece, Summary, Window};
 pub use picture::{PICTURE_WORKER_ARGUMENT, run_picture_worker};
 pub(crate) use picture::{PictureHeader, SIDE};
 pub use turn::{ReadingPass, WorkerTurn};

@@ -10,8 +10,10 @@ use agentd_core::{
 use super::{Call, Inner};
 use crate::{
     config::Wire,
-    failure::Failure,
-    learning::{Change, SentParts, candidates, fingerprint, picture_fingerprint},
+    http::{
+        failure::Failure,
+        learning::{Change, SentParts, candidates, fingerprint, picture_fingerprint},
+    },
 };
 
 /// Parts that the server has taken, as far as they are remembered.

@@ -15,14 +15,18 @@ use reqwest::{
 
 use super::words::{AnswerCalls, Words};
 use crate::{
-    answer::{Answer, Kind, Piece, RawCall},
-    deadline::Deadline,
-    dialect::AnswerReader,
-    failure::{Failure, excerpt},
-    http::Target,
-    recording::Recording,
-    runaway::{self, Guard},
-    sse::{Decoder, EventTooLarge},
+    answer::{
+        Answer, Kind, Piece, RawCall,
+        runaway::{self, Guard},
+    },
+    http::{
+        deadline::Deadline,
+        failure::{Failure, excerpt},
+        recording::Recording,
+        sse::{Decoder, EventTooLarge},
+        target::Target,
+    },
+    wire::dialect::AnswerReader,
 };
 
 /// The bytes of an answer in one JSON object.
@@ -183,7 +187,7 @@ impl Reading {
         } else {
             deadlines.idle().sooner(*self.keep_alive.get_or_insert_with(|| deadlines.keep_alive()))
         };
-        deadline.run(target, self.body.next()).await
+        target.within(&deadline, self.body.next()).await
     }
 
     fn take(&mut self, target: &Target, bytes: &[u8]) -> Result<(), Failure> {

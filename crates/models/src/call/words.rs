@@ -7,8 +7,8 @@ use agentd_core::{
     tool::ToolSpec,
 };
 
-use crate::{
-    answer::RawCall,
+use crate::answer::{
+    RawCall,
     text_protocol::{Scanner, clean_name, is_mark},
     thoughts::{Part, Splitter},
 };

@@ -12,7 +12,7 @@ use super::{
 };
 use crate::{
     command::{Part, Redirect, word::Word},
-    opinion::{LayerVerdict, strictest},
+    opinion::{LayerVerdict, shortened, strictest},
 };
 
 /// Programs that change the files which they name.
@@ -174,13 +174,4 @@ fn changed(program: &str, word: &Word, roots: &[&Path]) -> Option<LayerVerdict> 
     let home = value.starts_with(['~', '/']) || value.starts_with("$HOME") || value.starts_with("${HOME");
     if word.is_static() || home { written(&part, roots) } else { None }
         .or_else(|| files::path(value, roots, &GuardedNames::default()))
-}
-
-/// A text as it is shown inside a sentence.
-pub(crate) fn shortened(text: &str) -> String {
-    let mut shown: String = text.chars().take(60).map(|c| if c.is_control() { ' ' } else { c }).collect();
-    if shown.len() < text.len() {
-        shown.push('…');
-    }
-    shown
 }

@@ -43,7 +43,7 @@ fn remembered(path: &str, memories: Option<&Path>) -> Option<LayerVerdict> {
     let first = path.split('/').find(|part| !part.is_empty() && *part != ".");
     let is_there = first == Some("memories") || memories.is_some_and(|memories| Path::new(path).starts_with(memories));
     is_there.then(|| {
-        let shown = super::bash::shortened(path);
+        let shown = crate::opinion::shortened(path);
         LayerVerdict::asks(Risk::High, format!("{shown} is remembered in all sessions to come"))
     })
 }
@@ -96,7 +96,7 @@ pub(crate) fn reads(arguments: &Map<String, Value>) -> Option<LayerVerdict> {
     let named = arguments.iter().filter(|(key, _)| PATH_KEYS.contains(&key.as_str()));
     let paths = named.filter_map(|(_, value)| value.as_str());
     strictest(paths.filter(|path| super::paths::is_secret(&path.to_lowercase().replace('\\', "/"))).map(|path| {
-        LayerVerdict::asks(Risk::High, format!("{} looks like a file of secrets", super::bash::shortened(path)))
+        LayerVerdict::asks(Risk::High, format!("{} looks like a file of secrets", crate::opinion::shortened(path)))
     }))
 }
 
@@ -112,7 +112,7 @@ impl PatchedName<'_> {
         let (found, remembered) = match self {
             Self::Path(named) => (path(named, places.roots, places.guarded), remembered(named, places.memories)),
             Self::Escaped(line) => {
-                let shown = super::bash::shortened(line);
+                let shown = crate::opinion::shortened(line);
                 let rule = format!("{shown} names a file by escapes, which can spell any name");
                 (Some(LayerVerdict::asks(Risk::High, rule)), None)
             }

@@ -58,7 +58,7 @@ pub(super) fn check(arguments: &[Word], roots: &[&Path]) -> Option<LayerVerdict>
     // `-c` behind the subcommand is the short name of harmless options, but for clone.
     let local = rest.iter().find(|word| running(word) && (word.text != "-c" || name == "clone"));
     if let Some(word) = global.or(local) {
-        return asks(format!("git with {} can run other programs", super::bash::shortened(&word.text)));
+        return asks(format!("git with {} can run other programs", crate::opinion::shortened(&word.text)));
     }
     if globals.iter().any(|word| matches!(paths::place(word, roots), WordPlace::System)) {
         return asks("git works in a folder which the machine needs".to_owned());

@@ -81,7 +81,7 @@ fn runs_words(part: &Part) -> Option<LayerVerdict> {
     let (program, arguments) = (part.program(), part.arguments());
     let asks = |risk, why: String| Some(LayerVerdict::asks(risk, why));
     if let Some(word) = part.assigns.iter().map(|assign| &assign.value).chain(unquiet(part)).find(|word| runs(word)) {
-        return asks(Risk::High, format!("{} names a program or code to run", super::bash::shortened(&word.text)));
+        return asks(Risk::High, format!("{} names a program or code to run", crate::opinion::shortened(&word.text)));
     }
     let plain = program.strip_suffix('3').unwrap_or(program);
     let entry = RUNS_TEXT.iter().find(|(names, _)| holds(names, program) || holds(names, plain));
@@ -307,7 +307,7 @@ fn curl(arguments: &[Word]) -> Option<LayerVerdict> {
             || text.contains("://") && !web
     };
     let word = arguments.iter().find(sends)?;
-    let shown = super::bash::shortened(&word.text);
+    let shown = crate::opinion::shortened(&word.text);
     Some(LayerVerdict::asks(Risk::High, format!("curl with {shown} sends data away, or reads options or files")))
 }
 

@@ -3,7 +3,7 @@
 
 use super::{
     dollar::{self, Dollar},
-    folded,
+    substitution,
     word::Word,
 };
 
@@ -388,7 +388,7 @@ impl<'t> Lexer<'t> {
         // A document that begins on the next line would begin inside of the command.
         let is_sure = self.exact && self.awaited.is_none();
         let word = self.word();
-        if is_sure && let Some(length) = folded::put(word, rest, in_quotes, folds) {
+        if is_sure && let Some(length) = substitution::put(word, rest, in_quotes, folds) {
             self.at += length;
             return;
         }

@@ -2,7 +2,7 @@
 //!
 //! - `lexer`: text to words and operators; `dollar` is what stands behind a `$`; `word` is one word.
 //! - `line`: from these to pipelines of simple commands, or to the reason why the line is more than that.
-//! - `folded`: lines with commands in brackets and in words.
+//! - `substitution`: `$(…)` in words. `folded`: lines with commands in brackets and in words.
 //! - `shown`: the normal form, in which patterns, grants and people see a command.
 //!
 //! This is no reader of bash. A line of plain words, joined by `;`, `&`, `&&`, `||`, `|` and line ends, means the same to
@@ -15,6 +15,7 @@ mod folded;
 mod lexer;
 mod line;
 mod shown;
+mod substitution;
 pub(super) mod word;
 
 use self::word::Word;

@@ -1,6 +1,10 @@
 //! The normal form of a command: the same for every way to quote it.
 
-use super::{Part, Redirect, line::is_keyword, word::Word};
+use super::{
+    Part, Redirect,
+    line::is_keyword,
+    word::{Word, quoted},
+};
 
 /// The exact text of a pipeline: what a grant names. Two with the same text do the same.
 pub(crate) fn exact(pipeline: &[Part]) -> String {
@@ -63,12 +67,4 @@ fn first(found: &Word) -> String {
         return format!("'{}'", found.text.replace('\'', r"'\''"));
     }
     word(found)
-}
-
-/// Text in single quotes, where it needs any.
-pub(super) fn quoted(text: &str) -> String {
-    if !text.is_empty() && text.bytes().all(super::word::is_plain) {
-        return text.to_owned();
-    }
-    format!("'{}'", text.replace('\'', r"'\''"))
 }

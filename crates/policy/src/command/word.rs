@@ -23,7 +23,7 @@ impl Word {
     /// A word that is known already.
     pub(crate) fn literal(text: impl Into<String>) -> Self {
         let text = text.into();
-        Self { raw: super::shown::quoted(&text), text, ..Self::default() }
+        Self { raw: quoted(&text), text, ..Self::default() }
     }
 
     /// The same word with something behind it that nobody knows.
@@ -50,4 +50,12 @@ impl Word {
 /// Letters that mean nothing to the shell.
 pub(super) fn is_plain(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'.' | b'/' | b':' | b',' | b'@' | b'%' | b'+' | b'=' | b'-')
+}
+
+/// Text in single quotes, where it needs any.
+pub(super) fn quoted(text: &str) -> String {
+    if !text.is_empty() && text.bytes().all(is_plain) {
+        return text.to_owned();
+    }
+    format!("'{}'", text.replace('\'', r"'\''"))
 }

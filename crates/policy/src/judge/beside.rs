@@ -9,10 +9,10 @@ use super::{
     place::{StartPlace, changes_folder},
 };
 use crate::{
-    checker::{bash::shortened, carriers, environment, holds},
+    checker::{carriers, environment, holds},
     command::{Part, Redirect, word::Word},
     grants::NeededText,
-    opinion::LayerVerdict,
+    opinion::{LayerVerdict, shortened},
 };
 
 /// Names of variables that no program reads, besides those in small letters and those of one letter.

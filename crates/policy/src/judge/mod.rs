@@ -29,6 +29,7 @@ use agentd_core::{
 use serde_json::{Map, Value, json};
 
 use super::{
+    PROJECT, READ_TOOL, SHELL_TOOL,
     checker::{files, web},
     file::Action,
     foreign,
@@ -37,12 +38,6 @@ use super::{
     opinion::{LayerVerdict, of_both, strictest},
     rules::{Rules, ToolSection},
 };
-
-/// The tool whose `command` a shell reads.
-pub const SHELL_TOOL: &str = "run_bash_command";
-
-/// The tool that reads one file: what it may not read, no other tool shows that comes upon it.
-pub const READ_TOOL: &str = "read_file";
 
 /// That tool, for what is judged as if it called it.
 #[must_use]
@@ -95,9 +90,6 @@ pub struct CallContext<'a> {
     /// does. Elsewhere none runs that nobody looked at.
     pub contained: bool,
 }
-
-/// The name by which tools and commands know the project.
-pub(super) const PROJECT: &str = "/project";
 
 /// The names by which commands know the folders that they only look into: those of the session's own tree, and what all
 /// sessions share.

@@ -51,7 +51,7 @@ impl From<LanguageError> for Failure {
 /// The file that a path names, as language servers know it.
 pub(crate) fn file(context: &ToolContext, path: &ToolPath, languages: &dyn Languages) -> Result<SourceFile, Failure> {
     let name = path.to_string();
-    let file = SourceFile::of(&context.workspace, &name).ok_or_else(|| {
+    let file = context.workspace.source_file(&name).ok_or_else(|| {
         Failure::path(format!("language servers know files of the project and of added folders only, and not {name}"))
     })?;
     if languages.knows(&file) {

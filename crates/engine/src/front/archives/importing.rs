@@ -27,7 +27,7 @@ use agentd_core::{
 };
 
 use super::{Engine, ending::OpenTurns, scrub};
-use crate::{error::EngineError, session::news::SessionNews};
+use crate::{error::EngineError, session::registry::news::SessionNews};
 
 /// Length of a model's id at the most.
 const MAX_MODEL: usize = 200;

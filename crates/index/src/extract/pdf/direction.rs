@@ -4,10 +4,10 @@
 //! any other page. In it words of other scripts stand the wrong way round, as words from the right do on other pages; [`logical`] puts
 //! them as they are spoken.
 
-use unicode_normalization::{UnicodeNormalization as _, char::canonical_combining_class};
+use unicode_normalization::UnicodeNormalization as _;
 
 use super::{
-    glyph::GAP,
+    glyph::{GAP, is_mark},
     letter::{Letter, is_wide},
 };
 
@@ -22,11 +22,6 @@ pub(super) fn is_from_right(letter: char) -> bool {
 /// Numbers are written from left to right in every script.
 fn is_digit(letter: char) -> bool {
     letter.is_ascii_digit() || matches!(letter, '\u{660}'..='\u{669}' | '\u{6f0}'..='\u{6f9}' | '\u{66b}' | '\u{66c}')
-}
-
-/// Returns whether it is a mark above or below another letter.
-pub(super) fn is_mark(letter: char) -> bool {
-    canonical_combining_class(letter) != 0
 }
 
 /// Way in which the lines of a page run.

@@ -2,13 +2,18 @@
 
 use hayro_font::kurbo::Point;
 
-use super::direction::is_mark;
+use unicode_normalization::char::canonical_combining_class;
 
 /// A point of the stored page. Its y axis goes up, and lengths are points.
 pub(super) type Place = (f32, f32);
 
 /// Letter that stands for a gap between words where no space is written: a thin space.
 pub(super) const GAP: char = '\u{2009}';
+
+/// Returns whether it is a mark above or below another letter.
+pub(super) fn is_mark(letter: char) -> bool {
+    canonical_combining_class(letter) != 0
+}
 
 /// A letter as it is drawn on the stored page.
 #[derive(Debug, Clone, Copy, PartialEq)]

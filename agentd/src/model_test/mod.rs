@@ -1,0 +1,422 @@
+//! A test of a model: what it and its server can do is tried on purpose, one check after the other, before work depends on it.
+//!
+//! - `questions`: what is asked; `listener`: what is heard.
+//! - this file: what the answers mean. What the test shows of tools, thoughts, fields and the window is learnt as in a turn,
+//!   anew: what was learnt before is forgotten first.
+
+mod listener;
+mod questions;
+
+use std::time::Duration;
+
+use agentd_core::{
+    error::ModelError,
+    ids::SessionId,
+    model::{ChangeTopic, CheckState, ModelCheck, ModelInfo, ModelRequest, ModelTestPlan, WindowSource},
+    usage::Usage,
+};
+use agentd_engine::ProbedModel;
+
+use self::{
+    listener::{HeardAnswer, hear},
+    questions::{CODE_WORD, COLOUR, LongQuestion},
+};
+
+/// Requests of a test.
+const REQUESTS: u32 = 6;
+
+/// Tokens of the short ones together, with their answers, about.
+const SHORT_TOKENS: u64 = 2_000;
+
+/// Time limit of the first answer: its server may have to load the model.
+const FIRST_LIMIT: Duration = Duration::from_secs(6 * 60);
+
+/// Time limit of each further one.
+const LIMIT: Duration = Duration::from_secs(2 * 60);
+
+/// Part of the time of the first answer in which a cache lets the second one begin, and the least time that says something.
+const SOONER: u32 = 3;
+const LEAST_WAIT: Duration = Duration::from_millis(600);
+
+/// A test under way. Dropping it ends it.
+pub(crate) struct ModelTest {
+    probed: ProbedModel,
+    session: SessionId,
+    long: LongQuestion,
+    stage: Option<Stage>,
+    /// Set once a call was understood.
+    calls: bool,
+    /// The first answer to the long question.
+    read: Option<HeardAnswer>,
+    /// Usage of all requests so far.
+    spent: Usage,
+}
+
+/// Checks, in their order.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Stage {
+    Reach,
+    Tools,
+    ParallelCalls,
+    Thoughts,
+    Window,
+    SilentCut,
+    Cache,
+    Pictures,
+    Parameters,
+    Price,
+}
+
+impl Stage {
+    const ALL: [Self; 10] = [
+        Self::Reach,
+        Self::Tools,
+        Self::ParallelCalls,
+        Self::Thoughts,
+        Self::Window,
+        Self::SilentCut,
+        Self::Cache,
+        Self::Pictures,
+        Self::Parameters,
+        Self::Price,
+    ];
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Reach => "reachable",
+            Self::Tools => "tools",
+            Self::ParallelCalls => "parallel calls",
+            Self::Thoughts => "thoughts",
+            Self::Window => "window",
+            Self::SilentCut => "silent cut",
+            Self::Cache => "cache",
+            Self::Pictures => "pictures",
+            Self::Parameters => "parameters",
+            Self::Price => "price",
+        }
+    }
+
+    fn next(self) -> Option<Self> {
+        let at = Self::ALL.iter().position(|stage| *stage == self)?;
+        Self::ALL.get(at + 1).copied()
+    }
+}
+
+/// Result of a check, without its name.
+type Finding = (CheckState, String, Option<String>);
+
+fn ok(message: impl Into<String>) -> Finding {
+    (CheckState::Ok, message.into(), None)
+}
+
+fn skipped(message: impl Into<String>) -> Finding {
+    (CheckState::Skipped, message.into(), None)
+}
+
+fn warn(message: impl Into<String>, hint: impl Into<String>) -> Finding {
+    (CheckState::Warn, message.into(), Some(hint.into()))
+}
+
+fn fail(message: impl Into<String>, hint: Option<String>) -> Finding {
+    (CheckState::Fail, message.into(), hint)
+}
+
+impl ModelTest {
+    /// Prepares a test, which asks nothing yet.
+    pub(crate) fn new(probed: ProbedModel) -> Self {
+        let model = &probed.model;
+        // What was seen of a smaller window is forgotten.
+        let window = match model.info().window_source {
+            WindowSource::Refusal | WindowSource::Cut => u64::MAX,
+            WindowSource::Default | WindowSource::Configured | WindowSource::Catalogue | WindowSource::Server => {
+                model.info().context_window
+            }
+        };
+        let long = LongQuestion::for_window(window);
+        let (session, stage) = (SessionId::generate(), Some(Stage::Reach));
+        Self { probed, session, long, stage, calls: false, read: None, spent: Usage::default() }
+    }
+
+    /// Outline of the test.
+    #[must_use]
+    pub(crate) fn plan(&self) -> ModelTestPlan {
+        let info = self.probed.model.info();
+        let (requests, tokens) = if info.embedded {
+            (1, 100)
+        } else {
+            (REQUESTS + u32::from(info.sees_pictures), SHORT_TOKENS + 2 * self.long.tokens())
+        };
+        ModelTestPlan { model: info.id.clone(), requests, tokens }
+    }
+
+    /// Makes the next check; none at the end. A model that cannot be reached has no further ones.
+    pub(crate) async fn next(&mut self) -> Option<ModelCheck> {
+        let stage = self.stage?;
+        let (state, message, hint) = if self.probed.model.info().embedded && stage != Stage::Reach {
+            skipped(of_built_in(stage))
+        } else {
+            self.check(stage).await
+        };
+        let goes_on = stage != Stage::Reach || state != CheckState::Fail;
+        self.stage = if goes_on { stage.next() } else { None };
+        Some(ModelCheck { name: stage.name().to_owned(), state, message, hint })
+    }
+
+    async fn check(&mut self, stage: Stage) -> Finding {
+        match stage {
+            Stage::Reach => self.reach().await,
+            Stage::Tools => self.tools().await,
+            Stage::ParallelCalls => self.parallel_calls().await,
+            Stage::Thoughts => self.thoughts().await,
+            Stage::Window => window(self.probed.model.info()),
+            Stage::SilentCut => self.silent_cut().await,
+            Stage::Cache => self.cache().await,
+            Stage::Pictures => self.pictures().await,
+            Stage::Parameters => self.parameters(),
+            Stage::Price => self.price(),
+        }
+    }
+
+    /// Asks the model, and counts what that took.
+    async fn ask(&mut self, request: ModelRequest, limit: Duration) -> Result<HeardAnswer, ModelError> {
+        let (heard, usage) = hear(&*self.probed.model, request, limit).await;
+        self.probed.count(usage).await;
+        self.spent += usage;
+        heard
+    }
+
+    async fn reach(&mut self) -> Finding {
+        match self.ask(questions::greeting(self.session), FIRST_LIMIT).await {
+            Ok(heard) => {
+                // What was learnt of a server that is not there now still holds.
+                self.probed.windows.forget(self.probed.model.info());
+                self.probed.model.forget();
+                self.probed.model.look_up().await;
+                self.probed.model.look_for_sight().await;
+                let ModelInfo { id, base_url, .. } = self.probed.model.info();
+                let place = base_url.as_ref().map_or_else(String::new, |url| format!(" at {url}"));
+                ok(format!("{id}{place} answers, its first word after {:.1} s", heard.first.as_secs_f64()))
+            }
+            Err(error) => fail(error.to_string(), error.hint().map(str::to_owned)),
+        }
+    }
+
+    async fn tools(&mut self) -> Finding {
+        let mut heard = self.ask(questions::one_call(self.session), LIMIT).await;
+        // What was refused once may be so by chance.
+        if heard.is_ok() && !self.learnt(ChangeTopic::Tools).is_empty() {
+            heard = self.ask(questions::one_call(self.session), LIMIT).await;
+        }
+        let heard = match heard {
+            Ok(heard) => heard,
+            Err(error) => return fail(format!("not taken: {error}"), error.hint().map(str::to_owned)),
+        };
+        self.calls = heard.calls.iter().any(questions::is_call);
+        let native = self.probed.model.info().native_tools;
+        if !self.calls {
+            let how = if native { "" } else { ", where calls are written into the text" };
+            return fail(
+                format!("it was told to call a tool and did not{how}: {}", heard.excerpt()),
+                Some(
+                    "use a model that is made for tools; let its server parse its calls, or try native_tools: false"
+                        .into(),
+                ),
+            );
+        }
+        let learnt = self.learnt(ChangeTopic::Tools);
+        match (native, learnt.is_empty()) {
+            (true, true) => ok("calls arrive in their own field"),
+            (true, false) => warn(format!("calls arrive; {learnt}"), "nothing is to be done, it costs a little more"),
+            (false, true) => ok("calls are read from the text, as configured"),
+            (false, false) => warn(
+                "calls are read from the text: the server takes no tools in their own field",
+                "let the server parse tool calls (llama.cpp: --jinja; vLLM: --enable-auto-tool-choice and \
+                 --tool-call-parser), or use a model that has tools",
+            ),
+        }
+    }
+
+    async fn parallel_calls(&mut self) -> Finding {
+        if !self.calls {
+            return skipped("it calls no tools");
+        }
+        if !self.probed.model.info().native_tools {
+            return skipped("calls in the text come one at a time");
+        }
+        match self.ask(questions::two_calls(self.session), LIMIT).await {
+            Ok(heard) if heard.calls.iter().filter(|call| questions::is_call(call)).count() > 1 => {
+                ok("several calls arrive in one answer")
+            }
+            Ok(_) => warn("one call in an answer", "nothing is to be done: work takes more steps"),
+            Err(error) => fail(format!("not taken: {error}"), error.hint().map(str::to_owned)),
+        }
+    }
+
+    async fn thoughts(&mut self) -> Finding {
+        let request = questions::answered_call(self.session);
+        match self.ask(request, LIMIT).await {
+            Ok(_) if self.probed.model.info().echo_reasoning => {
+                ok("earlier thoughts are sent back, as its server demands or the configuration says")
+            }
+            Ok(_) => ok("a call and its result are taken, and no earlier thoughts demanded"),
+            Err(error) => {
+                fail(format!("a call and its result are not taken: {error}"), error.hint().map(str::to_owned))
+            }
+        }
+    }
+
+    async fn silent_cut(&mut self) -> Finding {
+        let tokens = self.long.tokens();
+        let heard = match self.ask(self.long.request(self.session), LIMIT).await {
+            Ok(heard) => heard,
+            Err(error) => {
+                if let Some(window) = error.window() {
+                    self.probed.model.note_window(window, WindowSource::Refusal);
+                }
+                return warn(
+                    format!("a request of about {tokens} tokens is not taken: {error}"),
+                    error.hint().unwrap_or("set context_window to what the server really has").to_owned(),
+                );
+            }
+        };
+        let Usage { prompt_tokens, cached_tokens, .. } = heard.usage.counted().unwrap_or_default();
+        let read = prompt_tokens.saturating_add(cached_tokens);
+        let remembers = heard.text.to_lowercase().contains(CODE_WORD);
+        self.read = Some(heard);
+        if read == 0 {
+            return if remembers {
+                ok(format!("the beginning of about {tokens} tokens was read; the server counts nothing"))
+            } else {
+                warn("the beginning was not remembered, and the server counts nothing", CURE)
+            };
+        }
+        // Each of its words is a token of any vocabulary, and each of its numbers.
+        match (read >= tokens / 10 * 7, remembers) {
+            (true, true) => ok(format!("{prompt_tokens} tokens were read, and their beginning remembered")),
+            (true, false) => warn(
+                format!("{prompt_tokens} tokens were counted, but their beginning was not remembered"),
+                "the model is weak at long texts, or its server drops their middle",
+            ),
+            (false, true) => ok(format!(
+                "the beginning of about {tokens} tokens was remembered; the server counts only {prompt_tokens} of them"
+            )),
+            (false, false) => {
+                self.probed.model.note_window(prompt_tokens, WindowSource::Cut);
+                warn(format!("of about {tokens} tokens only {prompt_tokens} were read, without a word"), CURE)
+            }
+        }
+    }
+
+    async fn cache(&mut self) -> Finding {
+        let Some(first) = self.read.take() else { return skipped("the long request was not taken") };
+        let again = match self.ask(self.long.request(self.session), LIMIT).await {
+            Ok(again) => again,
+            Err(error) => return warn(format!("the same request was not taken again: {error}"), "test again later"),
+        };
+        let Usage { prompt_tokens, cached_tokens, .. } = again.usage.counted().unwrap_or_default();
+        if cached_tokens > 0 {
+            return ok(format!(
+                "{cached_tokens} of {prompt_tokens} tokens came from the cache when they were sent again"
+            ));
+        }
+        if first.first >= LEAST_WAIT && again.first * SOONER < first.first {
+            return ok(format!(
+                "the same request was answered after {:.1} s instead of {:.1} s; the server counts no cached tokens",
+                again.first.as_secs_f64(),
+                first.first.as_secs_f64()
+            ));
+        }
+        warn(
+            "no sign of a cache: what is sent again seems to be computed again",
+            "work is slower and costs more; a cache may need a setting of the server, or longer requests",
+        )
+    }
+
+    async fn pictures(&mut self) -> Finding {
+        if !self.probed.model.info().sees_pictures {
+            return skipped(
+                "it is shown none: neither its server nor models.yaml says that it sees (sees_pictures: true)",
+            );
+        }
+        const HINT: &str = "set sees_pictures: false in models.yaml, or name a model that sees in the slot vision";
+        match self.ask(questions::picture(self.session), LIMIT).await {
+            Ok(_) if !self.learnt(ChangeTopic::Pictures).is_empty() => {
+                fail("a picture is not taken: the server refuses it", Some(HINT.to_owned()))
+            }
+            Ok(heard)
+                if heard.text.to_lowercase().split(|char: char| !char.is_alphabetic()).any(|word| word == COLOUR) =>
+            {
+                ok("a picture was seen")
+            }
+            Ok(heard) => warn(
+                format!("a red picture was taken, and not seen as one: {}", heard.excerpt()),
+                "the model may see badly, or its server drops pictures",
+            ),
+            Err(error) => fail(format!("a picture is not taken: {error}"), Some(HINT.to_owned())),
+        }
+    }
+
+    /// Price of the test itself.
+    fn price(&self) -> Finding {
+        let tokens = self.spent.tokens();
+        match self.spent.cost_microusd.filter(|_| self.spent.unpriced_calls == 0) {
+            Some(cost) => ok(format!("this test took {tokens} tokens, about ${:.4}", micros(cost))),
+            None => (
+                CheckState::Skipped,
+                format!("this test took {tokens} tokens; what they cost is not known"),
+                Some("set prices in models.yaml to have it counted".to_owned()),
+            ),
+        }
+    }
+
+    fn parameters(&self) -> Finding {
+        match self.learnt(ChangeTopic::Parameters) {
+            learnt if learnt.is_empty() => ok("all fields of requests are taken"),
+            learnt => warn(format!("requests go {learnt}"), "take what is refused out of models.yaml, if it is there"),
+        }
+    }
+
+    /// Changes of a topic that were learnt, in words.
+    fn learnt(&self, topic: ChangeTopic) -> String {
+        let learnt = self.probed.model.learnt().into_iter().filter(|change| change.topic == topic);
+        learnt.map(|change| change.words).collect::<Vec<_>>().join("; ")
+    }
+}
+
+#[expect(clippy::cast_precision_loss, reason = "money for display")]
+fn micros(cost: u64) -> f64 {
+    cost as f64 / 1_000_000.0
+}
+
+const CURE: &str = "give it a larger window: in Ollama set OLLAMA_CONTEXT_LENGTH, or num_ctx of the model; elsewhere the \
+                    context size of the server";
+
+fn window(info: &ModelInfo) -> Finding {
+    let tokens = info.context_window;
+    match info.window_source {
+        WindowSource::Default => warn(
+            format!("{tokens} tokens are assumed: nobody says how many it has"),
+            "set context_window in models.yaml, or MODEL_BASIC_CONTEXT_WINDOW and its like",
+        ),
+        WindowSource::Configured => ok(format!("{tokens} tokens, as configured")),
+        WindowSource::Catalogue => ok(format!("{tokens} tokens, as published")),
+        WindowSource::Server => ok(format!("{tokens} tokens, as the server says")),
+        WindowSource::Refusal => ok(format!("{tokens} tokens, as the server said when it refused a longer request")),
+        WindowSource::Cut => warn(format!("{tokens} tokens: its server cuts longer requests without a word"), CURE),
+    }
+}
+
+/// Why a check says nothing of the built-in model.
+fn of_built_in(stage: Stage) -> &'static str {
+    match stage {
+        Stage::Tools | Stage::ParallelCalls => {
+            "does not apply: the daemon chooses the tool, and the model is asked for little"
+        }
+        Stage::Thoughts => "does not apply: the built-in model does not think aloud",
+        Stage::Window | Stage::SilentCut => "does not apply: the daemon itself holds it to its window",
+        Stage::Pictures => "does not apply: the built-in model sees no pictures",
+        Stage::Reach | Stage::Cache | Stage::Parameters | Stage::Price => {
+            "does not apply: the built-in model has no server"
+        }
+    }
+}

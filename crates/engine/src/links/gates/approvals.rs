@@ -1,0 +1,483 @@
+//! No call is answered without a verdict, whoever answers it, and where the verdict is to ask, a person decides. Fails
+//! closed.
+//!
+//! A call that reads through a link is judged in two forms, as it is written and with the name that the link leads to,
+//! and what runs is the second. The tool follows no link, so that what it opens is what was judged and shown.
+
+use agentd_core::{
+    audit::DecidedBy,
+    catalogue::Foreign,
+    event::EventKind,
+    interrupt::{AFTER_REFUSAL as INSTEAD, Answer, Ask, Owner, REFUSED},
+    policy::{Explanation, Layer, Verdict},
+    session::SessionMode,
+    tool::{FollowedLink, StartFolder, ToolCall, ToolErrorCode, ToolOutput, ToolSpec},
+    turn::{Denial, OnInterrupt},
+};
+use agentd_policy::{CallContext, SHELL_TOOL, for_good, roots};
+use futures_util::{FutureExt as _, future::BoxFuture};
+use serde_json::{Value, json};
+
+use crate::{
+    links::{
+        gates::{audit::arguments, set_aside::showable},
+        results::undo,
+        tools::client_tools,
+    },
+    turn::{
+        Phase, TurnExit,
+        call_record::asked_first,
+        hooks::{Invocation, Link, Next},
+        recorder::{CallAnswers, ResolvedInterrupt},
+    },
+};
+
+pub(crate) struct Approvals;
+
+impl Link for Approvals {
+    fn name(&self) -> &'static str {
+        "approvals"
+    }
+
+    fn description(&self) -> &'static str {
+        "asks a person where the rules want it, around all that answer calls, so that what is shown is exactly what runs"
+    }
+
+    fn around_tool<'a>(
+        &'a self,
+        call: &'a Invocation<'a>,
+        next: Next<'a>,
+    ) -> BoxFuture<'a, Result<ToolOutput, TurnExit>> {
+        async move {
+            let context = call.context;
+            if context.is_under_way(call.call) {
+                // It was let run in an earlier life, and does.
+                call.record.pass();
+                return next.run(call).await;
+            }
+            let Some(tool) = call.tool() else { return unknown(call).await };
+            let failed = context.tools.chain.prepare_call(call).await?;
+            let followed = followed(call).await?;
+            let judgement = judge(call, tool, followed.as_ref()).await?;
+            let earlier = context.rules.answered.get(&call.call.call_id).map(CallAnswers::approval);
+            let decision = decide(&judgement.verdict, failed.is_some(), earlier, context.rules.answering.now());
+            match (decision, failed) {
+                (Decision::Deny(reason), _) => Ok(ToolOutput::error(ToolErrorCode::Denied, reason)),
+                (Decision::Fail, failed) => Ok(failed.unwrap_or_else(|| refuse("it could not be prepared"))),
+                (Decision::Run | Decision::RunUnasked, _) => {
+                    // Whatever its words were taken for, nobody looked at them.
+                    call.record.confine(call.record.limits());
+                    run(call, next, followed).await
+                }
+                (Decision::Obey(answered), _) => {
+                    call.record.answer(answered);
+                    obey(call, next, tool, followed, answered.clone()).await
+                }
+                (Decision::Refuse(reason), _) => Ok(refuse(&format!("this run cannot ask, and {reason}"))),
+                (Decision::EndTurn(reason), _) => Err(TurnExit::Denied(Denial {
+                    call_id: call.call.call_id.clone(),
+                    tool: tool.name.clone(),
+                    reason: reason.to_owned(),
+                })),
+                (Decision::Ask, _) => ask(call, next, tool, followed, judgement).await,
+            }
+        }
+        .boxed()
+    }
+}
+
+/// The way of a call after its verdict.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Decision<'a> {
+    /// The rules deny it, with the reason.
+    Deny(&'a str),
+    /// It could only fail, which is known already.
+    Fail,
+    /// It runs.
+    Run,
+    /// It runs although the rules would ask: its client lets everything run.
+    RunUnasked,
+    /// An answer from before a restart decides.
+    Obey(&'a ResolvedInterrupt),
+    /// The model is refused, since the client answers nothing.
+    Refuse(&'a str),
+    /// The turn ends, since the client wants it to fail here.
+    EndTurn(&'a str),
+    /// A person is asked.
+    Ask,
+}
+
+/// Decides about a call. `earlier` is the answer from before a restart: `Some(None)` where the call had passed already and
+/// asked something itself.
+fn decide<'a>(
+    verdict: &'a Verdict,
+    fails: bool,
+    earlier: Option<Option<&'a ResolvedInterrupt>>,
+    on_interrupt: OnInterrupt,
+) -> Decision<'a> {
+    match (verdict, earlier) {
+        (Verdict::Deny { reason }, _) => Decision::Deny(reason),
+        _ if fails => Decision::Fail,
+        (_, Some(None)) | (Verdict::Allow, None) => Decision::Run,
+        // What a person said of this call stands, also where a rule that was kept since would let it run.
+        (_, Some(Some(answered))) => Decision::Obey(answered),
+        (Verdict::Ask { reason, .. }, None) => match on_interrupt {
+            OnInterrupt::Approve => Decision::RunUnasked,
+            OnInterrupt::Deny => Decision::Refuse(reason),
+            OnInterrupt::Fail => Decision::EndTurn(reason),
+            OnInterrupt::Wait => Decision::Ask,
+        },
+    }
+}
+
+/// A tool of that name is nobody's: nothing is handed on that no rule could judge.
+async fn unknown(call: &Invocation<'_>) -> Result<ToolOutput, TurnExit> {
+    let (context, name) = (call.context, call.call.name.as_str());
+    let reason = "there is no tool of that name here".to_owned();
+    call.record.judged(&Explanation {
+        tool: name.to_owned(),
+        verdict: Verdict::Deny { reason: reason.clone() },
+        layer: Layer::Checker,
+        rule: reason.clone(),
+        parts: Vec::new(),
+        grants: Vec::new(),
+        wider: Vec::new(),
+        granted_by: Vec::new(),
+        leads_to: None,
+    });
+    if client_tools::is_meant(name) {
+        return Ok(ToolOutput::error(ToolErrorCode::UnknownTool, client_tools::GONE));
+    }
+    // The toolbox knows best how to say that it has no such tool; of one that it has and the turn has not, it would look
+    // at what the call is about.
+    let is_known = context.tools.finds.is_known(name);
+    let hidden = if is_known { name } else { context.tools.toolbox.canonical_name(name) };
+    if let Some(why) = context.tools.finds.why_not(hidden) {
+        let text = format!("{hidden} is there, and not among your tools: {why}");
+        return Ok(ToolOutput::error(ToolErrorCode::UnknownTool, text));
+    }
+    let mut text = format!("{reason}; use one of those that you were shown");
+    if !context.tools.toolbox.specs().iter().any(|spec| spec.name == hidden)
+        && let Err(output) = context.or_cancelled(context.tools.chain.preview(call)).await?
+        && output.error == Some(ToolErrorCode::UnknownTool)
+    {
+        text = output.text;
+    }
+    if let Some(meant) = context.tools.finds.meant_by(name) {
+        text.push_str(&format!(". Did you mean {meant}?"));
+    }
+    Ok(ToolOutput::error(ToolErrorCode::UnknownTool, text))
+}
+
+/// The form of the call without the link that it reads through, if it does.
+async fn followed(call: &Invocation<'_>) -> Result<Option<FollowedLink>, TurnExit> {
+    let context = call.context;
+    let tool_context = context.tool_context(call.call);
+    context.or_cancelled(context.tools.toolbox.follow(&tool_context, call.call)).await
+}
+
+/// Where the command of the call starts, if it runs one.
+async fn start(call: &Invocation<'_>, tool: &ToolSpec) -> Result<Option<StartFolder>, TurnExit> {
+    if tool.name != SHELL_TOOL {
+        return Ok(None);
+    }
+    let context = call.context;
+    let tool_context = context.tool_context(call.call);
+    context.or_cancelled(context.tools.toolbox.start(&tool_context, call.call)).await
+}
+
+/// Lets the call run, in the form that leads through no link.
+async fn run<'a>(
+    call: &'a Invocation<'a>,
+    next: Next<'a>,
+    followed: Option<FollowedLink>,
+) -> Result<ToolOutput, TurnExit> {
+    call.record.pass();
+    let unread = unread(call);
+    let Some(FollowedLink { arguments, .. }) = followed else { return Ok(withhold(next.run(call).await?, &unread)) };
+    let real = ToolCall { arguments, ..call.call.clone() };
+    Ok(withhold(next.run(&Invocation { call: &real, ..*call }).await?, &unread))
+}
+
+/// The files that a call is about without naming them, and that the rules do not let be read without asking. Of those that
+/// a call names its tool knows what it may tell.
+fn unread(call: &Invocation<'_>) -> Vec<String> {
+    let touched = call.context.tools.chain.affected_paths(call);
+    if touched.is_empty() {
+        return touched;
+    }
+    let reading = call.context.tool_context(call.call).reading;
+    touched.into_iter().filter(|path| !reading.allow(path)).collect()
+}
+
+/// A failure without what it says of files that may not be read: nobody was asked whether a model may see that.
+fn withhold(output: ToolOutput, unread: &[String]) -> ToolOutput {
+    if output.error.is_none() || unread.is_empty() {
+        return output;
+    }
+    let text = format!(
+        "it failed; {} may not be read without asking, so the reason is not shown; ask the person how to proceed",
+        unread.join(", ")
+    );
+    ToolOutput { text, ..output }
+}
+
+/// Preview of the call for a person: of one that reads, where it leads.
+async fn preview(
+    call: &Invocation<'_>,
+    followed: Option<&FollowedLink>,
+) -> Result<Result<Option<String>, ToolOutput>, TurnExit> {
+    let context = call.context;
+    let preview = context.or_cancelled(context.tools.chain.preview(call)).await?;
+    let preview = preview.map_err(|failed| withhold(failed, &unread(call)));
+    let shown = preview.map(|shown| shown.or_else(|| followed.map(ToString::to_string)));
+    let shown = shown.map(|shown| {
+        let first = call.record.need().map(|need| need.shown());
+        let lines: Vec<String> = first.into_iter().chain(call.record.irreversible()).chain(shown).collect();
+        (!lines.is_empty()).then(|| lines.join("\n"))
+    });
+    Ok(shown.and_then(showable))
+}
+
+/// Verdict of the rules on the call as it stands, with what people allow now; also for the audit log.
+async fn judge(
+    call: &Invocation<'_>,
+    tool: &ToolSpec,
+    followed: Option<&FollowedLink>,
+) -> Result<Explanation, TurnExit> {
+    let context = call.context;
+    let start = start(call, tool).await?;
+    let is_command = tool.name == SHELL_TOOL;
+    let held = !is_command || context.tools.toolbox.holds_commands().await;
+    let contained = is_command && context.tools.toolbox.contains_commands().await;
+    let mut settings = context.rules.grants.of_session().over(&context.settings);
+    if call.state.phase == Phase::Planning {
+        settings.mode = SessionMode::Plan;
+    }
+    let foreign = context.foreign(tool);
+    let facts = CallContext {
+        tool,
+        foreign: foreign.as_deref(),
+        arguments: &call.call.arguments,
+        followed,
+        start: start.as_ref(),
+        settings: &settings,
+        roots: &roots(&context.files.workspace),
+        memories: context.files.workspace.memories.as_deref(),
+        kept: &context.rules.grants.for_good(),
+        held,
+        contained,
+    };
+    let mut judgement = context.rules.policy.judge(&facts);
+    for path in context.tools.chain.affected_paths(call) {
+        let arguments = json!({ "path": path }).to_string();
+        let named = context.rules.policy.judge(&CallContext { arguments: &arguments, followed: None, ..facts });
+        if named.verdict.strictness() > judgement.verdict.strictness() {
+            // A rule that was kept for this path would say nothing of the next call, which may mean another.
+            judgement = Explanation { grants: Vec::new(), wider: Vec::new(), ..named };
+        }
+    }
+    if let Some(need) = call.record.need() {
+        judgement = need.over(judgement, settings.mode);
+    }
+    if let Some(why) = undo::irreversible(call, &judgement).await? {
+        judgement =
+            asked_first(judgement, why, "files: what cannot be undone, or others run, needs a person's consent");
+    }
+    call.record.judged(&judgement);
+    Ok(judgement)
+}
+
+/// Asks a person what to do, and does it.
+async fn ask<'a>(
+    call: &'a Invocation<'a>,
+    next: Next<'a>,
+    tool: &'a ToolSpec,
+    followed: Option<FollowedLink>,
+    judgement: Explanation,
+) -> Result<ToolOutput, TurnExit> {
+    let context = call.context;
+    let preview = match preview(call, followed.as_ref()).await? {
+        Ok(preview) => preview,
+        // It would fail for certain: nobody needs to be asked.
+        Err(output) => return Ok(output),
+    };
+    let Explanation { verdict, layer, rule, grants, wider, .. } = judgement;
+    let reason = match &verdict {
+        Verdict::Ask { reason, .. } => reason.clone(),
+        Verdict::Allow | Verdict::Deny { .. } => String::new(),
+    };
+    let ask = Ask::Approval {
+        tool: tool.name.clone(),
+        args: arguments(call.call),
+        risk: verdict.risk(),
+        reason,
+        preview,
+        layer: Some(layer),
+        rule: Some(rule),
+        for_good: for_good(&grants, &context.files.workspace),
+        owner: owner(context.foreign(tool).as_deref()),
+        grants,
+        wider,
+    };
+    // What holds before the answer is not what holds before the call.
+    drop(call.record.take_look());
+    let answered = call.ask(ask).await?;
+    obey(call, next, tool, followed, answered).await
+}
+
+/// Does what the person says, if it is still about what they were shown.
+async fn obey<'a>(
+    call: &'a Invocation<'a>,
+    next: Next<'a>,
+    tool: &ToolSpec,
+    followed: Option<FollowedLink>,
+    answered: ResolvedInterrupt,
+) -> Result<ToolOutput, TurnExit> {
+    let lets_run =
+        matches!(answered.answer, Answer::Approve | Answer::Always { .. } | Answer::Keep { .. } | Answer::Edit { .. });
+    if lets_run && let Some(output) = no_longer_as_shown(call, tool, followed.as_ref(), &answered).await? {
+        return Ok(output);
+    }
+    call.record.affect(|effects| effects.said = answered.words_of_person());
+    match answered.answer {
+        Answer::Approve | Answer::Always { .. } | Answer::Keep { .. } => {
+            run_approved(call, next, tool, followed, &answered.by).await
+        }
+        Answer::Edit { args } => run_edited(call, next, tool, args).await,
+        Answer::Reject { reason: Some(reason) } => Ok(refuse(&reason)),
+        Answer::Reject { reason: None } => {
+            Ok(ToolOutput::error(ToolErrorCode::Denied, format!("rejected (no reason). {INSTEAD}")))
+        }
+        // The session refuses an answer that does not fit; if one gets here all the same, the gate stays shut.
+        Answer::Text { .. } => Ok(refuse("the answer was no decision")),
+    }
+}
+
+/// Whose the tool is, as it is kept with a question.
+fn owner(foreign: Option<&Foreign>) -> Option<Box<Owner>> {
+    foreign.map(|foreign| Box::new(Owner { rule: foreign.rule.clone(), entry: foreign.entry.clone() }))
+}
+
+/// Refusal of a call that would not do what the person was shown: a question may wait for days, and the files that it
+/// is about change meanwhile. It does not run. The model looks again and calls again, and the person is shown what
+/// holds then.
+async fn no_longer_as_shown(
+    call: &Invocation<'_>,
+    tool: &ToolSpec,
+    followed: Option<&FollowedLink>,
+    answered: &ResolvedInterrupt,
+) -> Result<Option<ToolOutput>, TurnExit> {
+    let shown = match (answered.asked.as_deref(), &answered.by) {
+        (Some(Ask::Approval { owner: asked, .. }), _) if *asked != owner(call.context.foreign(tool).as_deref()) => {
+            return of_another(call, tool, answered).await.map(Some);
+        }
+        (Some(Ask::Approval { preview, .. }), _) => Some(preview),
+        // Nobody was shown anything: a rule lets it run, whatever it does.
+        (None, DecidedBy::Grant) => return Ok(None),
+        _ => None,
+    };
+    let context = call.context;
+    undo::look(call, call.record.limits()).await?;
+    let would = preview(call, followed).await?;
+    if would.as_ref().ok().is_some_and(|preview| shown == Some(preview)) {
+        return Ok(None);
+    }
+    call.record.shut();
+    let message = format!(
+        "{} did not run: what it would do is no longer what you were shown, because something has changed since",
+        tool.name
+    );
+    context.recorder.fact(EventKind::Warning { code: "changed_since_asked".to_owned(), message }).await?;
+    let mut text = "it did not run: its effect has changed since the person was asked, and they have not seen that. \
+                    Look again at the files; if it is still needed, call it again, and the person is asked again"
+        .to_owned();
+    text.push_str(&wanted(answered));
+    if let Err(output) = would {
+        text.push_str(&format!("\nNow it would fail: {}", output.text));
+    }
+    Ok(Some(ToolOutput::error(ToolErrorCode::NotRun, text)))
+}
+
+/// Refusal of a call whose name means something else than when the person was asked: another server's tool, or a server
+/// that is reached otherwise.
+async fn of_another(
+    call: &Invocation<'_>,
+    tool: &ToolSpec,
+    answered: &ResolvedInterrupt,
+) -> Result<ToolOutput, TurnExit> {
+    call.record.shut();
+    let message = format!(
+        "{} did not run: its MCP server was configured differently when you were asked, or that is not known",
+        tool.name
+    );
+    call.context.recorder.fact(EventKind::Warning { code: "changed_since_asked".to_owned(), message }).await?;
+    let text = format!(
+        "it did not run: the MCP server of this name was configured differently when the person was asked. Call it again if \
+         it is still needed, and the person is asked again{}",
+        wanted(answered)
+    );
+    Ok(ToolOutput::error(ToolErrorCode::NotRun, text))
+}
+
+/// The arguments that the person wanted instead, as a sentence.
+fn wanted(answered: &ResolvedInterrupt) -> String {
+    match &answered.answer {
+        Answer::Edit { args } => format!(". They wanted these arguments instead: {args}"),
+        _ => String::new(),
+    }
+}
+
+/// Runs what was approved, unless the rules deny it by now: they may have changed while the question waited.
+async fn run_approved<'a>(
+    call: &'a Invocation<'a>,
+    next: Next<'a>,
+    tool: &ToolSpec,
+    followed: Option<FollowedLink>,
+    by: &DecidedBy,
+) -> Result<ToolOutput, TurnExit> {
+    let judgement = judge(call, tool, followed.as_ref()).await?;
+    if *by == DecidedBy::Grant {
+        // A rule that was kept meanwhile: nobody looked at this call.
+        call.record.confine(call.record.limits());
+    }
+    if let Verdict::Deny { reason } = judgement.verdict {
+        let message = format!("{} was approved, but the rules now deny it: {reason}; it did not run", tool.name);
+        call.context.recorder.fact(EventKind::Warning { code: "approval_denied".to_owned(), message }).await?;
+        return Ok(refuse(&format!("the person approved it, but the rules now deny it: {reason}")));
+    }
+    run(call, next, followed).await
+}
+
+/// Runs the call with the person's arguments, and tells the model that they are not its own.
+///
+/// They are judged again. What would ask is approved by who wrote it, at any risk; what is denied stays denied,
+/// whoever wrote it. No rule is kept for an edited call.
+async fn run_edited<'a>(
+    call: &'a Invocation<'a>,
+    next: Next<'a>,
+    tool: &ToolSpec,
+    args: Value,
+) -> Result<ToolOutput, TurnExit> {
+    let edited = ToolCall { arguments: args.to_string(), ..call.call.clone() };
+    let invocation = Invocation { call: &edited, ..*call };
+    let followed = followed(&invocation).await?;
+    // It may change other files.
+    drop(call.record.take_look());
+    if let Verdict::Deny { reason } = judge(&invocation, tool, followed.as_ref()).await?.verdict {
+        let message = format!("the edited arguments of {} are denied: {reason}; it did not run", tool.name);
+        call.context.recorder.fact(EventKind::Warning { code: "edit_denied".to_owned(), message }).await?;
+        return Ok(refuse(&format!("the person changed the arguments to {args}, and the rules deny that: {reason}")));
+    }
+    call.record.edit(&edited.arguments);
+    let mut output = run(&invocation, next, followed).await?;
+    output.text = format!("The person changed the arguments to {args} before it ran.\n{}", output.text);
+    Ok(output)
+}
+
+fn refuse(reason: &str) -> ToolOutput {
+    ToolOutput::error(ToolErrorCode::Denied, format!("{REFUSED}{reason}. {INSTEAD}"))
+}
+
+#[cfg(test)]
+mod tests;

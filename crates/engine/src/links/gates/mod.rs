@@ -1,0 +1,5 @@
+//! Links that decide whether a call runs, and record it.
+
+pub(crate) mod approvals;
+pub(crate) mod audit;
+pub(crate) mod set_aside;

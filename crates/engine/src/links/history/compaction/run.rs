@@ -1,0 +1,222 @@
+//! Carries a compaction out.
+
+use std::sync::Arc;
+
+use agentd_context::{
+    compaction::{
+        facts,
+        plan::{self, CompactionRequest, Plan},
+        summary, verbatim,
+    },
+    meter,
+};
+use agentd_core::{
+    context::{Compaction, CompactionCause, CompactionReport, CompactionStrategy},
+    item::{Item, ItemBody},
+    tool::ToolResult,
+};
+
+use crate::{
+    links::history::compaction::{
+        files_again, history_file,
+        summarizer::{self, SummaryTask, WrittenSummary},
+        under_way,
+    },
+    turn::{Phase, TurnContext, TurnExit, TurnState, level, request},
+};
+
+/// Compacts the history, if there is something to replace, and says in a sentence what came of it.
+pub(crate) async fn run(
+    context: &TurnContext,
+    state: &mut TurnState,
+    wanted: CompactionRequest,
+) -> Result<String, TurnExit> {
+    let room = room(context, state);
+    let plan = match planned(&state.history, wanted.cause, room) {
+        Ok(plan) => plan,
+        Err(nothing) => return Ok(nothing),
+    };
+    let item = context.recorder.start(ItemBody::Compaction(Compaction::default())).await?;
+    let compaction = compact(context, state, plan, wanted, room).await?;
+    let said = sentence(&compaction.report);
+    let replaced: Vec<Arc<Item>> = state.history[..plan.split].to_vec();
+    let stored = context.recorder.compact(item, replaced.iter().map(|item| item.id).collect(), compaction).await?;
+    state.history.splice(..plan.split, [stored]);
+    state.meter.start_over();
+    files_again::tell(context, state, &replaced).await?;
+    level::tell(context, state).await?;
+    state.held = 0;
+    Ok(said)
+}
+
+/// The part that would be replaced, or in a sentence why none would be.
+fn planned(history: &[Arc<Item>], cause: CompactionCause, room: plan::Room) -> Result<Plan, String> {
+    let Some(plan) = plan::plan(history, cause, room) else {
+        return Err("there is nothing to compact: the history is short, or all of it is needed now".to_owned());
+    };
+    let asked = matches!(cause, CompactionCause::Model | CompactionCause::Person);
+    if asked && !plan.worth_a_model {
+        let (messages, least) = (plan.messages, plan::MIN_MESSAGES);
+        return Err(format!(
+            "there is nothing to compact yet: the history has {messages} messages, and {least} are worth it"
+        ));
+    }
+    Ok(plan)
+}
+
+/// Why nothing would come of it if the model that calls now had the history compacted behind its calls; none where it
+/// would be.
+pub(crate) fn refusal(context: &TurnContext, state: &TurnState) -> Option<String> {
+    let mut history = state.history.clone();
+    // The calls are done by then. What they return is not known yet: it only adds to what there is to replace.
+    history.extend(state.pending_calls.iter().map(|call| {
+        let result = ToolResult::empty(call.call_id.clone(), call.name.clone());
+        let body = ItemBody::ToolResult(result);
+        Arc::new(Item::new(context.ids.turn, body))
+    }));
+    planned(&history, CompactionCause::Model, room(context, state)).err()
+}
+
+/// The window of the model that is asked next, measured by the guess: where a server counts twice as many tokens as are guessed, half as many fit.
+fn room(context: &TurnContext, state: &TurnState) -> plan::Room {
+    let model = context.next_model(state);
+    let guess = request::guess(context, state, model).max(1);
+    let expected = request::expected(context, state, model).max(1);
+    let window = u128::from(context.next_window(state)) * u128::from(guess) / u128::from(expected);
+    let window = u64::try_from(window).unwrap_or(u64::MAX).saturating_sub(request::guess_fixed(context, model));
+    plan::Room { window, max_messages: context.prompt.max_message_history, echo_reasoning: model.echo_reasoning }
+}
+
+async fn compact(
+    context: &TurnContext,
+    state: &mut TurnState,
+    plan: Plan,
+    wanted: CompactionRequest,
+    room: plan::Room,
+) -> Result<Compaction, TurnExit> {
+    let (replaced, kept) = state.history.split_at(plan.split);
+    let (replaced, kept): (Vec<Arc<Item>>, Vec<Arc<Item>>) = (replaced.to_vec(), kept.to_vec());
+    let before = last_compaction(&replaced);
+    // What is said of the past takes its part of the room that there is for it, whatever tools and instructions take.
+    let window = room.window;
+    let said = verbatim::messages(before, &replaced);
+    // The person's messages have a part of the whole window: they must not go where tools take more than was thought.
+    let told = verbatim::for_window(&said.messages, context.next_window(state));
+    let goes_on = !kept.iter().any(|item| matches!(item.body, ItemBody::UserMessage { steered: false, .. }));
+    // A person who makes room now may go on with what was left undone.
+    let goes_on = goes_on && state.phase != (Phase::Compacting { unfinished: false });
+    let running = (!matches!(state.phase, Phase::Compacting { .. })).then_some(context.ids.turn);
+    let mut facts = facts::facts(&replaced, &state.todos, window, running);
+    if !facts.is_answered {
+        // The last answer stays until another one takes its place.
+        facts.last_answer = before.and_then(|earlier| summary::last_answer(&earlier.summary)).map(str::to_owned);
+    }
+    if goes_on {
+        facts.under_way = under_way::inputs(context, before, &replaced, window).await?;
+    }
+    let mut report = CompactionReport {
+        cause: wanted.cause,
+        strategy: strategy(wanted, plan),
+        messages_before: count(plan.messages),
+        messages_after: count(plan::count(&kept) + 1),
+        tokens_before: scaled(context, &state.history),
+        percent_before: percent_before(context, state),
+        pinned: said.messages,
+        ..CompactionReport::default()
+    };
+    if said.left_out > 0 {
+        let count = said.left_out;
+        note(
+            &mut report,
+            format!("{count} of the person's messages are no longer kept word for word: together they are too long"),
+        );
+    }
+    let mut written = None;
+    if report.strategy != CompactionStrategy::Truncate {
+        let earlier = before.map(|compaction| compaction.summary.as_str());
+        let task = SummaryTask { cause: wanted.cause, strategy: report.strategy, earlier, replaced: &replaced };
+        match summarizer::ask(context, state, task).await? {
+            Ok(WrittenSummary { text, model }) => {
+                report.model = Some(model);
+                written = Some(text);
+            }
+            Err(error) => {
+                report.strategy = CompactionStrategy::Truncate;
+                note(&mut report, format!("no model summed it up: {error}"));
+            }
+        }
+    }
+    // Last, so that what a cancel leaves undone is not written again the next time.
+    let (file, written_to) = history_file::keep(context, state, before, &replaced).await;
+    match written_to {
+        Ok(path) => report.path = Some(path),
+        Err(error) => note(&mut report, format!("what was replaced could not be written to a file: {error}")),
+    }
+    let words = match (&written, last_compaction(&replaced)) {
+        (Some(text), _) => summary::Words::Written(text),
+        (None, Some(earlier)) => summary::Words::Earlier(&earlier.summary),
+        (None, None) => summary::Words::None,
+    };
+    let summary = summary::compose(words, &facts, &told.messages, report.path.as_deref(), window);
+    let mut compaction = Compaction { summary, report, file, ..Compaction::default() };
+    let mut after = vec![Arc::new(Item::new(context.ids.turn, ItemBody::Compaction(compaction.clone())))];
+    after.extend(kept);
+    compaction.report.tokens_after = scaled(context, &after);
+    Ok(compaction)
+}
+
+fn last_compaction(items: &[Arc<Item>]) -> Option<&Compaction> {
+    items.iter().find_map(|item| match &item.body {
+        ItemBody::Compaction(compaction) if !compaction.summary.is_empty() => Some(compaction),
+        _ => None,
+    })
+}
+
+/// Strategy of the summary: without a model where there is little to sum up, where nobody waits for one, and with the
+/// embedded model, which sums up nothing well.
+fn strategy(wanted: CompactionRequest, plan: Plan) -> CompactionStrategy {
+    match wanted.strategy {
+        _ if wanted.cause == CompactionCause::Limit || !plan.worth_a_model => CompactionStrategy::Truncate,
+        CompactionStrategy::Auto => CompactionStrategy::Compact,
+        strategy => strategy,
+    }
+}
+
+fn note(report: &mut CompactionReport, problem: String) {
+    match &mut report.problem {
+        Some(known) => known.push_str(&format!("; {problem}")),
+        None => report.problem = Some(problem),
+    }
+}
+
+pub(super) fn scaled(context: &TurnContext, items: &[Arc<Item>]) -> u64 {
+    let info = context.models.model.info();
+    context.models.scales.apply(&info.id, items.iter().map(|item| meter::guess(item, info.echo_reasoning)).sum())
+}
+
+/// The part of the window that the next request would take, in percent.
+pub(super) fn percent_before(context: &TurnContext, state: &TurnState) -> u64 {
+    let expected = request::expected(context, state, context.next_model(state));
+    expected.saturating_mul(100) / context.next_window(state).max(1)
+}
+
+pub(super) fn count(messages: usize) -> u32 {
+    u32::try_from(messages).unwrap_or(u32::MAX)
+}
+
+/// Report in a sentence, for the model and for people.
+fn sentence(report: &CompactionReport) -> String {
+    let CompactionReport { messages_before, messages_after, tokens_before, tokens_after, .. } = report;
+    let percent = tokens_after.saturating_mul(100).checked_div(*tokens_before).unwrap_or(100);
+    let mut text = format!(
+        "the history was compacted from {messages_before} to {messages_after} messages, about {tokens_before} to \
+         {tokens_after} tokens ({percent} %)"
+    );
+    if let Some(path) = &report.path {
+        text.push_str(&format!("; what was replaced is in {path}"));
+    }
+    if let Some(problem) = &report.problem {
+        text.push_str(&format!("; {problem}"));
+    }
+    text
+}

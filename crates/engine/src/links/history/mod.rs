@@ -1,0 +1,4 @@
+//! Links that prepare the history of a request.
+
+pub(crate) mod compaction;
+pub(crate) mod repair;

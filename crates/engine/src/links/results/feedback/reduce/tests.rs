@@ -1,0 +1,225 @@
+//! Outputs as the programs write them, long enough to be reduced.
+
+use std::sync::LazyLock;
+
+use proptest::prelude::*;
+
+use crate::links::results::feedback::{keywords, reduce::*};
+
+static PATTERNS: LazyLock<Patterns> = LazyLock::new(|| Patterns::read().unwrap());
+
+/// Lines as they stand between what is of interest.
+fn filler(count: usize, line: impl Fn(usize) -> String) -> String {
+    (0..count).map(|n| line(n) + "\n").collect()
+}
+
+#[track_caller]
+fn check(text: &str, asked: &str, shown: &[&str], gone: &[&str]) {
+    const TOKENS: u64 = 900;
+    assert!(estimate(text) > 2 * TOKENS, "the sample is too short");
+    let keywords = keywords::pattern([asked]);
+    let reduced = reduce(&PATTERNS, text, keywords.as_ref(), TOKENS).expect("it is long enough");
+    for words in shown {
+        assert!(reduced.contains(words), "{words:?} is missing in:\n{reduced}");
+    }
+    for words in gone {
+        assert!(!reduced.contains(words), "{words:?} is of no use in:\n{reduced}");
+    }
+    assert!(estimate(&reduced) <= TOKENS + 100, "{} tokens:\n{reduced}", estimate(&reduced));
+}
+
+#[test]
+fn a_failed_test_of_cargo() {
+    let mut text = "exit code 101 after 94.2 s\nstdout:\n\nrunning 402 tests\n".to_owned();
+    text += &filler(200, |n| format!("test store::tests::case_{n}_of_errors_is_kept ... ok"));
+    text += "test ledger::tests::the_sum_of_all_entries_is_zero ... FAILED\n";
+    text += &filler(200, |n| format!("test wire::tests::frame_{n} ... ok"));
+    text += "\nfailures:\n\n---- ledger::tests::the_sum_of_all_entries_is_zero stdout ----\n\n\
+        thread 'ledger::tests::the_sum_of_all_entries_is_zero' (28818) panicked at src/ledger.rs:212:9:\n\
+        assertion `left == right` failed: the sum\n  left: 12\n right: 0\n\
+        note: run with `RUST_BACKTRACE=1` environment variable to display a backtrace\n\n\n\
+        failures:\n    ledger::tests::the_sum_of_all_entries_is_zero\n\n\
+        test result: FAILED. 401 passed; 1 failed; 0 ignored; 0 measured; 0 filtered out; finished in 94.02s\n\n";
+    text += "stderr:\n";
+    text += &filler(150, |n| format!("   Compiling part-{n} v0.1.0 (/project/part-{n})"));
+    text += "    Finished `test` profile [unoptimized + debuginfo] target(s) in 1m 12s\n\
+        error: test failed, to rerun pass `-p ledger --lib`\n";
+    check(
+        &text,
+        "Run the tests",
+        &[
+            "exit code 101 after 94.2 s\nstdout:\n",
+            "the_sum_of_all_entries_is_zero ... FAILED",
+            "panicked at src/ledger.rs:212:9:\nassertion `left == right` failed: the sum\n  left: 12\n right: 0\n",
+            "test result: FAILED. 401 passed; 1 failed",
+            "error: test failed, to rerun pass `-p ledger --lib`",
+            "lines left out, ",
+        ],
+        &["case_77_of_errors", "frame_100 ", "Compiling part-70 "],
+    );
+}
+
+#[test]
+fn a_failed_test_of_pytest() {
+    let mut text = "exit code 1 after 12.0 s\nstdout:\n============================= test session starts \
+        ==============================\nplatform linux -- Python 3.12.3, pytest-8.3.3, pluggy-1.5.0\nrootdir: /project\n\
+        collected 321 items\n\n"
+        .to_owned();
+    text +=
+        &filler(300, |n| format!("tests/test_api.py::test_error_{n} PASSED                                [{n:3}%]"));
+    text += "tests/test_cart.py::test_total FAILED                                      [100%]\n\n\
+        =================================== FAILURES ===================================\n\
+        __________________________________ test_total __________________________________\n\n    def test_total():\n\
+        \u{20}       cart = Cart()\n        cart.add(\"tea\", 3, price=2.5)\n>       assert cart.total() == 7.5\n\
+        E       assert 5.0 == 7.5\nE        +  where 5.0 = total()\n\ntests/test_cart.py:14: AssertionError\n\
+        =========================== short test summary info ============================\n\
+        FAILED tests/test_cart.py::test_total - assert 5.0 == 7.5\n\
+        ======================== 1 failed, 320 passed in 11.52s ========================\n";
+    check(
+        &text,
+        "Why does the cart fail?",
+        &[
+            "exit code 1 after 12.0 s",
+            "tests/test_cart.py::test_total FAILED",
+            ">       assert cart.total() == 7.5\nE       assert 5.0 == 7.5\n",
+            "1 failed, 320 passed in 11.52s",
+        ],
+        &["test_error_150"],
+    );
+}
+
+#[test]
+fn a_compiler_that_warns_more_than_it_fails() {
+    let warning = |n: usize| {
+        format!(
+            "src/part{n}.c:{n}:7: warning: unused variable 'x' [-Wunused-variable]\n  {n} |   int x = {n};\n      |       ^"
+        )
+    };
+    let mut text = "exit code 2 after 40.1 s\nstdout:\n".to_owned();
+    text += &filler(60, |n| format!("gcc -O2 -Wall -c -o part{n}.o src/part{n}.c"));
+    text += "stderr:\n";
+    text += &filler(100, warning);
+    text += "src/table.c: In function 'lookup':\nsrc/table.c:88:12: error: 'struct entry' has no member named 'nxet'; did \
+        you mean 'next'?\n   88 |   return e->nxet;\n      |             ^~~~\n      |             next\n";
+    text += &filler(100, |n| warning(n + 100));
+    text += "make: *** [Makefile:14: src/table.o] Error 1\n";
+    check(
+        &text,
+        "Build it",
+        &[
+            "exit code 2",
+            "src/table.c: In function 'lookup':\nsrc/table.c:88:12: error: 'struct entry' has no member named 'nxet'",
+            "   88 |   return e->nxet;\n",
+            "make: *** [Makefile:14: src/table.o] Error 1",
+        ],
+        &["part50.c:50", "part150.c:150"],
+    );
+}
+
+#[test]
+fn a_script_of_npm() {
+    let mut text = "exit code 1 after 8.8 s\nstdout:\n\n> shop@1.0.0 build\n> webpack --mode production\n\n".to_owned();
+    text += &filler(250, |n| format!("asset {n:04}.chunk.js {n} KiB [emitted] [minimized] (name: chunk-{n})"));
+    text += "ERROR in ./src/cart.js 12:22\nModule parse failed: Unexpected token (12:22)\n\
+        You may need an appropriate loader to handle this file type.\n|   const total = items.reduce(\n\
+        >     (sum, item) => sum + item.price *,\n|   );\n\n";
+    text += &filler(60, |n| format!("    modules by path ./node_modules/dep-{n}/ {n} KiB"));
+    text += "webpack 5.94.0 compiled with 1 error in 8123 ms\nstderr:\nnpm ERR! code ELIFECYCLE\nnpm ERR! errno 1\n\
+        npm ERR! shop@1.0.0 build: `webpack --mode production`\nnpm ERR! Exit status 1\n";
+    check(
+        &text,
+        "Make the bundle",
+        &[
+            "ERROR in ./src/cart.js 12:22\nModule parse failed: Unexpected token (12:22)\n",
+            "> shop@1.0.0 build",
+            "npm ERR! code ELIFECYCLE",
+            "compiled with 1 error",
+        ],
+        &["0125.chunk.js"],
+    );
+}
+
+#[test]
+fn a_log_of_five_thousand_lines() {
+    let line = |n: usize| {
+        format!("2031-03-01T10:{:02}:{:02}Z INFO request id={n} path=/api/items status=200", n / 60 % 60, n % 60)
+    };
+    let mut text = "exit code 0 after 0.4 s\nstdout:\n".to_owned();
+    text += &filler(1700, line);
+    text += "2031-03-01T10:28:20Z INFO 订单 8817 已发货\n";
+    text += &filler(1500, |n| line(n + 1700));
+    text += "2031-03-01T10:53:20Z ERROR pool exhausted, 50 of 50 connections in use\n";
+    text += &filler(1800, |n| match n % 3 {
+        0 => format!("2031-03-01T11:00:{:02}Z ERROR no connection for request id={n}", n % 60),
+        _ => line(n + 3200),
+    });
+    assert!(text.lines().count() > 5000);
+    check(
+        &text,
+        "查一下订单为什么没有发货",
+        &[
+            "exit code 0",
+            "订单 8817 已发货",
+            "ERROR pool exhausted, 50 of 50 connections in use",
+            "ERROR no connection for request id=0",
+            "id=4999 ",
+            "[… 1,6",
+        ],
+        &["id=900 ", "id=4000 "],
+    );
+}
+
+#[test]
+fn progress_bars_and_huge_lines_take_no_place() {
+    let bar = filler(900, |n| format!("{n}.0% ████▌      | {n}/900 [00:01<00:02, 10.3it/s]")).replace('\n', "\r");
+    let packed =
+        format!("{}; if(x){{throw new TypeError('no such widget')}}; {}", "a=1;".repeat(2000), "b=2;".repeat(2000));
+    let text = format!("exit code 1 after 3.0 s\nstdout:\n{bar}\ndone\n{packed}\nthe end");
+    check(
+        &text,
+        "go",
+        &["exit code 1", "throw new TypeError('no such widget')", "bytes …]", "done", "the end"],
+        &["450.0%"],
+    );
+}
+
+#[test]
+fn what_is_short_stays_as_it_is() {
+    assert_eq!(reduce(&PATTERNS, "", None, 100), None);
+    assert_eq!(reduce(&PATTERNS, "exit code 0\nall is well\n", None, 100), None);
+    assert_eq!(reduce(&PATTERNS, "error\n\n\n", None, 0), None);
+    assert_eq!(reduce(&PATTERNS, &"\n".repeat(2 * MOST_LINES), None, 1_000), None, "that is not worth its room");
+}
+
+fn line() -> impl Strategy<Value = String> {
+    prop_oneof![
+        4 => "[a-z 火é\u{1f600}]{0,80}",
+        1 => Just("error: it broke".to_owned()),
+        1 => Just("警告: 注意 warning".to_owned()),
+        1 => "[a-z]{300,900}",
+        1 => Just("50%\r60%\rfailed\r".to_owned()),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(128))]
+
+    #[test]
+    fn it_never_grows_and_never_loses_the_first_error(
+        lines in proptest::collection::vec(line(), 0..80),
+        tokens in 0u64..2_000,
+        asked in "[a-c]{4} [火]{2}",
+    ) {
+        let text = lines.join("\n");
+        let keywords = keywords::pattern([asked.as_str()]);
+        if let Some(reduced) = reduce(&PATTERNS, &text, keywords.as_ref(), tokens) {
+            prop_assert!(reduced.len() < text.len());
+            prop_assert!(estimate(&reduced) <= tokens + 2 * 420 + 3 * GAP, "{} of {tokens}", estimate(&reduced));
+            let mut marker = Marker::new(&PATTERNS, None);
+            let wrong = |line: &&str| matches!(marker.mark(line), Some((Mark::Wrong, _)));
+            if let Some(first) = text.split(['\n', '\r']).find(wrong) {
+                prop_assert!(reduced.lines().any(|line| line == first), "{first:?} is lost in {reduced}");
+            }
+        }
+    }
+}

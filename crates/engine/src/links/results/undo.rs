@@ -1,0 +1,421 @@
+//! What calls change in files is recorded, whoever changes it; and `undo_patch` takes the last edit back.
+
+use std::sync::Arc;
+
+use agentd_core::{
+    error::WorkspaceError,
+    event::EventKind,
+    item::{Item, ItemBody},
+    policy::{Confinement, Explanation, Layer, Verdict},
+    ports::{FilesBefore, ToolContext},
+    tool::{Effect, FileChange, FileChangeKind, ToolErrorCode, ToolOutput, ToolResult, ToolSpec},
+    turn::OnInterrupt,
+    undo::{FilesReverted, UndoOutcome, UndoneFile, folded, reversed},
+};
+use agentd_policy::deletes;
+use futures_util::{FutureExt as _, future::BoxFuture};
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use crate::{
+    links::gates::set_aside,
+    state_changes::{self, DiffChoice, FORK_NOTICE, RevertPlan},
+    turn::{
+        TurnExit,
+        call_record::FileLook,
+        dispatch,
+        hooks::{Invocation, Link, Next},
+    },
+};
+
+pub(crate) const NAME: &str = "undo_patch";
+
+/// Characters of the diff of one file that a model is shown at the most.
+const MAX_SHOWN: usize = 4000;
+
+pub(crate) struct Undo;
+
+/// Takes back what your last call of a tool that edits files (apply_patch, edit_file, write_file) did in this session, all
+/// of it or nothing: the files are again as they were before that call. Call it again to take back the one before. It does
+/// not take back what commands did.
+#[derive(Deserialize, JsonSchema, Default)]
+#[serde(deny_unknown_fields, default)]
+struct Arguments {
+    /// Take back the last call that changed this file instead of the last of all.
+    path: Option<String>,
+}
+
+impl Link for Undo {
+    fn name(&self) -> &'static str {
+        "undo"
+    }
+
+    fn description(&self) -> &'static str {
+        "innermost: what changed between its two looks is what the call changed, and can be taken back"
+    }
+
+    fn tools(&self) -> Vec<ToolSpec> {
+        vec![ToolSpec::of::<Arguments>(NAME, Effect::Write)]
+    }
+
+    fn preview<'a>(&'a self, call: &'a Invocation<'a>) -> Option<BoxFuture<'a, Result<Option<String>, ToolOutput>>> {
+        (call.call.name == NAME).then(|| foresee(call).boxed())
+    }
+
+    fn affected_paths(&self, call: &Invocation<'_>) -> Vec<String> {
+        if call.call.name != NAME {
+            return Vec::new();
+        }
+        let edit = arguments(call).ok().and_then(|arguments| meant(call, arguments.path.as_deref()));
+        edit.map(|edit| edit.files.iter().map(|file| file.path.clone()).collect()).unwrap_or_default()
+    }
+
+    fn around_tool<'a>(
+        &'a self,
+        call: &'a Invocation<'a>,
+        next: Next<'a>,
+    ) -> BoxFuture<'a, Result<ToolOutput, TurnExit>> {
+        if call.call.name == NAME {
+            return take_back(call).boxed();
+        }
+        if call.record.confinement() == Confinement::ReadOnly {
+            // It can change nothing, so there is nothing to record.
+            return next.run(call);
+        }
+        if is_recorded(call) { record(call, next).boxed() } else { next.run(call) }
+    }
+}
+
+/// Returns whether the call may change files, by itself and not through a link.
+fn is_recorded(call: &Invocation<'_>) -> bool {
+    let effect = call.context.tool(&call.call.name).map(|tool| tool.effect);
+    matches!(effect, Some(Effect::Write | Effect::Execute))
+}
+
+/// Returns why a call needs a person: its changes cannot be undone, or others run what it writes.
+pub(crate) async fn irreversible(call: &Invocation<'_>, judgement: &Explanation) -> Result<Option<String>, TurnExit> {
+    let limits = match judgement.confinement() {
+        // Rules judge only the name of a path. Whether a link or a configuration of git leads there is known after a look at the files.
+        Confinement::Usual if runs_unseen(judgement) && paths(call).is_some() => Confinement::Guarded,
+        limits => limits,
+    };
+    call.record.limit(limits);
+    if matches!(judgement.verdict, Verdict::Deny { .. }) || limits == Confinement::ReadOnly {
+        return Ok(None);
+    }
+    look(call, limits).await?;
+    Ok(call.record.irreversible())
+}
+
+/// Returns true if the call is allowed by neither a person nor a rule that a person wrote.
+fn runs_unseen(judgement: &Explanation) -> bool {
+    judgement.verdict == Verdict::Allow && !matches!(judgement.layer, Layer::Global | Layer::Tool)
+}
+
+/// Paths that the call changes, if known before it runs.
+fn paths(call: &Invocation<'_>) -> Option<Vec<String>> {
+    let context = call.context;
+    let of_link = || Some(context.tools.chain.affected_paths(call)).filter(|paths| !paths.is_empty());
+    context.tools.toolbox.changes(&context.tool_context(call.call), call.call).or_else(of_link)
+}
+
+/// Looks at the files before a call is let run, unless that is done: whoever lets it run must know what of it could not be
+/// undone. Of tools of others nobody expects that it could.
+pub(crate) async fn look(call: &Invocation<'_>, confinement: Confinement) -> Result<(), TurnExit> {
+    if !is_recorded(call) || call.record.has_look() {
+        return Ok(());
+    }
+    let files = call.context.or_cancelled(before(call, confinement)).await?;
+    let reasons = match &files {
+        _ if is_foreign(call) => Vec::new(),
+        Ok(looked) => {
+            let named = deletes(&call.call.arguments, &looked.unkept);
+            let named = (!named.is_empty()).then(|| format!("no contents are kept of {}", named.join(", ")));
+            looked.gaps.iter().cloned().chain(named).collect()
+        }
+        Err(error) => vec![error.to_string()],
+    };
+    let unchecked = files.as_ref().ok().and_then(|looked| looked.unchecked.clone());
+    let irreversible = (!reasons.is_empty()).then(|| format!("its changes cannot be undone: {}", reasons.join("; ")));
+    let reasons: Vec<String> = irreversible.into_iter().chain(unchecked).collect();
+    call.record.look(FileLook { confinement, files }, (!reasons.is_empty()).then(|| reasons.join("; ")));
+    Ok(())
+}
+
+fn is_foreign(call: &Invocation<'_>) -> bool {
+    call.tool().is_some_and(|tool| call.context.foreign(tool).is_some())
+}
+
+async fn before(call: &Invocation<'_>, confinement: Confinement) -> Result<FilesBefore, WorkspaceError> {
+    let context = call.context;
+    let paths = paths(call);
+    // Tools of others run outside of the sandbox: nothing that they leave behind is checked.
+    let confinement = if is_foreign(call) { Confinement::Usual } else { confinement };
+    let tool_context = ToolContext { confinement, ..context.tool_context(call.call) };
+    context.files.snapshots.before(&tool_context, paths.as_deref()).await
+}
+
+/// Lets the call run between two looks at the files.
+async fn record<'a>(call: &'a Invocation<'a>, next: Next<'a>) -> Result<ToolOutput, TurnExit> {
+    let context = call.context;
+    let confinement = call.record.confinement();
+    let tool_context = ToolContext { confinement, ..context.tool_context(call.call) };
+    let paths = context.tools.toolbox.changes(&tool_context, call.call);
+    let looked = call.record.take_look().filter(|look| look.confinement == confinement);
+    let looked = match looked {
+        Some(look) => look.files,
+        None => before(call, confinement).await,
+    };
+    // Tools of others run outside of the sandbox, as they did before.
+    let is_checked = confinement.is_checked() && paths.is_none() && !is_foreign(call);
+    let runs_all = context.rules.answering.now() == OnInterrupt::Approve;
+    if is_checked
+        && !runs_all
+        && let Some(why) = gap(&looked)
+    {
+        return Ok(ToolOutput::error(
+            ToolErrorCode::Denied,
+            format!("it did not run: no person reviewed it, and what it leaves behind could not be checked: {why}"),
+        ));
+    }
+    let looked = looked.map(|mut found| {
+        call.record.close(std::mem::take(&mut found.closed));
+        found
+    });
+    let output = next.run(call).await;
+    let changes = match looked {
+        Ok(looked) => looked.after.await,
+        Err(error) => Err(error),
+    };
+    if let (Err(_), Ok(changes)) = (&output, &changes) {
+        set_aside::interrupted(call, &changes.set_aside).await;
+    }
+    let mut output = output?;
+    let (notes, set_aside) = match changes {
+        Ok(changes) => {
+            output.files = seen_and_told(changes.files, output.files, paths.as_deref());
+            (changes.notes, changes.set_aside)
+        }
+        Err(error) => {
+            let message = format!("what {} changed is not recorded, and cannot be undone: {error}", call.call.name);
+            context.recorder.fact(EventKind::Warning { code: "not_recorded".to_owned(), message }).await?;
+            if is_checked {
+                set_aside::unchecked(call, &error.to_string(), &mut output).await?;
+            }
+            (vec![error.to_string()], FilesReverted::default())
+        }
+    };
+    set_aside::settle(call, set_aside, &mut output).await?;
+    output.files.extend(state_changes::changes_of(&tool_context.state_files, &output.state_files));
+    if !notes.is_empty() {
+        output.text.push_str(&format!("\n[not recorded, and cannot be undone: {}]", notes.join("; ")));
+    }
+    Ok(output)
+}
+
+/// Why what a call leaves behind could not be checked, by the look before it.
+fn gap(looked: &Result<FilesBefore, WorkspaceError>) -> Option<String> {
+    match looked {
+        Ok(found) => {
+            let reasons: Vec<&str> = found.gaps.iter().chain(&found.unchecked).map(String::as_str).collect();
+            (!reasons.is_empty()).then(|| reasons.join("; "))
+        }
+        Err(error) => Some(error.to_string()),
+    }
+}
+
+/// Changes that were seen. A tool's own report counts only for paths that were not looked at: elsewhere what was seen
+/// says it better.
+fn seen_and_told(seen: Vec<FileChange>, told: Vec<FileChange>, paths: Option<&[String]>) -> Vec<FileChange> {
+    let elsewhere = |file: &FileChange| match paths {
+        Some(paths) => !paths.contains(&file.path) && !seen.iter().any(|seen| seen.path == file.path),
+        None => seen.is_empty(),
+    };
+    let told: Vec<FileChange> = told.into_iter().filter(elsewhere).collect();
+    seen.into_iter().chain(told).collect()
+}
+
+/// An edit, and the way back from it.
+struct Plan<'a> {
+    edit: &'a ToolResult,
+    on_disk: Vec<FileChange>,
+    of_state: RevertPlan,
+}
+
+async fn foresee(call: &Invocation<'_>) -> Result<Option<String>, ToolOutput> {
+    let plan = plan(call, DiffChoice::All).await?;
+    let undone = follow(call, &plan, true).await?;
+    Ok(Some(undone.files.iter().map(|file| described(file, str::to_owned)).collect::<Vec<_>>().join("\n")))
+}
+
+/// Takes the call that is meant back. What cannot be taken back whole is not taken back at all. What it had changed of the
+/// session's own state is taken back by storing these changes.
+async fn take_back(call: &Invocation<'_>) -> Result<ToolOutput, TurnExit> {
+    dispatch::begin(call).await?;
+    let plan = match plan(call, DiffChoice::Conflicts).await {
+        Ok(plan) => plan,
+        Err(output) => return Ok(output),
+    };
+    let undone = match follow(call, &plan, true).await {
+        Ok(_) => follow(call, &plan, false).await,
+        Err(output) => Err(output),
+    };
+    let FilesReverted { files, changes } = match undone {
+        Ok(undone) => undone,
+        Err(output) => return Ok(output),
+    };
+    let told: Vec<String> = files.iter().map(|file| format!("{}: {}", file.path, told(file))).collect();
+    let what = if changes.is_empty() {
+        "Nothing had to be changed: that edit was taken back already. Call it again to take back the one before."
+    } else {
+        "Taken back."
+    };
+    // Also where every file was as it is wanted: the edit is settled, and the next call is about another one.
+    call.record.affect(|effects| effects.takes_back = Some(plan.edit.call_id.clone()));
+    let text = format!("{what}\n{}", told.join("\n"));
+    Ok(ToolOutput { files: changes, state_files: plan.of_state.facts, ..ToolOutput::ok(text) })
+}
+
+/// Finds the edit that is meant, and the way back from it.
+async fn plan<'a>(call: &Invocation<'a>, shown: DiffChoice) -> Result<Plan<'a>, ToolOutput> {
+    let context = call.context;
+    let arguments = arguments(call)?;
+    let Some(edit) = meant(call, arguments.path.as_deref()) else {
+        let of = arguments.path.map(|path| format!(" of {path}")).unwrap_or_default();
+        return Err(ToolOutput::error(ToolErrorCode::Tool, format!("there is no edit{of} left to take back")));
+    };
+    if edit.files.is_empty() {
+        return Err(ToolOutput::error(
+            ToolErrorCode::Tool,
+            format!(
+                "nothing was taken back: what your last call of {} did is not known. Look at the files that it was about; to \
+                 take back an edit before it, name its file as path",
+                edit.name
+            ),
+        ));
+    }
+    let (on_disk, of_state) = state_changes::apart(folded(&edit.files));
+    let now = Arc::clone(&context.files.state.borrow());
+    let of_state = RevertPlan::find(&*context.records.store, context.ids.session, &of_state, &now, shown).await;
+    let of_state = of_state.map_err(|error| ToolOutput::error(ToolErrorCode::Tool, error.to_string()))?;
+    Ok(Plan { edit, on_disk, of_state })
+}
+
+/// Goes that way, as far as it is one of the disk, or foresees it.
+async fn follow(call: &Invocation<'_>, plan: &Plan<'_>, preview: bool) -> Result<FilesReverted, ToolOutput> {
+    let context = call.context;
+    let way = &plan.of_state;
+    let preview = preview || !way.is_whole();
+    let undone = context
+        .files
+        .snapshots
+        .undo(context.ids.session, &context.files.workspace, plan.on_disk.clone(), preview)
+        .await;
+    let mut undone = undone.map_err(|error| ToolOutput::error(ToolErrorCode::Tool, error.to_string()))?;
+    undone.files.extend(way.undone.files.iter().cloned());
+    let refused: Vec<String> = undone
+        .files
+        .iter()
+        .filter(|file| matches!(file.outcome, UndoOutcome::Conflict | UndoOutcome::Failed))
+        .map(|file| described(file, shortened))
+        .collect();
+    if refused.is_empty() {
+        undone.changes.extend(way.undone.changes.iter().cloned());
+        return Ok(undone);
+    }
+    let what = if undone.changes.is_empty() { "nothing was taken back" } else { "not all of it was taken back" };
+    let text = format!("{what}; edit the files yourself where that is still wanted\n{}", refused.join("\n"));
+    Err(ToolOutput { files: undone.changes, ..ToolOutput::error(ToolErrorCode::Tool, text) })
+}
+
+fn arguments(call: &Invocation<'_>) -> Result<Arguments, ToolOutput> {
+    let written = if call.call.arguments.trim().is_empty() { "{}" } else { &call.call.arguments };
+    serde_json::from_str(written).map_err(|error| {
+        ToolOutput::error(ToolErrorCode::InvalidArgs, format!("{NAME} takes {{}} or {{\"path\": \"…\"}}: {error}"))
+    })
+}
+
+/// The edit that a call would take back.
+fn meant<'a>(call: &Invocation<'a>, path: Option<&str>) -> Option<&'a ToolResult> {
+    let context = call.context;
+    let is_edit = |name: &str| name != NAME && context.tool(name).is_some_and(|tool| tool.effect == Effect::Write);
+    last_edit(call.state.history.iter().map(AsRef::as_ref), is_edit, path)
+}
+
+/// The last edit that stands: not one that a later call took back, or found to be taken back.
+fn last_edit<'a>(
+    history: impl Iterator<Item = &'a Item>,
+    is_edit: impl Fn(&str) -> bool,
+    path: Option<&str>,
+) -> Option<&'a ToolResult> {
+    let mut edits: Vec<&ToolResult> = Vec::new();
+    for item in history {
+        let result = match &item.body {
+            ItemBody::ToolResult(result) => result,
+            // What is copied was done in another session, which may stand on it still.
+            ItemBody::Notice { text, .. } if text.starts_with(FORK_NOTICE) => {
+                edits.clear();
+                continue;
+            }
+            _ => continue,
+        };
+        if let Some(taken_back) = &result.takes_back {
+            edits.retain(|edit| edit.call_id != *taken_back);
+            continue;
+        }
+        if result.files.is_empty() {
+            // It may have changed what nobody recorded: then it is the last edit, and no other is.
+            if is_edit(&result.name) && result.error == Some(ToolErrorCode::UnknownOutcome) {
+                edits.push(result);
+            }
+            continue;
+        }
+        if result.name == NAME {
+            // It does not say which: it was not whole, or is of an older daemon. Its changes lead back the same way.
+            let leads_back = |edit: &&ToolResult| {
+                let back: Vec<FileChange> = folded(&edit.files).iter().map(reversed).collect();
+                result.files.iter().all(|file| back.contains(file))
+            };
+            if let Some(index) = edits.iter().rposition(leads_back) {
+                edits.remove(index);
+            }
+        } else if is_edit(&result.name) {
+            edits.push(result);
+        }
+    }
+    let plain = |path: &str| path.trim_start_matches("./").trim_matches('/').to_owned();
+    let is_meant = |edit: &&ToolResult| match path {
+        Some(path) => edit.files.iter().any(|file| plain(&file.path) == plain(path)),
+        None => true,
+    };
+    edits.into_iter().rev().find(is_meant)
+}
+
+/// A file: the diff where there is one, in this form, else a sentence.
+fn described(file: &UndoneFile, form: fn(&str) -> String) -> String {
+    let reason = file.reason.as_deref().map(|reason| format!("{}: {reason}", file.path));
+    let diff = file.diff.as_deref().map(form);
+    match (reason, diff) {
+        (Some(reason), Some(diff)) => format!("{reason}\n{diff}"),
+        (Some(text), None) | (None, Some(text)) => text,
+        (None, None) => format!("{}: {}", file.path, told(file)),
+    }
+}
+
+/// A diff for a model, or its head and how much more there is. A person is shown all of it.
+fn shortened(diff: &str) -> String {
+    let Some((end, _)) = diff.char_indices().nth(MAX_SHOWN) else { return diff.to_owned() };
+    let more = diff[end..].chars().count();
+    format!("{}\n… ({more} more characters of this diff are left out)\n", &diff[..end])
+}
+
+fn told(file: &UndoneFile) -> String {
+    let done = match (file.outcome, file.change) {
+        (UndoOutcome::Already, _) => "was already as it had been",
+        (_, FileChangeKind::Created) => "is back",
+        (_, FileChangeKind::Modified) => "is as it was",
+        (_, FileChangeKind::Deleted) => "is removed",
+    };
+    let reason = file.reason.as_deref().map(|reason| format!(", but {reason}")).unwrap_or_default();
+    format!("{done}{reason}")
+}

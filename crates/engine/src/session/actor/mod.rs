@@ -1,0 +1,320 @@
+//! The actor of a session: what it holds.
+
+pub(crate) mod clean;
+pub(crate) mod drain;
+pub(crate) mod leaving;
+pub(crate) mod load;
+pub(crate) mod run;
+pub(crate) mod state;
+
+use std::{
+    collections::{HashMap, VecDeque},
+    sync::Arc,
+};
+
+use agentd_core::{
+    Timestamp,
+    environment::ClientEnvironment,
+    error::ErrorKind,
+    event::{Event, EventKind, StateChange},
+    files::SessionTree,
+    ids::{CallId, SessionId, TraceId, TurnId},
+    item::{Item, ItemBody},
+    ports::{FallbackModel, Workspace},
+    state_files::{StateFileChange, StateFiles},
+    surroundings::Surroundings,
+    turn::{QueuedTurn, StopReason, TurnOptions},
+};
+use tokio::{
+    sync::{mpsc, watch},
+    task::JoinHandle,
+    time::Instant,
+};
+use tokio_util::sync::CancellationToken;
+
+use crate::{
+    answer_form::AnswerForm,
+    client_files::OpenFileLines,
+    client_tools::OfferedTools,
+    error::EngineError,
+    grants::SessionPermissions,
+    mentions::Mentions,
+    recovery::RecoveredTurn,
+    session::{
+        actor::state::SessionState,
+        history::{interrupts::Interrupts, journal::Journal},
+        plain_title,
+        registry::{
+            gauges::GaugeGuard,
+            handle::{Command, Reply, SessionView},
+            news::SessionNews,
+            shared::Shared,
+        },
+        turns::turn_start::ClientLines,
+        view::{map_search::MapSearch, project_agents::ProjectAgents},
+    },
+    turn::{InFlightCall, answering::AnswerMode, recorder::TurnMessage, route::SlotChoice},
+};
+
+/// Messages of a turn that are taken at once, and then stored with one commit.
+pub(super) const BATCH: usize = 128;
+
+/// The only writer of one session's facts.
+pub(super) struct Actor {
+    pub(super) id: SessionId,
+    pub(super) shared: Arc<Shared>,
+    pub(super) journal: Journal,
+    pub(super) state: SessionState,
+    pub(super) interrupts: Interrupts,
+    /// The turn that has begun and not ended.
+    pub(super) open: Option<OpenTurn>,
+    /// The rules that the session keeps and its mode, for the running turn to see as they are now.
+    pub(super) grants: watch::Sender<SessionPermissions>,
+    /// The files of the session's own state, for the running turn to see as they are now.
+    pub(super) files: watch::Sender<Arc<StateFiles>>,
+    /// Wishes of the client of the open turn; none where there is none.
+    pub(super) options: TurnOptions,
+    /// Lines to the clients of turns that wait, or are about to begin.
+    pub(super) lines: HashMap<TurnId, ClientLines>,
+    /// Turns that wait behind it.
+    pub(super) queue: VecDeque<QueuedTurn>,
+    /// Where the session's files are; found by its first turn.
+    pub(super) workspace: Option<Arc<Workspace>>,
+    /// Agents of its project.
+    pub(super) project: ProjectAgents,
+    pub(super) recovered: Option<RecoveredTurn>,
+    /// Where the session works, as far as the journal does not know it yet.
+    pub(super) found_out: Option<Surroundings>,
+    /// Search for the map of its project.
+    pub(super) map_search: MapSearch,
+    /// Set if what the last stop left behind is not settled, because the journal cannot be written.
+    pub(super) unsettled: bool,
+    /// Set when the daemon stops.
+    pub(super) draining: Option<Drain>,
+    pub(super) commands: mpsc::Receiver<Command>,
+    /// Held by everybody who brings the session files.
+    pub(super) lease: Arc<()>,
+    pub(super) share: GaugeGuard,
+}
+
+/// A turn that has begun and not ended.
+pub(super) struct OpenTurn {
+    pub(super) turn_id: TurnId,
+    pub(super) trace_id: TraceId,
+    pub(super) started_at: Timestamp,
+    /// The same by a clock that nobody sets; none where an earlier life of the daemon began it.
+    pub(super) begun: Option<Instant>,
+    /// The number of its first event.
+    pub(super) first_seq: u64,
+    /// The slot of whoever works with none of their own.
+    pub(super) choice: SlotChoice,
+    /// The model that stands in for the slot's, where that did not answer.
+    pub(super) stand_in: Option<FallbackModel>,
+    /// Number of fallbacks of the slot that were looked at for that.
+    pub(super) tried: usize,
+    pub(super) max_steps: u32,
+    /// The way in which interrupts are answered.
+    pub(super) answering: AnswerMode,
+    /// Name of the client that started it; not known after a restart.
+    pub(super) client: Option<String>,
+    pub(super) environment: Arc<ClientEnvironment>,
+    /// Files handed over that its input tells of; none after a restart, which leaves open only what has begun to answer.
+    pub(super) handed_over: Vec<StateChange>,
+    /// Set if it was begun to compact and for nothing else.
+    pub(super) compacts: bool,
+    /// The form that its answer has to be in.
+    pub(super) form: Option<Arc<AnswerForm>>,
+    /// Tools that its client answers.
+    pub(super) of_client: OfferedTools,
+    /// Clients that hold files of the project.
+    pub(super) file_lines: OpenFileLines,
+    /// Mentions of its input; none where they are not known any more, after a restart.
+    pub(super) mentions: Option<Arc<Mentions>>,
+    /// Additions to the turn that no model was given yet, each a started item: it is completed where it is taken, so
+    /// that the journal has it in the place in which the model reads it.
+    pub(super) steers: Vec<Arc<Item>>,
+    /// Calls that an earlier life of the daemon began, and that a session still works for.
+    pub(super) under_way: HashMap<CallId, InFlightCall>,
+    /// The sessions that work for its calls, each until the call has its result.
+    pub(super) children: HashMap<CallId, SessionId>,
+    /// The task that runs it; none while it waits for an answer after a restart.
+    pub(super) running: Option<RunningTurn>,
+}
+
+impl OpenTurn {
+    /// Returns true if a person cancelled it, and it has not ended yet.
+    pub(super) fn is_cancelled(&self) -> bool {
+        self.running.as_ref().is_some_and(|running| running.cancelled_for == Some(StopReason::Cancelled))
+    }
+
+    /// Takes note of who works for its calls.
+    pub(super) fn note(&mut self, fact: &EventKind) {
+        match fact {
+            EventKind::StateChanged { change: StateChange::Subagent(subagent) } => {
+                self.children.insert(subagent.call_id.clone(), subagent.session_id);
+            }
+            EventKind::ItemCompleted { item: Item { body: ItemBody::ToolResult(result), .. }, .. } => {
+                self.children.remove(&result.call_id);
+            }
+            _ => {}
+        }
+    }
+}
+
+/// The task of a turn.
+pub(super) struct RunningTurn {
+    pub(super) cancel: CancellationToken,
+    /// Why it was cancelled, where it was.
+    pub(super) cancelled_for: Option<StopReason>,
+    pub(super) messages: mpsc::Receiver<TurnMessage>,
+    pub(super) task: JoinHandle<()>,
+}
+
+/// A session on its way out. It still takes answers and cancels, but no more turns.
+pub(super) struct Drain {
+    /// When patience with the open turn ends.
+    pub(super) until: Instant,
+    /// Set if the turn was told so.
+    pub(super) suspended: bool,
+    /// Told when the session may go.
+    pub(super) done: Option<Reply<()>>,
+}
+
+impl Drain {
+    /// When something is due.
+    pub(super) fn due(&self) -> Instant {
+        self.until
+    }
+}
+
+/// The actor's next move.
+pub(super) enum Next {
+    Go,
+    /// It ends in good order.
+    Leave,
+}
+
+impl Actor {
+    pub(super) fn new(
+        id: SessionId,
+        shared: Arc<Shared>,
+        journal: Journal,
+        state: SessionState,
+        commands: mpsc::Receiver<Command>,
+    ) -> Self {
+        Self {
+            id,
+            share: shared.gauges.enter(),
+            shared,
+            journal,
+            grants: watch::Sender::new(SessionPermissions::of(&state.settings)),
+            files: watch::Sender::new(Arc::clone(&state.files)),
+            state,
+            interrupts: Interrupts::default(),
+            open: None,
+            options: TurnOptions::default(),
+            lines: HashMap::new(),
+            queue: VecDeque::new(),
+            workspace: None,
+            project: ProjectAgents::default(),
+            recovered: None,
+            found_out: None,
+            map_search: MapSearch::default(),
+            unsettled: false,
+            draining: None,
+            commands,
+            lease: Arc::default(),
+        }
+    }
+
+    /// Stores and shows facts of the open turn, or of the session where none is open.
+    pub(super) async fn commit(&mut self, turn: Option<TurnId>, facts: Vec<EventKind>) -> Result<(), Fault> {
+        let is_new = self.journal.is_unborn();
+        let stored = self.journal.commit(turn, facts).await.map_err(Fault::Fatal)?;
+        self.apply(&stored);
+        if is_new && !stored.is_empty() {
+            self.shared.news.tell(SessionNews::Created(self.id));
+        }
+        self.shared.news.tell_facts(&stored, self.state.settings.parent.is_some());
+        Ok(())
+    }
+
+    /// Takes what is stored into the state, and lets the running turn see it.
+    fn apply(&mut self, stored: &[Arc<Event>]) {
+        for event in stored {
+            self.state.apply(event);
+            if let Some(open) = &mut self.open {
+                open.note(&event.kind);
+            }
+        }
+        let settings = &self.state.settings;
+        self.grants.send_if_modified(|live| {
+            let changed = !live.are_those_of(settings);
+            if changed {
+                *live = SessionPermissions::of(settings);
+            }
+            changed
+        });
+        let files = &self.state.files;
+        self.files.send_if_modified(|live| {
+            let changed = !Arc::ptr_eq(live, files);
+            if changed {
+                live.clone_from(files);
+            }
+            changed
+        });
+    }
+
+    pub(super) async fn change(&mut self, change: StateChange) -> Result<(), Fault> {
+        self.commit(None, vec![EventKind::StateChanged { change }]).await
+    }
+
+    pub(super) async fn rename(&mut self, title: String) -> Result<(), Fault> {
+        self.change(StateChange::Title { title: plain_title(&title)? }).await
+    }
+
+    pub(super) async fn reset(&mut self) -> Result<(), Fault> {
+        if self.open.is_some() {
+            return Err(EngineError::new(ErrorKind::Busy, "the session cannot be reset while a turn is open")
+                .with_hint("cancel the turn first")
+                .into());
+        }
+        self.shared.parts.workspaces.clear_temp(self.id).await.map_err(EngineError::from)?;
+        self.change(StateChange::Reset).await?;
+        self.change(StateChange::Todos { todos: Vec::new() }).await?;
+        self.tell_level().await
+    }
+
+    pub(super) async fn tree(&mut self) -> Result<(SessionId, SessionTree), Fault> {
+        let tree = SessionTree { workspace: self.workspace().await?, state: Arc::clone(&self.state.files) };
+        Ok((self.state.settings.files_of(self.id), tree))
+    }
+
+    pub(super) async fn change_state_file(&mut self, change: StateFileChange) -> Result<(), Fault> {
+        // The files may have changed since it was tried.
+        self.state.files.check(&change).map_err(EngineError::from)?;
+        self.change(StateChange::File(change)).await
+    }
+
+    pub(super) async fn show(&mut self) -> Result<SessionView, Fault> {
+        let stored = self.shared.parts.store.session(self.id).await.map_err(EngineError::from)?;
+        let session = stored.ok_or_else(|| load::not_found(self.id))?;
+        let live_turn = self.open.as_ref().map(|open| open.turn_id);
+        Ok(SessionView { session, pending: self.interrupts.pending(), live_turn })
+    }
+}
+
+/// Why a command was not carried out.
+pub(super) enum Fault {
+    /// The request is at fault; the session goes on.
+    Request(EngineError),
+    /// The journal could not be written: the actor must end and be loaded again, because nobody knows what is
+    /// stored.
+    Fatal(EngineError),
+}
+
+impl From<EngineError> for Fault {
+    fn from(error: EngineError) -> Self {
+        Self::Request(error)
+    }
+}

@@ -1,0 +1,220 @@
+//! Wishes of a client for its turn besides the answer: a model, instructions, the tools that it allows, and tools of its
+//! own.
+
+use std::{collections::BTreeSet, sync::Arc};
+
+use agentd_core::{
+    agent::MAIN,
+    client_tool::ClientTool,
+    error::ErrorKind,
+    event::EventKind,
+    files::SessionTree,
+    ids::TurnId,
+    input::AttachedPart,
+    turn::{IfBusy, MAX_TURN_INSTRUCTIONS, StartTurn, StopReason, TurnOptions},
+};
+
+use crate::{
+    agents::{delegate_tool, transfer_tool},
+    attachments::{self, Attachment},
+    catalog::ToolScope,
+    client_tools::{self, ClientTools, OfferedTools},
+    error::EngineError,
+    session::{
+        actor::{Actor, Fault},
+        models::model_choice,
+    },
+};
+
+impl Actor {
+    /// Refuses an input that is none, or too long, and a turn that has nothing to go on with.
+    pub(crate) fn check_input(&self, start: &StartTurn) -> Result<(), EngineError> {
+        let limit = self.shared.config().max_input_bytes;
+        match &start.text {
+            Some(text) if text.len() > limit => Err(EngineError::new(
+                ErrorKind::InvalidInput,
+                format!("the input has {} bytes; {limit} are allowed", text.len()),
+            )
+            .with_hint("put it into a file and name the file: agentctl run --file PATH")),
+            Some(_) if start.compact.is_some() => {
+                Err(EngineError::new(ErrorKind::InvalidInput, "a turn that compacts the history has no input")
+                    .with_hint("compact first, then give a prompt"))
+            }
+            Some(text) if text.trim().is_empty() => {
+                Err(EngineError::new(ErrorKind::InvalidInput, "the input is empty").with_hint("say what you want"))
+            }
+            None if start.compact.is_none()
+                && self.open.is_none()
+                && (!self.state.last_stop.is_some_and(StopReason::can_continue) || self.was_withdrawn()) =>
+            {
+                Err(EngineError::new(
+                    ErrorKind::InvalidInput,
+                    "there is no turn to continue: the last one came to its end",
+                )
+                .with_hint("give an input"))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Returns true if the last turn was taken back, and nothing else is there to go on from.
+    fn was_withdrawn(&self) -> bool {
+        self.state.last_stop == Some(StopReason::Cancelled) && self.state.seen().is_empty()
+    }
+
+    /// Refuses wishes that no turn could be held to, and settles whose server has the model.
+    pub(crate) fn check_wishes(&self, start: &mut StartTurn) -> Result<(), EngineError> {
+        let refused =
+            |message: &str, hint: &str| Err(EngineError::new(ErrorKind::InvalidInput, message).with_hint(hint));
+        let joins = self.open.is_some() && start.if_busy == IfBusy::Steer;
+        let brings = !(start.attached.is_empty() && start.tools.is_empty() && start.options.is_default());
+        if joins && brings {
+            let message = "a running turn takes no parts, tools, instructions or limits: only words can be added to it";
+            return refused(message, "queue it, so that it is a turn of its own: --if-busy queue");
+        }
+        if start.compact.is_some() && brings {
+            let message = "a turn that compacts the history takes no parts, tools, instructions or limits";
+            return refused(message, "compact first, then give them with the input");
+        }
+        if start.text.is_none() && !start.attached.is_empty() {
+            return refused("the input has parts and no words", "say in `text` what is to be done with them");
+        }
+        if let Some(instructions) = &start.options.instructions {
+            if instructions.trim().is_empty() {
+                return refused("the instructions of the turn are empty", "leave them out");
+            }
+            if instructions.len() > MAX_TURN_INSTRUCTIONS {
+                let message =
+                    format!("the instructions have {} bytes; {MAX_TURN_INSTRUCTIONS} are allowed", instructions.len());
+                return refused(&message, "hand the rest over as a file");
+            }
+        }
+        self.check_tools(start)?;
+        if let Some(id) = &start.options.model {
+            let slot = start.slot.or(self.state.settings.slot).unwrap_or_default();
+            model_choice::check(&*self.shared.parts.models, slot, id)?;
+            (start.slot, start.options.slot) = (Some(slot), Some(slot));
+        }
+        Ok(())
+    }
+
+    /// Refuses an agent that could not work. One that is not enabled works where it is named. What the project brings is known.
+    pub(crate) fn check_agent(&self, start: &StartTurn) -> Result<(), EngineError> {
+        let Some(id) = &start.options.agent else { return Ok(()) };
+        let refused =
+            |message: String, hint: &str| Err(EngineError::new(ErrorKind::InvalidInput, message).with_hint(hint));
+        if start.text.is_none() {
+            return refused(
+                "a turn that goes on does so with its own agent".to_owned(),
+                "give an input with the agent",
+            );
+        }
+        if self.state.settings.parent.is_some() {
+            let message = "the session of a subagent works as that subagent alone".to_owned();
+            return refused(message, "name the agent in a session of your own");
+        }
+        if id != MAIN && self.all_agents().get(id).is_none() {
+            let shown: String = id.chars().take(100).collect();
+            return refused(format!("there is no agent {shown:?}"), "`agentctl agents` lists them");
+        }
+        Ok(())
+    }
+
+    fn check_tools(&self, start: &StartTurn) -> Result<(), EngineError> {
+        let stock = self.stock();
+        let canonical = |name: &str| self.canonical(name);
+        client_tools::check(&start.tools, &stock, canonical)?;
+        let of_client = |name: &str| start.tools.iter().any(|tool| tool.name == name || tool.called() == name);
+        // A subagent has the list of the turn that it works for, whose tools it need not have. What is not there is not allowed.
+        if self.state.settings.parent.is_some() {
+            return Ok(());
+        }
+        let mut allowed = start.options.allowed_tools.iter().flatten();
+        let transfers = |name: &str| name.starts_with(transfer_tool::PREFIX);
+        let unlisted =
+            |name: &str| stock.unlisted(&ToolScope::default()).any(|server| name.starts_with(&server.prefix));
+        let is_there = |name: &str| stock.get(&self.canonical(name)).is_some() || unlisted(name);
+        match allowed.find(|name| !of_client(name) && !transfers(name) && !is_there(name)) {
+            Some(unknown) => {
+                let shown: String = unknown.chars().take(100).collect();
+                Err(EngineError::new(
+                    ErrorKind::InvalidInput,
+                    format!("{shown:?} is allowed, and there is no such tool"),
+                )
+                .with_hint("`agentctl tools` lists them, and so does Daemon.Tools"))
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// The options of a turn that goes on with the one before it: what it does not say itself holds as it did, so that a restart, or
+    /// another client, widens nothing.
+    pub(crate) async fn continued_options(&self, own: TurnOptions) -> Result<TurnOptions, EngineError> {
+        let store = &self.shared.parts.store;
+        let turns = store.turns(self.id).await?;
+        for turn in turns.iter().rev().take_while(|turn| !self.is_imported(turn.began)) {
+            let first = store.events(self.id, turn.began.saturating_sub(1), 1).await?;
+            if let Some(EventKind::TurnStarted { compacts: false, options, .. }) =
+                first.first().map(|event| &event.kind)
+            {
+                let before = options.as_deref().cloned().unwrap_or_default();
+                return Ok(own.or(before));
+            }
+        }
+        Ok(own)
+    }
+
+    /// Returns whether the event with that number was imported: what a stranger wished for a turn holds for none here.
+    pub(crate) fn is_imported(&self, seq: u64) -> bool {
+        self.state.settings.imported.as_ref().is_some_and(|origin| seq <= origin.events)
+    }
+
+    /// The name of our tool for which others have this one.
+    fn canonical(&self, name: &str) -> String {
+        let ours = delegate_tool::canonical_name(name);
+        self.shared.parts.toolbox.canonical_name(ours).to_owned()
+    }
+
+    /// The tools that the client of the open turn allows; all where none.
+    pub(crate) fn allowed(&self) -> Option<BTreeSet<String>> {
+        let names = self.options.allowed_tools.as_ref()?;
+        Some(names.iter().map(|name| self.canonical(name)).collect())
+    }
+
+    /// Files that were handed over and that the turn is to tell of, and the parts of its input.
+    pub(crate) async fn handed(&mut self, parts: &[AttachedPart]) -> Result<Vec<Attachment>, Fault> {
+        if self.state.handed_over.is_empty() && parts.is_empty() {
+            return Ok(Vec::new());
+        }
+        let tree = SessionTree { workspace: self.workspace().await?, state: Arc::clone(&self.state.files) };
+        Ok(attachments::read(&*self.shared.parts.workspaces, &tree, &self.state.handed_over, parts).await)
+    }
+
+    /// Takes note that whoever started a turn is gone, for one that waits, too.
+    pub(crate) fn client_left(&mut self, turn: TurnId) -> Result<(), Fault> {
+        if let Some(queued) = self.queue.iter_mut().find(|queued| queued.turn_id == turn) {
+            queued.start.client_is_gone();
+        } else if let Some(open) = self.open.as_ref().filter(|open| open.turn_id == turn) {
+            open.answering.leave();
+        }
+        Ok(())
+    }
+
+    /// The tools of the client of a turn that begins. A word to people where the client is gone already.
+    pub(crate) fn offered(
+        &mut self,
+        turn: TurnId,
+        tools: &[ClientTool],
+    ) -> Result<(OfferedTools, Option<EventKind>), EngineError> {
+        if tools.is_empty() {
+            return Ok((None, None));
+        }
+        match self.lines.get_mut(&turn).and_then(|lines| lines.tools.take()).filter(|line| !line.is_gone()) {
+            Some(line) => Ok((Some(Arc::new(ClientTools::new(tools, line)?)), None)),
+            None => {
+                let message = "the client that offers tools is gone: the turn goes on without them".to_owned();
+                Ok((None, Some(EventKind::Warning { code: "client_tools_gone".to_owned(), message })))
+            }
+        }
+    }
+}

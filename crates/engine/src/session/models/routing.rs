@@ -1,0 +1,164 @@
+//! The choice of a turn's models: by the rules of `turn::route`, from what the session knows; and which one answers where a
+//! server does not.
+
+use std::{sync::Arc, time::Duration};
+
+use agentd_core::{
+    event::EventKind,
+    model::{ModelInfo, Slot},
+    ports::{FallbackModel, Model},
+    routing::{ChoiceRule, Intent},
+    session::SessionMode,
+    turn::{OnInterrupt, StartTurn, StopReason},
+};
+
+use crate::{
+    attachments::{self, Attachment},
+    intent,
+    mentions::typed,
+    session::actor::{Actor, Fault},
+    turn::{
+        Phase, TurnState,
+        exit::UnansweredCall,
+        plan::PlanFacts,
+        route::{RouteFacts, SlotChoice},
+    },
+};
+
+/// The time for which a model whose server did not answer is not asked where another one can be.
+const REST: Duration = Duration::from_secs(60);
+
+impl Actor {
+    /// The intent of a turn's input, where it has one: of the words that the person typed, as far as there are any.
+    pub(crate) fn intent(&self, start: &StartTurn) -> Option<Intent> {
+        let text = start.text.as_deref()?;
+        let said = Some(typed(text, start.typed_bytes)).filter(|said| !said.trim().is_empty());
+        Some(intent::classify(said.unwrap_or(text), self.state.settings.project.is_some()))
+    }
+
+    /// Returns whether a turn begins with a plan. One that continues another does where that has come to no approved plan.
+    pub(crate) fn plans(&self, start: &StartTurn, intent: Option<&Intent>) -> bool {
+        let Some(intent) = intent else { return self.state.has_open_plan };
+        let by_itself = self.acting().is_subagent() || self.state.settings.mode == SessionMode::Plan;
+        let (asked, answering) = (start.planning, start.on_interrupt);
+        let configured = self.shared.config().planning;
+        // Where nobody decides, the plan would be the answer, and that is to have a form.
+        let is_in_form = start.answer_schema.is_some() && answering == OnInterrupt::Deny;
+        !by_itself && !is_in_form && PlanFacts { asked, configured, intent, answering }.plans()
+    }
+
+    /// The slot that the main agent uses in a turn.
+    pub(crate) fn choose(&self, asked: Option<Slot>, handed: &[Attachment], intent: Option<&Intent>) -> SlotChoice {
+        let pictures = self.has_pictures(handed);
+        let seeing: Vec<Slot> = match pictures {
+            true => Slot::ALL.into_iter().filter(|slot| self.model(*slot).info().sees_pictures).collect(),
+            false => Vec::new(),
+        };
+        let own = self.shared.parts.models.own_slots();
+        let (session, last) = (self.state.settings.slot, self.state.routed);
+        RouteFacts { asked, session, last, intent, pictures, own: &own, seeing: &seeing }.choose()
+    }
+
+    /// Returns whether a model has pictures to see, with those that were just handed over.
+    pub(crate) fn has_pictures(&self, handed: &[Attachment]) -> bool {
+        handed.iter().any(|file| file.picture.is_some()) || attachments::pictures(&self.state.seen()).next().is_some()
+    }
+
+    /// The slot and the model that write the last answer of a turn with that choice. Whoever chose a model wants its words,
+    /// and pictures want one that sees them.
+    pub(crate) fn chat(&self, choice: SlotChoice) -> (Slot, Arc<dyn Model>) {
+        let own = || (choice.slot, self.model(choice.slot));
+        let slot = choice.last_answer();
+        if self.is_chosen(choice.slot) || !self.shared.parts.models.own_slots().contains(&slot) {
+            return own();
+        }
+        let (model, turns) = (self.model(slot), self.model(choice.slot));
+        let is_blind = turns.info().sees_pictures && !model.info().sees_pictures && self.has_pictures(&[]);
+        if is_blind { own() } else { (slot, model) }
+    }
+
+    /// Returns whether a model did not answer a moment ago.
+    pub(crate) fn is_resting(&self, model: &dyn Model) -> bool {
+        self.shared.resting.since(model.info(), REST).is_some()
+    }
+
+    /// A model that answers in place of a slot's, if that did not answer a moment ago.
+    pub(crate) fn stand_in_at_once(&self, slot: Slot) -> Option<(FallbackModel, EventKind)> {
+        let model = self.model(slot);
+        let why = self.shared.resting.since(model.info(), REST)?;
+        let (_, fallback) = self.next_fallback(slot, model.info(), 0)?;
+        let fact = chosen_fallback(&fallback, &format!("{} did not answer a moment ago: {why}", model.info().id));
+        Some((fallback, fact))
+    }
+
+    /// Returns whether another model can answer in place of the one that the open turn asks.
+    pub(crate) fn has_fallback(&self, slot: Slot) -> bool {
+        let tried = self.open.as_ref().map_or(0, |open| open.tried);
+        self.next_fallback(slot, self.model_at_work().info(), tried).is_some()
+    }
+
+    /// The first of a slot's fallbacks from that place on that is another model than this one and not known to be down, and
+    /// the place behind it.
+    fn next_fallback(&self, slot: Slot, failed: &ModelInfo, from: usize) -> Option<(usize, FallbackModel)> {
+        let all = self.shared.parts.models.fallbacks(slot).into_iter().enumerate().skip(from);
+        let is_usable = |model: &ModelInfo| {
+            let is_same = model.id == failed.id && model.base_url == failed.base_url;
+            !is_same && self.shared.resting.since(model, REST).is_none()
+        };
+        all.map(|(place, fallback)| (place + 1, fallback)).find(|(_, fallback)| is_usable(fallback.model.info()))
+    }
+
+    /// Continues the open turn with the next model, for the one that it has does not answer.
+    pub(crate) async fn fail_over(&mut self, mut state: TurnState, call: UnansweredCall) -> Result<(), Fault> {
+        let Some(open) = self.open.as_mut() else { return Ok(()) };
+        let Some(running) = open.running.take() else { return Ok(()) };
+        if let Some(reason) = running.cancelled_for {
+            return self.end(state.outcome(reason, None)).await;
+        }
+        let (turn_id, tried) = (open.turn_id, open.tried);
+        let slot = self.choice_at_work().slot;
+        let UnansweredCall { model: failed, error } = call;
+        self.shared.resting.note(&failed, &error.message);
+        let own = self.model_at_work();
+        let is_other = |info: &ModelInfo| info.id != failed.id || info.base_url != failed.base_url;
+        // Where only the last answer was another model's, the turn's own can give it.
+        let of_turn = (is_other(own.info()) && !self.is_resting(&*own)).then(|| FallbackModel { slot, model: own });
+        let next = of_turn.map(|own| (tried, own)).or_else(|| self.next_fallback(slot, &failed, tried));
+        let Some((place, fallback)) = next else {
+            return self.end(state.outcome(StopReason::Failed, Some(error))).await;
+        };
+        let fact = chosen_fallback(&fallback, &format!("{} does not answer: {}", failed.id, error.message));
+        if let Some(open) = &mut self.open {
+            (open.stand_in, open.tried) = (Some(fallback), place);
+        }
+        self.commit(Some(turn_id), vec![fact]).await?;
+        // The request that nobody answered was no step. Whether it was to be the last is found out again.
+        state.steps = state.steps.saturating_sub(1);
+        state.delegated = 0;
+        if state.phase == Phase::Finalizing {
+            state.phase = Phase::Working;
+        }
+        self.go_on(state).await
+    }
+
+    /// The slot of whoever works in the open turn, and why.
+    pub(crate) fn choice_at_work(&self) -> SlotChoice {
+        let choice = self.open.as_ref().map(|open| open.choice).unwrap_or_default();
+        choice.of_agent(self.acting().own_slot())
+    }
+
+    /// The model that the open turn asks.
+    fn model_at_work(&self) -> Arc<dyn Model> {
+        let stand_in = self.open.as_ref().and_then(|open| open.stand_in.as_ref());
+        stand_in.map_or_else(|| self.model(self.choice_at_work().slot), |fallback| Arc::clone(&fallback.model))
+    }
+}
+
+fn chosen_fallback(fallback: &FallbackModel, reason: &str) -> EventKind {
+    EventKind::ModelChosen {
+        slot: fallback.slot,
+        model: fallback.model.info().id.clone(),
+        rule: ChoiceRule::Fallback,
+        reason: reason.to_owned(),
+    }
+}

@@ -1,0 +1,187 @@
+//! Changing what is set for a session.
+
+use agentd_core::{
+    Timestamp,
+    audit::{AuditEntry, AuditFact},
+    error::ErrorKind,
+    event::StateChange,
+    folder::{AddedFolder, Mounts},
+    ids::SessionId,
+    interrupt::AnsweredBy,
+    ports::Workspaces,
+    session::{MAX_PIN, MAX_PINS, Mount, SessionMode, SessionSettings},
+};
+
+use crate::{
+    error::EngineError,
+    session::actor::{Actor, Fault},
+};
+
+/// Characters that are kept of a client's name.
+const MAX_NAME: usize = 100;
+
+/// The entry of the audit log about a mode that a client sets.
+pub(crate) fn mode_set(id: SessionId, at: Timestamp, mode: SessionMode, client: &str) -> AuditEntry {
+    let client = if client.is_empty() { "an unnamed client" } else { client };
+    let by = AnsweredBy::Client(client.chars().take(MAX_NAME).collect());
+    AuditEntry::of_session(at, id, AuditFact::ModeSet { mode, by })
+}
+
+/// All folders that a session sees which is to see these, too.
+///
+/// # Errors
+/// When one of them cannot be added.
+pub(crate) async fn with_folders(
+    workspaces: &dyn Workspaces,
+    known: Mounts,
+    added: Vec<AddedFolder>,
+) -> Result<Vec<AddedFolder>, EngineError> {
+    if added.is_empty() && known.folders.is_empty() {
+        return Ok(Vec::new());
+    }
+    Ok(workspaces.add_folders(known, added.iter().map(AddedFolder::mount).collect()).await?)
+}
+
+/// Returns whether nothing changes where the folder is added.
+fn is_known(folder: &AddedFolder, known: &Mounts) -> bool {
+    known.folders.iter().any(|known| known.path == folder.path && known.writable == folder.writable)
+}
+
+impl Actor {
+    /// Takes in new settings. The rules that the session keeps stay, but for those that name a folder which it loses. A turn keeps those that it began with, also where it is taken up again after a restart:
+    /// what a person was shown and approves later must not run in another folder, or under other rules.
+    pub(crate) async fn configure(&mut self, settings: SessionSettings, only_these_folders: bool) -> Result<(), Fault> {
+        self.refuse_while_open("the session's settings")?;
+        let mut known = self.state.settings.mounts();
+        if only_these_folders {
+            known.folders.retain(|folder| settings.folders.iter().any(|kept| kept.path == folder.path));
+        }
+        let had_project = std::mem::replace(&mut known.project, settings.project.clone());
+        let added: Vec<AddedFolder> =
+            settings.folders.iter().filter(|folder| !is_known(folder, &known)).cloned().collect();
+        let folders = if added.is_empty() && had_project == known.project {
+            known.folders
+        } else {
+            with_folders(&*self.shared.parts.workspaces, known, added).await?
+        };
+        let known_settings = self.state.settings.clone();
+        let SessionSettings { mut grants, parent, agent, pinned, mode, slot, model, pins, worktree, .. } =
+            known_settings;
+        let (former_project, imported, trace) =
+            (known_settings.former_project, known_settings.imported, known_settings.trace);
+        let place = |project: &Option<Mount>| project.as_ref().map(|mount| mount.path.clone());
+        let worktree = worktree.filter(|_| place(&settings.project) == place(&self.state.settings.project));
+        // Its name may be another folder's later, of which nobody has allowed anything.
+        for gone in
+            self.state.settings.folders.iter().filter(|had| folders.iter().all(|folder| folder.path != had.path))
+        {
+            grants.retain(|grant| !gone.is_named_in(&grant.rule));
+        }
+        // A model is one of the server of its slot.
+        let model = model.filter(|_| slot == settings.slot);
+        self.set(SessionSettings {
+            grants,
+            parent,
+            agent,
+            pinned,
+            mode,
+            model,
+            pins,
+            folders,
+            worktree,
+            former_project,
+            trace: settings.trace.or(trace),
+            imported,
+            ..settings
+        })
+        .await
+    }
+
+    /// Adds folders to those that the session sees, where they change anything.
+    pub(crate) async fn add_folders(&mut self, added: Vec<Mount>) -> Result<(), Fault> {
+        let known = self.state.settings.mounts();
+        let added: Vec<AddedFolder> =
+            added.into_iter().map(AddedFolder::unnamed).filter(|folder| !is_known(folder, &known)).collect();
+        if added.is_empty() {
+            return Ok(());
+        }
+        let folders = with_folders(&*self.shared.parts.workspaces, known, added).await?;
+        if folders == self.state.settings.folders {
+            return Ok(());
+        }
+        self.refuse_while_open("the session's folders")?;
+        self.set(SessionSettings { folders, ..self.state.settings.clone() }).await
+    }
+
+    fn refuse_while_open(&self, what: &str) -> Result<(), Fault> {
+        if self.open.is_none() {
+            return Ok(());
+        }
+        Err(EngineError::new(ErrorKind::Busy, format!("{what} cannot be changed while a turn is open"))
+            .with_hint("wait for its end, answer what it waits for, or cancel it; then change them")
+            .into())
+    }
+
+    /// Sets the mode. It holds for the next call, also of a turn that runs.
+    pub(crate) async fn set_mode(&mut self, mode: SessionMode, client: String) -> Result<(), Fault> {
+        if self.state.settings.mode == mode {
+            return Ok(());
+        }
+        if self.state.settings.parent.is_some() {
+            let own = "a session that works for another one has its mode";
+            return Err(EngineError::new(ErrorKind::InvalidInput, own).with_hint("set it there").into());
+        }
+        let entry = mode_set(self.id, self.shared.parts.clock.now(), mode, &client);
+        // A mode that the audit log has not heard of allows nothing.
+        self.shared.parts.audit.record(entry).await.map_err(EngineError::from)?;
+        self.change(StateChange::Settings { settings: SessionSettings { mode, ..self.state.settings.clone() } }).await
+    }
+
+    /// Works under these settings from here on, which are those of the session for which it works.
+    pub(crate) async fn adopt(&mut self, settings: SessionSettings) -> Result<(), Fault> {
+        if let Some(open) = &self.open {
+            return Err(self.busy(open).into());
+        }
+        let SessionSettings { parent, agent, pinned, project, worktree, .. } = self.state.settings.clone();
+        let mut settings = SessionSettings { parent, agent, pinned, ..settings };
+        if worktree.is_some() {
+            // It stays in its own.
+            settings = SessionSettings { project, worktree, ..settings };
+        }
+        if settings == self.state.settings { Ok(()) } else { self.set(settings).await }
+    }
+
+    pub(crate) async fn set(&mut self, settings: SessionSettings) -> Result<(), Fault> {
+        // The project may have changed with the settings.
+        self.workspace = None;
+        self.project = Default::default();
+        self.change(StateChange::Settings { settings }).await?;
+        // Another slot may have another window.
+        self.tell_level().await
+    }
+
+    /// Sets the pinned rules. They hold from the next turn on.
+    pub(crate) async fn set_pins(&mut self, pins: Vec<String>) -> Result<(), Fault> {
+        let pins: Vec<String> = pins.iter().map(|pin| pin.split_whitespace().collect::<Vec<_>>().join(" ")).collect();
+        let refused = |why: String| Err(EngineError::new(ErrorKind::InvalidInput, why).into());
+        if pins.len() > MAX_PINS {
+            return refused(format!("a session has at most {MAX_PINS} pinned rules: write the rest into AGENTS.md"));
+        }
+        if pins.iter().any(|pin| pin.is_empty() || pin.chars().count() > MAX_PIN) {
+            return refused(format!("a pinned rule has 1 to {MAX_PIN} characters"));
+        }
+        if self.state.settings.pins == pins {
+            return Ok(());
+        }
+        self.change(StateChange::Settings { settings: SessionSettings { pins, ..self.state.settings.clone() } }).await
+    }
+
+    /// Keeps the session from being cleaned, or no longer.
+    pub(crate) async fn pin(&mut self, pinned: bool) -> Result<(), Fault> {
+        if self.state.settings.pinned == pinned {
+            return Ok(());
+        }
+        // It holds also for a turn that runs: nothing is cleaned under it.
+        self.change(StateChange::Settings { settings: SessionSettings { pinned, ..self.state.settings.clone() } }).await
+    }
+}

@@ -1,0 +1,489 @@
+//! Turns of a session: begun, queued, added to, resumed, cancelled and ended.
+
+pub(crate) mod asks;
+pub(crate) mod form;
+pub(crate) mod launch;
+pub(crate) mod queue;
+pub(crate) mod room;
+pub(crate) mod steers;
+pub(crate) mod turn_start;
+pub(crate) mod withdrawal;
+
+use std::{collections::HashMap, sync::Arc, time::Duration};
+
+use agentd_context::compaction::plan::CompactionRequest;
+use agentd_core::{
+    context::CompactionCause,
+    error::ErrorKind,
+    event::{EventKind, StateChange},
+    ids::{CallId, SessionId, TraceId, TurnId},
+    item::{Item, ItemStatus},
+    routing::Planning,
+    turn::{IfBusy, StartTurn, StopReason, TurnError, TurnOptions, TurnResult},
+};
+use tokio::{task::JoinError, time::Instant};
+
+use crate::{
+    attachments::Attachment,
+    client_files::OpenFileLines,
+    error::EngineError,
+    large_input::UserInput,
+    mentions::Mentions,
+    recovery::never_begun,
+    session::{
+        StartedTurn,
+        actor::{Actor, Fault, Next, OpenTurn},
+        turns::{
+            room::{InFront, brought},
+            turn_start::TurnStart,
+        },
+    },
+    turn::{
+        TurnOutcome,
+        answering::AnswerMode,
+        plan,
+        recorder::{EndVerdict, TurnMessage},
+        route::SlotChoice,
+    },
+};
+
+impl Actor {
+    pub(super) async fn start(&mut self, start: TurnStart) -> Result<StartedTurn, Fault> {
+        if self.draining.is_some() {
+            return Err(EngineError::stopping().into());
+        }
+        let TurnStart { mut start, lines } = start;
+        self.check_input(&start)?;
+        form::check(&start, self.open.is_some())?;
+        self.check_wishes(&mut start)?;
+        match (&self.open, start.if_busy) {
+            (None, _) => {
+                let turn_id = TurnId::generate();
+                self.hold_lines(turn_id, lines);
+                self.begin(turn_id, start, false).await
+            }
+            // What is said after a cancel is not taken back by it.
+            (Some(open), IfBusy::Steer) if open.is_cancelled() => self.enqueue(start, lines).await,
+            (Some(_), IfBusy::Steer) if start.planning.is_some_and(|planning| planning != Planning::Never) => {
+                let no_plan = "what is added to a running turn cannot begin with a plan";
+                Err(EngineError::new(ErrorKind::InvalidInput, no_plan)
+                    .with_hint("queue it, so that it is a turn of its own: --if-busy queue")
+                    .into())
+            }
+            (Some(open), IfBusy::Steer) => {
+                let turn_id = open.turn_id;
+                let events = self.journal.subscribe(self.journal.head(), Some(turn_id)).only(turn_id);
+                let input = UserInput::whole(start.text.unwrap_or_default(), start.typed_bytes);
+                self.steer(Some(turn_id), input, start.whole).await?;
+                if let Some(open) = &self.open {
+                    open.file_lines.join(lines.files);
+                }
+                Ok(StartedTurn { turn_id, events, joined: true })
+            }
+            (Some(_), IfBusy::Queue) => self.enqueue(start, lines).await,
+            (Some(open), IfBusy::Refuse) => Err(self.busy(open).into()),
+        }
+    }
+
+    pub(super) fn busy(&self, open: &OpenTurn) -> EngineError {
+        let id = self.id;
+        if open.running.is_none() || !self.interrupts.is_empty() {
+            EngineError::new(ErrorKind::Busy, format!("turn {} of this session waits for an answer", open.turn_id))
+                .with_hint(format!("agentctl interrupts shows the question; agentctl attach {id} shows the turn"))
+        } else {
+            EngineError::new(ErrorKind::Busy, format!("turn {} of this session is running", open.turn_id))
+                .with_hint(format!("agentctl attach {id} shows it, and Ctrl-C there cancels it; a client may also ask to queue a turn or to steer it"))
+        }
+    }
+
+    /// Begins a turn. One that goes on with the turn before it goes on with its agent; what is said anew is said to the
+    /// one that the start names, or to the session's own.
+    pub(super) async fn begin(
+        &mut self,
+        turn_id: TurnId,
+        mut start: StartTurn,
+        waited: bool,
+    ) -> Result<StartedTurn, Fault> {
+        self.look_at_project().await?;
+        self.check_agent(&start)?;
+        if start.text.is_none() && start.compact.is_none() {
+            start.options = self.continued_options(start.options).await?;
+            start.slot = start.slot.or(start.options.slot);
+        }
+        let before = (self.state.settings.agent.clone(), self.state.agents.clone());
+        let turned = match &start.text {
+            Some(_) => self.turn_to(start.options.agent.as_deref()),
+            None => Vec::new(),
+        };
+        self.options = start.options.clone();
+        let began = self.begin_as(turn_id, start, waited, turned).await;
+        self.lines.remove(&turn_id);
+        if began.is_err() {
+            self.options = TurnOptions::default();
+            // The journal knows of no change.
+            (self.state.settings.agent, self.state.agents) = before;
+        }
+        began
+    }
+
+    /// Begins a turn of whoever has the session. Its start is stored before anybody hears of it.
+    async fn begin_as(
+        &mut self,
+        turn_id: TurnId,
+        mut start: StartTurn,
+        waited: bool,
+        turned: Vec<EventKind>,
+    ) -> Result<StartedTurn, Fault> {
+        let form = self.form(&start).await?;
+        // A turn that only compacts tells nothing.
+        let tells = start.compact.is_none();
+        let handed = if tells { self.handed(&start.attached).await? } else { Vec::new() };
+        let (intent, paid) = match self.intent(&start).filter(|_| tells) {
+            Some(intent) => {
+                let (intent, paid) = self.made_sure(intent, start.text.as_deref().unwrap_or_default()).await;
+                (Some(intent), paid)
+            }
+            None => (None, None),
+        };
+        if tells && self.has_pictures(&handed) {
+            self.look_for_sight().await;
+        }
+        let routed = self.choose(start.slot, &handed, intent.as_ref());
+        let choice = routed.of_agent(self.acting().own_slot());
+        let slot = choice.slot;
+        self.check_model(slot)?;
+        let plans = tells && self.plans(&start, intent.as_ref());
+        let model = self.model(slot);
+        form::check_model(form.as_ref(), model.info())?;
+        if !model.is_known() {
+            // Once for each model that was never asked: its window decides how tools are described, from the first request on.
+            self.look_up(choice).await;
+        }
+        let mentions = if tells { self.mentioned(&start, &handed, slot).await? } else { Arc::default() };
+        let moved = if tells { self.look_around(&start.environment).await? } else { None };
+        let mut told = if tells { self.told_first(slot, &*model, &handed, &mentions).await? } else { Vec::new() };
+        told.extend(moved);
+        if tells && start.text.is_none() {
+            told.extend(self.continued_notice());
+        }
+        if tells && start.text.is_some() {
+            told.extend(self.map(model.info()).await?);
+        }
+        let said = match start.text.take() {
+            Some(text) => {
+                let input = UserInput::whole(text, start.typed_bytes);
+                let brought = brought(&start);
+                let front = InFront { choice, mentions: &mentions, handed: &handed, told: &told, brought };
+                Some(self.fit(input, start.whole, front).await?)
+            }
+            None => None,
+        };
+        let configured = self.shared.config().max_steps;
+        let max_steps = start.max_steps.or(configured).unwrap_or_else(|| model.info().default_max_steps()).max(1);
+        let loading = self.loading(&mentions, &handed, slot);
+        let mut open = self.opened(turn_id, &start, routed, max_steps, mentions);
+        let stood_in = self.stand_in_at_once(slot).map(|(fallback, fact)| {
+            open.stand_in = Some(fallback);
+            fact
+        });
+        let answer_schema = form.as_ref().map(|form| form.schema().clone());
+        open.form = form;
+        let (of_client, gone) = self.offered(turn_id, &start.tools)?;
+        open.of_client = of_client;
+        open.file_lines.join(self.lines.remove(&turn_id).unwrap_or_default().files);
+        let handed: Vec<_> = handed.into_iter().filter(|file| file.selected.is_none()).collect();
+        let handed_over = handed.iter().map(|file| file.path.clone()).collect();
+        let of_file = |file: Attachment| StateChange::HandedOver { path: file.path, picture: file.picture };
+        open.handed_over = handed.into_iter().map(of_file).collect();
+        self.open = Some(open);
+        // Counted from here on: the disk may be slow, and whoever wants to stop the daemon asks what is at work.
+        self.share.set(true, !self.interrupts.is_empty());
+        let stored = said.as_ref().and_then(|said| self.stored_warning(said, choice));
+        let told = told.into_iter().map(|body| Item::new(turn_id, body));
+        let plan = plans.then(|| Item::new(turn_id, plan::notice()));
+        let input: Vec<Item> = told.chain(said.map(|said| user_item(turn_id, said, false))).chain(plan).collect();
+        let mut state = self.fresh_state();
+        let options = Some(Box::new(start.options)).filter(|options| !options.is_default());
+        if let Some(strategy) = start.compact {
+            state.compact = Some(CompactionRequest { cause: CompactionCause::Person, strategy });
+        }
+        if let Some(EventKind::UsageUpdated { turn, .. }) = &paid {
+            state.usage = *turn;
+        }
+        for item in &input {
+            state.note(Arc::new(item.clone()));
+        }
+        if let Err(fault) = self.launch(state).await {
+            self.open = None;
+            return Err(fault);
+        }
+        let events = self.journal.subscribe(self.journal.head(), Some(turn_id)).only(turn_id);
+        let trace_id = self.open.as_ref().map_or_else(TraceId::generate, |open| open.trace_id);
+        let model = model.info().id.clone();
+        let (reason, environment, compacts) = (choice.reason().to_owned(), start.environment, start.compact.is_some());
+        let mut facts = vec![EventKind::TurnStarted {
+            trace_id,
+            slot,
+            model,
+            reason,
+            rule: choice.rule,
+            max_steps,
+            compacts,
+            environment,
+            handed_over,
+            answer_schema,
+            options,
+        }];
+        facts.extend(gone);
+        facts.extend(intent.map(|intent| EventKind::IntentClassified { intent }));
+        facts.extend(paid);
+        facts.extend(stood_in);
+        facts.extend(turned);
+        facts.extend(self.found_out());
+        facts.extend(loading);
+        facts.extend(input.into_iter().flat_map(whole));
+        facts.extend(stored);
+        facts.extend(self.project_warning());
+        facts.extend(waited.then(|| self.left_queue()));
+        // The turn asks its model meanwhile.
+        self.commit(Some(turn_id), facts).await?;
+        self.found_out = None;
+        Ok(StartedTurn { turn_id, events, joined: false })
+    }
+
+    /// A turn as it is opened, with nothing of it in flight.
+    fn opened(
+        &self,
+        turn_id: TurnId,
+        start: &StartTurn,
+        choice: SlotChoice,
+        max_steps: u32,
+        mentions: Arc<Mentions>,
+    ) -> OpenTurn {
+        OpenTurn {
+            turn_id,
+            trace_id: TraceId::generate(),
+            started_at: self.shared.parts.clock.now(),
+            begun: Some(Instant::now()),
+            first_seq: self.journal.head() + 1,
+            choice,
+            stand_in: None,
+            tried: 0,
+            max_steps,
+            answering: AnswerMode::new(start.on_interrupt, start.while_connected),
+            client: Some(start.client.clone()).filter(|client| !client.is_empty()),
+            environment: Arc::new(start.environment.clone()),
+            handed_over: Vec::new(),
+            compacts: start.compact.is_some(),
+            form: None,
+            of_client: None,
+            file_lines: OpenFileLines::new(Vec::new()),
+            mentions: Some(mentions),
+            steers: Vec::new(),
+            under_way: HashMap::new(),
+            children: HashMap::new(),
+            running: None,
+        }
+    }
+
+    pub(super) async fn cancel(&mut self, turn: Option<TurnId>) -> Result<(), Fault> {
+        if let Some(index) = turn.and_then(|turn| self.queue.iter().position(|queued| queued.turn_id == turn)) {
+            self.lines.remove(&self.queue[index].turn_id);
+            return match self.queue.remove(index) {
+                Some(queued) => self.stillborn(&queued, StopReason::Cancelled, None).await,
+                None => Ok(()),
+            };
+        }
+        self.open_turn(turn)?;
+        match self.open.as_mut().and_then(|open| open.running.as_mut()) {
+            Some(running) => {
+                running.cancelled_for.get_or_insert(StopReason::Cancelled);
+                running.cancel.cancel();
+                Ok(())
+            }
+            None => self.end_idle_turn(StopReason::Cancelled).await,
+        }
+    }
+
+    /// The open turn, if it is the one that is meant.
+    pub(super) fn open_turn(&self, wanted: Option<TurnId>) -> Result<TurnId, EngineError> {
+        match (&self.open, wanted) {
+            (Some(open), None) => Ok(open.turn_id),
+            (Some(open), Some(wanted)) if open.turn_id == wanted => Ok(wanted),
+            (_, Some(wanted)) => Err(EngineError::new(ErrorKind::Conflict, format!("turn {wanted} is not running"))
+                .with_hint("it has ended, or never was")),
+            (None, None) => Err(EngineError::new(ErrorKind::Conflict, "no turn of this session is running")),
+        }
+    }
+
+    /// Takes in what the turn tells: neighbouring facts are stored with one commit.
+    pub(super) async fn turn_messages(&mut self, messages: Vec<TurnMessage>) -> Result<Next, EngineError> {
+        match self.take_messages(messages).await {
+            Ok(()) => Ok(Next::Go),
+            Err(Fault::Fatal(error) | Fault::Request(error)) => Err(error),
+        }
+    }
+
+    async fn take_messages(&mut self, messages: Vec<TurnMessage>) -> Result<(), Fault> {
+        let Some(turn_id) = self.open.as_ref().map(|open| open.turn_id) else { return Ok(()) };
+        self.take(turn_id, messages).await
+    }
+
+    /// Stores and shows what the turn tells.
+    async fn take(&mut self, turn_id: TurnId, messages: Vec<TurnMessage>) -> Result<(), Fault> {
+        let mut facts = Vec::new();
+        for message in messages {
+            if let TurnMessage::Facts(several) = message {
+                facts.extend(several);
+                continue;
+            }
+            self.commit(Some(turn_id), std::mem::take(&mut facts)).await?;
+            match message {
+                TurnMessage::Facts(_) => {}
+                TurnMessage::Delta { item_id, text } => self.journal.publish_delta(turn_id, item_id, text),
+                TurnMessage::Flush(done) => {
+                    let _ = done.send(());
+                }
+                TurnMessage::Child(fact) => self.tell_of_child(turn_id, *fact).await?,
+                TurnMessage::Ask { call_id, ask, answer } => self.ask(turn_id, call_id, *ask, answer).await?,
+                TurnMessage::Withdraw { call_id } => self.withdraw(turn_id, &call_id).await?,
+                TurnMessage::Compact { item_id, replaced, compaction, stored } => {
+                    self.compact(turn_id, item_id, &replaced, *compaction, stored).await?;
+                }
+                TurnMessage::TakeSteers(reply) => {
+                    let _ = reply.send(self.take_steers(turn_id).await?);
+                }
+                TurnMessage::FailOver { state, call } => Box::pin(self.fail_over(*state, *call)).await?,
+                TurnMessage::HandOn(state) => Box::pin(self.hand_on(*state)).await?,
+                TurnMessage::End { outcome, verdict } => {
+                    let _ = verdict.send(Box::pin(self.turn_wants_to_end(*outcome)).await?);
+                }
+            }
+        }
+        self.commit(Some(turn_id), facts).await
+    }
+
+    async fn turn_wants_to_end(&mut self, mut outcome: TurnOutcome) -> Result<EndVerdict, Fault> {
+        if let Some(open) = &self.open
+            && let Some(running) = &open.running
+        {
+            let turn_id = open.turn_id;
+            let was_added_to = !open.steers.is_empty();
+            if outcome.reason.is_last_word() && was_added_to {
+                return Ok(EndVerdict::NewInput);
+            }
+            if let (StopReason::Cancelled, Some(reason)) = (outcome.reason, running.cancelled_for) {
+                outcome.reason = reason;
+            }
+            if was_added_to && outcome.reason != StopReason::Cancelled {
+                let message =
+                    "what was added came too late for this turn; the model reads it in the next one".to_owned();
+                let late = EventKind::Warning { code: "added_too_late".to_owned(), message };
+                self.commit(Some(turn_id), vec![late]).await?;
+            }
+        }
+        self.end(outcome).await?;
+        Ok(EndVerdict::Ended)
+    }
+
+    /// The turn's task is gone. If it told no end, it broke.
+    pub(super) async fn task_ended(&mut self, ended: Result<(), JoinError>) -> Result<Next, EngineError> {
+        let why = match ended {
+            Ok(()) => "the turn's task left without a word".to_owned(),
+            Err(error) => format!("the turn's task broke: {error}"),
+        };
+        tracing::error!(session = %self.id, "{why}");
+        let error = TurnError {
+            kind: ErrorKind::Internal,
+            message: "a defect in the daemon ended the turn".to_owned(),
+            hint: Some("what was done so far is kept; the log has the details".to_owned()),
+        };
+        if let Some(open) = &mut self.open {
+            open.running = None;
+        }
+        let ended = async {
+            let state = self.replayed_state().await?;
+            self.end(state.outcome(StopReason::Failed, Some(error))).await
+        };
+        match ended.await {
+            Ok(()) => Ok(Next::Go),
+            Err(Fault::Fatal(error) | Fault::Request(error)) => Err(error),
+        }
+    }
+
+    /// Ends an open turn that no task runs.
+    pub(super) async fn end_idle_turn(&mut self, reason: StopReason) -> Result<(), Fault> {
+        let state = self.replayed_state().await?;
+        self.end(state.outcome(reason, None)).await
+    }
+
+    /// Stores the end of the open turn: every question withdrawn, every item completed, and the end last.
+    pub(super) async fn end(&mut self, outcome: TurnOutcome) -> Result<(), Fault> {
+        let Some(open) = self.open.take() else { return Ok(()) };
+        // Words that were still streaming are the turn's last.
+        let text = self.journal.open_words().unwrap_or(outcome.text);
+        let is_taken_back = outcome.reason == StopReason::Cancelled && self.state.settings.parent.is_none();
+        // What was added to it and not looked at any more makes it more than that, too.
+        let unread = !open.steers.is_empty() && !is_taken_back;
+        let mut facts = self.withdraw_all();
+        let mut cut_off = self.journal.close_open();
+        facts.extend(never_begun(open.turn_id, &outcome.without_result, &cut_off));
+        self.tell_what_was_changed(open.first_seq, &mut cut_off).await;
+        facts.extend(cut_off);
+        if is_taken_back {
+            facts.extend(self.taken_back(&open, &facts, outcome.only_compacted).await?);
+        }
+        let only_compacted = outcome.only_compacted && !unread;
+        if outcome.reason == StopReason::Completed && !only_compacted {
+            facts.extend(self.back_to_own());
+        }
+        let by_clock = || self.shared.parts.clock.now().duration_since(open.started_at);
+        let took =
+            open.begun.map_or_else(|| Duration::try_from(by_clock()).unwrap_or_default(), |begun| begun.elapsed());
+        facts.push(EventKind::TurnEnded {
+            result: Box::new(TurnResult {
+                turn_id: open.turn_id,
+                trace_id: open.trace_id,
+                text,
+                tool_used: outcome.tool_used,
+                stop_reason: outcome.reason,
+                error: outcome.error,
+                steps: outcome.steps,
+                usage: outcome.usage,
+                denials: outcome.denials,
+                files: outcome.files,
+                duration_ms: u64::try_from(took.as_millis()).unwrap_or_default(),
+                only_compacted,
+            }),
+        });
+        self.interrupts.clear();
+        self.options = TurnOptions::default();
+        self.state.meter = outcome.meter;
+        self.commit(Some(open.turn_id), facts).await?;
+        self.cancel_children(open.children);
+        self.begin_next().await
+    }
+
+    /// Cancels those that work for calls of a turn that has ended without them: nobody listens to them any more. Tasks of
+    /// their own do it, because no session may wait for another.
+    pub(super) fn cancel_children(&self, children: HashMap<CallId, SessionId>) {
+        for id in children.into_values() {
+            let siblings = self.shared.siblings.clone();
+            tokio::spawn(async move {
+                // One that has ended meanwhile needs no cancel, and one that a stop of the daemon ends has it.
+                let cancelled = async { siblings.registry()?.get(id).await?.cancel(None).await };
+                if let Err(error) = cancelled.await {
+                    tracing::debug!(session = %id, "the subagent was not cancelled: {error}");
+                }
+            });
+        }
+    }
+}
+
+pub(super) fn user_item(turn_id: TurnId, input: UserInput, steered: bool) -> Item {
+    Item::new(turn_id, input.body(steered))
+}
+
+pub(super) fn whole(item: Item) -> [EventKind; 2] {
+    [EventKind::ItemStarted { item: item.clone() }, EventKind::ItemCompleted { item, status: ItemStatus::Done }]
+}

@@ -1,0 +1,305 @@
+//! The asynchronous face of the index.
+
+use std::{
+    collections::{HashMap, HashSet},
+    fmt,
+    sync::{Arc, Mutex, PoisonError, Weak},
+    time::Instant,
+};
+
+use tokio::{
+    sync::{Semaphore, mpsc},
+    task::spawn_blocking,
+};
+use tokio_util::sync::CancellationToken;
+
+use crate::{
+    index::{
+        Claim, DocumentId, Entry, IndexConfig, IndexError, Indexing,
+        folder::guarded,
+        indexing::ask,
+        shared::Shared,
+        view::View,
+        writer::{self, CLOSE_WITHIN, Command},
+    },
+    recognition::RecognitionStamp,
+    search::{self, Answer, Request, Stop},
+};
+
+/// Number of concurrent lookups. A query takes a millisecond, so more would only be in each other's way.
+const QUERIES: usize = 4;
+/// Number of concurrent scans of whole documents.
+const SCANS: usize = 1;
+
+/// Handle to the index. Clones speak to the same one; it ends when the last one is dropped.
+#[derive(Clone)]
+pub struct IndexHandle {
+    shared: Arc<Shared>,
+    queue: mpsc::Sender<Command>,
+    /// Documents that are being indexed, so that none is indexed twice at the same time.
+    at_work: Arc<Mutex<HashMap<DocumentId, Weak<tokio::sync::Mutex<()>>>>>,
+    queries: Arc<Semaphore>,
+    scans: Arc<Semaphore>,
+}
+
+/// Size of the index.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct IndexStats {
+    /// Documents that can be found.
+    pub documents: usize,
+    /// Their chunks.
+    pub chunks: u64,
+    /// Bytes of files.
+    pub bytes: u64,
+    /// Number of them that were unused for so long that they may go when room is needed.
+    pub stale: usize,
+}
+
+impl IndexHandle {
+    /// Opens the index, or begins one where there is none or one that is damaged.
+    ///
+    /// # Errors
+    /// When its folder cannot be used.
+    pub async fn open(config: IndexConfig) -> Result<Self, IndexError> {
+        let (queue, is_open) = writer::start(config)?;
+        let shared = is_open.await.map_err(|_| IndexError::Closed)??;
+        Ok(Self {
+            shared,
+            queue,
+            at_work: Arc::default(),
+            queries: Arc::new(Semaphore::new(QUERIES)),
+            scans: Arc::new(Semaphore::new(SCANS)),
+        })
+    }
+
+    /// The folder of its files.
+    #[must_use]
+    pub fn folder(&self) -> &std::path::Path {
+        &self.shared.config.folder
+    }
+
+    /// Which of these documents are not there, and have to be indexed before anything is found in them. Should the index have
+    /// been deleted, a new one is begun, and all of them are.
+    ///
+    /// # Errors
+    /// When the index was deleted and no new one can be begun.
+    pub async fn missing(&self, ids: &[DocumentId]) -> Result<Vec<DocumentId>, IndexError> {
+        // Whoever asks is about to use them: they must not go meanwhile.
+        self.shared.uses.touch(ids.iter(), (self.shared.config.now)());
+        let mut view = self.shared.view();
+        let seen = Arc::clone(&view);
+        if !spawn_blocking(move || seen.is_there()).await.map_err(|_| IndexError::Closed)? {
+            self.renew(&view, "its folder is gone").await?;
+            view = self.shared.view();
+        }
+        Ok(ids.iter().filter(|id| !view.entries.contains_key(id)).copied().collect())
+    }
+
+    /// Returns whether all these documents are there and none is outdated, as far as that is known without looking at the disk: a search
+    /// finds out by itself when the index was deleted.
+    pub(crate) fn has_all<'a>(
+        &self,
+        mut ids: impl Iterator<Item = &'a DocumentId>,
+        recognition: &RecognitionStamp,
+    ) -> bool {
+        let view = self.shared.view();
+        ids.all(|id| view.entries.get(id).is_some_and(|entry| !entry.about.is_outdated(recognition)))
+    }
+
+    /// Returns whether a document is there and would say more if it was read with this recognition.
+    pub(crate) fn is_outdated(&self, id: &DocumentId, recognition: &RecognitionStamp) -> bool {
+        self.shared.view().entries.get(id).is_some_and(|entry| entry.about.is_outdated(recognition))
+    }
+
+    /// Documents that are none of these and were read from the path of one: it replaced them.
+    pub(crate) fn replaced(&self, documents: impl Iterator<Item = (DocumentId, Option<u64>)>) -> Vec<DocumentId> {
+        let (ids, places): (HashSet<DocumentId>, HashSet<Option<u64>>) = documents.unzip();
+        let is_replaced = |entry: &&Arc<Entry>| {
+            entry.about.place.is_some() && places.contains(&entry.about.place) && !ids.contains(&entry.id)
+        };
+        self.shared.view().entries.values().filter(is_replaced).map(|entry| entry.id).collect()
+    }
+
+    /// Flaws of these documents, where there are any and the document is there.
+    pub(crate) fn flaws<'a>(&self, ids: impl Iterator<Item = &'a DocumentId>) -> Vec<Option<String>> {
+        let view = self.shared.view();
+        ids.map(|id| view.entries.get(id)?.about.flaw.clone()).collect()
+    }
+
+    /// The entry of a document that is there.
+    #[must_use]
+    pub fn entry(&self, id: &DocumentId) -> Option<Arc<Entry>> {
+        self.shared.view().entries.get(id).cloned()
+    }
+
+    /// Begins to index a document; none where it is there already. Waits while somebody else is at the same one.
+    ///
+    /// # Errors
+    /// When nothing can be written.
+    pub async fn begin(&self, id: &DocumentId, title: Option<String>) -> Result<Option<Indexing>, IndexError> {
+        match self.claim(id, &RecognitionStamp::default()).await? {
+            Some(claim) => claim.begin(title).await.map(Some),
+            None => Ok(None),
+        }
+    }
+
+    /// The right to index a document, before anything is known of it; none where it is there already and is not outdated. Waits
+    /// while somebody else is at the same one.
+    ///
+    /// # Errors
+    /// When the index was deleted and no new one can be begun.
+    pub async fn claim(&self, id: &DocumentId, recognition: &RecognitionStamp) -> Result<Option<Claim>, IndexError> {
+        let alone = self.lock_of(id).lock_owned().await;
+        if self.has_all(std::iter::once(id), recognition) && self.missing(std::slice::from_ref(id)).await?.is_empty() {
+            return Ok(None);
+        }
+        Ok(Some(Claim::new(self.queue.clone(), *id, alone)))
+    }
+
+    /// Takes a document out. Says whether it was there.
+    ///
+    /// # Errors
+    /// When nothing can be written.
+    pub async fn remove(&self, id: &DocumentId) -> Result<bool, IndexError> {
+        ask(&self.queue, |reply| Command::Remove { id: *id, reply }).await
+    }
+
+    /// Takes out what nobody used for long, and says how many documents that were. It is done by itself when a document is
+    /// indexed, at most once an hour.
+    ///
+    /// # Errors
+    /// When nothing can be written.
+    pub async fn sweep(&self) -> Result<usize, IndexError> {
+        ask(&self.queue, |reply| Command::Sweep { reply }).await
+    }
+
+    /// Searches the documents that the request names, and no others.
+    ///
+    /// # Errors
+    /// When it is cancelled, and when the index is damaged or was deleted: then a new one is begun, and asking again is right.
+    pub async fn search(&self, request: Request, cancel: CancellationToken) -> Result<Answer, IndexError> {
+        let turns = if request.may_scan() { &self.scans } else { &self.queries };
+        let turn = tokio::select! {
+            turn = Arc::clone(turns).acquire_owned() => turn.map_err(|_| IndexError::Closed)?,
+            () = cancel.cancelled() => return Err(IndexError::Cancelled),
+        };
+        self.touch(&request);
+        let view = self.shared.view();
+        let dictionary = Arc::clone(&self.shared.dictionary);
+        let found = self.read(view, move |view| {
+            let _turn = turn;
+            let stop = Stop { deadline: Instant::now() + request.within, cancel };
+            search::search(view, &dictionary, &request, &stop)
+        });
+        let found = found.await;
+        self.rouse();
+        found
+    }
+
+    /// The same for whoever is on a thread that may block already; none where it cannot be done at once: others are at it, it
+    /// may take long, or the index was deleted or is damaged.
+    pub(crate) fn search_at_once(&self, request: &Request, cancel: CancellationToken) -> Option<Answer> {
+        let _turn = self.queries.try_acquire().ok().filter(|_| !request.may_scan())?;
+        self.touch(request);
+        let view = self.shared.view();
+        let stop = Stop { deadline: Instant::now() + request.within, cancel };
+        let found = view.is_there().then(|| guarded(|| search::search(&view, &self.shared.dictionary, request, &stop)));
+        self.rouse();
+        found?.inspect_err(|error| tracing::debug!(%error, "searching again, as it failed")).ok()
+    }
+
+    /// Takes note that these documents are used.
+    fn touch(&self, request: &Request) {
+        let now = (self.shared.config.now)();
+        self.shared.uses.touch(request.documents.iter().map(|document| &document.id), now);
+    }
+
+    /// Has the writer look whether there is something to give back.
+    fn rouse(&self) {
+        if self.shared.must_rouse() {
+            // Full means that it is awake.
+            let _ = self.queue.try_send(Command::Rouse);
+        }
+    }
+
+    /// Size of the index.
+    ///
+    /// # Errors
+    /// When the daemon is about to end.
+    pub async fn stats(&self) -> Result<IndexStats, IndexError> {
+        let shared = Arc::clone(&self.shared);
+        spawn_blocking(move || {
+            let view = shared.view();
+            let stale_after = shared.config.stale_after.as_secs();
+            let now = (shared.config.now)();
+            let is_stale = |entry: &Arc<Entry>| now.saturating_sub(shared.uses.last(entry)) >= stale_after;
+            IndexStats {
+                documents: view.entries.len(),
+                chunks: view.entries.values().map(|entry| u64::from(entry.chunks)).sum(),
+                bytes: view.size(),
+                stale: view.entries.values().filter(|entry| is_stale(entry)).count(),
+            }
+        })
+        .await
+        .map_err(|_| IndexError::Closed)
+    }
+
+    /// Returns whether closing it has to wait for nothing.
+    pub(crate) fn is_asleep(&self) -> bool {
+        self.shared.is_asleep() || self.queue.is_closed()
+    }
+
+    /// Writes down what there is, waits for merges, and ends the thread. Whoever asks for more is told that it is closed.
+    ///
+    /// # Errors
+    /// When that takes too long. Nothing is lost by it.
+    pub async fn close(&self) -> Result<(), IndexError> {
+        let closed = ask(&self.queue, |reply| Command::Close { reply });
+        match tokio::time::timeout(CLOSE_WITHIN, closed).await {
+            Ok(Err(IndexError::Closed)) => Ok(()),
+            Ok(closed) => closed,
+            Err(_) => Err(IndexError::Internal("closing it takes too long".to_owned())),
+        }
+    }
+
+    /// Reads from the files on a thread that may block.
+    async fn read<T: Send + 'static>(
+        &self,
+        view: Arc<View>,
+        act: impl FnOnce(&View) -> Result<T, IndexError> + Send + 'static,
+    ) -> Result<T, IndexError> {
+        let seen = Arc::clone(&view);
+        let read = spawn_blocking(move || {
+            if !seen.is_there() {
+                return Err(IndexError::Lost("its folder is gone".to_owned()));
+            }
+            guarded(|| act(&seen))
+        });
+        let read = read.await.map_err(|_| IndexError::Closed)?;
+        if let Err(IndexError::Lost(why)) = &read {
+            self.renew(&view, why).await?;
+        }
+        read
+    }
+
+    async fn renew(&self, view: &View, why: &str) -> Result<(), IndexError> {
+        ask(&self.queue, |reply| Command::Renew { epoch: view.epoch, why: why.to_owned(), reply }).await
+    }
+
+    fn lock_of(&self, id: &DocumentId) -> Arc<tokio::sync::Mutex<()>> {
+        let mut at_work = self.at_work.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(lock) = at_work.get(id).and_then(Weak::upgrade) {
+            return lock;
+        }
+        at_work.retain(|_, lock| lock.strong_count() > 0);
+        let lock = Arc::new(tokio::sync::Mutex::new(()));
+        at_work.insert(*id, Arc::downgrade(&lock));
+        lock
+    }
+}
+
+impl fmt::Debug for IndexHandle {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("IndexHandle").field("config", &self.shared.config).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,413 @@
+//! Thoughts that a server leaves in the words: split off before anything else looks at them.
+//!
+//! Thoughts are known by their marks where an answer begins with one, behind blanks or other thoughts: `<think>` and its
+//! kin, or a channel of gpt-oss, whose marks count from then on. An end without its beginning makes the words before it
+//! thoughts, where it is no mention of one: models whose template has opened them already write so. Everywhere else marks
+//! are words.
+
+use crate::answer::code_spans::{CodeSpans, begun_mark};
+
+/// Marks around thoughts.
+const TAGS: [(&str, &str); 9] = [
+    ("<think>", "</think>"),
+    ("<thinking>", "</thinking>"),
+    ("<thought>", "</thought>"),
+    ("<thoughts>", "</thoughts>"),
+    ("<reasoning>", "</reasoning>"),
+    ("<seed:think>", "</seed:think>"),
+    ("<|begin_of_thought|>", "<|end_of_thought|>"),
+    ("[THINK]", "[/THINK]"),
+    ("◁think▷", "◁/think▷"),
+];
+
+/// Marks with which the head of a channel begins.
+const HEADS: [&str; 2] = ["<|channel|>", "<|start|>"];
+
+/// The mark behind a head.
+const MESSAGE: &str = "<|message|>";
+
+/// Marks that end what stands in a channel.
+const CHANNEL_ENDS: [&str; 5] = ["<|channel|>", "<|start|>", "<|end|>", "<|return|>", "<|call|>"];
+
+/// The longest head of a channel, in bytes.
+const MAX_HEAD: usize = 256;
+
+/// A part of an answer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Part {
+    Text(String),
+    Thought(String),
+    /// All text before it was thoughts.
+    WasThought,
+}
+
+/// Splits one answer.
+#[derive(Debug, Default)]
+pub(crate) struct Splitter {
+    state: State,
+    /// Text that is not decided about.
+    held: String,
+    /// The words so far.
+    words: CodeSpans,
+    /// Set once the words are more than blanks.
+    has_words: bool,
+    /// Set once an end without a beginning is only a mention.
+    is_settled: bool,
+}
+
+#[derive(Debug, Clone, Copy, Default)]
+enum State {
+    /// Thoughts may begin.
+    #[default]
+    Start,
+    /// The same behind thoughts: blanks belong to nobody.
+    Behind,
+    /// In thoughts that end so. They have begun where they are more than blanks.
+    Thoughts { end: &'static str, begun: bool },
+    /// In words.
+    Words,
+    /// In the head of a channel.
+    Head,
+    /// In a channel.
+    Channel { thoughts: bool },
+    /// In something that others understand: all of it goes on.
+    Raw,
+}
+
+impl Splitter {
+    /// Takes the next piece.
+    pub(crate) fn push(&mut self, piece: &str) -> Vec<Part> {
+        self.held.push_str(piece);
+        self.run(false)
+    }
+
+    /// The rest, at the end of the answer.
+    pub(crate) fn finish(&mut self) -> Vec<Part> {
+        self.run(true)
+    }
+
+    fn run(&mut self, last: bool) -> Vec<Part> {
+        let mut parts = Vec::new();
+        while !self.held.is_empty() && self.step(last, &mut parts) {}
+        parts
+    }
+
+    /// Decides about the next bytes; false where more are needed.
+    fn step(&mut self, last: bool, parts: &mut Vec<Part>) -> bool {
+        match self.state {
+            State::Start | State::Behind => self.start(last),
+            State::Thoughts { end, begun } => self.thoughts(end, begun, last, parts),
+            State::Words => self.words(last, parts),
+            State::Head => self.head(last),
+            State::Channel { thoughts } => self.channel(thoughts, last, parts),
+            State::Raw => self.tell(self.held.len(), parts),
+        }
+    }
+
+    fn start(&mut self, last: bool) -> bool {
+        let is_behind = matches!(self.state, State::Behind);
+        let rest = self.held.trim_start();
+        let blank = self.held.len() - rest.len();
+        let found = if rest.is_empty() {
+            None
+        } else if let Some((begin, end)) = TAGS.into_iter().find(|(begin, _)| rest.starts_with(begin)) {
+            Some((begin.len(), State::Thoughts { end, begun: false }))
+        } else if let Some((_, end)) = TAGS.into_iter().find(|(_, end)| !is_behind && rest.starts_with(end)) {
+            Some((end.len(), State::Behind))
+        } else if HEADS.into_iter().any(|head| rest.starts_with(head)) {
+            Some((0, State::Head))
+        } else {
+            None
+        };
+        if let Some((mark, state)) = found {
+            self.held.drain(..blank + mark);
+            (self.state, self.is_settled) = (state, true);
+            return true;
+        }
+        let begins = |mark: &str| mark.starts_with(rest);
+        let may_begin = TAGS.into_iter().any(|(begin, end)| begins(begin) || (!is_behind && begins(end)))
+            || HEADS.into_iter().any(begins);
+        if !last && (rest.is_empty() || may_begin) {
+            return false;
+        }
+        if is_behind {
+            self.held.drain(..blank);
+        }
+        self.state = State::Words;
+        true
+    }
+
+    fn thoughts(&mut self, end: &'static str, begun: bool, last: bool, parts: &mut Vec<Part>) -> bool {
+        let found = self.held.find(end);
+        let upto = match found {
+            Some(at) => at,
+            None if last => self.held.len(),
+            None => self.held.len() - begun_mark(&self.held, &[end]),
+        };
+        let begun = self.think(upto, begun, parts);
+        match found {
+            Some(_) => {
+                self.held.drain(..end.len());
+                self.state = State::Behind;
+            }
+            None => self.state = State::Thoughts { end, begun },
+        }
+        found.is_some()
+    }
+
+    /// Words up to the next mark.
+    fn words(&mut self, last: bool, parts: &mut Vec<Part>) -> bool {
+        if self.is_settled {
+            return self.tell(self.held.len(), parts);
+        }
+        match self.held.find(['<', '[', '◁']) {
+            None => return self.tell(self.held.len(), parts),
+            Some(0) => {}
+            Some(at) => return self.tell(at, parts),
+        }
+        let mut marks = TAGS.into_iter().flat_map(|(begin, end)| [(begin, false), (end, true)]);
+        let Some((mark, is_end)) = marks.clone().find(|(mark, _)| self.held.starts_with(mark)) else {
+            let may_come = marks.any(|(mark, _)| mark.starts_with(&self.held));
+            let first = self.held.chars().next().map_or(0, char::len_utf8);
+            return (last || !may_come) && self.tell(first, parts);
+        };
+        if self.words.is_code() {
+            return self.tell(mark.len(), parts);
+        }
+        if !is_end {
+            self.is_settled = true;
+            return self.tell(mark.len(), parts);
+        }
+        let Some(next) = self.held[mark.len()..].chars().next().map(Some).or(last.then_some(None)) else {
+            return false;
+        };
+        if self.is_mentioned(next) {
+            return self.tell(mark.len(), parts);
+        }
+        self.held.drain(..mark.len());
+        if self.has_words {
+            parts.push(Part::WasThought);
+        }
+        (self.state, self.is_settled) = (State::Behind, true);
+        true
+    }
+
+    /// Returns whether an end is a word of a sentence: it stands in quotation marks, or between words of a line.
+    fn is_mentioned(&self, next: Option<char>) -> bool {
+        let ends_line = next.is_none_or(|next| matches!(next, '\n' | '\r'));
+        match self.words.last() {
+            None | Some('\n' | '\r') => false,
+            Some('"' | '\'' | '`' | '(' | '[' | '{' | '=' | '“' | '‘' | '«' | '„' | '/' | '|') => true,
+            Some(before) => before.is_whitespace() && !ends_line,
+        }
+    }
+
+    fn head(&mut self, last: bool) -> bool {
+        let end = self.held.find(MESSAGE);
+        let head = &self.held[..end.unwrap_or(self.held.len())];
+        // A call, which others know.
+        let is_call = head.contains("to=");
+        match end {
+            Some(at) if is_call || at > MAX_HEAD => self.state = State::Raw,
+            Some(at) => {
+                self.state = State::Channel { thoughts: head.contains("analysis") };
+                self.held.drain(..at + MESSAGE.len());
+            }
+            None if last && !is_call => self.held.clear(),
+            None if last || self.held.len() > MAX_HEAD + MESSAGE.len() => self.state = State::Raw,
+            None => return false,
+        }
+        true
+    }
+
+    fn channel(&mut self, thoughts: bool, last: bool, parts: &mut Vec<Part>) -> bool {
+        let ends = CHANNEL_ENDS.into_iter().filter_map(|end| Some((self.held.find(end)?, end)));
+        let found = ends.min_by_key(|(at, _)| *at);
+        let upto = match found {
+            Some((at, _)) => at,
+            None if last => self.held.len(),
+            None => self.held.len() - begun_mark(&self.held, &CHANNEL_ENDS),
+        };
+        if thoughts {
+            self.think(upto, true, parts);
+        } else {
+            self.tell(upto, parts);
+        }
+        match found {
+            Some((_, end)) if HEADS.contains(&end) => self.state = State::Head,
+            Some((_, end)) => {
+                self.held.drain(..end.len());
+                self.state = State::Behind;
+            }
+            None => {}
+        }
+        found.is_some()
+    }
+
+    /// Tells the bytes up to here as words.
+    fn tell(&mut self, upto: usize, parts: &mut Vec<Part>) -> bool {
+        let words: String = self.held.drain(..upto).collect();
+        self.words.add(&words);
+        self.has_words |= !words.trim().is_empty();
+        match parts.last_mut() {
+            _ if words.is_empty() => {}
+            Some(Part::Text(text)) => text.push_str(&words),
+            _ => parts.push(Part::Text(words)),
+        }
+        true
+    }
+
+    /// Tells the bytes up to here as thoughts, but for blanks at their beginning.
+    fn think(&mut self, upto: usize, begun: bool, parts: &mut Vec<Part>) -> bool {
+        let thoughts: String = self.held.drain(..upto).collect();
+        let thoughts = if begun { thoughts.as_str() } else { thoughts.trim_start() };
+        match parts.last_mut() {
+            _ if thoughts.is_empty() => {}
+            Some(Part::Thought(text)) => text.push_str(thoughts),
+            _ => parts.push(Part::Thought(thoughts.to_owned())),
+        }
+        begun || !thoughts.is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// The thoughts and the words of an answer that comes in these pieces.
+    fn split(pieces: &[&str]) -> (String, String) {
+        let mut splitter = Splitter::default();
+        let mut parts: Vec<Part> = pieces.iter().flat_map(|piece| splitter.push(piece)).collect();
+        parts.extend(splitter.finish());
+        let (mut thoughts, mut words) = (String::new(), String::new());
+        for part in parts {
+            match part {
+                Part::Text(text) => words.push_str(&text),
+                Part::Thought(text) => thoughts.push_str(&text),
+                Part::WasThought => thoughts.push_str(&std::mem::take(&mut words)),
+            }
+        }
+        (thoughts, words)
+    }
+
+    #[track_caller]
+    fn check(text: &str, thoughts: &str, words: &str) {
+        let expected = (thoughts.to_owned(), words.to_owned());
+        assert_eq!(split(&[text]), expected, "{text:?}");
+        let characters: Vec<String> = text.chars().map(String::from).collect();
+        let pieces: Vec<&str> = characters.iter().map(String::as_str).collect();
+        assert_eq!(split(&pieces), expected, "{text:?} by characters");
+    }
+
+    #[test]
+    fn thoughts_at_the_beginning_are_split_off() {
+        check("<think>Hm.</think> The answer is 5.", "Hm.", "The answer is 5.");
+        check("\n\n<think>\nHm.\n</think>\n\nFive.", "Hm.\n", "Five.");
+        check("<think>\n\n</think>\n\nFive.", "", "Five.");
+        check("<thinking>a < b</thinking>Five.", "a < b", "Five.");
+        check("<thought>a</thought><think>b</think>\nFive.", "ab", "Five.");
+        check("<reasoning>a</reasoning>Five.", "a", "Five.");
+        check("◁think▷a◁/think▷Five.", "a", "Five.");
+        check("[THINK]a[/THINK]Five.", "a", "Five.");
+        check("<think>never ends </thin", "never ends </thin", "");
+        check("<think>a</think>", "a", "");
+        check("<think>a</think>Use `</think>`.</think>b", "a", "Use `</think>`.</think>b");
+    }
+
+    #[test]
+    fn an_end_without_a_beginning_makes_what_came_before_it_thoughts() {
+        check("Hm. So 5.\n</think>\n\nFive.", "Hm. So 5.\n", "Five.");
+        check("Hm. So 5.</think> Five.", "Hm. So 5.", "Five.");
+        check("</think>\n\nFive.", "", "Five.");
+        check("\n</think>Five.", "", "Five.");
+        check("Hm. </think>\nFive.", "Hm. ", "Five.");
+        check("Hm. </think>", "Hm. ", "");
+        check("Hm.\n```\ncode\n```\n</think>\nFive.", "Hm.\n```\ncode\n```\n", "Five.");
+        check("Hm[/THINK]Five.", "Hm", "Five.");
+    }
+
+    #[test]
+    fn channels_are_split_off() {
+        check(
+            "<|channel|>analysis<|message|>Hm.<|end|><|start|>assistant<|channel|>final<|message|>Five.<|return|>",
+            "Hm.",
+            "Five.",
+        );
+        check("<|channel|>final<|message|>Five <|x|>.", "", "Five <|x|>.");
+        check("<|channel|>analysis<|message|>Hm.", "Hm.", "");
+        check("<|channel|>analysis<|message|>Hm.<|channel|>commentary<|message|>I look.<|end|>", "Hm.", "I look.");
+        check("<|channel|>anal", "", "");
+        let call = "<|channel|>commentary to=functions.now <|constrain|>json<|message|>{}<|call|>";
+        check(call, "", call);
+        check(
+            &format!("<|channel|>analysis<|message|>Hm.<|end|><|start|>assistant{call}"),
+            "Hm.",
+            &format!("<|start|>assistant{call}"),
+        );
+    }
+
+    #[test]
+    fn what_only_mentions_marks_stays_as_it_is() {
+        for text in [
+            "",
+            " \n",
+            "Five.",
+            "  Five.",
+            "`<think>` opens thoughts and `</think>` ends them.",
+            "Models write <think>a</think> around thoughts.",
+            "Use the </think> tag.",
+            "text.split(\"</think>\")[1]",
+            "```python\nx = t.split('\n</think>\n')\n```\nDone.",
+            "```xml\n<think>\na\n</think>\n```\nThat is all.",
+            "a <thin",
+            "a < b",
+            "[THIN",
+            "<thinker>",
+            "It prints <|channel|>analysis<|message|>.",
+        ] {
+            check(text, "", text);
+        }
+    }
+
+    #[test]
+    fn words_are_not_held_back() {
+        let mut splitter = Splitter::default();
+        let mut next = |piece: &str| splitter.push(piece);
+        assert_eq!(next("Fi"), [Part::Text("Fi".to_owned())]);
+        assert_eq!(next("ve <"), [Part::Text("ve ".to_owned())]);
+        assert_eq!(next("b"), [Part::Text("<b".to_owned())]);
+        let mut splitter = Splitter::default();
+        assert_eq!(splitter.push("<think>H"), [Part::Thought("H".to_owned())]);
+    }
+
+    proptest! {
+        #[test]
+        fn any_cutting_gives_the_same_and_loses_nothing_but_marks(
+            parts in proptest::collection::vec(
+                prop_oneof![
+                    Just("<think>"), Just("</think>"), Just("<thinking>"), Just("</thinking>"), Just("◁think▷"), Just("◁/think▷"),
+                    Just("[THINK]"), Just("[/THINK]"), Just("<|channel|>"), Just("analysis"), Just("final"), Just("<|message|>"),
+                    Just("<|end|>"), Just("<|start|>assistant"), Just("to=functions.now"), Just("wörds"), Just(" "), Just("\n"),
+                    Just("`"), Just("```"), Just("\""), Just("<"), Just("."),
+                ],
+                0..14,
+            ),
+            cuts in proptest::collection::vec(any::<prop::sample::Index>(), 0..6),
+        ) {
+            let text = parts.concat();
+            let mut cuts: Vec<usize> = cuts.iter().map(|cut| text.floor_char_boundary(cut.index(text.len() + 1))).collect();
+            cuts.extend([0, text.len()]);
+            cuts.sort_unstable();
+            let pieces: Vec<&str> = cuts.windows(2).map(|cut| &text[cut[0]..cut[1]]).collect();
+            let whole = split(&[&text]);
+            prop_assert_eq!(&split(&pieces), &whole);
+            // The head of a channel is a mark.
+            if !text.contains("<|") {
+                let kept = format!("{}{}", whole.0, whole.1).matches("wörds").count();
+                prop_assert_eq!(kept, text.matches("wörds").count());
+            }
+        }
+    }
+}

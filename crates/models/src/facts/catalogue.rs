@@ -1,0 +1,222 @@
+//! The catalogue of models in `config/catalogue.json`: what is published of them. It holds for the providers' own addresses
+//! alone: a proxy may have other prices, and a server on this machine calls its model what it likes. The configuration and
+//! the server's own words win over it. `scripts/catalogue.py` writes it.
+
+use std::{collections::BTreeMap, sync::LazyLock};
+
+use agentd_core::{model::Slot, usage::Prices};
+use serde::Deserialize;
+
+use crate::http::learning::Change;
+
+const TEXT: &str = include_str!("../../../../config/catalogue.json");
+
+/// Parsed once, by the first model of a provider. A catalogue that is none is an empty one: a test holds that it is none.
+static CATALOGUE: LazyLock<Catalogue> = LazyLock::new(|| match Catalogue::parse(TEXT) {
+    Ok(catalogue) => catalogue,
+    Err(error) => {
+        tracing::error!("the catalogue of models cannot be read: {error}");
+        Catalogue::default()
+    }
+});
+
+/// Hosts of providers, by their names in the catalogue.
+const HOSTS: [(&str, &str); 15] = [
+    ("api.anthropic.com", "anthropic"),
+    ("api.cerebras.ai", "cerebras"),
+    ("dashscope.aliyuncs.com", "dashscope"),
+    ("dashscope-intl.aliyuncs.com", "dashscope"),
+    ("api.deepseek.com", "deepseek"),
+    ("generativelanguage.googleapis.com", "gemini"),
+    ("api.groq.com", "groq"),
+    ("api.mistral.ai", "mistral"),
+    ("codestral.mistral.ai", "mistral"),
+    ("api.moonshot.ai", "moonshot"),
+    ("api.moonshot.cn", "moonshot"),
+    ("api.openai.com", "openai"),
+    ("api.x.ai", "xai"),
+    ("api.z.ai", "zai"),
+    ("open.bigmodel.cn", "zai"),
+];
+
+/// Published facts of one model.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct PublishedModel {
+    /// Tokens of its window.
+    pub(crate) window: Option<u64>,
+    /// Tokens of its longest answer.
+    pub(crate) answer: Option<u64>,
+    /// Set if it can be shown pictures.
+    #[serde(default)]
+    pub(crate) pictures: bool,
+    /// Set if it can think before it answers.
+    #[serde(default)]
+    pub(crate) thinking: bool,
+    /// Set if it can call tools.
+    #[serde(default)]
+    pub(crate) tools: bool,
+    pub(crate) prices: Option<Prices>,
+    /// Index of the page that it was taken from.
+    source: Option<usize>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Catalogue {
+    /// The day on which it was written.
+    date: String,
+    /// The table that it was written from.
+    source: String,
+    /// Models that a key alone makes use of, by slot, by provider.
+    defaults: BTreeMap<String, BTreeMap<Slot, String>>,
+    /// Forms that a provider wants requests in, by provider.
+    forms: BTreeMap<String, Vec<Change>>,
+    /// Pages that the table names.
+    pages: Vec<String>,
+    /// Models by id, by provider.
+    models: BTreeMap<String, BTreeMap<String, PublishedModel>>,
+}
+
+impl Catalogue {
+    fn parse(text: &str) -> Result<Self, serde_json::Error> {
+        serde_json::from_str(text)
+    }
+
+    fn find(&self, host: &str, id: &str) -> Option<&PublishedModel> {
+        let (_, provider) = HOSTS.iter().find(|(known, _)| host.eq_ignore_ascii_case(known))?;
+        let models = self.models.get(*provider)?;
+        // One provider lists its models as `models/ID`.
+        let id = id.strip_prefix("models/").unwrap_or(id);
+        models.get(id).or_else(|| models.get(without_date(id)?))
+    }
+}
+
+/// Published facts of a model at a provider's own address; none of one elsewhere.
+pub(crate) fn published(host: &str, id: &str) -> Option<&'static PublishedModel> {
+    // Nothing is parsed for the servers that nobody publishes anything of.
+    HOSTS.iter().any(|(known, _)| host.eq_ignore_ascii_case(known)).then(|| CATALOGUE.find(host, id)).flatten()
+}
+
+/// The form that the provider at its own address wants requests in.
+pub(crate) fn form(host: &str) -> &'static [Change] {
+    let provider = HOSTS.iter().find(|(known, _)| host.eq_ignore_ascii_case(known)).map(|(_, provider)| *provider);
+    provider.and_then(|provider| CATALOGUE.forms.get(provider)).map(Vec::as_slice).unwrap_or_default()
+}
+
+/// The models that a key alone makes use of at a provider's own address, by slot; none elsewhere.
+#[must_use]
+pub fn default_models(host: &str) -> &'static [(Slot, String)] {
+    static DEFAULTS: LazyLock<BTreeMap<&'static str, Vec<(Slot, String)>>> = LazyLock::new(|| {
+        let of = |provider: &str| CATALOGUE.defaults.get(provider).cloned().unwrap_or_default().into_iter().collect();
+        HOSTS.iter().map(|(host, provider)| (*host, of(provider))).collect()
+    });
+    DEFAULTS.get(host.to_ascii_lowercase().as_str()).map(Vec::as_slice).unwrap_or_default()
+}
+
+impl PublishedModel {
+    /// Where it is from, and of which day, for people.
+    pub(crate) fn origin(&self) -> String {
+        let page = self.source.and_then(|page| CATALOGUE.pages.get(page)).unwrap_or(&CATALOGUE.source);
+        format!("{page}, {}", CATALOGUE.date)
+    }
+}
+
+/// An id without the day at its end, `-20251101` or `-2025-11-01`: models that are fixed to a day are the same model.
+fn without_date(id: &str) -> Option<&str> {
+    let is_day = |date: &str| {
+        let bare = date.replace('-', "");
+        bare.len() == 8 && bare.starts_with("20") && bare.bytes().all(|letter| letter.is_ascii_digit())
+    };
+    ["YYYYMMDD", "YYYY-MM-DD"].iter().find_map(|form| {
+        let (name, date) = id.split_at_checked(id.len().checked_sub(form.len())?)?;
+        name.strip_suffix('-').filter(|_| is_day(date))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use agentd_core::usage::Usage;
+
+    use super::*;
+
+    #[test]
+    fn the_catalogue_is_one_and_its_figures_are_plausible() {
+        let catalogue = Catalogue::parse(TEXT).unwrap();
+        assert!(!catalogue.source.is_empty() && catalogue.date.parse::<jiff::civil::Date>().is_ok());
+        let models: Vec<_> =
+            catalogue.models.iter().flat_map(|(of, models)| models.iter().map(move |one| (of, one))).collect();
+        assert!(models.len() > 200, "{}", models.len());
+        for (provider, (id, model)) in models {
+            assert!(HOSTS.iter().any(|(_, known)| known == provider), "{provider}");
+            assert!(model.window.is_none_or(|window| (512..20_000_000).contains(&window)), "{id}: {model:?}");
+            assert!(model.source.is_none_or(|page| page < catalogue.pages.len()), "{id}");
+            let Some(prices) = &model.prices else { continue };
+            assert!(prices.above == 0 && prices.are_sound(), "{id}: {model:?}");
+            for Prices { input, cached_input, output, .. } in prices.tiers.iter().chain([prices]) {
+                assert!(input <= output && cached_input.is_none_or(|cached| cached <= *input), "{id}: {model:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn models_are_known_at_their_providers_alone() {
+        let known = published("api.anthropic.com", "claude-opus-4-5").unwrap();
+        assert!(known.pictures && known.thinking && known.tools && known.window == Some(200_000), "{known:?}");
+        assert!(known.origin().starts_with("https://") && known.answer > Some(8000), "{}", known.origin());
+        assert_eq!(published("API.anthropic.com", "claude-opus-4-5-20991231"), Some(known));
+        assert!(published("generativelanguage.googleapis.com", "models/gemini-2.5-pro").is_some());
+        for (host, id) in [
+            ("127.0.0.1", "claude-opus-4-5"),
+            ("api.anthropic.com.evil.example", "claude-opus-4-5"),
+            ("api.openai.com", "claude-opus-4-5"),
+            ("api.openai.com", "gpt-5.1-12345678"),
+            ("api.openai.com", ""),
+        ] {
+            assert_eq!(published(host, id), None, "{host} {id}");
+        }
+    }
+
+    #[test]
+    fn long_requests_have_the_prices_that_are_published_for_them() {
+        let cost = |host: &str, id: &str, prompt_tokens| {
+            let usage = Usage { prompt_tokens, completion_tokens: 1000, ..Usage::default() };
+            published(host, id).unwrap().prices.as_ref().unwrap().cost_microusd(&usage, 0)
+        };
+        let (anthropic, openai, xai) = ("api.anthropic.com", "api.openai.com", "api.x.ai");
+        assert_eq!(cost(anthropic, "claude-haiku-5-5", 100_000), 10_000 + 500);
+        assert_eq!(cost(anthropic, "claude-haiku-5-5", 150_000), 75_000 + 2500);
+        assert_eq!(cost(openai, "gpt-5.5", 272_000), 272_000 * 5 + 30_000);
+        assert_eq!(cost(openai, "gpt-5.5", 400_000), 400_000 * 10 + 45_000);
+        // Here the border itself belongs to what is above it.
+        assert_eq!(cost(xai, "grok-4.7", 199_999), 199_999 * 2 + 6_000);
+        assert_eq!(cost(xai, "grok-4.7", 200_000), 200_000 * 4 + 12_000);
+        // One that has nothing but tiers.
+        assert_eq!(cost("dashscope.aliyuncs.com", "qwen3-coder-plus", 32_001), 57_602 + 9_000);
+    }
+
+    #[test]
+    fn defaults_are_models_of_the_catalogue() {
+        for host in ["api.anthropic.com", "API.OPENAI.COM"] {
+            let slots = default_models(host);
+            assert_eq!(slots.first().map(|(slot, _)| *slot), Some(Slot::Base), "{host}");
+            for (_, id) in slots {
+                assert!(published(host, id).is_some_and(|model| model.tools && model.prices.is_some()), "{id}");
+            }
+        }
+        assert!(default_models("127.0.0.1").is_empty() && default_models("api.x.ai").is_empty());
+    }
+
+    #[test]
+    fn a_catalogue_of_nonsense_is_none() {
+        for text in [
+            "",
+            "[]",
+            "{",
+            r#"{"date": 7}"#,
+            r#"{"date": "", "source": "", "defaults": {}, "forms": {}, "pages": [], "models": {"a": {"b": {"window": -1}}}}"#,
+        ] {
+            assert!(Catalogue::parse(text).is_err(), "{text}");
+        }
+    }
+}

@@ -1,0 +1,340 @@
+//! Facts about a model: as configured, as its record has them, and asked of its server where nobody configured them. That is
+//! done once for each model, when it is first asked for something, so that a start of the daemon does not wait for it.
+
+pub(crate) mod catalogue;
+mod figures;
+pub(crate) mod records;
+pub(crate) mod server;
+
+use std::{
+    sync::{
+        Mutex, OnceLock, PoisonError,
+        atomic::{AtomicBool, AtomicU32, Ordering},
+    },
+    time::Duration,
+};
+
+use agentd_core::{
+    model::{ModelInfo, WindowSource},
+    usage::Prices,
+};
+use tokio::{
+    sync::{Mutex as AsyncMutex, OnceCell},
+    time::Instant,
+};
+
+use crate::{
+    config::{ModelConfig, Wire},
+    facts::{
+        records::{RecordHandle, WindowLimit},
+        server::{ModelAbilities, ServerFacts},
+    },
+    http::{
+        learning::{Change, RequestForm},
+        target::Target,
+    },
+};
+
+/// The id of a model that nobody named: it is sent where the server lists none either.
+const UNNAMED_MODEL: &str = "default";
+
+/// The time for which a server that could not be asked is left in peace.
+const REST: Duration = Duration::from_secs(60);
+
+/// Times that a server is asked again which says how large a window is only once the model is loaded.
+const MAX_ASKED_AGAIN: u32 = 3;
+
+/// Part of a window by which a request must be larger to refute it: the counts of a server vary a little.
+const REFUTED_BY: u64 = 20;
+
+/// States of the facts that one life of the daemon can have: they change a few times, and each is held as long as the model.
+const MAX_STATES: u32 = 256;
+
+/// Facts about one model.
+#[derive(Debug)]
+pub(crate) struct ModelFacts {
+    /// First of the states: whoever was lent an older one still holds it.
+    first: KnownFacts,
+    states: AtomicU32,
+    record: RecordHandle,
+    /// The server's own words, once it was asked.
+    told: OnceCell<()>,
+    /// Set once the server was asked whether the model sees.
+    sight: OnceCell<()>,
+    /// Set while a server that must be told which model is meant lists none, and takes requests all the same.
+    unlisted: AtomicBool,
+    /// When the server may be asked again.
+    rests_until: Mutex<Option<Instant>>,
+    /// Set once it was asked, whatever came of it.
+    asked: AtomicBool,
+    /// Times that it may be asked again, for it had not loaded the model.
+    asks_again: AtomicU32,
+    /// Held by whoever asks again.
+    asking_again: AsyncMutex<()>,
+}
+
+/// One state of the facts, and the one that took its place.
+#[derive(Debug)]
+struct KnownFacts {
+    info: ModelInfo,
+    next: OnceLock<Box<KnownFacts>>,
+}
+
+impl KnownFacts {
+    fn of(info: ModelInfo) -> Self {
+        Self { info, next: OnceLock::new() }
+    }
+
+    fn last(&self) -> &Self {
+        let mut last = self;
+        while let Some(next) = last.next.get() {
+            last = next;
+        }
+        last
+    }
+}
+
+impl ModelFacts {
+    /// Facts that are known from the configuration and the record.
+    pub(crate) fn new(config: &ModelConfig, target: &Target, record: RecordHandle) -> Self {
+        let info = known(config, target, &record);
+        Self {
+            first: KnownFacts::of(info),
+            states: AtomicU32::new(0),
+            record,
+            told: OnceCell::new(),
+            sight: OnceCell::new(),
+            unlisted: AtomicBool::new(false),
+            rests_until: Mutex::default(),
+            asked: AtomicBool::new(false),
+            asks_again: AtomicU32::new(0),
+            asking_again: AsyncMutex::default(),
+        }
+    }
+
+    /// All that is known now.
+    pub(crate) fn info(&self) -> &ModelInfo {
+        &self.first.last().info
+    }
+
+    /// Abilities of the model, as far as its server told.
+    pub(crate) fn abilities(&self) -> ModelAbilities {
+        self.record.abilities()
+    }
+
+    /// Its prices, as they are configured, published, or listed by its server.
+    pub(crate) fn prices(&self, target: &Target, config: &ModelConfig) -> Option<Prices> {
+        let published = || catalogue::published(target.host(), &self.info().id)?.prices.clone();
+        config.prices.clone().or_else(published).or_else(|| self.record.prices())
+    }
+
+    /// The record of the model.
+    pub(crate) fn record(&self) -> &RecordHandle {
+        &self.record
+    }
+
+    /// The form in which its server takes requests: as its provider publishes, and as refusals have shown.
+    pub(crate) fn form(&self, target: &Target) -> RequestForm {
+        form(target, &self.record)
+    }
+
+    /// Takes in what the record has now.
+    pub(crate) fn renew(&self, target: &Target, config: &ModelConfig) {
+        let mut info = known(config, target, &self.record);
+        let mut last = self.first.last();
+        if info == last.info || self.states.fetch_add(1, Ordering::Relaxed) >= MAX_STATES {
+            return;
+        }
+        while let Err(refused) = last.next.set(Box::new(KnownFacts::of(info))) {
+            // Somebody else was sooner; both have read the same record, or this is the newer word.
+            info = refused.info;
+            last = last.last();
+        }
+    }
+
+    /// Takes in a window that a refusal or a count has shown.
+    pub(crate) fn limit_to(&self, tokens: u64, source: WindowSource, target: &Target, config: &ModelConfig) {
+        self.record.limit_to(tokens, source);
+        self.renew(target, config);
+    }
+
+    /// Takes in that a request of so many tokens was answered: a window that is smaller is none.
+    pub(crate) fn counted(&self, tokens: u64, target: &Target, config: &ModelConfig) {
+        let refutes = |limit: WindowLimit| tokens > limit.tokens.saturating_add(limit.tokens / REFUTED_BY);
+        if self.record.limit().is_some_and(refutes) {
+            self.record.lift_limit();
+            self.renew(target, config);
+        }
+    }
+
+    /// Forgets what refusals and counts have shown, and lets the server be asked again.
+    pub(crate) fn forget(&self, target: &Target, config: &ModelConfig) {
+        self.record.forget();
+        self.asks_again.store(1, Ordering::Relaxed);
+        self.renew(target, config);
+    }
+
+    /// Asks the server for what is missing, unless it was asked.
+    pub(crate) async fn look_up(&self, target: &Target, config: &ModelConfig) {
+        // What was remembered may be forgotten by now.
+        self.renew(target, config);
+        let lacks_something = config.id.is_empty() || config.context_window.is_none() || self.lacks_abilities(config);
+        if !lacks_something || self.rests() || self.unlisted.load(Ordering::Relaxed) {
+            return;
+        }
+        if self.told.initialized() {
+            return self.look_again(target, config).await;
+        }
+        let ask = || async {
+            match server::ask(target, config, false).await {
+                // A server that lists nothing now may list something later, and its first model is the one that is asked.
+                Some(ServerFacts { id: None, .. }) if config.needs_id() => {
+                    self.unlisted.store(true, Ordering::Relaxed);
+                    Err(())
+                }
+                Some(facts) => {
+                    self.asks_again.store(if facts.loads_later { MAX_ASKED_AGAIN } else { 0 }, Ordering::Relaxed);
+                    self.take_in(facts, target, config);
+                    self.tell();
+                    Ok(())
+                }
+                None => {
+                    // A request that must name its model asks each time, as the server may be starting.
+                    if !config.needs_id() {
+                        self.rest();
+                    }
+                    Err(())
+                }
+            }
+        };
+        self.asked.store(true, Ordering::Relaxed);
+        // Where it could not be asked, the next request asks again.
+        let _ = self.told.get_or_try_init(ask).await;
+    }
+
+    /// Asks the server whether the model sees, unless somebody configured it or it was asked.
+    pub(crate) async fn look_for_sight(&self, target: &Target, config: &ModelConfig) {
+        self.look_up(target, config).await;
+        if config.sees_pictures.is_some() || config.wire == Wire::LlamaCpp || self.rests() {
+            return;
+        }
+        let ask = || async {
+            let Some(facts) = server::ask(target, config, true).await else {
+                if !config.needs_id() {
+                    self.rest();
+                }
+                return Err(());
+            };
+            self.take_in(facts, target, config);
+            Ok::<(), ()>(())
+        };
+        // Where it could not be asked, a later request with pictures asks again.
+        let _ = self.sight.get_or_try_init(ask).await;
+    }
+
+    /// Takes note that the server did not answer a request: it may list its models by now.
+    pub(crate) fn note_failure(&self) {
+        self.unlisted.store(false, Ordering::Relaxed);
+    }
+
+    /// Asks again a server that had not loaded the model when it was asked.
+    async fn look_again(&self, target: &Target, config: &ModelConfig) {
+        if self.asks_again.load(Ordering::Relaxed) == 0 {
+            return;
+        }
+        let Ok(_asking) = self.asking_again.try_lock() else { return };
+        self.asks_again.fetch_sub(1, Ordering::Relaxed);
+        if let Some(facts) = server::ask(target, config, false).await {
+            if !facts.loads_later {
+                self.asks_again.store(0, Ordering::Relaxed);
+            }
+            self.take_in(facts, target, config);
+        }
+    }
+
+    fn take_in(&self, mut facts: ServerFacts, target: &Target, config: &ModelConfig) {
+        if facts.abilities.pictures.is_some() {
+            let _ = self.sight.set(());
+        } else if !config.id.is_empty() || facts.id == self.record.id() {
+            // Not each question is about it.
+            facts.abilities.pictures = self.abilities().pictures;
+        }
+        let window = facts.window.tokens(target.assumed_window());
+        let id = facts.id.as_deref().filter(|_| config.id.is_empty());
+        self.record.tell(id, window, facts.abilities, facts.prices);
+        self.renew(target, config);
+    }
+
+    /// Tells the operator what is known, and where nobody said how large the window is.
+    fn tell(&self) {
+        let ModelInfo { id, context_window, window_source, .. } = self.info();
+        tracing::debug!(model = id, window = context_window, source = window_source.as_str(), "known");
+        if *window_source == WindowSource::Default {
+            tracing::warn!(
+                hint = "set context_window in models.yaml, or MODEL_BASIC_CONTEXT_WINDOW and its like",
+                "nobody says how large the window of {id} is, {context_window} tokens are assumed"
+            );
+        }
+    }
+
+    /// Returns whether requests depend on abilities of which the server has not told yet.
+    pub(crate) fn lacks_abilities(&self, config: &ModelConfig) -> bool {
+        config.wire == Wire::Anthropic && self.abilities() == ModelAbilities::default()
+    }
+
+    /// Returns whether there is nothing to ask the server for, or it was asked, whatever came of it.
+    pub(crate) fn are_known(&self, config: &ModelConfig) -> bool {
+        let has_id = !config.id.is_empty() || self.record.id().is_some();
+        let has_window = config.context_window.is_some() || self.record.told().is_some();
+        (has_id && has_window) || self.asked.load(Ordering::Relaxed)
+    }
+
+    fn rest(&self) {
+        *self.rests_until.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now() + REST);
+    }
+
+    fn rests(&self) -> bool {
+        let until = *self.rests_until.lock().unwrap_or_else(PoisonError::into_inner);
+        until.is_some_and(|until| Instant::now() < until)
+    }
+}
+
+fn form(target: &Target, record: &RecordHandle) -> RequestForm {
+    let mut form = record.form();
+    form.extend(catalogue::form(target.host()).iter().cloned());
+    form
+}
+
+/// The configured facts, what the server told where there are none, and what its refusals and counts have shown.
+fn known(config: &ModelConfig, target: &Target, record: &RecordHandle) -> ModelInfo {
+    let id = Some(config.id.clone()).filter(|id| !id.is_empty()).or_else(|| record.id());
+    let published = id.as_deref().and_then(|id| catalogue::published(target.host(), id));
+    let (mut window, mut source) = match (config.context_window, record.told()) {
+        (Some(configured), _) => (configured, WindowSource::Configured),
+        (None, Some(told)) => (told, WindowSource::Server),
+        (None, None) => match published.and_then(|published| published.window) {
+            Some(window) => (window, WindowSource::Catalogue),
+            None => (target.assumed_window(), WindowSource::Default),
+        },
+    };
+    if let Some(limit) = record.limit().filter(|limit| limit.tokens < window) {
+        (window, source) = (limit.tokens, limit.source);
+    }
+    let form = form(target, record);
+    let told = config.sees_pictures.or(record.abilities().pictures);
+    let sees = told.unwrap_or_else(|| published.is_some_and(|published| published.pictures));
+    let info = ModelInfo {
+        id: id.unwrap_or_else(|| UNNAMED_MODEL.to_owned()),
+        wire: config.wire.as_str().to_owned(),
+        base_url: Some(target.shown().to_owned()),
+        context_window: window,
+        window_source: source,
+        native_tools: form.native_tools(config),
+        embedded: false,
+        echo_reasoning: form.echoes(config),
+        sees_pictures: config.wire != Wire::LlamaCpp && sees && !form.has(&Change::WithoutPictures),
+        figures: Vec::new(),
+    };
+    let figures = figures::figures(&info, config, record, published, target.route());
+    ModelInfo { figures, ..info }
+}

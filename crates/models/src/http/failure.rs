@@ -1,0 +1,450 @@
+//! What went wrong with a call, and whether trying again can help.
+//!
+//! - `error_body`: a server's words, out of the many shapes of error bodies, and their meaning.
+//! - `error_headers`: the name of the request, and waits.
+
+mod error_body;
+mod error_headers;
+
+use std::time::Duration;
+
+use agentd_core::{
+    Timestamp,
+    error::{ErrorKind, ModelError},
+};
+use reqwest::{
+    StatusCode,
+    header::{HeaderMap, LOCATION},
+};
+
+pub(crate) use self::{error_body::excerpt, error_headers::request_id};
+use self::{
+    error_body::{Cause, ServerError},
+    error_headers::{limit_reset, retry_after, retry_at},
+};
+use crate::http::{
+    learning::Refusal,
+    target::Target,
+    window::{self, PLAUSIBLE},
+};
+
+/// Stands for the status of an error in the middle of an answer that names none.
+const UNKNOWN: u16 = 0;
+
+/// A failed attempt.
+#[derive(Debug)]
+pub(crate) struct Failure {
+    pub(crate) error: ModelError,
+    pub(crate) again: Again,
+    /// The server's words when it refused the request, which may be taken in another form.
+    pub(crate) refusal: Option<Box<Refusal>>,
+}
+
+/// Prospects of another attempt.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Again {
+    Never,
+    /// After the usual wait.
+    Later,
+    /// After the wait that the server asked for.
+    After(Duration),
+    /// After a part of a minute, of which the provider takes only so much: as it asks for, where it does. Only `once` where
+    /// this request alone may be too much.
+    Limited {
+        wait: Option<Duration>,
+        once: bool,
+    },
+    /// Once the server has loaded the model, which takes a large one minutes.
+    Loading,
+    /// At once: the model has spoilt its answer by chance.
+    Anew,
+}
+
+/// Hint where nothing better is known.
+fn usual_hint(kind: ErrorKind) -> Option<&'static str> {
+    match kind {
+        ErrorKind::Protocol => {
+            Some("is the model's wire in models.yaml the one that this server speaks? the server's log may tell more")
+        }
+        ErrorKind::CutStream => Some("ask again; if it happens often, look at the log of the model server"),
+        ErrorKind::Provider => Some("the trouble is the model server's own: look at its log, or ask again later"),
+        _ => None,
+    }
+}
+
+impl Failure {
+    pub(crate) fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
+        let again = match kind {
+            ErrorKind::RateLimited
+            | ErrorKind::Unreachable
+            | ErrorKind::Timeout
+            | ErrorKind::CutStream
+            | ErrorKind::Provider => Again::Later,
+            _ => Again::Never,
+        };
+        let failure = Self { error: ModelError::new(kind, message), again, refusal: None };
+        match usual_hint(kind) {
+            Some(hint) => failure.hint(hint),
+            None => failure,
+        }
+    }
+
+    pub(crate) fn hint(mut self, hint: &str) -> Self {
+        self.error = self.error.with_hint(hint);
+        self
+    }
+
+    fn again(self, again: Again) -> Self {
+        Self { again, ..self }
+    }
+
+    pub(crate) fn protocol(message: impl Into<String>) -> Self {
+        Self::new(ErrorKind::Protocol, message)
+    }
+
+    pub(crate) fn cut(message: impl Into<String>) -> Self {
+        Self::new(ErrorKind::CutStream, message)
+    }
+
+    /// An event that is no JSON of this wire.
+    pub(crate) fn unreadable(target: &Target, data: &str, error: &serde_json::Error) -> Self {
+        let data = excerpt(target, data);
+        Self::protocol(format!("the model at {target} sent an event that cannot be read ({error}): {data}"))
+    }
+
+    /// An event that another wire may have.
+    pub(crate) fn other_wire(target: &Target, data: &str) -> Self {
+        let data = excerpt(target, data);
+        Self::protocol(format!("the model at {target} sent an event that is invalid for this wire: {data}"))
+    }
+
+    pub(crate) fn html(target: &Target) -> Self {
+        Self::protocol(format!("asked the model at {target}: the server answered with HTML, is base_url right?"))
+            .hint("base_url must lead to the model's API, such as http://127.0.0.1:8080/v1, not to a web page")
+    }
+
+    /// A request that got no answer.
+    pub(crate) fn unsent(target: &Target, error: reqwest::Error) -> Self {
+        // The address may carry a password or a key; the target's own text does not.
+        let error = error.without_url();
+        if error.is_connect() && error.is_timeout() {
+            let message = format!("connecting to the model at {target} {} took too long", target.route());
+            return Self::new(ErrorKind::Timeout, message)
+                .hint("is base_url right, and is the server reachable from here?");
+        }
+        if error.is_connect() {
+            let cause = innermost(&error);
+            let mut failure = Self::new(
+                ErrorKind::Unreachable,
+                format!("could not connect to the model at {target} {}: {}", target.route(), excerpt(target, &cause)),
+            )
+            .hint("is the model server running, and is base_url right?");
+            failure.error = failure.error.with_source(error);
+            return failure;
+        }
+        if error.is_builder() {
+            return Self::new(ErrorKind::Configuration, format!("could not write the request to {target}: {error}"));
+        }
+        let cause = innermost(&error);
+        let mut failure = Self::new(
+            ErrorKind::CutStream,
+            format!(
+                "the model at {target} closed the connection without an answer: {}{}",
+                excerpt(target, &cause),
+                target.proxy_note()
+            ),
+        );
+        failure.error = failure.error.with_source(error);
+        failure
+    }
+
+    /// An answer with a status other than success.
+    pub(crate) fn status(target: &Target, status: StatusCode, headers: &HeaderMap, body: &[u8]) -> Self {
+        let error = ServerError::read(body);
+        let code = status.as_u16();
+        let mut said = said(target, &error, request_id(headers));
+        // What stands between may have answered in place of the server.
+        if matches!(code, 407 | 502..=504) {
+            said.push_str(&target.proxy_note());
+        }
+        let what = if is_trouble(code) { "failed" } else { "refused the request" };
+        let message = format!("the model at {target} {what} ({status}): {said}");
+        if status.is_redirection() {
+            let location = headers.get(LOCATION).and_then(|value| value.to_str().ok()).unwrap_or("another address");
+            return Self::new(ErrorKind::Rejected, message)
+                .hint(&format!("the server redirects to {}; set base_url to it", excerpt(target, location)));
+        }
+        Self::answered(target, code, headers, &error, &said, message)
+    }
+
+    /// An error that came inside of an answer that had begun well.
+    pub(crate) fn reported(target: &Target, error: &str) -> Self {
+        let error = ServerError::read(error.as_bytes());
+        let said = said(target, &error, error.request_id.as_deref());
+        let message = format!("the model at {target} reported an error: {said}");
+        let code = error.status().unwrap_or(UNKNOWN);
+        Self::answered(target, code, &HeaderMap::new(), &error, &said, message)
+    }
+
+    /// A server's error of that status, with the message for one of which nothing better is known.
+    fn answered(
+        target: &Target,
+        status: u16,
+        headers: &HeaderMap,
+        error: &ServerError,
+        said: &str,
+        message: String,
+    ) -> Self {
+        let Some(cause) = error.cause(status) else {
+            let mut failure = match status {
+                _ if is_trouble(status) => Self::new(ErrorKind::Provider, message)
+                    .again(retry_after(headers).map_or(Again::Later, Again::After)),
+                404 => Self::new(ErrorKind::Rejected, message)
+                    .hint("is the model's id right, and does base_url end where the API begins (often in /v1)?"),
+                _ => Self::new(ErrorKind::Rejected, message),
+            };
+            failure.refusal = Refusal::of(status, &error.body);
+            return failure;
+        };
+        let once = error.is_too_large(status);
+        let more_at = error.reset.or_else(|| retry_at(headers));
+        match cause {
+            // No key becomes right by itself.
+            Cause::Key if status == 403 && more_at.is_some() => Self::spent(target, said, more_at),
+            Cause::Key => Self::new(ErrorKind::Auth, message).hint("check the api_key of this model"),
+            Cause::Spent => Self::spent(target, said, more_at),
+            Cause::Rate | Cause::Minute => {
+                let message = format!("the model at {target} is rate limited: {said}");
+                let again = match retry_after(headers).or(error.wait).or_else(|| limit_reset(headers)) {
+                    wait if cause == Cause::Minute => Again::Limited { wait, once },
+                    Some(wait) => Again::After(wait),
+                    None => Again::Later,
+                };
+                Self::new(ErrorKind::RateLimited, message).again(again).hint(match once {
+                    true => {
+                        "one request alone has more tokens than the provider takes in a minute: use another model, or a plan \
+                         with a higher limit"
+                    }
+                    false => "wait a little, or ask less at once",
+                })
+            }
+            Cause::Loading => Self::new(ErrorKind::Provider, format!("the model at {target} is not ready: {said}"))
+                .again(Again::Loading)
+                .hint("its server is still loading it: ask again in a few minutes, or look at the server's log"),
+            Cause::Spoilt => Self::new(ErrorKind::Rejected, message)
+                .again(Again::Anew)
+                .hint("the model wrote a tool call that its server could not read: ask again, or use another model"),
+            Cause::Window => {
+                let message =
+                    format!("the conversation does not fit the context window of the model at {target}: {said}");
+                Self::overflow(message, window::named(&error.body))
+            }
+        }
+    }
+
+    /// A quota, a spending limit or a balance that is used up, until that time where it is known.
+    fn spent(target: &Target, said: &str, until: Option<Timestamp>) -> Self {
+        let (kind, when) = match until {
+            Some(until) => (ErrorKind::RateLimited, format!(" until {}", until.strftime("%Y-%m-%d %H:%M UTC"))),
+            None => (ErrorKind::QuotaExceeded, String::new()),
+        };
+        let message = format!("the provider of the model at {target} takes no more requests: {said}");
+        Self::new(kind, message).again(Again::Never).hint(&format!(
+            "a quota, a spending limit or the balance is used up{when}: raise it in the provider's console, or use \
+             another model"
+        ))
+    }
+
+    /// An answer that fills the window, which has so many tokens, as far as its server counted.
+    pub(crate) fn window_full(target: &Target, tokens: Option<u64>) -> Self {
+        let message = format!("the conversation and the answer fill the context window of the model at {target}");
+        Self::overflow(message, tokens.filter(|tokens| PLAUSIBLE.contains(tokens)))
+    }
+
+    fn overflow(message: String, window: Option<u64>) -> Self {
+        let mut failure = Self::new(ErrorKind::ContextOverflow, message)
+            .hint("start a new session, or set context_window to what the server really has");
+        failure.error = failure.error.with_window(window);
+        failure
+    }
+
+    /// An answer with more calls than that.
+    pub(crate) fn too_many_calls(target: &Target, most: usize) -> Self {
+        Self::protocol(format!("the model at {target} asked for more than {most} tool calls in one answer"))
+            .hint("the model may be confused: ask again, or try another one")
+    }
+
+    /// An answer whose calls have arguments without end.
+    pub(crate) fn too_long_arguments(target: &Target) -> Self {
+        Self::protocol(format!("the model at {target} wrote more than 1 MiB of tool arguments"))
+            .hint("ask it to work in smaller steps")
+    }
+}
+
+/// Text of a server, with its name of the request.
+fn said(target: &Target, error: &ServerError, request_id: Option<&str>) -> String {
+    let mut said = error.said(target);
+    if let Some(id) = request_id {
+        said.push_str(&format!(" [request {}]", excerpt(target, id)));
+    }
+    said
+}
+
+/// Returns true if an error of that status is the server's own trouble, which may be over at the next attempt.
+fn is_trouble(status: u16) -> bool {
+    matches!(status, UNKNOWN | 408 | 409 | 500..=599)
+}
+
+fn innermost(error: &dyn std::error::Error) -> String {
+    let mut error = error;
+    while let Some(source) = error.source() {
+        error = source;
+    }
+    error.to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn statuses_become_kinds() {
+        let target = Target::for_tests("http://host/v1", "");
+        let check = |status: u16, body: &str, kind: ErrorKind, again: bool| {
+            let status = StatusCode::from_u16(status).unwrap();
+            let failure = Failure::status(&target, status, &HeaderMap::new(), body.as_bytes());
+            assert_eq!((failure.error.kind(), failure.again != Again::Never), (kind, again), "{status} {body}");
+        };
+        check(307, "", ErrorKind::Rejected, false);
+        check(400, "bad", ErrorKind::Rejected, false);
+        check(400, r#"{"error":{"message":"maximum context length is 4096"}}"#, ErrorKind::ContextOverflow, false);
+        check(400, r#"{"error":{"type":"exceed_context_size_error"}}"#, ErrorKind::ContextOverflow, false);
+        // Words of the request, repeated, are not read.
+        let vllm = |input: &str| {
+            let message = format!("[{{'type':'string_type','input':'{input}'}}]");
+            json!({"object": "error", "message": message, "type": "BadRequestError", "code": 400}).to_string()
+        };
+        for input in ["why do I get insufficient_quota?", "exceeded your current quota", "invalid_api_key", "(TPM)"] {
+            check(400, &vllm(input), ErrorKind::Rejected, false);
+        }
+        check(400, r#"{"error":{"message":"no insufficient_quota, no invalid_api_key"}}"#, ErrorKind::Rejected, false);
+        check(404, r#"{"error":{"message":"no","code":"insufficient_quota"}}"#, ErrorKind::Rejected, false);
+        let repeated = r#"{"detail":[{"loc":["body"],"input":"maximum context length is 4096"}]}"#;
+        check(422, repeated, ErrorKind::Rejected, false);
+        check(429, r#"{"error":{"message":"the context window"}}"#, ErrorKind::RateLimited, true);
+        check(401, "", ErrorKind::Auth, false);
+        check(402, "", ErrorKind::QuotaExceeded, false);
+        check(403, "", ErrorKind::Auth, false);
+        check(404, "<html>", ErrorKind::Rejected, false);
+        check(408, "", ErrorKind::Provider, true);
+        check(409, "", ErrorKind::Provider, true);
+        check(413, "", ErrorKind::ContextOverflow, false);
+        const MINUTE: &str =
+            r#"{"error":{"message":"Request too large on tokens per minute (TPM): Limit 6000, Used 1, Requested 9"}}"#;
+        check(413, MINUTE, ErrorKind::RateLimited, true);
+        check(400, MINUTE, ErrorKind::RateLimited, true);
+        check(
+            400,
+            r#"{"error":{"message":"`inputs` tokens + `max_new_tokens` must be <= 4096"}}"#,
+            ErrorKind::ContextOverflow,
+            false,
+        );
+        let tokens = "The input token count (9001) exceeds the maximum number of tokens allowed (8192).";
+        let gemini = |code: u16, message: &str| format!(r#"[{{"error":{{"code":{code},"message":"{message}"}}}}]"#);
+        check(400, &gemini(400, tokens), ErrorKind::ContextOverflow, false);
+        const QUOTA: &str = "You exceeded your current quota, please check your plan. Please retry in 34.07s.";
+        check(429, &gemini(429, QUOTA), ErrorKind::RateLimited, true);
+        check(
+            429,
+            &gemini(429, "You exceeded your current quota, please check your plan."),
+            ErrorKind::QuotaExceeded,
+            false,
+        );
+        check(400, r#"{"error":{"message":"no","code":"tool_use_failed"}}"#, ErrorKind::Rejected, true);
+        check(429, "", ErrorKind::RateLimited, true);
+        check(429, r#"{"error":{"code":"insufficient_quota"}}"#, ErrorKind::QuotaExceeded, false);
+        check(500, "", ErrorKind::Provider, true);
+        check(529, "", ErrorKind::Provider, true);
+        let body = br#"{"error":{"message":"it does not fit the context size","n_ctx":2048}}"#;
+        let failure = Failure::status(&target, StatusCode::BAD_REQUEST, &HeaderMap::new(), body);
+        assert_eq!(failure.error.window(), Some(2048));
+        let again = |status: u16, body: &str| {
+            Failure::status(&target, StatusCode::from_u16(status).unwrap(), &HeaderMap::new(), body.as_bytes()).again
+        };
+        let large = "Request too large for gpt-4o in organization org-1 on tokens per min (TPM): Limit 30000, Requested \
+            44113. The input or output tokens must be reduced in order to run successfully.";
+        let large = json!({"error": {"message": large, "code": "rate_limit_exceeded"}}).to_string();
+        assert_eq!(again(429, &large), Again::Limited { wait: None, once: true });
+        assert_eq!(again(429, &gemini(429, QUOTA)), Again::After(Duration::from_millis(34_070)));
+        for message in ["Loading model", "The server is loading"] {
+            assert_eq!(again(503, &gemini(503, message)), Again::Loading);
+        }
+    }
+
+    /// Errors as providers and gateways have been seen to send them.
+    #[test]
+    fn money_that_is_used_up_is_no_limit_of_a_minute_and_no_wrong_key() {
+        let target = Target::for_tests("http://host/v1", "");
+        let check = |status: u16, error: serde_json::Value, kind: ErrorKind| {
+            let (status, body) = (StatusCode::from_u16(status).unwrap(), json!({ "error": error }).to_string());
+            let failure = Failure::status(&target, status, &HeaderMap::new(), body.as_bytes());
+            assert_eq!(failure.error.kind(), kind, "{status} {body}");
+            failure
+        };
+        let says = |message: &str| json!({ "message": message });
+        for (status, error) in [
+            (400, says("You have reached your specified API usage limits. You will regain access on 2026-12-01.")),
+            (400, json!({"message": "Access denied", "code": "Arrearage"})),
+            (400, says("ExceededBudget: User=a over budget. Spend=1.2, Budget=1")),
+            (401, json!({"message": "no", "type": "budget_exceeded"})),
+            (403, says("Key limit exceeded (weekly limit). Manage it at https://openrouter.ai/settings/keys")),
+            (403, says("Quota exceeded")),
+            (403, json!({"message": "no", "code": "AllocationQuota.FreeTierOnly"})),
+            (412, says("Account is suspended, possibly due to reaching the monthly spending limit")),
+            (429, says("Your team has either used all available credits or reached its monthly spending limit")),
+            (429, says("Your prepayment credits are depleted.")),
+        ] {
+            check(status, error, ErrorKind::QuotaExceeded);
+        }
+        for code in ["token_quota_exceeded", "request_quota_exceeded"] {
+            let error = json!({"message": "Tokens per minute limit exceeded", "code": code});
+            assert_ne!(check(429, error, ErrorKind::RateLimited).again, Again::Never);
+        }
+        let error = json!({"message": "Tokens per day limit exceeded", "code": "token_quota_exceeded"});
+        check(429, error, ErrorKind::QuotaExceeded);
+        let details = json!([{"@type": "type.googleapis.com/google.rpc.RetryInfo", "retryDelay": "34.5s"}]);
+        let error = json!({"message": "You exceeded your current quota.", "details": details});
+        assert_eq!(check(429, error, ErrorKind::RateLimited).again, Again::After(Duration::from_millis(34_500)));
+        check(403, json!({"message": "no access to model x", "code": "model_not_found"}), ErrorKind::Rejected);
+        // A gateway repeats the error of the provider below its own.
+        let raw = r#"{"error":{"message":"prompt is too long: 210000 tokens > 200000 maximum"}}"#;
+        for raw in [json!(raw), serde_json::from_str(raw).unwrap()] {
+            let error = json!({"message": "Provider returned error", "code": 400, "metadata": {"raw": raw}});
+            let failure = check(400, error, ErrorKind::ContextOverflow);
+            assert!(failure.error.to_string().contains("210000"), "{}", failure.error);
+        }
+        let reported = r#"{"error":{"code":429,"message":"Provider returned error","metadata":{"raw":"x is busy"}}}"#;
+        assert_eq!(Failure::reported(&target, reported).error.kind(), ErrorKind::RateLimited);
+        let error = json!({"message": "Provider returned error", "metadata": {"raw": "x is busy upstream"}});
+        assert!(check(429, error, ErrorKind::RateLimited).error.to_string().contains("busy upstream"));
+    }
+
+    #[test]
+    fn errors_in_the_middle_of_an_answer_have_the_status_of_their_code() {
+        let target = Target::for_tests("http://host/v1", "");
+        let check = |code: &str, kind: ErrorKind, refusal: Option<u16>| {
+            let failure = Failure::reported(&target, &format!(r#"{{"error":{{"message":"no","type":"{code}"}}}}"#));
+            let refused = failure.refusal.map(|refusal| refusal.status);
+            assert_eq!((failure.error.kind(), refused), (kind, refusal), "{code}");
+        };
+        check("server_error", ErrorKind::Provider, Some(500));
+        check("api_error", ErrorKind::Provider, Some(500));
+        check("overloaded_error", ErrorKind::Provider, None);
+        check("invalid_request_error", ErrorKind::Rejected, Some(400));
+        check("insufficient_quota", ErrorKind::QuotaExceeded, None);
+        check("invalid_api_key", ErrorKind::Auth, None);
+        check("rate_limit_exceeded", ErrorKind::RateLimited, None);
+    }
+}

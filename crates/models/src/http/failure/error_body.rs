@@ -1,0 +1,279 @@
+//! A server's error, out of the many shapes of error bodies: its words, and their meaning.
+
+use std::time::Duration;
+
+use agentd_core::Timestamp;
+use jiff::SignedDuration;
+use serde_json::Value;
+
+use super::{
+    UNKNOWN,
+    error_headers::{reset, wait_in},
+};
+use crate::http::{
+    target::Target,
+    window::{unquoted, unwrapped},
+};
+
+/// The longest part of a server's words that a message carries, in characters.
+const MAX_EXCERPT: usize = 400;
+
+/// The longest part of a server's words that is looked through, in characters.
+const MAX_WORDS: usize = 2_000;
+
+/// Kinds of errors that the status alone does not show.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Cause {
+    /// Only a person can clear it, who gives more money or leave to spend it.
+    Spent,
+    /// The key is wrong.
+    Key,
+    /// More was asked than the provider takes, of late.
+    Rate,
+    /// The same, counted by the minute: it may speak of tokens, but is no sign of a full window.
+    Minute,
+    /// The server loads its model.
+    Loading,
+    /// The model has spoilt its answer by chance.
+    Spoilt,
+    /// The request does not fit the window.
+    Window,
+}
+
+impl Cause {
+    /// Returns true if an error of that status can have this cause, whatever its words.
+    fn fits(self, status: u16) -> bool {
+        match self {
+            Self::Spent => matches!(status, UNKNOWN | 400 | 401 | 403 | 412 | 429),
+            Self::Key => matches!(status, UNKNOWN | 400),
+            Self::Minute => matches!(status, UNKNOWN | 400 | 413 | 422 | 429 | 500..=599),
+            Self::Loading => status == 503,
+            Self::Window => !matches!(status, 401..=404 | 429),
+            Self::Rate | Self::Spoilt => true,
+        }
+    }
+}
+
+/// Signs of these causes: parts of codes and types, and wordings of messages. The first row that fits counts.
+const SIGNS: [(Cause, &str, &str); 6] = [
+    (
+        Cause::Minute,
+        "rate_limit_exceeded; token_quota_exceeded; request_quota_exceeded",
+        "tokens per min; (tpm); requests per min; (rpm)",
+    ),
+    (
+        Cause::Spent,
+        "insufficient_quota; insufficient_balance; insufficient_credits; exceeded_current_quota; quota_exceeded; quotaexceeded; \
+         budget_exceeded; exceededbudget; exceededtokenbudget; spend_limit; usage_limit_reached; billing_; arrearage; freetieronly; \
+         blocked_api_access",
+        "exceeded your current quota; credit balance is too low; credits are depleted; available credits; insufficient balance; \
+         api usage limits; key limit exceeded; spending limit; spending cap; over budget",
+    ),
+    (Cause::Key, "invalid_api_key; api_key_invalid", ""),
+    (Cause::Loading, "", "loading"),
+    (Cause::Spoilt, "tool_use_failed", ""),
+    (
+        Cause::Window,
+        "context_length; exceed_context",
+        "max_model_len; contextwindowexceeded; context length; context window; context size; context limit; maximum context; \
+         maximum prompt length; prompt is too long; prompt too long; input is too long; reduce the length; too many tokens; \
+         token limit; tokens allowed; `max_new_tokens` must be",
+    ),
+];
+
+/// Places of codes and reasons below an error.
+const CODES: [&str; 6] =
+    ["/error_code", "/reason", "/details/error_code", "/details/0/reason", "/errors/0/reason", "/innererror/code"];
+
+/// The wording of a request that alone is more than a minute's limit.
+const TOO_LARGE: &str = "request too large";
+
+/// Parts of codes and types of errors in the middle of an answer, and the status of each before an answer. All others are
+/// the server's own trouble.
+const STATUSES: [(&str, u16); 11] = [
+    ("rate_limit", 429),
+    ("invalid", 400),
+    ("image", 400),
+    ("policy", 400),
+    ("mismatch", 400),
+    ("authentication", 401),
+    ("permission", 403),
+    ("not_found", 404),
+    ("too_large", 413),
+    ("server_error", 500),
+    ("api_error", 500),
+];
+
+/// A server's error.
+pub(super) struct ServerError {
+    pub(super) body: Vec<u8>,
+    /// Its message with its code or type, for people.
+    words: String,
+    /// Its codes and types, in lower case.
+    codes: String,
+    /// Its message up to the first quotation, in lower case. Quotations, and JSON of other forms, may repeat the request.
+    plain: String,
+    /// All of it: what does not fit the window is only asked again in a smaller form.
+    message: String,
+    /// The status that it names.
+    number: Option<u16>,
+    /// The wait that it asks for.
+    pub(super) wait: Option<Duration>,
+    /// The time at which there is more again of what is used up.
+    pub(super) reset: Option<Timestamp>,
+    /// Anthropic's name of the request.
+    pub(super) request_id: Option<String>,
+}
+
+impl ServerError {
+    /// Reads an error. Of one that a gateway passes on, the words are those of the provider behind it.
+    pub(super) fn read(body: &[u8]) -> Self {
+        let outer = Self::read_one(body.to_owned());
+        let Some(inner) = upstream(body).map(Self::read_one) else { return outer };
+        let codes = format!("{} {}", inner.codes, outer.codes);
+        Self {
+            codes,
+            number: inner.number.or(outer.number),
+            wait: inner.wait.or(outer.wait),
+            reset: inner.reset.or(outer.reset),
+            request_id: inner.request_id.or(outer.request_id),
+            ..inner
+        }
+    }
+
+    fn read_one(body: Vec<u8>) -> Self {
+        let text = String::from_utf8_lossy(&body).into_owned();
+        let text = text.trim();
+        let json = unwrapped(serde_json::from_str(text).unwrap_or(Value::Null));
+        let error = json.get("error").filter(|error| !error.is_null()).unwrap_or(&json);
+        let field = |name: &str| error.get(name).or_else(|| json.get(name)).filter(|value| is_there(value));
+        let message = Some(error).filter(|error| error.is_string() && is_there(error));
+        let message = message.or_else(|| field("message")).or_else(|| field("detail"));
+        let (code, kind) = (field("code"), field("type"));
+        let words = match (message.map(text_of), code.or(kind).map(text_of)) {
+            _ if text.is_empty() => "it said nothing more".to_owned(),
+            _ if text.starts_with('<') => "it sent an HTML page".to_owned(),
+            (Some(message), Some(label)) => format!("{message} ({label})"),
+            (message, label) => message.or(label).unwrap_or_else(|| text.to_owned()),
+        };
+        let places = CODES.map(|place| error.pointer(place));
+        // Some send a code where others have all of the error.
+        let bare = Some(error).filter(|error| error.as_str().is_some_and(|text| !text.contains(char::is_whitespace)));
+        let codes: Vec<String> = [kind, code, bare].into_iter().chain(places).flatten().map(text_of).collect();
+        let codes = codes.join(" ").to_lowercase();
+        let message = if json.is_null() { words.as_str() } else { message.and_then(Value::as_str).unwrap_or_default() };
+        let message = message.chars().take(MAX_WORDS).collect::<String>().to_lowercase();
+        let plain = unquoted(&message);
+        let number = [code, field("status")].into_iter().flatten().find_map(|number| text_of(number).parse().ok());
+        let request_id = json.get("request_id").and_then(Value::as_str).map(str::to_owned);
+        let now = Timestamp::now();
+        let reset = [error, &json].into_iter().find_map(|place| reset(place, now));
+        // Google's form of it.
+        let delays = || error.get("details")?.as_array()?.iter().find_map(|detail| detail.get("retryDelay")?.as_str());
+        let wait = wait_in(&plain).or_else(|| Duration::try_from(delays()?.parse::<SignedDuration>().ok()?).ok());
+        Self { words, codes, plain, message, number, wait, reset, request_id, body }
+    }
+
+    /// Its words, in one short line.
+    pub(super) fn said(&self, target: &Target) -> String {
+        excerpt(target, &self.words)
+    }
+
+    /// Returns true if the request alone is more than a minute's limit.
+    pub(super) fn is_too_large(&self, status: u16) -> bool {
+        status == 413 || self.plain.contains(TOO_LARGE)
+    }
+
+    /// The status of an error in the middle of an answer, as far as it names one.
+    pub(super) fn status(&self) -> Option<u16> {
+        let named = || STATUSES.iter().find(|(part, _)| self.codes.contains(part)).map(|(_, status)| *status);
+        // Some providers number their errors in their own way.
+        self.number.filter(|number| (400..600).contains(number)).or_else(named)
+    }
+
+    /// Its cause, if that is known.
+    pub(super) fn cause(&self, status: u16) -> Option<Cause> {
+        let has = |text: &str, signs: &str| signs.split("; ").any(|sign| !sign.is_empty() && text.contains(sign));
+        // Cerebras counts its limits of a day under the same codes.
+        let is_of_day = self.codes.contains("_quota_exceeded") && self.plain.contains("per day");
+        let is_it = |(cause, codes, wordings): &&(Cause, &str, &str)| {
+            let text = if *cause == Cause::Window { &self.message } else { &self.plain };
+            let is_known = has(&self.codes, codes) || has(text, wordings);
+            // Gemini calls a limit of a minute a quota, too: only that passes by itself.
+            is_known
+                && cause.fits(status)
+                && (*cause != Cause::Spent || self.wait.is_none())
+                && (*cause != Cause::Minute || !is_of_day)
+        };
+        let by_status = match status {
+            402 => Some(Cause::Spent),
+            403 if self.plain.contains("quota exceeded") && self.wait.is_some() => Some(Cause::Rate),
+            403 if self.plain.contains("quota exceeded") => Some(Cause::Spent),
+            // The key is right, and another model may be asked with it.
+            403 if self.codes.contains("model_not_found") => None,
+            401 | 403 => Some(Cause::Key),
+            413 => Some(Cause::Window),
+            429 => Some(Cause::Rate),
+            _ => None,
+        };
+        SIGNS.iter().find(is_it).map(|(cause, ..)| *cause).or(by_status)
+    }
+}
+
+/// The error of the provider behind a gateway, which repeats it below its own (OpenRouter).
+fn upstream(body: &[u8]) -> Option<Vec<u8>> {
+    let json = unwrapped(serde_json::from_slice(body).ok()?);
+    match json.pointer("/error/metadata/raw")? {
+        Value::String(text) if !text.trim().is_empty() => Some(text.clone().into_bytes()),
+        raw @ Value::Object(_) => serde_json::to_vec(raw).ok(),
+        _ => None,
+    }
+}
+
+fn is_there(value: &Value) -> bool {
+    !value.is_null() && value != ""
+}
+
+fn text_of(value: &Value) -> String {
+    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
+}
+
+/// A short, printable, single line of somebody else's words, without our key in it.
+pub(crate) fn excerpt(target: &Target, text: &str) -> String {
+    let mut out = String::new();
+    let text: String = text.chars().take(MAX_EXCERPT * 4).collect();
+    let text = target.redact(&text);
+    for (count, character) in text.trim().chars().enumerate() {
+        if count == MAX_EXCERPT {
+            out.push('…');
+            break;
+        }
+        out.push(if character.is_control() { ' ' } else { character });
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn error_bodies_are_read_in_all_their_shapes() {
+        let target = Target::for_tests("http://user:pa55word@host/v1", "sk-secret");
+        let said = |body: &str| ServerError::read(body.as_bytes()).said(&target);
+        let check = |body: &str, expected: &str| assert_eq!(said(body), expected, "{body}");
+        check("", "it said nothing more");
+        check("<html>", "it sent an HTML page");
+        check("plain\nwords", "plain words");
+        check(r#"{"error":{"message":"no","code":null,"type":"bad"}}"#, "no (bad)");
+        check(r#"{"error":{"message":"no","code":"c1","type":"bad"}}"#, "no (c1)");
+        check(r#"{"error":"no"}"#, "no");
+        check(r#"{"message":"no","code":40}"#, "no (40)");
+        check(r#"{"detail":[{"loc":["x"]}]}"#, r#"[{"loc":["x"]}]"#);
+        check(r#"{"other":1}"#, r#"{"other":1}"#);
+        check(r#"[{"error":{"code":400,"message":"no","status":"INVALID_ARGUMENT"}}]"#, "no (400)");
+        check(r#"["no"]"#, r#"["no"]"#);
+        check("Incorrect API key: sk-secret.", "Incorrect API key: [key].");
+        assert_eq!(said(&"x".repeat(10_000)).chars().count(), MAX_EXCERPT + 1);
+    }
+}

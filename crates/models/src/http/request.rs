@@ -1,0 +1,176 @@
+//! Requests that become answers or failures.
+
+use std::{future::Future, pin::pin, time::Duration};
+
+use agentd_core::error::ErrorKind;
+use reqwest::{
+    Body, RequestBuilder, Response,
+    header::{ACCEPT, CONTENT_TYPE},
+};
+use serde::Serialize;
+use serde_json::{Map, Value};
+use tokio::time::{timeout, timeout_at};
+
+use super::{
+    deadline::{Deadline, MissedDeadline},
+    failure::{self, Failure},
+    overlay,
+    recording::Recording,
+    target::Target,
+};
+
+/// The bytes of an error's body that are read.
+const MAX_ERROR_BODY: usize = 64 << 10;
+
+/// The bytes of a document about models that are read. A list of some hundred models with all that is told of each has one
+/// megabyte.
+const MAX_DOCUMENT: usize = 4 << 20;
+
+/// The longest look at what has come, where a deadline is noticed late.
+const LAST_LOOK: Duration = Duration::from_secs(2);
+
+/// Answer to a request for a document.
+#[derive(Debug)]
+pub(crate) enum Document {
+    /// Its text.
+    There(Vec<u8>),
+    /// The server has none, or does not hand it out.
+    Refused,
+    /// The server could not be asked.
+    Unreachable(Failure),
+}
+
+impl Document {
+    /// Its text, if it is there.
+    pub(crate) fn text(self) -> Option<Vec<u8>> {
+        match self {
+            Self::There(text) => Some(text),
+            Self::Refused | Self::Unreachable(_) => None,
+        }
+    }
+}
+
+impl Target {
+    /// Posts a JSON body and returns the answer once its head is there and says that all is well.
+    pub(crate) async fn post(
+        &self,
+        path: &str,
+        body: String,
+        deadline: &Deadline,
+        recording: &mut Recording,
+    ) -> Result<Response, Failure> {
+        let request = self
+            .client
+            .post(self.at(path))
+            .headers(self.headers_of_call())
+            // A body of this kind is gone once it is sent; one of bytes is held until the answer begins, which may take a
+            // model a while, in case it had to be sent again.
+            .body(Body::wrap(body));
+        let response = self.within(deadline, request.send()).await?.map_err(|error| Failure::unsent(self, error))?;
+        recording.head(&response);
+        let status = response.status();
+        if let Some(id) = failure::request_id(response.headers()) {
+            tracing::debug!(request = id, %status, "the model at {self} has a name for this request");
+        }
+        if status.is_success() {
+            return Ok(response);
+        }
+        let headers = response.headers().clone();
+        let body = capped_body(response, deadline, self, MAX_ERROR_BODY).await;
+        recording.bytes(&body);
+        Err(Failure::status(self, status, &headers, &body))
+    }
+
+    /// Gets a JSON document.
+    pub(crate) async fn get(&self, path: &str, deadline: &Deadline) -> Document {
+        self.document(self.client.get(self.at(path)), deadline).await
+    }
+
+    /// Gets a JSON document that answers a question.
+    pub(crate) async fn ask(&self, path: &str, question: String, deadline: &Deadline) -> Document {
+        let request = self.client.post(self.at(path)).header(CONTENT_TYPE, "application/json").body(question);
+        self.document(request, deadline).await
+    }
+
+    async fn document(&self, request: RequestBuilder, deadline: &Deadline) -> Document {
+        let request = request.headers(self.headers.clone()).header(ACCEPT, "application/json");
+        match self.within(deadline, request.send()).await {
+            Ok(Ok(response)) if response.status().is_success() => {
+                Document::There(capped_body(response, deadline, self, MAX_DOCUMENT).await)
+            }
+            Ok(Ok(response)) if !response.status().is_server_error() => Document::Refused,
+            Ok(Ok(response)) => Document::Unreachable(Failure::new(
+                ErrorKind::Unreachable,
+                format!(
+                    "asked for its models, the server at {self} answered {}{}",
+                    response.status(),
+                    self.proxy_note()
+                ),
+            )),
+            Ok(Err(error)) => Document::Unreachable(Failure::unsent(self, error)),
+            Err(failure) => Document::Unreachable(failure),
+        }
+    }
+
+    /// Runs a future for as long as the deadline allows. A process that was stopped meanwhile notices it late, and what came
+    /// in time lies in its socket still: that is read, for about as long as it is late.
+    pub(crate) async fn within<T>(&self, deadline: &Deadline, future: impl Future<Output = T>) -> Result<T, Failure> {
+        let mut future = pin!(future);
+        if let Ok(outcome) = timeout_at(deadline.at, &mut future).await {
+            return Ok(outcome);
+        }
+        timeout(deadline.at.elapsed().min(LAST_LOOK), future).await.map_err(|_| self.missed(deadline))
+    }
+
+    fn missed(&self, deadline: &Deadline) -> Failure {
+        let limit = deadline.limit;
+        match deadline.missed {
+            MissedDeadline::FirstByte => Failure::new(
+                ErrorKind::Timeout,
+                format!("the model at {self} did not begin to answer within {limit:?}{}", self.proxy_note()),
+            )
+            .hint("a slow model may need a higher `timeouts.first_byte` in models.yaml"),
+            MissedDeadline::KeepAlive => Failure::new(
+                ErrorKind::Timeout,
+                format!("the model at {self} sent nothing of its answer for {limit:?}, only signs of life"),
+            )
+            .hint("a model that needs longer before it answers may need a higher `timeouts.first_byte` in models.yaml"),
+            MissedDeadline::Idle | MissedDeadline::Tail => Failure::new(
+                ErrorKind::Timeout,
+                format!("the model at {self} stopped in the middle of its answer for {limit:?}"),
+            )
+            .hint("a slow model may need a higher `timeouts.idle` in models.yaml"),
+        }
+    }
+}
+
+/// Writes a body as JSON, with the configured fields over its own.
+pub(crate) fn json_body(body: &impl Serialize, configured: &Map<String, Value>) -> Result<String, Failure> {
+    with_configured(serde_json::to_string(body).map_err(|error| unwritable(&error))?, configured)
+}
+
+/// A written body with the configured fields over its own.
+pub(crate) fn with_configured(body: String, configured: &Map<String, Value>) -> Result<String, Failure> {
+    if configured.is_empty() {
+        return Ok(body);
+    }
+    overlay::overlaid(&body, configured).map_err(|error| unwritable(&error))
+}
+
+/// Failure of a request that cannot be written.
+pub(crate) fn unwritable(error: &serde_json::Error) -> Failure {
+    Failure::new(ErrorKind::Internal, format!("could not write the request: {error}"))
+}
+
+/// Body within the deadline and the limit. A failure in the middle keeps what came before it.
+async fn capped_body(mut response: Response, deadline: &Deadline, target: &Target, most: usize) -> Vec<u8> {
+    let mut body = Vec::new();
+    while body.len() < most {
+        match target.within(deadline, response.chunk()).await {
+            Ok(Ok(Some(bytes))) => body.extend_from_slice(&bytes),
+            _ => break,
+        }
+    }
+    body.truncate(most);
+    body
+}

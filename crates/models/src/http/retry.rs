@@ -1,0 +1,229 @@
+//! When a failed call is tried again: only before its first token, with growing waits that vary by chance.
+
+use std::time::Duration;
+
+use agentd_core::model::ModelChunk;
+use backon::{BackoffBuilder, ExponentialBuilder};
+use tokio::time::Instant;
+
+use crate::{
+    config::ModelConfig,
+    http::failure::{Again, Failure},
+};
+
+/// The longest wait that we choose ourselves.
+const MAX_BACKOFF: Duration = Duration::from_secs(8);
+
+/// Factor of the usual waits where a provider takes only so much in a minute, and the longest of those waits: a little more
+/// than the minute.
+const MINUTE_FACTOR: u32 = 20;
+const MAX_MINUTE: Duration = Duration::from_secs(90);
+
+/// The time for which a server is waited for that loads its model, and the longest wait between two attempts meanwhile.
+const LOADING: Duration = Duration::from_secs(5 * 60);
+const MAX_LOADING_WAIT: Duration = Duration::from_secs(5);
+
+/// The time after which a wait for that is told again.
+const TELL_AGAIN: Duration = Duration::from_secs(60);
+
+/// The longest wait before the one retry of a call that another model can answer.
+const HURRIED_WAIT: Duration = Duration::from_secs(5);
+
+/// Attempts at once where the model has spoilt its answer by chance.
+const ANEW: u32 = 2;
+
+/// The attempts of one call.
+pub(crate) struct Retries {
+    waits: Box<dyn Iterator<Item = Duration> + Send>,
+    first: Duration,
+    longest: Duration,
+    attempt: u32,
+    /// Attempts that were made at once for a spoilt answer.
+    anew: u32,
+    /// A wait was made for a limit that this request alone may exceed.
+    hopeless: bool,
+    /// Another model answers where this one does not.
+    hurried: bool,
+    loading: Option<LoadingWait>,
+}
+
+/// A server that loads its model.
+struct LoadingWait {
+    since: Instant,
+    told: Instant,
+    next: Duration,
+}
+
+/// Another attempt.
+#[derive(Debug)]
+pub(crate) struct Retry {
+    pub(crate) wait: Duration,
+    /// None where the same was told a moment ago.
+    pub(crate) announcement: Option<ModelChunk>,
+}
+
+impl Retries {
+    pub(crate) fn new(config: &ModelConfig) -> Self {
+        let longest = Duration::from_millis(config.max_retry_delay_ms);
+        let first = Duration::from_millis(config.retry_delay_ms).min(longest);
+        let waits = ExponentialBuilder::default()
+            .with_factor(2.0)
+            .with_min_delay(first)
+            .with_max_delay(MAX_BACKOFF.max(first).min(longest))
+            .with_max_times(usize::try_from(config.retries).unwrap_or(usize::MAX))
+            .with_jitter()
+            .build();
+        let waits = Box::new(waits);
+        Self { waits, first, longest, attempt: 1, anew: 0, hopeless: false, hurried: false, loading: None }
+    }
+
+    /// The same for a call that another model can answer: one retry at the most, and no long wait.
+    pub(crate) fn hurried(self, hurried: bool) -> Self {
+        Self { hurried, ..self }
+    }
+
+    /// The next attempt after this failure, or the failure, if there is none.
+    pub(crate) fn after(&mut self, failure: Failure) -> Result<Retry, Failure> {
+        if self.hurried && (self.attempt > 1 || is_slow(&failure.again)) {
+            return Err(failure);
+        }
+        let (asked, longest, factor) = match failure.again {
+            Again::Never => return Err(failure),
+            Again::Loading => return self.while_loading(failure),
+            Again::Anew if self.anew == ANEW => return Err(failure),
+            Again::Anew => {
+                self.anew += 1;
+                return Ok(self.at_once(failure.error.to_string()));
+            }
+            Again::Limited { once: true, .. } if std::mem::replace(&mut self.hopeless, true) => return Err(failure),
+            Again::Limited { wait, .. } => (wait, self.longest.max(MAX_MINUTE), MINUTE_FACTOR),
+            Again::Later => (None, self.longest, 1),
+            Again::After(wait) => (Some(wait), self.longest, 1),
+        };
+        if let Some(wait) = asked.filter(|wait| *wait > longest) {
+            let hint = format!("the server asks to wait {} seconds", wait.as_secs());
+            return Err(failure.hint(&hint));
+        }
+        let Some(chosen) = self.waits.next() else { return Err(failure) };
+        // The chance of our own wait keeps those who were told the same time from coming back all at once.
+        let wait = asked.map_or(chosen * factor, |asked| asked.saturating_add(chosen / 10)).min(longest);
+        Ok(self.announce(wait, failure.error.to_string()))
+    }
+
+    /// Waits for a server that loads its model, with short waits between its attempts, so that none of them adds much.
+    fn while_loading(&mut self, failure: Failure) -> Result<Retry, Failure> {
+        let now = Instant::now();
+        let first = self.first;
+        let is_first = self.loading.is_none();
+        let loading = self.loading.get_or_insert(LoadingWait { since: now, told: now, next: first });
+        if now.duration_since(loading.since) >= LOADING {
+            return Err(failure);
+        }
+        let wait = loading.next.min(MAX_LOADING_WAIT);
+        loading.next = wait * 2;
+        let tells = is_first || now.duration_since(loading.told) >= TELL_AGAIN;
+        if tells {
+            loading.told = now;
+            let minutes = LOADING.as_secs() / 60;
+            let reason = format!("{}; it is waited for up to {minutes} minutes", failure.error);
+            return Ok(self.announce(wait, reason));
+        }
+        self.attempt += 1;
+        Ok(Retry { wait, announcement: None })
+    }
+
+    /// An attempt at once in another form; it does not count against the limit.
+    pub(crate) fn at_once(&mut self, reason: String) -> Retry {
+        self.announce(Duration::ZERO, reason)
+    }
+
+    fn announce(&mut self, wait: Duration, reason: String) -> Retry {
+        self.attempt += 1;
+        let delay_ms = u64::try_from(wait.as_millis()).unwrap_or(u64::MAX);
+        Retry { wait, announcement: Some(ModelChunk::Retry { attempt: self.attempt, delay_ms, reason }) }
+    }
+}
+
+/// Returns whether the next attempt takes longer than another model is kept waiting for.
+fn is_slow(again: &Again) -> bool {
+    match again {
+        Again::Loading | Again::Limited { .. } => true,
+        Again::After(wait) => *wait > HURRIED_WAIT,
+        Again::Never | Again::Later | Again::Anew => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use agentd_core::error::ErrorKind;
+
+    use super::*;
+    use crate::config::Wire;
+
+    fn retries() -> Retries {
+        let mut config = ModelConfig::new(Wire::OpenAi, "http://h");
+        config.max_retry_delay_ms = 10_000;
+        Retries::new(&config)
+    }
+
+    #[test]
+    fn waits_grow_and_end() {
+        let mut retries = retries();
+        for (low, high) in [(500, 1_000), (1_000, 2_000), (2_000, 4_000)] {
+            let retry = retries.after(Failure::cut("cut")).unwrap();
+            assert!((low..=high).contains(&retry.wait.as_millis()), "{retry:?}");
+        }
+        assert_eq!(retries.after(Failure::cut("cut")).unwrap_err().error.kind(), ErrorKind::CutStream);
+    }
+
+    #[test]
+    fn a_servers_wish_is_kept_up_to_the_limit() {
+        let asking = |seconds| Failure { again: Again::After(Duration::from_secs(seconds)), ..Failure::cut("later") };
+        let retry = retries().after(asking(7)).unwrap();
+        assert!((7_050..=7_100).contains(&retry.wait.as_millis()), "{retry:?}");
+        let Some(ModelChunk::Retry { attempt, reason, .. }) = retry.announcement else { panic!() };
+        assert_eq!((attempt, reason.as_str()), (2, "later"));
+        let refused = retries().after(asking(11)).unwrap_err();
+        assert_eq!(refused.error.hint(), Some("the server asks to wait 11 seconds"));
+    }
+
+    #[test]
+    fn what_cannot_help_is_not_tried() {
+        assert!(retries().after(Failure::protocol("nonsense")).is_err());
+    }
+
+    #[test]
+    fn a_minute_is_waited_for_in_large_steps_and_where_one_request_is_too_much_once() {
+        let limited = |wait, once| Failure { again: Again::Limited { wait, once }, ..Failure::cut("limited") };
+        let mut patient = retries();
+        assert!((10_000..=20_000).contains(&patient.after(limited(None, false)).unwrap().wait.as_millis()));
+        let asked = patient.after(limited(Some(Duration::from_secs(61)), false)).unwrap();
+        assert!((61_000..=61_300).contains(&asked.wait.as_millis()), "{asked:?}");
+        assert!(patient.after(limited(Some(Duration::from_secs(91)), false)).is_err());
+        let mut retries = retries();
+        assert!(retries.after(limited(None, true)).is_ok() && retries.after(limited(None, true)).is_err());
+    }
+
+    #[test]
+    fn a_spoilt_answer_is_asked_for_twice_more() {
+        let spoilt = || Failure { again: Again::Anew, ..Failure::cut("tool_use_failed") };
+        let mut retries = retries();
+        for _ in 0..2 {
+            assert_eq!(retries.after(spoilt()).unwrap().wait, Duration::ZERO);
+        }
+        assert!(retries.after(spoilt()).is_err());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_server_that_loads_its_model_has_minutes_and_is_told_of_now_and_then() {
+        let loading = || Failure { again: Again::Loading, ..Failure::cut("Loading model") };
+        let (mut retries, begun, mut told) = (retries(), Instant::now(), Vec::new());
+        while let Ok(retry) = retries.after(loading()) {
+            told.extend(retry.announcement.map(|_| begun.elapsed().as_secs() / 60));
+            assert!(retry.wait <= MAX_LOADING_WAIT);
+            tokio::time::sleep(retry.wait).await;
+        }
+        assert_eq!(told, [0, 1, 2, 3, 4]);
+        assert!((300..310).contains(&begun.elapsed().as_secs()));
+    }
+}

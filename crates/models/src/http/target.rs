@@ -1,0 +1,299 @@
+//! Where a model is: its address, and the client that connects to it.
+
+use std::{collections::HashMap, fmt, time::Duration};
+
+use agentd_core::route::{self, Routes};
+use reqwest::{
+    Certificate, Client, Proxy, Url,
+    header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue},
+    redirect,
+};
+use secrecy::{ExposeSecret, SecretString};
+
+use super::deadline::Deadlines;
+use crate::{
+    config::{LOCAL_WINDOW, ModelConfig, ModelConfigError, REMOTE_WINDOW, Wire},
+    init_crypto,
+};
+
+/// Version of the Messages wire.
+const ANTHROPIC_VERSION: &str = "2023-06-01";
+
+/// One client for all models that connect alike, so that they share connections and certificates.
+#[derive(Default)]
+pub(crate) struct Clients {
+    routes: Routes,
+    made: HashMap<(Duration, bool), Client>,
+}
+
+impl Clients {
+    /// Clients that connect by these routes.
+    pub(crate) fn new(routes: Routes) -> Self {
+        Self { routes, made: HashMap::new() }
+    }
+
+    pub(crate) fn get(&mut self, url: &Url, connect_timeout: Duration) -> Result<Client, ModelConfigError> {
+        let tls = url.scheme() == "https";
+        if let Some(client) = self.made.get(&(connect_timeout, tls)) {
+            return Ok(client.clone());
+        }
+        let client = build(connect_timeout, tls, &self.routes).map_err(ModelConfigError::Client)?;
+        self.made.insert((connect_timeout, tls), client.clone());
+        Ok(client)
+    }
+}
+
+fn build(connect_timeout: Duration, tls: bool, routes: &Routes) -> reqwest::Result<Client> {
+    init_crypto();
+    let builder = || {
+        Client::builder()
+            .user_agent(concat!("agentd/", env!("CARGO_PKG_VERSION")))
+            .connect_timeout(connect_timeout)
+            .proxy(proxy(routes.clone()))
+            .tcp_nodelay(true)
+            // A redirected POST would lose its body or its key without a word; the address is corrected instead.
+            .redirect(redirect::Policy::none())
+    };
+    if !tls {
+        // Reading the system's certificates costs milliseconds and fails where there are none, for nothing.
+        return builder().tls_certs_only([]).build();
+    }
+    builder().build().or_else(|error| {
+        tracing::warn!(%error, "the system's certificates cannot be read, using the built-in ones");
+        let roots = webpki_root_certs::TLS_SERVER_ROOT_CERTS;
+        builder().tls_certs_only(roots.iter().filter_map(|root| Certificate::from_der(root).ok())).build()
+    })
+}
+
+fn proxy(routes: Routes) -> Proxy {
+    Proxy::custom(move |url| routes.of(url.as_str()).proxy())
+}
+
+/// Where a model is and how its server is addressed. Its text is safe to show: no password, no query, no key.
+pub(crate) struct Target {
+    base: Url,
+    shown: String,
+    routes: Routes,
+    pub(super) client: Client,
+    pub(super) headers: HeaderMap,
+    secrets: Vec<SecretString>,
+    pub(crate) deadlines: Deadlines,
+}
+
+impl Target {
+    pub(crate) fn new(config: &ModelConfig, clients: &mut Clients) -> Result<Self, ModelConfigError> {
+        let base = parse(&config.base_url, config.wire)?;
+        let mut secrets: Vec<SecretString> = config.headers.values().cloned().collect();
+        secrets.extend(config.api_key.clone());
+        secrets.extend(base.password().map(SecretString::from));
+        Ok(Self {
+            shown: shown(&base),
+            routes: clients.routes.clone(),
+            client: clients.get(&base, config.connect_timeout())?,
+            headers: headers(config)?,
+            secrets,
+            deadlines: Deadlines::new(config),
+            base,
+        })
+    }
+
+    /// The address that people may see.
+    pub(crate) fn shown(&self) -> &str {
+        &self.shown
+    }
+
+    /// The route to it, for people.
+    pub(crate) fn route(&self) -> String {
+        self.routes.of(self.base.as_str()).to_string()
+    }
+
+    /// The same in brackets, where a proxy may be the reason for what is wrong.
+    pub(crate) fn proxy_note(&self) -> String {
+        let route = self.routes.of(self.base.as_str());
+        if route.proxy().is_some() { format!(" [{route}]") } else { String::new() }
+    }
+
+    /// The host of its address.
+    pub(crate) fn host(&self) -> &str {
+        self.base.host_str().unwrap_or_default()
+    }
+
+    /// The window that is assumed where nobody says how large it is, in tokens.
+    pub(crate) fn assumed_window(&self) -> u64 {
+        if route::is_this_machine(self.host()) { LOCAL_WINDOW } else { REMOTE_WINDOW }
+    }
+
+    /// The path of the address, without a slash at its end.
+    pub(crate) fn path(&self) -> &str {
+        self.base.path()
+    }
+
+    /// Replaces what is secret in what a server sent.
+    pub(crate) fn redact(&self, text: &str) -> String {
+        // Very short secrets would only make the text unreadable.
+        let secrets = self.secrets.iter().map(ExposeSecret::expose_secret).filter(|secret| secret.len() >= 4);
+        secrets.fold(text.to_owned(), |text, secret| text.replace(secret, "[key]"))
+    }
+
+    /// Address of a path and headers of a request to it, for people: without what is secret in the address.
+    pub(crate) fn shown_call(&self, path: &str) -> (String, HeaderMap) {
+        (shown(&self.at(path)), self.headers_of_call())
+    }
+
+    pub(super) fn headers_of_call(&self) -> HeaderMap {
+        let mut headers = self.headers.clone();
+        headers.append(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        headers.append(ACCEPT, HeaderValue::from_static("text/event-stream, application/json"));
+        headers
+    }
+
+    /// A path of the server's root, as it is written below the address: beside `/v1` there are only namesakes of another form.
+    pub(crate) fn beside(&self, path: &str) -> String {
+        if self.path().trim_end_matches('/').ends_with("/v1") { format!("/..{path}") } else { path.to_owned() }
+    }
+
+    pub(super) fn at(&self, path: &str) -> Url {
+        let mut url = self.base.clone();
+        let (path, query) = path.split_once('?').map_or((path, None), |(path, query)| (path, Some(query)));
+        url.set_path(&format!("{}{path}", self.base.path().trim_end_matches('/')));
+        if query.is_some() && url.query().is_none() {
+            url.set_query(query);
+        }
+        url
+    }
+
+    #[cfg(test)]
+    pub(crate) fn for_tests(base_url: &str, key: &str) -> Self {
+        let mut config = ModelConfig::new(Wire::OpenAi, base_url);
+        config.api_key = Some(SecretString::from(key)).filter(|_| !key.is_empty());
+        Self::new(&config, &mut Clients::default()).unwrap()
+    }
+}
+
+impl fmt::Display for Target {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.shown)
+    }
+}
+
+fn parse(base_url: &str, wire: Wire) -> Result<Url, ModelConfigError> {
+    let refuse = |reason: &str| {
+        // What is before an @ may be a password.
+        let tail = base_url.rsplit('@').next().unwrap_or_default();
+        ModelConfigError::BaseUrl { base_url: tail.chars().take(200).collect(), reason: reason.to_owned() }
+    };
+    let mut url = Url::parse(base_url.trim()).map_err(|error| refuse(&error.to_string()))?;
+    if !matches!(url.scheme(), "http" | "https") {
+        return Err(refuse("it is neither http nor https"));
+    }
+    if url.host_str().is_none() {
+        return Err(refuse("it names no host"));
+    }
+    let path = url.path().trim_end_matches('/');
+    // People paste the whole address of the call; what follows the base is added by us.
+    let calls = ["/chat/completions", "/completion", "/messages", "/responses"];
+    let mut path = calls.iter().find_map(|call| path.strip_suffix(call)).unwrap_or(path).to_owned();
+    // Programs of this wire add the version themselves, so addresses are written with it and without.
+    if wire == Wire::Anthropic && !path.ends_with("/v1") {
+        path.push_str("/v1");
+    }
+    url.set_path(&path);
+    url.set_fragment(None);
+    Ok(url)
+}
+
+fn shown(base: &Url) -> String {
+    let mut url = base.clone();
+    // These fail only for addresses without a host, which are refused before.
+    let _ = url.set_username("");
+    let _ = url.set_password(None);
+    url.set_query(None);
+    url.as_str().trim_end_matches('/').to_owned()
+}
+
+fn headers(config: &ModelConfig) -> Result<HeaderMap, ModelConfigError> {
+    let mut headers = HeaderMap::new();
+    let value = |name: &str, text: &str| {
+        let mut value = HeaderValue::from_str(text).map_err(|_| ModelConfigError::Header {
+            name: name.chars().take(80).collect(),
+            reason: "its value has characters that a header cannot carry",
+        })?;
+        value.set_sensitive(true);
+        Ok(value)
+    };
+    if config.wire == Wire::Anthropic {
+        headers.insert(HeaderName::from_static("anthropic-version"), HeaderValue::from_static(ANTHROPIC_VERSION));
+    }
+    match (&config.api_key, config.wire) {
+        (Some(key), Wire::Anthropic) => {
+            headers.insert(HeaderName::from_static("x-api-key"), value("api_key", key.expose_secret())?);
+        }
+        (Some(key), _) => {
+            headers.insert(AUTHORIZATION, value("api_key", &format!("Bearer {}", key.expose_secret()))?);
+        }
+        (None, _) => {}
+    }
+    for (name, text) in &config.headers {
+        let parsed = HeaderName::from_bytes(name.as_bytes()).map_err(|_| ModelConfigError::Header {
+            name: name.chars().take(80).collect(),
+            reason: "its name has characters that a header cannot carry",
+        })?;
+        headers.insert(parsed, value(name, text.expose_secret())?);
+    }
+    Ok(headers)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_are_understood_and_shown_without_secrets() {
+        let check = |base_url: &str, call: &str, shown: &str| {
+            let target = Target::for_tests(base_url, "");
+            assert_eq!((target.at("/x").as_str(), target.to_string().as_str()), (call, shown), "{base_url}");
+        };
+        check("http://h:1/v1", "http://h:1/v1/x", "http://h:1/v1");
+        check(" http://h:1/v1/ ", "http://h:1/v1/x", "http://h:1/v1");
+        check("http://h:1", "http://h:1/x", "http://h:1");
+        check("https://h/v1/chat/completions", "https://h/v1/x", "https://h/v1");
+        check("http://u:p@h/d?api-version=1#f", "http://u:p@h/d/x?api-version=1", "http://h/d");
+    }
+
+    #[test]
+    fn the_version_of_the_messages_wire_is_in_the_address_once() {
+        for base in ["http://h", "http://h/", "http://h/v1", "http://h/v1/", "http://h/v1/messages"] {
+            let target = Target::new(&ModelConfig::new(Wire::Anthropic, base), &mut Clients::default()).unwrap();
+            assert_eq!((target.at("/messages").as_str(), target.shown()), ("http://h/v1/messages", "http://h/v1"));
+            assert_eq!(target.at("/models?limit=2").as_str(), "http://h/v1/models?limit=2");
+        }
+        let target = Target::new(&ModelConfig::new(Wire::Anthropic, "http://h/anthropic"), &mut Clients::default());
+        assert_eq!(target.unwrap().at("/messages").as_str(), "http://h/anthropic/v1/messages");
+    }
+
+    #[test]
+    fn models_on_this_machine_are_assumed_to_have_smaller_windows() {
+        let check = |base_url: &str, window: u64| {
+            assert_eq!(Target::for_tests(base_url, "").assumed_window(), window, "{base_url}");
+        };
+        for here in ["http://127.0.0.1:1/v1", "http://[::1]:1", "http://localhost:11434/v1", "http://gpu.localhost"] {
+            check(here, LOCAL_WINDOW);
+        }
+        for elsewhere in ["https://api.example.com/v1", "http://192.168.1.7:11434/v1", "http://localhost.example"] {
+            check(elsewhere, REMOTE_WINDOW);
+        }
+    }
+
+    #[test]
+    fn nonsense_addresses_are_refused_without_their_password() {
+        let check = |base_url: &str, words: &str| {
+            let error = parse(base_url, Wire::OpenAi).unwrap_err().to_string();
+            assert!(error.contains(words) && !error.contains("hunter2"), "{error}");
+        };
+        check("", "relative URL without a base");
+        check("localhost:8080", "neither http nor https");
+        check("ftp://u:hunter2@h", "neither http nor https");
+        check("unix:/run/x", "neither http nor https");
+        check("http://", "host");
+    }
+}

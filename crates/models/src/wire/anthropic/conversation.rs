@@ -1,0 +1,388 @@
+//! The conversation in the order that the wire demands: the person first and last, in turns with the model; all results of a
+//! message's calls at the front of the very next one; nothing blank.
+//!
+//! An answer goes back as it came, signed thoughts and all, to the model that gave it, as long as all before it is sent as it
+//! was then. Where it is not, its words and calls go alone: a server refuses thoughts behind another prefix for good.
+
+use std::{borrow::Cow, collections::HashSet};
+
+use agentd_core::{model::Message, origin::AnswerOrigin, tool::ToolCall, untrusted};
+
+use super::{
+    block::{Block, Role},
+    prefix::Prefix,
+    stored::{Place, StoredAnswer, is_thought},
+};
+use crate::wire::{
+    call_ids::WireIds,
+    sendable::{GO_ON, NO_OUTPUT, PICTURES, is_blank, is_plain_id, tool_name},
+};
+
+/// One message.
+#[derive(Debug)]
+pub(super) struct WireMessage {
+    pub(super) role: Role,
+    pub(super) blocks: Vec<Block>,
+}
+
+/// A written conversation.
+#[derive(Debug)]
+pub(super) struct Conversation {
+    /// The instructions.
+    pub(super) system: Vec<Block>,
+    /// The messages.
+    pub(super) messages: Vec<WireMessage>,
+    /// Fingerprint of all of it.
+    pub(super) behind: String,
+}
+
+/// The model that a conversation is written for.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Recipient<'a> {
+    /// Its name in the origin of what it said.
+    pub(super) origin: &'a str,
+    /// Prefixes of answers whose thoughts it does not take.
+    pub(super) distrusted: &'a HashSet<String>,
+    /// Set if it gets none of its thoughts.
+    pub(super) without_thoughts: bool,
+}
+
+/// Writes a conversation; the tools are those of the request, as JSON.
+pub(super) fn write(messages: &[Message], tools: &str, recipient: Recipient<'_>) -> serde_json::Result<Conversation> {
+    let leading = messages.iter().take_while(|message| matches!(message, Message::System { .. })).count();
+    let (system, messages) = messages.split_at(leading);
+    let system = system.iter().filter_map(|message| match message {
+        Message::System { text } if !is_blank(text) => Some(Block::text(text)),
+        _ => None,
+    });
+    let system = system.collect::<serde_json::Result<Vec<_>>>()?;
+    let mut writer = Writer {
+        recipient,
+        ids: WireIds::default(),
+        prefix: Prefix::new(&system, tools),
+        sealed: (0, 0),
+        run: Vec::new(),
+        messages: Vec::new(),
+    };
+    for message in messages {
+        writer.add(message)?;
+    }
+    writer.end_run()?;
+    if writer.messages.last().is_none_or(|last| last.role != Role::User) {
+        writer.push(Role::User, Block::text(GO_ON)?);
+    }
+    writer.seal();
+    Ok(Conversation { system, behind: writer.prefix.fingerprint(), messages: writer.messages })
+}
+
+/// Prefixes of all answers with blocks of that model.
+pub(super) fn prefixes_of_answers(messages: &[Message], origin: &str) -> Vec<String> {
+    let stored = messages.iter().filter_map(|message| match message {
+        Message::Assistant { origin: of_answer, .. } => StoredAnswer::parse(of_answer.blocks_of(origin)?),
+        _ => None,
+    });
+    stored.map(|answer| answer.behind.into_owned()).collect()
+}
+
+struct Writer<'a> {
+    recipient: Recipient<'a>,
+    ids: WireIds<'a>,
+    /// All up to the sealed place: a number of messages, and of blocks in the next one.
+    prefix: Prefix,
+    sealed: (usize, usize),
+    /// Answers that stand side by side: items of one, or several of which the person said nothing.
+    run: Vec<AnswerPart<'a>>,
+    messages: Vec<WireMessage>,
+}
+
+/// An answer, or a part of one.
+#[derive(Clone, Copy)]
+struct AnswerPart<'a> {
+    text: &'a str,
+    calls: &'a [ToolCall],
+    origin: &'a AnswerOrigin,
+}
+
+impl<'a> Writer<'a> {
+    fn add(&mut self, message: &'a Message) -> serde_json::Result<()> {
+        if let Message::Assistant { text, tool_calls, origin, reasoning: _ } = message {
+            self.run.push(AnswerPart { text, calls: tool_calls, origin });
+            return Ok(());
+        }
+        self.end_run()?;
+        match message {
+            Message::System { text } | Message::User { text } => {
+                if !is_blank(text) {
+                    self.push(Role::User, Block::text(text)?);
+                }
+            }
+            Message::Pictures { text, pictures } => {
+                self.push(Role::User, Block::text(if is_blank(text) { PICTURES } else { text })?);
+                for shown in pictures {
+                    if let Some(content) = &shown.content {
+                        self.push(Role::User, Block::picture(&shown.picture.media_type, content)?);
+                    }
+                }
+            }
+            Message::Tool { call_id, name: _, text } => {
+                let text = if is_blank(text) { NO_OUTPUT.into() } else { untrusted::unreminded(text) };
+                let block = Block::result(&self.ids.of_result(call_id), &text)?;
+                self.push_result(block);
+            }
+            Message::Assistant { .. } => {}
+        }
+        Ok(())
+    }
+
+    /// Writes the answers that stand side by side, each as it came where that can be.
+    fn end_run(&mut self) -> serde_json::Result<()> {
+        let run = std::mem::take(&mut self.run);
+        if run.is_empty() {
+            return Ok(());
+        }
+        if self.messages.is_empty() {
+            self.push(Role::User, Block::text(GO_ON)?);
+        }
+        let mut rest = &run[..];
+        while let Some((first, after)) = rest.split_first() {
+            let (blocks, next) = match self.as_they_came(rest)? {
+                Some(found) => found,
+                None => (self.plain(first)?, after),
+            };
+            for block in blocks {
+                self.push(Role::Assistant, block);
+            }
+            rest = next;
+        }
+        self.trim_answer();
+        Ok(())
+    }
+
+    /// The blocks of the first answer of these parts as they came, and the parts behind it. None where it cannot go back so.
+    fn as_they_came<'r>(
+        &mut self,
+        rest: &'r [AnswerPart<'a>],
+    ) -> serde_json::Result<Option<(Vec<Block>, &'r [AnswerPart<'a>])>> {
+        let origin = self.recipient.origin;
+        if rest.iter().all(|part| part.origin.blocks_of(origin).is_none()) {
+            return Ok(None);
+        }
+        self.seal();
+        let behind = self.prefix.fingerprint();
+        for parts in 1..=rest.len() {
+            if let Some(blocks) = self.as_it_came(&rest[..parts], &behind)? {
+                return Ok(Some((blocks, &rest[parts..])));
+            }
+        }
+        Ok(None)
+    }
+
+    /// The blocks of an answer that these parts make up, as they came. None where they cannot go back so.
+    fn as_it_came(&mut self, parts: &[AnswerPart<'a>], behind: &str) -> serde_json::Result<Option<Vec<Block>>> {
+        let Some(last) = parts.last() else { return Ok(None) };
+        let stored = last.origin.blocks_of(self.recipient.origin).and_then(StoredAnswer::parse);
+        let Some(stored) = stored.filter(|stored| stored.behind == behind) else { return Ok(None) };
+        if self.recipient.without_thoughts || self.recipient.distrusted.contains(behind) {
+            return Ok(None);
+        }
+        let words: Cow<'_, str> = match parts {
+            [only] => only.text.into(),
+            several => several.iter().map(|part| part.text).collect(),
+        };
+        let calls: Vec<(&ToolCall, &AnswerOrigin)> =
+            parts.iter().flat_map(|part| part.calls.iter().map(|call| (call, part.origin))).collect();
+        let Some(places) = stored.places() else { return Ok(None) };
+        self.put_back(&places, &words, &calls)
+    }
+
+    fn put_back(
+        &mut self,
+        places: &[Place<'_>],
+        words: &str,
+        calls: &[(&'a ToolCall, &'a AnswerOrigin)],
+    ) -> serde_json::Result<Option<Vec<Block>>> {
+        let (mut blocks, mut words, mut calls) = (Vec::new(), words, calls.iter());
+        // Set once something is missing: thoughts behind that would stand behind another prefix.
+        let mut is_whole = true;
+        for place in places {
+            match place {
+                // They are not sent, and may not have been kept.
+                Place::Blank(bytes) => {
+                    let kept = words.split_at_checked(*bytes).filter(|(text, _)| is_blank(text));
+                    words = kept.map_or(words, |(_, rest)| rest);
+                }
+                Place::Words(bytes) => {
+                    let Some((text, rest)) = words.split_at_checked(*bytes) else { return Ok(None) };
+                    words = rest;
+                    if !is_blank(text) {
+                        blocks.push(Block::text(text)?);
+                    }
+                }
+                Place::Call(id) => {
+                    let mut ahead = calls.clone();
+                    match ahead.next() {
+                        Some((call, origin)) if self.server_id(call, origin) == Some(&**id) => {
+                            if self.ids.of_call(&call.call_id, Some(self.server_id(call, origin).unwrap_or_default()))
+                                != **id
+                            {
+                                return Ok(None);
+                            }
+                            blocks.push(Block::call(id, &tool_name(&call.name), &call.arguments)?);
+                            calls = ahead;
+                        }
+                        // One that was cut, or not run.
+                        _ => is_whole = false,
+                    }
+                }
+                Place::AsItCame(raw) if is_whole => blocks.push(Block::as_it_came(raw, is_thought(raw))),
+                Place::AsItCame(_) => {}
+            }
+        }
+        let all_there = is_blank(words) && calls.next().is_none();
+        Ok(all_there.then_some(blocks))
+    }
+
+    /// Words and calls alone.
+    fn plain(&mut self, part: &AnswerPart<'a>) -> serde_json::Result<Vec<Block>> {
+        let mut blocks = Vec::new();
+        if !is_blank(part.text) {
+            blocks.push(Block::text(part.text)?);
+        }
+        for call in part.calls {
+            let id = self.ids.of_call(&call.call_id, self.server_id(call, part.origin));
+            blocks.push(Block::call(&id, &tool_name(&call.name), &call.arguments)?);
+        }
+        Ok(blocks)
+    }
+
+    /// The server's own id of a call, where it may be sent.
+    fn server_id(&self, call: &ToolCall, origin: &'a AnswerOrigin) -> Option<&'a str> {
+        let fields = origin.of_call(&call.call_id, self.recipient.origin)?;
+        Some(fields.call_id.as_str()).filter(|id| is_plain_id(id))
+    }
+
+    /// Takes thoughts off the end of the answer, where none may stand.
+    fn trim_answer(&mut self) {
+        let Some(answer) = self.messages.last_mut().filter(|last| last.role == Role::Assistant) else { return };
+        while answer.blocks.last().is_some_and(Block::is_thought) {
+            answer.blocks.pop();
+        }
+        if answer.blocks.is_empty() {
+            self.messages.pop();
+        }
+        let end = self.messages.last().map_or((0, 0), |last| (self.messages.len() - 1, last.blocks.len()));
+        self.sealed = self.sealed.min(end);
+    }
+
+    fn push(&mut self, role: Role, block: Block) {
+        match self.messages.last_mut().filter(|last| last.role == role) {
+            Some(last) => last.blocks.push(block),
+            None => self.messages.push(WireMessage { role, blocks: vec![block] }),
+        }
+    }
+
+    /// Results stand before all else in their message.
+    fn push_result(&mut self, block: Block) {
+        match self.messages.last_mut().filter(|last| last.role == Role::User) {
+            Some(last) => {
+                let at = last.blocks.iter().take_while(|block| block.is_result()).count();
+                last.blocks.insert(at, block);
+            }
+            None => self.push(Role::User, block),
+        }
+    }
+
+    /// Takes all that is written into the prefix.
+    fn seal(&mut self) {
+        let (from, done) = self.sealed;
+        for (at, message) in self.messages.iter().enumerate().skip(from) {
+            for block in message.blocks.iter().skip(if at == from { done } else { 0 }) {
+                self.prefix.append(message.role, block);
+            }
+            self.sealed = (at, message.blocks.len());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use agentd_core::{
+        ids::CallId,
+        origin::{ItemOrigin, ServerFields},
+    };
+    use proptest::prelude::*;
+    use serde_json::json;
+
+    use super::*;
+
+    const ORIGIN: &str = "m@host/v1";
+
+    fn written(messages: &[Message]) -> Conversation {
+        let recipient = Recipient { origin: ORIGIN, distrusted: &HashSet::new(), without_thoughts: false };
+        write(messages, "[]", recipient).unwrap()
+    }
+
+    /// An answer with signed thoughts, a call and its result, behind that prefix.
+    fn answer(number: usize, words: &str, behind: &str) -> [Message; 2] {
+        let call_id = CallId::from(format!("c{number}"));
+        let fields = ServerFields { call_id: format!("toolu_{number}"), ..ServerFields::default() };
+        let thoughts = json!({"type": "thinking", "thinking": words, "signature": format!("s{number}")});
+        let blank = words.trim().is_empty();
+        let bytes = i64::try_from(words.len()).unwrap() * if blank { -1 } else { 1 };
+        let blocks = json!({"behind": behind, "blocks": [thoughts, bytes, format!("toolu_{number}")]}).to_string();
+        let of = |fields: ServerFields| Arc::new(ItemOrigin { model: ORIGIN.to_owned(), fields });
+        let origin = AnswerOrigin {
+            calls: vec![(call_id.clone(), of(fields))],
+            whole: Some(of(ServerFields { blocks: Some(blocks), ..ServerFields::default() })),
+            unsent_reasoning: None,
+            thinker: None,
+        };
+        let call = ToolCall { call_id: call_id.clone(), name: "now".to_owned(), arguments: "{}".to_owned() };
+        let text = if blank { String::new() } else { words.to_owned() };
+        [
+            Message::Assistant { text, reasoning: None, tool_calls: vec![call], origin },
+            Message::Tool { call_id, name: "now".to_owned(), text: words.to_owned() },
+        ]
+    }
+
+    fn blocks(conversation: &Conversation) -> Vec<(Role, Block)> {
+        let of = |message: &WireMessage| {
+            message.blocks.iter().map(|block| (message.role, block.clone())).collect::<Vec<_>>()
+        };
+        conversation.messages.iter().flat_map(of).collect()
+    }
+
+    fn thoughts(conversation: &Conversation) -> usize {
+        blocks(conversation).iter().filter(|(_, block)| block.is_thought()).count()
+    }
+
+    proptest! {
+        #[test]
+        fn each_request_repeats_the_one_before_and_a_changed_place_ends_all_thoughts_behind_it(
+            words in proptest::collection::vec("[a-zé\"\\\\ \n]{0,12}", 1..8),
+            changed in any::<prop::sample::Index>(),
+        ) {
+            let mut messages = vec![
+                Message::System { text: "s".to_owned() },
+                Message::User { text: "begin".to_owned() },
+            ];
+            let mut before = written(&messages);
+            for (number, words) in words.iter().enumerate() {
+                messages.extend(answer(number, words, &before.behind));
+                messages.push(Message::User { text: format!("and {words}") });
+                let next = written(&messages);
+                prop_assert_eq!(&blocks(&next)[..blocks(&before).len()], &blocks(&before)[..]);
+                prop_assert_eq!(thoughts(&next), number + 1);
+                before = next;
+            }
+            // The words of a person are changed: all answers behind them lose their thoughts, and no other.
+            let at = changed.index(words.len());
+            messages[4 + 3 * at] = Message::User { text: "something else".to_owned() };
+            let after = written(&messages);
+            prop_assert_eq!(thoughts(&after), at + 1);
+            prop_assert_eq!(blocks(&after).len(), blocks(&before).len() - (words.len() - at - 1));
+        }
+    }
+}

@@ -1,0 +1,348 @@
+//! The conversation in the form that the strictest chat templates accept: one system message at the front, then the
+//! person and the model in turns, results only behind their calls.
+//!
+//! What a server sent beside words and calls goes back as it came to the model that it came from, and to no other.
+
+use std::borrow::Cow;
+
+use agentd_core::{
+    model::{Message, ShownPicture},
+    origin::AnswerOrigin,
+    tool::ToolCall,
+    untrusted,
+};
+use base64::{Engine as _, prelude::BASE64_STANDARD};
+use serde::Serialize;
+use serde_json::value::RawValue;
+
+use super::recipient::Recipient;
+use crate::wire::{
+    call_ids::WireIds,
+    sendable::{GO_ON, NO_OUTPUT, PICTURES, is_blank, tool_arguments, tool_name},
+};
+
+#[derive(Debug, Serialize)]
+#[serde(tag = "role", rename_all = "lowercase")]
+pub(super) enum WireMessage<'a> {
+    System {
+        content: Cow<'a, str>,
+    },
+    User {
+        content: UserContent<'a>,
+    },
+    Assistant {
+        /// Null beside calls that came without words.
+        content: Option<Cow<'a, str>>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        reasoning_content: Option<Cow<'a, str>>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        reasoning_details: Option<&'a RawValue>,
+        #[serde(skip_serializing_if = "Vec::is_empty")]
+        tool_calls: Vec<WireCall<'a>>,
+    },
+    Tool {
+        tool_call_id: Cow<'a, str>,
+        content: Cow<'a, str>,
+    },
+}
+
+/// Words alone, which every server takes, or words and pictures.
+#[derive(Debug, Serialize, PartialEq)]
+#[serde(untagged)]
+pub(super) enum UserContent<'a> {
+    Text(Cow<'a, str>),
+    Parts(Vec<Part<'a>>),
+}
+
+#[derive(Debug, Serialize, PartialEq)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub(super) enum Part<'a> {
+    Text { text: Cow<'a, str> },
+    ImageUrl { image_url: ImageUrl },
+}
+
+#[derive(Debug, Serialize, PartialEq)]
+pub(super) struct ImageUrl {
+    url: String,
+}
+
+impl<'a> UserContent<'a> {
+    fn add(&mut self, text: &'a str) {
+        match self {
+            Self::Text(content) => join(content, text),
+            Self::Parts(parts) => match parts.last_mut() {
+                Some(Part::Text { text: content }) => join(content, text),
+                _ => parts.push(Part::Text { text: text.into() }),
+            },
+        }
+    }
+
+    /// Adds the pictures whose bytes are there.
+    fn show(&mut self, pictures: &[ShownPicture]) {
+        for shown in pictures {
+            let Some(content) = &shown.content else { continue };
+            if let Self::Text(text) = self {
+                *self = Self::Parts(vec![Part::Text { text: std::mem::take(text) }]);
+            }
+            let url = format!("data:{};base64,{}", shown.picture.media_type, BASE64_STANDARD.encode(content));
+            if let Self::Parts(parts) = self {
+                parts.push(Part::ImageUrl { image_url: ImageUrl { url } });
+            }
+        }
+    }
+}
+
+#[derive(Debug, Serialize)]
+pub(super) struct WireCall<'a> {
+    id: Cow<'a, str>,
+    r#type: &'static str,
+    function: WireCallFunction<'a>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    extra_content: Option<&'a RawValue>,
+}
+
+#[derive(Debug, Serialize, PartialEq)]
+struct WireCallFunction<'a> {
+    name: Cow<'a, str>,
+    arguments: Cow<'a, str>,
+}
+
+/// Writes the messages.
+pub(super) fn wire_messages<'a>(messages: &'a [Message], recipient: Recipient<'a>) -> Vec<WireMessage<'a>> {
+    let mut wire = Vec::with_capacity(messages.len());
+    let mut ids = WireIds::default();
+    for message in messages {
+        match message {
+            Message::System { text } => add_system(&mut wire, text),
+            Message::User { text } => match wire.last_mut() {
+                Some(WireMessage::Tool { content, .. }) if recipient.wants_turns && !is_blank(text) => {
+                    join(content, &untrusted::said_behind_result(text));
+                }
+                _ => add_user(&mut wire, text),
+            },
+            Message::Pictures { text, pictures } => {
+                add_user(&mut wire, if is_blank(text) { PICTURES } else { text });
+                if let Some(WireMessage::User { content }) = wire.last_mut() {
+                    content.show(pictures);
+                }
+            }
+            Message::Assistant { text, reasoning, tool_calls, origin } => {
+                let calls = tool_calls.iter().enumerate();
+                let calls = calls.map(|(at, call)| wire_call(call, at == 0, origin, recipient, &mut ids)).collect();
+                let answer = WireAnswer {
+                    text: if is_blank(text) { "" } else { text },
+                    thoughts: recipient.thoughts(reasoning.as_deref(), origin, !tool_calls.is_empty()),
+                    details: recipient.details(origin),
+                    calls,
+                };
+                answer.add_to(&mut wire);
+            }
+            Message::Tool { call_id, name: _, text } => {
+                let content = if is_blank(text) { NO_OUTPUT.into() } else { untrusted::unreminded(text) };
+                wire.push(WireMessage::Tool { tool_call_id: ids.of_result(call_id), content });
+            }
+        }
+    }
+    // Half an answer may stand last, where its turn was stopped and is continued.
+    if !matches!(wire.last(), Some(WireMessage::User { .. } | WireMessage::Tool { .. })) {
+        add_user(&mut wire, GO_ON);
+    }
+    wire
+}
+
+/// System messages after the first are told as the daemon's words to the model, which every template knows.
+fn add_system<'a>(wire: &mut Vec<WireMessage<'a>>, text: &'a str) {
+    match wire.last_mut() {
+        None => wire.push(WireMessage::System { content: text.into() }),
+        Some(WireMessage::System { content }) => join(content, text),
+        Some(_) => add_user(wire, text),
+    }
+}
+
+fn add_user<'a>(wire: &mut Vec<WireMessage<'a>>, text: &'a str) {
+    if is_blank(text) {
+        return;
+    }
+    match wire.last_mut() {
+        Some(WireMessage::User { content }) => return content.add(text),
+        // In the result it stands in nobody's way: templates take what a person says for the start of a turn.
+        Some(WireMessage::Tool { content, .. }) if untrusted::is_of_daemon(text) => {
+            return join(content, &untrusted::behind_result(text));
+        }
+        _ => {}
+    }
+    wire.push(WireMessage::User { content: UserContent::Text(text.into()) });
+}
+
+/// Answer of a model.
+struct WireAnswer<'a> {
+    text: &'a str,
+    thoughts: Option<&'a str>,
+    details: Option<&'a RawValue>,
+    calls: Vec<WireCall<'a>>,
+}
+
+impl<'a> WireAnswer<'a> {
+    fn add_to(self, wire: &mut Vec<WireMessage<'a>>) {
+        let Self { text, thoughts, details, calls } = self;
+        if text.is_empty() && calls.is_empty() {
+            return;
+        }
+        match wire.last_mut() {
+            None | Some(WireMessage::System { .. }) => {
+                wire.push(WireMessage::User { content: UserContent::Text(GO_ON.into()) })
+            }
+            Some(WireMessage::Assistant { content, reasoning_content, reasoning_details, tool_calls }) => {
+                match content {
+                    Some(content) => join(content, text),
+                    None => *content = some_words(text),
+                }
+                if let Some(thoughts) = thoughts {
+                    join(reasoning_content.get_or_insert_default(), thoughts);
+                }
+                *reasoning_details = details.or(*reasoning_details);
+                tool_calls.extend(calls);
+                return;
+            }
+            Some(_) => {}
+        }
+        wire.push(WireMessage::Assistant {
+            content: some_words(text),
+            reasoning_content: thoughts.map(Cow::Borrowed),
+            reasoning_details: details,
+            tool_calls: calls,
+        });
+    }
+}
+
+fn some_words(text: &str) -> Option<Cow<'_, str>> {
+    (!text.is_empty()).then_some(Cow::Borrowed(text))
+}
+
+fn join(content: &mut Cow<'_, str>, text: &str) {
+    if text.is_empty() {
+        return;
+    }
+    let content = content.to_mut();
+    if !content.is_empty() {
+        content.push_str("\n\n");
+    }
+    content.push_str(text);
+}
+
+/// A call as it was, except for what would make servers refuse the whole conversation for good: names with foreign
+/// characters, and arguments that are no JSON object, which many servers read to write them in their own form.
+fn wire_call<'a>(
+    call: &'a ToolCall,
+    is_first: bool,
+    origin: &'a AnswerOrigin,
+    recipient: Recipient<'_>,
+    ids: &mut WireIds<'a>,
+) -> WireCall<'a> {
+    let fields = origin.of_call(&call.call_id, recipient.origin);
+    WireCall {
+        id: ids.of_call(&call.call_id, fields.map(|fields| fields.call_id.as_str())),
+        r#type: "function",
+        function: WireCallFunction { name: tool_name(&call.name), arguments: tool_arguments(&call.arguments) },
+        extra_content: recipient.extra_content(fields, is_first),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use agentd_core::ids::CallId;
+    use serde_json::json;
+
+    use super::*;
+
+    /// The id of the call `c1` for a server that gave none.
+    const C1: &str = "WRY4OYjNQ";
+
+    fn user(text: &str) -> Message {
+        Message::User { text: text.to_owned() }
+    }
+
+    fn said(text: &str) -> Message {
+        let (text, reasoning) = (text.to_owned(), Some("hm".to_owned()));
+        Message::Assistant { text, reasoning, tool_calls: Vec::new(), origin: AnswerOrigin::default() }
+    }
+
+    fn called(name: &str, arguments: &str) -> Message {
+        let call = ToolCall { call_id: CallId::from("c1".to_owned()), name: name.into(), arguments: arguments.into() };
+        Message::answer("", vec![call])
+    }
+
+    fn result(text: &str) -> Message {
+        Message::Tool { call_id: CallId::from("c1".to_owned()), name: "now".into(), text: text.to_owned() }
+    }
+
+    fn written(messages: &[Message], wants_thoughts: bool) -> serde_json::Value {
+        let recipient = Recipient { id: "m", origin: "m@host", wants_thoughts, wants_turns: false };
+        serde_json::to_value(wire_messages(messages, recipient)).unwrap()
+    }
+
+    fn check(messages: &[Message], expected: &serde_json::Value) {
+        assert_eq!(&written(messages, false), expected);
+    }
+
+    #[test]
+    fn roles_alternate() {
+        let system = |text: &str| Message::System { text: text.to_owned() };
+        check(
+            &[system("s"), user("a"), user("b"), said(""), said("c"), said("d"), system("e"), user("f")],
+            &json!([
+                {"role": "system", "content": "s"},
+                {"role": "user", "content": "a\n\nb"},
+                {"role": "assistant", "content": "c\n\nd"},
+                {"role": "user", "content": "e\n\nf"},
+            ]),
+        );
+        check(
+            &[system("s"), said("a")],
+            &json!([
+                {"role": "system", "content": "s"},
+                {"role": "user", "content": "(go on)"},
+                {"role": "assistant", "content": "a"},
+                {"role": "user", "content": "(go on)"},
+            ]),
+        );
+        check(&[system("s")], &json!([{"role": "system", "content": "s"}, {"role": "user", "content": "(go on)"}]));
+    }
+
+    #[test]
+    fn calls_and_results_keep_their_bytes() {
+        check(
+            &[user("a"), called("now", "{ \"a\" :1 }"), result(""), user("<skills>\ns\n</skills>"), user("b")],
+            &json!([
+                {"role": "user", "content": "a"},
+                {"role": "assistant", "content": null, "tool_calls": [
+                    {"id": C1, "type": "function", "function": {"name": "now", "arguments": "{ \"a\" :1 }"}}]},
+                {"role": "tool", "tool_call_id": C1, "content":
+                    "(no output)\n\n<system_reminder>\n<skills>\ns\n</skills>\n</system_reminder>"},
+                {"role": "user", "content": "b"},
+            ]),
+        );
+    }
+
+    #[test]
+    fn nothing_blank_is_sent() {
+        let call = ToolCall { call_id: CallId::from("c1".to_owned()), name: "now".into(), arguments: "{}".into() };
+        let blank = Message::answer("\n\n", vec![call]);
+        check(
+            &[user("a"), said(" "), blank, result("\n"), user("\t")],
+            &json!([
+                {"role": "user", "content": "a"},
+                {"role": "assistant", "content": null, "tool_calls": [
+                    {"id": C1, "type": "function", "function": {"name": "now", "arguments": "{}"}}]},
+                {"role": "tool", "tool_call_id": C1, "content": "(no output)"},
+            ]),
+        );
+    }
+
+    #[test]
+    fn reasoning_goes_back_only_where_it_is_wanted() {
+        let messages = [user("a"), said("b")];
+        let of = |echo| written(&messages, echo)[1]["reasoning_content"].clone();
+        assert_eq!((of(true), of(false)), (json!("hm"), json!(null)));
+    }
+}

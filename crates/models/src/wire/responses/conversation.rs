@@ -1,0 +1,365 @@
+//! The items of a conversation: the person's words, the model's, and results behind their calls.
+//!
+//! An answer goes back as it came, encrypted thoughts and all, to the model that gave it: its thoughts in front of what they
+//! came with, which a server demands behind them.
+
+use std::{borrow::Cow, collections::HashSet};
+
+use agentd_core::{model::Message, origin::AnswerOrigin, tool::ToolCall, untrusted};
+
+use super::{
+    item::{InputItem, Part, Role, WireItem},
+    stored::{Fingerprint, Place, StoredAnswer, fingerprint},
+};
+use crate::wire::{
+    call_ids::WireIds,
+    sendable::{GO_ON, NO_OUTPUT, PICTURES, is_blank, tool_arguments, tool_name},
+};
+
+/// A written conversation.
+#[derive(Debug)]
+pub(super) struct Conversation<'a> {
+    /// The instructions; empty where there are none.
+    pub(super) instructions: String,
+    pub(super) items: Vec<InputItem<'a>>,
+}
+
+/// The model that a conversation is written for.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Recipient<'a> {
+    /// Its name in the origin of what it said.
+    pub(super) origin: &'a str,
+    /// Answers whose thoughts it does not take.
+    pub(super) distrusted: &'a HashSet<Fingerprint>,
+    /// Set if it gets none of its thoughts.
+    pub(super) without_thoughts: bool,
+    /// Set if it takes no words of the person right behind a tool's result.
+    pub(super) wants_turns: bool,
+}
+
+/// Writes a conversation.
+pub(super) fn write<'a>(messages: &'a [Message], recipient: Recipient<'a>) -> Conversation<'a> {
+    let leading = messages.iter().take_while(|message| matches!(message, Message::System { .. })).count();
+    let (system, messages) = messages.split_at(leading);
+    let system = system.iter().filter_map(|message| match message {
+        Message::System { text } if !is_blank(text) => Some(text.as_str()),
+        _ => None,
+    });
+    let instructions = system.collect::<Vec<_>>().join("\n\n");
+    let mut writer = Writer { recipient, ids: WireIds::default(), run: Vec::new(), items: Vec::new() };
+    for message in messages {
+        writer.add(message);
+    }
+    writer.end_run();
+    // Half an answer may stand last, where its turn was stopped and is continued.
+    if !writer.items.last().is_some_and(InputItem::asks) {
+        writer.say(Part::said(GO_ON));
+    }
+    Conversation { instructions, items: writer.items }
+}
+
+/// All answers with items of that model.
+pub(super) fn answers_of(messages: &[Message], origin: &str) -> Vec<Fingerprint> {
+    let stored = messages.iter().filter_map(|message| match message {
+        Message::Assistant { origin: of_answer, .. } => of_answer.blocks_of(origin).map(fingerprint),
+        _ => None,
+    });
+    stored.collect()
+}
+
+struct Writer<'a> {
+    recipient: Recipient<'a>,
+    ids: WireIds<'a>,
+    /// Answers that stand side by side: items of one, or several of which the person said nothing.
+    run: Vec<AnswerPart<'a>>,
+    items: Vec<InputItem<'a>>,
+}
+
+/// An answer, or a part of one.
+#[derive(Clone, Copy)]
+struct AnswerPart<'a> {
+    text: &'a str,
+    calls: &'a [ToolCall],
+    origin: &'a AnswerOrigin,
+}
+
+impl<'a> Writer<'a> {
+    fn add(&mut self, message: &'a Message) {
+        if let Message::Assistant { text, tool_calls, origin, reasoning: _ } = message {
+            self.run.push(AnswerPart { text, calls: tool_calls, origin });
+            return;
+        }
+        self.end_run();
+        match message {
+            Message::System { text } | Message::User { text } if is_blank(text) => {}
+            Message::System { text } => self.say(Part::said(text)),
+            Message::User { text } => self.hear(text),
+            Message::Pictures { text, pictures } => {
+                self.say(Part::said(if is_blank(text) { PICTURES } else { text }));
+                for part in pictures.iter().filter_map(Part::picture) {
+                    self.say(part);
+                }
+            }
+            Message::Tool { call_id, name: _, text } => {
+                let output = if is_blank(text) { NO_OUTPUT.into() } else { untrusted::unreminded(text) };
+                let call_id = self.ids.of_result(call_id);
+                self.items.push(InputItem::Written(WireItem::FunctionCallOutput { call_id, output }));
+            }
+            Message::Assistant { .. } => {}
+        }
+    }
+
+    /// Adds words of the person's role. The daemon's stand in the result before them: models take what a person says for
+    /// the start of a turn, and forget what they thought before.
+    fn hear(&mut self, text: &'a str) {
+        if let Some(InputItem::Written(WireItem::FunctionCallOutput { output, .. })) = self.items.last_mut()
+            && (untrusted::is_of_daemon(text) || self.recipient.wants_turns)
+        {
+            let output = output.to_mut();
+            output.push_str("\n\n");
+            output.push_str(&untrusted::said_behind_result(text));
+            return;
+        }
+        self.say(Part::said(text));
+    }
+
+    fn say(&mut self, part: Part<'a>) {
+        match self.items.last_mut() {
+            Some(InputItem::Written(WireItem::Message { role: Role::User, content, .. })) => content.push(part),
+            _ => self.items.push(InputItem::Written(WireItem::Message {
+                role: Role::User,
+                content: vec![part],
+                phase: None,
+            })),
+        }
+    }
+
+    /// Writes the answers that stand side by side, each as it came where that can be.
+    fn end_run(&mut self) {
+        let run = std::mem::take(&mut self.run);
+        if run.is_empty() {
+            return;
+        }
+        if self.items.is_empty() {
+            self.say(Part::said(GO_ON));
+        }
+        let mut rest = &run[..];
+        while let Some((first, after)) = rest.split_first() {
+            let as_it_came =
+                (1..=rest.len()).find_map(|parts| Some((self.as_it_came(&rest[..parts])?, &rest[parts..])));
+            let (items, next) = as_it_came.unwrap_or_else(|| (self.plain(first), after));
+            self.items.extend(items);
+            rest = next;
+        }
+    }
+
+    /// The items of an answer that these parts make up, as they came. None where they cannot go back so.
+    fn as_it_came(&mut self, parts: &[AnswerPart<'a>]) -> Option<Vec<InputItem<'a>>> {
+        let json = parts.last()?.origin.blocks_of(self.recipient.origin)?;
+        if self.recipient.without_thoughts || self.recipient.distrusted.contains(&fingerprint(json)) {
+            return None;
+        }
+        let places = StoredAnswer::parse(json)?.places()?;
+        let words: Cow<'a, str> = match parts {
+            [only] => only.text.into(),
+            several => several.iter().map(|part| part.text).collect::<String>().into(),
+        };
+        let calls: Vec<(&'a ToolCall, &'a AnswerOrigin)> =
+            parts.iter().flat_map(|part| part.calls.iter().map(|call| (call, part.origin))).collect();
+        self.put_back(places, &words, &calls)
+    }
+
+    fn put_back(
+        &mut self,
+        places: Vec<Place<'a>>,
+        mut words: &str,
+        calls: &[(&'a ToolCall, &'a AnswerOrigin)],
+    ) -> Option<Vec<InputItem<'a>>> {
+        let (mut items, mut calls) = (Vec::new(), calls.iter());
+        for place in places {
+            match place {
+                // They are not sent, and may not have been kept.
+                Place::Blank(bytes) => {
+                    let kept = words.split_at_checked(bytes).filter(|(text, _)| is_blank(text));
+                    words = kept.map_or(words, |(_, rest)| rest);
+                }
+                Place::Words(bytes, phase) => {
+                    let (text, rest) = words.split_at_checked(bytes)?;
+                    words = rest;
+                    if is_blank(text) {
+                        drop_thoughts(&mut items);
+                    } else {
+                        items.push(InputItem::answer(text.to_owned(), phase));
+                    }
+                }
+                Place::Call(id) => match calls.as_slice().first() {
+                    Some((call, origin)) if server_id(call, origin, self.recipient.origin) == Some(&*id) => {
+                        let own = self.ids.of_call(&call.call_id, server_id(call, origin, self.recipient.origin));
+                        if own != id {
+                            return None;
+                        }
+                        items.push(self.call(call, own));
+                        calls.next();
+                    }
+                    // One that was cut, or not run: thoughts go back only in front of what they came with.
+                    _ => drop_thoughts(&mut items),
+                },
+                Place::AsItCame(raw, true) => items.push(InputItem::Thoughts(raw)),
+                Place::AsItCame(raw, false) => items.push(InputItem::AsItCame(raw)),
+            }
+        }
+        drop_thoughts(&mut items);
+        (is_blank(words) && calls.next().is_none()).then_some(items)
+    }
+
+    /// Words and calls alone.
+    fn plain(&mut self, part: &AnswerPart<'a>) -> Vec<InputItem<'a>> {
+        let mut items = Vec::new();
+        if !is_blank(part.text) {
+            items.push(InputItem::answer(part.text, None));
+        }
+        for call in part.calls {
+            let id = self.ids.of_call(&call.call_id, server_id(call, part.origin, self.recipient.origin));
+            items.push(self.call(call, id));
+        }
+        items
+    }
+
+    fn call(&self, call: &'a ToolCall, call_id: Cow<'a, str>) -> InputItem<'a> {
+        let (name, arguments) = (tool_name(&call.name), tool_arguments(&call.arguments));
+        InputItem::Written(WireItem::FunctionCall { call_id, name, arguments })
+    }
+}
+
+/// The server's own id of a call.
+fn server_id<'a>(call: &ToolCall, origin: &'a AnswerOrigin, recipient: &str) -> Option<&'a str> {
+    let fields = origin.of_call(&call.call_id, recipient)?;
+    Some(fields.call_id.as_str()).filter(|id| !id.is_empty())
+}
+
+/// Takes thoughts off the end, behind which nothing follows.
+fn drop_thoughts(items: &mut Vec<InputItem<'_>>) {
+    while items.last().is_some_and(InputItem::is_thought) {
+        items.pop();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use agentd_core::{
+        ids::CallId,
+        origin::{ItemOrigin, ServerFields},
+    };
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const ORIGIN: &str = "m@host/v1";
+
+    /// The items of a request with these messages, as they are sent.
+    fn written(messages: &[Message]) -> String {
+        let distrusted = HashSet::new();
+        let recipient =
+            Recipient { origin: ORIGIN, distrusted: &distrusted, without_thoughts: false, wants_turns: false };
+        serde_json::to_string(&write(messages, recipient).items).unwrap()
+    }
+
+    /// Thoughts as no library would write them again.
+    fn thought(number: usize) -> String {
+        format!(r#"{{ "id":"rs_{number}","type":"reasoning", "summary":[],"encrypted_content":"\u0041\/{number}"}}"#)
+    }
+
+    /// Things that a server may do in one answer, and those that come behind it.
+    #[derive(Debug, Clone)]
+    struct Step {
+        words: String,
+        phase: Option<&'static str>,
+        thinks: bool,
+        calls: bool,
+        result: String,
+        reminder: bool,
+        said: Option<String>,
+    }
+
+    fn step() -> impl Strategy<Value = Step> {
+        let text = || "[a-zé\"\\\\ \n]{0,12}";
+        let phase = proptest::option::of(prop_oneof![Just("commentary"), Just("final_answer")]);
+        let of_model = (text(), phase, any::<bool>(), any::<bool>());
+        (of_model, text(), any::<bool>(), proptest::option::of(text())).prop_map(
+            |((words, phase, thinks, calls), result, reminder, said)| Step {
+                words,
+                phase,
+                thinks,
+                calls,
+                result,
+                reminder,
+                said,
+            },
+        )
+    }
+
+    impl Step {
+        /// Its thoughts go back: something stands behind them.
+        fn shows_thoughts(&self) -> bool {
+            self.thinks && (self.calls || !is_blank(&self.words))
+        }
+
+        fn messages(&self, number: usize) -> Vec<Message> {
+            let call_id = CallId::from(format!("c{number}"));
+            let mut stored = Vec::new();
+            stored.extend(self.thinks.then(|| thought(number)));
+            let bytes = self.words.len();
+            stored.extend((bytes > 0).then(|| match self.phase {
+                _ if is_blank(&self.words) => format!("-{bytes}"),
+                Some(phase) => format!("[\"{phase}\",{bytes}]"),
+                None => bytes.to_string(),
+            }));
+            stored.extend(self.calls.then(|| format!("\"call_{number}\"")));
+            let of = |fields: ServerFields| Arc::new(ItemOrigin { model: ORIGIN.to_owned(), fields });
+            let blocks = Some(format!("{{\"items\":[{}]}}", stored.join(",")));
+            let call_fields = ServerFields { call_id: format!("call_{number}"), ..ServerFields::default() };
+            let origin = AnswerOrigin {
+                calls: if self.calls { vec![(call_id.clone(), of(call_fields))] } else { Vec::new() },
+                whole: Some(of(ServerFields { blocks, ..ServerFields::default() })),
+                unsent_reasoning: None,
+                thinker: None,
+            };
+            let call = ToolCall { call_id: call_id.clone(), name: "now".to_owned(), arguments: "{}".to_owned() };
+            let tool_calls = if self.calls { vec![call] } else { Vec::new() };
+            let mut messages =
+                vec![Message::Assistant { text: self.words.clone(), reasoning: None, tool_calls, origin }];
+            let user = |text: &str| Message::User { text: text.to_owned() };
+            if self.calls {
+                messages.push(Message::Tool { call_id, name: "now".to_owned(), text: self.result.clone() });
+            }
+            messages.extend(self.reminder.then(|| user("<system_reminder>\nx\n</system_reminder>")));
+            messages.extend(self.said.as_deref().map(user));
+            if !self.calls {
+                messages.push(user("go on"));
+            }
+            messages
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn each_request_repeats_the_one_before_byte_for_byte(steps in proptest::collection::vec(step(), 1..8)) {
+            let mut messages =
+                vec![Message::System { text: "s".to_owned() }, Message::User { text: "begin".to_owned() }];
+            let mut before = written(&messages);
+            for (number, step) in steps.iter().enumerate() {
+                messages.extend(step.messages(number));
+                let next = written(&messages);
+                // More may be said behind the last words.
+                let repeated = before.trim_end_matches(['"', '}', ']']);
+                prop_assert!(next.starts_with(repeated), "{next}\n\ndoes not begin with\n\n{repeated}");
+                for (earlier, step) in steps[..=number].iter().enumerate() {
+                    prop_assert_eq!(next.matches(&thought(earlier)).count(), usize::from(step.shows_thoughts()));
+                }
+                before = next;
+            }
+        }
+    }
+}

@@ -1,0 +1,477 @@
+//! The items of an answer, put together from their pieces. Pieces may come before the item that they belong to, and a server
+//! may send an item whole.
+
+use agentd_core::origin::{MAX_SERVER_CALL_ID, MAX_SERVER_FIELDS, ServerFields};
+use serde_json::value::RawValue;
+
+use super::{
+    event::{ItemHead, ItemPlace},
+    stored::AnswerItems,
+};
+use crate::{
+    answer::{
+        Answer, Kind, MAX_ARGUMENT_BYTES, MAX_CALLS, RawCall,
+        runaway::{ARGUMENTS, Guard},
+    },
+    http::{failure::Failure, target::Target},
+    wire::readable,
+};
+
+/// Items that one answer may have.
+const MAX_ITEMS: usize = 4096;
+
+/// Stands between the words of two messages, and between parts of thoughts.
+const BETWEEN: &str = "\n\n";
+
+/// The items of one answer, in the order in which they began.
+#[derive(Debug, Default)]
+pub(super) struct PartialItems {
+    items: Vec<PartialItem>,
+    calls: usize,
+    argument_bytes: usize,
+    /// Bytes of the items that are kept as they came.
+    raw_bytes: usize,
+    /// The message that has spoken last.
+    speaker: Option<usize>,
+    has_thought: bool,
+    /// Set if nothing was thought aloud since the last words.
+    speaks: bool,
+    /// Set once words came out of their order: then nothing says which of them belong to which item.
+    is_odd: bool,
+}
+
+#[derive(Debug)]
+struct PartialItem {
+    index: Option<u64>,
+    id: String,
+    is_done: bool,
+    body: Body,
+}
+
+#[derive(Debug)]
+enum Body {
+    Message(Message),
+    Thoughts(Thoughts),
+    Call(Box<PartialCall>),
+    /// An item that is not understood, once it is whole.
+    Other(Option<Box<RawValue>>),
+}
+
+#[derive(Debug, Default)]
+struct Message {
+    /// Separator of its words from those of the message before.
+    between: &'static str,
+    words: String,
+    phase: Option<String>,
+    is_refusal: bool,
+}
+
+#[derive(Debug, Default)]
+struct Thoughts {
+    /// Kind and number of the part that was told last.
+    told: Option<(ThoughtKind, u64)>,
+    /// The item, once it is whole and can go back.
+    raw: Option<Box<RawValue>>,
+}
+
+/// Form in which thoughts are told: where a server tells both, the first one counts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum ThoughtKind {
+    Summary,
+    Text,
+}
+
+#[derive(Debug)]
+struct PartialCall {
+    id: String,
+    name: String,
+    arguments: String,
+    guard: Guard,
+}
+
+impl PartialItems {
+    /// Begins an item.
+    pub(super) fn begin(
+        &mut self,
+        target: &Target,
+        place: ItemPlace<'_>,
+        raw: &RawValue,
+    ) -> Result<Option<usize>, Failure> {
+        let Ok(head) = serde_json::from_str::<ItemHead<'_>>(raw.get()) else {
+            self.is_odd = true;
+            return Ok(None);
+        };
+        let place = ItemPlace { id: if place.id.is_empty() { head.id() } else { place.id }, ..place };
+        let at = match self.find(place) {
+            Some(at) if is_of_kind(&self.items[at].body, head.kind()) => at,
+            // Another kind at the same number: an item by itself, which no piece of the other one may change.
+            Some(_) => {
+                self.is_odd = true;
+                self.push(target, ItemPlace { index: None, ..place }, empty(head.kind()))?
+            }
+            None => self.push(target, place, empty(head.kind()))?,
+        };
+        if self.items[at].is_done {
+            return Ok(Some(at));
+        }
+        match &mut self.items[at].body {
+            Body::Message(message) => message.phase = head.phase().map(str::to_owned).or(message.phase.take()),
+            Body::Call(call) => {
+                head.call_id().clone_into(&mut call.id);
+                head.name().clone_into(&mut call.name);
+            }
+            Body::Thoughts(_) | Body::Other(_) => {}
+        }
+        Ok(Some(at))
+    }
+
+    /// Takes an item that is whole.
+    pub(super) fn finish(
+        &mut self,
+        target: &Target,
+        place: ItemPlace<'_>,
+        raw: &RawValue,
+        answer: &mut Answer,
+    ) -> Result<(), Failure> {
+        let (Some(at), Ok(head)) = (self.begin(target, place, raw)?, serde_json::from_str::<ItemHead<'_>>(raw.get()))
+        else {
+            return Ok(());
+        };
+        if self.items[at].is_done {
+            return Ok(());
+        }
+        self.items[at].is_done = !head.is_cut();
+        answer.size += 1;
+        let (goes_back, before) = match &self.items[at].body {
+            Body::Thoughts(Thoughts { raw, .. }) => (head.can_go_back(), raw.as_ref()),
+            Body::Other(raw) => (true, raw.as_ref()),
+            Body::Message(_) | Body::Call(_) => (false, None),
+        };
+        // An item that was cut comes once more at the end.
+        self.raw_bytes -= before.map_or(0, |raw| raw.get().len());
+        let kept = if goes_back { self.kept(raw) } else { None };
+        match &mut self.items[at].body {
+            Body::Message(_) => {
+                let parts = head.content.as_deref().unwrap_or_default();
+                let whole: String = parts.iter().flat_map(|part| [part.words(), part.refusal()]).collect();
+                let is_refusal = parts.iter().any(|part| !part.refusal().is_empty());
+                self.complete_words(at, &whole, is_refusal, answer)
+            }
+            Body::Thoughts(thoughts) => {
+                thoughts.raw = kept;
+                if thoughts.told.is_some() {
+                    return Ok(());
+                }
+                let parts = |parts: &Option<Vec<_>>| parts.iter().flatten().map(whole_thought).collect::<Vec<String>>();
+                let (summary, text) = (parts(&head.summary), parts(&head.content));
+                let (kind, told) =
+                    if summary.is_empty() { (ThoughtKind::Text, text) } else { (ThoughtKind::Summary, summary) };
+                told.iter().zip(0..).try_for_each(|(words, part)| self.think_at(at, kind, part, words, answer))
+            }
+            Body::Call(_) => match head.arguments {
+                Some(arguments) => self.complete_arguments(target, at, &argument_text(arguments), answer),
+                None => Ok(()),
+            },
+            Body::Other(item) => {
+                *item = kept;
+                Ok(())
+            }
+        }
+    }
+
+    /// An item as it came, as long as all of them find room in what is stored.
+    fn kept(&mut self, raw: &RawValue) -> Option<Box<RawValue>> {
+        if !readable::is_json(raw.get()) {
+            return None;
+        }
+        self.raw_bytes = self.raw_bytes.saturating_add(raw.get().len());
+        self.is_odd |= self.raw_bytes > MAX_SERVER_FIELDS;
+        (self.raw_bytes <= MAX_SERVER_FIELDS).then(|| raw.to_owned())
+    }
+
+    /// Adds words to a message.
+    pub(super) fn speak(
+        &mut self,
+        target: &Target,
+        place: ItemPlace<'_>,
+        words: &str,
+        is_refusal: bool,
+        answer: &mut Answer,
+    ) -> Result<(), Failure> {
+        let at = self.of_kind(target, place, "message")?;
+        self.speak_at(at, words, is_refusal, answer)
+    }
+
+    /// Adds thoughts: a piece of that part of their item.
+    pub(super) fn think(
+        &mut self,
+        target: &Target,
+        place: ItemPlace<'_>,
+        (kind, part): (ThoughtKind, u64),
+        words: &str,
+        answer: &mut Answer,
+    ) -> Result<(), Failure> {
+        let at = self.of_kind(target, place, "reasoning")?;
+        self.think_at(at, kind, part, words, answer)
+    }
+
+    /// Adds a piece of the arguments of a call.
+    pub(super) fn add_arguments(
+        &mut self,
+        target: &Target,
+        place: ItemPlace<'_>,
+        piece: &str,
+        answer: &mut Answer,
+    ) -> Result<(), Failure> {
+        let at = self.of_kind(target, place, "function_call")?;
+        self.add_arguments_at(target, at, piece, answer)
+    }
+
+    /// Takes the arguments of a call, whole.
+    pub(super) fn end_arguments(
+        &mut self,
+        target: &Target,
+        place: ItemPlace<'_>,
+        arguments: &RawValue,
+        answer: &mut Answer,
+    ) -> Result<(), Failure> {
+        let at = self.of_kind(target, place, "function_call")?;
+        self.complete_arguments(target, at, &argument_text(arguments), answer)
+    }
+
+    /// Returns whether the model has refused to answer.
+    pub(super) fn is_refusal(&self) -> bool {
+        self.items.iter().any(|item| matches!(&item.body, Body::Message(message) if message.is_refusal))
+    }
+
+    /// The calls. One without arguments has none of them, unless the answer was cut before they came.
+    pub(super) fn calls(&self, is_cut: bool) -> Vec<RawCall> {
+        let call = |item: &PartialItem| match &item.body {
+            Body::Call(call) => {
+                let has_none = call.arguments.trim().is_empty() && (item.is_done || !is_cut);
+                let arguments = if has_none { "{}".to_owned() } else { call.arguments.clone() };
+                let call_id = Some(call.id.clone()).filter(|id| id.len() <= MAX_SERVER_CALL_ID).unwrap_or_default();
+                let fields = ServerFields { call_id, ..ServerFields::default() };
+                Some(RawCall { name: call.name.clone(), arguments, fields })
+            }
+            _ => None,
+        };
+        self.in_order().into_iter().filter_map(call).collect()
+    }
+
+    /// All items as they are kept; none where nothing has to go back but words and calls.
+    pub(super) fn stored(&self) -> Option<String> {
+        let mut stored = AnswerItems::default();
+        let fits = self.in_order().into_iter().try_for_each(|item| match &item.body {
+            Body::Message(message) => {
+                if !message.between.is_empty() {
+                    stored.words(message.between, None)?;
+                }
+                if message.words.is_empty() { Some(()) } else { stored.words(&message.words, message.phase.as_deref()) }
+            }
+            Body::Thoughts(Thoughts { raw: Some(raw), .. }) | Body::Other(Some(raw)) => stored.as_it_came(raw),
+            Body::Call(call) => stored.call(&call.id),
+            Body::Thoughts(_) | Body::Other(None) => Some(()),
+        });
+        let stored = if fits.is_some() && !self.is_odd { stored.written() } else { None };
+        if stored.is_none() && self.items.iter().any(PartialItem::goes_back) {
+            tracing::warn!("items of an answer are too large or out of their order, and do not go back");
+        }
+        stored
+    }
+
+    /// The items by their numbers; those without any as they came.
+    fn in_order(&self) -> Vec<&PartialItem> {
+        let mut items: Vec<&PartialItem> = self.items.iter().collect();
+        if items.iter().all(|item| item.index.is_some()) {
+            items.sort_by_key(|item| item.index);
+        }
+        items
+    }
+
+    /// The item of that number, or of that id where there is none. Servers that number no items number those of the whole
+    /// answer by their places.
+    fn find(&self, place: ItemPlace<'_>) -> Option<usize> {
+        let Some(index) = place.index else {
+            return self.items.iter().rposition(|item| !place.id.is_empty() && item.id == place.id);
+        };
+        // What has another id is another item, if there is one of this id.
+        let by_id = || self.items.iter().rposition(|item| !place.id.is_empty() && item.id == place.id);
+        let has_other_id =
+            |at: usize| !place.id.is_empty() && !self.items[at].id.is_empty() && self.items[at].id != place.id;
+        let at_its_place = || {
+            let at = usize::try_from(index).ok()?;
+            self.items.get(at).is_some_and(|item| item.index.is_none()).then_some(at)
+        };
+        match self.items.iter().rposition(|item| item.index == Some(index)).or_else(at_its_place) {
+            Some(at) if has_other_id(at) => by_id().or(Some(at)),
+            Some(at) => Some(at),
+            None => by_id(),
+        }
+    }
+
+    fn push(&mut self, target: &Target, place: ItemPlace<'_>, body: Body) -> Result<usize, Failure> {
+        if self.items.len() == MAX_ITEMS {
+            return Err(Failure::protocol(format!("the model at {target} answered with more than {MAX_ITEMS} items")));
+        }
+        if matches!(body, Body::Call(_)) {
+            self.calls += 1;
+            if self.calls > MAX_CALLS {
+                return Err(Failure::too_many_calls(target, MAX_CALLS));
+            }
+        }
+        self.items.push(PartialItem { index: place.index, id: place.id.to_owned(), is_done: false, body });
+        Ok(self.items.len() - 1)
+    }
+
+    /// The item that a piece of this kind is for, which may not have begun yet.
+    fn of_kind(&mut self, target: &Target, place: ItemPlace<'_>, kind: &str) -> Result<usize, Failure> {
+        let fits = |body: &Body| is_of_kind(body, kind);
+        let last = || match (place.index, place.id) {
+            (None, "") => self.items.iter().rposition(|item| fits(&item.body)),
+            _ => None,
+        };
+        match self.find(place).or_else(last) {
+            Some(at) if fits(&self.items[at].body) => Ok(at),
+            Some(_) => {
+                self.is_odd = true;
+                let same = |item: &PartialItem| fits(&item.body) && (item.id == place.id || item.index.is_none());
+                match self.items.iter().rposition(same) {
+                    Some(at) => Ok(at),
+                    None => self.push(target, ItemPlace { index: None, ..place }, empty(kind)),
+                }
+            }
+            None => self.push(target, place, empty(kind)),
+        }
+    }
+
+    fn speak_at(&mut self, at: usize, words: &str, is_refusal: bool, answer: &mut Answer) -> Result<(), Failure> {
+        let has_spoken = self.speaker;
+        let later = self.speaker.filter(|before| *before != at).and_then(|before| self.items[before].index);
+        let index = self.items[at].index;
+        let Body::Message(message) = &mut self.items[at].body else { return Ok(()) };
+        message.is_refusal |= is_refusal;
+        if words.is_empty() {
+            return Ok(());
+        }
+        if has_spoken.is_some_and(|before| before != at) {
+            self.is_odd |= !message.words.is_empty() || later.is_some_and(|later| index.is_some_and(|own| own < later));
+            if message.words.is_empty() && self.speaks {
+                message.between = BETWEEN;
+                answer.push(Kind::Text, BETWEEN)?;
+            }
+        }
+        message.words.push_str(words);
+        (self.speaker, self.speaks) = (Some(at), true);
+        answer.push(Kind::Text, words)
+    }
+
+    /// Adds the words of a whole message that have not come in pieces.
+    fn complete_words(&mut self, at: usize, whole: &str, is_refusal: bool, answer: &mut Answer) -> Result<(), Failure> {
+        let Body::Message(message) = &self.items[at].body else { return Ok(()) };
+        let rest = whole.strip_prefix(message.words.as_str()).unwrap_or_default().to_owned();
+        self.speak_at(at, &rest, is_refusal, answer)
+    }
+
+    fn think_at(
+        &mut self,
+        at: usize,
+        kind: ThoughtKind,
+        part: u64,
+        words: &str,
+        answer: &mut Answer,
+    ) -> Result<(), Failure> {
+        let Body::Thoughts(thoughts) = &mut self.items[at].body else { return Ok(()) };
+        if words.is_empty() || thoughts.told.is_some_and(|(told, _)| told != kind) {
+            return Ok(());
+        }
+        let begins = thoughts.told.is_none_or(|(_, told)| told != part);
+        thoughts.told = Some((kind, part));
+        if begins && self.has_thought {
+            answer.push(Kind::Reasoning, BETWEEN)?;
+        }
+        (self.has_thought, self.speaks) = (true, false);
+        answer.push(Kind::Reasoning, words)
+    }
+
+    fn add_arguments_at(
+        &mut self,
+        target: &Target,
+        at: usize,
+        piece: &str,
+        answer: &mut Answer,
+    ) -> Result<(), Failure> {
+        let Body::Call(call) = &mut self.items[at].body else { return Ok(()) };
+        self.argument_bytes += piece.len();
+        answer.size += piece.len();
+        if self.argument_bytes > MAX_ARGUMENT_BYTES {
+            return Err(Failure::too_long_arguments(target));
+        }
+        answer.began = true;
+        call.arguments.push_str(piece);
+        if let Some(runaway) = call.guard.check(piece) {
+            answer.runaway = Some(runaway.what);
+        }
+        Ok(())
+    }
+
+    /// Arguments that came whole win over their pieces.
+    fn complete_arguments(
+        &mut self,
+        target: &Target,
+        at: usize,
+        whole: &str,
+        answer: &mut Answer,
+    ) -> Result<(), Failure> {
+        let Body::Call(call) = &mut self.items[at].body else { return Ok(()) };
+        if call.arguments == whole {
+            return Ok(());
+        }
+        self.argument_bytes -= call.arguments.len();
+        call.arguments.clear();
+        call.guard = Guard::new(ARGUMENTS);
+        self.add_arguments_at(target, at, whole, answer)
+    }
+}
+
+impl PartialItem {
+    fn goes_back(&self) -> bool {
+        matches!(self.body, Body::Thoughts(Thoughts { raw: Some(_), .. }) | Body::Other(Some(_)))
+    }
+}
+
+fn empty(kind: &str) -> Body {
+    match kind {
+        "message" => Body::Message(Message::default()),
+        "reasoning" => Body::Thoughts(Thoughts::default()),
+        "function_call" => Body::Call(Box::new(PartialCall {
+            id: String::new(),
+            name: String::new(),
+            arguments: String::new(),
+            guard: Guard::new(ARGUMENTS),
+        })),
+        _ => Body::Other(None),
+    }
+}
+
+fn whole_thought(part: &super::event::ContentPart<'_>) -> String {
+    part.words().to_owned()
+}
+
+fn argument_text(raw: &RawValue) -> String {
+    let raw = raw.get();
+    if raw.starts_with('"') {
+        return serde_json::from_str(raw).unwrap_or_default();
+    }
+    if raw == "null" { String::new() } else { raw.to_owned() }
+}
+
+/// Returns whether a body is of the kind that the wire names.
+fn is_of_kind(body: &Body, kind: &str) -> bool {
+    match body {
+        Body::Message(_) => kind == "message",
+        Body::Thoughts(_) => kind == "reasoning",
+        Body::Call(_) => kind == "function_call",
+        Body::Other(_) => !matches!(kind, "message" | "reasoning" | "function_call"),
+    }
+}
