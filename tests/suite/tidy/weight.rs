@@ -36,7 +36,7 @@ const CEILINGS: [(&str, usize, usize); 24] = [
 
 /// Code in other languages, and data that programs embed: ending, folders, and the bytes that they may have.
 const OTHERS: [(&str, &[&str], usize); 6] = [
-    (".py", &["clients/", "scripts/", "skills/"], 515_000),
+    (".py", &["clients/", "scripts/", "skills/"], 485_000),
     (".js", &["agentctl/", "clients/"], 66_000),
     (".json", &["config/"], 73_000),
     (".yaml", &["config/"], 32_500),
