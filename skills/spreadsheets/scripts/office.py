@@ -48,7 +48,9 @@ def compute(source, folder):
     shutil.copyfile(source, copy)
     settle(profile)
     command = [sys.executable, "-I", str(Path(__file__).with_name("kit.py")), found, profile.as_uri(), copy.as_uri(), made.as_uri()]
-    place = {"HOME": str(folder), "TMPDIR": str(folder), "PATH": os.environ.get("PATH", ""), "LC_ALL": "C.UTF-8", "SAL_USE_VCLPLUGIN": "svp"}
+    # Extensions of the machine are left out: where they are listed may not be read in a sandbox, and that would end it.
+    place = {"HOME": str(folder), "TMPDIR": str(folder), "PATH": os.environ.get("PATH", ""), "LC_ALL": "C.UTF-8", "SAL_USE_VCLPLUGIN": "svp",
+             "UNO_SHARED_PACKAGES_CACHE": (folder / "shared").as_uri()}  # fmt: skip
     try:
         ran = subprocess.run(command, cwd=folder, env=place, stdin=subprocess.DEVNULL, capture_output=True, timeout=LIMIT, check=False)
     except subprocess.TimeoutExpired as error:
