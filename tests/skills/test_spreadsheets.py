@@ -14,16 +14,16 @@ from trial import SKILLS, Trial
 sys.path.insert(0, str(SKILLS / "spreadsheets/scripts"))
 from office import library  # noqa: E402
 
-# In the place of LibreOffice: it gives the answers of a test, and writes functions that it is not to know as LibreOffice does.
+# Stands in for LibreOffice: it gives the values of a test, and does not know XLOOKUP.
 FAKE = '''
 import json, pathlib, sys, time
 found, profile, source, target = sys.argv[1:]
-told = json.loads(pathlib.Path(found).with_name("told.json").read_text())
-sys.path[:0] = told["path"]
+plan = json.loads(pathlib.Path(found).with_name("plan.json").read_text())
+sys.path[:0] = plan["path"]
 import openpyxl, xlsxwriter
-if told.get("fails"):
-    sys.exit(told["fails"])
-time.sleep(told.get("sleeps", 0))
+if plan.get("fails"):
+    sys.exit(plan["fails"])
+time.sleep(plan.get("sleeps", 0))
 assert "OOXMLRecalcMode" in pathlib.Path(profile.removeprefix("file://"), "user/registrymodifications.xcu").read_text()
 made = xlsxwriter.Workbook(target.removeprefix("file://"), {"strings_to_formulas": False})
 for sheet in openpyxl.load_workbook(source.removeprefix("file://")).worksheets:
@@ -33,7 +33,7 @@ for sheet in openpyxl.load_workbook(source.removeprefix("file://")).worksheets:
             at, value = (cell.row - 1, cell.column - 1), cell.value
             if cell.data_type == "f":
                 formula = value.replace("XLOOKUP", "xlookup")
-                page.write_formula(*at, formula, None, told["answers"].get(f"{sheet.title}!{cell.coordinate}", 0))
+                page.write_formula(*at, formula, None, plan["answers"].get(f"{sheet.title}!{cell.coordinate}", 0))
             elif isinstance(value, (int, float, str)):
                 page.write(*at, value)
 made.close()
@@ -62,7 +62,7 @@ class Spreadsheets(Trial):
             shutil.copytree(SKILLS / self.skill, self.path("skills") / self.skill)
             self.write("skills/spreadsheets/scripts/kit.py", FAKE)
             self.write("office/libmergedlo.so", "")
-        self.write("office/told.json", json.dumps({"answers": answers, "path": sys.path, **more}))
+        self.write("office/plan.json", json.dumps({"answers": answers, "path": sys.path, **more}))
 
     def book(self, cells, name="uploads/book.xlsx"):
         """A workbook of {sheet: {cell: value}} that no program has computed yet."""

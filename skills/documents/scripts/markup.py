@@ -18,7 +18,7 @@ CLOSES = {
 FENCES = {"li": {"ul", "ol"}, "tr": {"table"}, "td": {"table"}, "th": {"table"}}
 MAX_DEPTH = 80
 MAX_PICTURE = 80_000_000
-# Blocks by what they are. What a container or a mark holds is walked over in its place.
+# Kinds of blocks. The content of containers and marks is part of what is around them.
 KINDS = {
     **{f"h{level}": "heading" for level in range(1, 7)}, "p": "paragraph", "ul": "list", "ol": "list", "table": "table", "pre": "code",
     "blockquote": "quote", "hr": "rule", "figcaption": "caption", "dt": "term", "dd": "detail",
@@ -151,7 +151,7 @@ class _Reader(HTMLParser):
 
 
 def walk(children, aligned=""):
-    """The blocks one after the other: (kind, node, "center" | "right" | ""). Words between blocks become paragraphs."""
+    """Yields the blocks in order: (kind, node, "center" | "right" | ""). Text between blocks becomes paragraphs."""
     loose = []
     for child in [*children, None]:
         if isinstance(child, str) or child is not None and child.tag not in BLOCKS:
@@ -172,7 +172,7 @@ def walk(children, aligned=""):
 
 
 def runs(children, looks=frozenset(), link=None):
-    """The words of a line: (text, looks, node of the link or none). A break is the text "\n", a box to tick has the look "box"."""
+    """Yields the text of a line: (text, looks, node of the link or None). A break is a line feed; a box to tick has the look "box"."""
     for child in children:
         if isinstance(child, str):
             text = re.sub(r"\s+", " ", child)
@@ -213,7 +213,7 @@ def rows_of(table, most=None):
 
 
 def picture_file(source, folder, otherwise):
-    """The path of a picture and its size in dots; none where it is not in a file."""
+    """Path of a picture and its size in dots; None if it is not in a file."""
     from PIL import Image
 
     if re.match(r"[a-z][a-z0-9+.-]+:", source, re.I):

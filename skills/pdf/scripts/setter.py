@@ -102,7 +102,7 @@ class _Setter:
     # Blocks.
 
     def blocks(self, children, **style):
-        """Flowables of what stands in a block."""
+        """Flowables of these blocks."""
         flow = []
         for kind, node, aligned in walk(children):
             flow.extend(self.block(kind, node, {**style, **ALIGNED[aligned]}))

@@ -61,7 +61,7 @@ class Book:
         raise Fault(f"there is no sheet {name!r}; there are: {', '.join(sheet.name for sheet in self.sheets)}")
 
     def compute(self):
-        """Puts a value where a formula has none yet, as far as LibreOffice knows it. Gives how many those were."""
+        """Fills in missing values of formulas, from LibreOffice. Returns the number of values that it gave."""
         missing = [(sheet, key) for sheet in self.sheets for key in sheet.formulas if sheet.values.get(key) is None]
         if not missing:
             return 0
@@ -72,21 +72,21 @@ class Book:
             note(f"{len(missing)} formulas have no value: {why}")
         for sheet, key in missing:
             sheet.values[key] = values.get((sheet.name, *key))
-        tell_unknown(unknown)
+        note_unknown(unknown)
         return sum(1 for sheet, key in missing if sheet.values[key] is not None)
 
 
 def computed(book):
-    """What LibreOffice gives for each formula: {(sheet, row, column): value}, and which of its formulas use a function that it
-    does not know, directly or through other formulas: {(sheet, row, column): name}."""
+    """Values of formulas from LibreOffice, {(sheet, row, column): value}, and the formulas that it cannot compute, because they or
+    formulas that they use call a function that it does not know: {(sheet, row, column): name of the function or ""}."""
     with tempfile.TemporaryDirectory() as folder:
-        made = package_book(compute(book.path, folder), formulas=True)
+        made = open_book(compute(book.path, folder))
     values, strange = {}, {}
     for sheet in made.sheets:
         for key, formula in sheet.formulas.items():
             value = sheet.values.get(key)
             values[sheet.name, *key] = "" if value is None else value
-            # It writes names that it does not know in small letters.
+            # Unknown functions are written back in small letters.
             name = re.search(r"(?<![\w.])((?:_xl\w+\.)*[a-z][a-z0-9_.]*)\(", re.sub(r'"[^"]*"|\'[^\']*\'', "", formula))
             if name:
                 strange[sheet.name, *key] = name.group(1).rpartition("_xlfn.")[2].upper()
@@ -97,7 +97,7 @@ def computed(book):
     return {key: value for key, value in values.items() if key not in unknown}, unknown
 
 
-def tell_unknown(unknown):
+def note_unknown(unknown):
     if unknown:
         names = ", ".join(sorted(set(unknown.values()) - {""}))
         places = ", ".join(f"{sheet}!{address(row, column)}" for sheet, row, column in sorted(unknown)[:10])
@@ -167,7 +167,7 @@ def take(page, sheet, held, is_value):
             for cell in row:
                 value = cell.value
                 if value is None and is_value and cell.data_type == "str":
-                    value = ""  # What a formula gave, and not that nothing is known.
+                    value = ""  # The result of a formula, not a missing one.
                 if value is None:
                     continue
                 key = (cell.row, cell.column)

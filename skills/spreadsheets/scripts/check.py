@@ -5,7 +5,7 @@ LibreOffice computes them, where it is installed; elsewhere the values are those
 
 import re
 
-from book import ERRORS, address, computed, open_book, shown, tell_unknown
+from book import ERRORS, address, computed, open_book, shown, note_unknown
 from cli import arguments, note, say, say_json, start
 from formulas import FUTURE, FormulaError, links_of, parts_of, rings
 from office import NotComputed
@@ -33,7 +33,7 @@ def main(options):
         note(f"{count} formulas are not computed: {why}")
     links = links_of(book)
     if links is None:
-        note("formulas use each other so often that rings are not looked for")
+        note("there are too many references between formulas to look for rings")
     ring = rings(links or {})
     findings = []
     for sheet in book.sheets:
@@ -52,7 +52,7 @@ def main(options):
         if len(findings) > MAX_TOLD:
             say(f"and {len(findings) - MAX_TOLD} more")
         say(f"{count} formulas, {len(values)} computed, {len(wrong)} errors, {len(findings) - len(wrong)} warnings")
-    tell_unknown(unknown)
+    note_unknown(unknown)
     return 1 if wrong else 0
 
 

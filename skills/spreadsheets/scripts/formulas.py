@@ -1,4 +1,4 @@
-"""Formulas as text: whether they can be read, what they refer to, and which refer to themselves. Values come from `office.py`."""
+"""Formulas as text: their syntax, their references, and rings of them. Values come from `office.py`."""
 
 import re
 from bisect import bisect_left, bisect_right
@@ -8,7 +8,7 @@ from openpyxl.formula.tokenizer import TokenizerError
 from openpyxl.utils import column_index_from_string, get_column_letter
 
 MAX_ROW, MAX_COLUMN = 1_048_576, 16_384
-# References between formulas that are followed in one workbook.
+# References between formulas, in one workbook.
 MAX_LINKS = 5_000_000
 CELLS = re.compile(r"\$?([A-Za-z]{1,3})?\$?(\d+)?(?::\$?([A-Za-z]{1,3})?\$?(\d+)?)?")
 OPERATORS = ("OPERATOR-PREFIX", "OPERATOR-INFIX")
@@ -83,7 +83,7 @@ def tokens_of(formula):
 
 
 def parts_of(formula, sheet):
-    """What a formula of this sheet names: ("call", name), ("name", name), ("area", Area), ("place", Area)."""
+    """Functions, names and cells of a formula on this sheet: ("call", name), ("name", name), ("area", Area), ("place", Area)."""
     calls = []
     for token in tokens_of(formula):
         if token.subtype == "OPEN":
@@ -121,7 +121,7 @@ def area(text, sheet):
 
 
 def links_of(book):
-    """For each formula the formulas that it uses: {(sheet, row, column): [(sheet, row, column), …]}; none where those are too many."""
+    """Formulas that each formula uses: {(sheet, row, column): [(sheet, row, column), …]}; None if there are too many."""
     there = {}
     for sheet in book.sheets:
         for row, column in sorted(sheet.formulas):
@@ -153,7 +153,7 @@ def rings(links):
 
 
 def without_ends(links):
-    """What remains when formulas that use no other are taken away, again and again."""
+    """Removes formulas that use no other, until each of the rest uses one."""
     users, count = turned(links), {key: len(used) for key, used in links.items()}
     ready = [key for key, number in count.items() if not number]
     while ready:
@@ -165,7 +165,7 @@ def without_ends(links):
 
 
 def turned(links):
-    """For each formula those that use it."""
+    """Formulas that use each formula."""
     users = {key: [] for key in links}
     for key, used in links.items():
         for other in used:

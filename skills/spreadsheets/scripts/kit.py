@@ -1,7 +1,7 @@
 """Opens a file in LibreOffice and saves it as XLSX: `kit.py LIBRARY PROFILE SOURCE TARGET`, the last three as addresses.
 
-LibreOffice is loaded as a library (LibreOfficeKit). The program `soffice` needs a socket to look for others of its kind, and ends at once
-where a sandbox refuses sockets.
+LibreOffice is loaded as a library (LibreOfficeKit). The program `soffice` looks for other instances through a socket, and ends where a
+sandbox refuses sockets.
 """
 
 import ctypes
@@ -49,5 +49,5 @@ def main(path, profile, source, target):
 if __name__ == "__main__":
     failure = main(*sys.argv[1:])
     print(failure, file=sys.stderr, flush=True)
-    # Without the library's own end, which may wait for its threads.
+    # The library's own exit may wait for its threads.
     os._exit(1 if failure else 0)

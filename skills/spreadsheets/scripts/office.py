@@ -7,12 +7,12 @@ import subprocess
 import sys
 from pathlib import Path
 
-# Seconds that one workbook may take: less than a command has, so that the script can say so.
+# Time limit in seconds, below that of a command, so that the script can report it.
 LIMIT = 100
 FOLDERS = ("/usr/lib/libreoffice/program", "/usr/lib64/libreoffice/program", "/opt/libreoffice*/program")
 LIBRARIES = ("libsofficeapp.so", "libmergedlo.so")
 ADVICE = "install LibreOffice Calc (on Debian and Ubuntu: apt install libreoffice-calc), or open the file in a spreadsheet program and save it"
-# Everything is computed, whatever the file holds; no macros run, and nothing is fetched from elsewhere.
+# Compute all formulas when a file is opened, run no macros, fetch nothing.
 SETTINGS = (
     ("Calc/Formula/Load", "OOXMLRecalcMode", 0),
     ("Calc/Content/Update", "Link", 2),
@@ -23,11 +23,11 @@ SETTINGS = (
 
 
 class NotComputed(Exception):
-    """Why formulas have no values. Its text says what to do."""
+    """The reason why formulas have no values, with what to do."""
 
 
 def library():
-    """The library of the LibreOffice that is installed, or none. The variable LIBREOFFICE names the folder of another one."""
+    """Path of LibreOffice's library, or None. The variable LIBREOFFICE names its folder, if it is in none of the usual ones."""
     programs = [shutil.which(name) for name in ("soffice", "libreoffice")]
     folders = [os.path.dirname(os.path.realpath(program)) for program in programs if program]
     folders += [found for pattern in FOLDERS for found in sorted(glob.glob(pattern), reverse=True)]
@@ -39,7 +39,7 @@ def library():
 
 
 def compute(source, folder):
-    """A copy of a workbook in this empty folder, with the values of all its formulas."""
+    """Writes a copy of a workbook with the values of all its formulas into this empty folder."""
     found = library()
     if found is None:
         raise NotComputed(f"LibreOffice is not installed; {ADVICE}")
@@ -48,7 +48,7 @@ def compute(source, folder):
     shutil.copyfile(source, copy)
     settle(profile)
     command = [sys.executable, "-I", str(Path(__file__).with_name("kit.py")), found, profile.as_uri(), copy.as_uri(), made.as_uri()]
-    # Extensions of the machine are left out: where they are listed may not be read in a sandbox, and that would end it.
+    # The system's list of extensions is below /var, which the sandbox hides; LibreOffice ends if it cannot read it.
     place = {"HOME": str(folder), "TMPDIR": str(folder), "PATH": os.environ.get("PATH", ""), "LC_ALL": "C.UTF-8", "SAL_USE_VCLPLUGIN": "svp",
              "UNO_SHARED_PACKAGES_CACHE": (folder / "shared").as_uri()}  # fmt: skip
     try:

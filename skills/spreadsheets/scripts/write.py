@@ -6,7 +6,7 @@ import re
 import tempfile
 from pathlib import Path
 
-from book import ERRORS, address, computed, csv_book, open_book, tell_unknown, typed
+from book import ERRORS, address, computed, csv_book, open_book, note_unknown, typed
 from cli import Fault, arguments, input_file, output_file, read_json, say, start
 from formulas import is_formula
 from office import NotComputed
@@ -206,7 +206,7 @@ def values_of(plans):
             values, unknown = computed(open_book(draft))
         except NotComputed as why:
             return {}, f"; {why}"
-    tell_unknown(unknown)
+    note_unknown(unknown)
     return {key: to_excel(value) if hasattr(value, "year") else value for key, value in values.items()}, ""
 
 
