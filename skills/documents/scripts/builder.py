@@ -1,21 +1,13 @@
 """A tree of Markdown or HTML written into a Word document, with the document's own styles."""
 
-import re
-from pathlib import Path
-
-from cli import Fault, note
-from docx.enum.text import WD_ALIGN_PARAGRAPH
+from cli import Fault
+from docx.enum.text import WD_ALIGN_PARAGRAPH, WD_BREAK
 from docx.oxml import OxmlElement, parse_xml
 from docx.oxml.ns import nsdecls, qn
 from docx.shared import Emu, Pt, RGBColor
-from markup import Node
-from word import legal
+from markup import BLOCKS, Node, alignment, legal, picture_file, rows_of, runs, span, text_of, walk
 
-BLOCKS = {"p", "div", "section", "article", "main", "ul", "ol", "table", "pre", "blockquote", "hr", "figure", "h1", "h2", "h3", "h4", "h5",
-          "h6", "pagebreak", "center", "header", "footer", "nav", "aside", "figcaption", "dl", "dt", "dd"}  # fmt: skip
-INLINE = {"b": "bold", "strong": "bold", "i": "italic", "em": "italic", "s": "strike", "del": "strike", "u": "underline", "code": "code",
-          "kbd": "code", "sub": "sub", "sup": "sup"}  # fmt: skip
-MAX_PICTURE = 80_000_000
+ALIGNED = {"center": WD_ALIGN_PARAGRAPH.CENTER, "right": WD_ALIGN_PARAGRAPH.RIGHT}
 SHADE = "EEF1F5"
 
 
@@ -23,50 +15,30 @@ class Builder:
     """Writes blocks at the end of a document, or before an element of it."""
 
     def __init__(self, document, folder, before=None):
-        self.document, self.folder, self.before = document, Path(folder), before
+        self.document, self.folder, self.before = document, folder, before
         section = document.sections[-1]
         self.width = section.page_width - section.left_margin - section.right_margin
         self.height = section.page_height - section.top_margin - section.bottom_margin
         self.styles = {style.name.lower(): style for style in document.styles if style.name}
 
     def blocks(self, children, style=None, depth=0):
-        loose = []
-
-        def flush():
-            if any(not isinstance(child, str) or child.strip() for child in loose):
-                self.paragraph(loose, style)
-            loose.clear()
-
-        for child in children:
-            if isinstance(child, Node) and child.tag in BLOCKS:
-                flush()
-                self.block(child, style, depth)
-            else:
-                loose.append(child)
-        flush()
-
-    def block(self, node, style, depth):
-        if re.fullmatch(r"h[1-6]", node.tag):
-            self.paragraph(node.children, f"Heading {node.tag[1]}")
-        elif node.tag in ("ul", "ol"):
-            self.listed(node, depth)
-        elif node.tag == "table":
-            self.table(node)
-        elif node.tag == "pre":
-            self.code(node)
-        elif node.tag == "blockquote":
-            self.blocks(node.children, "Quote", depth)
-        elif node.tag == "hr":
-            self.rule()
-        elif node.tag == "pagebreak":
-            self.new_paragraph(None).add_run().add_break(page_break())
-            self.blocks(node.children, style, depth)
-        elif node.tag == "p":
-            self.paragraph(node.children, style, alignment(node))
-        elif node.tag == "figcaption":
-            self.paragraph(node.children, "Caption")
-        else:
-            self.blocks(node.children, style, depth)
+        for kind, node, aligned in walk(children):
+            if kind == "heading":
+                self.paragraph(node.children, f"Heading {node.tag[1]}")
+            elif kind == "list":
+                self.listed(node, depth)
+            elif kind == "quote":
+                self.blocks(node.children, "Quote", depth)
+            elif kind == "page":
+                self.new_paragraph(None).add_run().add_break(WD_BREAK.PAGE)
+            elif kind == "paragraph":
+                self.paragraph(node.children, style, ALIGNED.get(aligned))
+            elif kind == "caption":
+                self.paragraph(node.children, "Caption")
+            elif kind in ("term", "detail"):
+                self.blocks(node.children, style, depth)
+            elif kind != "column":
+                {"table": self.table, "code": self.code, "rule": self.rule}[kind](node)
 
     def new_paragraph(self, style):
         paragraph = self.document.add_paragraph()
@@ -80,17 +52,14 @@ class Builder:
             self.before.addprevious(element)
 
     def paragraph(self, children, style=None, aligned=None):
-        pictures = [child for child in children if isinstance(child, Node) and child.tag == "img"]
-        pictures += [img for child in children if isinstance(child, Node) for img in child.all("img")]
-        text = "".join(child if isinstance(child, str) else child.text() for child in children)
         made = None
-        if text.strip():
+        if text_of(children).strip():
             made = self.new_paragraph(style)
             if aligned is not None:
                 made.alignment = aligned
-            self.inline(made, children, {})
+            self.inline(made, children)
             tidy_ends(made)
-        for picture in pictures:
+        for picture in Node("p", children=children).all("img"):
             self.picture(picture)
         return made
 
@@ -104,7 +73,7 @@ class Builder:
                 continue
             words = [child for child in item.children if not (isinstance(child, Node) and child.tag in BLOCKS)]
             first = next((child for child in item.children if isinstance(child, Node) and child.tag == "p"), None)
-            made = self.paragraph(words if "".join(map(plain, words)).strip() or first is None else first.children)
+            made = self.paragraph(words if text_of(words).strip() or first is None else first.children)
             if made is not None:
                 self.mark(made, number, depth)
             for child in item.children:
@@ -112,7 +81,7 @@ class Builder:
                     if child.tag in ("ul", "ol"):
                         self.listed(child, min(depth + 1, 8))
                     else:
-                        self.block(child, None, depth + 1)
+                        self.blocks([child], None, depth + 1)
 
     def mark(self, paragraph, number, depth):
         style = self.styles.get("list paragraph")
@@ -154,13 +123,9 @@ class Builder:
     # Tables, code, pictures.
 
     def table(self, node):
-        rows = [[cell for cell in row.children if isinstance(cell, Node) and cell.tag in ("td", "th")] for row in node.all("tr")]
-        rows = [row for row in rows if row]
-        width = max((sum(span(cell) for cell in row) for row in rows), default=0)
+        rows, width = rows_of(node, 60)
         if not width:
             return
-        if width > 60:
-            raise Fault(f"a table has {width} columns; at most 60 fit")
         table = self.document.add_table(len(rows), width)
         style = self.styles.get("table grid")
         if style is not None:
@@ -199,16 +164,15 @@ class Builder:
     def cell(self, target, node):
         paragraph = target.paragraphs[0]
         paragraph.paragraph_format.space_after = Pt(2)
-        aligned = alignment(node)
-        if aligned is not None:
-            paragraph.alignment = aligned
+        if alignment(node):
+            paragraph.alignment = ALIGNED[alignment(node)]
         children = []
         for child in node.children:
             if isinstance(child, Node) and child.tag in BLOCKS:
                 children.extend([*([Node("br")] if children else []), *child.children])
             else:
                 children.append(child)
-        self.inline(paragraph, children, {"bold": True} if node.tag == "th" else {})
+        self.inline(paragraph, children, frozenset({"bold"} if node.tag == "th" else ()))
         tidy_ends(paragraph)
 
     def code(self, node):
@@ -225,33 +189,21 @@ class Builder:
         shade.set(qn("w:fill"), SHADE)
         paragraph._p.get_or_add_pPr().insert_element_before(shade, "w:tabs", "w:suppressAutoHyphens", "w:spacing", "w:ind", "w:jc", "w:rPr")
 
-    def rule(self):
+    def rule(self, _):
         paragraph = self.new_paragraph(None)
         border = parse_xml(f'<w:pBdr {nsdecls("w")}><w:bottom w:val="single" w:sz="6" w:space="1" w:color="B0B7C3"/></w:pBdr>')
         paragraph._p.get_or_add_pPr().insert_element_before(border, "w:shd", "w:tabs", "w:spacing", "w:ind", "w:jc", "w:rPr")
 
     def picture(self, node):
-        from PIL import Image
-
         source, words = node.attributes.get("src", ""), node.attributes.get("alt", "")
-        if re.match(r"[a-z][a-z0-9+.-]+:", source, re.I):
-            note(f"the picture {source[:80]} is not in a file; its words are shown instead")
+        found = picture_file(source, self.folder, "its words are shown instead")
+        if found is None:
             self.paragraph([f"[{words or source}]"])
             return
-        path = next((path for path in (self.folder / source, Path(source)) if path.is_file()), None)
-        if path is None:
-            raise Fault(f"the picture {source} does not exist; paths count from the folder of the text")
+        paragraph = self.new_paragraph(None)
+        paragraph.alignment = WD_ALIGN_PARAGRAPH.CENTER
         try:
-            with Image.open(path) as image:
-                size = image.size
-                if size[0] * size[1] > MAX_PICTURE:
-                    raise Fault(f"the picture {source} has {size[0]}x{size[1]} dots; make it smaller")
-                image.verify()
-            paragraph = self.new_paragraph(None)
-            paragraph.alignment = WD_ALIGN_PARAGRAPH.CENTER
-            shape = paragraph.add_run().add_picture(str(path))
-        except (OSError, ValueError, SyntaxError) as error:
-            raise Fault(f"the picture {source} cannot be read: {error}") from error
+            shape = paragraph.add_run().add_picture(str(found[0]))
         except Exception as error:
             raise Fault(f"the picture {source} is of a kind that Word does not take; use PNG or JPEG") from error
         scale = min(1, self.width / shape.width, self.height * 0.8 / shape.height)
@@ -262,49 +214,35 @@ class Builder:
 
     # Words.
 
-    def inline(self, paragraph, children, marks, holder=None):
-        for child in children:
-            if isinstance(child, str):
-                text = legal(re.sub(r"\s+", " ", child))
-                if text:
-                    self.dress(paragraph.add_run(text), marks, holder)
-            elif child.tag == "br":
-                self.dress(paragraph.add_run(), marks, holder).add_break()
-            elif child.tag == "input":
-                self.dress(paragraph.add_run("\u2611 " if "checked" in child.attributes else "\u2610 "), marks, holder)
-            elif child.tag == "a" and re.match(r"(https?|mailto):", child.attributes.get("href", ""), re.I):
-                self.link(paragraph, child, marks)
-            elif child.tag != "img":
-                more = {INLINE[child.tag]: True} if child.tag in INLINE else {}
-                self.inline(paragraph, child.children, {**marks, **more}, holder)
+    def inline(self, paragraph, children, looks=frozenset()):
+        holders = {}
+        for text, look, link in runs(children, looks):
+            run = paragraph.add_run(legal(text))
+            run.bold, run.italic = "bold" in look or None, "italic" in look or None
+            if "strike" in look:
+                run.font.strike = True
+            if "underline" in look or link is not None:
+                run.font.underline = True
+            if "sub" in look:
+                run.font.subscript = True
+            if "sup" in look:
+                run.font.superscript = True
+            if "code" in look:
+                typewriter(run)
+            if link is not None:
+                run.font.color.rgb = RGBColor(0x15, 0x58, 0xB0)
+                if link not in holders:
+                    holders[link] = self.link(paragraph, link)
+                holders[link].append(run._r)
 
-    def dress(self, run, marks, holder):
-        run.bold = True if marks.get("bold") else None
-        run.italic = True if marks.get("italic") else None
-        if marks.get("strike"):
-            run.font.strike = True
-        if marks.get("underline"):
-            run.font.underline = True
-        if marks.get("sub"):
-            run.font.subscript = True
-        if marks.get("sup"):
-            run.font.superscript = True
-        if marks.get("code"):
-            typewriter(run)
-        if holder is not None:
-            run.font.color.rgb = RGBColor(0x15, 0x58, 0xB0)
-            run.font.underline = True
-            holder.append(run._r)
-        return run
-
-    def link(self, paragraph, node, marks):
+    def link(self, paragraph, node):
         from docx.opc.constants import RELATIONSHIP_TYPE
 
         relation = self.document.part.relate_to(legal(node.attributes["href"]), RELATIONSHIP_TYPE.HYPERLINK, is_external=True)
         holder = OxmlElement("w:hyperlink")
         holder.set(qn("r:id"), relation)
         paragraph._p.append(holder)
-        self.inline(paragraph, node.children, marks, holder)
+        return holder
 
 
 def typewriter(run, size=None):
@@ -340,31 +278,6 @@ def head(row):
         cell._tc.get_or_add_tcPr().append(parse_xml(f'<w:shd {nsdecls("w")} w:val="clear" w:color="auto" w:fill="E3E8EF"/>'))
 
 
-def alignment(node):
-    said = node.attributes.get("align", "") + node.attributes.get("style", "").replace(" ", "")
-    for word, where in (("center", WD_ALIGN_PARAGRAPH.CENTER), ("right", WD_ALIGN_PARAGRAPH.RIGHT)):
-        if said == word or f"text-align:{word}" in said:
-            return where
-    return None
-
-
-def span(cell):
-    told = cell.attributes.get("colspan", "1")
-    return max(1, min(60, int(told))) if told.isdigit() else 1
-
-
-def plain(child):
-    return child if isinstance(child, str) else child.text()
-
-
 def wide(text):
     """How wide a text is, in letters: Chinese ones count twice."""
     return sum(2 if ord(letter) > 0x2E80 else 1 for letter in text.strip())
-
-
-def page_break():
-    from docx.enum.text import WD_BREAK
-
-    return WD_BREAK.PAGE
-
-

@@ -3,7 +3,7 @@
 import datetime as dt
 
 from builder import Builder
-from cli import Fault, arguments, input_file, output_file, say, start
+from cli import arguments, input_file, output_file, say, start
 from docx.oxml import parse_xml
 from docx.oxml.ns import nsdecls, qn
 from docx.shared import Mm, Pt, RGBColor
@@ -37,8 +37,6 @@ def main(options):
     source = input_file(options.file, ".md", ".markdown", ".html", ".htm", ".txt")
     target = output_file(options.out, ".docx", inputs=[options.template] if options.template else [])
     tree, about = tree_of(source)
-    if not tree.text().strip() and not any(tree.all("img")):
-        raise Fault(f"{options.file} has no text")
     title, author = options.title or about.get("title", ""), options.author or about.get("author", "")
     document = from_template(options.template) if options.template else fresh(options)
     if title:

@@ -4,6 +4,7 @@ import re
 
 from cli import Fault, check_package, input_file
 from docx.oxml.ns import qn
+from markup import legal
 
 W = "{http://schemas.openxmlformats.org/wordprocessingml/2006/main}"
 MAX_BLOCKS = 100_000
@@ -203,8 +204,3 @@ def write_run(run, text):
             node = OxmlElement("w:t")
             set_text(node, piece)
             run.append(node)
-
-
-def legal(text):
-    """Text without what XML cannot hold."""
-    return re.sub(r"[\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff\ud800-\udfff]", "", str(text))

@@ -37,8 +37,6 @@ def main(options):
     if options.font:
         options.font = input_file(options.font, ".ttf", ".otf", ".ttc")
     tree, about = tree_of(source)
-    if not tree.text().strip() and not any(tree.all("img")):
-        raise Fault(f"{options.file} has no text")
     options.title = options.title or about.get("title", "")
     options.author = options.author or about.get("author", "")
     pages = set_document(tree, target, source.parent, options)

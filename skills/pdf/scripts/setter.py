@@ -2,11 +2,11 @@
 
 import re
 from html import escape
-from pathlib import Path
+from itertools import groupby
 
-from cli import Fault, note
+from cli import Fault
 from fonts import WIDE, Faces
-from markup import Node
+from markup import Node, alignment, picture_file, rows_of, runs, span, text_of, walk
 from reportlab.lib import colors, pagesizes
 from reportlab.lib.enums import TA_CENTER, TA_RIGHT
 from reportlab.lib.styles import ParagraphStyle
@@ -18,13 +18,10 @@ from reportlab.platypus import (
 from reportlab.platypus.tableofcontents import TableOfContents
 
 INK, GREY, LINE, SHADE, LINK = (colors.HexColor(code) for code in ("#1c1f24", "#667080", "#c5ccd6", "#f1f3f6", "#1558b0"))
-BLOCKS = {"p", "div", "section", "article", "main", "header", "footer", "ul", "ol", "table", "pre", "blockquote", "hr", "figure",
-          "h1", "h2", "h3", "h4", "h5", "h6", "dl", "dt", "dd", "pagebreak", "center", "nav", "aside", "details", "summary",
-          "figcaption"}  # fmt: skip
+ALIGNED = {"center": {"alignment": TA_CENTER}, "right": {"alignment": TA_RIGHT}, "": {}}
 SIZES = {"h1": 2.0, "h2": 1.5, "h3": 1.22, "h4": 1.05, "h5": 1.0, "h6": 1.0}
-INLINE = {"b": "bold", "strong": "bold", "th": "bold", "i": "italic", "em": "italic", "cite": "italic", "code": "mono",
-          "kbd": "mono", "samp": "mono", "tt": "mono"}  # fmt: skip
-MAX_PICTURE = 50_000_000
+FACES = {"bold": "bold", "italic": "italic", "code": "mono"}
+TAGS = {"strike": "strike", "underline": "u", "sub": "sub", "sup": "super"}
 
 
 def set_document(tree, target, folder, options):
@@ -105,62 +102,46 @@ class _Setter:
     # Blocks.
 
     def blocks(self, children, **style):
-        """Flowables of what stands in a block; words between blocks become paragraphs."""
-        flow, loose = [], []
-
-        def flush():
-            if any(not isinstance(child, str) or child.strip() for child in loose):
-                flow.extend(self.paragraph(loose, **style))
-            loose.clear()
-
-        for child in children:
-            if isinstance(child, Node) and child.tag in BLOCKS:
-                flush()
-                flow.extend(self.block(child, style))
-            else:
-                loose.append(child)
-        flush()
+        """Flowables of these blocks."""
+        flow = []
+        for kind, node, aligned in walk(children):
+            flow.extend(self.block(kind, node, {**style, **ALIGNED[aligned]}))
         return flow
 
-    def block(self, node, style):
-        if node.tag in SIZES:
+    def block(self, kind, node, style):
+        if kind == "heading":
             return self.heading(node)
-        if node.tag in ("ul", "ol"):
+        if kind == "list":
             return [self.listed(node, style), Spacer(1, self.size * 0.5)]
-        if node.tag == "table":
+        if kind == "table":
             return self.table(node)
-        if node.tag == "pre":
+        if kind == "code":
             return [self.code(node)]
-        if node.tag == "blockquote":
+        if kind == "quote":
             return self.quote(node)
-        if node.tag == "hr":
+        if kind == "rule":
             return [Spacer(1, 4), HRFlowable(width="100%", color=LINE, thickness=0.7), Spacer(1, 8)]
-        if node.tag == "pagebreak":
-            return [PageBreak(), *self.blocks(node.children, **style)]
-        if node.tag == "p":
-            return self.paragraph(node.children, **aligned(node, style))
-        if node.tag == "dd":
+        if kind == "page":
+            return [PageBreak()]
+        if kind == "detail":
             return self.blocks(node.children, leftIndent=18)
-        if node.tag == "dt":
-            return self.paragraph([bold(node)], **style)
-        if node.tag == "figcaption":
+        if kind == "caption":
             return self.paragraph(node.children, fontSize=self.size * 0.85, textColor=GREY, alignment=TA_CENTER)
-        return self.blocks(node.children, **aligned(node, style))
+        children = [Node("b", children=node.children)] if kind == "term" else node.children
+        return [] if kind == "column" else self.paragraph(children, **style)
 
     def paragraph(self, children, **style):
         """A paragraph, and after it the pictures that stand in it."""
-        pictures = [child for child in children if isinstance(child, Node) and child.tag == "img"]
-        pictures += [img for child in children if isinstance(child, Node) for img in child.all("img")]
-        text = "".join(self.inline(child) for child in children).strip()
+        text = self.inline(children).strip()
         flow = []
         if re.sub(r"<br/>", "", text).strip():
             flow.append(Paragraph(text, self.style(**self.wrapped(children, style))))
-        for picture in pictures:
+        for picture in Node("p", children=children).all("img"):
             flow.extend(self.picture(picture))
         return flow
 
     def wrapped(self, children, style):
-        text = "".join(child if isinstance(child, str) else child.text() for child in children)
+        text = text_of(children)
         wide = len(WIDE.findall(text))
         # Lines of Chinese break between any two letters.
         return {**style, "wordWrap": "CJK"} if wide > 0.2 * len(text.replace(" ", "")) else style
@@ -168,7 +149,7 @@ class _Setter:
     def heading(self, node):
         level = int(node.tag[1])
         size = self.size * SIZES[node.tag]
-        text = "".join(self.inline(child, bold=True) for child in node.children).strip()
+        text = self.inline(node.children, frozenset({"bold"})).strip()
         if not text:
             return []
         style = self.style(fontSize=size, leading=size * 1.25, spaceBefore=size * 0.7, spaceAfter=size * 0.4, keepWithNext=1,
@@ -215,13 +196,9 @@ class _Setter:
         return [rows, Spacer(1, self.size * 0.8)]
 
     def table(self, node):
-        rows = [[cell for cell in row.children if isinstance(cell, Node) and cell.tag in ("td", "th")] for row in node.all("tr")]
-        rows = [row for row in rows if row]
-        columns = max((sum(span(cell) for cell in row) for row in rows), default=0)
+        rows, columns = rows_of(node, 40)
         if not columns:
             return []
-        if columns > 40:
-            raise Fault(f"a table has {columns} columns; at most 40 fit on a page")
         size = self.size * (0.92 if columns <= 6 else 0.8 if columns <= 10 else 0.62)
         heads = 0
         while heads < len(rows) - 1 and all(cell.tag == "th" for cell in rows[heads]):
@@ -234,8 +211,8 @@ class _Setter:
                     spans.append(("SPAN", (len(line), index), (len(line) + span(cell) - 1, index)))
                 else:
                     weights[len(line)] = max(weights[len(line)], weight(cell.text()))
-                style = aligned(cell, {"fontSize": size, "leading": size * 1.3, "spaceAfter": 0})
-                children = [bold(cell)] if cell.tag == "th" else cell.children
+                style = {"fontSize": size, "leading": size * 1.3, "spaceAfter": 0, **ALIGNED[alignment(cell)]}
+                children = [Node("b", children=cell.children)] if cell.tag == "th" else cell.children
                 line.append(self.blocks(children, **style) or "")
                 line.extend([""] * (span(cell) - 1))
             cells.append((line + [""] * columns)[:columns])
@@ -249,23 +226,11 @@ class _Setter:
         return [Spacer(1, self.size * 0.3), made, Spacer(1, self.size)]
 
     def picture(self, node):
-        from PIL import Image as Pictures
-
         source, words = node.attributes.get("src", ""), node.attributes.get("alt", "")
-        if re.match(r"[a-z][a-z0-9+.-]+:", source, re.I):
-            note(f"the picture {source[:80]} is not in a file; its words are shown instead")
+        found = picture_file(source, self.folder, "its words are shown instead")
+        if found is None:
             return self.paragraph([f"[{words or source}]"], textColor=GREY)
-        path = next((path for path in (self.folder / source, Path(source)) if path.is_file()), None)
-        if path is None:
-            raise Fault(f"the picture {source} does not exist; paths count from the folder of the text")
-        try:
-            with Pictures.open(path) as image:
-                width, height = image.size
-                if width * height > MAX_PICTURE:
-                    raise Fault(f"the picture {source} has {width}x{height} dots; make it smaller")
-                image.verify()
-        except (OSError, ValueError, SyntaxError, Pictures.DecompressionBombError) as error:
-            raise Fault(f"the picture {source} cannot be read: {error}") from error
+        path, width, height = found
         wide = node.attributes.get("width", "")
         # 96 dots make an inch, as in browsers.
         scale = float(wide) / width if wide.isdigit() and int(wide) else 1
@@ -276,49 +241,28 @@ class _Setter:
 
     # Words.
 
-    def inline(self, child, **marks):
+    def inline(self, children, looks=frozenset()):
         """The library's own marks for what stands in a line."""
-        if isinstance(child, str):
-            return self.marked(re.sub(r"\s+", " ", child), **marks)
-        if child.tag == "br":
+        made = ""
+        for link, group in groupby(runs(children, looks), lambda run: run[2]):
+            inner = "".join(self.run(text, look) for text, look, _ in group)
+            made += f'<a href="{escape(link.attributes["href"])}" color="{LINK.hexval().replace("0x", "#")}">{inner}</a>' if link else inner
+        return made
+
+    def run(self, text, looks):
+        if text == "\n":
             return "<br/>"
-        if child.tag == "img":
-            return ""
-        if child.tag == "input":
-            return "[x] " if "checked" in child.attributes else "[ ] "
-        if child.tag in INLINE:
-            marks = {**marks, INLINE[child.tag]: True}
-        inner = "".join(self.inline(grandchild, **marks) for grandchild in child.children)
-        if child.tag == "a":
-            address = child.attributes.get("href", "")
-            if re.match(r"(https?|mailto):", address, re.I):
-                return f'<a href="{escape(address)}" color="{LINK.hexval().replace("0x", "#")}">{inner}</a>'
-        around = {"s": "strike", "del": "strike", "u": "u", "ins": "u", "sub": "sub", "sup": "super"}.get(child.tag)
-        return f"<{around}>{inner}</{around}>" if around else inner
+        if "box" in looks:
+            text = "[x] " if text == "\u2611 " else "[ ] "
+        made = self.marked(text, **{FACES[look]: True for look in looks if look in FACES})
+        for tag in (TAGS[look] for look in sorted(looks) if look in TAGS):
+            made = f"<{tag}>{made}</{tag}>"
+        return made
 
     def marked(self, text, **marks):
         base = self.faces.face("a")
         pieces = self.faces.runs(text, **marks)
         return "".join(escape(piece) if face == base else f'<font name="{face}">{escape(piece)}</font>' for face, piece in pieces)
-
-
-def bold(node):
-    made = Node("b")
-    made.children = node.children
-    return made
-
-
-def aligned(node, style):
-    said = node.attributes.get("align", "") + node.attributes.get("style", "").replace(" ", "")
-    for word, alignment in (("center", TA_CENTER), ("right", TA_RIGHT)):
-        if said == word or f"text-align:{word}" in said:
-            return {**style, "alignment": alignment}
-    return style
-
-
-def span(cell):
-    said = cell.attributes.get("colspan", "1")
-    return max(1, min(40, int(said))) if said.isdigit() else 1
 
 
 def chunks(line, width):

@@ -1,11 +1,11 @@
 """Puts the slides of an outline into a presentation. What does not fit gets smaller letters, then another slide."""
 
 import re
-from pathlib import Path
 
 import measure
 from cli import Fault, note
 from deck import BODIES, KIND, A, inherited, kind_of, layout_for
+from markup import legal, picture_file
 from pptx.chart.data import CategoryChartData
 from pptx.dml.color import RGBColor
 from pptx.enum.chart import XL_CHART_TYPE, XL_LEGEND_POSITION
@@ -20,12 +20,11 @@ CHARTS = {"column": XL_CHART_TYPE.COLUMN_CLUSTERED, "bar": XL_CHART_TYPE.BAR_CLU
 SIZES = (20, 18, 16, 14)
 TABLE_SIZES = (16, 14, 12, 11)
 GAP = Emu(150_000)
-MAX_PICTURE = 80_000_000
 
 
 class Composer:
     def __init__(self, deck, folder, numbers=True):
-        self.deck, self.folder, self.numbers = deck, Path(folder), numbers
+        self.deck, self.folder, self.numbers = deck, folder, numbers
 
     def add(self, plan):
         """One slide of an outline, and more where it does not fit on one."""
@@ -257,26 +256,17 @@ class Composer:
         return height
 
     def picture(self, slide, what, area):
-        from PIL import Image
-
         source, words = what
         left, top, width, height = area
-        if re.match(r"[a-z][a-z0-9+.-]+:", source, re.I):
-            note(f"the picture {source[:80]} is not in a file; it is left out")
+        found = picture_file(source, self.folder, "it is left out")
+        if found is None:
             return 0
-        path = next((path for path in (self.folder / source, Path(source)) if path.is_file()), None)
-        if path is None:
-            raise Fault(f"the picture {source} does not exist; paths count from the folder of the outline")
+        path, wide, high = found
+        scale = min(width / wide, height / high)
+        size = int(wide * scale), int(high * scale)
         try:
-            with Image.open(path) as image:
-                wide, high = image.size
-                if wide * high > MAX_PICTURE:
-                    raise Fault(f"the picture {source} has {wide}x{high} dots; make it smaller")
-                image.verify()
-            scale = min(width / wide, height / high)
-            size = int(wide * scale), int(high * scale)
             shape = slide.shapes.add_picture(str(path), left + (width - size[0]) // 2, top + (height - size[1]) // 2, *size)
-        except (OSError, ValueError, SyntaxError) as error:
+        except (OSError, ValueError) as error:
             raise Fault(f"the picture {source} cannot be read: {error}") from error
         shape._element._nvXxPr.cNvPr.set("descr", legal(words))
         return height
@@ -346,9 +336,3 @@ def fitted(rows, widths, height):
 
 def plain(items):
     return " ".join("".join(text for text, _ in pieces) for _, pieces, _ in items)
-
-
-def legal(text):
-    """Text without what XML cannot hold."""
-    return re.sub(r"[\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff\ud800-\udfff]", "", str(text))
-

@@ -4,7 +4,7 @@ import json
 import re
 
 from cli import Fault, read_text
-from markup import Node, tree_of_markdown
+from markup import Node, rows_of, runs, tree_of_markdown, walk
 
 
 class Slide:
@@ -30,32 +30,16 @@ def slides_of_tree(tree, about=None):
     if about and about.get("title"):
         slides.append(Slide("title", about["title"]))
         slides[0].subtitle = "\n".join(about[key] for key in ("subtitle", "author", "date") if about.get(key))
-    for node in top(tree):
-        if isinstance(node, str):
-            if node.strip():
-                current(slides).add(("text", [(0, [(node.strip(), "")], False)]))
-            continue
+    for kind, node, _ in walk(tree.children):
         if node.tag == "h1":
             slides.append(Slide("section" if slides else "title", words(node)))
         elif node.tag == "h2":
             slides.append(Slide("content", words(node)))
         else:
-            put(current(slides), node)
+            put(current(slides), kind, node)
     if not slides:
         raise Fault("the outline has no slides; each begins with a line such as: ## Title of the slide")
     return slides
-
-
-def top(tree):
-    """The blocks of the outline; what a tag for columns holds comes after it."""
-    for child in tree.children:
-        if isinstance(child, Node) and child.tag == "column":
-            yield child
-            yield from top(child)
-        elif isinstance(child, Node) and child.tag in ("div", "section", "article", "main"):
-            yield from top(child)
-        else:
-            yield child
 
 
 def current(slides):
@@ -64,34 +48,30 @@ def current(slides):
     return slides[-1]
 
 
-def put(slide, node):
+def put(slide, kind, node):
     text = words(node)
-    if node.tag == "p" and re.match(r"notes?:", text, re.I):
+    if kind == "paragraph" and re.match(r"notes?:", text, re.I):
         slide.notes.append(re.sub(r"(?i)^notes?:\s*", "", node.text().strip()))
-    elif node.tag == "column":
+    elif kind == "column":
         slide.columns.append([])
-    elif node.tag in ("ul", "ol"):
+    elif kind == "list":
         slide.add(("text", items(node, 0)))
-    elif node.tag == "table":
-        rows = [[words(cell) for cell in row.children if isinstance(cell, Node) and cell.tag in ("td", "th")] for row in node.all("tr")]
-        slide.add(("table", [row for row in rows if row]))
-    elif node.tag == "pre":
+    elif kind == "table":
+        slide.add(("table", [[words(cell) for cell in row] for row in rows_of(node)[0]]))
+    elif kind == "code":
         code = next(node.all("code"), node)
         if "language-chart" in code.attributes.get("class", ""):
             slide.add(("chart", chart(code.text())))
         else:
             slide.add(("code", code.text().rstrip("\n").expandtabs(4)))
-    elif node.tag == "hr":
-        pass
-    else:
-        pictures = list(node.all("img"))
+    elif kind not in ("rule", "page"):
         if text:
             if slide.kind in ("title", "section") and not slide.subtitle:
                 slide.subtitle = text
             else:
-                level = {"h3": "head"}.get(node.tag, "quote" if node.tag == "blockquote" else "plain")
-                slide.add(("text", [(0, pieces(node), level)]))
-        for picture in pictures:
+                look = "head" if node.tag == "h3" else "quote" if kind == "quote" else "plain"
+                slide.add(("text", [(0, pieces(node.children), look)]))
+        for picture in node.all("img"):
             slide.add(("picture", (picture.attributes.get("src", ""), picture.attributes.get("alt", ""))))
 
 
@@ -103,27 +83,17 @@ def items(node, level):
             continue
         number += 1
         inner = [child for child in item.children if isinstance(child, Node) and child.tag in ("ul", "ol")]
-        own = Node("li")
-        own.children = [child for child in item.children if child not in inner]
+        own = [child for child in item.children if child not in inner]
         found.append((level, pieces(own), f"number {number}" if node.tag == "ol" else "bullet"))
         for child in inner:
             found.extend(items(child, min(level + 1, 4)))
     return found
 
 
-def pieces(node, look=""):
-    """The words of a node with their looks: [(text, "bi")]."""
-    found = []
-    for child in node.children:
-        if isinstance(child, str):
-            text = re.sub(r"\s+", " ", child)
-            if text:
-                found.append((text, look))
-        elif child.tag == "br":
-            found.append(("\v", look))
-        elif child.tag != "img":
-            more = {"strong": "b", "b": "b", "em": "i", "i": "i", "code": "c"}.get(child.tag, "")
-            found.extend(pieces(child, look + more))
+def pieces(children):
+    """The words of a line with their looks: [(text, "bi")]."""
+    marks = {"bold": "b", "italic": "i", "code": "c"}
+    found = [("\v" if text == "\n" else text, "".join(marks.get(look, "") for look in looks)) for text, looks, _ in runs(children)]
     while found and not found[-1][0].strip():
         found.pop()
     while found and not found[0][0].strip():

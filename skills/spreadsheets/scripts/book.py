@@ -4,11 +4,13 @@ import csv
 import datetime as dt
 import io
 import re
+import tempfile
 import warnings
 import zipfile
 
 from cli import Fault, check_package, input_file, note
-from formulas import MAX_COLUMN, Machine, Unknown, deeply, is_formula
+from formulas import MAX_COLUMN, is_formula, links_of, users_of
+from office import NotComputed, compute
 from openpyxl.utils import column_index_from_string, get_column_letter, range_boundaries
 
 KINDS = (".xlsx", ".xlsm", ".xltx", ".csv", ".tsv", ".txt")
@@ -58,26 +60,48 @@ class Book:
             return self.sheets[int(name) - 1]
         raise Fault(f"there is no sheet {name!r}; there are: {', '.join(sheet.name for sheet in self.sheets)}")
 
-    def machine(self):
-        cells = {sheet.name: {**sheet.values, **sheet.formulas} for sheet in self.sheets}
-        return Machine(cells, self.names)
-
     def compute(self):
-        """Puts a value where a formula has none yet. Gives how many those were and what could not be computed."""
+        """Fills in missing values of formulas, from LibreOffice. Returns the number of values that it gave."""
         missing = [(sheet, key) for sheet in self.sheets for key in sheet.formulas if sheet.values.get(key) is None]
         if not missing:
-            return 0, []
-        machine, unknown = self.machine(), []
+            return 0
+        values, unknown = {}, {}
+        try:
+            values, unknown = computed(self)
+        except NotComputed as why:
+            note(f"{len(missing)} formulas have no value: {why}")
+        for sheet, key in missing:
+            sheet.values[key] = values.get((sheet.name, *key))
+        note_unknown(unknown)
+        return sum(1 for sheet, key in missing if sheet.values[key] is not None)
 
-        def work():
-            for sheet, key in missing:
-                found = machine.value(sheet.name, *key)
-                if isinstance(found, Unknown):
-                    unknown.append(f"{sheet.name}!{address(*key)}: {found}")
-                sheet.values[key] = str(found) if isinstance(found, Unknown) or hasattr(found, "code") else found
 
-        deeply(work)
-        return len(missing), unknown
+def computed(book):
+    """Values of formulas from LibreOffice, {(sheet, row, column): value}, and the formulas that it cannot compute, because they or
+    formulas that they use call a function that it does not know: {(sheet, row, column): name of the function or ""}."""
+    with tempfile.TemporaryDirectory() as folder:
+        made = open_book(compute(book.path, folder))
+    values, strange = {}, {}
+    for sheet in made.sheets:
+        for key, formula in sheet.formulas.items():
+            value = sheet.values.get(key)
+            values[sheet.name, *key] = "" if value is None else value
+            # Unknown functions are written back in small letters.
+            name = re.search(r"(?<![\w.])((?:_xl\w+\.)*[a-z][a-z0-9_.]*)\(", re.sub(r'"[^"]*"|\'[^\']*\'', "", formula))
+            if name:
+                strange[sheet.name, *key] = name.group(1).rpartition("_xlfn.")[2].upper()
+    links = links_of(book) if strange else {}
+    if links is None:
+        raise NotComputed(f"LibreOffice does not know {', '.join(sorted(set(strange.values())))}, and too many formulas may depend on it")
+    unknown = {key: strange.get(key, "") for key in users_of(strange, links)}
+    return {key: value for key, value in values.items() if key not in unknown}, unknown
+
+
+def note_unknown(unknown):
+    if unknown:
+        names = ", ".join(sorted(set(unknown.values()) - {""}))
+        places = ", ".join(f"{sheet}!{address(row, column)}" for sheet, row, column in sorted(unknown)[:10])
+        note(f"{len(unknown)} formulas are not computed: LibreOffice does not know {names}; they are {places}{' …' if len(unknown) > 10 else ''}")
 
 
 def open_book(path, formulas=True, encoding=None, delimiter=None):
@@ -142,6 +166,8 @@ def take(page, sheet, held, is_value):
         for row in page.iter_rows():
             for cell in row:
                 value = cell.value
+                if value is None and is_value and cell.data_type == "str":
+                    value = ""  # The result of a formula, not a missing one.
                 if value is None:
                     continue
                 key = (cell.row, cell.column)

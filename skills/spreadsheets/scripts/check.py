@@ -1,14 +1,16 @@
 """Checks the formulas of a workbook: errors, wrong references, rings, gaps in sums, formulas that differ from their neighbours.
 
-Everything is computed here, so workbooks that no program has opened yet are checked too. Exit code 1 where something is wrong.
+LibreOffice computes them, where it is installed; elsewhere the values are those that the file holds. Exit code 1 where something is wrong.
 """
 
 import re
 
-from book import ERRORS, address, open_book, shown
-from cli import arguments, say, say_json, start
-from formulas import FormulaError, Unknown, areas_of, deeply, parse
+from book import ERRORS, address, computed, open_book, shown, note_unknown
+from cli import arguments, note, say, say_json, start
+from formulas import FUTURE, FormulaError, links_of, parts_of, rings
+from office import NotComputed
 from openpyxl.utils import FORMULAE, column_index_from_string
+from openpyxl.utils.datetime import to_excel
 
 parser = arguments(
     __doc__,
@@ -19,28 +21,28 @@ parser = arguments(
 parser.add_argument("file", help=".xlsx or .xlsm")
 parser.add_argument("--json", action="store_true", help="print JSON")
 
-# Functions that came after the list that openpyxl has.
-NEWER = {
-    "IFS", "SWITCH", "XLOOKUP", "XMATCH", "FILTER", "SORT", "SORTBY", "UNIQUE", "SEQUENCE", "RANDARRAY", "LET", "LAMBDA", "TEXTJOIN", "CONCAT",
-    "MAXIFS", "MINIFS", "TEXTSPLIT", "TEXTBEFORE", "TEXTAFTER", "VSTACK", "HSTACK", "TAKE", "DROP", "CHOOSECOLS", "CHOOSEROWS", "TOCOL",
-    "TOROW", "WRAPROWS", "WRAPCOLS", "EXPAND", "MAP", "REDUCE", "SCAN", "BYROW", "BYCOL", "MAKEARRAY", "XOR", "IFNA", "FORECAST.LINEAR",
-    "AGGREGATE", "SHEET", "SHEETS", "ISFORMULA", "FORMULATEXT", "DAYS", "NUMBERVALUE", "UNICHAR", "UNICODE", "CEILING.MATH", "FLOOR.MATH",
-}  # fmt: skip
 MAX_TOLD = 200
 
 
 def main(options):
     book = open_book(options.file)
-    computed = deeply(lambda: values_of(book))
+    values, unknown, count = {}, {}, sum(len(sheet.formulas) for sheet in book.sheets)
+    try:
+        values, unknown = computed(book) if count else ({}, {})
+    except NotComputed as why:
+        note(f"{count} formulas are not computed: {why}")
+    links = links_of(book)
+    if links is None:
+        note("there are too many references between formulas to look for rings")
+    ring = rings(links or {})
     findings = []
     for sheet in book.sheets:
-        findings.extend(errors(sheet, computed))
+        findings.extend(errors(sheet, values, ring))
         findings.extend(references(book, sheet))
         findings.extend(strangers(sheet))
         findings.extend(short_sums(sheet))
         findings.extend(texts(sheet))
     findings = list(dict.fromkeys(findings))
-    unknown = [(key, value) for key, value in computed.items() if isinstance(value, Unknown)]
     wrong = [finding for finding in findings if finding[0] == "error"]
     if options.json:
         say_json([dict(zip(("level", "cell", "text"), finding)) for finding in findings])
@@ -49,33 +51,36 @@ def main(options):
             say(f"{level}: {cell}: {text}")
         if len(findings) > MAX_TOLD:
             say(f"and {len(findings) - MAX_TOLD} more")
-        say(f"{len(computed)} formulas, {len(wrong)} errors, {len(findings) - len(wrong)} warnings")
-        for key, value in unknown[:10]:
-            say(f"not computed here: {key[0]}!{address(*key[1:])}: {value}")
+        say(f"{count} formulas, {len(values)} computed, {len(wrong)} errors, {len(findings) - len(wrong)} warnings")
+    note_unknown(unknown)
     return 1 if wrong else 0
 
 
-def values_of(book):
-    """What each formula gives."""
-    machine = book.machine()
-    return {(sheet.name, *key): machine.value(sheet.name, *key) for sheet in book.sheets for key in sorted(sheet.formulas)}
-
-
-def errors(sheet, computed):
+def errors(sheet, values, ring):
     for key, formula in sorted(sheet.formulas.items()):
-        value, kept = computed[(sheet.name, *key)], sheet.values.get(key)
+        value, kept = values.get((sheet.name, *key)), sheet.values.get(key)
         place = f"{sheet.name}!{address(*key)}"
-        if hasattr(value, "code"):
-            told = "refers to itself, directly or in a ring" if value.code == "#CYCLE!" else f"gives {value.code}"
-            yield "error", place, f"{formula[:120]} {told}"
-        elif isinstance(value, Unknown) and isinstance(kept, str) and kept in ERRORS:
+        if (sheet.name, *key) in ring:
+            yield "error", place, f"{formula[:120]} refers to itself, directly or in a ring"
+        elif is_error(value):
+            yield "error", place, f"{formula[:120]} gives {value}"
+        elif value is None and is_error(kept):
             yield "error", place, f"{formula[:120]} gave {kept} when it was saved"
-        elif isinstance(value, (int, float)) and isinstance(kept, (int, float)) and abs(value - kept) > 1e-6 * max(abs(value), 1):
-            if not re.search(r"\b(TODAY|NOW|RAND)", formula):
-                yield "warning", place, f"the file says {shown(kept)}, computed here it is {shown(value)}; the file was not computed after a change"
+        elif is_stale(value, kept) and not re.search(r"\b(TODAY|NOW|RAND)", formula):
+            yield "warning", place, f"the file says {shown(kept)}, computed here it is {shown(value)}; the file was not computed after a change"
     for key, value in sorted(sheet.values.items()):
-        if key not in sheet.formulas and isinstance(value, str) and value in ERRORS:
+        if key not in sheet.formulas and is_error(value):
             yield "error", f"{sheet.name}!{address(*key)}", f"holds {value} as a value"
+
+
+def is_error(value):
+    return isinstance(value, str) and value in ERRORS
+
+
+def is_stale(value, kept):
+    value, kept = (to_excel(one) if hasattr(one, "year") else one for one in (value, kept))
+    numbers = all(isinstance(one, (int, float)) for one in (value, kept))
+    return numbers and abs(value - kept) > 1e-6 * max(abs(value), 1)
 
 
 def references(book, sheet):
@@ -85,20 +90,20 @@ def references(book, sheet):
     for key, formula in sorted(sheet.formulas.items()):
         place = f"{sheet.name}!{address(*key)}"
         try:
-            tree = parse(formula, sheet.name)
+            parts = list(parts_of(formula, sheet.name))
         except FormulaError as error:
             yield "error", place, f"{formula[:120]}: {error}"
             continue
-        for kind, what in areas_of(tree):
-            if kind == "call" and what not in FORMULAE and what not in NEWER and what.lower() not in names:
+        for kind, what in parts:
+            if kind == "call" and what not in FORMULAE and what not in FUTURE and not what.startswith("_XL") and what.lower() not in names:
                 yield "error", place, f"there is no function {what}"
-            elif kind == "name" and what.lower() not in names and "[" not in what and what not in NEWER:
+            elif kind == "name" and what.lower() not in names and "[" not in what and not what.startswith("_xl"):
                 yield "error", place, f"there is no name {what}; texts need quotes"
-            elif kind == "area" and "[" not in what.sheet:
+            elif kind == "area" and "[" not in what.sheet and ":" not in what.sheet:
                 other = there.get(what.sheet.lower())
                 if other is None:
                     yield "error", place, f"there is no sheet {what.sheet}"
-                elif what.rows * what.columns == 1 and (what.top, what.left) not in other.values:
+                elif what.is_single and (what.top, what.left) not in other.values:
                     yield "warning", place, f"{formula[:80]} uses {what}, which is empty"
 
 

@@ -95,7 +95,7 @@ def free_name(name, used):
 
 
 def to_csv(book, target, options):
-    _, unknown = book.compute()
+    book.compute()
     sheet = book.sheet(options.sheet)
     if len(options.write_delimiter) != 1:
         raise Fault("--write-delimiter is one letter")
@@ -118,8 +118,6 @@ def to_csv(book, target, options):
         note(f"other sheets are left out: {', '.join(others)}; choose with --sheet")
     if risky:
         note(f"{risky} texts begin with = + - or @; programs may take them for formulas when they open the CSV")
-    if unknown:
-        note(f"not computed: {'; '.join(unknown[:5])}")
 
 
 if __name__ == "__main__":

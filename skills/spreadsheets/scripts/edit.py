@@ -8,8 +8,7 @@ import zipfile
 
 from book import bounds, typed
 from cli import Fault, arguments, check_package, input_file, note, output_file, read_json, say, start
-from formulas import is_formula
-from later import modern
+from formulas import is_formula, modern
 
 parser = arguments(
     __doc__,
@@ -61,7 +60,8 @@ def main(options):
         draft.unlink()
         raise Fault(f"this workbook has what cannot be kept: {', '.join(gone)}; ask, and then give --accept-loss")
     draft.replace(target)
-    say(f"{options.out}: {target.stat().st_size} bytes")
+    formulas = sum(is_formula(getattr(cell.value, "text", cell.value)) for sheet in book.worksheets for cell in sheet._cells.values())
+    say(f"{options.out}: {target.stat().st_size} bytes" + (f"; {formulas} formulas hold no value yet, a spreadsheet program computes them when it opens the file" if formulas else ""))
     if gone:
         note(f"not kept: {', '.join(gone)}")
     say(f"Check it: python skills/spreadsheets/scripts/check.py {options.out}")

@@ -23,7 +23,7 @@ OTHER = {
 
 def main(options):
     book = open_book(options.file, encoding=options.encoding, delimiter=options.delimiter)
-    computed, _ = book.compute()
+    computed = book.compute()
     for number, sheet in enumerate(book.sheets, 1):
         hidden = "" if sheet.state == "visible" else f", {sheet.state}"
         say(f"sheet {number}: {sheet.name}{hidden}")
@@ -38,7 +38,7 @@ def main(options):
         if count:
             say(f"{what}: {count}")
     if computed:
-        say(f"{computed} formulas had no value in the file; they were computed here")
+        say(f"{computed} formulas had no value in the file; LibreOffice computed them")
 
 
 def tell(sheet):

@@ -29,7 +29,7 @@ MAX_SHOWN = 400
 
 def main(options):
     book = open_book(options.file, encoding=options.encoding, delimiter=options.delimiter)
-    _, unknown = book.compute()
+    book.compute()
     sheet = book.sheet(options.sheet)
     top, left, bottom, right = bounds(options.range) if options.range else (1, 1, None, None)
     if options.formulas:
@@ -48,14 +48,13 @@ def main(options):
         say(f"sheet {sheet.name}", "" if rows else "nothing here", text(rows, left))
     if len(every) > len(rows):
         note(f"{len(every) - len(rows)} rows more; give --rows or --range")
-    if unknown:
-        note(f"not computed: {'; '.join(unknown[:5])}")
 
 
 def tell_formulas(sheet, top, left, bottom, right):
     inside = [key for key in sorted(sheet.formulas) if top <= key[0] <= (bottom or key[0]) and left <= key[1] <= (right or key[1])]
     for key in inside[:MAX_SHOWN]:
-        say(f"{address(*key)} {sheet.formulas[key]} -> {shown(sheet.values.get(key), sheet.formats.get(key, 'General'))}")
+        value = sheet.values.get(key)
+        say(f"{address(*key)} {sheet.formulas[key]} -> {'no value' if value is None else shown(value, sheet.formats.get(key, 'General'))}")
     say(f"{len(inside)} formulas in {sheet.name}")
 
 

@@ -3,11 +3,15 @@
 import datetime as dt
 import json
 import re
+import tempfile
+from pathlib import Path
 
-from book import csv_book, typed
+from book import ERRORS, address, computed, csv_book, open_book, note_unknown, typed
 from cli import Fault, arguments, input_file, output_file, read_json, say, start
-from formulas import Machine, Unknown, deeply, is_formula
+from formulas import is_formula
+from office import NotComputed
 from openpyxl.utils import column_index_from_string, get_column_letter
+from openpyxl.utils.datetime import to_excel
 
 parser = arguments(
     __doc__,
@@ -60,11 +64,13 @@ def main(options):
     names = [plan.name.lower() for plan in plans]
     if len(set(names)) < len(names):
         raise Fault("two sheets have the same name")
-    values = computed(plans)
+    formulas = sum(1 for plan in plans for value in plan.cells.values() if is_formula(value) and not isinstance(value, Text))
+    values, missing = values_of(plans) if formulas else ({}, "")
     put_down(plans, values, target)
-    formulas = sum(1 for value in values.values())
     say(f"{options.out}: {len(plans)} sheets, {sum(len(plan.cells) for plan in plans)} cells, {formulas} formulas")
-    wrong = [f"{sheet}!{get_column_letter(column)}{row}: {value.code}" for (sheet, row, column), value in values.items() if hasattr(value, "code")]
+    if len(values) < formulas:
+        say(f"{formulas - len(values)} formulas hold no value yet, a spreadsheet program computes them when it opens the file{missing}")
+    wrong = [f"{sheet}!{address(row, column)}: {value}" for (sheet, row, column), value in values.items() if value in ERRORS]
     if wrong:
         say(f"errors: {', '.join(wrong[:20])}; see check.py")
         return 1
@@ -191,13 +197,17 @@ def dated(text):
     return value
 
 
-def computed(plans):
-    """What the formulas give, so that programs that do not compute show it too."""
-    cells = {plan.name: {key: " " + value if isinstance(value, Text) and is_formula(value) else value for key, value in plan.cells.items()}
-             for plan in plans}  # fmt: skip
-    machine = Machine(cells)
-    places = [(plan.name, *key) for plan in plans for key, value in plan.cells.items() if is_formula(value) and not isinstance(value, Text)]
-    return deeply(lambda: {place: machine.value(*place) for place in places})
+def values_of(plans):
+    """What the formulas give, so that programs that do not compute show it too, and why it is not known."""
+    with tempfile.TemporaryDirectory() as folder:
+        draft = Path(folder, "draft.xlsx")
+        put_down(plans, {}, draft)
+        try:
+            values, unknown = computed(open_book(draft))
+        except NotComputed as why:
+            return {}, f"; {why}"
+    note_unknown(unknown)
+    return {key: to_excel(value) if hasattr(value, "year") else value for key, value in values.items()}, ""
 
 
 def put_down(plans, values, target):
@@ -228,9 +238,7 @@ def cell(page, plan, row, column, value, values, format_of):
     if isinstance(value, Text):
         page.write_string(*at, value, form)
     elif is_formula(value):
-        found = values[plan.name, row, column]
-        shown = 0 if isinstance(found, Unknown) else found.code.replace("#CYCLE!", "0") if hasattr(found, "code") else found
-        page.write_formula(*at, value, form, shown)
+        page.write_formula(*at, value, form, values.get((plan.name, row, column), ""))
     elif isinstance(value, bool):
         page.write_boolean(*at, value, form)
     elif isinstance(value, (dt.date, dt.datetime)):

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use proc_macro2::{Delimiter, Span, TokenStream, TokenTree};
 
-use super::{Source, files, none, product};
+use super::{Source, files, none, product, root};
 
 /// Lines and tokens that each crate may have. A crate that shrinks lowers its own; a commit that raises one says why.
 const CEILINGS: [(&str, usize, usize); 24] = [
@@ -36,7 +36,7 @@ const CEILINGS: [(&str, usize, usize); 24] = [
 
 /// Code in other languages, and data that programs embed: ending, folders, and the bytes that they may have.
 const OTHERS: [(&str, &[&str], usize); 6] = [
-    (".py", &["clients/", "scripts/", "skills/"], 515_000),
+    (".py", &["clients/", "scripts/", "skills/"], 434_000),
     (".js", &["agentctl/", "clients/"], 66_000),
     (".json", &["config/"], 73_000),
     (".yaml", &["config/"], 32_500),
@@ -187,9 +187,11 @@ fn other_languages_and_data_stay_below_their_ceilings() {
     for (ending, folders, ceiling) in OTHERS {
         let is_there = |source: &&Source| folders.iter().any(|folder| source.path.starts_with(folder));
         let is_test = |source: &&Source| source.path.contains("/tests/") || source.path.contains("/node_modules/");
+        // A module that skills share is a link in all but one of them.
+        let is_link = |source: &&Source| root().join(&source.path).is_symlink();
         let sources = files(ending);
-        let bytes =
-            sources.iter().filter(is_there).filter(|source| !is_test(source)).map(|source| source.text.len()).sum();
+        let counted = sources.iter().filter(is_there).filter(|source| !is_test(source) && !is_link(source));
+        let bytes = counted.map(|source| source.text.len()).sum();
         println!("{ending:6} {bytes:>8}  {}", folders.join(", "));
         offences.extend(misfit(bytes, ceiling, &format!("bytes of {ending} in {}", folders.join(", "))));
     }

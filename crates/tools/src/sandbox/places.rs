@@ -50,6 +50,7 @@ const SYSTEM_SETTINGS: &[&str] = &[
     "ld.so.conf",
     "ld.so.conf.d",
     "ld.so.preload",
+    "libreoffice",
     "locale.alias",
     "locale.conf",
     "localtime",
