@@ -41,9 +41,55 @@ const AGENTCTL: Floors = &[
     &["main"],
 ];
 
+const WORKSPACE: Floors = &[
+    &["agreed_files", "code_map", "exact", "failure", "limits", "locks", "place", "text"],
+    &["drafts", "links", "path"],
+    &["encoding", "hard_links", "jail"],
+    &["copy", "diff", "layout", "near", "remove", "target"],
+    &["backend", "clean", "kept", "transport", "uploads"],
+    &["browse", "job", "snapshots"],
+    &["walk"],
+    &["documents", "known"],
+];
+
+const SANDBOX: Floors = &[
+    &["policy", "repository", "secrets"],
+    &["config", "gateway", "leash", "places", "project_secrets"],
+    &["names"],
+    &["environment", "hints"],
+    &["elsewhere"],
+    &["helper", "host"],
+    &["process"],
+];
+
+const WORKTREES: Floors = &[
+    &["output", "record"],
+    &["place"],
+    &["git"],
+    &["lib"],
+    &["making", "objects", "programs", "survey"],
+    &["changes"],
+    &["applying", "unfinished"],
+    &["removing"],
+];
+
+const EXTENSIONS: Floors =
+    &[&["files", "surroundings", "tool_names"], &["project"], &["plugins"], &["skills"], &["guides"]];
+
+const TOOLS: Floors = &[&["arguments", "mount", "patch"], &["builtin", "folders"], &["meant"], &["toolbox"]];
+
 /// The crates that are looked at, and the floors of those that have them.
-const CRATES: [(&str, Floors); 4] =
-    [("crates/engine", ENGINE), ("crates/core", &[]), ("agentd", &[]), ("agentctl", AGENTCTL)];
+const CRATES: [(&str, Floors); 9] = [
+    ("crates/engine", ENGINE),
+    ("crates/core", &[]),
+    ("crates/workspace", WORKSPACE),
+    ("crates/sandbox", SANDBOX),
+    ("crates/worktrees", WORKTREES),
+    ("crates/extensions", EXTENSIONS),
+    ("crates/tools", TOOLS),
+    ("agentd", &[]),
+    ("agentctl", AGENTCTL),
+];
 
 /// The room of a file: its folder below the sources, or its own name.
 fn room(file: &str) -> &str {
