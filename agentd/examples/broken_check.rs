@@ -18,7 +18,7 @@ use agentd::{
     service::Supervisor,
 };
 use agentd_policy::{CallContext, Check, Policy, Rules};
-use agentd_tools::sandbox::{HELPER_ARGUMENT, run_helper};
+use agentd_sandbox::{host::HELPER_ARGUMENT, run_helper};
 
 /// A check as it is with a mistake in it.
 #[derive(Debug)]

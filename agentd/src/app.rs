@@ -12,8 +12,8 @@ use agentd_engine::Engine;
 use agentd_exchange::ExchangeLog;
 use agentd_lsp::{FoundServer, LanguagePool};
 use agentd_mcp::{McpPool, SessionServers};
+use agentd_sandbox::host::Sandbox;
 use agentd_store::SqliteStore;
-use agentd_tools::Sandbox;
 use tokio::{sync::mpsc, task::JoinHandle, time::timeout};
 use tokio_util::sync::CancellationToken;
 

@@ -18,21 +18,22 @@ use agentd_core::{
 };
 use agentd_engine::{Engine, EngineConfig, Ports};
 use agentd_exchange::ExchangeLog;
+use agentd_extensions::{project::ProjectStore, skills::SkillStore};
 use agentd_lsp::{FoundServer, LanguagePool, ProgramPlaces};
 use agentd_mcp::{McpPool, SessionServers};
 use agentd_models::{ModelRecords, ModelRouter};
 use agentd_proto::client::LanguageServer;
+use agentd_sandbox::{host::Sandbox, process::ConfinedPrograms};
 use agentd_store::{SqliteStore, StoreConfig};
-use agentd_tools::{
-    BuiltinToolbox, ConfinedPrograms, FileSnapshots, HardLinks, ProjectStore, Sandbox, SkillStore, SnapshotConfig,
-    ToolboxConfig, WorkspaceFolders, WorktreeFolders,
-};
+use agentd_tools::{BuiltinToolbox, ToolboxConfig, WorkspaceFolders};
 use agentd_web::Fetcher;
+use agentd_workspace::snapshots::{FileSnapshots, SnapshotConfig};
+use agentd_worktrees::WorktreeFolders;
 use jiff::tz::TimeZone;
 
 use crate::{
     audit, code,
-    config::{Config, HardLinkRule, ModelPlace, OnDeadline, agents, layers},
+    config::{Config, ModelPlace, OnDeadline, agents, layers},
     config_source::ConfigSource,
     documents::{self, Library},
     embedded::{self, EmbeddedConfig},
@@ -331,11 +332,7 @@ fn toolbox_config(
     toolbox.environment = passed(env);
     toolbox.standing = sandbox::variables(config, env);
     toolbox.sandbox = Some(confined);
-    toolbox.hard_links = match config.daemon.sandbox.hard_links {
-        HardLinkRule::Split => HardLinks::Split,
-        HardLinkRule::Refuse => HardLinks::Refuse,
-        HardLinkRule::Allow => HardLinks::Allow,
-    };
+    toolbox.hard_links = sandbox::hard_links(config);
     toolbox.limits.whole_file_bytes = config.daemon.reading.whole_file_bytes.0;
     toolbox.limits.page_chars = usize::try_from(config.daemon.reading.page_chars.0).unwrap_or(usize::MAX);
     toolbox.knowledge = Some(knowledge);

@@ -1,6 +1,6 @@
 //! Source of the configuration: its files, variables, flags and plugins, read at the start and at each reload.
 
-use agentd_tools::PluginStore;
+use agentd_extensions::plugins::PluginStore;
 
 use crate::{
     config::{self, Config, Flags, Sources},

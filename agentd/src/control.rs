@@ -16,12 +16,13 @@ use agentd_core::{
 };
 use agentd_engine::Engine;
 use agentd_exchange::ExchangeLog;
+use agentd_extensions::skills::SkillStore;
 use agentd_lsp::LanguagePool;
 use agentd_mcp::{McpPool, SessionServers};
 use agentd_policy::Policy;
 use agentd_proto::client::{ConfigOrigin, ReloadOutcome};
 use agentd_replay::Redaction;
-use agentd_tools::{SkillStore, sandbox::Sandbox};
+use agentd_sandbox::host::Sandbox;
 use futures_util::{FutureExt, future::BoxFuture};
 use tokio::sync::mpsc;
 

@@ -7,7 +7,7 @@ use agentd::{
     start,
 };
 use agentd_mcp::{GUARD_ARGUMENT, run_guard};
-use agentd_tools::sandbox::{HELPER_ARGUMENT, run_helper};
+use agentd_sandbox::{host::HELPER_ARGUMENT, run_helper};
 use clap::{CommandFactory as _, Parser as _};
 use clap_mangen::Man;
 

@@ -12,6 +12,7 @@ use agentd_core::{
     ports::{ToolContext, Toolbox},
     tool::{AdaptedCall, FollowedLink, StartFolder, ToolCall, ToolOutput, ToolSpec},
 };
+use agentd_extensions::plugins::PluginStore;
 use agentd_mcp::{
     Clean, McpConfig, McpPool, McpToolbox, PluginCheck, SessionServers,
     catalogue::CatalogueFolder,
@@ -20,7 +21,6 @@ use agentd_mcp::{
     published::PublishedTools,
     session::SessionServersParts,
 };
-use agentd_tools::PluginStore;
 use futures_util::{FutureExt as _, future::BoxFuture};
 
 use crate::{environment::Environment, redact::Redactor};

@@ -14,7 +14,7 @@ use agentd_core::{
     ports::{Audit as _, Skills as _},
     project::ProjectProblem,
 };
-use agentd_tools::InstalledPlugin;
+use agentd_extensions::plugins::InstalledPlugin;
 use futures_util::{FutureExt as _, future::BoxFuture};
 
 use crate::{

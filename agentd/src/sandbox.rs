@@ -7,10 +7,14 @@ use std::{
 
 use agentd_policy::SHELL_TOOL;
 use agentd_proto::client::SandboxState;
-use agentd_tools::sandbox::{SandboxConfig, SandboxLimits, SandboxMode, SandboxStatus};
+use agentd_sandbox::{
+    config::{SandboxConfig, SandboxMode, SandboxStatus},
+    policy::SandboxLimits,
+};
+use agentd_workspace::hard_links::HardLinks;
 
 use crate::{
-    config::{Config, Confinement},
+    config::{Config, Confinement, HardLinkRule},
     environment::{Environment, OWN_PROGRAM},
     listener::SocketPlaces,
     paths::Paths,
@@ -160,6 +164,15 @@ pub fn settings(config: &Config, paths: &Paths, sockets: &SocketPlaces, env: &En
             processes: settings.processes.0,
         },
         ..SandboxConfig::new(OWN_PROGRAM.into())
+    }
+}
+
+/// Treatment of files of a project that have other names outside of it.
+pub fn hard_links(config: &Config) -> HardLinks {
+    match config.daemon.sandbox.hard_links {
+        HardLinkRule::Split => HardLinks::Split,
+        HardLinkRule::Refuse => HardLinks::Refuse,
+        HardLinkRule::Allow => HardLinks::Allow,
     }
 }
 

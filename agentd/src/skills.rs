@@ -9,7 +9,12 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use agentd_tools::{PluginStore, ProjectStore, SkillConfig, SkillStore, sandbox::SandboxConfig};
+use agentd_extensions::{
+    plugins::PluginStore,
+    project::ProjectStore,
+    skills::{SkillConfig, SkillStore},
+};
+use agentd_sandbox::config::SandboxConfig;
 
 use crate::{config::Config, environment::Environment, paths::Paths};
 

@@ -44,9 +44,9 @@ use std::{
 };
 
 use agentd_core::agent::Agents;
+use agentd_extensions::{plugins::InstalledPlugin, skills::SkillSettings};
 use agentd_lsp::LanguageConfig;
 use agentd_mcp::McpConfig;
-use agentd_tools::{InstalledPlugin, SkillSettings};
 use agentd_web::WebConfig;
 use secrecy::{ExposeSecret, SecretString};
 

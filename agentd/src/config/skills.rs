@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use agentd_tools::{SkillSetting, SkillSettings};
+use agentd_extensions::skills::{SkillSetting, SkillSettings};
 use serde::Deserialize;
 
 use super::{ConfigError, Sources, layers::Subject, origin::Origins, yaml};

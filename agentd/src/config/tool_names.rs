@@ -23,7 +23,7 @@ impl ToolNames {
         if self.given.contains(name) {
             return name;
         }
-        agentd_engine::own_name(agentd_tools::known_name(name).unwrap_or(name))
+        agentd_engine::own_name(agentd_extensions::tool_names::known_name(name).unwrap_or(name))
     }
 }
 

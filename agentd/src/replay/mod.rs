@@ -25,7 +25,8 @@ use agentd_replay::{
     TurnFact,
 };
 use agentd_store::{SqliteStore, StoreConfig};
-use agentd_tools::{FileSnapshots, SnapshotConfig, WorkspaceFolders};
+use agentd_tools::WorkspaceFolders;
+use agentd_workspace::snapshots::{FileSnapshots, SnapshotConfig};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 

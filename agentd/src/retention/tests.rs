@@ -23,7 +23,8 @@ use agentd_testkit::{
     daemon::until,
     scripted::{OneModel, ScriptedModel, ScriptedTools, says},
 };
-use agentd_tools::{FileSnapshots, SnapshotConfig, WorkspaceFolders};
+use agentd_tools::WorkspaceFolders;
+use agentd_workspace::snapshots::{FileSnapshots, SnapshotConfig};
 use tokio_util::sync::CancellationToken;
 
 use super::*;

@@ -57,6 +57,7 @@ use agentd_core::{
 };
 use agentd_engine::Engine;
 use agentd_exchange::ExchangeLog;
+use agentd_extensions::skills::SkillStore;
 use agentd_lsp::LanguagePool;
 use agentd_mcp::{McpPool, SessionServers};
 use agentd_policy::Policy;
@@ -75,7 +76,7 @@ use agentd_proto::{
     },
 };
 use agentd_replay::Redaction;
-use agentd_tools::{Sandbox, SkillStore};
+use agentd_sandbox::host::Sandbox;
 use futures_util::{Stream, future::BoxFuture};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;

@@ -6,8 +6,8 @@ use agentd_core::{
     ids::SessionId,
     ports::Skills as _,
 };
+use agentd_extensions::skills::SkillStore;
 use agentd_proto::v1::{self, check_skill_request::What, skills_server::Skills};
-use agentd_tools::SkillStore;
 use tonic::{Request, Response, Status};
 
 use super::{Context, Refusal, absolute};

@@ -4,10 +4,9 @@
 //! Unambiguous values are accepted; everything else is refused with an error that names the field.
 
 use agentd_core::tool::FollowedLink;
+use agentd_workspace::{failure::Failure, text};
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
-
-use crate::{failure::Failure, text};
 
 /// Parameter names of our tools with those of other systems, which are taken where the tool has the first one, not the
 /// other, and the call does not use the first one. Of several rows the first counts.

@@ -13,6 +13,15 @@ use agentd_core::{
     ports::{CodeReader, Knowledge, Languages, ToolContext, Toolbox, Web},
     tool::{AdaptedCall, FollowedLink, StartFolder, ToolCall, ToolErrorCode, ToolOutput, ToolSpec},
 };
+use agentd_workspace::{
+    backend::Backend as _,
+    failure::Failure,
+    jail::Jail,
+    job::Job,
+    limits::Limits,
+    path::{PathPlace, ToolPath},
+    text,
+};
 use futures_util::{FutureExt as _, future::BoxFuture};
 use jiff::tz::TimeZone;
 use serde::de::DeserializeOwned;
@@ -20,6 +29,7 @@ use serde_json::{Map, Value};
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
+use self::renames::ShownRenames;
 use crate::{
     arguments,
     builtin::{
@@ -27,18 +37,10 @@ use crate::{
         list_workspace_files, now, passwords::Passwords, read_file, read_url, references, run_bash_command,
         search_documents, search_file, web_search, write_file,
     },
-    failure::Failure,
-    job::Job,
-    meant, text,
-    workspace::{
-        backend::Backend as _,
-        jail::Jail,
-        path::{PathPlace, ToolPath},
-    },
+    meant,
 };
 
-pub use self::config::{Limits, ToolboxConfig};
-use self::renames::ShownRenames;
+pub use self::config::ToolboxConfig;
 
 /// The core tools that work on the workspace: files, search, commands, and the time.
 #[derive(Debug)]

@@ -155,17 +155,59 @@ const STORE: Floors = &[
 
 const PROTO: Floors = &[&["lib", "socket"], &["start_variables"], &["view"], &["convert"], &["status"], &["client"]];
 
+const WORKSPACE: Floors = &[
+    &["agreed_files", "code_map", "exact", "failure", "limits", "locks", "place", "text"],
+    &["drafts", "links", "path"],
+    &["encoding", "hard_links", "jail"],
+    &["copy", "diff", "layout", "near", "remove", "target"],
+    &["backend", "clean", "kept", "transport", "uploads"],
+    &["browse", "job", "snapshots"],
+    &["walk"],
+    &["documents", "known"],
+];
+
+const SANDBOX: Floors = &[
+    &["policy", "repository", "secrets"],
+    &["config", "gateway", "leash", "places", "project_secrets"],
+    &["names"],
+    &["environment", "hints"],
+    &["elsewhere"],
+    &["helper", "host"],
+    &["process"],
+];
+
+const WORKTREES: Floors = &[
+    &["output", "record"],
+    &["place"],
+    &["git"],
+    &["lib"],
+    &["making", "objects", "programs", "survey"],
+    &["changes"],
+    &["applying", "unfinished"],
+    &["removing"],
+];
+
+const EXTENSIONS: Floors =
+    &[&["files", "surroundings", "tool_names"], &["project"], &["plugins"], &["skills"], &["guides"]];
+
+const TOOLS: Floors = &[&["arguments", "mount", "patch"], &["builtin", "folders"], &["meant"], &["toolbox"]];
+
 /// The crates, and their floors.
-const CRATES: [(&str, Floors); 10] = [
+const CRATES: [(&str, Floors); 15] = [
     ("agentctl", AGENTCTL),
     ("agentd", AGENTD),
     ("crates/code", CODE),
     ("crates/core", CORE),
     ("crates/engine", ENGINE),
+    ("crates/extensions", EXTENSIONS),
     ("crates/index", INDEX),
     ("crates/models", MODELS),
     ("crates/policy", POLICY),
+    ("crates/sandbox", SANDBOX),
     ("crates/store", STORE),
+    ("crates/tools", TOOLS),
+    ("crates/workspace", WORKSPACE),
+    ("crates/worktrees", WORKTREES),
     ("proto", PROTO),
 ];
 

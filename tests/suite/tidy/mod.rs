@@ -185,7 +185,7 @@ fn types_are_nouns() {
 }
 
 /// Which crates of the house a crate may know, and which libraries are its alone.
-const HOUSE: [(&str, &[&str]); 24] = [
+const HOUSE: [(&str, &[&str]); 28] = [
     ("crates/core", &[]),
     ("crates/policy", &["agentd-core"]),
     ("crates/context", &["agentd-core"]),
@@ -195,7 +195,11 @@ const HOUSE: [(&str, &[&str]); 24] = [
     ("crates/local", &["agentd-core"]),
     ("crates/lsp", &["agentd-core"]),
     ("crates/telemetry", &["agentd-core", "agentd-trace"]),
-    ("crates/tools", &["agentd-core"]),
+    ("crates/workspace", &["agentd-core"]),
+    ("crates/sandbox", &["agentd-core", "agentd-workspace"]),
+    ("crates/worktrees", &["agentd-core", "agentd-sandbox", "agentd-workspace"]),
+    ("crates/extensions", &["agentd-core", "agentd-sandbox", "agentd-workspace", "agentd-worktrees"]),
+    ("crates/tools", &["agentd-core", "agentd-extensions", "agentd-sandbox", "agentd-workspace", "agentd-worktrees"]),
     ("crates/trace", &["agentd-core"]),
     ("crates/store", &["agentd-core"]),
     ("crates/archive", &["agentd-core"]),
@@ -219,6 +223,7 @@ const HOUSE: [(&str, &[&str]); 24] = [
             "agentd-core",
             "agentd-engine",
             "agentd-exchange",
+            "agentd-extensions",
             "agentd-index",
             "agentd-local",
             "agentd-lsp",
@@ -227,10 +232,13 @@ const HOUSE: [(&str, &[&str]); 24] = [
             "agentd-policy",
             "agentd-proto",
             "agentd-replay",
+            "agentd-sandbox",
             "agentd-store",
             "agentd-telemetry",
             "agentd-tools",
             "agentd-web",
+            "agentd-workspace",
+            "agentd-worktrees",
         ],
     ),
 ];
@@ -245,7 +253,7 @@ const WIRES: [(&str, &[&str]); 19] = [
     ("rusqlite", &["crates/store"]),
     ("candle-core", &["crates/local"]),
     ("tokenizers", &["crates/local"]),
-    ("cap-std", &["crates/tools"]),
+    ("cap-std", &["crates/extensions", "crates/workspace", "crates/worktrees"]),
     ("hayro-cmap", &["crates/index"]),
     ("hayro-font", &["crates/index"]),
     ("hayro-interpret", &["crates/index"]),

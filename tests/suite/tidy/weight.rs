@@ -7,7 +7,7 @@ use proc_macro2::{Delimiter, Span, TokenStream, TokenTree};
 use super::{Source, files, none, product, root};
 
 /// Lines and tokens that each crate may have. A crate that shrinks lowers its own; a commit that raises one says why.
-const CEILINGS: [(&str, usize, usize); 24] = [
+const CEILINGS: [(&str, usize, usize); 28] = [
     ("agentctl", 28_310, 297_200),
     ("agentd", 12_560, 128_500),
     ("crates/archive", 1_240, 12_900),
@@ -18,6 +18,7 @@ const CEILINGS: [(&str, usize, usize); 24] = [
     ("crates/core", 7_990, 65_800),
     ("crates/engine", 20_620, 216_600),
     ("crates/exchange", 940, 9_500),
+    ("crates/extensions", 5_015, 55_150),
     ("crates/index", 14_600, 158_000),
     ("crates/local", 3_930, 41_700),
     ("crates/lsp", 2_860, 29_500),
@@ -26,11 +27,14 @@ const CEILINGS: [(&str, usize, usize); 24] = [
     ("crates/ocr", 740, 8_800),
     ("crates/policy", 4_960, 55_700),
     ("crates/replay", 1_460, 14_700),
+    ("crates/sandbox", 3_900, 39_200),
     ("crates/store", 4_440, 42_400),
     ("crates/telemetry", 1_720, 17_900),
-    ("crates/tools", 25_880, 280_400),
+    ("crates/tools", 6_290, 66_600),
     ("crates/trace", 1_070, 10_900),
     ("crates/web", 1_240, 13_200),
+    ("crates/workspace", 8_840, 99_300),
+    ("crates/worktrees", 1_870, 20_150),
     ("proto", 5_920, 58_100),
 ];
 

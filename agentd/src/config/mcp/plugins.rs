@@ -6,7 +6,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use agentd_tools::InstalledPlugin;
+use agentd_extensions::plugins::InstalledPlugin;
 use serde_json::json;
 
 use super::{ConfigError, McpFile, Origins, Reader, Server, Sources, check_name, with_marks};

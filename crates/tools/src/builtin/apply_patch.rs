@@ -4,23 +4,21 @@
 //! earlier ones back.
 
 use agentd_core::tool::{FileChange, FileChangeKind, ToolDetails, ToolOutput};
-use schemars::JsonSchema;
-use serde::Deserialize;
-
-use crate::{
+use agentd_workspace::{
+    backend::Backend as _,
     diff,
     encoding::Edit,
     failure::Failure,
+    jail::{Aim, Jail},
     job::{Job, UNQUOTED},
-    patch::{self, Change, FilePatch, Hunk},
+    path::ToolPath,
+    target::Target,
     text,
-    workspace::{
-        backend::Backend as _,
-        jail::{Aim, Jail},
-        path::ToolPath,
-        target::Target,
-    },
 };
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use crate::patch::{self, Change, FilePatch, Hunk};
 
 /// Changes, adds, moves and deletes several text files at once: the whole patch is applied, or nothing. It accepts a
 /// unified diff (--- a/PATH, +++ b/PATH, @@ hunks; /dev/null for files that are created or deleted) or the form

@@ -7,11 +7,11 @@ use agentd_core::{
     ports::{Languages, ToolContext},
     tool::ToolOutput,
 };
+use agentd_workspace::{failure::Failure, job::Job, text};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::source_places;
-use crate::{failure::Failure, job::Job, text};
 
 /// Findings that are shown.
 const MAX_SHOWN: usize = 100;

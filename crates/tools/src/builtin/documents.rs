@@ -14,16 +14,13 @@ use agentd_core::{
     ports::{CallProgress, Knowledge, OnProgress},
     tool::ToolOutput,
 };
-
-use crate::{
+use agentd_workspace::{
+    backend::{Backend as _, OpenFile},
     encoding,
     failure::Failure,
     job::Job,
+    path::ToolPath,
     text,
-    workspace::{
-        backend::{Backend as _, OpenFile},
-        path::ToolPath,
-    },
 };
 
 /// Bytes of a file that tell its kind.

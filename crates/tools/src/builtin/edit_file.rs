@@ -1,22 +1,19 @@
 //! `edit_file`: replaces an exact piece of a file and leaves every other byte alone.
 
 use agentd_core::tool::{FileChange, FileChangeKind, ToolOutput};
-use schemars::JsonSchema;
-use serde::Deserialize;
-
-use crate::{
+use agentd_workspace::{
+    backend::Backend as _,
     diff,
     encoding::{Document, Edit, RevisedText},
     failure::Failure,
+    jail::{Aim, Jail},
     job::{Job, UNQUOTED},
+    path::ToolPath,
+    target::Target,
     text,
-    workspace::{
-        backend::Backend as _,
-        jail::{Aim, Jail},
-        path::ToolPath,
-        target::Target,
-    },
 };
+use schemars::JsonSchema;
+use serde::Deserialize;
 
 /// Replaces old_string with new_string in a file. old_string must match the file exactly, with its indentation, and must
 /// occur once; add surrounding lines until it does, or set replace_all. Read the file first.

@@ -3,20 +3,17 @@
 use std::{ops::ControlFlow, time::SystemTime};
 
 use agentd_core::tool::ToolOutput;
+use agentd_workspace::{
+    backend::Backend as _,
+    failure::Failure,
+    job::Job,
+    path::ToolPath,
+    text,
+    walk::{Kind, UnreadEntries, Walk},
+};
 use globset::{GlobBuilder, GlobMatcher};
 use schemars::JsonSchema;
 use serde::Deserialize;
-
-use crate::{
-    failure::Failure,
-    job::Job,
-    text,
-    workspace::{
-        backend::Backend as _,
-        path::ToolPath,
-        walk::{Kind, UnreadEntries, Walk},
-    },
-};
 
 /// Finds files by name, newest first. A pattern without a slash matches names in all folders (*.pdf, *report*,
 /// *.{md,txt}); one with a slash matches paths (src/**/*.rs). Hidden files are left out. To search inside files use grep.

@@ -6,6 +6,15 @@ use std::{
 };
 
 use agentd_core::tool::ToolOutput;
+use agentd_workspace::{
+    backend::Backend as _,
+    encoding::{self, TextReader},
+    failure::Failure,
+    job::Job,
+    path::ToolPath,
+    text,
+    walk::{Kind, UnreadEntries, Walk},
+};
 use grep_matcher::{LineTerminator, Matcher as _};
 use grep_regex::{RegexMatcher, RegexMatcherBuilder};
 use grep_searcher::{BinaryDetection, MmapChoice, Searcher, SearcherBuilder, Sink, SinkContext, SinkMatch};
@@ -13,17 +22,6 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::{find_files::PathGlob, unsearched::UnsearchedFiles};
-use crate::{
-    encoding::{self, TextReader},
-    failure::Failure,
-    job::Job,
-    text,
-    workspace::{
-        backend::Backend as _,
-        path::ToolPath,
-        walk::{Kind, UnreadEntries, Walk},
-    },
-};
 
 /// A line longer than this is no text that anyone wrote; its file is passed over from there on.
 const MAX_LINE_BYTES: usize = 8 * 1024 * 1024;

@@ -7,11 +7,11 @@ use agentd_core::{
     tool::ToolOutput,
     web::{WebAnswer, WebMethod, WebRequest},
 };
+use agentd_workspace::{failure::Failure, text};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::web;
-use crate::{failure::Failure, text};
 
 /// Sends one HTTP request and returns the raw response: status, headers, body. For APIs and raw files. GET and HEAD fetch;
 /// every other method sends data and is shown to the person first. Only public addresses can be reached. Responses are

@@ -3,19 +3,16 @@
 use std::ops::ControlFlow;
 
 use agentd_core::tool::ToolOutput;
-use schemars::JsonSchema;
-use serde::Deserialize;
-
-use crate::{
+use agentd_workspace::{
+    backend::Backend as _,
     failure::Failure,
     job::Job,
+    path::{PathPlace, ToolPath},
     text,
-    workspace::{
-        backend::Backend as _,
-        path::{PathPlace, ToolPath},
-        walk::{Kind, UnreadEntries, Walk, WalkEntry},
-    },
+    walk::{Kind, UnreadEntries, Walk, WalkEntry},
 };
+use schemars::JsonSchema;
+use serde::Deserialize;
 
 const DEFAULT_DEPTH: usize = 3;
 

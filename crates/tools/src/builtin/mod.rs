@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use agentd_core::tool::{Effect, ToolSpec};
+use agentd_extensions::tool_names::known_name;
 
 pub(crate) mod apply_patch;
 pub(crate) mod code;
@@ -113,38 +114,6 @@ impl Builtin {
         }
     }
 
-    /// Names under which models of other systems know it.
-    fn aliases(self) -> &'static [&'static str] {
-        match self {
-            Self::ApplyPatch => &["apply_diff", "applypatch", "patch", "patch_file"],
-            Self::Definition => &["find_definition", "go_to_definition", "goto_definition"],
-            Self::Diagnostics => &["get_diagnostics", "get_errors", "read_lints"],
-            Self::EditFile => &["edit", "str_replace", "string_replace", "replace_in_file", "search_replace"],
-            Self::FindFiles => &["glob", "glob_file_search", "file_search", "find"],
-            Self::FindSymbol => &["symbol_search", "workspace_symbols"],
-            Self::Grep => &["grep_files", "grep_search", "rg", "ripgrep", "search_files"],
-            Self::HttpFetch => &["curl", "fetch", "http_get", "http_request"],
-            Self::ListWorkspaceFiles => &["list_dir", "list_directory", "list_files", "ls"],
-            Self::Now => &["current_time", "date", "get_current_time", "get_time"],
-            Self::Outline => &["document_symbols", "file_outline", "list_code_definition_names"],
-            Self::ReadFile => &["cat", "fs_read", "open_file", "read", "view_file"],
-            Self::ReadUrl => &["fetch_web", "jina_reader", "read_webpage", "web_fetch", "webfetch"],
-            Self::References => &["find_references", "find_usages"],
-            Self::RenameSymbol => &["rename"],
-            Self::RepoMap => &["repository_map"],
-            Self::RunBashCommand => {
-                &["bash", "execute_command", "run_cmd", "run_command", "run_shell", "run_shell_command", "shell"]
-            }
-            Self::SearchCode => {
-                &["code_search", "codebase_search", "search_codebase", "search_semantic", "semantic_search"]
-            }
-            Self::SearchDocuments => &["document_search", "docs_search", "search_docs"],
-            Self::SearchFile => &["search_document", "search_in_file"],
-            Self::WebSearch => &["google_search", "internet_search", "search_web", "websearch"],
-            Self::WriteFile => &["create_file", "fs_write", "save_file", "write"],
-        }
-    }
-
     /// Specification for models. `command_seconds` are the default and the longest time of a command.
     pub(crate) fn spec(self, command_seconds: (u64, u64)) -> ToolSpec {
         let name = self.name();
@@ -174,22 +143,11 @@ impl Builtin {
         }
     }
 
-    /// The tool of this name or alias. Case and the prefixes that some models add make no difference.
+    /// The tool of this name or alias.
     pub(crate) fn of(name: &str) -> Option<Self> {
-        let name = name.trim();
-        let bare = ["functions.", "default_api.", "tools."].iter().find_map(|prefix| name.strip_prefix(prefix));
-        let bare = bare.unwrap_or(name);
-        Self::ALL.into_iter().find(|tool| {
-            tool.name().eq_ignore_ascii_case(bare)
-                || tool.aliases().iter().any(|alias| alias.eq_ignore_ascii_case(bare))
-        })
+        let known = known_name(name)?;
+        Self::ALL.into_iter().find(|tool| tool.name() == known)
     }
-}
-
-/// Our name of a tool, for that name or one that other systems have for it.
-#[must_use]
-pub fn known_name(name: &str) -> Option<&'static str> {
-    Builtin::of(name).map(Builtin::name)
 }
 
 /// Parts that tools work with, as far as they are there.
@@ -216,4 +174,17 @@ pub(crate) fn specs(command_seconds: (u64, u64), parts: ToolParts) -> Arc<[ToolS
         _ => true,
     };
     Builtin::ALL.into_iter().filter(there).map(|tool| tool.spec(command_seconds)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use agentd_extensions::tool_names::TOOL_NAMES;
+
+    use super::*;
+
+    #[test]
+    fn each_tool_has_its_name_in_the_table() {
+        assert_eq!(Builtin::ALL.map(Builtin::name), TOOL_NAMES.map(|(name, _)| name));
+        assert!(Builtin::ALL.into_iter().all(|tool| Builtin::of(tool.name()) == Some(tool)));
+    }
 }

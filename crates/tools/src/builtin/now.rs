@@ -1,11 +1,10 @@
 //! `now`: the date and time where the person is.
 
 use agentd_core::{Timestamp, tool::ToolOutput};
+use agentd_workspace::{failure::Failure, text};
 use jiff::tz::TimeZone;
 use schemars::JsonSchema;
 use serde::Deserialize;
-
-use crate::{failure::Failure, text};
 
 /// Returns the current date, weekday and time in the user's time zone. Use it whenever an answer depends on the date or
 /// the time.

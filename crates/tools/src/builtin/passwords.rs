@@ -12,10 +12,10 @@ use agentd_core::{
     knowledge::{OpenDocument, Password},
     ports::ToolContext,
 };
+use agentd_workspace::failure::Failure;
 use futures_util::future::BoxFuture;
 
 use super::documents;
-use crate::failure::Failure;
 
 /// Times that a person is asked for the password of one document by one call.
 const TRIES: usize = 3;

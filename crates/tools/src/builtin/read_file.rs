@@ -10,22 +10,20 @@ use agentd_core::{
     ports::{Knowledge, ToolContext},
     tool::ToolOutput,
 };
+use agentd_workspace::{
+    backend::{Backend as _, OpenFile},
+    encoding::{Charset, TextReader},
+    failure::Failure,
+    job::Job,
+    path::ToolPath,
+    text,
+};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::{
     documents,
     passwords::{self, Passwords},
-};
-use crate::{
-    encoding::{Charset, TextReader},
-    failure::Failure,
-    job::Job,
-    text,
-    workspace::{
-        backend::{Backend as _, OpenFile},
-        path::ToolPath,
-    },
 };
 
 /// Reads a text file or a document (PDF, Word, Excel, PowerPoint, OpenDocument, EPUB, mail and the like; of an archive the

@@ -11,12 +11,12 @@ use agentd_core::{
     tool::{ToolErrorCode, ToolOutput},
     web::{WebAnswer, WebRequest},
 };
+use agentd_workspace::{failure::Failure, text};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use url::Url;
 
 use super::{documents, page, web};
-use crate::{failure::Failure, text};
 
 /// The mark of a text in UTF-8.
 const MARK: &[u8] = b"\xef\xbb\xbf";

@@ -5,20 +5,20 @@ use agentd_core::{
     ports::{Languages, ToolContext},
     tool::{FileChange, FileChangeKind, ToolDetails, ToolOutput},
 };
+use agentd_workspace::{
+    backend::Backend as _,
+    diff,
+    encoding::{Document, Edit},
+    failure::Failure,
+    job::Job,
+    text,
+};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::{
     apply_patch::{Step, carry_out},
     source_places,
-};
-use crate::{
-    diff,
-    encoding::{Document, Edit},
-    failure::Failure,
-    job::Job,
-    text,
-    workspace::backend::Backend as _,
 };
 
 /// Characters of a name.

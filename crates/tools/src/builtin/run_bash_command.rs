@@ -15,24 +15,24 @@ use agentd_core::{
     ports::{ToolContext, Workspace},
     tool::{Effect, PrintedText, StartFolder, ToolData, ToolDetails, ToolErrorCode, ToolOutput, ToolSpec},
 };
+use agentd_extensions::skills::{Programs, SkillStore};
+use agentd_sandbox::{
+    environment,
+    hints::{CommandRights, hint, repository_hint},
+    host::Sandbox,
+    process::{self, Binary, CapturedOutput, CommandEnd, FinishedCommand, OutputForm, RunError, Script},
+};
+use agentd_workspace::{
+    backend::Backend as _,
+    failure::Failure,
+    hard_links::{self, HardLinks},
+    job::Job,
+    path::{PathPlace, ToolPath},
+    text,
+};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use tokio_util::sync::CancellationToken;
-
-use crate::{
-    failure::Failure,
-    job::Job,
-    process::{self, Binary, CapturedOutput, CommandEnd, FinishedCommand, OutputForm, RunError, Script},
-    sandbox::{self, Sandbox},
-    skills::{Programs, SkillStore},
-    text,
-    workspace::{
-        HardLinks,
-        backend::Backend as _,
-        hard_links,
-        path::{PathPlace, ToolPath},
-    },
-};
 
 /// The kernel takes no argument above 128 KiB.
 const MAX_COMMAND: usize = 100 * 1024;
@@ -201,13 +201,8 @@ pub(crate) async fn run(
         Some(sandbox) => sandbox.names(&context.workspace).await,
         None => Vec::new(),
     };
-    let mut environment = process::environment::clean(
-        &context.workspace,
-        &names,
-        &settings.standing,
-        &settings.environment,
-        &context.environment,
-    );
+    let mut environment =
+        environment::clean(&context.workspace, &names, &settings.standing, &settings.environment, &context.environment);
     if let Some(skills) = &settings.skills {
         let about = format!("{directory}/ {}", args.command);
         let programs = skills.programs(&context.workspace, &about);
@@ -215,12 +210,12 @@ pub(crate) async fn run(
             environment.insert("VIRTUAL_ENV".into(), first.environment.clone().into());
         }
         let first: Vec<&Path> = programs.iter().map(|programs| programs.first.as_path()).collect();
-        process::environment::find_first(&mut environment, &first);
+        environment::find_first(&mut environment, &first);
         for Programs { last, .. } in &programs {
-            process::environment::find_last(&mut environment, last);
+            environment::find_last(&mut environment, last);
         }
         if let Some(folder) = skills.plain_python(&about) {
-            process::environment::find_last(&mut environment, &folder);
+            environment::find_last(&mut environment, &folder);
         }
     }
     let read_only = context.confinement == Confinement::ReadOnly;
@@ -247,10 +242,9 @@ pub(crate) async fn run(
     // The code is that of the last command only: what went wrong before it is told where that is certain.
     let misnamed = process::misnamed(&finished.stderr.text, &context.workspace, &names);
     let forbidden = sandbox.filter(|_| failed);
-    let allowed =
-        |sandbox: &Sandbox| sandbox::CommandRights { network: sandbox.allows_network() && !read_only, read_only };
-    let forbidden = || forbidden.and_then(|sandbox| sandbox::hint(&finished.stderr.text, allowed(sandbox)));
-    let linked = || failed.then(|| sandbox::repository_hint(&finished.stderr.text, &context.workspace)).flatten();
+    let allowed = |sandbox: &Sandbox| CommandRights { network: sandbox.allows_network() && !read_only, read_only };
+    let forbidden = || forbidden.and_then(|sandbox| hint(&finished.stderr.text, allowed(sandbox)));
+    let linked = || failed.then(|| repository_hint(&finished.stderr.text, &context.workspace)).flatten();
     let hint = misnamed.or_else(|| linked().map(Cow::Owned)).or_else(|| forbidden().map(Cow::Borrowed));
     let mut output = report(finished, timeout);
     for note in hint.map(Cow::into_owned).into_iter().chain(cut) {

@@ -11,6 +11,15 @@ use agentd_core::{
     ports::{CallProgress, Knowledge},
     tool::ToolOutput,
 };
+use agentd_workspace::{
+    backend::Backend as _,
+    documents::{MAX_OPEN, is_attached, left_out},
+    failure::Failure,
+    job::Job,
+    path::ToolPath,
+    text,
+    walk::{Kind, UnreadEntries, Walk},
+};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use tokio_util::sync::CancellationToken;
@@ -19,17 +28,6 @@ use super::{
     documents,
     search_file::{MOST, check},
     unsearched::UnsearchedFiles,
-};
-use crate::{
-    failure::Failure,
-    job::Job,
-    text,
-    workspace::{
-        backend::Backend as _,
-        documents::{MAX_OPEN, is_attached, left_out},
-        path::ToolPath,
-        walk::{Kind, UnreadEntries, Walk},
-    },
 };
 
 /// Finds where no number is given.

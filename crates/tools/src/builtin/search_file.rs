@@ -9,6 +9,7 @@ use agentd_core::{
     search::SearchQuery,
     tool::ToolOutput,
 };
+use agentd_workspace::{backend::Backend as _, failure::Failure, job::Job};
 use futures_util::FutureExt as _;
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -17,7 +18,6 @@ use super::{
     documents, grep,
     passwords::{self, Passwords},
 };
-use crate::{failure::Failure, job::Job, workspace::backend::Backend as _};
 
 /// Finds where no number is given.
 const USUAL: usize = 8;

@@ -6,19 +6,13 @@ use std::{
 };
 
 use agentd_core::{
-    language::{LanguageError, LinePlace, SourceFile, SourceLocation, SourcePosition},
+    language::{LinePlace, SourceFile, SourceLocation, SourcePosition},
     ports::{Languages, ToolContext},
 };
+use agentd_workspace::{backend::Backend as _, failure::Failure, job::Job, path::ToolPath, text};
 
 use schemars::JsonSchema;
 use serde::Deserialize;
-
-use crate::{
-    failure::Failure,
-    job::Job,
-    text,
-    workspace::{backend::Backend as _, path::ToolPath},
-};
 
 /// Characters of a line that are shown.
 const MAX_LINE: usize = 200;
@@ -40,12 +34,6 @@ pub(crate) struct PlaceArgs {
     /// The column in which it begins, from 1, where it stands there several times.
     #[schemars(range(min = 1))]
     column: Option<u32>,
-}
-
-impl From<LanguageError> for Failure {
-    fn from(error: LanguageError) -> Self {
-        Self::tool(error.message)
-    }
 }
 
 /// The file that a path names, as language servers know it.

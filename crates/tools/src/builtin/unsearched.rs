@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::{text, workspace::walk::UnreadEntries};
+use agentd_workspace::{text, walk::UnreadEntries};
 
 /// Files that were not, or not wholly, searched, by reason.
 #[derive(Debug, Default)]

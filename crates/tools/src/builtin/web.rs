@@ -10,10 +10,9 @@ use agentd_core::{
     untrusted::{self, UntrustedSource},
     web::WebAnswer,
 };
+use agentd_workspace::{failure::Failure, text};
 
 pub(super) use agentd_core::untrusted::told;
-
-use crate::{failure::Failure, text};
 
 /// Waits for an answer, and no longer than the turn does. What is under way is dropped then, and its connections with
 /// it.

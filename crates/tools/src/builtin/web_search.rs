@@ -5,11 +5,11 @@ use agentd_core::{
     tool::ToolOutput,
     web::WebFind,
 };
+use agentd_workspace::{failure::Failure, text};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::web;
-use crate::{failure::Failure, text};
 
 /// Default number of results.
 const USUAL: usize = 8;

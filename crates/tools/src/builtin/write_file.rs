@@ -6,22 +6,19 @@
 use std::borrow::Cow;
 
 use agentd_core::tool::{FileChange, FileChangeKind, ToolOutput};
-use schemars::JsonSchema;
-use serde::Deserialize;
-
-use crate::{
+use agentd_workspace::{
+    backend::Backend as _,
     diff,
     encoding::{self, Charset, Document},
     failure::Failure,
+    jail::{Aim, Jail},
     job::Job,
+    path::ToolPath,
+    target::Target,
     text,
-    workspace::{
-        backend::Backend as _,
-        jail::{Aim, Jail},
-        path::ToolPath,
-        target::Target,
-    },
 };
+use schemars::JsonSchema;
+use serde::Deserialize;
 
 /// Writes a whole text file. Creates it and its folders if they are missing, and replaces existing content. Only uploads/,
 /// outputs/, temp/, /memories, /state and a writable /project or /folders/NAME can be written; a path without one of these names in front

@@ -1,10 +1,11 @@
 //! Patches between `*** Begin Patch` and `*** End Patch`.
 
+use agentd_workspace::{failure::Failure, text};
+
 use super::{
     Change, FilePatch, Hunk, LineKind,
     lines::{self, Lines},
 };
-use crate::{failure::Failure, text};
 
 pub(super) const BEGIN: &str = "*** Begin Patch";
 const END: &str = "*** End Patch";

@@ -1,7 +1,8 @@
 //! The lines of a patch and the names in it.
 
+use agentd_workspace::{failure::Failure, text};
+
 use super::{Hunk, Line, LineKind};
-use crate::{failure::Failure, text};
 
 /// The lines of a patch, with the one that is read next.
 #[derive(Debug, Clone)]

@@ -1,10 +1,11 @@
 //! Messages to the model about a hunk that does not fit: which one, why, and the lines found instead.
 
+use agentd_workspace::text;
+
 use super::{
     Hunk,
     place::{FileLines, Likeness, NoPlace},
 };
-use crate::text;
 
 /// A hunk that does not fit.
 pub(super) struct Misfit<'h> {

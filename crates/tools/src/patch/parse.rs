@@ -1,7 +1,8 @@
 //! Both forms of patches, distinguished by their first line.
 
+use agentd_workspace::failure::Failure;
+
 use super::{Change, FilePatch, envelope, lines::Lines, unified};
-use crate::failure::Failure;
 
 /// More files than this are no patch that anyone reads.
 const MAX_FILES: usize = 500;

@@ -1,11 +1,12 @@
 //! Parser for the output of `diff -u` and `git diff`. Counts and line numbers may be wrong: models are bad at both.
 
+use agentd_workspace::{failure::Failure, text};
+
 use super::{
     Change, FilePatch, Hunk, LineKind,
     envelope::mark_open_end,
     lines::{self, Header, Lines},
 };
-use crate::{failure::Failure, text};
 
 /// Content of the lines before the hunks of a file.
 #[derive(Debug, Default)]

@@ -6,14 +6,12 @@ use agentd_core::{
     ports::{CodeReader, ToolContext},
     tool::{ToolCall, ToolErrorCode, ToolOutput},
 };
+use agentd_workspace::failure::Failure;
 
 use super::BuiltinToolbox;
-use crate::{
-    builtin::{
-        Builtin,
-        code::{find_symbol, outline, repo_map, search_code},
-    },
-    failure::Failure,
+use crate::builtin::{
+    Builtin,
+    code::{find_symbol, outline, repo_map, search_code},
 };
 
 impl BuiltinToolbox {

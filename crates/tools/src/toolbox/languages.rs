@@ -7,16 +7,13 @@ use agentd_core::{
     ports::{Languages, ToolContext},
     tool::{ToolCall, ToolErrorCode, ToolOutput},
 };
+use agentd_workspace::{failure::Failure, job::Job};
 
 use super::BuiltinToolbox;
-use crate::{
-    builtin::{
-        definition, diagnostics, references,
-        rename_symbol::{self, PlannedRename},
-        source_places,
-    },
-    failure::Failure,
-    job::Job,
+use crate::builtin::{
+    definition, diagnostics, references,
+    rename_symbol::{self, PlannedRename},
+    source_places,
 };
 
 impl BuiltinToolbox {

@@ -13,7 +13,8 @@ use agentd_core::{
     session::Mount,
     tool::{FollowedLink, StartFolder, ToolCall, ToolErrorCode, ToolOutput},
 };
-use agentd_tools::{BuiltinToolbox, Limits, ToolboxConfig, WorkspaceFolders};
+use agentd_tools::{BuiltinToolbox, ToolboxConfig, WorkspaceFolders};
+use agentd_workspace::limits::Limits;
 use jiff::tz::TimeZone;
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;

@@ -12,7 +12,7 @@ use agentd_core::{
     tool::ToolErrorCode,
     undo::{UndoOutcome, folded},
 };
-use agentd_tools::{FileSnapshots, SnapshotConfig};
+use agentd_workspace::snapshots::{FileSnapshots, SnapshotConfig};
 use futures_util::{FutureExt as _, future::BoxFuture};
 use serde_json::json;
 

@@ -18,10 +18,11 @@ use agentd_core::{
     session::Mount,
     tool::ToolErrorCode,
 };
-use agentd_tools::{
-    WorkspaceFolders,
-    sandbox::{HELPER_ARGUMENT, Sandbox, SandboxConfig},
+use agentd_sandbox::{
+    config::SandboxConfig,
+    host::{HELPER_ARGUMENT, Sandbox},
 };
+use agentd_tools::WorkspaceFolders;
 use serde_json::json;
 
 use crate::{

@@ -9,7 +9,7 @@ use std::{
 };
 
 use agentd_core::tool::ToolErrorCode;
-use agentd_tools::HardLinks;
+use agentd_workspace::hard_links::HardLinks;
 use proptest::prelude::*;
 use serde_json::json;
 

@@ -10,7 +10,8 @@ use agentd_core::{
     tool::ToolErrorCode,
 };
 use agentd_testkit::{memory_workspaces::MemoryWorkspaces, workspace_contract::check_kept_texts};
-use agentd_tools::{FileSnapshots, SnapshotConfig, WorkspaceFolders};
+use agentd_tools::WorkspaceFolders;
+use agentd_workspace::snapshots::{FileSnapshots, SnapshotConfig};
 use serde_json::json;
 
 use crate::bench::{Bench, Project};

@@ -3,7 +3,7 @@
 use std::{fs, path::Path};
 
 use agentd_core::environment::ClientEnvironment;
-use agentd_tools::sandbox::SandboxConfig;
+use agentd_sandbox::config::SandboxConfig;
 
 use crate::{
     bench::{Bench, Project, SECRET},

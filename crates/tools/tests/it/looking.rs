@@ -3,7 +3,7 @@
 use std::{fs, net::TcpListener, path::Path};
 
 use agentd_core::{ports::Toolbox as _, tool::ToolErrorCode};
-use agentd_tools::sandbox::{SandboxConfig, SandboxMode};
+use agentd_sandbox::config::{SandboxConfig, SandboxMode};
 use serde_json::json;
 
 use crate::{

@@ -8,7 +8,7 @@ use agentd_core::{
     tool::ToolErrorCode,
     undo::UndoOutcome,
 };
-use agentd_tools::{FileSnapshots, SnapshotConfig};
+use agentd_workspace::snapshots::{FileSnapshots, SnapshotConfig};
 use serde_json::json;
 
 use crate::bench::{Bench, SECRET, mkfifo};

@@ -20,10 +20,8 @@ use agentd_core::{
     error::WorkspaceError,
     ports::{CallProgress, SkillPackages, Skills as _},
 };
-use agentd_tools::{
-    SkillConfig, SkillStore,
-    sandbox::{Sandbox, SandboxConfig},
-};
+use agentd_extensions::skills::{SkillConfig, SkillStore};
+use agentd_sandbox::{config::SandboxConfig, host::Sandbox};
 use tempfile::TempDir;
 use tokio_util::sync::CancellationToken;
 

@@ -17,7 +17,11 @@ use agentd_core::{
     project::{ProjectProblem, ProjectReport, ProjectTrust},
     session::Mount,
 };
-use agentd_tools::{ProjectStore, SkillConfig, SkillStore, WorkspaceFolders};
+use agentd_extensions::{
+    project::ProjectStore,
+    skills::{SkillConfig, SkillStore},
+};
+use agentd_tools::WorkspaceFolders;
 use futures_util::FutureExt as _;
 use tempfile::TempDir;
 

@@ -17,7 +17,10 @@ use agentd_core::{
     environment::ClientEnvironment,
     tool::{ToolErrorCode, ToolOutput},
 };
-use agentd_tools::sandbox::{Sandbox, SandboxConfig, SandboxMode};
+use agentd_sandbox::{
+    config::{SandboxConfig, SandboxMode},
+    host::Sandbox,
+};
 use serde_json::{Value, json};
 
 use crate::bench::{Bench, Project, SECRET, eventually};

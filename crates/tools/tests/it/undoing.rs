@@ -19,7 +19,7 @@ use agentd_core::{
     tool::{FileChange, FileChangeKind, FileKind},
     undo::{FilesReverted, UndoOutcome, folded},
 };
-use agentd_tools::{FileSnapshots, SnapshotConfig};
+use agentd_workspace::snapshots::{FileSnapshots, SnapshotConfig};
 use proptest::prelude::*;
 use serde_json::json;
 

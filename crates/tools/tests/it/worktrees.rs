@@ -16,7 +16,8 @@ use agentd_core::{
     session::Mount,
     worktree::{NewWorktree, WorktreeReport},
 };
-use agentd_tools::{WorkspaceFolders, WorktreeFolders};
+use agentd_tools::WorkspaceFolders;
+use agentd_worktrees::WorktreeFolders;
 
 /// Runs git as a person would, with arguments that may be of any encoding.
 #[track_caller]

@@ -8,7 +8,8 @@ use agentd_core::{
     ports::{ToolContext, Toolbox as _, Workspaces as _},
     tool::ToolCall,
 };
-use agentd_tools::{BuiltinToolbox, Sandbox, SandboxConfig, ToolboxConfig, WorkspaceFolders};
+use agentd_sandbox::{config::SandboxConfig, host::Sandbox};
+use agentd_tools::{BuiltinToolbox, ToolboxConfig, WorkspaceFolders};
 use anyhow::bail;
 use tokio_util::sync::CancellationToken;
 

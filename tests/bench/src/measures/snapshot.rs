@@ -8,7 +8,8 @@ use agentd_core::{
     ports::{Snapshots as _, ToolContext, Workspace, Workspaces as _},
     session::Mount,
 };
-use agentd_tools::{FileSnapshots, SnapshotConfig, WorkspaceFolders};
+use agentd_tools::WorkspaceFolders;
+use agentd_workspace::snapshots::{FileSnapshots, SnapshotConfig};
 use anyhow::ensure;
 
 use crate::{

@@ -19,7 +19,8 @@ use agentd_core::{
 use agentd_proto::client::{Client, ExportPart, PlayMode, PlayRequest, PlayStep};
 use agentd_store::{SqliteStore, StoreConfig};
 use agentd_testkit::store_contract::EventScript;
-use agentd_tools::{FileSnapshots, SnapshotConfig, WorkspaceFolders};
+use agentd_tools::WorkspaceFolders;
+use agentd_workspace::snapshots::{FileSnapshots, SnapshotConfig};
 use anyhow::{Context as _, ensure};
 
 use super::{journal, snapshot};

@@ -15,15 +15,12 @@ use agentd_core::{
     error::ErrorKind,
     ports::{CallProgress, CodeReader, OnCodeProgress, ReadRules, ToolContext, Workspace},
 };
-
-use crate::{
+use agentd_workspace::{
+    backend::Backend as _,
     failure::Failure,
     job::Job,
+    path::{PathPlace, ToolPath},
     text,
-    workspace::{
-        backend::Backend as _,
-        path::{PathPlace, ToolPath},
-    },
 };
 
 /// Longest query or name, in bytes.

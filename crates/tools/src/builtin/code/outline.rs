@@ -5,11 +5,11 @@ use agentd_core::{
     ports::{CodeReader, ToolContext},
     tool::ToolOutput,
 };
+use agentd_workspace::{failure::Failure, job::Job, text};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::{CodeScope, ShownPaths, notes, odd_answer, one_line};
-use crate::{failure::Failure, job::Job, text};
 
 /// Characters of an outline. It is to be read at once.
 const MOST_CHARS: usize = 20_000;

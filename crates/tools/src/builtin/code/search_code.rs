@@ -5,11 +5,11 @@ use agentd_core::{
     ports::{CodeReader, ToolContext},
     tool::ToolOutput,
 };
+use agentd_workspace::{failure::Failure, job::Job, text};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::{CodeScope, ShownPaths, among, check_words, notes, odd_answer, one_line};
-use crate::{failure::Failure, job::Job, text};
 
 /// Hits where no number is given.
 const USUAL: usize = 8;

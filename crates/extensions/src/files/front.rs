@@ -1,0 +1,379 @@
+//! The front matter of a `SKILL.md`: what is known of a skill without reading on.
+//!
+//! Folders come from many systems, so what is not known is passed over, and what is written carelessly is understood
+//! where it can mean one thing only. Each problem says the line on which it stands.
+
+use agentd_core::guide::is_skill_name;
+use agentd_workspace::text::first_chars;
+use serde_json::{Map, Value};
+
+/// The file that makes a folder a skill.
+pub(crate) const SKILL_FILE: &str = "SKILL.md";
+/// Bytes in which the front matter is looked for.
+pub(crate) const MAX_FRONT: usize = 16 << 10;
+/// Maximum length of a description, in characters; models get the beginning.
+const MAX_DESCRIPTION: usize = 1024;
+/// Maximum length of a description passed to models, in characters.
+pub(crate) const TOLD_DESCRIPTION: usize = 300;
+/// Keys without which a skill is another one.
+const KEYS: [&str; 4] = ["name", "description", "dependencies", "requirements"];
+/// Packages that a skill can need.
+const MAX_DEPENDENCIES: usize = 100;
+
+/// Front matter.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Front {
+    /// The skill's own name for itself; none where the folder's is meant.
+    pub(crate) name: Option<String>,
+    /// Its purpose, in a line.
+    pub(crate) description: String,
+    pub(crate) license: Option<String>,
+    /// Tools that the skill says it uses. It is informational, and allows nothing.
+    pub(crate) allowed_tools: Vec<String>,
+    /// Python packages that its scripts need, as written.
+    pub(crate) dependencies: Vec<String>,
+    /// Oddities that do no harm.
+    pub(crate) notes: Vec<Flaw>,
+}
+
+/// Something about a line of a file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Flaw {
+    /// From 1; 0 where no line is meant.
+    pub(crate) line: usize,
+    pub(crate) message: String,
+}
+
+impl Flaw {
+    pub(crate) fn new(line: usize, message: impl Into<String>) -> Self {
+        Self { line, message: message.into() }
+    }
+}
+
+/// Reads it from the beginning of a `SKILL.md`.
+///
+/// # Errors
+/// The reason why it is no valid skill.
+pub(crate) fn front(text: &str) -> Result<Front, Flaw> {
+    let (yaml, _) = between_lines(text)?;
+    let mut front = Front::default();
+    let fields = fields(yaml, &KEYS, &mut front.notes)?;
+    let line = |key: &str| line_of(yaml, key);
+    for (key, value) in &fields {
+        match (key.as_str(), value) {
+            (_, Value::Null) => {}
+            ("name", value) => {
+                let name = words(&scalar(value).ok_or_else(|| Flaw::new(line(key), "`name` must be a text"))?);
+                front.name = Some(name);
+            }
+            ("description", value) => {
+                let text = scalar(value).ok_or_else(|| Flaw::new(line(key), "`description` must be a text"))?;
+                front.description = words(&text);
+            }
+            ("license", value) => front.license = scalar(value),
+            ("allowed-tools" | "allowed_tools" | "tools", value) => front.allowed_tools = list(value),
+            ("dependencies" | "requirements", value) => front.dependencies = list(value),
+            (
+                "metadata"
+                | "version"
+                | "author"
+                | "compatibility"
+                | "model"
+                | "tags"
+                | "category"
+                | "homepage"
+                | "argument-hint"
+                | "user-invocable"
+                | "disable-model-invocation"
+                | "context"
+                | "agent"
+                | "hooks",
+                _,
+            ) => {}
+            (other, _) => front.notes.push(Flaw::new(line(key), format!("`{}` is not known here", cut(other)))),
+        }
+    }
+    if front.name.as_ref().is_some_and(String::is_empty) {
+        return Err(Flaw::new(line("name"), "`name` is empty; write a short name, or leave it out"));
+    }
+    if front.description.is_empty() {
+        let at = if fields.contains_key("description") { line("description") } else { 1 };
+        return Err(Flaw::new(
+            at,
+            "there is no `description`; say in a sentence what the skill is for and when to use it",
+        ));
+    }
+    let length = front.description.chars().count();
+    if length > MAX_DESCRIPTION {
+        let message = format!(
+            "`description` has {length} characters; {MAX_DESCRIPTION} are usual, and models are told the first {TOLD_DESCRIPTION}"
+        );
+        front.notes.push(Flaw::new(line("description"), message));
+    }
+    if front.dependencies.len() > MAX_DEPENDENCIES {
+        return Err(Flaw::new(line("dependencies"), format!("a skill can need {MAX_DEPENDENCIES} packages at most")));
+    }
+    Ok(front)
+}
+
+/// The name by which a skill goes: its own where that can be one, else its folder's.
+pub(crate) fn name(front: &Front, entry: &str) -> Option<String> {
+    let own = front.name.as_deref().filter(|name| is_skill_name(name));
+    own.or_else(|| is_skill_name(entry).then_some(entry)).map(str::to_owned)
+}
+
+/// A Markdown file with front matter.
+#[derive(Debug)]
+pub(crate) struct MarkdownParts<'a> {
+    pub(crate) fields: Map<String, Value>,
+    /// The text behind the front matter.
+    pub(crate) body: &'a str,
+    /// Oddities that do no harm.
+    pub(crate) notes: Vec<Flaw>,
+}
+
+impl<'a> MarkdownParts<'a> {
+    /// Reads them. Of keys that are not among these, what cannot be read is left out.
+    ///
+    /// # Errors
+    /// Where there is no front matter that can be read.
+    pub(crate) fn of(text: &'a str, keys: &[&str]) -> Result<Self, Flaw> {
+        let (yaml, body) = between_lines(text)?;
+        let mut notes = Vec::new();
+        let fields = fields(yaml, keys, &mut notes)?;
+        Ok(Self { fields, body, notes })
+    }
+}
+
+/// Text between the first line and the next of `---`, and the text behind that.
+fn between_lines(text: &str) -> Result<(&str, &str), Flaw> {
+    let missing = || {
+        Flaw::new(1, "it does not begin with front matter: a line `---`, then `name:` and `description:`, then `---`")
+    };
+    let rest = text.trim_start_matches('\u{feff}').strip_prefix("---").ok_or_else(missing)?;
+    let start = rest.find('\n').ok_or_else(missing)?;
+    if !rest[..start].trim().is_empty() {
+        return Err(missing());
+    }
+    let body = &rest[start + 1..];
+    let mut at = 0;
+    for line in body.split_inclusive('\n') {
+        if line.trim_end() == "---" {
+            return Ok((&body[..at], &body[at + line.len()..]));
+        }
+        at += line.len();
+    }
+    Err(Flaw::new(1, format!("the front matter is not closed by a line `---` within {} KB", MAX_FRONT >> 10)))
+}
+
+fn fields(yaml: &str, keys: &[&str], notes: &mut Vec<Flaw>) -> Result<Map<String, Value>, Flaw> {
+    let whole = match parsed(yaml, 2) {
+        Ok(fields) => return Ok(fields),
+        Err(flaw) => flaw,
+    };
+    // Files are written carelessly: what is wrong with one key does not take along the others.
+    let mut fields = Map::new();
+    let blocks = blocks(yaml);
+    if blocks.is_empty() {
+        return Err(whole);
+    }
+    for (line, key, block) in blocks {
+        let is_used = keys.contains(&key);
+        let (found, flaw) = match parsed(block, line) {
+            Ok(found) => (Some(found), None),
+            // Many a description has a colon in it and stands in no quotes.
+            Err(flaw) => (parsed(&quoted(block), line).ok(), Some(flaw)),
+        };
+        match (found, flaw) {
+            (Some(found), _) if is_used && found.keys().any(|key| fields.contains_key(key)) => return Err(whole),
+            (None, Some(flaw)) if is_used => return Err(flaw),
+            (found, flaw) => {
+                let way = if found.is_some() { "put the text in quotes" } else { "the key is left out" };
+                notes.extend(flaw.map(|flaw| Flaw::new(flaw.line, format!("{}; {way}", flaw.message))));
+                fields.extend(found.unwrap_or_default());
+            }
+        }
+    }
+    Ok(fields)
+}
+
+/// The fields of YAML that begins on this line of the file.
+fn parsed(yaml: &str, first: usize) -> Result<Map<String, Value>, Flaw> {
+    serde_saphyr::from_str(yaml).map_err(|error: serde_saphyr::Error| {
+        let at = error.location().and_then(|at| usize::try_from(at.line()).ok());
+        let said = error.without_snippet().to_string();
+        let said = said.lines().next().unwrap_or_default().split(" at line ").next().unwrap_or_default();
+        let message = format!("the front matter is not valid YAML: {}", said.trim_end_matches([',', ' ']));
+        Flaw::new(at.map_or(0, |at| at + first - 1), message)
+    })
+}
+
+/// The keys at the left margin, each with the line on which it stands and all text up to the next.
+fn blocks(yaml: &str) -> Vec<(usize, &str, &str)> {
+    let mut starts = Vec::new();
+    let mut at = 0;
+    for (index, line) in yaml.split_inclusive('\n').enumerate() {
+        let key = line.split_once(':').map(|(key, _)| key.trim_matches(['"', '\'', ' ']));
+        if let Some(key) = key.filter(|_| !line.starts_with([' ', '\t', '#', '-'])) {
+            starts.push((index + 2, key, at));
+        }
+        at += line.len();
+    }
+    let ends = starts.iter().skip(1).map(|(.., start)| *start).chain([yaml.len()]);
+    starts.iter().zip(ends).map(|((line, key, start), end)| (*line, *key, &yaml[*start..end])).collect()
+}
+
+/// The same with the text of a line's key quoted, if it is unquoted and on one line.
+fn quoted(yaml: &str) -> String {
+    let mut out = String::with_capacity(yaml.len() + 8);
+    for line in yaml.split_inclusive('\n') {
+        let bare = line.trim_end();
+        let value = ["name:", "description:", "license:", "compatibility:"].iter().find_map(|key| {
+            let value = bare.strip_prefix(key)?.trim();
+            let is_plain = !value.is_empty() && !value.starts_with(['"', '\'', '>', '|', '[', '{', '&', '*']);
+            is_plain.then_some((key, value))
+        });
+        match value {
+            Some((key, value)) => out.push_str(&format!("{key} '{}'\n", value.replace('\'', "''"))),
+            None => out.push_str(line),
+        }
+    }
+    out
+}
+
+/// Line number of a key in the file.
+fn line_of(yaml: &str, key: &str) -> usize {
+    let begins = |line: &str| line.trim_matches(['"', '\'']).starts_with(key) && line.contains(':');
+    yaml.lines().position(begins).map_or(1, |index| index + 2)
+}
+
+pub(crate) fn scalar(value: &Value) -> Option<String> {
+    match value {
+        Value::String(text) => Some(text.clone()),
+        Value::Number(number) => Some(number.to_string()),
+        Value::Bool(is) => Some(is.to_string()),
+        _ => None,
+    }
+}
+
+/// A list, or a text with commas or spaces between its parts as people write them.
+pub(crate) fn list(value: &Value) -> Vec<String> {
+    let parts: Vec<String> = match value {
+        Value::Array(values) => values.iter().filter_map(scalar).collect(),
+        Value::String(text) if text.contains(['\n', ',']) => apart(text),
+        Value::String(text) => vec![text.clone()],
+        Value::Object(fields) => match fields.get("python").or_else(|| fields.get("pip")) {
+            Some(inner) => list(inner),
+            None => Vec::new(),
+        },
+        _ => Vec::new(),
+    };
+    parts.iter().map(|part| words(part)).filter(|part| !part.is_empty()).collect()
+}
+
+/// The parts between commas and line ends; not those between brackets, as in `requests[socks,security]`.
+fn apart(text: &str) -> Vec<String> {
+    let mut parts = vec![String::new()];
+    let mut depth = 0_u32;
+    for letter in text.chars() {
+        match letter {
+            '[' | '(' => depth += 1,
+            ']' | ')' => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+        if letter == '\n' || (letter == ',' && depth == 0) {
+            parts.push(String::new());
+        } else if let Some(part) = parts.last_mut() {
+            part.push(letter);
+        }
+    }
+    parts
+}
+
+fn words(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+fn cut(text: &str) -> &str {
+    first_chars(text, 40).0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(text: &str, expected: Result<(Option<&str>, &str), (usize, &str)>) {
+        match (front(text), expected) {
+            (Ok(front), Ok((name, description))) => {
+                assert_eq!((front.name.as_deref(), front.description.as_str()), (name, description), "{text:?}");
+            }
+            (Err(flaw), Err((line, part))) => {
+                assert!(flaw.line == line && flaw.message.contains(part), "{text:?}: {flaw:?}");
+            }
+            (found, _) => panic!("{text:?}: {found:?}"),
+        }
+    }
+
+    #[test]
+    fn names_and_descriptions_come_from_the_front_matter() {
+        check("---\nname: pdf\ndescription: Fill in forms\n---\n# How\n", Ok((Some("pdf"), "Fill in forms")));
+        check("---\r\ndescription: Fill in forms\r\n---\r\n", Ok((None, "Fill in forms")));
+        check("---\nname: a\ndescription: >\n  two\n  lines\nlicense: MIT\n---\n", Ok((Some("a"), "two lines")));
+        check("---\ndescription: \"---\"\n---\n", Ok((None, "---")));
+        check("---\nname: 7\ndescription: seven\n---\n", Ok((Some("7"), "seven")));
+        check(
+            "---\nname: a\ndescription: Use this: always, it's good\n---\n",
+            Ok((Some("a"), "Use this: always, it's good")),
+        );
+        check("# no front matter\n", Err((1, "does not begin with front matter")));
+        check("---\nname: never closed\ndescription: x\n", Err((1, "not closed")));
+        check("---\nname: a\ndependencies: [broken\n---\n", Err((3, "not valid YAML")));
+        check("---\nname: [a]\ndescription: x\n---\n", Err((2, "`name` must be a text")));
+        check("---\nname: a\n---\n", Err((1, "no `description`")));
+        check("---\nname: a\ndescription: ' '\n---\n", Err((3, "no `description`")));
+        check("---\nname: ''\ndescription: x\n---\n", Err((2, "`name` is empty")));
+        check("---\n- a\n- b\n---\n", Err((2, "not valid YAML")));
+        check("", Err((1, "does not begin")));
+        check("---", Err((1, "does not begin")));
+    }
+
+    #[test]
+    fn what_is_wrong_with_a_key_of_others_harms_no_other() {
+        let harmless = [
+            "argument-hint: [a] [b]\n",
+            "argument-hint: [a] [b]\ndescription: Also: with a colon\n",
+            "hooks: {a: {\nb\n",
+            "allowed-tools: [Read] [Write]\n",
+            "\"color\": \"open\n",
+            "metadata:\n  a: 1\n b: 2\n",
+        ];
+        for line in harmless {
+            let described = if line.contains("description") { "" } else { "description: Sums\n" };
+            for text in
+                [format!("---\nname: a\n{line}{described}---\n"), format!("---\n{described}{line}name: a\n---\n")]
+            {
+                let front = front(&text).unwrap_or_else(|flaw| panic!("{text}: {flaw:?}"));
+                assert!(front.name.as_deref() == Some("a") && !front.description.is_empty(), "{text}: {front:?}");
+                assert!(front.notes.iter().any(|note| note.message.contains("not valid YAML")), "{text}: {front:?}");
+            }
+        }
+        // What a skill needs is not guessed.
+        check("---\nname: a\ndependencies: [x] [y]\ndescription: x\n---\n", Err((3, "not valid YAML")));
+        check("---\nname: a\nname: b\ncolor: [x] [y]\ndescription: x\n---\n", Err((3, "not valid YAML")));
+    }
+
+    #[test]
+    fn what_other_systems_write_is_understood() {
+        let text = "---\nname: docx\ndescription: Word files\nlicense: Proprietary\nallowed-tools: Read, Bash(git:*)\n\
+                    dependencies: python>=3.8, requests[socks,security]>=2\nmetadata:\n  version: 1\nfancy: yes\n---\n";
+        let front = front(text).unwrap();
+        assert_eq!(front.allowed_tools, ["Read", "Bash(git:*)"]);
+        assert_eq!(front.dependencies, ["python>=3.8", "requests[socks,security]>=2"]);
+        assert_eq!(front.notes, [Flaw::new(9, "`fancy` is not known here")]);
+        let listed = super::front("---\ndescription: x\ndependencies:\n  - pypdf\n  - 'lxml>=5'\n---\n").unwrap();
+        assert_eq!(listed.dependencies, ["pypdf", "lxml>=5"]);
+        let long = super::front(&format!("---\ndescription: {}\n---\n", "ä ".repeat(1000))).unwrap();
+        assert!(long.notes[0].message.contains("characters"), "{:?}", long.notes);
+    }
+}

@@ -1,0 +1,345 @@
+//! The Python packages that a skill declares. Names with versions are taken; addresses, paths and options are not: what
+//! is installed comes from the person's own index, and nothing that a skill writes decides from where.
+
+use super::front::{Flaw, Front, SKILL_FILE};
+
+/// The file that lists packages.
+pub(crate) const PACKAGES_FILE: &str = "requirements.txt";
+/// Maximum size of a `requirements.txt`, in bytes.
+pub(crate) const MAX_FILE: usize = 64 << 10;
+/// Maximum number of packages.
+const MAX_PACKAGES: usize = 100;
+/// Bytes of one package, with the hashes of its wheels.
+const MAX_LINE: usize = 8 << 10;
+
+/// Refuses anything that is no package: the installer checks again, whatever the list went through.
+///
+/// # Errors
+/// The first that is none.
+pub(crate) fn check(packages: &[String]) -> Result<(), Flaw> {
+    packages.iter().try_for_each(|written| package(written).map(drop).map_err(|message| Flaw::new(0, message)))
+}
+
+/// The packages that a skill needs: those of its list, and those of its front matter.
+pub(crate) fn packages(front: &Front, listed: Option<&str>) -> Result<Vec<String>, (&'static str, Flaw)> {
+    let mut found = of_list(&front.dependencies).map_err(|flaw| (SKILL_FILE, flaw))?;
+    let listed = listed.map_or(Ok(Vec::new()), of_file).map_err(|flaw| (PACKAGES_FILE, flaw))?;
+    for package in listed {
+        if !found.contains(&package) {
+            found.push(package);
+        }
+    }
+    Ok(found)
+}
+
+/// The packages of a `requirements.txt`, each as it is installed.
+///
+/// # Errors
+/// The first line that is none.
+pub(crate) fn of_file(text: &str) -> Result<Vec<String>, Flaw> {
+    let mut found: Vec<String> = Vec::new();
+    let mut lines = text.lines().enumerate();
+    while let Some((index, line)) = lines.next() {
+        let mut bare = without_comment(line).trim().to_owned();
+        // A list of hashes goes on in the next line.
+        while let Some(before) = bare.strip_suffix('\\') {
+            let next = lines.next().map(|(_, next)| without_comment(next).trim()).unwrap_or_default();
+            bare = format!("{} {next}", before.trim_end());
+        }
+        if bare.trim().is_empty() {
+            continue;
+        }
+        let package = package(bare.trim()).map_err(|message| Flaw::new(index + 1, message))?;
+        add(&mut found, package).map_err(|message| Flaw::new(index + 1, message))?;
+    }
+    Ok(found)
+}
+
+/// Those that the front matter lists. What it says of Python itself is no package.
+///
+/// # Errors
+/// The first that is none.
+pub(crate) fn of_list(listed: &[String]) -> Result<Vec<String>, Flaw> {
+    let mut found = Vec::new();
+    for written in listed {
+        let package = package(written.trim()).map_err(|message| Flaw::new(0, message))?;
+        if !package_name(&package).eq_ignore_ascii_case("python") {
+            add(&mut found, package).map_err(|message| Flaw::new(0, message))?;
+        }
+    }
+    Ok(found)
+}
+
+fn add(found: &mut Vec<String>, package: String) -> Result<(), String> {
+    if found.len() >= MAX_PACKAGES {
+        return Err(format!("a skill can require at most {MAX_PACKAGES} packages"));
+    }
+    if !found.contains(&package) {
+        found.push(package);
+    }
+    Ok(())
+}
+
+fn without_comment(line: &str) -> &str {
+    if line.trim_start().starts_with('#') {
+        return "";
+    }
+    line.find(" #").map_or(line, |at| &line[..at])
+}
+
+/// One package: its name, extras, versions, the marker that says where it is needed, and hashes of its wheels. Nothing
+/// else is taken, for programs that install packages read options out of such lines.
+fn package(written: &str) -> Result<String, String> {
+    let shown = || written.chars().take(80).collect::<String>();
+    if written.len() > MAX_LINE {
+        return Err(format!("`{}…` is too long", shown()));
+    }
+    if written.starts_with('-') {
+        return Err(format!("`{}` is an option of pip; list packages only", shown()));
+    }
+    if written.contains("://") || written.contains('@') || written.starts_with(['.', '/', '~']) {
+        return Err(format!("`{}` names a place to install from; list packages of the index only", shown()));
+    }
+    let mut words: Vec<&str> = written.split([' ', '\t']).filter(|word| !word.is_empty()).collect();
+    let hashes = words.split_off(words.iter().position(|word| word.starts_with('-')).unwrap_or(words.len()));
+    if let Some(option) = hashes.iter().find(|word| !is_hash(word)) {
+        let option: String = option.chars().take(80).collect();
+        return Err(format!("`{option}` is an option of pip; after a package only --hash=sha256:… is accepted"));
+    }
+    let requirement = words.join(" ");
+    let mut reader = Reader(&requirement);
+    if reader.requirement().is_none() || !reader.0.is_empty() {
+        return Err(format!("`{}` is not a package name with versions, such as pypdf>=4", shown()));
+    }
+    Ok(words.into_iter().chain(hashes).collect::<Vec<_>>().join(" "))
+}
+
+/// `--hash=sha256:…` and its like.
+fn is_hash(word: &str) -> bool {
+    let Some((kind, digest)) = word.strip_prefix("--hash=").and_then(|hash| hash.split_once(':')) else { return false };
+    let digits = match kind {
+        "sha256" => 64,
+        "sha384" => 96,
+        "sha512" => 128,
+        _ => return false,
+    };
+    digest.len() == digits && digest.bytes().all(|digit| digit.is_ascii_hexdigit())
+}
+
+/// The name that it begins with.
+fn package_name(written: &str) -> &str {
+    let mut reader = Reader(written.trim());
+    reader.name().unwrap_or_default()
+}
+
+/// Comparisons, the longest first.
+const COMPARISONS: [&str; 8] = ["===", "~=", "==", "!=", "<=", ">=", "<", ">"];
+/// Variables that a marker may ask for.
+const VARIABLES: [&str; 12] = [
+    "python_version",
+    "python_full_version",
+    "os_name",
+    "sys_platform",
+    "platform_release",
+    "platform_system",
+    "platform_version",
+    "platform_machine",
+    "platform_python_implementation",
+    "implementation_name",
+    "implementation_version",
+    "extra",
+];
+/// Parentheses of a marker within each other.
+const MAX_DEPTH: usize = 8;
+
+/// Reads a requirement by the grammar of PEP 508, as far as that names no place. What does not fit is none.
+struct Reader<'a>(&'a str);
+
+impl<'a> Reader<'a> {
+    fn requirement(&mut self) -> Option<()> {
+        self.name()?;
+        if self.takes("[") && !self.takes("]") {
+            self.listed(Self::name)?;
+            self.takes("]").then_some(())?;
+        }
+        let in_parentheses = self.takes("(");
+        if in_parentheses || self.starts_with_comparison() {
+            self.listed(Self::version)?;
+        }
+        (!in_parentheses || self.takes(")")).then_some(())?;
+        if self.takes(";") { self.marker(0) } else { Some(()) }
+    }
+
+    /// One or more, with commas between them.
+    fn listed(&mut self, one: impl Fn(&mut Self) -> Option<&'a str>) -> Option<()> {
+        one(self)?;
+        while self.takes(",") {
+            one(self)?;
+        }
+        Some(())
+    }
+
+    fn name(&mut self) -> Option<&'a str> {
+        let name = self.run(|letter| letter.is_ascii_alphanumeric() || "-_.".contains(letter))?;
+        let is_sound = |letter: Option<char>| letter.is_some_and(|letter| letter.is_ascii_alphanumeric());
+        (is_sound(name.chars().next()) && is_sound(name.chars().next_back())).then_some(name)
+    }
+
+    fn starts_with_comparison(&self) -> bool {
+        let rest = self.0.trim_start();
+        COMPARISONS.iter().any(|comparison| rest.starts_with(comparison))
+    }
+
+    fn version(&mut self) -> Option<&'a str> {
+        self.any_of(&COMPARISONS)?;
+        let version = self.run(|letter| letter.is_ascii_alphanumeric() || ".*+!_-".contains(letter))?;
+        version.starts_with(|first: char| first.is_ascii_digit()).then_some(version)
+    }
+
+    fn marker(&mut self, depth: usize) -> Option<()> {
+        loop {
+            if self.takes("(") {
+                (depth < MAX_DEPTH).then_some(())?;
+                self.marker(depth + 1)?;
+                self.takes(")").then_some(())?;
+            } else {
+                self.value()?;
+                self.comparison()?;
+                self.value()?;
+            }
+            if self.any_of(&["and ", "or "]).is_none() {
+                return Some(());
+            }
+        }
+    }
+
+    fn comparison(&mut self) -> Option<()> {
+        if self.takes("not ") {
+            return self.takes("in ").then_some(());
+        }
+        self.any_of(&COMPARISONS).or_else(|| self.any_of(&["in "])).map(drop)
+    }
+
+    /// A variable, or a text in quotation marks. No text has a blank: the part after one would be read as an option.
+    fn value(&mut self) -> Option<()> {
+        for mark in ["'", "\""] {
+            if self.takes(mark) {
+                let end = self.0.find(mark)?;
+                let text = &self.0[..end];
+                self.0 = &self.0[end + 1..];
+                return text
+                    .chars()
+                    .all(|letter| letter.is_ascii_alphanumeric() || "._+*-".contains(letter))
+                    .then_some(());
+            }
+        }
+        let name = self.run(|letter| letter.is_ascii_alphanumeric() || letter == '_')?;
+        VARIABLES.contains(&name).then_some(())
+    }
+
+    fn any_of(&mut self, words: &[&'static str]) -> Option<&'static str> {
+        words.iter().copied().find(|word| self.takes(word))
+    }
+
+    /// Takes a word, with blanks before it.
+    fn takes(&mut self, word: &str) -> bool {
+        let Some(rest) = self.0.trim_start_matches(' ').strip_prefix(word) else { return false };
+        self.0 = rest;
+        true
+    }
+
+    /// Takes as many such letters as there are, with blanks before them.
+    fn run(&mut self, fits: impl Fn(char) -> bool) -> Option<&'a str> {
+        let rest = self.0.trim_start_matches(' ');
+        let end = rest.find(|letter| !fits(letter)).unwrap_or(rest.len());
+        let (taken, rest) = rest.split_at(end);
+        self.0 = rest;
+        (!taken.is_empty()).then_some(taken)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn packages_are_taken_and_places_are_not() {
+        let taken = |text: &str, expected: &[&str]| assert_eq!(of_file(text).unwrap(), expected, "{text}");
+        taken("pypdf\n", &["pypdf"]);
+        taken(
+            "# tools\n\npypdf >= 4, <6  # reads\npypdf >= 4, <6\nPillow==10.*\n",
+            &["pypdf >= 4, <6", "Pillow==10.*"],
+        );
+        taken("requests[socks]~=2.0; python_version < '3.12'", &["requests[socks]~=2.0; python_version < '3.12'"]);
+        let refused = |text: &str, line: usize, part: &str| {
+            let flaw = of_file(text).unwrap_err();
+            assert!(flaw.line == line && flaw.message.contains(part), "{text}: {flaw:?}");
+        };
+        refused("a\n--index-url http://evil\n", 2, "option of pip");
+        refused("-e .\n", 1, "option of pip");
+        refused("-r other.txt", 1, "option of pip");
+        refused("a @ https://evil/a.whl", 1, "names a place");
+        refused("git+https://evil/a.git", 1, "names a place");
+        refused("./wheels/a.whl", 1, "names a place");
+        refused("/etc/passwd", 1, "names a place");
+        refused("a$(touch x)", 1, "not a package name");
+        refused("a; import os; os.system('x') & rm", 1, "not a package name");
+        refused("a b c", 1, "not a package name");
+        refused("evilpkg==1.0 --no-binary=evilpkg", 1, "after a package only --hash");
+        refused(&(0..200).map(|n| format!("p{n}\n")).collect::<String>(), 101, "at most");
+    }
+
+    #[test]
+    fn python_itself_is_no_package() {
+        let listed = ["python>=3.8", "python-docx>=1", "pypdf"].map(str::to_owned);
+        assert_eq!(of_list(&listed).unwrap(), ["python-docx>=1", "pypdf"]);
+        assert!(of_list(&["https://x/y.whl".to_owned()]).is_err());
+    }
+
+    #[test]
+    fn hashes_and_markers_are_taken() {
+        let digest = "0".repeat(64);
+        let taken = |text: &str, expected: &str| assert_eq!(of_file(text).unwrap(), [expected], "{text}");
+        taken(
+            &format!("pypdf==4.0 \\\n    --hash=sha256:{digest} \\\n    --hash=sha256:{digest}\n"),
+            &format!("pypdf==4.0 --hash=sha256:{digest} --hash=sha256:{digest}"),
+        );
+        for whole in [
+            "a[b,c-d]>=1,<2; (python_version < \"3.12\" or sys_platform == 'win32') and extra != 'x'",
+            "a (>=1,!=1.5.*)",
+            "a===1.0+local.1",
+            "a==1!2.0",
+            "zope.interface",
+            "a; 'linux' in sys_platform",
+            "a; sys_platform not in 'win32'",
+            "a[]",
+        ] {
+            taken(whole, whole);
+        }
+    }
+
+    #[test]
+    fn nothing_that_leads_elsewhere_gets_through() {
+        for line in include_str!("../../tests/corpus/hostile_requirements.txt").lines() {
+            let line = line.replace("\\t", "\t").replace("\\n", "\n").replace("\\r", "\r");
+            if line.is_empty() || line.starts_with("# ") {
+                continue;
+            }
+            assert!(of_file(&line).is_err(), "{line:?} was taken");
+            assert!(check(std::slice::from_ref(&line)).is_err(), "{line:?} was taken");
+        }
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn no_word_of_a_package_is_an_option(text in "[a-z]{1,4}[ a-z0-9=<>;'\"\\[\\](),.*_@/:$\\\\-]{0,30}") {
+            if let Ok(package) = package(&text) {
+                let words = package.split([' ', '\t']).skip(1);
+                for word in words {
+                    proptest::prop_assert!(!word.starts_with('-') || is_hash(word), "{package:?}");
+                }
+                proptest::prop_assert!(!package.contains(['@', '/', '$', '\\']), "{package:?}");
+            }
+        }
+    }
+}

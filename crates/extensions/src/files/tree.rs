@@ -1,0 +1,334 @@
+//! The files of a skill: looked through as a whole before any of them is taken, and copied into a session.
+//!
+//! A skill may be anybody's work. It is small, made of files and folders, and none of its links leads out of it; what
+//! is otherwise is refused with the name of the file. Its copy holds plain files only, so nothing of it changes under a
+//! session's eyes, and nothing that a session sees leads back to where it came from.
+
+use std::{
+    io::{self, Read as _},
+    path::{Path, PathBuf},
+};
+
+use agentd_workspace::text;
+use cap_std::fs::{Dir, DirBuilder, DirBuilderExt as _, Metadata, MetadataExt as _, OpenOptions, OpenOptionsExt as _};
+use nix::fcntl::OFlag;
+use sha2::{Digest as _, Sha256};
+
+/// Maximum nesting of folders.
+const MAX_DEPTH: usize = 16;
+/// Maximum number of reported problems.
+const MAX_TOLD: usize = 20;
+
+/// Limits of a tree, by what it is.
+#[derive(Debug)]
+pub(crate) struct TreeKind {
+    /// Word for the whole, in messages.
+    pub(crate) noun: &'static str,
+    /// Maximum size, in bytes.
+    pub(crate) max_bytes: u64,
+    /// Maximum number of files and folders.
+    pub(crate) max_entries: usize,
+    /// Names that are no part of it at any depth: leftovers of tools.
+    pub(crate) passed_over: &'static [&'static str],
+    /// Set if links to folders of it, and to nothing, are left out instead of spoiling the whole.
+    pub(crate) leaves_out_links: bool,
+}
+
+/// A skill.
+pub(crate) static SKILL_TREE: TreeKind = TreeKind {
+    noun: "skill",
+    max_bytes: 10 << 20,
+    max_entries: 2000,
+    passed_over: &[".git", ".DS_Store", "__pycache__", ".venv", "node_modules", ".pytest_cache"],
+    leaves_out_links: false,
+};
+
+/// Files of a skill, or of a plugin.
+#[derive(Debug)]
+pub(crate) struct Tree {
+    kind: &'static TreeKind,
+    /// Sorted by path.
+    files: Vec<TreeFile>,
+    /// Each before those in it.
+    folders: Vec<PathBuf>,
+    pub(crate) bytes: u64,
+    /// Obstacles to its use: a file, or none where the whole is meant, and a sentence.
+    pub(crate) problems: Vec<(String, String)>,
+    /// Links that are no part of it, likewise.
+    pub(crate) left_out: Vec<(String, String)>,
+}
+
+#[derive(Debug)]
+struct TreeFile {
+    path: PathBuf,
+    size: u64,
+    modified: (i64, i64),
+    runs: bool,
+}
+
+impl Tree {
+    /// Looks through the folder of a skill.
+    ///
+    /// # Errors
+    /// When it cannot be read.
+    pub(crate) fn of(folder: &Dir) -> io::Result<Self> {
+        Self::of_kind(folder, &SKILL_TREE)
+    }
+
+    /// Looks through a folder.
+    ///
+    /// # Errors
+    /// When it cannot be read.
+    pub(crate) fn of_kind(folder: &Dir, kind: &'static TreeKind) -> io::Result<Self> {
+        let (files, folders, problems, left_out) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+        let mut tree = Self { kind, files, folders, bytes: 0, problems, left_out };
+        tree.visit(folder, folder, Path::new(""), 0)?;
+        tree.files.sort_by(|left, right| left.path.cmp(&right.path));
+        if tree.bytes > kind.max_bytes {
+            let (noun, has, may) = (kind.noun, text::size(tree.bytes), text::size(kind.max_bytes));
+            let message = format!("the {noun} has {has} and may have {may}: leave out what can be fetched or made");
+            tree.problems.insert(0, (String::new(), message));
+        }
+        tree.problems.truncate(MAX_TOLD);
+        tree.left_out.truncate(MAX_TOLD);
+        Ok(tree)
+    }
+
+    /// Number of its files.
+    pub(crate) fn count(&self) -> usize {
+        self.files.len()
+    }
+
+    /// The same as long as nothing of it has changed.
+    pub(crate) fn digest(&self) -> String {
+        let mut digest = Sha256::new();
+        for TreeFile { path, size, modified, runs } in &self.files {
+            digest.update(path.as_os_str().as_encoded_bytes());
+            digest.update(format!("\0{size} {} {} {runs}\0", modified.0, modified.1));
+        }
+        digest.finalize().iter().take(16).map(|byte| format!("{byte:02x}")).collect()
+    }
+
+    fn visit(&mut self, root: &Dir, folder: &Dir, below: &Path, depth: usize) -> io::Result<()> {
+        for entry in folder.entries()? {
+            let entry = entry?;
+            let name = entry.file_name();
+            if self.kind.passed_over.iter().any(|passed| name == *passed) {
+                continue;
+            }
+            let path = below.join(&name);
+            let TreeKind { noun, max_entries, .. } = self.kind;
+            if self.files.len() + self.folders.len() >= *max_entries {
+                self.problem(Path::new(""), format!("the {noun} has more than {max_entries} files and folders"));
+                return Ok(());
+            }
+            let is_plain = |name: &str| !name.contains(|letter: char| letter.is_control() || letter == '\\');
+            if !name.to_str().is_some_and(is_plain) {
+                self.problem(&path, "its name is not plain text; rename it");
+                continue;
+            }
+            let kind = entry.file_type()?;
+            if kind.is_dir() && depth >= MAX_DEPTH {
+                self.problem(&path, format!("its folders stand deeper than {MAX_DEPTH} in each other"));
+            } else if kind.is_dir() {
+                self.folders.push(path.clone());
+                self.visit(root, &entry.open_dir()?, &path, depth + 1)?;
+            } else if kind.is_symlink() {
+                self.link(root, path);
+            } else if kind.is_file() {
+                self.file(path, &entry.metadata()?);
+            } else {
+                self.problem(&path, format!("it is a pipe, socket or device; a {noun} is made of files and folders"));
+            }
+        }
+        Ok(())
+    }
+
+    /// A link is what it leads to, where that is a file of the skill.
+    fn link(&mut self, root: &Dir, path: PathBuf) {
+        match root.metadata(&path) {
+            Ok(metadata) if metadata.is_file() => self.file(path, &metadata),
+            Ok(metadata) if metadata.is_dir() => {
+                self.odd_link(&path, "it is a link to a folder; put the folder itself there");
+            }
+            Ok(_) => {
+                let noun = self.kind.noun;
+                self.problem(&path, format!("it is a link to no file; a {noun} is made of files and folders"));
+            }
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                self.odd_link(&path, "it is a link to nothing; remove it");
+            }
+            Err(_) => {
+                let noun = self.kind.noun;
+                self.problem(&path, format!("it is a link that leads out of the {noun}; put a copy of the file there"));
+            }
+        }
+    }
+
+    fn file(&mut self, path: PathBuf, metadata: &Metadata) {
+        self.bytes = self.bytes.saturating_add(metadata.len());
+        let modified = (metadata.mtime(), metadata.mtime_nsec());
+        self.files.push(TreeFile { path, size: metadata.len(), modified, runs: metadata.mode() & 0o100 != 0 });
+    }
+
+    fn problem(&mut self, path: &Path, message: impl Into<String>) {
+        self.problems.push((shown(path), message.into()));
+    }
+
+    fn odd_link(&mut self, path: &Path, message: &str) {
+        if self.kind.leaves_out_links {
+            self.left_out.push((shown(path), message.to_owned()));
+        } else {
+            self.problem(path, message);
+        }
+    }
+
+    /// The paths of its folders and files.
+    pub(crate) fn paths(&self) -> impl Iterator<Item = &Path> {
+        self.folders.iter().map(PathBuf::as_path).chain(self.files.iter().map(|file| file.path.as_path()))
+    }
+
+    /// Reads all of its files: the path, the right to run and the content of each, sorted by path.
+    ///
+    /// # Errors
+    /// When something cannot be read, or is no longer as it was.
+    pub(crate) fn read(&self, from: &Dir) -> io::Result<Vec<(PathBuf, bool, Vec<u8>)>> {
+        let mut files = Vec::new();
+        self.each(from, |path, runs, content| {
+            files.push((path.to_path_buf(), runs, content));
+            Ok(())
+        })?;
+        Ok(files)
+    }
+
+    /// Reads one of its files after the other, as [`Self::read`] does.
+    ///
+    /// # Errors
+    /// When something cannot be read, or is no longer as it was; and those of `see`.
+    pub(crate) fn each(
+        &self,
+        from: &Dir,
+        mut see: impl FnMut(&Path, bool, Vec<u8>) -> io::Result<()>,
+    ) -> io::Result<()> {
+        let mut left = self.kind.max_bytes;
+        for TreeFile { path, runs, .. } in &self.files {
+            let mut content = Vec::new();
+            open_file(from, path)?.take(left + 1).read_to_end(&mut content)?;
+            left = left.checked_sub(content.len() as u64).ok_or_else(|| self.grown())?;
+            see(path, *runs, content)?;
+        }
+        Ok(())
+    }
+
+    fn grown(&self) -> io::Error {
+        io::Error::other(format!("the {} has grown meanwhile", self.kind.noun))
+    }
+
+    /// Copies all of it into a folder that is empty.
+    ///
+    /// # Errors
+    /// When something cannot be read or written, or is no longer as it was.
+    pub(crate) fn copy(&self, from: &Dir, to: &Dir) -> io::Result<()> {
+        let mut private = DirBuilder::new();
+        private.mode(0o700);
+        for folder in &self.folders {
+            to.create_dir_with(folder, &private)?;
+        }
+        let mut left = self.kind.max_bytes;
+        for TreeFile { path, runs, .. } in &self.files {
+            let source = open_file(from, path)?;
+            let mut options = OpenOptions::new();
+            options.write(true).create_new(true).mode(if *runs { 0o700 } else { 0o600 });
+            let mut target = to.open_with(path, &options)?.into_std();
+            // It may have grown since it was looked at.
+            let copied = io::copy(&mut source.take(left + 1), &mut target)?;
+            left = left.checked_sub(copied).ok_or_else(|| self.grown())?;
+        }
+        Ok(())
+    }
+}
+
+fn shown(path: &Path) -> String {
+    path.to_string_lossy().replace(char::is_control, "\u{fffd}")
+}
+
+/// Opens a file of it, without waiting for the other end of a pipe.
+fn open_file(from: &Dir, path: &Path) -> io::Result<std::fs::File> {
+    let mut options = OpenOptions::new();
+    options.read(true).custom_flags((OFlag::O_NONBLOCK | OFlag::O_NOCTTY).bits());
+    let opened = from.open_with(path, &options)?.into_std();
+    if !opened.metadata()?.is_file() {
+        return Err(io::Error::other(format!("{} is not a file any more", path.display())));
+    }
+    Ok(opened)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{fs, os::unix::fs::symlink};
+
+    use super::*;
+
+    fn open(path: &Path) -> Dir {
+        Dir::open_ambient_dir(path, cap_std::ambient_authority()).unwrap()
+    }
+
+    fn skill() -> tempfile::TempDir {
+        let folder = tempfile::tempdir().unwrap();
+        fs::create_dir_all(folder.path().join("scripts/deep")).unwrap();
+        fs::create_dir_all(folder.path().join(".git/objects")).unwrap();
+        fs::write(folder.path().join(".git/objects/x"), "x").unwrap();
+        fs::write(folder.path().join("SKILL.md"), "---\ndescription: x\n---\n").unwrap();
+        fs::write(folder.path().join("scripts/deep/run.py"), "print(1)\n").unwrap();
+        folder
+    }
+
+    #[test]
+    fn a_copy_holds_plain_files_and_nothing_that_tools_left() {
+        let from = skill();
+        symlink("../SKILL.md", from.path().join("scripts/again.md")).unwrap();
+        let tree = Tree::of(&open(from.path())).unwrap();
+        assert_eq!((tree.count(), tree.problems.len()), (3, 0), "{tree:?}");
+        let to = tempfile::tempdir().unwrap();
+        tree.copy(&open(from.path()), &open(to.path())).unwrap();
+        assert_eq!(fs::read_to_string(to.path().join("scripts/deep/run.py")).unwrap(), "print(1)\n");
+        assert!(fs::symlink_metadata(to.path().join("scripts/again.md")).unwrap().is_file());
+        assert!(!to.path().join(".git").exists());
+        let before = tree.digest();
+        fs::write(from.path().join("scripts/deep/run.py"), "print(22)\n").unwrap();
+        assert_ne!(Tree::of(&open(from.path())).unwrap().digest(), before);
+    }
+
+    #[test]
+    fn what_leads_out_or_is_no_file_is_told() {
+        let from = skill();
+        let outside = tempfile::NamedTempFile::new().unwrap();
+        symlink(outside.path(), from.path().join("absolute")).unwrap();
+        symlink("../../../../../../etc/passwd", from.path().join("scripts/climbs")).unwrap();
+        symlink("nowhere", from.path().join("broken")).unwrap();
+        symlink("scripts", from.path().join("folder")).unwrap();
+        nix::unistd::mkfifo(&from.path().join("pipe"), nix::sys::stat::Mode::S_IRWXU).unwrap();
+        let tree = Tree::of(&open(from.path())).unwrap();
+        let mut told: Vec<String> =
+            tree.problems.iter().map(|(file, message)| format!("{file}: {}", &message[..22])).collect();
+        told.sort();
+        assert_eq!(
+            told,
+            [
+                "absolute: it is a link that lead",
+                "broken: it is a link to nothin",
+                "folder: it is a link to a fold",
+                "pipe: it is a pipe, socket o",
+                "scripts/climbs: it is a link that lead",
+            ]
+        );
+    }
+
+    #[test]
+    fn eleven_megabytes_are_too_many() {
+        let from = skill();
+        fs::File::create(from.path().join("large.bin")).unwrap().set_len(11 << 20).unwrap();
+        let tree = Tree::of(&open(from.path())).unwrap();
+        assert!(tree.problems[0].1.contains("may have 10.0 MB"), "{:?}", tree.problems);
+    }
+}

@@ -1,0 +1,200 @@
+//! Possible places of `AGENTS.md` files. Pure.
+
+use std::{
+    collections::BTreeSet,
+    path::{Path, PathBuf},
+};
+
+use agentd_core::{
+    guarded::{GuardedNames, NameKind},
+    guide::GuideOrigin,
+    worktree::WorktreeAccess,
+};
+
+use super::NAME;
+use crate::files::disk::shown;
+
+/// Maximum number of folders searched above a project.
+const MAX_ABOVE: usize = 10;
+/// Maximum number of folders searched in a project at once, and depth of such a folder.
+const MAX_BELOW: usize = 500;
+const MAX_DEPTH: usize = 32;
+/// Bytes of a name on disks.
+const MAX_NAME: usize = 255;
+
+/// Possible place of a guide.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct GuidePlace {
+    pub(crate) path: PathBuf,
+    /// As people are shown it.
+    pub(crate) name: String,
+    pub(crate) origin: GuideOrigin,
+    /// Set if links on the way are followed: what is in the person's own configuration, they put there.
+    pub(crate) follow: bool,
+}
+
+/// The person's own place, the folders above the project from the outermost on, and the project. The person's home and
+/// the root are the last that are looked at, whichever comes first.
+pub(crate) fn places(config: &Path, project: Option<&Path>, home: Option<&Path>) -> Vec<GuidePlace> {
+    let mut places = vec![place(config, GuideOrigin::Person, home)];
+    let Some(project) = project else { return places };
+    let mut above = Vec::new();
+    let mut folder = project;
+    while above.len() < MAX_ABOVE
+        && Some(folder) != home
+        && let Some(parent) = folder.parent()
+    {
+        above.push(place(parent, GuideOrigin::Above, home));
+        folder = parent;
+    }
+    places.extend(above.into_iter().rev());
+    let own = place(project, GuideOrigin::Project, home);
+    places.push(GuidePlace { name: format!("/project/{NAME}"), ..own });
+    places
+}
+
+/// The places of a worktree: those of its project in the main tree, in the worktree as far as they lie in the repository.
+pub(crate) fn places_in_worktree(
+    config: &Path,
+    worktree: &WorktreeAccess,
+    project: &Path,
+    home: Option<&Path>,
+) -> Vec<GuidePlace> {
+    let mut places = places(config, Some(&worktree.project), home);
+    let below = project.strip_prefix(&worktree.top).map_or(0, |below| below.components().count());
+    let Some(main) = worktree.project.ancestors().nth(below) else { return places };
+    for place in places.iter_mut().filter(|place| place.origin != GuideOrigin::Person) {
+        if let Ok(rest) = place.path.strip_prefix(main) {
+            place.path = worktree.top.join(rest);
+        }
+    }
+    places
+}
+
+/// The places of the folders of a project in which these paths lie, each once and from the outermost on. Nothing is there as the
+/// disk has it: a path may name a file, a folder, or nothing. Fetched and built things have none: their authors are not the
+/// project's.
+pub(crate) fn places_below<'a>(project: &Path, paths: &'a [String]) -> Vec<GuidePlace> {
+    let mut folders = BTreeSet::new();
+    // A name of the tree needs no slash, and may be a folder of the project, too.
+    let meanings = |path: &'a String| [Some(path.as_str()), path.strip_prefix("project/")].into_iter().flatten();
+    for parts in paths.iter().flat_map(meanings).filter_map(|path| below(project, path)) {
+        let is_own = |part: &&String| {
+            let name = part.as_bytes();
+            *part != "vendor" && GuardedNames::default().kind(name) != NameKind::Cache
+        };
+        let own = parts.iter().take_while(is_own).count();
+        folders.extend((1..=own).map(|depth| parts[..depth].join("/")));
+    }
+    let place = |folder: &String| GuidePlace {
+        path: project.join(folder).join(NAME),
+        name: agentd_core::path::shown(&format!("/project/{folder}/{NAME}")).into_owned(),
+        origin: GuideOrigin::Project,
+        follow: false,
+    };
+    folders.iter().take(MAX_BELOW).map(place).collect()
+}
+
+/// The parts of a path below the project; none where it leads elsewhere.
+fn below(project: &Path, written: &str) -> Option<Vec<String>> {
+    let path = agentd_core::path::read(written)?;
+    let after = |root: &str| path.strip_prefix(root).filter(|rest| rest.is_empty() || rest.starts_with('/'));
+    let relative = || Some(&*path).filter(|path| !path.starts_with('/'));
+    let rest = after("/project").or_else(|| after(project.to_str()?)).or_else(relative)?;
+    let mut parts: Vec<String> = Vec::new();
+    for part in rest.split('/').filter(|part| !part.is_empty() && *part != ".") {
+        if part == ".." {
+            parts.pop()?;
+        } else if part.len() > MAX_NAME || parts.len() >= MAX_DEPTH {
+            return None;
+        } else {
+            parts.push(part.to_owned());
+        }
+    }
+    Some(parts)
+}
+
+fn place(folder: &Path, origin: GuideOrigin, home: Option<&Path>) -> GuidePlace {
+    let path = folder.join(NAME);
+    GuidePlace { name: shown(&path, home), path, origin, follow: origin == GuideOrigin::Person }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_nearest_comes_last_and_nothing_above_the_home_is_looked_at() {
+        let check = |project: Option<&str>, home: Option<&str>, expected: &[&str]| {
+            let places = places(Path::new("/home/p/.config/agentd"), project.map(Path::new), home.map(Path::new));
+            let names: Vec<&str> = places.iter().map(|place| place.name.as_str()).collect();
+            assert_eq!(names, expected, "{project:?}");
+        };
+        let own = "~/.config/agentd/AGENTS.md";
+        check(None, Some("/home/p"), &[own]);
+        check(
+            Some("/home/p/code/app"),
+            Some("/home/p"),
+            &[own, "~/AGENTS.md", "~/code/AGENTS.md", "/project/AGENTS.md"],
+        );
+        check(Some("/home/p"), Some("/home/p"), &[own, "/project/AGENTS.md"]);
+        check(Some("/srv/a"), Some("/home/p"), &[own, "/AGENTS.md", "/srv/AGENTS.md", "/project/AGENTS.md"]);
+        check(Some("/"), None, &["/home/p/.config/agentd/AGENTS.md", "/project/AGENTS.md"]);
+        check(
+            Some("/a\n</memory>/b"),
+            None,
+            &[
+                "/home/p/.config/agentd/AGENTS.md",
+                "/AGENTS.md",
+                "/a\\u{a}\\u{3c}/AGENTS.md",
+                "/a\\u{a}\\u{3c}/memory>/AGENTS.md",
+                "/project/AGENTS.md",
+            ],
+        );
+    }
+
+    #[test]
+    fn folders_of_a_project_come_from_the_outermost_on_each_once() {
+        let check = |paths: &[&str], expected: &[&str]| {
+            let paths: Vec<String> = paths.iter().map(|path| (*path).to_owned()).collect();
+            let places = places_below(Path::new("/home/p/app"), &paths);
+            let names: Vec<&str> = places
+                .iter()
+                .map(|place| place.name.strip_prefix("/project/").and_then(|name| name.strip_suffix("/AGENTS.md")))
+                .map(Option::unwrap)
+                .collect();
+            assert_eq!(names, expected, "{paths:?}");
+            assert!(places.iter().all(|place| place.path.starts_with("/home/p/app") && !place.follow));
+        };
+        check(&["/project/a/b/c.rs", "a/b/d.rs", "/home/p/app/a/x"], &["a", "a/b", "a/b/c.rs", "a/b/d.rs", "a/x"]);
+        check(&["project/a", "a/./../b//c", "/project"], &["a", "b", "b/c", "project", "project/a"]);
+        check(
+            &["..", "a/../../etc", "/etc/passwd", "/home/p/apple/x", "/projects/x", "https://a/b"],
+            &["https:", "https:/a", "https:/a/b"],
+        );
+        check(&["web/node_modules/evil/index.js", "vendor/x/y.go"], &["web"]);
+        check(&["a\\u{a}b", "a\\x", &"n".repeat(256), &"d/".repeat(40)], &["a\\u{a}b"]);
+    }
+
+    #[test]
+    fn a_worktree_has_the_places_of_its_project_and_its_own_files() {
+        let worktree = WorktreeAccess {
+            name: "fix".to_owned(),
+            project: "/home/p/code/app/sub".into(),
+            top: "/home/p/data/worktrees/fix".into(),
+            common: "/home/p/code/app/.git".into(),
+            admin: "/home/p/code/app/.git/worktrees/fix".into(),
+        };
+        let project = Path::new("/home/p/data/worktrees/fix/sub");
+        let places = places_in_worktree(Path::new("/home/p/.config"), &worktree, project, Some(Path::new("/home/p")));
+        let paths: Vec<String> = places.iter().skip(1).map(|place| place.path.display().to_string()).collect();
+        let own = ["/home/p/data/worktrees/fix/AGENTS.md", "/home/p/data/worktrees/fix/sub/AGENTS.md"];
+        assert_eq!(paths, [&["/home/p/AGENTS.md", "/home/p/code/AGENTS.md"], &own[..]].concat());
+    }
+
+    #[test]
+    fn a_deep_project_is_bounded() {
+        let deep = format!("/d{}", "/d".repeat(100));
+        assert_eq!(places(Path::new("/c"), Some(Path::new(&deep)), None).len(), 2 + MAX_ABOVE);
+    }
+}

@@ -1,0 +1,174 @@
+//! The files of a plugin, looked through as a whole before any of them is taken: what is hashed is what is used.
+//!
+//! A plugin may be anybody's work. It is bounded, made of files and folders, and none of its links leads out of it.
+
+use std::{io, path::Path};
+
+use agentd_core::project::{ProjectFile, ProjectProblem};
+use cap_std::fs::Dir;
+use sha2::{Digest as _, Sha256};
+
+use crate::{
+    files::tree::{Tree, TreeKind},
+    project::of_bytes,
+};
+
+/// A plugin. What servers need to run may lie in `node_modules`.
+static PLUGIN_TREE: TreeKind = TreeKind {
+    noun: "plugin",
+    max_bytes: 32 << 20,
+    max_entries: 5000,
+    passed_over: &[".git", ".DS_Store", "__pycache__", ".venv", ".pytest_cache"],
+    leaves_out_links: true,
+};
+
+/// Maximum size of a text that is read, in bytes.
+const MAX_TEXT: usize = 256 << 10;
+/// Maximum length of a path, in bytes.
+const MAX_PATH: usize = 300;
+/// Mark of what is hashed, and of the form in which it is.
+const FORM: &[u8] = b"agentd plugin 1\0";
+
+/// A file of a plugin.
+#[derive(Debug)]
+pub(super) struct PluginFile {
+    /// Below the plugin's folder, with slashes.
+    pub(super) path: String,
+    /// Set if its owner may run it.
+    pub(super) runs: bool,
+    bytes: u64,
+    sha256: String,
+    /// Its text, where its name says that it may be read as such.
+    text: Option<Result<String, &'static str>>,
+}
+
+/// All files of a plugin.
+#[derive(Debug)]
+pub(super) struct PluginFolder {
+    /// Sorted by path.
+    pub(super) files: Vec<PluginFile>,
+    /// Links that were left out.
+    pub(super) left_out: Vec<ProjectProblem>,
+    tree: Tree,
+}
+
+impl PluginFolder {
+    /// Looks through a folder and reads its files, one after the other.
+    ///
+    /// # Errors
+    /// The reason why it is no plugin, in words for people.
+    pub(super) fn read(folder: &Dir) -> Result<Self, String> {
+        let unread = |error: io::Error| format!("it cannot be read: {error}");
+        let tree = Tree::of_kind(folder, &PLUGIN_TREE).map_err(unread)?;
+        if let Some((file, message)) = tree.problems.first() {
+            return Err(if file.is_empty() { message.clone() } else { format!("{file}: {message}") });
+        }
+        if let Some(long) = tree.paths().find(|path| path.as_os_str().len() > MAX_PATH) {
+            let start: String = long.to_string_lossy().chars().take(60).collect();
+            return Err(format!("{start}…: its path is longer than {MAX_PATH} bytes"));
+        }
+        let mut files = Vec::new();
+        tree.each(folder, |path, runs, content| {
+            files.push(PluginFile::new(path, runs, content));
+            Ok(())
+        })
+        .map_err(unread)?;
+        files.sort_by(|left, right| left.path.cmp(&right.path));
+        let left_out = tree.left_out.iter().map(|(file, message)| ProjectProblem {
+            file: file.clone(),
+            message: format!("it is left out: {message}"),
+            is_fatal: true,
+        });
+        let left_out = left_out.collect();
+        Ok(Self { files, left_out, tree })
+    }
+
+    /// Copies all of it into a folder that is empty.
+    pub(super) fn copy(&self, from: &Dir, to: &Dir) -> io::Result<()> {
+        self.tree.copy(from, to)
+    }
+
+    /// Hash over all files, in hexadecimal digits. Lengths stand before what varies.
+    pub(super) fn hash(&self) -> String {
+        let mut digest = Sha256::new();
+        digest.update(FORM);
+        for PluginFile { path, runs, bytes, sha256, .. } in &self.files {
+            digest.update((path.len() as u64).to_le_bytes());
+            digest.update(path.as_bytes());
+            digest.update([u8::from(*runs)]);
+            digest.update(bytes.to_le_bytes());
+            digest.update(sha256.as_bytes());
+        }
+        digest.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
+    }
+
+    /// The files, for a record of them.
+    pub(super) fn listed(&self) -> Vec<ProjectFile> {
+        let file = |file: &PluginFile| {
+            let PluginFile { path, bytes, sha256, .. } = file;
+            ProjectFile { path: path.clone(), bytes: *bytes, sha256: sha256.clone() }
+        };
+        self.files.iter().map(file).collect()
+    }
+
+    /// Bytes in all files.
+    pub(super) fn bytes(&self) -> u64 {
+        self.files.iter().map(|file| file.bytes).sum()
+    }
+
+    pub(super) fn has(&self, path: &str) -> bool {
+        self.files.iter().any(|file| file.path == path)
+    }
+
+    /// Returns whether there is a folder of that path with a file in it.
+    pub(super) fn has_folder(&self, path: &str) -> bool {
+        self.below(path).next().is_some()
+    }
+
+    /// The text of a file; none where there is none.
+    ///
+    /// # Errors
+    /// The reason why it cannot be read as text.
+    pub(super) fn text(&self, path: &str) -> Option<Result<&str, &'static str>> {
+        let file = self.files.iter().find(|file| file.path == path)?;
+        Some(file.text())
+    }
+
+    /// The files below a folder, each with its path below that. The empty path is the plugin's folder.
+    pub(super) fn below<'a>(&'a self, folder: &'a str) -> impl Iterator<Item = (&'a str, &'a PluginFile)> {
+        self.files.iter().filter_map(move |file| {
+            let path = match folder {
+                "" => file.path.as_str(),
+                folder => file.path.strip_prefix(folder)?.strip_prefix('/')?,
+            };
+            Some((path, file))
+        })
+    }
+}
+
+impl PluginFile {
+    fn new(path: &Path, runs: bool, content: Vec<u8>) -> Self {
+        let path = path.to_string_lossy().into_owned();
+        let (bytes, sha256) = (content.len() as u64, of_bytes(&content));
+        let text =
+            [".md", ".json", ".txt", ".py", ".js", ".mjs"].iter().any(|ending| path.ends_with(ending)).then(|| {
+                if content.len() > MAX_TEXT {
+                    return Err("it is larger than 256 KiB");
+                }
+                String::from_utf8(content).map_err(|_| "it is not UTF-8 text")
+            });
+        Self { path, runs, bytes, sha256, text }
+    }
+
+    /// Its text.
+    ///
+    /// # Errors
+    /// The reason why it cannot be read as such.
+    pub(super) fn text(&self) -> Result<&str, &'static str> {
+        match &self.text {
+            Some(Ok(text)) => Ok(text.trim_start_matches('\u{feff}')),
+            Some(Err(why)) => Err(why),
+            None => Err("its name is not that of a text"),
+        }
+    }
+}

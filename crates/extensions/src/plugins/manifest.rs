@@ -1,0 +1,216 @@
+//! `plugin.json`: a plugin's name, and where its parts are. Pure.
+//!
+//! Plugins come from many systems. Fields that are not known are named and ignored; a part that agentd has nothing for is
+//! named and never used; a path that leads out of the plugin is refused.
+
+use agentd_core::{guide::is_skill_name, project::ProjectProblem};
+use agentd_workspace::text::first_chars;
+use serde_json::{Map, Value};
+
+use super::folder::PluginFolder;
+
+/// Places of the manifest, the first of which counts.
+const MANIFESTS: [&str; 6] = [
+    "plugin.json",
+    ".plugin/plugin.json",
+    ".claude-plugin/plugin.json",
+    ".codex-plugin/plugin.json",
+    ".cursor-plugin/plugin.json",
+    ".github/plugin/plugin.json",
+];
+
+/// The file that lists several plugins of one folder.
+pub(super) const MARKETPLACES: [&str; 2] = [".claude-plugin/marketplace.json", "marketplace.json"];
+
+/// Fields that say nothing to agentd.
+const PASSED_OVER: &str = "$schema author category compatibility dependencies displayName engines extensions icon id interface keywords \
+    logo mcp repository strict tags title";
+
+/// Fields of parts that agentd has nothing for, and the places where other systems look for them.
+const UNSUPPORTED: [(&str, &[&str]); 9] = [
+    ("hooks", &["hooks", "hooks.json"]),
+    ("lspServers", &[".lsp.json"]),
+    ("monitors", &["monitors"]),
+    ("outputStyles", &["output-styles"]),
+    ("rules", &["rules"]),
+    ("settings", &["settings.json"]),
+    ("themes", &["themes"]),
+    ("userConfig", &[]),
+    ("channels", &[]),
+];
+
+/// Characters that are kept of a text.
+const MAX_TEXT: usize = 500;
+/// Paths of one field that are looked at.
+const MAX_PATHS: usize = 200;
+
+/// Description of MCP servers.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) enum ServerSource {
+    /// In a file of the plugin.
+    File(String),
+    /// In the manifest.
+    Inline(Map<String, Value>),
+}
+
+/// The manifest of a plugin.
+#[derive(Debug, Default, PartialEq)]
+pub(super) struct Manifest {
+    pub(super) name: String,
+    pub(super) version: String,
+    pub(super) description: String,
+    pub(super) license: String,
+    pub(super) homepage: String,
+    /// Folders of skills, and of folders of them.
+    pub(super) skills: Vec<String>,
+    /// Folders and files of agents.
+    pub(super) agents: Vec<String>,
+    /// Folders and files of commands.
+    pub(super) commands: Vec<String>,
+    pub(super) servers: Vec<ServerSource>,
+    /// Parts that agentd has nothing for.
+    pub(super) unsupported: Vec<String>,
+    pub(super) problems: Vec<ProjectProblem>,
+}
+
+impl Manifest {
+    /// Reads it. `fallback` is the name of a folder without a manifest.
+    ///
+    /// # Errors
+    /// The reason why it is no plugin.
+    pub(super) fn of(folder: &PluginFolder, fallback: &str) -> Result<Self, String> {
+        let found = MANIFESTS.iter().find_map(|path| Some((*path, folder.text(path)?)));
+        let mut manifest = Self::default();
+        let (file, fields) = match found {
+            Some((path, text)) => {
+                let text = text.map_err(|why| format!("{path}: {why}"))?;
+                let fields =
+                    serde_json::from_str::<Value>(text).map_err(|error| format!("{path}: it is no JSON: {error}"))?;
+                let Value::Object(fields) = fields else { return Err(format!("{path}: it is no JSON object")) };
+                (path, fields)
+            }
+            None => {
+                manifest.note(
+                    "",
+                    format!("there is no plugin.json, so the plugin goes by the name of its folder: {fallback}"),
+                );
+                ("", Map::new())
+            }
+        };
+        manifest.name = match fields.get("name") {
+            Some(Value::String(name)) => name.trim().to_owned(),
+            Some(_) => return Err(format!("{file}: `name` must be a text")),
+            None => fallback.to_owned(),
+        };
+        if !is_skill_name(&manifest.name) {
+            return Err(format!(
+                "{} cannot be the name of a plugin; use letters, digits, `-`, `_` and `.`, at most 64",
+                shown(&manifest.name)
+            ));
+        }
+        for (key, value) in &fields {
+            manifest.field(file, key, value)?;
+        }
+        manifest.usual_places(folder, &fields);
+        Ok(manifest)
+    }
+
+    fn field(&mut self, file: &str, key: &str, value: &Value) -> Result<(), String> {
+        let text = || value.as_str().map(line);
+        match key {
+            "name" => {}
+            "version" => self.version = text().unwrap_or_else(|| line(&value.to_string())),
+            "description" => self.description = text().unwrap_or_default(),
+            "license" => self.license = text().unwrap_or_default(),
+            "homepage" => self.homepage = text().unwrap_or_default(),
+            "skills" => self.skills = self.paths(file, key, value)?,
+            "agents" => self.agents = self.paths(file, key, value)?,
+            "commands" => self.commands = self.paths(file, key, value)?,
+            "mcpServers" => self.servers = self.server_sources(file, value)?,
+            key if UNSUPPORTED.iter().any(|(known, _)| *known == key) => self.unsupported.push(key.to_owned()),
+            key if PASSED_OVER.split(' ').any(|known| known == key) => {}
+            other => self.note(file, format!("{} is not known here, and ignored", shown(other))),
+        }
+        Ok(())
+    }
+
+    /// Paths of a field, below the plugin's folder.
+    fn paths(&mut self, file: &str, key: &str, value: &Value) -> Result<Vec<String>, String> {
+        let listed = match value {
+            Value::String(path) => vec![path.as_str()],
+            Value::Array(paths) if paths.len() <= MAX_PATHS => paths.iter().filter_map(Value::as_str).collect(),
+            _ => {
+                self.note(file, format!("`{key}` is no path and no list of at most {MAX_PATHS}; it is ignored"));
+                return Ok(Vec::new());
+            }
+        };
+        listed.into_iter().map(|path| inner_path(path).map_err(|why| format!("{file}: `{key}`: {why}"))).collect()
+    }
+
+    fn server_sources(&mut self, file: &str, value: &Value) -> Result<Vec<ServerSource>, String> {
+        if let Value::Object(servers) = value {
+            return Ok(vec![ServerSource::Inline(servers.clone())]);
+        }
+        let inline = value.as_array().into_iter().flatten().filter_map(Value::as_object);
+        let inline: Vec<_> = inline.map(|servers| ServerSource::Inline(servers.clone())).collect();
+        let files = self.paths(file, "mcpServers", value)?.into_iter().map(ServerSource::File);
+        Ok(files.chain(inline).collect())
+    }
+
+    /// Adds the places where parts are without being named.
+    fn usual_places(&mut self, folder: &PluginFolder, fields: &Map<String, Value>) {
+        for (paths, usual, always) in [
+            (&mut self.skills, "skills", true),
+            (&mut self.agents, "agents", false),
+            (&mut self.commands, "commands", false),
+        ] {
+            let is_named = fields.contains_key(usual) && !always;
+            if !is_named && folder.has_folder(usual) && !paths.iter().any(|path| path == usual) {
+                paths.insert(0, usual.to_owned());
+            }
+        }
+        for usual in ["mcp.json", ".mcp.json"] {
+            let source = ServerSource::File(usual.to_owned());
+            if folder.has(usual) && !self.servers.contains(&source) {
+                self.servers.push(source);
+            }
+        }
+        for (key, places) in UNSUPPORTED {
+            let is_there = places.iter().any(|place| folder.has(place) || folder.has_folder(place));
+            if is_there && !self.unsupported.iter().any(|known| known == key) {
+                self.unsupported.push(key.to_owned());
+            }
+        }
+    }
+
+    fn note(&mut self, file: &str, message: impl Into<String>) {
+        self.problems.push(ProjectProblem { file: file.to_owned(), message: message.into(), is_fatal: false });
+    }
+}
+
+/// A path of the manifest, below the plugin's folder, without `./` before and `/` behind it.
+///
+/// # Errors
+/// When it leads out.
+pub(super) fn inner_path(path: &str) -> Result<String, String> {
+    let outside = || format!("{} leads out of the plugin", shown(path));
+    let rest =
+        ["${PLUGIN_ROOT}/", "${CLAUDE_PLUGIN_ROOT}/"].iter().find_map(|root| path.strip_prefix(root)).unwrap_or(path);
+    if rest.starts_with(['/', '~']) || rest.contains(['\\', '\0']) {
+        return Err(outside());
+    }
+    let parts: Vec<&str> = rest.split('/').filter(|part| !part.is_empty() && *part != ".").collect();
+    if parts.contains(&"..") { Err(outside()) } else { Ok(parts.join("/")) }
+}
+
+/// A text of the plugin's, in one line.
+fn line(text: &str) -> String {
+    let words = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    let plain: String = words.chars().filter(|letter| !letter.is_control()).collect();
+    first_chars(&plain, MAX_TEXT).0.to_owned()
+}
+
+/// A text of the plugin's in a message.
+pub(super) fn shown(text: &str) -> String {
+    format!("{:?}", first_chars(text, 60).0)
+}

@@ -1,0 +1,452 @@
+//! Plugins: folders with skills, agents, commands and MCP servers, which a person adds and removes as a whole.
+//!
+//! - `folder`: the files, looked through before any is taken, and the hash over them. `manifest`: `plugin.json`.
+//! - `parts`, `servers`: what a plugin brings along. `record`: what the person has agreed to, on disk.
+//!
+//! A plugin is copied into the data folder, and what the person agrees to is the hash over that copy. It is looked at when
+//! the daemon starts, when its configuration is read, when plugins are listed, and before one of its servers starts: where the
+//! hash is another one, nothing of the plugin is used.
+
+mod folder;
+mod manifest;
+mod parts;
+mod record;
+mod servers;
+
+#[cfg(test)]
+mod tests;
+
+use std::{
+    fs, io,
+    path::{Path, PathBuf},
+    sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock},
+};
+
+use agentd_core::{
+    Timestamp,
+    error::{ErrorKind, WorkspaceError},
+    plugin::{PluginReport, PluginState},
+    project::{ProjectCommand, ProjectProblem},
+};
+use agentd_workspace::{agreed_files::private_folder, exact, jail, remove};
+use cap_std::fs::Dir;
+use serde_json::Value;
+
+use self::{
+    folder::PluginFolder,
+    manifest::{MARKETPLACES, Manifest},
+    parts::PluginParts,
+    record::{PluginRecord, PluginRecords},
+};
+
+/// Maximum number of plugins.
+const MAX_PLUGINS: usize = 100;
+/// Characters that are kept of a client's name, and of a source.
+const MAX_NAME: usize = 1000;
+/// Prefix of folders that are not whole yet.
+const DRAFT: &str = ".draft-";
+/// Plugins inside a folder that are named.
+const MAX_INNER: usize = 12;
+
+/// The plugins that the person has added. Cloneable; all clones are one.
+#[derive(Debug, Clone)]
+pub struct PluginStore(Arc<Store>);
+
+#[derive(Debug)]
+struct Store {
+    /// The folder of the records and of the copies.
+    folder: PathBuf,
+    /// The folder of those in which servers of plugins may write.
+    data: PathBuf,
+    installed: RwLock<Arc<[InstalledPlugin]>>,
+    /// One plugin is added or removed at a time.
+    changing: Mutex<()>,
+}
+
+/// A plugin that was added.
+#[derive(Debug, Clone)]
+pub struct InstalledPlugin {
+    /// All that is known of it.
+    pub report: PluginReport,
+    /// Entries of its servers as in `mcp_servers.yaml`, by their names.
+    pub servers: Vec<(String, Value)>,
+    /// Folders of skills, and which of their entries are some.
+    pub(crate) skills: Vec<(PathBuf, Vec<String>)>,
+}
+
+impl InstalledPlugin {
+    /// Returns whether it is as the person agreed to it, so that its parts are used.
+    #[must_use]
+    pub fn is_used(&self) -> bool {
+        self.report.state == PluginState::Installed
+    }
+}
+
+/// A folder that was looked at as a plugin.
+struct LookedAt {
+    files: PluginFolder,
+    manifest: Manifest,
+    parts: PluginParts,
+}
+
+impl PluginStore {
+    /// Plugins that are kept in `folder`, whose servers may write below `data`. Nothing is read yet.
+    #[must_use]
+    pub fn new(folder: PathBuf, data: PathBuf) -> Self {
+        let (installed, changing) = (RwLock::new(Arc::from([])), Mutex::default());
+        Self(Arc::new(Store { folder, data, installed, changing }))
+    }
+
+    /// The plugins as they were when they were looked at last.
+    #[must_use]
+    pub fn installed(&self) -> Arc<[InstalledPlugin]> {
+        Arc::clone(&self.0.installed.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Looks at all plugins again. It waits for the disk.
+    pub fn refresh(&self) -> Arc<[InstalledPlugin]> {
+        let _alone = lock(&self.0.changing);
+        self.0.refresh()
+    }
+
+    /// Removes what an end of the daemon left of plugins that were being added. It waits for the disk.
+    pub fn sweep(&self) {
+        let _alone = lock(&self.0.changing);
+        if let Ok(records) = self.0.records() {
+            self.0.sweep(&records);
+        }
+    }
+
+    /// Describes a folder as a plugin; nothing is copied.
+    ///
+    /// # Errors
+    /// The reason why it is none.
+    pub fn look(&self, folder: &Path) -> Result<PluginReport, WorkspaceError> {
+        let store = &self.0;
+        let (_, looked) = store.open(folder)?;
+        let records = store.records()?;
+        Ok(store.describe(&looked, folder.to_path_buf(), records.of(&looked.manifest.name), false))
+    }
+
+    /// Adds a plugin whose files have this hash, or puts it in the place of another version. Nothing of it is left where that
+    /// fails.
+    ///
+    /// # Errors
+    /// When it is no plugin, has another hash, or cannot be copied.
+    pub fn add(&self, folder: &Path, hash: &str, source: &str, client: &str) -> Result<PluginReport, WorkspaceError> {
+        let _alone = lock(&self.0.changing);
+        self.0.add(folder, hash, source, client)
+    }
+
+    /// Removes a plugin, with the folder in which its servers wrote. None where there is none of that name.
+    ///
+    /// # Errors
+    /// When that cannot be stored.
+    pub fn remove(&self, name: &str) -> Result<Option<PluginReport>, WorkspaceError> {
+        let _alone = lock(&self.0.changing);
+        self.0.remove(name)
+    }
+
+    /// Checks that a plugin is as the person agreed to it, before something of it runs. It waits for the disk.
+    ///
+    /// # Errors
+    /// The reason why it may not run, for people.
+    pub fn check(&self, name: &str) -> Result<(), String> {
+        let records = self.0.records().map_err(|error| error.to_string())?;
+        let Some(record) = records.of(name) else { return Err(format!("the plugin {name} is no longer there")) };
+        let is_same = self.0.read(record).is_ok_and(|looked| looked.files.hash() == record.hash);
+        if is_same { Ok(()) } else { Err(changed(name)) }
+    }
+}
+
+/// Reason why nothing of a plugin runs.
+fn changed(name: &str) -> String {
+    format!(
+        "files of the plugin {name} are not those that you agreed to; `agentctl plugin show {name}` tells which, and \
+         `agentctl plugin approve {name}` agrees to them"
+    )
+}
+
+impl Store {
+    fn records(&self) -> Result<PluginRecords, WorkspaceError> {
+        PluginRecords::load(&self.folder).map_err(|error| {
+            storage("read the list of plugins", &error)
+                .with_hint(format!("no plugin is used; mend or remove {}/installed.json", self.folder.display()))
+        })
+    }
+
+    fn refresh(&self) -> Arc<[InstalledPlugin]> {
+        let records = self.records().unwrap_or_else(|error| {
+            tracing::error!("no plugin is used: {error}");
+            PluginRecords::default()
+        });
+        let installed: Arc<[InstalledPlugin]> = records.plugins.iter().map(|record| self.load(record)).collect();
+        *self.installed.write().unwrap_or_else(PoisonError::into_inner) = Arc::clone(&installed);
+        installed
+    }
+
+    /// A plugin as its files are now.
+    fn load(&self, record: &PluginRecord) -> InstalledPlugin {
+        let root = self.folder.join(&record.folder);
+        let looked = match self.read(record) {
+            Ok(looked) => looked,
+            Err(why) => {
+                let problem = ProjectProblem { file: String::new(), message: why, is_fatal: true };
+                let report = PluginReport {
+                    name: record.name.clone(),
+                    version: record.version.clone(),
+                    state: PluginState::Changed,
+                    folder: root,
+                    source: record.source.clone(),
+                    added_at: Some(record.at),
+                    problems: vec![problem],
+                    ..PluginReport::default()
+                };
+                return InstalledPlugin { report, servers: Vec::new(), skills: Vec::new() };
+            }
+        };
+        let report = self.describe(&looked, root.clone(), Some(record), true);
+        if report.state == PluginState::Changed {
+            tracing::warn!("{}", changed(&record.name));
+        }
+        let data = self.data.join(&record.name);
+        let (root_text, data) = (root.to_string_lossy(), data.to_string_lossy());
+        let servers = looked.parts.servers.iter();
+        let servers = servers.map(|entry| (entry.name.clone(), entry.placed(&root_text, &data))).collect();
+        let mut skills: Vec<(PathBuf, Vec<String>)> = Vec::new();
+        for (around, entry) in looked.parts.places {
+            let around = root.join(around);
+            match skills.iter_mut().find(|(folder, _)| *folder == around) {
+                Some((_, entries)) => entries.push(entry),
+                None => skills.push((around, vec![entry])),
+            }
+        }
+        InstalledPlugin { report, servers, skills }
+    }
+
+    /// Reads the daemon's own copy of a plugin.
+    fn read(&self, record: &PluginRecord) -> Result<LookedAt, String> {
+        let folder = exact::open_folder(&self.folder.join(&record.folder));
+        let folder = folder.map_err(|error| format!("its folder cannot be opened: {error}"))?;
+        LookedAt::of(&Dir::from_std_file(folder.into()), &record.name)
+    }
+
+    fn open(&self, folder: &Path) -> Result<(Dir, LookedAt), WorkspaceError> {
+        let shown = folder.display();
+        let opened = Dir::open_ambient_dir(folder, cap_std::ambient_authority()).map_err(|error| {
+            WorkspaceError::new(ErrorKind::NotFound, format!("the folder {shown} cannot be opened: {error}"))
+                .with_hint("name the folder of a plugin: one with a plugin.json")
+        })?;
+        let fallback = folder.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+        let looked = LookedAt::of(&opened, &fallback).map_err(|why| {
+            WorkspaceError::new(ErrorKind::InvalidInput, format!("{shown} cannot be added as a plugin: {why}"))
+                .with_hint("nothing was added")
+        })?;
+        Ok((opened, looked))
+    }
+
+    fn describe(
+        &self,
+        looked: &LookedAt,
+        folder: PathBuf,
+        record: Option<&PluginRecord>,
+        is_own_copy: bool,
+    ) -> PluginReport {
+        let LookedAt { files, manifest, parts } = looked;
+        let hash = files.hash();
+        let state = match record {
+            None => PluginState::New,
+            Some(record) if record.hash == hash => PluginState::Installed,
+            Some(_) if is_own_copy => PluginState::Changed,
+            Some(_) => PluginState::Update,
+        };
+        let is_used = is_own_copy && state == PluginState::Installed;
+        let command = |command: &ProjectCommand| ProjectCommand {
+            name: command.name.clone(),
+            text: if is_used { command.text.clone() } else { String::new() },
+        };
+        let problems = manifest.problems.iter().chain(&files.left_out).chain(&parts.problems);
+        PluginReport {
+            name: manifest.name.clone(),
+            version: manifest.version.clone(),
+            description: manifest.description.clone(),
+            license: manifest.license.clone(),
+            homepage: manifest.homepage.clone(),
+            state,
+            hash,
+            folder,
+            source: record.map(|record| record.source.clone()).unwrap_or_default(),
+            added_at: record.map(|record| record.at),
+            files: files.files.len() as u64,
+            bytes: files.bytes(),
+            skills: parts.skills.clone(),
+            agents: parts.agents.clone(),
+            commands: parts.commands.iter().map(command).collect(),
+            servers: parts.servers.iter().map(servers::ServerEntry::told).collect(),
+            unsupported: manifest.unsupported.clone(),
+            installed_version: record.map(|record| record.version.clone()).unwrap_or_default(),
+            changes: record.map(|record| record.changes(&files.listed())).unwrap_or_default(),
+            problems: problems.cloned().collect(),
+        }
+    }
+
+    fn add(&self, folder: &Path, hash: &str, source: &str, client: &str) -> Result<PluginReport, WorkspaceError> {
+        let (from, looked) = self.open(folder)?;
+        let name = looked.manifest.name.clone();
+        let records = self.records()?;
+        if looked.files.hash() != hash {
+            let message = format!("the plugin {name} is not as it was shown: it has another hash now");
+            return Err(
+                WorkspaceError::new(ErrorKind::Conflict, message).with_hint("look at it again, and add it then")
+            );
+        }
+        let is_known = records.of(&name).is_some_and(|record| {
+            record.hash == hash && self.read(record).is_ok_and(|looked| looked.files.hash() == hash)
+        });
+        if !is_known {
+            if records.of(&name).is_none() && records.plugins.len() >= MAX_PLUGINS {
+                let message = format!("there are {MAX_PLUGINS} plugins already");
+                return Err(WorkspaceError::new(ErrorKind::Conflict, message).with_hint("remove one first"));
+            }
+            let failed = |error: io::Error| storage(&format!("add the plugin {name}"), &error);
+            private_folder(&self.folder).map_err(failed)?;
+            self.sweep(&records);
+            let mark = uuid::Uuid::new_v4().simple().to_string();
+            let draft = self.folder.join(format!("{DRAFT}{mark}"));
+            let own = format!("{name}-{}", &mark[..12]);
+            let kept = self
+                .copy(&from, &looked, &draft)
+                .and_then(|()| fs::rename(&draft, self.folder.join(&own)))
+                .and_then(|()| private_folder(&self.data.join(&name)))
+                .and_then(|()| fs::File::open(&self.folder)?.sync_all());
+            let cut = |text: &str| text.chars().filter(|letter| !letter.is_control()).take(MAX_NAME).collect();
+            let record = PluginRecord {
+                name: name.clone(),
+                version: looked.manifest.version.clone(),
+                hash: hash.to_owned(),
+                folder: own,
+                source: cut(source),
+                at: Timestamp::now(),
+                by: cut(client),
+                files: looked.files.listed(),
+            };
+            let after = records.clone().with(record);
+            if let Err(error) = kept.and_then(|()| after.store(&self.folder)) {
+                self.sweep(&records);
+                return Err(failed(error));
+            }
+            self.sweep(&after);
+        }
+        self.refresh();
+        self.report_of(&name)
+    }
+
+    /// Copies the files, durably, and looks whether the copy is what was looked at.
+    fn copy(&self, from: &Dir, looked: &LookedAt, to: &Path) -> io::Result<()> {
+        private_folder(to)?;
+        let target = Dir::from_std_file(exact::open_folder(to)?.into());
+        looked.files.copy(from, &target)?;
+        let copied = PluginFolder::read(&target).map_err(io::Error::other)?;
+        if copied.hash() != looked.files.hash() {
+            return Err(io::Error::other("its files changed while they were copied"));
+        }
+        let mut folders = vec![to.to_path_buf()];
+        for file in &copied.files {
+            let path = to.join(&file.path);
+            fs::File::open(&path)?.sync_all()?;
+            folders.extend(path.parent().map(Path::to_path_buf));
+        }
+        folders.sort();
+        folders.dedup();
+        folders.iter().try_for_each(|folder| fs::File::open(folder)?.sync_all())
+    }
+
+    fn remove(&self, name: &str) -> Result<Option<PluginReport>, WorkspaceError> {
+        let records = self.records()?;
+        let Some(record) = records.of(name) else { return Ok(None) };
+        let report = self.load(record).report;
+        let after = records.clone().without(name);
+        after.store(&self.folder).map_err(|error| storage(&format!("remove the plugin {name}"), &error))?;
+        self.sweep(&after);
+        remove_below(&self.data, name);
+        self.refresh();
+        Ok(Some(report))
+    }
+
+    fn report_of(&self, name: &str) -> Result<PluginReport, WorkspaceError> {
+        let installed = Arc::clone(&self.installed.read().unwrap_or_else(PoisonError::into_inner));
+        let found = installed.iter().find(|plugin| plugin.report.name == name).map(|plugin| plugin.report.clone());
+        found.ok_or_else(|| {
+            WorkspaceError::new(ErrorKind::Internal, format!("the plugin {name} is not there after all"))
+        })
+    }
+
+    /// Removes folders that no record needs: what an end of the daemon cut off, and what was there before. What cannot be
+    /// removed only takes room.
+    fn sweep(&self, records: &PluginRecords) {
+        for entry in fs::read_dir(&self.folder).into_iter().flatten().flatten() {
+            let name = entry.file_name();
+            let name = name.to_string_lossy();
+            if entry.file_type().is_ok_and(|kind| kind.is_dir()) && !records.need(&name) {
+                remove_below(&self.folder, &name);
+            } else if name.starts_with(DRAFT) {
+                let _ = fs::remove_file(entry.path());
+            }
+        }
+    }
+}
+
+impl LookedAt {
+    fn of(folder: &Dir, fallback: &str) -> Result<Self, String> {
+        let files = PluginFolder::read(folder)?;
+        let manifest = Manifest::of(&files, fallback)?;
+        let parts = PluginParts::of(&files, &manifest);
+        if !parts.is_empty() {
+            return Ok(Self { files, manifest, parts });
+        }
+        let inner = inner_plugins(&files);
+        if inner.is_empty() {
+            let wrong = parts.problems.iter().find(|problem| problem.is_fatal);
+            let why = wrong.map(|problem| format!(" ({problem})")).unwrap_or_default();
+            return Err(format!("it has no skill, agent, command or MCP server that can be used{why}"));
+        }
+        Err(format!("it holds several plugins; name the folder of one: {}", inner.join(", ")))
+    }
+}
+
+/// Folders of a folder that are plugins themselves.
+fn inner_plugins(files: &PluginFolder) -> Vec<String> {
+    let of_file = |file: &folder::PluginFile| {
+        let folder = file.path.strip_suffix("/plugin.json")?;
+        let folder =
+            [".plugin", ".claude-plugin"].iter().find_map(|inner| folder.strip_suffix(inner)).unwrap_or(folder);
+        Some(folder.trim_end_matches('/').to_owned()).filter(|folder| !folder.is_empty())
+    };
+    let is_list = |file: &folder::PluginFile| MARKETPLACES.contains(&file.path.as_str());
+    let mut inner: Vec<String> = files.files.iter().filter(|file| !is_list(file)).filter_map(of_file).collect();
+    inner.sort();
+    inner.dedup();
+    inner.truncate(MAX_INNER);
+    inner
+}
+
+/// Removes a folder with all that is in it. What cannot be removed only takes room.
+fn remove_below(parent: &Path, name: &str) {
+    let Ok(opened) = exact::open_folder(parent) else { return };
+    let parent = Dir::from_std_file(opened.into());
+    if let Ok(folder) = jail::open_real_folder(&parent, name) {
+        let removed = remove::empty(&folder).and_then(|()| parent.remove_dir(name));
+        if let Err(error) = removed {
+            tracing::warn!("what is left of the plugin folder {name} cannot be removed: {error}");
+        }
+    }
+}
+
+fn storage(doing: &str, error: &io::Error) -> WorkspaceError {
+    WorkspaceError::new(ErrorKind::Storage, format!("could not {doing}: {error}"))
+        .with_hint("look at the data folder of the daemon: agentctl doctor")
+}
+
+fn lock<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
+    shared.lock().unwrap_or_else(PoisonError::into_inner)
+}

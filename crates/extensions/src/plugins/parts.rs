@@ -1,0 +1,174 @@
+//! The parts of a plugin: skills, agents, commands and MCP servers. Pure.
+//!
+//! A part that makes no sense is named and left out; it does not spoil the others.
+
+use agentd_core::{
+    agent::AgentCard,
+    plugin::PluginSkill,
+    project::{ProjectCommand, ProjectProblem},
+};
+
+use super::{
+    folder::{PluginFile, PluginFolder},
+    manifest::Manifest,
+    servers::{FoundServers, ServerEntry},
+};
+use crate::{
+    files::{
+        front::{self, SKILL_FILE},
+        requirements,
+    },
+    project::FoundAgents,
+};
+
+/// Skills, and commands, of a plugin.
+const MAX_PARTS: usize = 200;
+/// Bytes of a command.
+const MAX_COMMAND: usize = 64 << 10;
+/// Scripts of a skill that are named.
+const MAX_SCRIPTS: usize = 100;
+/// Endings of programs.
+const PROGRAMS: [&str; 9] = [".py", ".sh", ".bash", ".js", ".mjs", ".cjs", ".ts", ".rb", ".pl"];
+
+/// The parts of a plugin.
+#[derive(Debug, Default)]
+pub(super) struct PluginParts {
+    pub(super) skills: Vec<PluginSkill>,
+    /// Folders of the skills, below the plugin's: the folder around it, and its name there.
+    pub(super) places: Vec<(String, String)>,
+    pub(super) agents: Vec<AgentCard>,
+    pub(super) commands: Vec<ProjectCommand>,
+    pub(super) servers: Vec<ServerEntry>,
+    pub(super) problems: Vec<ProjectProblem>,
+}
+
+impl PluginParts {
+    pub(super) fn of(folder: &PluginFolder, manifest: &Manifest) -> Self {
+        let mut parts = Self::default();
+        for path in &manifest.skills {
+            parts.skills_in(folder, path);
+        }
+        let mut agents = FoundAgents::new("plugin");
+        for (name, file) in parts.markdown(folder, &manifest.agents) {
+            match file.text() {
+                Ok(text) => agents.of_markdown(&file.path, name, text),
+                Err(why) => parts.problem(&file.path, why, true),
+            }
+        }
+        for (name, file) in parts.markdown(folder, &manifest.commands) {
+            parts.command(name, file);
+        }
+        let (agents, of_agents) = agents.sorted();
+        let FoundServers { servers, problems } = FoundServers::of(folder, &manifest.servers);
+        parts.problems.extend(of_agents.into_iter().chain(problems));
+        Self { agents, servers, ..parts }
+    }
+
+    /// Returns whether there is nothing that could be used.
+    pub(super) fn is_empty(&self) -> bool {
+        self.skills.is_empty() && self.agents.is_empty() && self.commands.is_empty() && self.servers.is_empty()
+    }
+
+    /// A folder that is a skill, or one of skills.
+    fn skills_in(&mut self, folder: &PluginFolder, path: &str) {
+        if !path.is_empty() && folder.has(&format!("{path}/{SKILL_FILE}")) {
+            return self.skill(folder, path);
+        }
+        let mut entries: Vec<String> = folder
+            .below(path)
+            .filter_map(|(below, _)| {
+                let (entry, rest) = below.split_once('/')?;
+                (rest == SKILL_FILE).then(|| if path.is_empty() { entry.to_owned() } else { format!("{path}/{entry}") })
+            })
+            .collect();
+        entries.dedup();
+        if entries.is_empty() {
+            self.problem(path, &format!("no skill is there: no folder in it has a {SKILL_FILE}"), true);
+        }
+        for entry in entries {
+            self.skill(folder, &entry);
+        }
+    }
+
+    fn skill(&mut self, folder: &PluginFolder, path: &str) {
+        let file = format!("{path}/{SKILL_FILE}");
+        let (around, entry) = path.rsplit_once('/').unwrap_or(("", path));
+        let place = (around.to_owned(), entry.to_owned());
+        if self.places.contains(&place) {
+            return;
+        }
+        let front = match folder.text(&file) {
+            Some(Ok(text)) => front::front(&text[..text.floor_char_boundary(front::MAX_FRONT)]),
+            Some(Err(why)) => return self.problem(&file, why, true),
+            None => return,
+        };
+        let front = match front {
+            Ok(front) => front,
+            Err(flaw) => return self.problem(&file, &format!("line {}: {}", flaw.line, flaw.message), true),
+        };
+        let Some(name) = front::name(&front, entry) else {
+            return self.problem(&file, "neither its name nor its folder's can be the name of a skill", true);
+        };
+        if self.skills.iter().any(|known| known.name.eq_ignore_ascii_case(&name)) {
+            return self.problem(&file, &format!("another skill of this plugin has the name {name}"), true);
+        }
+        if self.skills.len() >= MAX_PARTS {
+            return self.problem(&file, &format!("a plugin has at most {MAX_PARTS} skills"), true);
+        }
+        let listed = folder.text(&format!("{path}/{}", requirements::PACKAGES_FILE)).and_then(Result::ok);
+        let packages = match requirements::packages(&front, listed) {
+            Ok(packages) => packages,
+            Err((of, flaw)) => {
+                let message = format!("{}; nothing is installed for this skill", flaw.message);
+                self.problem(&format!("{path}/{of}"), &message, false);
+                Vec::new()
+            }
+        };
+        let is_program = |file: &PluginFile| file.runs || PROGRAMS.iter().any(|ending| file.path.ends_with(ending));
+        let scripts = folder.below(path).filter(|(_, file)| is_program(file)).map(|(_, file)| file.path.clone());
+        let scripts = scripts.take(MAX_SCRIPTS).collect();
+        let description = front.description;
+        self.skills.push(PluginSkill { name, description, scripts, packages });
+        self.places.push(place);
+    }
+
+    /// The Markdown files of these paths: files, and those right in folders.
+    fn markdown<'a>(&mut self, folder: &'a PluginFolder, paths: &[String]) -> Vec<(&'a str, &'a PluginFile)> {
+        let mut found: Vec<(&str, &PluginFile)> = Vec::new();
+        for path in paths {
+            let before = found.len();
+            for file in &folder.files {
+                let below = file.path.strip_prefix(path.as_str()).and_then(|rest| rest.strip_prefix('/'));
+                let is_meant = file.path == *path || below.is_some_and(|below| !below.contains('/'));
+                let name = file.path.rsplit('/').next().and_then(|name| name.strip_suffix(".md"));
+                let is_known = found.iter().any(|(_, known)| known.path == file.path);
+                // A folder of them often has a word to readers, too.
+                if let Some(name) = name.filter(|name| is_meant && !is_known && !name.eq_ignore_ascii_case("readme")) {
+                    found.push((name, file));
+                }
+            }
+            if found.len() == before && !folder.has_folder(path) {
+                self.problem(path, "the manifest names it, and it is no Markdown file and no folder of them", true);
+            }
+        }
+        found
+    }
+
+    fn command(&mut self, name: &str, file: &PluginFile) {
+        match file.text() {
+            Ok(_) if self.commands.iter().any(|known| known.name == name) => {
+                self.problem(&file.path, &format!("another command of this plugin has the name {name}"), true);
+            }
+            Ok(_) if self.commands.len() >= MAX_PARTS => {
+                self.problem(&file.path, &format!("a plugin has at most {MAX_PARTS} commands"), true);
+            }
+            Ok(text) if text.len() > MAX_COMMAND => self.problem(&file.path, "it is larger than 64 KiB", true),
+            Ok(text) => self.commands.push(ProjectCommand { name: name.to_owned(), text: text.to_owned() }),
+            Err(why) => self.problem(&file.path, why, true),
+        }
+    }
+
+    fn problem(&mut self, file: &str, message: &str, is_fatal: bool) {
+        self.problems.push(ProjectProblem { file: file.to_owned(), message: message.to_owned(), is_fatal });
+    }
+}

@@ -1,0 +1,341 @@
+//! The files of a project's `.agentd/`, read whole and once: what is hashed is what is used.
+//!
+//! It may be anybody's work. Nothing is opened through a link that leads out of the folder, no pipe is waited for, sizes and
+//! numbers are bounded, and what cannot be used is named and left out.
+
+use std::{
+    io::{self, Read as _},
+    path::{Path, PathBuf},
+};
+
+use agentd_core::project::{PROJECT_FOLDER, ProjectProblem};
+use agentd_workspace::{exact, jail, text};
+use cap_std::fs::{Dir, OpenOptions, OpenOptionsExt as _};
+use nix::fcntl::OFlag;
+
+use crate::files::{
+    disk::{self, NotAtHand, Pace, Stamp},
+    front::SKILL_FILE,
+    tree::Tree,
+};
+
+/// The file of instructions.
+pub(crate) const INSTRUCTIONS: &str = "instructions.md";
+/// The file of agents.
+pub(crate) const AGENTS_FILE: &str = "agents.yaml";
+/// The folders.
+pub(crate) const AGENTS: &str = "agents";
+pub(crate) const COMMANDS: &str = "commands";
+pub(crate) const SKILLS: &str = "skills";
+
+/// Maximum size of a text, in bytes.
+const MAX_TEXT: u64 = 64 << 10;
+/// Maximum number of texts in a folder, and of skills.
+const MAX_FILES: usize = 200;
+/// Maximum size of all of it, in bytes.
+const MAX_BYTES: u64 = 20 << 20;
+/// Maximum size of all texts, in bytes: people are told them in one message.
+const MAX_TEXTS: u64 = 4 << 20;
+/// Maximum number of files in all.
+const MAX_ALL_FILES: usize = 4000;
+/// Maximum length of a path, in bytes.
+const MAX_PATH: usize = 300;
+/// Maximum number of entries of one folder.
+const MAX_ENTRIES: usize = 2000;
+
+/// A file that is used.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct FolderFile {
+    /// Below `.agentd/`, with slashes.
+    pub(crate) path: String,
+    /// Set if its owner may run it.
+    pub(crate) runs: bool,
+    pub(crate) content: Vec<u8>,
+}
+
+/// The content of a project's `.agentd/`.
+#[derive(Debug, Default)]
+pub(crate) struct ProjectFolder {
+    /// The files that are used, sorted by path.
+    pub(crate) files: Vec<FolderFile>,
+    /// Names that are not used.
+    pub(crate) ignored: Vec<String>,
+    pub(crate) problems: Vec<ProjectProblem>,
+    /// Everything that was looked at. As long as these are the same, so is all else.
+    pub(crate) stamps: FolderStamps,
+}
+
+/// The properties of files and folders before they were read.
+#[derive(Debug, Default)]
+pub(crate) struct FolderStamps(Vec<(PathBuf, Option<Stamp>)>);
+
+impl FolderStamps {
+    /// Returns whether nothing has changed since, as far as the times of files tell.
+    pub(crate) fn hold(&self, pace: Pace) -> Result<bool, NotAtHand> {
+        for (path, known) in &self.0 {
+            let now = disk::stamp(path, false, pace)?;
+            let same = match (known, now) {
+                (Some(known), Some(now)) => known.settled && *known == now,
+                (None, None) => true,
+                _ => false,
+            };
+            if !same {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    fn look(&mut self, path: PathBuf) {
+        // What cannot be looked at is looked at again each time.
+        let stamp = disk::stamp(&path, false, Pace::Patient).unwrap_or_default();
+        self.0.push((path, stamp));
+    }
+}
+
+impl ProjectFolder {
+    /// Reads it. It waits for the disk.
+    pub(crate) fn read(project: &Path) -> Self {
+        let (root, found) = (project.join(PROJECT_FOLDER), Self::default());
+        let mut reader = Reader { root, found, left: MAX_BYTES, texts_left: MAX_TEXTS };
+        reader.found.stamps.look(reader.root.clone());
+        match exact::open_folder(&reader.root) {
+            Ok(folder) => reader.all(&Dir::from_std_file(folder.into())),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(_) => reader.problem("", "it is no folder, or a link on the way to it; nothing of it is used"),
+        }
+        let mut found = reader.found;
+        found.files.sort_by(|left, right| left.path.cmp(&right.path));
+        found
+    }
+
+    /// The file of that path.
+    pub(crate) fn file(&self, path: &str) -> Option<&FolderFile> {
+        self.files.iter().find(|file| file.path == path)
+    }
+
+    /// The Markdown files of a folder, each with its name.
+    pub(crate) fn texts_in<'a>(&'a self, folder: &'a str) -> impl Iterator<Item = (&'a str, &'a FolderFile)> {
+        self.files.iter().filter_map(move |file| {
+            let name = file.path.strip_prefix(folder)?.strip_prefix('/')?.strip_suffix(".md")?;
+            (!name.contains('/')).then_some((name, file))
+        })
+    }
+}
+
+impl FolderFile {
+    /// Its text; texts are read as such, so this loses nothing.
+    pub(crate) fn text(&self) -> &str {
+        std::str::from_utf8(&self.content).unwrap_or_default().trim_start_matches('\u{feff}')
+    }
+}
+
+/// Kind of an entry, without following a link.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Kind {
+    Folder,
+    /// A file, or a link that may lead to one.
+    File,
+}
+
+struct Reader {
+    root: PathBuf,
+    found: ProjectFolder,
+    /// Bytes that may still be read, and those of texts.
+    left: u64,
+    texts_left: u64,
+}
+
+impl Reader {
+    fn all(&mut self, root: &Dir) {
+        for (name, kind) in self.entries(root, "") {
+            match (name.as_str(), kind) {
+                (INSTRUCTIONS | AGENTS_FILE, Kind::File) => self.text(root, &name),
+                (AGENTS | COMMANDS, Kind::Folder) => self.texts(root, &name),
+                (SKILLS, Kind::Folder) => self.skills(root),
+                (INSTRUCTIONS | AGENTS_FILE, Kind::Folder) => {
+                    self.problem(&name, "it is a folder, and should be a file")
+                }
+                (AGENTS | COMMANDS | SKILLS, Kind::File) => {
+                    self.problem(&name, "it is no folder; put a folder there, and no link");
+                }
+                _ => self.found.ignored.push(name),
+            }
+        }
+    }
+
+    /// Entries of a folder, sorted by name.
+    fn entries(&mut self, folder: &Dir, below: &str) -> Vec<(String, Kind)> {
+        let listed = match folder.entries() {
+            Ok(listed) => listed,
+            Err(error) => {
+                self.problem(below, format!("it cannot be listed: {error}"));
+                return Vec::new();
+            }
+        };
+        let listed: Vec<_> = listed.take(MAX_ENTRIES + 1).collect();
+        if listed.len() > MAX_ENTRIES {
+            // Which of them are listed first is up to the disk.
+            self.problem(below, format!("it has more than {MAX_ENTRIES} entries; nothing of it is used"));
+            return Vec::new();
+        }
+        let mut entries = Vec::new();
+        for entry in listed.into_iter().flatten() {
+            let is_plain = |name: &String| !name.contains(|letter: char| letter.is_control() || letter == '\\');
+            match entry.file_name().into_string().ok().filter(is_plain) {
+                Some(name) => {
+                    let is_folder = entry.file_type().is_ok_and(|kind| kind.is_dir());
+                    entries.push((name, if is_folder { Kind::Folder } else { Kind::File }));
+                }
+                None => self.problem(below, "a name in it is not plain text; rename it"),
+            }
+        }
+        entries.sort();
+        entries
+    }
+
+    /// The Markdown files of a folder, not of those in it.
+    fn texts(&mut self, root: &Dir, below: &str) {
+        let Some(folder) = self.open_folder(root, below) else { return };
+        let mut count = 0;
+        for (name, kind) in self.entries(&folder, below) {
+            if kind == Kind::Folder || !name.ends_with(".md") {
+                continue;
+            }
+            count += 1;
+            if count > MAX_FILES {
+                self.problem(below, format!("only its first {MAX_FILES} files are used"));
+                return;
+            }
+            self.text(root, &format!("{below}/{name}"));
+        }
+    }
+
+    fn skills(&mut self, root: &Dir) {
+        let Some(folder) = self.open_folder(root, SKILLS) else { return };
+        let mut count = 0;
+        for (name, kind) in self.entries(&folder, SKILLS) {
+            let below = format!("{SKILLS}/{name}");
+            if kind == Kind::File {
+                if folder.symlink_metadata(&name).is_ok_and(|found| found.is_symlink()) {
+                    self.problem(&below, "it is a link; put the folder itself there");
+                }
+                continue;
+            }
+            count += 1;
+            if count > MAX_FILES {
+                self.problem(SKILLS, format!("only its first {MAX_FILES} skills are used"));
+                return;
+            }
+            self.skill(&folder, &name, &below);
+        }
+    }
+
+    /// All files of a skill, or none.
+    fn skill(&mut self, skills: &Dir, name: &str, below: &str) {
+        self.look(below);
+        let read = jail::open_real_folder(skills, name).and_then(|folder| {
+            let tree = Tree::of(&folder)?;
+            for path in tree.paths() {
+                self.look(&format!("{below}/{}", path.display()));
+            }
+            if let Some((file, message)) = tree.problems.first() {
+                let file = if file.is_empty() { String::new() } else { format!("{file}: ") };
+                return Err(io::Error::other(format!("the skill is not used: {file}{message}")));
+            }
+            if tree.bytes > self.left || tree.count() + self.found.files.len() > MAX_ALL_FILES {
+                return Err(too_much());
+            }
+            if tree.paths().any(|path| below.len() + path.as_os_str().len() >= MAX_PATH) {
+                return Err(io::Error::other(format!("a path in it is longer than {MAX_PATH} bytes")));
+            }
+            tree.read(&folder)
+        });
+        let files = match read {
+            Ok(files) => files,
+            Err(error) => return self.problem(below, error.to_string()),
+        };
+        if !files.iter().any(|(path, ..)| path == Path::new(SKILL_FILE)) {
+            return self.problem(below, format!("there is no {SKILL_FILE} in it"));
+        }
+        for (path, runs, content) in files {
+            self.left = self.left.saturating_sub(content.len() as u64);
+            let path = format!("{below}/{}", path.display());
+            self.found.files.push(FolderFile { path, runs, content });
+        }
+    }
+
+    fn text(&mut self, root: &Dir, path: &str) {
+        self.look(path);
+        match self.read_text(root, path) {
+            Ok(content) => self.found.files.push(FolderFile { path: path.to_owned(), runs: false, content }),
+            Err(error) => self.problem(path, error.to_string()),
+        }
+    }
+
+    fn read_text(&mut self, root: &Dir, path: &str) -> io::Result<Vec<u8>> {
+        let mut options = OpenOptions::new();
+        // Opening a pipe would wait for its other end.
+        options.read(true).custom_flags((OFlag::O_NONBLOCK | OFlag::O_NOCTTY).bits());
+        let opened = root.open_with(path, &options).map_err(|error| match error.kind() {
+            io::ErrorKind::NotFound => io::Error::other("it is a link to nothing; remove it"),
+            io::ErrorKind::PermissionDenied if is_link(root, path) => {
+                io::Error::other("it is a link that leads out of the folder; put a copy of the file there")
+            }
+            _ => io::Error::other(format!("it cannot be read: {error}")),
+        })?;
+        let file = opened.into_std();
+        let metadata = file.metadata()?;
+        if !metadata.is_file() {
+            return Err(io::Error::other("it is no plain file"));
+        }
+        let too_large = || io::Error::other(format!("it is larger than {} KiB", MAX_TEXT >> 10));
+        if metadata.len() > MAX_TEXT {
+            return Err(too_large());
+        }
+        let mut content = Vec::new();
+        // It may have grown since.
+        file.take(MAX_TEXT + 1).read_to_end(&mut content)?;
+        if content.len() as u64 > MAX_TEXT {
+            return Err(too_large());
+        }
+        if std::str::from_utf8(&content).map_or(true, |text| text.contains('\0')) {
+            return Err(io::Error::other("it is not UTF-8 text"));
+        }
+        let size = content.len() as u64;
+        self.texts_left = self.texts_left.checked_sub(size).ok_or_else(too_much)?;
+        self.left = self.left.checked_sub(size).ok_or_else(too_much)?;
+        Ok(content)
+    }
+
+    fn open_folder(&mut self, root: &Dir, below: &str) -> Option<Dir> {
+        self.look(below);
+        match jail::open_real_folder(root, below) {
+            Ok(folder) => Some(folder),
+            Err(error) => {
+                self.problem(below, format!("it cannot be opened: {error}"));
+                None
+            }
+        }
+    }
+
+    fn look(&mut self, below: &str) {
+        let path = self.root.join(below);
+        self.found.stamps.look(path);
+    }
+
+    fn problem(&mut self, file: &str, message: impl Into<String>) {
+        self.found.problems.push(ProjectProblem { file: file.to_owned(), message: message.into(), is_fatal: true });
+    }
+}
+
+fn too_much() -> io::Error {
+    let (all, texts) = (text::size(MAX_BYTES), text::size(MAX_TEXTS));
+    io::Error::other(format!(
+        "it is left out: {PROJECT_FOLDER}/ may have {MAX_ALL_FILES} files and {all} in all, {texts} of it texts"
+    ))
+}
+
+fn is_link(root: &Dir, path: &str) -> bool {
+    root.symlink_metadata(path).is_ok_and(|found| found.is_symlink())
+}

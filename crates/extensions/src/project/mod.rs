@@ -1,0 +1,396 @@
+//! Projects that bring instructions, agents, skills and commands along in `.agentd/`, used only where the person trusts them.
+//!
+//! - `folder`: the files, read whole and once. `hash`: the hash over them.
+//! - `agents`, `content`: what they mean. `record`: which hashes the person trusts, on disk.
+//!
+//! The trust is in a hash over all files that are used. Before each use it is looked whether the files have this hash still; if
+//! so, what is used is the daemon's own copy, made of the very bytes that were hashed. So nothing that is written into the
+//! project between the look and the use is ever used.
+
+mod agents;
+mod content;
+mod folder;
+mod hash;
+mod record;
+
+use std::{
+    borrow::Cow,
+    collections::HashMap,
+    fs, io,
+    path::{Path, PathBuf},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use agentd_core::{
+    Timestamp,
+    error::{ErrorKind, WorkspaceError},
+    ports::{ProjectStanding, Projects},
+    project::{PROJECT_FOLDER, ProjectCommand, ProjectFile, ProjectReport, ProjectTrust},
+};
+use agentd_workspace::agreed_files::{private_folder, write_private};
+use agentd_worktrees::WorktreeFolders;
+use futures_util::{FutureExt as _, future::BoxFuture};
+
+pub(crate) use self::{agents::FoundAgents, content::ProjectContent, folder::SKILLS, hash::of_bytes};
+use self::{
+    content::FolderParts,
+    folder::{FolderStamps, ProjectFolder},
+    record::{TrustRecord, TrustRecords},
+};
+use crate::files::disk::{self, NotAtHand, Pace};
+
+/// Maximum number of projects whose state is cached.
+const MAX_KNOWN: usize = 128;
+/// Characters that are kept of a client's name.
+const MAX_NAME: usize = 100;
+
+/// The projects that the person trusts. Cloneable; all clones are one.
+#[derive(Debug, Clone)]
+pub struct ProjectStore(Arc<Store>);
+
+#[derive(Debug)]
+struct Store {
+    /// The folder of the records and of the copies.
+    folder: PathBuf,
+    /// Worktrees, which are trusted as their main trees are.
+    worktrees: Option<WorktreeFolders>,
+    /// None until they are loaded.
+    records: Mutex<Option<Arc<TrustRecords>>>,
+    /// The state of projects when they were looked at last, by their paths.
+    known: Mutex<HashMap<PathBuf, Arc<KnownProject>>>,
+    /// The content of what is trusted, by its hash.
+    contents: Mutex<HashMap<String, Arc<ProjectContent>>>,
+    /// One trust is changed at a time.
+    changing: Mutex<()>,
+}
+
+/// A project as it was when it was looked at last.
+#[derive(Debug)]
+struct KnownProject {
+    hash: String,
+    stamps: FolderStamps,
+}
+
+/// The trust in a project now, and what may be used of it.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct ProjectNow {
+    pub(crate) trust: ProjectTrust,
+    /// None unless it is trusted.
+    pub(crate) content: Option<Arc<ProjectContent>>,
+}
+
+impl ProjectStore {
+    /// Trust that is kept in this folder, which is made when it is needed.
+    #[must_use]
+    pub fn new(folder: PathBuf) -> Self {
+        Self::beside(folder, None)
+    }
+
+    /// The same, in which the trust in a project holds for its worktrees, as long as they bring the same along.
+    #[must_use]
+    pub fn beside(folder: PathBuf, worktrees: Option<WorktreeFolders>) -> Self {
+        Self(Arc::new(Store {
+            folder,
+            worktrees,
+            records: Mutex::default(),
+            known: Mutex::default(),
+            contents: Mutex::default(),
+            changing: Mutex::default(),
+        }))
+    }
+
+    /// The trust in a project, and what may be used of it.
+    pub(crate) fn now(&self, project: &Path, pace: Pace) -> Result<ProjectNow, NotAtHand> {
+        self.0.now(project, pace)
+    }
+
+    /// The same for an engine.
+    pub fn standing(&self, project: &Path, pace: Pace) -> Result<ProjectStanding, NotAtHand> {
+        let ProjectNow { trust, content } = self.now(project, pace)?;
+        let agents = content.map(|content| Arc::clone(&content.agents)).filter(|agents| !agents.is_empty());
+        Ok(ProjectStanding { trust, agents })
+    }
+
+    /// Runs file work on a thread that may block.
+    fn work<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&Store) -> Result<T, WorkspaceError> + Send + 'static,
+    ) -> BoxFuture<'static, Result<T, WorkspaceError>> {
+        let store = Arc::clone(&self.0);
+        async move {
+            let worked = tokio::task::spawn_blocking(move || work(&store)).await;
+            worked.unwrap_or_else(|error| {
+                let message = "could not look at the project";
+                Err(WorkspaceError::new(ErrorKind::Internal, message).with_source(error))
+            })
+        }
+        .boxed()
+    }
+}
+
+impl Projects for ProjectStore {
+    fn show(&self, project: PathBuf) -> BoxFuture<'_, Result<ProjectReport, WorkspaceError>> {
+        self.work(move |store| store.report(&real(&project)?))
+    }
+
+    fn trust(
+        &self,
+        project: PathBuf,
+        hash: String,
+        client: String,
+    ) -> BoxFuture<'_, Result<ProjectReport, WorkspaceError>> {
+        self.work(move |store| store.trust(&real(&project)?, &hash, &client))
+    }
+
+    fn distrust(&self, project: PathBuf) -> BoxFuture<'_, Result<ProjectReport, WorkspaceError>> {
+        // One that is gone is named as it was.
+        self.work(move |store| store.distrust(&project.canonicalize().unwrap_or(project)))
+    }
+}
+
+impl Store {
+    /// The project of the main tree, where this one is in a worktree.
+    fn main<'p>(&self, project: &'p Path) -> Cow<'p, Path> {
+        let worktree = self.worktrees.as_ref().and_then(|worktrees| worktrees.of_folder(project));
+        worktree.map_or(Cow::Borrowed(project), |worktree| Cow::Owned(worktree.project))
+    }
+
+    fn now(&self, project: &Path, pace: Pace) -> Result<ProjectNow, NotAtHand> {
+        let records = self.records(pace)?;
+        let known = match self.unchanged(project, pace)? {
+            Some(known) => known,
+            None if pace == Pace::AtOnce => {
+                // Most projects have none.
+                let is_there = disk::stamp(&project.join(PROJECT_FOLDER), false, pace)?.is_some();
+                return if is_there { Err(NotAtHand) } else { Ok(ProjectNow::default()) };
+            }
+            None => self.remember(project, ProjectFolder::read(project)).0,
+        };
+        let trust = trust(&known.hash, records.of(&self.main(project)));
+        if trust != ProjectTrust::Trusted {
+            return Ok(ProjectNow { trust, content: None });
+        }
+        if let Some(content) = lock(&self.contents).get(&known.hash) {
+            return Ok(ProjectNow { trust, content: Some(Arc::clone(content)) });
+        }
+        if pace == Pace::AtOnce {
+            return Err(NotAtHand);
+        }
+        Ok(self.taken(project, records.of(&self.main(project))))
+    }
+
+    /// The same where the content is not in memory: the project is read anew, and what is read decides.
+    fn taken(&self, project: &Path, record: Option<&TrustRecord>) -> ProjectNow {
+        let (known, folder) = self.remember(project, ProjectFolder::read(project));
+        let trust = trust(&known.hash, record);
+        if trust != ProjectTrust::Trusted {
+            return ProjectNow { trust, content: None };
+        }
+        match self.take(&folder, &known.hash) {
+            Ok(content) => ProjectNow { trust, content: Some(content) },
+            Err(error) => {
+                tracing::error!("nothing of {} is used: it cannot be copied: {error}", project.display());
+                ProjectNow { trust, content: None }
+            }
+        }
+    }
+
+    /// Makes the daemon's own copy of what has this hash, anew in each life of the daemon, and keeps what it means.
+    fn take(&self, folder: &ProjectFolder, hash: &str) -> io::Result<Arc<ProjectContent>> {
+        private_folder(&self.folder)?;
+        let base = self.folder.canonicalize()?;
+        let place = base.join(hash);
+        let _alone = lock(&self.changing);
+        if let Some(content) = lock(&self.contents).get(hash) {
+            return Ok(Arc::clone(content));
+        }
+        let draft = base.join(format!(".draft-{}", uuid::Uuid::new_v4().simple()));
+        let copied = copy(folder, &draft).and_then(|()| remove(&place)).and_then(|()| fs::rename(&draft, &place));
+        if let Err(error) = copied {
+            let _ = remove(&draft);
+            return Err(error);
+        }
+        let content = Arc::new(ProjectContent::new(FolderParts::of(folder), place));
+        lock(&self.contents).insert(hash.to_owned(), Arc::clone(&content));
+        Ok(content)
+    }
+
+    /// The project as it was last, if it is so still.
+    fn unchanged(&self, project: &Path, pace: Pace) -> Result<Option<Arc<KnownProject>>, NotAtHand> {
+        let known = lock(&self.known).get(project).cloned();
+        match known {
+            Some(known) if known.stamps.hold(pace)? => Ok(Some(known)),
+            _ => Ok(None),
+        }
+    }
+
+    fn remember(&self, project: &Path, mut folder: ProjectFolder) -> (Arc<KnownProject>, ProjectFolder) {
+        let stamps = std::mem::take(&mut folder.stamps);
+        let known = Arc::new(KnownProject { hash: hash::of_files(folder.files.iter()), stamps });
+        let mut all = lock(&self.known);
+        if all.len() >= MAX_KNOWN {
+            all.clear();
+        }
+        all.insert(project.to_path_buf(), Arc::clone(&known));
+        (known, folder)
+    }
+
+    fn records(&self, pace: Pace) -> Result<Arc<TrustRecords>, NotAtHand> {
+        let mut records = lock(&self.records);
+        match &*records {
+            Some(records) => Ok(Arc::clone(records)),
+            None if pace == Pace::AtOnce => Err(NotAtHand),
+            None => Ok(Arc::clone(records.insert(Arc::new(TrustRecords::load(&self.folder))))),
+        }
+    }
+
+    /// The records, with waiting for the disk.
+    fn patient_records(&self) -> Arc<TrustRecords> {
+        self.records(Pace::Patient).unwrap_or_default()
+    }
+
+    fn report(&self, project: &Path) -> Result<ProjectReport, WorkspaceError> {
+        let (known, folder) = self.remember(project, ProjectFolder::read(project));
+        Ok(describe(project, &folder, &known.hash, self.patient_records().of(&self.main(project))))
+    }
+
+    fn trust(&self, project: &Path, hash: &str, client: &str) -> Result<ProjectReport, WorkspaceError> {
+        let (known, folder) = self.remember(project, ProjectFolder::read(project));
+        if known.hash.is_empty() {
+            return Err(WorkspaceError::new(
+                ErrorKind::NotFound,
+                format!("there is nothing to trust in {}/.agentd", project.display()),
+            )
+            .with_hint("agentctl project show DIR lists what is there"));
+        }
+        if known.hash != hash {
+            let message = "the project is not as it was shown: it has another hash now";
+            return Err(WorkspaceError::new(ErrorKind::Conflict, message)
+                .with_hint("look at it again: agentctl project show DIR"));
+        }
+        let by = client.chars().take(MAX_NAME).collect();
+        let (path, at) = (self.main(project).into_owned(), Timestamp::now());
+        let record = TrustRecord { path, hash: known.hash.clone(), at, by, files: files(&folder) };
+        self.change(|records| records.with(record)).map_err(|error| storage("store the trust", error))?;
+        self.take(&folder, &known.hash).map_err(|error| storage("copy what is trusted", error))?;
+        Ok(describe(project, &folder, &known.hash, self.patient_records().of(&self.main(project))))
+    }
+
+    fn distrust(&self, project: &Path) -> Result<ProjectReport, WorkspaceError> {
+        if self.patient_records().of(&self.main(project)).is_none() {
+            let message = format!("the project {} is not trusted", project.display());
+            return Err(WorkspaceError::new(ErrorKind::NotFound, message)
+                .with_hint("agentctl project show DIR tells how a project stands"));
+        }
+        self.change(|records| records.without(&self.main(project)))
+            .map_err(|error| storage("take the trust back", error))?;
+        self.report(project)
+    }
+
+    /// Changes the records on the disk, then in memory, and removes copies that nothing needs any more.
+    fn change(&self, change: impl FnOnce(&TrustRecords) -> TrustRecords) -> io::Result<()> {
+        let _alone = lock(&self.changing);
+        let before = self.patient_records();
+        let after = change(&before);
+        after.store(&self.folder)?;
+        *lock(&self.records) = Some(Arc::new(after.clone()));
+        lock(&self.contents).retain(|hash, _| after.need(hash));
+        self.sweep(&after);
+        Ok(())
+    }
+
+    /// Removes copies of what is trusted no longer. What cannot be removed only takes room.
+    fn sweep(&self, records: &TrustRecords) {
+        for entry in fs::read_dir(&self.folder).into_iter().flatten().flatten() {
+            let is_folder = entry.file_type().is_ok_and(|kind| kind.is_dir());
+            if is_folder && !records.need(&entry.file_name().to_string_lossy()) {
+                let _ = remove(&entry.path());
+            }
+        }
+    }
+}
+
+fn trust(hash: &str, record: Option<&TrustRecord>) -> ProjectTrust {
+    match record {
+        _ if hash.is_empty() => ProjectTrust::Empty,
+        None => ProjectTrust::Untrusted,
+        Some(record) if record.hash == hash => ProjectTrust::Trusted,
+        Some(_) => ProjectTrust::Changed,
+    }
+}
+
+fn describe(project: &Path, folder: &ProjectFolder, hash: &str, record: Option<&TrustRecord>) -> ProjectReport {
+    let parts = FolderParts::of(folder);
+    let trust = trust(hash, record);
+    let files = files(folder);
+    let told = |command: ProjectCommand| match trust {
+        ProjectTrust::Trusted => command,
+        _ => ProjectCommand { text: String::new(), ..command },
+    };
+    let record = record.filter(|_| trust != ProjectTrust::Empty);
+    ProjectReport {
+        path: project.to_path_buf(),
+        trust,
+        hash: hash.to_owned(),
+        trusted_at: record.map(|record| record.at),
+        instructions: parts.instructions.is_some(),
+        agents: parts.agents,
+        skills: parts.skills,
+        commands: parts.commands.into_iter().map(told).collect(),
+        changes: record.map(|record| record.changes(&files)).unwrap_or_default(),
+        ignored: folder.ignored.clone(),
+        problems: folder.problems.iter().cloned().chain(parts.problems).collect(),
+        files,
+    }
+}
+
+fn files(folder: &ProjectFolder) -> Vec<ProjectFile> {
+    let file = |file: &folder::FolderFile| ProjectFile {
+        path: file.path.clone(),
+        bytes: file.content.len() as u64,
+        sha256: hash::of_bytes(&file.content),
+    };
+    folder.files.iter().map(file).collect()
+}
+
+/// Writes the files below a folder that is made for it.
+fn copy(folder: &ProjectFolder, to: &Path) -> io::Result<()> {
+    private_folder(to)?;
+    for file in &folder.files {
+        let path = to.join(&file.path);
+        path.parent().map_or(Ok(()), private_folder)?;
+        write_private(&path, &file.content, file.runs)?;
+    }
+    Ok(())
+}
+
+fn remove(folder: &Path) -> io::Result<()> {
+    match fs::remove_dir_all(folder) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
+    }
+}
+
+/// The real path of a project.
+fn real(project: &Path) -> Result<PathBuf, WorkspaceError> {
+    let shown = project.display();
+    let path = project.canonicalize().map_err(|error| {
+        WorkspaceError::new(ErrorKind::NotFound, format!("the project folder {shown} cannot be opened"))
+            .with_hint("name a folder that exists")
+            .with_source(error)
+    })?;
+    if path.is_dir() {
+        return Ok(path);
+    }
+    Err(WorkspaceError::new(ErrorKind::InvalidInput, format!("the project {shown} is not a folder"))
+        .with_hint("name the folder that holds .agentd/"))
+}
+
+fn storage(doing: &str, error: io::Error) -> WorkspaceError {
+    WorkspaceError::new(ErrorKind::Storage, format!("could not {doing}: {error}"))
+        .with_hint("look at the data folder of the daemon: agentctl doctor")
+}
+
+fn lock<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
+    shared.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,178 @@
+//! The copy of a skill that a session has below `skills/`, where its tools and commands read it and nothing may change
+//! it.
+//!
+//! It is a copy because a session goes on for weeks: what its model has read stays as it was read until somebody asks
+//! for the skill again, and no link leads from a session to anywhere else. A note beside it says what it was made from.
+
+use std::io::{self, Write as _};
+
+use agentd_core::{
+    error::{ErrorKind, WorkspaceError},
+    guide::{SkillOrigin, is_skill_name},
+    ports::Workspace,
+};
+use agentd_workspace::{jail, remove};
+use cap_std::fs::{Dir, DirBuilder, DirBuilderExt as _, OpenOptions, OpenOptionsExt as _};
+use serde::{Deserialize, Serialize};
+use std::sync::PoisonError;
+
+use super::{Shelf, imports};
+use crate::files::{disk::Pace, requirements, tree::Tree};
+
+/// The folder of a workspace in which skills are.
+const AREA: &str = "skills";
+/// Suffix of the note beside a copy.
+const NOTE: &str = ".skill.json";
+/// Bytes of a note.
+const MAX_NOTE: u64 = 256 << 10;
+
+/// Source of a copy.
+#[derive(Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+struct Note {
+    digest: String,
+    origin: SkillOrigin,
+    packages: Vec<String>,
+    /// Packages that it turned out to need: a script of it imports a module that was not there.
+    found: Vec<String>,
+}
+
+/// Packages that a skill can turn out to need.
+const MAX_FOUND: usize = 20;
+
+impl Shelf {
+    /// Puts a skill into a session, unless it is there as it is now. False where there is none of that name.
+    pub(super) fn link(&self, workspace: &Workspace, name: &str) -> Result<bool, WorkspaceError> {
+        let skills = self.skills(Some(workspace), Pace::Patient).unwrap_or_default();
+        let Some((skill, candidate)) = skills.into_iter().find(|(skill, _)| skill.name == name) else {
+            return Ok(false);
+        };
+        let failed = |error: io::Error| {
+            WorkspaceError::new(
+                ErrorKind::Storage,
+                format!("could not bring the skill {name} into the session: {error}"),
+            )
+            .with_hint("look at the skill's folder and at the data folder of the daemon")
+        };
+        let _alone = self.linking.lock().unwrap_or_else(PoisonError::into_inner);
+        let from = candidate.open().map_err(failed)?;
+        let tree = Tree::of(&from).map_err(failed)?;
+        if let Some(error) = unusable(name, &tree) {
+            return Err(error);
+        }
+        let found = Vec::new();
+        let note = Note { digest: tree.digest(), origin: skill.origin, packages: skill.packages, found };
+        let area = area(workspace).map_err(failed)?;
+        let is_there = jail::open_real_folder(&area, name).is_ok();
+        let as_it_is =
+            read_note(&area, name).is_some_and(|known| known.digest == note.digest && known.packages == note.packages);
+        if !(is_there && as_it_is) {
+            replace(&area, name, &from, &tree).and_then(|()| write_note(&area, name, &note)).map_err(failed)?;
+        }
+        Ok(true)
+    }
+}
+
+/// Reason why a skill cannot be used, from its files.
+pub(super) fn unusable(name: &str, tree: &Tree) -> Option<WorkspaceError> {
+    if tree.problems.is_empty() {
+        return None;
+    }
+    let told = tree.problems.iter().map(|(file, message)| match file.as_str() {
+        "" => message.clone(),
+        file => format!("{file}: {message}"),
+    });
+    let told = told.collect::<Vec<_>>().join("; ");
+    let error = WorkspaceError::new(ErrorKind::InvalidInput, format!("the skill {name} cannot be used: {told}"));
+    Some(error.with_hint("`agentctl skills check DIR` shows it"))
+}
+
+fn area(workspace: &Workspace) -> io::Result<Dir> {
+    jail::open_real_folder(&jail::session_root(&workspace.root)?, AREA)
+}
+
+/// Atomic for readers: they find the old copy or the new one, whole.
+pub(super) fn replace(area: &Dir, name: &str, from: &Dir, tree: &Tree) -> io::Result<()> {
+    let mark = uuid::Uuid::new_v4().simple().to_string();
+    let (draft, old) = (format!(".draft-{mark}"), format!(".old-{mark}"));
+    let mut private = DirBuilder::new();
+    private.mode(0o700);
+    area.create_dir_with(&draft, &private)?;
+    let copied = jail::open_real_folder(area, &draft).and_then(|folder| tree.copy(from, &folder)).and_then(|()| {
+        match area.rename(name, area, &old) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+            _ => area.rename(&draft, area, name),
+        }
+    });
+    // What is left of the one that was there, or of the one that could not be made.
+    for left in [&old, &draft] {
+        if let Ok(folder) = jail::open_real_folder(area, left) {
+            remove::empty(&folder)?;
+            area.remove_dir(left)?;
+        }
+    }
+    copied
+}
+
+/// The packages of a skill that a session has, as they can be installed; none where it has no such skill.
+pub(super) fn packages(workspace: &Workspace, name: &str) -> Option<Vec<String>> {
+    let area = area(workspace).ok()?;
+    // Without the sandbox a command could have written it: what it says is looked at as if the skill had said it.
+    let Note { mut packages, found, .. } = read_note(&area, name)?;
+    packages.extend(found);
+    requirements::of_list(&packages).ok()
+}
+
+/// Returns whether a Python script of a skill that a session has imports a module.
+pub(super) fn imports(workspace: &Workspace, name: &str, module: &str) -> bool {
+    let Ok(folder) = area(workspace).and_then(|area| jail::open_real_folder(&area, name)) else { return false };
+    let Ok(tree) = Tree::of(&folder) else { return false };
+    let mut imports = false;
+    let read = tree.each(&folder, |path, _, content| {
+        let is_script = path.extension().is_some_and(|ending| ending == "py");
+        imports |= is_script && imports::has_import(&String::from_utf8_lossy(&content), module);
+        Ok(())
+    });
+    read.is_ok() && imports
+}
+
+/// Notes a package that a skill turned out to need. False where it is known already, or cannot be noted.
+pub(super) fn note_package(workspace: &Workspace, name: &str, package: &str) -> bool {
+    let Ok(area) = area(workspace) else { return false };
+    let Some(mut note) = read_note(&area, name) else { return false };
+    if note.found.len() >= MAX_FOUND || note.packages.iter().chain(&note.found).any(|known| known == package) {
+        return false;
+    }
+    note.found.push(package.to_owned());
+    write_note(&area, name, &note).is_ok()
+}
+
+/// The skills that a session has, sorted.
+pub(super) fn linked(workspace: &Workspace) -> Vec<String> {
+    let Ok(entries) = area(workspace).and_then(|area| area.entries()) else { return Vec::new() };
+    let names = entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
+    let mut names: Vec<String> =
+        names.filter_map(|name| Some(name.strip_prefix('.')?.strip_suffix(NOTE)?.to_owned())).collect();
+    names.retain(|name| is_skill_name(name));
+    names.sort();
+    names
+}
+
+fn read_note(area: &Dir, name: &str) -> Option<Note> {
+    use std::io::Read as _;
+    let mut options = OpenOptions::new();
+    options.read(true).custom_flags((nix::fcntl::OFlag::O_NOFOLLOW | nix::fcntl::OFlag::O_NONBLOCK).bits());
+    let file = area.open_with(format!(".{name}{NOTE}"), &options).ok()?;
+    let mut text = String::new();
+    file.take(MAX_NOTE).read_to_string(&mut text).ok()?;
+    serde_json::from_str(&text).ok()
+}
+
+fn write_note(area: &Dir, name: &str, note: &Note) -> io::Result<()> {
+    let draft = format!(".draft-{}", uuid::Uuid::new_v4().simple());
+    let mut options = OpenOptions::new();
+    options.write(true).create_new(true).mode(0o600);
+    let mut file = area.open_with(&draft, &options)?;
+    file.write_all(&serde_json::to_vec(note)?)?;
+    area.rename(&draft, area, format!(".{name}{NOTE}"))
+}

@@ -1,0 +1,239 @@
+//! Places of skills, and the skills of a session.
+
+use std::{
+    io,
+    path::{Path, PathBuf},
+    sync::OnceLock,
+};
+
+use agentd_core::{
+    guide::{Skill, SkillOrigin},
+    project::PROJECT_FOLDER,
+};
+use agentd_workspace::{exact, text::first_chars};
+use cap_std::fs::Dir;
+
+use super::SkillSettings;
+use crate::{
+    files::{
+        disk::{NotAtHand, Pace, shown},
+        front::{self, MAX_FRONT, SKILL_FILE, TOLD_DESCRIPTION},
+        known::{Entry, GuideCache},
+        requirements,
+        tree::Tree,
+    },
+    plugins::InstalledPlugin,
+    project::SKILLS,
+};
+
+/// Maximum number of skills.
+const MAX_SKILLS: usize = 200;
+/// Skill folder of a project that is used as it is.
+const OF_PROJECTS: &str = ".claude/skills";
+
+/// A folder of skills.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Source {
+    pub(crate) folder: PathBuf,
+    /// The folder that people know it as, where it is a copy of that.
+    pub(crate) copy_of: Option<PathBuf>,
+    pub(crate) origin: SkillOrigin,
+    /// The entries of the folder that are skills, where not all are.
+    pub(crate) entries: Option<Vec<String>>,
+    /// The plugin that it came with.
+    pub(crate) plugin: Option<String>,
+}
+
+impl Source {
+    /// A folder that is no copy.
+    pub(crate) fn new(folder: PathBuf, origin: SkillOrigin) -> Self {
+        Self { folder, copy_of: None, origin, entries: None, plugin: None }
+    }
+
+    /// The folders of a plugin's skills.
+    fn of_plugin(plugin: &InstalledPlugin) -> impl Iterator<Item = Self> {
+        let name = plugin.report.name.clone();
+        plugin.skills.iter().map(move |(folder, entries)| Self {
+            entries: Some(entries.clone()),
+            plugin: Some(name.clone()),
+            ..Self::new(folder.clone(), SkillOrigin::Plugin)
+        })
+    }
+
+    /// The path of something in it, as people know it.
+    pub(crate) fn known_as(&self, path: &Path) -> PathBuf {
+        match (&self.copy_of, path.strip_prefix(&self.folder)) {
+            (Some(known), Ok(below)) => known.join(below),
+            _ => path.to_path_buf(),
+        }
+    }
+
+    /// Returns whether links on the way are followed: what came with a project or a plugin leads nowhere.
+    pub(crate) fn follows(&self) -> bool {
+        !matches!(self.origin, SkillOrigin::Project | SkillOrigin::Plugin)
+    }
+}
+
+/// A folder that may be a skill.
+#[derive(Debug, Clone)]
+pub(crate) struct Candidate {
+    pub(crate) source: Source,
+    pub(crate) folder: PathBuf,
+    /// The folder's name.
+    pub(crate) entry: String,
+    /// False for a skill whose files keep it from being used: it is not offered.
+    pub(crate) is_sound: bool,
+}
+
+impl Candidate {
+    /// Opens the folder. What came with a project leads nowhere through links.
+    pub(super) fn open(&self) -> io::Result<Dir> {
+        if self.source.follows() {
+            Dir::open_ambient_dir(&self.folder, cap_std::ambient_authority())
+        } else {
+            Ok(Dir::from_std_file(exact::open_folder(&self.folder)?.into()))
+        }
+    }
+}
+
+/// Skill sources of a session. Of two skills with one name, the earlier wins: a project's skill never replaces one of
+/// the person, and a plugin's neither. `trusted` is the daemon's copy of the skills of `.agentd/`, where the person trusts it.
+pub(crate) fn sources(
+    person: &Path,
+    plugins: &[InstalledPlugin],
+    bundled: Option<&Path>,
+    project: Option<&Path>,
+    trusted: Option<PathBuf>,
+) -> Vec<Source> {
+    let own = Source::new(person.to_path_buf(), SkillOrigin::Person);
+    let bundled = bundled.map(|folder| Source::new(folder.to_path_buf(), SkillOrigin::Bundled));
+    let trusted = project.zip(trusted).map(|(project, copy)| Source {
+        copy_of: Some(project.join(PROJECT_FOLDER).join(SKILLS)),
+        ..Source::new(copy, SkillOrigin::Project)
+    });
+    let of_project = project.map(|project| Source::new(project.join(OF_PROJECTS), SkillOrigin::Project));
+    let of_plugins = plugins.iter().filter(|plugin| plugin.is_used()).flat_map(Source::of_plugin);
+    std::iter::once(own).chain(of_plugins).chain(bundled).chain(trusted).chain(of_project).collect()
+}
+
+/// The folders that may be skills, in the order of their sources and names.
+pub(crate) fn candidates(sources: &[Source], known: &GuideCache, pace: Pace) -> Result<Vec<Candidate>, NotAtHand> {
+    let mut found = Vec::new();
+    for source in sources {
+        let is_meant = |name: &String| source.entries.as_ref().is_none_or(|entries| entries.contains(name));
+        for Entry { name, .. } in known.entries(&source.folder, pace)?.iter().filter(|entry| is_meant(&entry.name)) {
+            let folder = source.folder.join(name);
+            found.push(Candidate { source: source.clone(), folder, entry: name.clone(), is_sound: true });
+        }
+    }
+    Ok(found)
+}
+
+/// A skill and the folder in which it lies.
+pub(crate) type FoundSkill = (Skill, Candidate);
+
+/// The skills of one source, with their folders. One that says nothing of itself is left out.
+pub(crate) fn skills(
+    source: &Source,
+    settings: &SkillSettings,
+    home: Option<&Path>,
+    known: &GuideCache,
+    pace: Pace,
+) -> Result<Vec<FoundSkill>, NotAtHand> {
+    let mut skills = Vec::new();
+    for mut candidate in candidates(std::slice::from_ref(source), known, pace)? {
+        let skill = skill(&mut candidate, settings, home, known, pace)?;
+        skills.extend(skill.map(|skill| (skill, candidate)));
+    }
+    Ok(skills)
+}
+
+/// The skills that a session has, of those that its sources have, in their order: sorted by name, without those whose
+/// name an earlier one has. One that cannot be used takes no other's name.
+pub(crate) fn chosen(mut found: Vec<FoundSkill>) -> Vec<FoundSkill> {
+    let mut skills: Vec<FoundSkill> = Vec::new();
+    found.sort_by_key(|(_, candidate)| !candidate.is_sound);
+    for (skill, candidate) in found {
+        if !skills.iter().any(|(taken, _)| taken.name.eq_ignore_ascii_case(&skill.name)) {
+            skills.push((skill, candidate));
+        }
+    }
+    if skills.len() > MAX_SKILLS {
+        tracing::warn!("only {MAX_SKILLS} of {} skills are used", skills.len());
+        skills.truncate(MAX_SKILLS);
+    }
+    skills.sort_by(|(left, _), (right, _)| left.name.cmp(&right.name));
+    skills
+}
+
+fn skill(
+    candidate: &mut Candidate,
+    settings: &SkillSettings,
+    home: Option<&Path>,
+    known: &GuideCache,
+    pace: Pace,
+) -> Result<Option<Skill>, NotAtHand> {
+    let path = candidate.folder.join(SKILL_FILE);
+    let follows = candidate.source.follows();
+    let Some(read) = known.read(&path, follows, MAX_FRONT, pace)? else { return Ok(None) };
+    let front = read.front.get_or_init(|| {
+        front::front(&read.text).inspect_err(|flaw| {
+            tracing::warn!("the skill {}:{} is left out: {}", path.display(), flaw.line, flaw.message);
+        })
+    });
+    let Ok(front) = front else { return Ok(None) };
+    let Some(name) = front::name(front, &candidate.entry) else {
+        tracing::warn!("the skill {} is left out: neither its name nor its folder's can be one", path.display());
+        return Ok(None);
+    };
+    let listed =
+        known.read(&candidate.folder.join(requirements::PACKAGES_FILE), follows, requirements::MAX_FILE, pace)?;
+    // What is wrong with the list is told where the skill is checked; nothing is installed of such a one.
+    let packages = requirements::packages(front, listed.as_ref().map(|read| read.text.as_str())).unwrap_or_default();
+    candidate.is_sound = is_sound(candidate, &read.is_sound, pace)?;
+    let setting = settings.get(&name);
+    let enabled = setting.and_then(|setting| setting.enabled).unwrap_or_else(|| is_told(candidate.source.origin));
+    let description =
+        setting.and_then(|setting| setting.description.clone()).unwrap_or_else(|| front.description.clone());
+    Ok(Some(Skill {
+        description: line(&description),
+        path: shown(&candidate.source.known_as(&path), home),
+        digest: read.digest.clone(),
+        origin: candidate.source.origin,
+        enabled: enabled && candidate.is_sound,
+        file_types: setting.map(|setting| setting.file_types.clone()).unwrap_or_default(),
+        packages,
+        name,
+    }))
+}
+
+/// Returns true if no file of a skill keeps it from being used. That is remembered as long as its `SKILL.md` stays the same;
+/// one that cannot be used is looked through each time, until somebody has mended it.
+fn is_sound(candidate: &Candidate, known: &OnceLock<()>, pace: Pace) -> Result<bool, NotAtHand> {
+    if candidate.source.origin == SkillOrigin::Bundled || known.get().is_some() {
+        return Ok(true);
+    }
+    if pace == Pace::AtOnce {
+        return Err(NotAtHand);
+    }
+    let tree = candidate.open().and_then(|folder| Tree::of(&folder));
+    let is_sound = tree.is_ok_and(|tree| tree.problems.is_empty());
+    if is_sound {
+        known.get_or_init(|| ());
+    }
+    Ok(is_sound)
+}
+
+/// Returns whether models are told of a skill without its being mentioned, where nobody says. Those that came with
+/// agentd come when they are called, or when a file of their kind is handed over.
+pub(crate) fn is_told(origin: SkillOrigin) -> bool {
+    origin != SkillOrigin::Bundled
+}
+
+fn line(text: &str) -> String {
+    let words = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    match first_chars(&words, TOLD_DESCRIPTION) {
+        (start, true) => format!("{}…", start.trim_end()),
+        (whole, false) => whole.to_owned(),
+    }
+}

@@ -1,0 +1,185 @@
+//! What the files of a machine and of a project tell about them: the system, the branch of git, and how to build and test.
+//!
+//! Whoever wrote the project wrote these files. Of what builds it only names from a list are told, and nothing of a file is
+//! read beyond its first bytes. It blocks.
+
+mod build;
+
+use std::{
+    ffi::OsStr,
+    fs::{self, File},
+    io::Read as _,
+    path::{Path, PathBuf},
+};
+
+use agentd_core::{ports::Workspace, surroundings::MachineFacts};
+use agentd_workspace::path::{PathPlace, ToolPath, within_project};
+use rustix::fs::{CWD, Mode, OFlags, openat};
+
+/// Bytes of a file that are read.
+const MOST_READ: u64 = 128 * 1024;
+/// Maximum length of a branch name, in bytes: what git could have in the name of a file.
+const LONGEST_BRANCH: usize = 255;
+
+/// Facts for a session of a client in this folder.
+pub fn facts(workspace: &Workspace, client: Option<&Path>) -> MachineFacts {
+    let mut facts = MachineFacts { system: system(), ..MachineFacts::default() };
+    let Some(project) = workspace.project.as_ref().map(|mount| mount.path.as_path()) else { return facts };
+    let start = client.and_then(|client| within_project(workspace, client));
+    let start = start.filter(|start| project.join(start.rest()).is_dir());
+    let root = ToolPath::root(PathPlace::Project);
+    facts.start = start.as_ref().unwrap_or(&root).to_string();
+    facts.branch = branch(project);
+    facts.commands = start.as_ref().map(|start| build::commands(&project.join(start.rest()))).unwrap_or_default();
+    if facts.commands.is_empty() {
+        facts.commands = build::commands(project);
+        facts.commands_in = Some(root.to_string()).filter(|root| *root != facts.start && !facts.commands.is_empty());
+    }
+    facts
+}
+
+fn system() -> String {
+    let os = match std::env::consts::OS {
+        "linux" => "Linux",
+        "macos" => "macOS",
+        other => other,
+    };
+    let release = read(Path::new("/etc/os-release")).unwrap_or_default();
+    let name = release.lines().find_map(|line| line.strip_prefix("PRETTY_NAME=")).map(|name| name.trim_matches('"'));
+    let details: Vec<&str> = name.into_iter().chain([std::env::consts::ARCH]).collect();
+    format!("{os} ({})", details.join(", "))
+}
+
+/// The branch that is checked out, or the beginning of the commit where none is.
+fn branch(project: &Path) -> Option<String> {
+    let git = project.join(".git");
+    let folder = if git.is_dir() { git } else { worktree(project, &read(&git)?)? };
+    let head = read(&folder.join("HEAD"))?;
+    let head = head.trim();
+    match head.strip_prefix("ref: refs/heads/") {
+        Some(branch) => Some(branch.to_owned()).filter(|branch| is_branch(branch)),
+        None => {
+            let is_commit = head.len() >= 40 && head.bytes().all(|letter| letter.is_ascii_hexdigit());
+            is_commit.then(|| head[..12].to_owned())
+        }
+    }
+}
+
+/// Returns whether git would take that name, by the rules of `git check-ref-format` that matter here: no prose passes for one.
+fn is_branch(name: &str) -> bool {
+    let is_refused = |letter: char| letter.is_whitespace() || letter.is_control() || "~^:?*[\\".contains(letter);
+    !name.is_empty() && name.len() <= LONGEST_BRANCH && !name.contains(is_refused)
+}
+
+/// The folder in which git keeps what belongs to this worktree. Nothing but its `HEAD` is read there.
+fn worktree(project: &Path, link: &str) -> Option<PathBuf> {
+    let named = Path::new(link.strip_prefix("gitdir:")?.trim());
+    let folder = project.join(named);
+    let is_worktree = folder.parent()?.file_name() == Some(OsStr::new("worktrees"))
+        || folder.components().any(|part| part.as_os_str() == "modules");
+    is_worktree.then_some(folder)
+}
+
+/// The beginning of a plain file; none where there is none. No pipe and no device makes it wait.
+fn read(path: &Path) -> Option<String> {
+    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+    let file = File::from(openat(CWD, path, flags, Mode::empty()).ok()?);
+    if !file.metadata().ok()?.is_file() {
+        return None;
+    }
+    let mut bytes = Vec::new();
+    file.take(MOST_READ).read_to_end(&mut bytes).ok()?;
+    Some(String::from_utf8_lossy(&bytes).into_owned())
+}
+
+fn is_there(folder: &Path, name: &str) -> bool {
+    fs::metadata(folder.join(name)).is_ok_and(|found| found.is_file())
+}
+
+#[cfg(test)]
+mod tests {
+    use agentd_core::session::Mount;
+
+    use super::*;
+
+    fn workspace(project: Option<&Path>) -> Workspace {
+        let project = project.map(|path| Mount { path: path.to_owned(), writable: false });
+        Workspace { root: "/w".into(), project, folders: Vec::new(), memories: None, worktree: None }
+    }
+
+    fn write(folder: &Path, name: &str, text: &str) {
+        let path = folder.join(name);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text).unwrap();
+    }
+
+    #[test]
+    fn a_folder_of_the_client_counts_where_it_is_in_the_project() {
+        let check = |project: Option<&str>, folder: &str, expected: Option<&str>| {
+            let workspace = workspace(project.map(Path::new));
+            let found = within_project(&workspace, Path::new(folder)).map(|path| path.to_string());
+            assert_eq!(found.as_deref(), expected, "{folder}");
+        };
+        check(Some("/home/me/shop"), "/home/me/shop/web/app", Some("/project/web/app"));
+        check(Some("/home/me/shop"), "/home/me/shop", Some("/project"));
+        check(Some("/home/me/shop"), "/home/me/shopping", None);
+        check(Some("/home/me/shop"), "/home/me/shop/../other", None);
+        check(Some("/home/me/shop"), "/", None);
+        check(None, "/home/me/shop", None);
+    }
+
+    #[test]
+    fn a_project_tells_its_branch_and_how_to_build_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let project = folder.path();
+        assert_eq!(facts(&workspace(None), Some(project)).start, "");
+        let bare = facts(&workspace(Some(project)), None);
+        assert_eq!((bare.start.as_str(), bare.branch, bare.commands.len()), ("/project", None, 0));
+        assert!(bare.system.contains(std::env::consts::ARCH), "{}", bare.system);
+
+        write(project, ".git/HEAD", "ref: refs/heads/feature/cart\n");
+        write(project, "Makefile", "test: build\n\tcargo test\nbuild:\n");
+        write(project, "web/package.json", r#"{"scripts": {"test": "vitest"}}"#);
+        fs::create_dir(project.join("docs")).unwrap();
+        let at = |client: &str| facts(&workspace(Some(project)), Some(&project.join(client)));
+        let root = at("");
+        assert_eq!(root.branch.as_deref(), Some("feature/cart"));
+        assert_eq!((root.commands, root.commands_in), (vec!["make build".to_owned(), "make test".to_owned()], None));
+        let web = at("web");
+        assert_eq!(
+            (web.start.as_str(), web.commands, web.commands_in),
+            ("/project/web", vec!["npm test".to_owned()], None)
+        );
+        let docs = at("docs");
+        assert_eq!((docs.start.as_str(), docs.commands_in.as_deref()), ("/project/docs", Some("/project")));
+        assert_eq!(at("gone").start, "/project");
+    }
+
+    #[test]
+    fn what_is_no_branch_is_not_told() {
+        let folder = tempfile::tempdir().unwrap();
+        let project = folder.path();
+        let check = |head: &str, expected: Option<&str>| {
+            write(project, ".git/HEAD", head);
+            assert_eq!(branch(project).as_deref(), expected, "{head}");
+        };
+        check("ref: refs/heads/main\n", Some("main"));
+        check("0123456789abcdef0123456789abcdef01234567\n", Some("0123456789ab"));
+        check("root:x:0:0\n", None);
+        check("ref: refs/heads/", None);
+        check(&format!("ref: refs/heads/{}", "x".repeat(5000)), None);
+        fs::remove_dir_all(project.join(".git")).unwrap();
+
+        // A worktree names the folder that git keeps for it, and no other file is read.
+        let git = tempfile::tempdir().unwrap();
+        write(git.path(), "worktrees/one/HEAD", "ref: refs/heads/side\n");
+        write(project, ".git", &format!("gitdir: {}\n", git.path().join("worktrees/one").display()));
+        assert_eq!(branch(project).as_deref(), Some("side"));
+        write(git.path(), "HEAD", "ref: refs/heads/main\n");
+        write(project, ".git", &format!("gitdir: {}\n", git.path().display()));
+        assert_eq!(branch(project), None);
+        fs::remove_file(project.join(".git")).unwrap();
+        nix::unistd::mkfifo(&project.join(".git"), nix::sys::stat::Mode::S_IRWXU).unwrap();
+        assert_eq!(branch(project), None, "and nobody waits for a pipe");
+    }
+}

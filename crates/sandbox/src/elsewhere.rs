@@ -1,0 +1,117 @@
+//! What a command reads outside of what is listed: compilers and interpreters that its variables name or the images of
+//! containers have, and the repositories of linked worktrees and of submodules.
+//!
+//! A variable can hold any path, and a stranger can have written a file `.git`. A folder is a toolchain only if it looks like
+//! one, and a repository only if it names the tree in turn. Neither is one around the home or the session's own folders, nor
+//! one in a hidden folder.
+
+use std::{
+    collections::BTreeMap,
+    ffi::{OsStr, OsString},
+    path::{Path, PathBuf},
+};
+
+use agentd_core::ports::Workspace;
+
+use crate::{
+    config::SandboxConfig,
+    environment::find_last,
+    names::linked,
+    places::{SYSTEM, exact},
+};
+
+type Names = &'static [&'static str];
+
+/// Kinds of toolchains: the variable that names the folder; the folder in the images of containers; what there is in such a
+/// folder; the parts that commands read, `.` for all of it; folders of programs, none where the variable is needed to find them.
+const KINDS: [(&str, &str, Names, Names, Names); 7] = [
+    ("CARGO_HOME", "/usr/local/cargo", &["bin/cargo"], &["bin", "config.toml", "env", "git", "registry"], &["bin"]),
+    // As caches of continuous integration have it, without programs.
+    ("CARGO_HOME", "", &["registry"], &["config.toml", "git", "registry"], &[]),
+    ("RUSTUP_HOME", "/usr/local/rustup", &["settings.toml", "toolchains"], &["."], &[]),
+    ("GOROOT", "/usr/local/go", &["bin/go", "pkg/tool"], &["."], &["bin"]),
+    ("JAVA_HOME", "/opt/java/openjdk", &["bin/java", "lib"], &["."], &["bin"]),
+    ("NVM_DIR", "/usr/local/share/nvm", &["versions/node"], &["."], &[]),
+    ("PYENV_ROOT", "", &["shims", "versions"], &["."], &["shims", "bin"]),
+];
+
+/// Files and folders that a command reads besides, by real paths.
+#[derive(Debug, Default)]
+pub(super) struct Elsewhere {
+    pub(super) read: Vec<PathBuf>,
+    /// Files and folders in which keys are looked for.
+    pub(super) searched: Vec<PathBuf>,
+    /// Repositories, which are among what is read.
+    pub(super) repositories: Vec<PathBuf>,
+}
+
+/// Finds those of a command with this environment, to which is added what the command needs to find its programs.
+pub(super) fn find(
+    environment: &mut BTreeMap<OsString, OsString>,
+    workspace: &Workspace,
+    config: &SandboxConfig,
+) -> Elsewhere {
+    let mut found = Elsewhere::default();
+    let own: Vec<PathBuf> = exact(workspace).into_iter().chain(config.write.iter().cloned()).collect();
+    let bounds = std::cell::LazyCell::new(|| Bounds::of(&own, config));
+    for (variable, usual, marks, parts, programs) in KINDS {
+        let named = environment.get(OsStr::new(variable)).map_or(OsStr::new(usual), OsString::as_os_str);
+        let folder = toolchain(Path::new(named), marks).filter(|folder| bounds.allow(folder));
+        let Some(folder) = folder else { continue };
+        let parts = parts.iter().filter_map(|part| folder.join(part).canonicalize().ok());
+        let parts: Vec<PathBuf> = parts.filter(|part| bounds.allow(part) && !bounds.lists(part)).collect();
+        if !parts.is_empty() {
+            // A file that is listed itself is looked into.
+            found.searched.extend(parts.iter().filter(|part| part.is_file()).chain([&folder]).cloned());
+        }
+        found.read.extend(parts);
+        for programs in programs {
+            find_last(environment, &folder.join(programs));
+        }
+        if programs.is_empty() {
+            environment.insert(variable.into(), folder.into());
+        }
+    }
+    let bounds = std::cell::LazyCell::new(|| Bounds::of(std::slice::from_ref(&workspace.root), config));
+    let repositories = linked(workspace).into_iter().filter_map(|(_, repository)| repository);
+    let mounts = workspace.mounts();
+    // In one of them it may be writable.
+    let is_mounted = |repository: &Path| mounts.names().any(|(_, mount)| repository.starts_with(mount));
+    found.repositories.extend(repositories.filter(|git| bounds.allow(git) && !is_mounted(git)));
+    found.read.extend(found.repositories.iter().cloned());
+    found
+}
+
+/// The real path of a folder that looks like a toolchain.
+fn toolchain(named: &Path, marks: &[&str]) -> Option<PathBuf> {
+    let real = named.canonicalize().ok().filter(|_| named.is_absolute())?;
+    let is_system = SYSTEM.iter().any(|system| Path::new(system) == real);
+    (!is_system && marks.iter().all(|mark| real.join(mark).exists())).then_some(real)
+}
+
+/// Folders that nothing which is read elsewhere lies in, or around, by real paths.
+struct Bounds {
+    own: Vec<PathBuf>,
+    home: Option<PathBuf>,
+    hidden: Vec<PathBuf>,
+    listed: Vec<PathBuf>,
+}
+
+impl Bounds {
+    fn of(own: &[PathBuf], config: &SandboxConfig) -> Self {
+        let real = |paths: &[PathBuf]| paths.iter().filter_map(|path| path.canonicalize().ok()).collect::<Vec<_>>();
+        let home = config.home.as_ref().and_then(|home| home.canonicalize().ok());
+        Self { own: real(own), home, hidden: real(&config.hidden), listed: real(&config.read) }
+    }
+
+    fn allow(&self, path: &Path) -> bool {
+        let contains = |inner: &PathBuf| inner.starts_with(path);
+        let lies_in = |outer: &PathBuf| path.starts_with(outer);
+        !self.own.iter().chain(&self.home).any(contains) && !self.own.iter().chain(&self.hidden).any(lies_in)
+    }
+
+    /// Returns true for what commands read already, and what is searched for keys.
+    fn lists(&self, path: &Path) -> bool {
+        self.listed.iter().any(|listed| path.starts_with(listed))
+    }
+}

@@ -1,0 +1,238 @@
+//! Environment of a command. The daemon's own environment holds keys, so none of it is passed on.
+
+use std::{
+    collections::BTreeMap,
+    ffi::{OsStr, OsString},
+    path::{Component, Path, PathBuf},
+};
+
+use agentd_core::{environment::ClientEnvironment, ports::Workspace};
+
+use crate::{
+    names::{MEMORIES, PROJECT},
+    policy::Name,
+};
+
+/// Default search path for programs.
+pub const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+
+/// Names that are never passed, whatever the configuration says: they load code into every program, or say where
+/// locales are read from, of which one that calls itself UTF-8 need not be.
+const FORBIDDEN_PREFIXES: [&str; 3] = ["LD_", "DYLD_", "LOCPATH"];
+
+/// Settings of git that override a repository's own configuration, which may have come with a stranger's folder: not to
+/// run the programs that it names when all that is asked is how things stand. Keys for signing are out of reach anyway.
+pub(crate) const GIT_CONFIG: [(&str, &str); 8] = [
+    // A folder of plain files that looks like a bare repository would have its configuration obeyed.
+    ("safe.bareRepository", "explicit"),
+    ("core.fsmonitor", "false"),
+    ("log.showSignature", "false"),
+    ("gpg.program", "false"),
+    ("gpg.openpgp.program", "false"),
+    ("gpg.x509.program", "false"),
+    ("gpg.ssh.program", "false"),
+    ("protocol.ext.allow", "never"),
+];
+
+/// The same in a worktree, where what is packed can only be read.
+const GIT_CONFIG_IN_WORKTREES: [(&str, &str); 2] = [("gc.auto", "0"), ("maintenance.auto", "false")];
+
+/// The name of the mark by which children of a command are found.
+pub(super) const MARK: &str = "AGENTD_COMMAND";
+
+/// The environment of a command in this workspace, whose folders have these names for it. The client's variables
+/// override the standing ones and the defaults; if it sent none, the configured ones do.
+pub fn clean(
+    workspace: &Workspace,
+    names: &[Name],
+    standing: &BTreeMap<String, String>,
+    configured: &BTreeMap<String, String>,
+    client: &ClientEnvironment,
+) -> BTreeMap<OsString, OsString> {
+    let temp = workspace.root.join("temp");
+    let mut environment: BTreeMap<OsString, OsString> = BTreeMap::new();
+    let mut set = |name: &str, value: &dyn AsRef<OsStr>| {
+        environment.insert(name.into(), value.as_ref().to_owned());
+    };
+    set("PATH", &PATH);
+    set("HOME", &temp);
+    set("TMPDIR", &temp);
+    set("LANG", &"C.UTF-8");
+    set("TERM", &"dumb");
+    set("SHELL", &"/bin/bash");
+    // Nobody sits at the keyboard, and a pager or an editor would wait for someone.
+    set("PAGER", &"cat");
+    set("GIT_PAGER", &"cat");
+    set("GIT_TERMINAL_PROMPT", &"0");
+    set("EDITOR", &"true");
+    let of_worktree = GIT_CONFIG_IN_WORKTREES.iter().filter(|_| workspace.worktree.is_some());
+    let git_config: Vec<_> = GIT_CONFIG.iter().chain(of_worktree).collect();
+    set("GIT_CONFIG_COUNT", &git_config.len().to_string());
+    for (index, (key, value)) in git_config.into_iter().enumerate() {
+        set(&format!("GIT_CONFIG_KEY_{index}"), key);
+        set(&format!("GIT_CONFIG_VALUE_{index}"), value);
+    }
+    // `git status` writes no index, and so runs no hook that waits for that.
+    set("GIT_OPTIONAL_LOCKS", &"0");
+    set("WORKSPACE", &workspace.root);
+    let has = |name: &str| names.iter().any(|given| given.name == Path::new(name));
+    if let Some(project) = &workspace.project {
+        set("PROJECT", if has(PROJECT) { &PROJECT } else { &project.path });
+    }
+    if let Some(memories) = &workspace.memories {
+        set("MEMORIES", if has(MEMORIES) { &MEMORIES } else { memories });
+    }
+    let configured = configured.iter().map(|(name, value)| (name.as_str(), value.as_str()));
+    let passed: Vec<(&str, &str)> =
+        if client.iter().next().is_none() { configured.collect() } else { client.iter().collect() };
+    let standing = standing.iter().map(|(name, value)| (name.as_str(), value.as_str()));
+    for (name, value) in standing.chain(passed) {
+        if !is_allowed(name) || value.contains('\0') || is_locale(name) && !is_utf8(value) {
+            continue;
+        }
+        if name == "PATH" {
+            set(name, &programs(value, workspace));
+        } else {
+            set(name, &value);
+        }
+    }
+    environment
+}
+
+/// Prepends these folders to the search path.
+pub fn find_first(environment: &mut BTreeMap<OsString, OsString>, folders: &[&Path]) {
+    let mut path = OsString::new();
+    for folder in folders {
+        path.push(folder);
+        path.push(":");
+    }
+    path.push(environment.get(OsStr::new("PATH")).cloned().unwrap_or_default());
+    environment.insert("PATH".into(), path);
+}
+
+/// Appends this folder to the search path, unless it is there.
+pub fn find_last(environment: &mut BTreeMap<OsString, OsString>, folder: &Path) {
+    let path = environment.entry("PATH".into()).or_insert_with(|| PATH.into());
+    if !std::env::split_paths(path).any(|known| known == folder) {
+        path.push(":");
+        path.push(folder);
+    }
+}
+
+fn is_allowed(name: &str) -> bool {
+    !name.is_empty() && !name.contains(['=', '\0']) && !FORBIDDEN_PREFIXES.iter().any(|prefix| name.starts_with(prefix))
+}
+
+/// True for variables that say how letters are written.
+fn is_locale(name: &str) -> bool {
+    name == "LANG" || name.starts_with("LC_")
+}
+
+/// True for locales that write letters as UTF-8, in which commands are judged: in others, a letter can end with the
+/// byte of a backslash or a quote.
+fn is_utf8(locale: &str) -> bool {
+    let charset = locale.split_once('.').map(|(_, charset)| charset.split('@').next().unwrap_or_default());
+    let plain = locale.chars().all(|letter| letter.is_ascii_alphanumeric() || "._-@".contains(letter));
+    plain && charset.is_some_and(|charset| ["utf-8", "utf8"].iter().any(|name| name.eq_ignore_ascii_case(charset)))
+}
+
+/// The folders in which programs are looked for: not the one in which a command happens to start, and none of the
+/// session's own, where anybody may have put a program with a common name. Without any, those of the system.
+fn programs(path: &str, workspace: &Workspace) -> OsString {
+    let project = workspace.project.iter().map(|mount| &mount.path);
+    let mounts = project.chain(workspace.folders.iter().map(|folder| &folder.path));
+    let own: Vec<&PathBuf> = [&workspace.root].into_iter().chain(mounts).chain(&workspace.memories).collect();
+    let is_fit = |folder: &PathBuf| {
+        let is_plain = folder.components().all(|part| !matches!(part, Component::ParentDir));
+        folder.is_absolute() && is_plain && !own.iter().any(|own| folder.starts_with(own))
+    };
+    let kept = std::env::join_paths(std::env::split_paths(path).filter(is_fit)).unwrap_or_default();
+    if kept.is_empty() { PATH.into() } else { kept }
+}
+
+#[cfg(test)]
+mod tests {
+    use agentd_core::session::Mount;
+
+    use super::*;
+
+    #[test]
+    fn what_is_configured_wins_and_what_loads_code_is_left_out() {
+        let workspace =
+            Workspace { root: "/w".into(), project: None, folders: Vec::new(), memories: None, worktree: None };
+        let configured = BTreeMap::from(
+            [("PATH", "/opt/bin"), ("LD_PRELOAD", "/x.so"), ("A=B", "c"), ("", "x"), ("RUST_LOG", "info")]
+                .map(|(name, value)| (name.to_owned(), value.to_owned())),
+        );
+        let standing = BTreeMap::from([("RUST_LOG".to_owned(), "trace".to_owned())]);
+        let clean = clean(&workspace, &[], &standing, &configured, &ClientEnvironment::default());
+        let get = |name: &str| clean.get(std::ffi::OsStr::new(name)).and_then(|value| value.to_str());
+        assert_eq!(get("PATH"), Some("/opt/bin"));
+        assert_eq!(get("RUST_LOG"), Some("info"));
+        assert_eq!(get("HOME"), Some("/w/temp"));
+        assert_eq!(get("LD_PRELOAD"), None);
+        assert_eq!(get("A=B"), None);
+        assert_eq!(get("PROJECT"), None);
+    }
+
+    #[test]
+    fn the_client_takes_the_place_of_what_is_configured() {
+        let workspace =
+            Workspace { root: "/w".into(), project: None, folders: Vec::new(), memories: None, worktree: None };
+        let configured =
+            BTreeMap::from([("PATH".to_owned(), "/daemon".to_owned()), ("TZ".to_owned(), "UTC".to_owned())]);
+        let client = ClientEnvironment::unjudged([("PATH".to_owned(), "/client".to_owned())]);
+        let standing =
+            [("PATH", "/standing"), ("CARGO_HOME", "/cargo")].map(|(name, value)| (name.to_owned(), value.to_owned()));
+        let clean = clean(&workspace, &[], &standing.into(), &configured, &client);
+        let get = |name: &str| clean.get(std::ffi::OsStr::new(name)).and_then(|value| value.to_str());
+        assert_eq!((get("PATH"), get("TZ"), get("CARGO_HOME")), (Some("/client"), None, Some("/cargo")));
+    }
+
+    #[test]
+    fn every_locale_is_utf8_and_every_program_is_the_systems_or_the_persons() {
+        let project = Mount { path: "/code".into(), writable: true };
+        let workspace = Workspace {
+            root: "/w".into(),
+            project: Some(project),
+            folders: Vec::new(),
+            memories: Some("/m".into()),
+            worktree: None,
+        };
+        let seen = |sent: &[(&str, &str)], name: &str| {
+            let sent = sent.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
+            let environment =
+                clean(&workspace, &[], &BTreeMap::new(), &BTreeMap::new(), &ClientEnvironment::unjudged(sent));
+            environment.get(OsStr::new(name)).map(|value| value.to_string_lossy().into_owned())
+        };
+        for (locale, is_kept) in [
+            ("de_DE.UTF-8", true),
+            ("ja_JP.utf8", true),
+            ("ca_ES.UTF-8@valencia", true),
+            ("zh_CN.GBK", false),
+            ("zh_CN", false),
+            ("zh_TW.Big5", false),
+            ("zh_CN.GB18030", false),
+            ("ja_JP.SJIS@.UTF-8", false),
+            ("zh_CN.GBK.UTF-8", false),
+            ("../x.UTF-8", false),
+            ("C", false),
+            ("POSIX", false),
+            ("", false),
+        ] {
+            let kept = is_kept.then(|| locale.to_owned());
+            assert_eq!(seen(&[("LANG", locale)], "LANG"), kept.clone().or(Some("C.UTF-8".to_owned())), "{locale}");
+            assert_eq!(seen(&[("LC_ALL", locale)], "LC_ALL"), kept, "{locale}");
+        }
+        assert_eq!(seen(&[("LOCPATH", "/tmp/x")], "LOCPATH"), None);
+        for (path, kept) in [
+            ("/usr/bin:/bin", "/usr/bin:/bin"),
+            (":/usr/bin::bin:./x:../y:/bin:", "/usr/bin:/bin"),
+            ("/code/.venv/bin:/codes:/w/temp:/m:/usr/../code:/usr/bin", "/codes:/usr/bin"),
+            (".", PATH),
+            ("", PATH),
+        ] {
+            assert_eq!(seen(&[("PATH", path)], "PATH").as_deref(), Some(kept), "{path}");
+        }
+    }
+}

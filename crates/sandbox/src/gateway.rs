@@ -1,0 +1,372 @@
+//! The only way out of a program that may reach listed hosts and nothing else: a proxy of the daemon's.
+//!
+//! The helper makes a network of the program's own, in which there is one address, and listens there. What it listens with is
+//! handed to the daemon, which accepts, and connects to the hosts on the list. So no datagram, no look-up of a name and no other
+//! connection leads anywhere, whatever the program does. The proxy lives as long as the program.
+//!
+//! It understands `CONNECT`, for TLS, and `GET` and `HEAD` of whole addresses, one for each connection: what follows on the same
+//! connection is never passed on, since it might be meant for somebody else.
+
+use std::{
+    collections::BTreeSet,
+    fmt, io,
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+
+use agentd_core::route::Routes;
+use base64::{Engine as _, prelude::BASE64_STANDARD};
+use tokio::{
+    io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader},
+    net::{TcpListener, TcpStream},
+    task::JoinSet,
+};
+use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
+use url::Url;
+
+/// Connections at once.
+const MAX_CONNECTIONS: usize = 64;
+/// Bytes of a request's head, or of an answer's of the person's proxy.
+const MAX_HEAD: u64 = 32 << 10;
+/// Time limit for a request's head, and for a connection.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// The name beside the random word.
+const USER: &str = "agentd";
+/// Headers that are between two neighbours, and the name of the host, which is written anew.
+const DROPPED: [&str; 9] = [
+    "connection",
+    "content-length",
+    "host",
+    "keep-alive",
+    "proxy-authorization",
+    "proxy-connection",
+    "te",
+    "transfer-encoding",
+    "upgrade",
+];
+
+/// A host in lower case, and a port.
+pub type Target = (String, u16);
+
+/// The proxy of one program.
+pub struct Gateway {
+    hosts: BTreeSet<Target>,
+    upstream: Routes,
+    word: String,
+    refused: Mutex<Option<Target>>,
+    /// Cancelled when something was refused.
+    pub strayed: CancellationToken,
+}
+
+/// Whom a request is for.
+enum Request {
+    Tunnel(Target),
+    /// With the method and the headers that are passed on.
+    Plain(Url, String, String),
+}
+
+/// An answer of the proxy itself.
+struct Refusal(&'static str);
+
+impl fmt::Debug for Gateway {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Gateway").field("hosts", &self.hosts).finish_non_exhaustive()
+    }
+}
+
+impl Gateway {
+    /// A proxy to these hosts. It listens nowhere yet.
+    pub fn new(hosts: BTreeSet<Target>, upstream: Routes) -> Self {
+        let word = uuid::Uuid::new_v4().simple().to_string();
+        Self { hosts, upstream, word, refused: Mutex::default(), strayed: CancellationToken::new() }
+    }
+
+    /// Its address, for the program that it is for.
+    pub fn address(&self, port: u16) -> String {
+        format!("http://{USER}:{}@127.0.0.1:{port}", self.word)
+    }
+
+    /// The first host that the program wanted and that is not on the list.
+    pub fn refused(&self) -> Option<Target> {
+        self.refused.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Lets programs through until what is returned is dropped, with all connections.
+    pub fn serve(self: &Arc<Self>, listener: TcpListener) -> AbortOnDropHandle<()> {
+        let gateway = Arc::clone(self);
+        AbortOnDropHandle::new(tokio::spawn(async move {
+            let mut open = JoinSet::new();
+            loop {
+                tokio::select! {
+                    Some(_) = open.join_next() => {}
+                    accepted = listener.accept(), if open.len() < MAX_CONNECTIONS => {
+                        let Ok((client, _)) = accepted else { return };
+                        let gateway = Arc::clone(&gateway);
+                        open.spawn(async move {
+                            if let Err(error) = gateway.pass(client).await {
+                                tracing::debug!("a connection of an installer broke: {error}");
+                            }
+                        });
+                    }
+                }
+            }
+        }))
+    }
+
+    async fn pass(&self, client: TcpStream) -> io::Result<()> {
+        let mut client = BufReader::new(client);
+        let head = head_of(&mut client).await?;
+        match self.request(&head) {
+            Ok(Request::Tunnel(target)) => self.tunnel(client, target).await,
+            Ok(Request::Plain(url, method, headers)) => self.fetch(client, url, &method, &headers).await,
+            Err(Refusal(status)) => answer(&mut client, status).await,
+        }
+    }
+
+    /// Reads a request, and refuses those for other hosts.
+    fn request(&self, head: &str) -> Result<Request, Refusal> {
+        let mut lines = head.lines();
+        let words: Vec<&str> = lines.next().unwrap_or_default().split(' ').collect();
+        let [method, target, _] = words[..] else { return Err(Refusal("400 Bad Request")) };
+        let headers: Vec<(&str, &str)> = lines.filter_map(|line| line.split_once(':')).collect();
+        let expected = basic(USER, &self.word);
+        let is_known = headers
+            .iter()
+            .any(|(name, value)| name.eq_ignore_ascii_case("proxy-authorization") && value.trim() == expected);
+        if !is_known {
+            return Err(Refusal("407 Proxy Authentication Required"));
+        }
+        if method == "CONNECT" {
+            let target = target.rsplit_once(':').and_then(|(host, port)| Some((plain_host(host), port.parse().ok()?)));
+            let target = target.ok_or(Refusal("400 Bad Request"))?;
+            return self.allowed(target).map(Request::Tunnel);
+        }
+        if !matches!(method, "GET" | "HEAD") {
+            return Err(Refusal("405 Method Not Allowed"));
+        }
+        let url = Url::parse(target).ok().filter(|url| url.scheme() == "http" && url.username().is_empty());
+        let url = url.ok_or(Refusal("400 Bad Request"))?;
+        self.allowed(target_of(&url).ok_or(Refusal("400 Bad Request"))?)?;
+        let passed =
+            headers.iter().filter(|(name, _)| !DROPPED.iter().any(|dropped| name.eq_ignore_ascii_case(dropped)));
+        let passed = passed.map(|(name, value)| format!("{name}:{value}\r\n")).collect();
+        Ok(Request::Plain(url, method.to_owned(), passed))
+    }
+
+    fn allowed(&self, target: Target) -> Result<Target, Refusal> {
+        if self.hosts.contains(&target) {
+            return Ok(target);
+        }
+        self.refused.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(target);
+        self.strayed.cancel();
+        Err(Refusal("403 Forbidden"))
+    }
+
+    /// The person's own proxy for an address.
+    fn proxy(&self, url: &str) -> Option<Url> {
+        Url::parse(&self.upstream.of(url).proxy()?).ok()
+    }
+
+    async fn tunnel(&self, mut client: BufReader<TcpStream>, target: Target) -> io::Result<()> {
+        let server = async {
+            let Some(proxy) = self.proxy(&format!("https://{}", written(&target))) else {
+                return Ok(BufReader::new(connect(&target).await?));
+            };
+            let mut server = BufReader::new(connect(&target_of(&proxy).ok_or(io::ErrorKind::InvalidInput)?).await?);
+            let place = written(&target);
+            let said = format!("CONNECT {place} HTTP/1.1\r\nHost: {place}\r\n{}\r\n", authorization(&proxy));
+            server.write_all(said.as_bytes()).await?;
+            let head = head_of(&mut server).await?;
+            if head.split(' ').nth(1) == Some("200") {
+                Ok(server)
+            } else {
+                Err(io::ErrorKind::ConnectionRefused.into())
+            }
+        };
+        let Ok::<_, io::Error>(mut server) = server.await else { return answer(&mut client, "502 Bad Gateway").await };
+        client.write_all(b"HTTP/1.1 200 Connection established\r\n\r\n").await?;
+        tokio::io::copy_bidirectional(&mut client, &mut server).await.map(drop)
+    }
+
+    async fn fetch(&self, mut client: BufReader<TcpStream>, url: Url, method: &str, headers: &str) -> io::Result<()> {
+        let (to, what, known) = match self.proxy(url.as_str()) {
+            Some(proxy) => (target_of(&proxy), url.as_str().to_owned(), authorization(&proxy)),
+            None => {
+                (target_of(&url), url[url::Position::BeforePath..url::Position::AfterQuery].to_owned(), String::new())
+            }
+        };
+        let host = &url[url::Position::BeforeHost..url::Position::AfterPort];
+        let said = format!("{method} {what} HTTP/1.1\r\nHost: {host}\r\n{known}{headers}Connection: close\r\n\r\n");
+        let server = connect(&to.ok_or(io::ErrorKind::InvalidInput)?).await;
+        let Ok(mut server) = server else { return answer(&mut client, "502 Bad Gateway").await };
+        server.write_all(said.as_bytes()).await?;
+        let (mut from_client, mut to_client) = tokio::io::split(client);
+        tokio::select! {
+            copied = tokio::io::copy(&mut server, &mut to_client) => copied.map(drop)?,
+            // Whatever comes would be another request, for whomever: the connection ends.
+            _ = from_client.read_u8() => {}
+        }
+        to_client.shutdown().await
+    }
+}
+
+/// The host and the port of an address.
+pub fn target_of(url: &Url) -> Option<Target> {
+    Some((plain_host(url.host_str()?), url.port_or_known_default()?))
+}
+
+/// A target as addresses have it.
+pub fn written((host, port): &Target) -> String {
+    if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") }
+}
+
+fn plain_host(host: &str) -> String {
+    host.trim_start_matches('[').trim_end_matches(']').to_ascii_lowercase()
+}
+
+fn basic(user: &str, password: &str) -> String {
+    format!("Basic {}", BASE64_STANDARD.encode(format!("{user}:{password}")))
+}
+
+/// The header by which the person's proxy knows them.
+fn authorization(proxy: &Url) -> String {
+    let plain = |text: &str| {
+        url::form_urlencoded::parse(format!("{}=", text.replace('+', "%2B")).as_bytes())
+            .next()
+            .map(|(name, _)| name.into_owned())
+            .unwrap_or_default()
+    };
+    match proxy.password() {
+        Some(password) => {
+            format!("Proxy-Authorization: {}\r\n", basic(&plain(proxy.username()), &plain(password)))
+        }
+        None => String::new(),
+    }
+}
+
+async fn connect((host, port): &Target) -> io::Result<TcpStream> {
+    tokio::time::timeout(PATIENCE, TcpStream::connect((host.as_str(), *port))).await?
+}
+
+/// Reads lines up to the empty one.
+async fn head_of(stream: &mut BufReader<TcpStream>) -> io::Result<String> {
+    let reading = async {
+        let (mut head, mut left) = (String::new(), stream.take(MAX_HEAD));
+        while !head.ends_with("\r\n\r\n") {
+            if left.read_line(&mut head).await? == 0 {
+                return Err(io::ErrorKind::UnexpectedEof.into());
+            }
+        }
+        Ok(head)
+    };
+    tokio::time::timeout(PATIENCE, reading).await?
+}
+
+async fn answer(client: &mut BufReader<TcpStream>, status: &str) -> io::Result<()> {
+    let said = format!("HTTP/1.1 {status}\r\nContent-Length: 0\r\nConnection: close\r\n\r\n");
+    client.write_all(said.as_bytes()).await?;
+    client.shutdown().await
+}
+
+/// The listener that a helper hands up. None where it has something else to say, which can then be read.
+///
+/// # Errors
+/// When the helper is gone, or what it handed up is no listener.
+#[cfg(target_os = "linux")]
+#[allow(unsafe_code, reason = "a descriptor is a number, and only we can say that nobody else owns it")]
+pub(super) async fn receive(leash: &tokio::net::UnixStream) -> io::Result<Option<TcpListener>> {
+    use std::{
+        io::IoSliceMut,
+        os::fd::{AsRawFd as _, FromRawFd as _, OwnedFd, RawFd},
+    };
+
+    use nix::sys::socket::{ControlMessageOwned, MsgFlags, recv, recvmsg};
+
+    let take = || {
+        let mut byte = [0];
+        if recv(leash.as_raw_fd(), &mut byte, MsgFlags::MSG_PEEK)? == 0 || byte[0] != super::policy::HANDED_UP {
+            return Ok(None);
+        }
+        let mut space = nix::cmsg_space!([RawFd; 1]);
+        let mut slices = [IoSliceMut::new(&mut byte)];
+        let message = recvmsg::<()>(leash.as_raw_fd(), &mut slices, Some(&mut space), MsgFlags::MSG_CMSG_CLOEXEC)?;
+        let handed = message.cmsgs()?.find_map(|control| match control {
+            ControlMessageOwned::ScmRights(handed) => handed.first().copied(),
+            _ => None,
+        });
+        let handed = handed.ok_or(io::ErrorKind::InvalidData)?;
+        // SAFETY: the kernel has just made this descriptor for us, and there was room for one only.
+        Ok(Some(unsafe { OwnedFd::from_raw_fd(handed) }))
+    };
+    let handed = tokio::time::timeout(PATIENCE, leash.async_io(tokio::io::Interest::READABLE, take)).await??;
+    let Some(handed) = handed else { return Ok(None) };
+    let listener = std::net::TcpListener::from(handed);
+    listener.set_nonblocking(true)?;
+    TcpListener::from_std(listener).map(Some)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn gateway() -> Gateway {
+        Gateway::new(
+            BTreeSet::from([("index.example".to_owned(), 443), ("127.0.0.1".to_owned(), 80)]),
+            Routes::default(),
+        )
+    }
+
+    #[test]
+    fn only_listed_hosts_are_let_through() {
+        #[track_caller]
+        fn check(line: &str, expected: Result<&str, &str>) {
+            let gateway = gateway();
+            let head = format!("{line}\r\nProxy-Authorization: {}\r\nHost: x\r\n\r\n", basic(USER, &gateway.word));
+            let got = match gateway.request(&head) {
+                Ok(Request::Tunnel(target)) => Ok(written(&target)),
+                Ok(Request::Plain(url, ..)) => Ok(url.to_string()),
+                Err(Refusal(status)) => Err(status[..3].to_owned()),
+            };
+            assert_eq!(got.as_deref().map_err(String::as_str), expected, "{line}");
+            assert_eq!(gateway.refused().is_some(), expected == Err("403"), "{line}");
+            assert_eq!(gateway.strayed.is_cancelled(), expected == Err("403"), "{line}");
+        }
+        check("CONNECT index.example:443 HTTP/1.1", Ok("index.example:443"));
+        check("CONNECT INDEX.example:443 HTTP/1.1", Ok("index.example:443"));
+        check("GET http://127.0.0.1/simple/?a HTTP/1.1", Ok("http://127.0.0.1/simple/?a"));
+        for line in [
+            "CONNECT index.example:80 HTTP/1.1",
+            "CONNECT other.example:443 HTTP/1.1",
+            "CONNECT index.example.other.example:443 HTTP/1.1",
+            "CONNECT [::1]:443 HTTP/1.1",
+            "GET http://127.0.0.1:81/ HTTP/1.1",
+            "GET http://index.example/ HTTP/1.1",
+        ] {
+            check(line, Err("403"));
+        }
+        for line in
+            ["CONNECT index.example HTTP/1.1", "GET / HTTP/1.1", "GET https://index.example/ HTTP/1.1", "GET", ""]
+        {
+            check(line, Err("400"));
+        }
+        check("GET http://index.example@127.0.0.1/ HTTP/1.1", Err("400"));
+        check("POST http://127.0.0.1/ HTTP/1.1", Err("405"));
+    }
+
+    #[test]
+    fn nobody_else_is_let_through() {
+        for head in [
+            "CONNECT index.example:443 HTTP/1.1\r\n\r\n",
+            "GET http://127.0.0.1/ HTTP/1.1\r\nProxy-Authorization: Basic eA==\r\n\r\n",
+        ] {
+            assert!(matches!(gateway().request(head), Err(Refusal(status)) if status.starts_with("407")), "{head}");
+        }
+    }
+
+    #[test]
+    fn a_proxy_is_known_by_name_and_password() {
+        let proxy = Url::parse("http://me:p%40ss@proxy:8080").unwrap();
+        assert_eq!(target_of(&proxy), Some(("proxy".to_owned(), 8080)));
+        assert_eq!(authorization(&proxy), format!("Proxy-Authorization: {}\r\n", basic("me", "p@ss")));
+    }
+}

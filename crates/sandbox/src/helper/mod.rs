@@ -1,0 +1,239 @@
+//! The helper: a program with one thread that locks itself in and becomes the command.
+//!
+//! There are up to three processes. The *outer* one is what the daemon started. Where there are namespaces it forks the
+//! *keeper*, which is then the first process of a new process table; elsewhere it is the keeper itself and inherits
+//! every orphan. The keeper forks the *command*, holds the leash, collects who dies, and kills the rest when the
+//! command has ended or the leash has broken.
+//!
+//! - `namespaces`: a user, mount and process namespace; what is mounted there. `root`: the names that are given to the
+//!   session's folders there. `raw`: system calls that have no wrapper.
+//! - [`mod@keeper`]: waits and kills.
+//! - [`mod@command`]: limits, privileges, files, system calls, and then the program. In this order, because each step
+//!   needs what the next one takes away.
+//! - `search`: files that hold keys, which are hidden. `stage`: what is put in the place of files.
+//! - `gateway`: a network with nothing in it but the daemon's proxy.
+//! - `files`: Landlock. `calls`: seccomp. `programs`: where the command finds programs.
+
+mod calls;
+mod command;
+mod files;
+mod gateway;
+mod keeper;
+mod namespaces;
+mod programs;
+mod raw;
+mod root;
+mod search;
+mod stage;
+
+use std::{
+    ffi::{CString, OsString},
+    io::{self, Read as _, Write as _},
+    os::{
+        fd::{AsFd as _, FromRawFd as _, OwnedFd},
+        unix::{ffi::OsStringExt as _, net::UnixStream},
+    },
+    path::{Path, PathBuf},
+    process::ExitCode,
+};
+
+use nix::{
+    fcntl::{FcntlArg, fcntl},
+    sys::wait::waitpid,
+    unistd::{ForkResult, dup2_stderr, dup2_stdin, dup2_stdout, fork},
+};
+
+use crate::{
+    names,
+    policy::{Name, Policy, Report},
+};
+
+/// The longest policy that is read, in bytes.
+const MAX_POLICY: u64 = 1024 * 1024;
+
+/// Result of a step; the error is a sentence for the log.
+type Step<T> = Result<T, String>;
+
+/// Adds what was attempted.
+fn step<E: std::fmt::Display>(attempted: &str) -> impl FnOnce(E) -> String + '_ {
+    move |error| format!("could not {attempted}: {error}")
+}
+
+/// Program with its arguments and environment.
+struct Program {
+    /// Its file and its arguments; empty where there is no command.
+    line: Vec<CString>,
+    environment: Vec<(OsString, OsString)>,
+}
+
+/// Becomes `command` in this environment, locked in by the policy that comes over standard input; without a command,
+/// only tries. Called first thing in `main`, before any thread, logging or configuration.
+#[must_use]
+pub fn run_helper(command: Vec<OsString>, environment: impl IntoIterator<Item = (OsString, OsString)>) -> ExitCode {
+    let Ok(leash) = take_leash() else { return ExitCode::FAILURE };
+    match outer(&leash, command, environment.into_iter().collect()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(why) => {
+            tell(&leash, &Report::Failed(why));
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// The leash is standard input. It is moved away, so that no program inherits it.
+#[allow(unsafe_code, reason = "a descriptor is a number, and only we can say that nobody else owns it")]
+fn take_leash() -> io::Result<UnixStream> {
+    let fd = fcntl(io::stdin().as_fd(), FcntlArg::F_DUPFD_CLOEXEC(3))?;
+    // SAFETY: `fcntl` has just made this descriptor for us.
+    let leash = unsafe { OwnedFd::from_raw_fd(fd) };
+    let nothing = std::fs::File::open("/dev/null")?;
+    dup2_stdin(&nothing)?;
+    Ok(leash.into())
+}
+
+/// Leaves the pipes to the command, so that they end with it.
+fn let_go_of_output() -> Step<()> {
+    let nothing = nothing()?;
+    dup2_stdin(&nothing)
+        .and_then(|()| dup2_stdout(&nothing))
+        .and_then(|()| dup2_stderr(&nothing))
+        .map_err(step("let go of the output"))
+}
+
+fn nothing() -> Step<std::fs::File> {
+    std::fs::OpenOptions::new().read(true).write(true).open("/dev/null").map_err(step("open /dev/null"))
+}
+
+/// Moves the command's input to where it belongs: the leash was there when we were started.
+fn take_input() -> Step<()> {
+    dup2_stdin(io::stderr().as_fd()).map_err(step("take the input"))?;
+    dup2_stderr(&nothing()?).map_err(step("take the input"))
+}
+
+/// Writes one line. A closed pipe is ignored.
+fn tell(mut leash: &UnixStream, report: &Report) {
+    if let Ok(mut line) = serde_json::to_vec(report) {
+        line.push(b'\n');
+        let _ = leash.write_all(&line);
+    }
+}
+
+fn outer(leash: &UnixStream, command: Vec<OsString>, environment: Vec<(OsString, OsString)>) -> Step<()> {
+    let mut policy = read_policy(leash)?;
+    if policy.input {
+        take_input()?;
+    }
+    let found = search::search(&policy);
+    policy.hidden.extend(found.hidden);
+    if !policy.namespaces {
+        // Nothing can be put in its place.
+        policy.hidden.extend(found.reduced.iter().map(|(path, _)| path.clone()));
+    }
+    let line = command
+        .into_iter()
+        .map(|part| CString::new(part.into_vec()).map_err(step("read the command")))
+        .collect::<Step<Vec<_>>>()?;
+    let environment = environment.into_iter().filter(|(name, value)| !leads_to_hidden(name, value, &policy)).collect();
+    let program = Program { line, environment };
+    // The daemon's terminal, if it has one, is none of ours.
+    nix::unistd::setsid().map_err(step("leave the daemon's session"))?;
+    let folder = Folder::current()?;
+    let namespaces = if policy.namespaces { Some(namespaces::enter(&policy, &found.reduced)?) } else { None };
+    if policy.gateway {
+        if namespaces.is_none() {
+            return Err("there are no namespaces, so nothing would keep it to the proxy".to_owned());
+        }
+        gateway::open(leash)?;
+    }
+    if namespaces.is_none() {
+        nix::sys::prctl::set_child_subreaper(true).map_err(step("adopt orphans"))?;
+        harden();
+        return keeper::run(leash, &policy, None, &folder, &program);
+    }
+    match fork_alone()? {
+        ForkResult::Child => {
+            harden();
+            let ran = raw::die_with_parent().and_then(|()| keeper::run(leash, &policy, namespaces, &folder, &program));
+            if let Err(why) = &ran {
+                tell(leash, &Report::Failed(why.clone()));
+            }
+            std::process::exit(i32::from(ran.is_err()));
+        }
+        ForkResult::Parent { child } => {
+            harden();
+            let_go_of_output()?;
+            while waitpid(child, None) == Err(nix::errno::Errno::EINTR) {}
+            Ok(())
+        }
+    }
+}
+
+/// True for a variable that has git read a hidden file: it would not work at all then.
+fn leads_to_hidden(name: &OsString, value: &OsString, policy: &Policy) -> bool {
+    name == "GIT_CONFIG_GLOBAL" && !policy.namespaces && {
+        let real = Path::new(value).canonicalize();
+        real.is_ok_and(|real| {
+            policy.hidden.iter().any(|hidden| hidden.canonicalize().is_ok_and(|hidden| hidden == real))
+        })
+    }
+}
+
+/// Keeps our memory and descriptors from processes of the same user. Only a further wall: Landlock has said so before.
+fn harden() {
+    let _ = nix::sys::prctl::set_dumpable(false);
+}
+
+/// Forks a process that has one thread, so that the child may do whatever the parent might.
+#[allow(unsafe_code, reason = "forking is only unsafe beside other threads")]
+fn fork_alone() -> Step<ForkResult> {
+    // SAFETY: the helper has one thread: `main` calls `run_helper` before it starts any, and nothing here starts one.
+    unsafe { fork() }.map_err(step("fork"))
+}
+
+fn read_policy(mut leash: &UnixStream) -> Step<Policy> {
+    let mut line = Vec::new();
+    let mut byte = [0];
+    // Byte by byte, because what follows the line belongs to the keeper.
+    while line.len() < 4 {
+        if leash.read(&mut byte).map_err(step("read the policy"))? == 0 {
+            return Err("the policy did not come".to_owned());
+        }
+        line.push(byte[0]);
+    }
+    let length = u64::from(u32::from_le_bytes([line[0], line[1], line[2], line[3]]));
+    if length > MAX_POLICY {
+        return Err(format!("the policy has {length} bytes, which is too long"));
+    }
+    let mut text = Vec::new();
+    leash.take(length).read_to_end(&mut text).map_err(step("read the policy"))?;
+    serde_json::from_slice(&text).map_err(step("understand the policy"))
+}
+
+/// The folder in which the command starts. The daemon has opened it and made it ours.
+struct Folder {
+    path: PathBuf,
+    identity: (u64, u64),
+}
+
+impl Folder {
+    fn current() -> Step<Self> {
+        let path = std::env::current_dir().map_err(step("find the folder to start in"))?;
+        Ok(Self { identity: identity()?, path })
+    }
+
+    /// Enters it again, by the name that it has now: after mounting, its path leads to another view of it.
+    fn enter(&self, names: &[Name]) -> Step<()> {
+        let path = names::named(names, &self.path).unwrap_or_else(|| self.path.clone());
+        std::env::set_current_dir(path).map_err(step("enter the folder to start in"))?;
+        if identity()? == self.identity {
+            return Ok(());
+        }
+        Err("the folder to start in was exchanged for another one".to_owned())
+    }
+}
+
+fn identity() -> Step<(u64, u64)> {
+    use std::os::unix::fs::MetadataExt as _;
+    let metadata = std::fs::metadata(".").map_err(step("look at the folder to start in"))?;
+    Ok((metadata.dev(), metadata.ino()))
+}

@@ -1,0 +1,306 @@
+//! Files available to a command of a session. Nothing of the person's home is readable unless it is listed.
+
+use std::path::{Path, PathBuf};
+
+use agentd_core::{
+    folder::AddedFolder,
+    policy::Confinement,
+    ports::Workspace,
+    worktree::{BRANCHES, WorktreeAccess},
+};
+
+use super::policy::Tree;
+
+/// Parts of the system that every program needs.
+pub(super) const SYSTEM: &[&str] = &[
+    "/usr",
+    "/bin",
+    "/sbin",
+    "/lib",
+    "/lib32",
+    "/lib64",
+    "/libx32",
+    "/opt",
+    "/nix/store",
+    "/gnu/store",
+    "/run/current-system",
+    "/proc",
+    "/sys/devices/system/cpu",
+    "/sys/fs/cgroup",
+    "/var/lib/dpkg",
+];
+
+/// Parts of `/etc` that programs need: how to load, resolve, spell and encrypt. The rest may hold passwords.
+const SYSTEM_SETTINGS: &[&str] = &[
+    "alternatives",
+    "bash.bashrc",
+    "ca-certificates",
+    "ca-certificates.conf",
+    "debian_version",
+    "fonts",
+    "gai.conf",
+    "gitconfig",
+    "group",
+    "host.conf",
+    "hostname",
+    "hosts",
+    "inputrc",
+    "java",
+    "ld.so.cache",
+    "ld.so.conf",
+    "ld.so.conf.d",
+    "ld.so.preload",
+    "libreoffice",
+    "locale.alias",
+    "locale.conf",
+    "localtime",
+    "lsb-release",
+    "magic",
+    "mime.types",
+    "nsswitch.conf",
+    "os-release",
+    "passwd",
+    "pki",
+    "profile",
+    "protocols",
+    "python3",
+    "resolv.conf",
+    "services",
+    "shells",
+    "ssl",
+    "terminfo",
+    "timezone",
+];
+
+/// Devices that hold nothing. They may be written to as well.
+pub(super) const DEVICES: &[&str] = &["/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom"];
+
+/// Folders that are fresh for each command, where there are namespaces.
+pub(super) const FRESH: &[&str] = &["/tmp", "/dev/shm"];
+
+/// Parts of the file system that a command may reach.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Places {
+    pub(super) read: Vec<PathBuf>,
+    pub(super) write: Vec<PathBuf>,
+    pub(super) trees: Vec<Tree>,
+}
+
+impl Places {
+    /// Closes what a command with these limits may not change. `guarded` are paths that others run or obey.
+    pub(super) fn confine(&mut self, workspace: &Workspace, confinement: Confinement, guarded: &[PathBuf]) {
+        match confinement {
+            Confinement::ReadOnly => self.close(),
+            Confinement::Guarded => self.guard(workspace, guarded),
+            Confinement::GuardedGit | Confinement::Usual => {}
+        }
+    }
+
+    /// Leaves nothing to be changed; all can still be read.
+    fn close(&mut self) {
+        self.read.append(&mut self.write);
+        for tree in &mut self.trees {
+            tree.writable = false;
+        }
+    }
+
+    /// Closes what programs run or obey by themselves in writable folders of the person.
+    fn guard(&mut self, workspace: &Workspace, guarded: &[PathBuf]) {
+        // Of an added folder in a hidden place, such as `~/.config` or `.github`, all is.
+        let is_hidden =
+            |path: &Path| path.components().any(|part| part.as_os_str().as_encoded_bytes().starts_with(b"."));
+        let hidden = workspace.folders.iter().filter(|folder| folder.writable && is_hidden(&folder.path));
+        let guarded = guarded.iter().cloned().chain(hidden.map(|folder| folder.path.clone()));
+        self.trees.extend(guarded.map(|path| Tree { path, writable: false }));
+        // As `.git` in a project: what is in it could be lost.
+        if let Some(worktree) = &workspace.worktree {
+            for tree in self.trees.iter_mut().filter(|tree| tree.path.starts_with(&worktree.common)) {
+                tree.writable = false;
+            }
+        }
+    }
+}
+
+/// Paths that must be where they were when they were made or given.
+pub(super) fn exact(workspace: &Workspace) -> Vec<PathBuf> {
+    let project = workspace.project.as_ref().map(|project| &project.path);
+    let folders = workspace.folders.iter().map(|folder| &folder.path);
+    let common = workspace.worktree.as_ref().map(|worktree| &worktree.common);
+    [&workspace.root]
+        .into_iter()
+        .chain(project)
+        .chain(folders)
+        .chain(&workspace.memories)
+        .chain(common)
+        .cloned()
+        .collect()
+}
+
+/// Parts that a command of this workspace may reach, with those of the configuration.
+pub(super) fn places(workspace: &Workspace, read: &[PathBuf], write: &[PathBuf], hidden: &[PathBuf]) -> Places {
+    let mut places = Places::default();
+    places.read.extend(SYSTEM.iter().map(PathBuf::from));
+    places.read.extend(SYSTEM_SETTINGS.iter().map(|name| Path::new("/etc").join(name)));
+    places.read.extend(read.iter().cloned());
+    places.read.push(workspace.root.clone());
+    places.read.extend(workspace.memories.clone());
+    places.write.extend(write.iter().cloned());
+    places.write.extend(agentd_workspace::place::WRITABLE.iter().map(|area| workspace.root.join(area)));
+    // One mount for the whole workspace, so that a file can be moved from uploads/ to outputs/.
+    places.trees.push(Tree { path: workspace.root.clone(), writable: true });
+    let held =
+        agentd_workspace::place::read_only().map(|area| Tree { path: workspace.root.join(area), writable: false });
+    places.trees.extend(held);
+    places.trees.extend(write.iter().map(|path| Tree { path: path.clone(), writable: true }));
+    for mount in workspace.project.iter().cloned().chain(workspace.folders.iter().map(AddedFolder::mount)) {
+        if mount.writable {
+            places.write.push(mount.path.clone());
+            places.trees.push(Tree { path: mount.path, writable: true });
+        } else {
+            places.read.push(mount.path);
+        }
+    }
+    if let Some(worktree) = &workspace.worktree {
+        let is_writable = workspace.project.as_ref().is_some_and(|mount| mount.writable);
+        add_repository(&mut places, worktree, is_writable);
+    }
+    // What would disappear below a fresh or hidden folder is put back.
+    let covered = |path: &Path| {
+        let covers = |cover: &Path| path != cover && path.starts_with(cover);
+        FRESH.iter().any(|fresh| covers(Path::new(fresh))) || hidden.iter().any(|hidden| covers(hidden))
+    };
+    let lost = places.read.iter().filter(|path| covered(path) && !places.trees.iter().any(|tree| tree.path == **path));
+    let back: Vec<Tree> = lost.map(|path| Tree { path: path.clone(), writable: false }).collect();
+    places.trees.extend(back);
+    places
+}
+
+/// Adds the repository of a worktree: all of it can be read, and that be changed which a commit on its branch changes. Not the
+/// settings and hooks, the branches of others and what is packed, nor what says where the repository is.
+fn add_repository(places: &mut Places, worktree: &WorktreeAccess, is_writable: bool) {
+    let (common, admin) = (&worktree.common, &worktree.admin);
+    places.read.push(common.clone());
+    places.trees.push(Tree { path: common.clone(), writable: false });
+    if !is_writable {
+        return;
+    }
+    let branches = BRANCHES.trim_end_matches('/');
+    let changed = [
+        admin.clone(),
+        common.join("objects"),
+        common.join("refs/heads").join(branches),
+        common.join("logs/refs/heads").join(branches),
+    ];
+    places.write.extend(changed.iter().cloned());
+    places.trees.extend(changed.into_iter().map(|path| Tree { path, writable: true }));
+    let held = [
+        common.join("objects/pack"),
+        common.join("objects/info"),
+        admin.join("commondir"),
+        admin.join("gitdir"),
+        admin.join("config.worktree"),
+        worktree.top.join(".git"),
+    ];
+    places.trees.extend(held.into_iter().map(|path| Tree { path, writable: false }));
+}
+
+#[cfg(test)]
+mod tests {
+    use agentd_core::session::Mount;
+
+    use super::*;
+
+    fn of(project: Option<Mount>) -> Places {
+        let workspace = Workspace {
+            root: "/home/p/data/workspace/1".into(),
+            project,
+            folders: vec![AddedFolder { at: "/folders/lib".into(), path: "/srv/lib".into(), writable: false }],
+            memories: Some("/home/p/data/memories".into()),
+            worktree: None,
+        };
+        let read = ["/tmp/tools".into(), "/home/p/.rustup".into()];
+        places(&workspace, &read, &["/home/p/cache".into()], &["/home/p/data".into()])
+    }
+
+    #[test]
+    fn only_the_areas_and_a_writable_project_are_written() {
+        let written = |places: Places| places.write.iter().map(|path| path.display().to_string()).collect::<Vec<_>>();
+        let own = ["/home/p/cache", "/home/p/data/workspace/1/uploads", "/home/p/data/workspace/1/outputs"];
+        let own: Vec<&str> = own.into_iter().chain(["/home/p/data/workspace/1/temp"]).collect();
+        assert_eq!(written(of(None)), own);
+        let mount = |writable| Some(Mount { path: "/code".into(), writable });
+        assert_eq!(written(of(mount(false))), own);
+        assert_eq!(written(of(mount(true))).last().map(String::as_str), Some("/code"));
+        assert!(["/code", "/srv/lib"].iter().all(|path| of(mount(false)).read.contains(&path.into())));
+    }
+
+    #[test]
+    fn what_is_closed_can_be_read_and_not_written() {
+        let mut places = of(Some(Mount { path: "/code".into(), writable: true }));
+        places.close();
+        assert!(places.write.is_empty() && places.trees.iter().all(|tree| !tree.writable), "{places:?}");
+        for path in ["/code", "/home/p/cache", "/home/p/data/workspace/1/outputs"] {
+            assert!(places.read.contains(&path.into()), "{path}");
+        }
+    }
+
+    #[test]
+    fn of_the_repository_of_a_worktree_only_that_is_written_which_a_commit_changes() {
+        let common = Path::new("/home/p/app/.git");
+        let worktree = WorktreeAccess {
+            name: "fix".to_owned(),
+            project: "/home/p/app".into(),
+            top: "/home/p/data/worktrees/fix".into(),
+            common: common.into(),
+            admin: common.join("worktrees/fix"),
+        };
+        let of = |writable| {
+            let workspace = Workspace {
+                root: "/home/p/data/workspace/1".into(),
+                project: Some(Mount { path: worktree.top.clone(), writable }),
+                folders: Vec::new(),
+                memories: None,
+                worktree: Some(worktree.clone()),
+            };
+            (places(&workspace, &[], &[], &[]), workspace)
+        };
+        let writable = |places: &Places| -> Vec<PathBuf> {
+            let trees = places.trees.iter().filter(|tree| tree.writable && tree.path.starts_with(common));
+            trees.map(|tree| tree.path.clone()).collect()
+        };
+        let (mut found, workspace) = of(true);
+        let expected = ["worktrees/fix", "objects", "refs/heads/agentd", "logs/refs/heads/agentd"];
+        assert_eq!(writable(&found), expected.map(|place| common.join(place)));
+        for held in ["objects/pack", "worktrees/fix/commondir"].map(|place| common.join(place)) {
+            assert!(found.trees.contains(&Tree { path: held, writable: false }));
+        }
+        found.guard(&workspace, &[]);
+        assert!(writable(&found).is_empty());
+        let (found, _) = of(false);
+        assert!(writable(&found).is_empty() && found.read.contains(&common.into()));
+    }
+
+    #[test]
+    fn nothing_of_a_home_is_read_that_is_not_listed() {
+        let places = of(None);
+        let home: Vec<_> =
+            places.read.iter().filter(|path| path.starts_with("/home") || path.starts_with("/root")).collect();
+        let own = ["/home/p/data/workspace/1", "/home/p/data/memories"].map(Path::new);
+        assert_eq!(home, [&[Path::new("/home/p/.rustup")], &own[..]].concat());
+        assert!(
+            !places
+                .read
+                .iter()
+                .any(|path| ["/", "/etc", "/home", "/dev", "/run", "/var"].map(Path::new).contains(&path.as_path()))
+        );
+    }
+
+    #[test]
+    fn what_lies_below_a_fresh_folder_is_put_back() {
+        let trees = of(None).trees;
+        assert!(trees.contains(&Tree { path: "/tmp/tools".into(), writable: false }));
+        // What all sessions share lies in a hidden folder: it is seen there, and cannot be written.
+        assert!(trees.contains(&Tree { path: "/home/p/data/memories".into(), writable: false }));
+        assert!(!trees.iter().any(|tree| tree.path == Path::new("/home/p/.rustup")));
+    }
+}

@@ -1,0 +1,244 @@
+//! The head and the tail of a stream. What lies between is counted and dropped.
+
+use std::collections::VecDeque;
+
+use agentd_core::ports::CallProgress;
+use agentd_workspace::{encoding, text};
+use encoding_rs::{Encoding, UTF_8};
+use tokio::io::{AsyncRead, AsyncReadExt as _};
+
+use super::live::LiveTail;
+
+/// Captured part of a stream so far.
+#[derive(Debug)]
+pub(super) struct Capture {
+    head: Vec<u8>,
+    tail: VecDeque<u8>,
+    /// Maximum size of the head, and of the tail.
+    half: usize,
+    total: u64,
+    live: LiveTail,
+}
+
+/// Captured output of a command's stream.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct CapturedOutput {
+    /// The text, with a note where bytes were left out; empty where it is none.
+    pub text: String,
+    /// Kind of the output, where it is no text.
+    pub binary: Option<Binary>,
+    /// The beginning as it came, where bytes are wanted and no text.
+    pub bytes: Vec<u8>,
+    /// Number of bytes in all.
+    pub total: u64,
+}
+
+/// Form in which output is kept.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum OutputForm {
+    /// As text, in the encoding that it seems to have.
+    Text,
+    /// As it comes: it is for a program, and nothing is guessed of it.
+    Bytes,
+}
+
+/// Output that is no text.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Binary {
+    /// Its format, such as `a PNG image`.
+    pub what: &'static str,
+    /// Its file extension; empty where it is unknown.
+    pub ending: &'static str,
+    /// All of it; none where it is more than is kept.
+    pub content: Option<Vec<u8>>,
+}
+
+impl Capture {
+    /// Keeps so many bytes, and tells of what comes.
+    pub(super) fn new(cap: usize, progress: CallProgress) -> Self {
+        Self { head: Vec::new(), tail: VecDeque::new(), half: cap / 2, total: 0, live: LiveTail::new(progress) }
+    }
+
+    pub(super) fn push(&mut self, bytes: &[u8]) {
+        self.total += bytes.len() as u64;
+        self.live.push(bytes);
+        let (first, rest) = bytes.split_at(bytes.len().min(self.half - self.head.len()));
+        self.head.extend_from_slice(first);
+        let rest = &rest[rest.len().saturating_sub(self.half)..];
+        let overflow = (self.tail.len() + rest.len()).saturating_sub(self.half);
+        self.tail.drain(..overflow);
+        self.tail.extend(rest);
+    }
+
+    /// Reads until the stream ends. It can be dropped between two reads and what came is kept.
+    pub(super) async fn drain(&mut self, mut stream: impl AsyncRead + Unpin) {
+        let mut buffer = vec![0; 64 * 1024];
+        // A stream that fails has ended as far as we are concerned.
+        loop {
+            tokio::select! {
+                read = stream.read(&mut buffer) => match read {
+                    Ok(read @ 1..) => self.push(&buffer[..read]),
+                    _ => return,
+                },
+                () = self.live.told() => {}
+            }
+        }
+    }
+
+    pub(super) fn finish(self, form: OutputForm) -> CapturedOutput {
+        let Self { mut head, tail, total, .. } = self;
+        let left_out = total - (head.len() + tail.len()) as u64;
+        let mut tail: Vec<u8> = tail.into();
+        if left_out == 0 {
+            head.append(&mut tail);
+        }
+        if form == OutputForm::Bytes {
+            return CapturedOutput { bytes: head, total, ..CapturedOutput::default() };
+        }
+        let charset = match charset(&head, left_out == 0) {
+            Ok(charset) => charset,
+            Err(what) => {
+                let ending = encoding::ending(&head);
+                let binary = Binary { what, ending, content: (left_out == 0).then_some(head) };
+                return CapturedOutput { binary: Some(binary), total, ..CapturedOutput::default() };
+            }
+        };
+        let text = if left_out == 0 {
+            decoded(charset, &head)
+        } else {
+            let (start, end) = (decoded(charset, whole_end(&head)), decoded(charset, whole_start(&tail)));
+            format!("{start}\n[… {} left out …]\n{end}", text::size(left_out))
+        };
+        CapturedOutput { text, total, ..CapturedOutput::default() }
+    }
+}
+
+/// The encoding of what a command wrote, or what it is instead of text. Programs write UTF-8, and now and then a byte
+/// that is none: only where there are many is it asked what else it could be.
+fn charset(bytes: &[u8], whole: bool) -> Result<&'static Encoding, &'static str> {
+    /// Maximum number of odd bytes in any text; in a long one, a share of all.
+    const FEW: usize = 16;
+    const PART: usize = 20;
+    let mut odd = 0;
+    for chunk in bytes.utf8_chunks() {
+        let steers = |byte: &&u8| matches!(byte, 0..=6 | 0x0e..=0x1a | 0x1c..=0x1f | 0x7f);
+        odd += chunk.valid().as_bytes().iter().filter(steers).count() + chunk.invalid().len();
+    }
+    // Lists of git, find and sort with `-z`: names that a NUL ends.
+    let nuls = bytes.iter().filter(|byte| **byte == 0).count();
+    if odd == nuls && nuls * 4 < bytes.len() {
+        return Ok(UTF_8);
+    }
+    let is_known = odd > 0 && !encoding::ending(bytes).is_empty();
+    if !is_known && (odd < FEW || odd * PART < bytes.len()) {
+        return Ok(UTF_8);
+    }
+    encoding::detect(bytes, whole).map(|charset| charset.encoding)
+}
+
+fn decoded(encoding: &'static Encoding, bytes: &[u8]) -> String {
+    if encoding == UTF_8 {
+        return String::from_utf8_lossy(bytes).into_owned();
+    }
+    encoding.decode_with_bom_removal(bytes).0.into_owned()
+}
+
+/// Without a character that was cut at the end.
+fn whole_end(bytes: &[u8]) -> &[u8] {
+    match std::str::from_utf8(bytes) {
+        Err(error) if error.error_len().is_none() => &bytes[..error.valid_up_to()],
+        _ => bytes,
+    }
+}
+
+/// Without the rest of a character that was cut at the start.
+fn whole_start(bytes: &[u8]) -> &[u8] {
+    let continuation = bytes.iter().take(3).take_while(|byte| **byte & 0xc0 == 0x80).count();
+    &bytes[continuation..]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn captured(cap: usize, chunks: &[&[u8]]) -> CapturedOutput {
+        let mut capture = Capture::new(cap, CallProgress::default());
+        chunks.iter().for_each(|chunk| capture.push(chunk));
+        capture.finish(OutputForm::Text)
+    }
+
+    #[test]
+    fn of_bytes_nothing_is_guessed() {
+        let pairs = "filter.evil.smudge\0filter.evil.clean\0core.bare\0x\0".repeat(9).into_bytes();
+        let mut capture = Capture::new(1 << 20, CallProgress::default());
+        capture.push(&pairs);
+        let found = capture.finish(OutputForm::Bytes);
+        assert_eq!((found.bytes, found.text.as_str(), found.binary), (pairs, "", None));
+    }
+
+    #[test]
+    fn lists_of_names_that_a_nul_ends_stay_what_they_are() {
+        for names in ["src/ab.rs\0", "a.rs\0bc.rs\0", "zürich/straße.md\0x\0"] {
+            let list = names.repeat(40);
+            for skipped in 0..2 {
+                assert_eq!(captured(1 << 20, &[&list.as_bytes()[skipped..]]).text, &list[skipped..]);
+            }
+        }
+        let wide: Vec<u8> = "name of a file\n".repeat(20).encode_utf16().flat_map(u16::to_le_bytes).collect();
+        assert_eq!(captured(1 << 20, &[&wide]).text, "name of a file\n".repeat(20));
+    }
+
+    #[test]
+    fn head_and_tail_are_kept() {
+        assert_eq!(captured(8, &[b"abc", b"defgh"]).text, "abcdefgh");
+        assert_eq!(captured(8, &[b"abcdefghijkl"]).text, "abcd\n[… 4 bytes left out …]\nijkl");
+        assert_eq!(captured(8, &[b"ab", b"cdef", b"gh", b"ijkl"]).total, 12);
+    }
+
+    #[test]
+    fn no_character_is_cut() {
+        assert_eq!(captured(6, &["aäöüäöüz".as_bytes()]).text, "aä\n[… 8 bytes left out …]\nüz");
+    }
+
+    #[test]
+    fn what_is_no_text_is_known_as_what_it_is() {
+        let check = |bytes: &[u8], expected: Result<&str, &str>| {
+            let found = captured(1 << 20, &[bytes]);
+            match expected {
+                Ok(text) => assert_eq!((found.text.as_str(), found.binary), (text, None)),
+                Err(what) => {
+                    let binary = found.binary.unwrap();
+                    assert_eq!((found.text.as_str(), binary.what), ("", what));
+                    assert_eq!(binary.content.as_deref(), Some(bytes));
+                }
+            }
+        };
+        check(b"\x89PNG\r\n\x1a\n\0\0\0", Err("a PNG image"));
+        check(b"%PDF-1.7 \xe2\xe3", Err("a PDF document"));
+        check(b"GIF8 is how such files begin", Ok("GIF8 is how such files begin"));
+        check(&[0, 1, 2, 3].repeat(8), Err("binary data"));
+        check(b"a\xffb\0c", Ok("a\u{fffd}b\0c"));
+        let names = "src/a/file/of/some/length.rs\0".repeat(40);
+        check(names.as_bytes(), Ok(&names));
+        let wide: Vec<u8> = "one line\r\n".repeat(4).encode_utf16().flat_map(u16::to_le_bytes).collect();
+        check(&wide, Ok(&"one line\r\n".repeat(4)));
+        let (latin, _, _) = encoding_rs::WINDOWS_1252.encode("déjà vu à l\u{2019}été, é è ê à ç ô ù î, é è ê à ç ô");
+        assert_eq!(captured(1 << 20, &[&*latin]).binary, None);
+    }
+
+    #[test]
+    fn of_bytes_that_are_too_many_nothing_is_kept() {
+        let found = captured(64, &[b"\x89PNG\r\n", &[0; 100]]);
+        let binary = found.binary.unwrap();
+        assert_eq!((binary.what, binary.ending, binary.content, found.total), ("a PNG image", "png", None, 106));
+    }
+
+    proptest! {
+        #[test]
+        fn chunking_makes_no_difference(bytes in proptest::collection::vec(any::<u8>(), 0..200), cut in 0..200usize) {
+            let cut = cut.min(bytes.len());
+            prop_assert_eq!(captured(32, &[&bytes[..cut], &bytes[cut..]]), captured(32, &[&bytes]));
+        }
+    }
+}

@@ -1,0 +1,325 @@
+//! Starts a command, reads its output, waits for it, and ends its leftover processes.
+//!
+//! A command in the sandbox is ended by its keeper, on a request over the leash. One without is a process group, whose
+//! strays are searched for.
+
+use std::{
+    collections::BTreeMap,
+    ffi::OsString,
+    io,
+    os::{fd::OwnedFd, unix::process::ExitStatusExt as _},
+    path::PathBuf,
+    process::{ExitStatus, Stdio},
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use agentd_core::{
+    policy::Confinement,
+    ports::{CallProgress, Workspace},
+};
+use futures_util::{FutureExt as _, future::BoxFuture};
+use nix::sys::signal::Signal;
+use tokio::{
+    io::AsyncRead,
+    process::{Child, Command},
+};
+use tokio_util::sync::CancellationToken;
+
+use super::{
+    capture::{Capture, CapturedOutput, OutputForm},
+    group::Group,
+    strays,
+};
+use crate::{environment::MARK, host::Sandbox};
+
+/// Time for a command to tidy up after it was asked to end.
+const TERM_GRACE: Duration = Duration::from_secs(1);
+
+/// Time for which pipes are read after the command has ended, while some child still holds them.
+const PIPE_GRACE: Duration = Duration::from_millis(200);
+
+/// Command to be run.
+#[derive(Debug)]
+pub struct Script {
+    /// The program and its arguments. A program without a slash is looked for in the `PATH` of the environment.
+    pub command: Vec<OsString>,
+    /// Working folder, held open so that no rename can change it.
+    pub folder: OwnedFd,
+    /// All that it sees of the environment.
+    pub environment: BTreeMap<OsString, OsString>,
+    /// When it is ended.
+    pub timeout: Duration,
+    /// Maximum number of stored bytes of each stream.
+    pub output_cap: usize,
+    /// Form of its output; errors are text.
+    pub output: OutputForm,
+    /// Its limits. Without a sandbox none runs that may change nothing.
+    pub confinement: Confinement,
+    /// Paths that a guarded command cannot change.
+    pub closed: Arc<[PathBuf]>,
+    /// Listener to its last lines while it runs.
+    pub progress: CallProgress,
+}
+
+/// A text for bash, which reads no start-up file.
+pub fn bash(text: String) -> Vec<OsString> {
+    let mut command: Vec<OsString> = ["bash", "--noprofile", "--norc", "-c"].map(OsString::from).into();
+    command.push(text.into());
+    command
+}
+
+/// Reason why a command did not run.
+#[derive(Debug, thiserror::Error)]
+pub enum RunError {
+    /// It could not be started.
+    #[error("could not start the command: {0}")]
+    Io(#[from] io::Error),
+    /// The sandbox could not be closed around it.
+    #[error("the sandbox did not let the command run: {0}")]
+    Refused(String),
+}
+
+/// The way in which a command ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CommandEnd {
+    /// By itself, with this code.
+    Code(i32),
+    /// By a signal that was not ours.
+    Signal(i32),
+    /// At the time limit.
+    TimedOut,
+    /// With the turn.
+    Cancelled,
+    /// With the sandbox's helper, which something else ended.
+    Lost,
+}
+
+/// A command that has ended, with everything that it started.
+#[derive(Debug)]
+pub struct FinishedCommand {
+    /// The way in which it ended.
+    pub ended: CommandEnd,
+    /// Its output.
+    pub stdout: CapturedOutput,
+    /// Its errors.
+    pub stderr: CapturedOutput,
+    /// Time from its start to its end.
+    pub duration: Duration,
+    /// Number of processes that it left running; they were killed.
+    pub strays: usize,
+}
+
+/// Reason to stop waiting.
+enum Wait<T> {
+    Over(T),
+    TimedOut,
+    Cancelled,
+}
+
+/// Runs a command to its end, in the sandbox where there is one.
+///
+/// # Errors
+/// When it cannot be started. Dropping the future kills it and its children.
+pub async fn run(
+    script: Script,
+    workspace: &Workspace,
+    sandbox: Option<&Sandbox>,
+    cancel: &CancellationToken,
+) -> Result<FinishedCommand, RunError> {
+    match sandbox.filter(|sandbox| sandbox.is_on()) {
+        Some(sandbox) => locked_in(script, workspace, sandbox, cancel).await,
+        None if script.confinement == Confinement::ReadOnly => {
+            Err(RunError::Refused("nothing here would keep it from changing what it may only look at".to_owned()))
+        }
+        None => Ok(at_large(script, cancel).await?),
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+async fn locked_in(_: Script, _: &Workspace, _: &Sandbox, _: &CancellationToken) -> Result<FinishedCommand, RunError> {
+    Err(RunError::Refused("there is no sandbox on this system".to_owned()))
+}
+
+#[cfg(target_os = "linux")]
+async fn locked_in(
+    script: Script,
+    workspace: &Workspace,
+    sandbox: &Sandbox,
+    cancel: &CancellationToken,
+) -> Result<FinishedCommand, RunError> {
+    use crate::{host::Walls, policy::Report};
+    let began = Instant::now();
+    let Script { command, folder, environment, timeout, output_cap, output, confinement, closed, progress } = script;
+    let walls = Walls { confinement, closed, ..Walls::default() };
+    let (mut child, mut leash) = sandbox.run(workspace, command, &environment, &folder, walls).await?;
+    let (out_pipe, err_pipe) = (child.stdout.take(), child.stderr.take());
+    let (mut stdout, mut stderr) = (Capture::new(output_cap, progress.clone()), Capture::new(output_cap, progress));
+    let (report, cut) = {
+        let mut reading = Reading::new(drain(&mut stdout, out_pipe), drain(&mut stderr, err_pipe));
+        let (report, cut) = match reading.wait(leash.report(), timeout, cancel).await {
+            Wait::Over(report) => (report, None),
+            Wait::TimedOut => (reading.until(ask_to_end(&mut leash)).await, Some(CommandEnd::TimedOut)),
+            Wait::Cancelled => (reading.until(ask_to_end(&mut leash)).await, Some(CommandEnd::Cancelled)),
+        };
+        // Nobody holds the pipes any more, so this ends with what is left in them.
+        reading.for_at_most(PIPE_GRACE).await;
+        (report, cut)
+    };
+    let (ended, strays) = match (report, cut) {
+        (Ok(Report::Failed(why)), _) => return Err(RunError::Refused(why)),
+        (Ok(Report::Ended { strays, .. }), Some(cut)) => (cut, strays),
+        (_, Some(cut)) => (cut, 0),
+        (Ok(Report::Ended { code, signal, strays }), None) => {
+            (code.map_or(CommandEnd::Signal(signal.unwrap_or_default()), CommandEnd::Code), strays)
+        }
+        (Ok(Report::Ready(_) | Report::Begun), None) => {
+            return Err(RunError::Refused("there was no command".to_owned()));
+        }
+        (Err(_), None) if leash.has_begun => (CommandEnd::Lost, 0),
+        (Err(error), None) => return Err(RunError::Refused(format!("its helper broke: {error}"))),
+    };
+    let (stdout, stderr) = (stdout.finish(output), stderr.finish(OutputForm::Text));
+    Ok(FinishedCommand { ended, stdout, stderr, duration: began.elapsed(), strays })
+}
+
+/// Lets the command tidy up, and has it killed if it does not come to an end.
+#[cfg(target_os = "linux")]
+async fn ask_to_end(leash: &mut crate::leash::KillGuard) -> io::Result<crate::policy::Report> {
+    leash.please_end().await;
+    if let Ok(report) = tokio::time::timeout(TERM_GRACE, leash.report()).await {
+        return report;
+    }
+    leash.let_go().await;
+    // After SIGKILL only the kernel can delay the end, on a disk that does not answer; that is not waited for.
+    tokio::time::timeout(TERM_GRACE, leash.report()).await.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
+}
+
+/// Runs a command without a sandbox.
+async fn at_large(script: Script, cancel: &CancellationToken) -> io::Result<FinishedCommand> {
+    let began = Instant::now();
+    let mark = uuid::Uuid::new_v4().simple().to_string();
+    let (timeout, cap, output, progress) = (script.timeout, script.output_cap, script.output, script.progress.clone());
+    let mut child = spawn(script, &mark)?;
+    let group = Group::led_by(&child);
+    let (out_pipe, err_pipe) = (child.stdout.take(), child.stderr.take());
+    let (mut stdout, mut stderr) = (Capture::new(cap, progress.clone()), Capture::new(cap, progress));
+    let (ended, strays) = {
+        let mut reading = Reading::new(drain(&mut stdout, out_pipe), drain(&mut stderr, err_pipe));
+        let ended = match reading.wait(child.wait(), timeout, cancel).await {
+            Wait::Over(status) => ended_by_itself(status?),
+            Wait::TimedOut => {
+                reading.until(end(&mut child, &group)).await;
+                CommandEnd::TimedOut
+            }
+            Wait::Cancelled => {
+                reading.until(end(&mut child, &group)).await;
+                CommandEnd::Cancelled
+            }
+        };
+        // What was written before the end is still in the pipes; children in the background may hold them open.
+        reading.for_at_most(PIPE_GRACE).await;
+        let strays = tokio::task::spawn_blocking(move || strays::kill(&mark)).await.unwrap_or_default();
+        // Whoever hid the mark but stayed in the group ends too.
+        group.kill();
+        reading.for_at_most(PIPE_GRACE).await;
+        (ended, strays)
+    };
+    let (stdout, stderr) = (stdout.finish(output), stderr.finish(OutputForm::Text));
+    Ok(FinishedCommand { ended, stdout, stderr, duration: began.elapsed(), strays })
+}
+
+async fn drain(capture: &mut Capture, pipe: Option<impl AsyncRead + Unpin>) {
+    if let Some(pipe) = pipe {
+        capture.drain(pipe).await;
+    }
+}
+
+/// Both pipes, read on while something else is waited for.
+struct Reading<'a> {
+    pipes: BoxFuture<'a, ()>,
+    over: bool,
+}
+
+impl<'a> Reading<'a> {
+    fn new(stdout: impl Future<Output = ()> + Send + 'a, stderr: impl Future<Output = ()> + Send + 'a) -> Self {
+        let pipes = async {
+            tokio::join!(stdout, stderr);
+        };
+        Self { pipes: pipes.boxed(), over: false }
+    }
+
+    async fn wait<T>(&mut self, end: impl Future<Output = T>, limit: Duration, cancel: &CancellationToken) -> Wait<T> {
+        tokio::select! {
+            value = self.until(end) => Wait::Over(value),
+            () = tokio::time::sleep(limit) => Wait::TimedOut,
+            () = cancel.cancelled() => Wait::Cancelled,
+        }
+    }
+
+    async fn until<T>(&mut self, waited_for: impl Future<Output = T>) -> T {
+        tokio::pin!(waited_for);
+        loop {
+            tokio::select! {
+                value = &mut waited_for => return value,
+                () = &mut self.pipes, if !self.over => self.over = true,
+            }
+        }
+    }
+
+    async fn for_at_most(&mut self, limit: Duration) {
+        if !self.over && tokio::time::timeout(limit, &mut self.pipes).await.is_ok() {
+            self.over = true;
+        }
+    }
+}
+
+fn ended_by_itself(status: ExitStatus) -> CommandEnd {
+    match (status.code(), status.signal()) {
+        (Some(code), _) => CommandEnd::Code(code),
+        (None, Some(signal)) => CommandEnd::Signal(signal),
+        (None, None) => CommandEnd::Signal(0),
+    }
+}
+
+/// Asks the group to end, and kills it if it does not.
+async fn end(child: &mut Child, group: &Group) {
+    group.signal(Signal::SIGTERM);
+    if tokio::time::timeout(TERM_GRACE, child.wait()).await.is_err() {
+        group.signal(Signal::SIGKILL);
+        // After SIGKILL only the kernel can delay the end, on a disk that does not answer; that is not waited for.
+        let _ = tokio::time::timeout(TERM_GRACE, child.wait()).await;
+    }
+}
+
+fn spawn(script: Script, mark: &str) -> io::Result<Child> {
+    let (program, arguments) = script.command.split_first().ok_or(io::ErrorKind::InvalidInput)?;
+    let mut command = Command::new(program);
+    command
+        .args(arguments)
+        .env_clear()
+        .envs(script.environment)
+        .env(MARK, mark)
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .kill_on_drop(true);
+    in_own_session(&mut command, script.folder);
+    command.spawn()
+}
+
+/// Makes the command the leader of a new session, without a terminal, in this folder.
+#[allow(unsafe_code, reason = "code between fork and exec; the proof is below")]
+fn in_own_session(command: &mut Command, folder: OwnedFd) {
+    let prepare = move || {
+        nix::unistd::setsid()?;
+        nix::unistd::fchdir(&folder)?;
+        Ok(())
+    };
+    // SAFETY: the closure runs in the forked child, where only async-signal-safe functions may be called. `setsid`
+    // and `fchdir` are, and on failure an `io::Error` from a bare number is made without allocating. The folder is
+    // owned by the closure, which the command keeps until it is dropped, so its descriptor is open at that time.
+    unsafe {
+        command.pre_exec(prepare);
+    }
+}

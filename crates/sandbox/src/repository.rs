@@ -1,0 +1,205 @@
+//! The repository around a project, found by looking at files: git is not asked before it is known what it may reach.
+//!
+//! A file `.git` names a folder elsewhere, and a command may have written it. It is believed only where the folder it names
+//! names it in turn, which is outside of what the command could write to.
+
+use std::{
+    fs,
+    io::{self, Read as _},
+    os::unix::fs::OpenOptionsExt as _,
+    path::{Component, Path, PathBuf},
+};
+
+use agentd_core::{error::WorkspaceError, worktree::BRANCHES};
+use agentd_workspace::failure::refused;
+use nix::fcntl::OFlag;
+use serde::{Deserialize, Serialize};
+
+/// Bytes that are read of a file that names a folder.
+const MAX_POINTER: u64 = 16 * 1024;
+
+/// The main tree of worktrees and its repository, by real paths.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Repository {
+    /// The top of the tree.
+    pub top: PathBuf,
+    /// The folder with its HEAD and index.
+    pub git_dir: PathBuf,
+    /// The folder with branches and objects, which its worktrees share.
+    pub common: PathBuf,
+}
+
+impl Repository {
+    /// True if the main tree is there, and not only the repository that it had.
+    pub fn is_whole(&self) -> bool {
+        self.top.is_dir() && self.git_dir.join("HEAD").is_file()
+    }
+}
+
+/// Finds the repository that a folder is in, which is a real path.
+///
+/// # Errors
+/// When there is none, or none that worktrees can be made of.
+pub fn find(project: &Path) -> Result<Repository, WorkspaceError> {
+    for folder in project.ancestors() {
+        let git = folder.join(".git");
+        match fs::symlink_metadata(&git) {
+            Ok(found) if found.is_dir() => {
+                return Ok(Repository { top: folder.to_owned(), git_dir: git.clone(), common: git });
+            }
+            Ok(found) if found.is_file() => return linked(folder),
+            Ok(_) => {
+                let message = format!("{} is a link, and no repository", git.display());
+                return Err(refused(message, "name the project by the folder that holds the repository itself"));
+            }
+            Err(_) if is_bare(folder) => {
+                let message = format!("{} is in a bare repository, which has no files to work on", project.display());
+                return Err(refused(message, "clone it, and work in the clone"));
+            }
+            Err(_) => {}
+        }
+    }
+    let message = format!("{} is in no git repository", project.display());
+    Err(refused(message, "begin one with `git init` and a first commit, or leave --worktree out"))
+}
+
+/// True for the folder of a repository itself.
+fn is_bare(folder: &Path) -> bool {
+    folder.join("HEAD").is_file() && folder.join("objects").is_dir() && folder.join("refs").is_dir()
+}
+
+/// The repository outside of a tree that is a worktree or a submodule: the folder with branches and objects. All paths are real
+/// ones.
+pub(crate) fn repository_of(top: &Path) -> Option<PathBuf> {
+    let common = of_worktree(top).map(|found| found.common).or_else(|| of_linked_submodule(top))?;
+    // Only by such names are folders known that git alone writes to.
+    let is_named = |part: Component<'_>| {
+        [".git", ".bare"].iter().any(|end| part.as_os_str().as_encoded_bytes().ends_with(end.as_bytes()))
+    };
+    (is_bare(&common) && common.components().any(is_named) && !common.starts_with(top)).then_some(common)
+}
+
+/// Returns true if a file in the top of a tree says where its repository is.
+pub(crate) fn is_linked(top: &Path) -> bool {
+    fs::symlink_metadata(top.join(".git")).is_ok_and(|found| found.is_file())
+}
+
+/// The folder that the file `.git` of a tree names.
+fn named(top: &Path) -> Option<PathBuf> {
+    top.join(pointer(&top.join(".git"))?.strip_prefix("gitdir: ")?).canonicalize().ok()
+}
+
+/// The repository of a tree that is a worktree itself, where it names that in turn.
+fn of_worktree(top: &Path) -> Option<Repository> {
+    let git_dir = named(top)?;
+    let back = git_dir.join(pointer(&git_dir.join("gitdir"))?).canonicalize().ok()?;
+    let common = git_dir.join(pointer(&git_dir.join("commondir"))?).canonicalize().ok()?;
+    let is_own = git_dir.parent() == Some(&common.join("worktrees"));
+    (back == top.join(".git") && is_own).then(|| Repository { top: top.to_owned(), git_dir, common })
+}
+
+/// The repository whose settings say that its tree is this one.
+fn of_linked_submodule(top: &Path) -> Option<PathBuf> {
+    let git_dir = named(top)?;
+    let names_top = |settings: &str| {
+        let text = pointer(&git_dir.join(settings)).unwrap_or_default();
+        let mut entries = text.lines().filter_map(|line| line.split_once('='));
+        entries.any(|(key, value)| {
+            let value = value.trim().trim_matches('"').replace("\\\"", "\"").replace("\\\\", "\\");
+            key.trim().eq_ignore_ascii_case("worktree")
+                && git_dir.join(value).canonicalize().is_ok_and(|tree| tree == top)
+        })
+    };
+    let is_whole = fs::symlink_metadata(git_dir.join("commondir")).is_err();
+    (is_whole && ["config", "config.worktree"].into_iter().any(names_top)).then_some(git_dir)
+}
+
+/// The repository of a tree that must be a worktree itself.
+fn linked(top: &Path) -> Result<Repository, WorkspaceError> {
+    of_worktree(top).ok_or_else(|| {
+        let message = format!("{} is no repository of its own: its .git leads elsewhere", top.display());
+        refused(message, "name the main folder of the repository; those of submodules have no worktrees here")
+    })
+}
+
+/// The line of a file that names a folder or a branch. A pipe that is put there is not waited for.
+pub fn pointer(path: &Path) -> Option<String> {
+    let flags = (OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK).bits();
+    let file = fs::OpenOptions::new().read(true).custom_flags(flags).open(path).ok()?;
+    if !file.metadata().ok()?.is_file() {
+        return None;
+    }
+    let mut text = String::new();
+    file.take(MAX_POINTER).read_to_string(&mut text).ok()?;
+    Some(text.trim_end_matches(['\r', '\n']).to_owned()).filter(|text| !text.is_empty())
+}
+
+/// The repository of a submodule of the main tree, where it has one.
+pub fn of_submodule(folder: &Path) -> Option<PathBuf> {
+    let git = folder.join(".git");
+    if git.symlink_metadata().ok()?.is_dir() { git.canonicalize().ok() } else { named(folder) }
+}
+
+/// The worktree's own folder in a repository, as the file that git has just made in its top names it.
+pub fn admin_of(top: &Path, common: &Path) -> Option<PathBuf> {
+    let admin = named(top)?;
+    (admin.parent() == Some(&common.join("worktrees"))).then_some(admin)
+}
+
+/// The worktree's own folder in a repository, found among all of them: each names the top that it is of.
+pub fn admin_for(top: &Path, common: &Path) -> Option<PathBuf> {
+    let git = top.join(".git");
+    let entries = fs::read_dir(common.join("worktrees")).ok()?.flatten();
+    let mut all = entries.map(|entry| entry.path());
+    all.find(|admin| pointer(&admin.join("gitdir")).is_some_and(|named| Path::new(&named) == git))
+}
+
+/// Makes the folders in which git keeps the branches of worktrees: a command may write in them, and not make them. Git removes
+/// them where they are empty. Those that a command may not write to are made as well: what is not there could be made by it.
+/// Nothing is made where the repository is gone.
+pub fn own_folders(common: &Path) -> io::Result<()> {
+    if !common.join("HEAD").is_file() {
+        return Err(io::ErrorKind::NotFound.into());
+    }
+    let branches = BRANCHES.trim_end_matches('/');
+    for place in ["refs/heads", "logs/refs/heads"] {
+        fs::create_dir_all(common.join(place).join(branches))?;
+    }
+    for place in ["objects/pack", "objects/info"] {
+        fs::create_dir_all(common.join(place))?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_repository_is_the_next_one_above_and_a_file_is_believed_only_where_its_folder_names_it() {
+        let root = tempfile::tempdir().unwrap();
+        let root = root.path().canonicalize().unwrap();
+        let (app, other) = (root.join("app"), root.join("other"));
+        fs::create_dir_all(app.join(".git/worktrees/one")).unwrap();
+        fs::create_dir_all(app.join("src/deep")).unwrap();
+        fs::create_dir_all(&other).unwrap();
+        assert_eq!(find(&app.join("src/deep")).unwrap().top, app);
+        let admin = app.join(".git/worktrees/one");
+        fs::write(other.join(".git"), format!("gitdir: {}\n", admin.display())).unwrap();
+        fs::write(admin.join("commondir"), "../..\n").unwrap();
+        assert!(find(&other).is_err(), "nothing names it in turn");
+        fs::write(admin.join("gitdir"), format!("{}\n", root.join("elsewhere/.git").display())).unwrap();
+        assert!(find(&other).is_err());
+        fs::write(admin.join("gitdir"), format!("{}\n", other.join(".git").display())).unwrap();
+        let found = find(&other).unwrap();
+        assert_eq!((found.git_dir, found.common), (admin, app.join(".git")));
+        assert!(find(&root).unwrap_err().hint().is_some());
+        for name in ["bare.git/objects", "bare.git/refs"] {
+            fs::create_dir_all(root.join(name)).unwrap();
+        }
+        fs::write(root.join("bare.git/HEAD"), "ref: refs/heads/main\n").unwrap();
+        assert!(find(&root.join("bare.git")).unwrap_err().to_string().contains("bare"));
+        std::os::unix::fs::symlink(app.join(".git"), root.join(".git")).unwrap();
+        assert!(find(&root).unwrap_err().to_string().contains("is a link"));
+    }
+}

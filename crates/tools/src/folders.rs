@@ -1,0 +1,488 @@
+//! Makes, empties and removes the folders of sessions, and takes uploads.
+
+use std::{
+    io,
+    path::{Path, PathBuf},
+    sync::{Arc, OnceLock},
+};
+
+use agentd_core::{
+    Timestamp,
+    code::MapFile,
+    context::HistoryFile,
+    error::{ErrorKind, WorkspaceError},
+    files::{FileListing, FilePiece, FileWritten, FilesCopied, FilesRemoved, SessionTree},
+    folder::{AddedFolder, Mounts},
+    guide::{GuideFile, GuideLimits, Guides},
+    ids::SessionId,
+    knowledge::DocumentPage,
+    ports::{
+        Artifact, ArtifactDir, CodeReader, ProjectStanding, Projects, Skills, TreeTransport, Workspace, WorkspaceArea,
+        Workspaces, Worktrees,
+    },
+    session::Mount,
+    state_files::StateFiles,
+    surroundings::MachineFacts,
+    worktree::WorktreeAccess,
+};
+use agentd_extensions::{
+    files::disk::Pace, guides::GuideReader, project::ProjectStore, skills::SkillStore, surroundings,
+};
+use agentd_workspace::{
+    backend::Files,
+    browse, clean, code_map, copy, documents, drafts,
+    failure::storage,
+    jail,
+    job::Job,
+    kept, known,
+    layout::{make, make_shared},
+    limits::Limits,
+    locks::SessionLocks,
+    remove,
+    transport::SessionTrees,
+    uploads,
+};
+use agentd_worktrees::WorktreeFolders;
+use futures_util::{FutureExt as _, future::BoxFuture};
+use tokio_util::sync::CancellationToken;
+
+use super::mount::{self, PrivateFolders, check_mounts};
+
+/// The workspaces of all sessions, `{base}/{session}/` each.
+#[derive(Debug, Clone)]
+pub struct WorkspaceFolders {
+    base: PathBuf,
+    /// Paths that no session may see as its project.
+    private: PrivateFolders,
+    /// Folder that all sessions see as `/memories`.
+    memories: Option<PathBuf>,
+    /// Reader of what people wrote for models.
+    guides: Option<GuideReader>,
+    /// Reader of code, who draws maps.
+    code: Option<Arc<dyn CodeReader>>,
+    /// The real paths of the base and of what all sessions share, once they are known.
+    real: Arc<OnceLock<Real>>,
+    /// Files of sessions that leave and come.
+    trees: SessionTrees,
+    locks: SessionLocks,
+}
+
+#[derive(Debug, Clone)]
+struct Real {
+    base: PathBuf,
+    memories: Option<PathBuf>,
+}
+
+impl Real {
+    fn workspace(&self, session: SessionId, mounts: Mounts, worktree: Option<WorktreeAccess>) -> Workspace {
+        let Mounts { project, folders } = mounts;
+        let root = self.base.join(session.to_string());
+        Workspace { root, project, folders, memories: self.memories.clone(), worktree }
+    }
+}
+
+impl WorkspaceFolders {
+    /// Workspaces below `base`, which is made when the first is opened.
+    #[must_use]
+    pub fn new(base: PathBuf) -> Self {
+        let (real, locks) = (Arc::default(), SessionLocks::default());
+        let private = PrivateFolders { paths: vec![base.clone()], worktrees: None };
+        let trees = SessionTrees::new(base.clone());
+        Self { private, base, memories: None, guides: None, code: None, real, trees, locks }
+    }
+
+    /// The same, with a folder that all sessions see as `/memories`. It is made with the first workspace.
+    #[must_use]
+    pub fn remembering(mut self, memories: PathBuf) -> Self {
+        self.private.paths.push(memories.clone());
+        self.memories = Some(memories);
+        self
+    }
+
+    /// The same, with what people wrote for models to know: in their configuration folder, and from a project's folder
+    /// up to their home.
+    #[must_use]
+    pub fn guided_by(mut self, config: &Path, home: Option<&Path>) -> Self {
+        self.guides = Some(GuideReader::new(config, home));
+        self
+    }
+
+    /// The same, with these skills in place of those in the configuration folder. What people wrote must be told of
+    /// before.
+    #[must_use]
+    pub fn with_skills(mut self, shelf: SkillStore) -> Self {
+        if let Some(guides) = &mut self.guides {
+            guides.shelf = shelf;
+        }
+        self
+    }
+
+    /// The same, with the projects that the person trusts. What people wrote must be told of before.
+    #[must_use]
+    pub fn with_projects(mut self, projects: ProjectStore) -> Self {
+        if let Some(guides) = &mut self.guides {
+            guides.projects = Some(projects);
+        }
+        self
+    }
+
+    /// The same, with a reader of code, who draws maps.
+    #[must_use]
+    pub fn mapped_by(mut self, code: Option<Arc<dyn CodeReader>>) -> Self {
+        self.code = code;
+        self
+    }
+
+    /// The same, with worktrees as projects of sessions.
+    #[must_use]
+    pub fn with_worktrees(mut self, worktrees: WorktreeFolders) -> Self {
+        self.private.worktrees = Some(worktrees);
+        self
+    }
+
+    /// Makes the folders of all sessions where they are missing. Their real paths are what commands print and what the
+    /// jail knows again.
+    fn shared(base: &Path, memories: Option<&PathBuf>) -> Result<Real, WorkspaceError> {
+        let base = make_shared(base).map_err(|error| storage("make the folder of workspaces", error))?;
+        let memories = memories.map(|path| make_shared(path)).transpose();
+        let memories = memories.map_err(|error| storage("make the folder of memories", error))?;
+        Ok(Real { base, memories })
+    }
+
+    /// The same, with folders that no session may see as its project either.
+    #[must_use]
+    pub fn keeping_private(mut self, private: &[&Path]) -> Self {
+        self.private.paths.extend(private.iter().map(|path| path.to_path_buf()));
+        self
+    }
+
+    /// Removes the drafts that an earlier life of the daemon has left, before anything is written. It waits for the disk.
+    pub fn sweep(&self) {
+        if let Err(error) = drafts::sweep(&self.base) {
+            tracing::warn!(%error, "drafts of the last run could not be removed");
+        }
+    }
+
+    /// Runs file work on a thread that may block.
+    fn work<T: Send + 'static>(
+        &self,
+        doing: &'static str,
+        work: impl FnOnce(&Path) -> Result<T, WorkspaceError> + Send + 'static,
+    ) -> BoxFuture<'static, Result<T, WorkspaceError>> {
+        let base = self.base.clone();
+        async move {
+            tokio::task::spawn_blocking(move || work(&base)).await.unwrap_or_else(|error| {
+                Err(WorkspaceError::new(ErrorKind::Internal, format!("could not {doing}")).with_source(error))
+            })
+        }
+        .boxed()
+    }
+}
+
+impl Workspaces for WorkspaceFolders {
+    fn open(&self, session: SessionId, mounts: Mounts) -> BoxFuture<'_, Result<Workspace, WorkspaceError>> {
+        let (private, memories) = (self.private.clone(), self.memories.clone());
+        let open = self.locks.shared(session.to_string().into(), move |base| {
+            let Real { memories, .. } = Self::shared(base, memories.as_ref())?;
+            let root = make(base, session).map_err(|error| storage("make the session's workspace", error))?;
+            let mounts = check_mounts(&private, mounts)?;
+            let worktree = private.worktree(&mounts);
+            let Mounts { project, folders } = mounts;
+            Ok(Workspace { root, project, folders, memories, worktree })
+        });
+        self.work("open the workspace", open)
+    }
+
+    fn locate(&self, session: SessionId, mounts: Mounts) -> BoxFuture<'_, Result<Workspace, WorkspaceError>> {
+        if let Some(real) = self.real.get().filter(|_| mounts == Mounts::default()) {
+            return std::future::ready(Ok(real.workspace(session, mounts, None))).boxed();
+        }
+        let (private, known, memories) = (self.private.clone(), Arc::clone(&self.real), self.memories.clone());
+        self.work("find the workspace", move |base| {
+            let found = Self::shared(base, memories.as_ref())?;
+            let mounts = check_mounts(&private, mounts)?;
+            let worktree = private.worktree(&mounts);
+            Ok(known.get_or_init(|| found).workspace(session, mounts, worktree))
+        })
+    }
+
+    fn add_folders(
+        &self,
+        mounts: Mounts,
+        added: Vec<Mount>,
+    ) -> BoxFuture<'_, Result<Vec<AddedFolder>, WorkspaceError>> {
+        let private = self.private.clone();
+        self.work("add the folders", move |_| mount::add_folders(&private, mounts, added))
+    }
+
+    fn copy(
+        &self,
+        from: SessionId,
+        to: SessionId,
+        history: Option<HistoryFile>,
+    ) -> BoxFuture<'_, Result<FilesCopied, WorkspaceError>> {
+        let copy = self.locks.shared(from.to_string().into(), move |base| {
+            let source = match jail::session_root(&base.join(from.to_string())) {
+                Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(FilesCopied::default()),
+                opened => opened,
+            };
+            source
+                .and_then(|source| Ok((source, jail::own_root(&make(base, to)?)?)))
+                .and_then(|(source, target)| copy::copy(&source, &target, history.as_ref()))
+                .map_err(|error| storage("copy the session's files", error))
+        });
+        self.work("copy the session's files", copy)
+    }
+
+    fn clear_temp(&self, session: SessionId) -> BoxFuture<'_, Result<(), WorkspaceError>> {
+        let empty = self.locks.alone(session.to_string().into(), move |base| {
+            let emptied = jail::session_root(&base.join(session.to_string()))
+                .and_then(|root| jail::open_real_folder(&root, "temp"))
+                .and_then(|temp| remove::empty(&temp));
+            remove::gone(emptied).map_err(|error| storage("empty the session's temp/", error))
+        });
+        self.work("empty temp/", empty)
+    }
+
+    fn clean(
+        &self,
+        session: SessionId,
+        areas: Vec<(WorkspaceArea, Timestamp)>,
+        trial: bool,
+    ) -> BoxFuture<'_, Result<Vec<(WorkspaceArea, FilesRemoved)>, WorkspaceError>> {
+        let clean = self.locks.alone(session.to_string().into(), move |base| {
+            clean::clean(base, session, areas, trial).map_err(|error| storage("clean the session's workspace", error))
+        });
+        self.work("clean the workspace", clean)
+    }
+
+    fn clean_leftovers(&self, trial: bool) -> BoxFuture<'_, Result<FilesRemoved, WorkspaceError>> {
+        self.work("remove what was left of workspaces", move |base| {
+            clean::leftovers(base, trial).map_err(|error| storage("remove what was left of workspaces", error))
+        })
+    }
+
+    fn remove(&self, session: SessionId) -> BoxFuture<'_, Result<(), WorkspaceError>> {
+        let remove = self.locks.alone(session.to_string().into(), move |base| {
+            remove::gone(clean::remove_session(base, session))
+                .map_err(|error| storage("remove the session's workspace", error))
+        });
+        self.work("remove the workspace", remove)
+    }
+
+    fn add_upload(
+        &self,
+        session: SessionId,
+        name: String,
+        content: Vec<u8>,
+    ) -> BoxFuture<'_, Result<String, WorkspaceError>> {
+        let keep = self.locks.shared(session.to_string().into(), move |base| {
+            let name = uploads::upload_name(&name);
+            make(base, session)
+                .and_then(|root| jail::own_root(&root))
+                .and_then(|root| jail::open_real_folder(&root, "uploads"))
+                .and_then(|folder| uploads::put(&folder, &name, &content))
+                .map(|name| format!("uploads/{name}"))
+                .map_err(|error| storage(&format!("keep the upload {name}"), error))
+        });
+        self.work("keep the upload", keep)
+    }
+
+    fn remove_upload(&self, session: SessionId, path: String) -> BoxFuture<'_, Result<(), WorkspaceError>> {
+        let remove = self.locks.shared(session.to_string().into(), move |base| {
+            make(base, session)
+                .and_then(|root| jail::own_root(&root))
+                .and_then(|root| jail::open_real_folder(&root, "uploads"))
+                .and_then(|folder| uploads::remove(&folder, path.strip_prefix("uploads/").unwrap_or_default()))
+                .map_err(|error| storage(&format!("remove the upload {path}"), error))
+        });
+        self.work("remove the upload", remove)
+    }
+
+    fn keep_input(
+        &self,
+        session: SessionId,
+        name: String,
+        content: Vec<u8>,
+    ) -> BoxFuture<'_, Result<String, WorkspaceError>> {
+        let keep = self.locks.shared(session.to_string().into(), move |base| {
+            let name = uploads::upload_name(&name);
+            make(base, session)
+                .and_then(|root| jail::own_root(&root))
+                .and_then(|root| jail::open_real_folder(&root, "uploads"))
+                .and_then(|folder| uploads::put_once(&folder, &name, &content))
+                .map(|name| format!("uploads/{name}"))
+                .map_err(|error| storage(&format!("keep the input as {name}"), error))
+        });
+        self.work("keep the input", keep)
+    }
+
+    fn keep(
+        &self,
+        session: SessionId,
+        area: ArtifactDir,
+        name: String,
+        content: Vec<u8>,
+    ) -> BoxFuture<'_, Result<String, WorkspaceError>> {
+        let keep = self.locks.shared(session.to_string().into(), move |base| {
+            ArtifactDir::check_name(&name)?;
+            make(base, session)
+                .and_then(|root| jail::own_root(&root))
+                .and_then(|root| kept::keep(&base.join(session.to_string()), &root, area, &name, &content))
+                .map(|()| format!("{}/{name}", area.folder()))
+                .map_err(|error| storage(&format!("keep {}/{name}", area.folder()), error))
+        });
+        self.work("keep a text of the daemon's own", keep)
+    }
+
+    fn keep_on(
+        &self,
+        session: SessionId,
+        area: ArtifactDir,
+        name: String,
+        from: Option<u64>,
+        content: Vec<u8>,
+    ) -> BoxFuture<'_, Result<Artifact, WorkspaceError>> {
+        let keep = self.locks.shared(session.to_string().into(), move |base| {
+            ArtifactDir::check_name(&name)?;
+            make(base, session)
+                .and_then(|root| jail::own_root(&root))
+                .and_then(|root| kept::keep_on(&root, area, &name, from, &content))
+                .map(|bytes| Artifact { path: format!("{}/{name}", area.folder()), bytes })
+                .map_err(|error| storage(&format!("keep {}/{name}", area.folder()), error))
+        });
+        self.work("keep a text of the daemon's own", keep)
+    }
+
+    fn list_files(&self, tree: SessionTree, path: String) -> BoxFuture<'_, Result<FileListing, WorkspaceError>> {
+        self.work("list files", move |_| browse::list(&tree, &path))
+    }
+
+    fn open_documents(
+        &self,
+        tree: SessionTree,
+        path: String,
+        skip: usize,
+        most: usize,
+    ) -> BoxFuture<'_, Result<DocumentPage, WorkspaceError>> {
+        let cancel = CancellationToken::new();
+        let abandoned = cancel.clone().drop_guard();
+        let opened = self
+            .work("open documents", move |_| documents::open(&tree, &path, documents::Range { skip, most }, cancel));
+        async move {
+            let opened = opened.await;
+            drop(abandoned);
+            opened
+        }
+        .boxed()
+    }
+
+    fn read_file(
+        &self,
+        tree: SessionTree,
+        path: String,
+        offset: u64,
+        most: usize,
+    ) -> BoxFuture<'_, Result<FilePiece, WorkspaceError>> {
+        self.work("read a file", move |_| browse::read(&tree, &path, offset, most))
+    }
+
+    fn read_text(&self, tree: SessionTree, path: String, most: usize) -> BoxFuture<'_, Option<String>> {
+        let read = self.work("read a text", move |_| Ok(browse::text(&tree, &path, most)));
+        async move { read.await.ok().flatten() }.boxed()
+    }
+
+    fn write_file(
+        &self,
+        tree: SessionTree,
+        path: String,
+        content: Vec<u8>,
+        now: Timestamp,
+    ) -> BoxFuture<'_, Result<FileWritten, WorkspaceError>> {
+        let folder = tree.workspace.root.file_name().unwrap_or_default().to_owned();
+        self.work("write a file", self.locks.shared(folder, move |_| browse::write(&tree, &path, &content, now)))
+    }
+
+    fn guides<'a>(&'a self, workspace: &'a Workspace, limits: GuideLimits) -> BoxFuture<'a, Guides> {
+        let Some(reader) = self.guides.clone() else { return std::future::ready(Guides::default()).boxed() };
+        if let Some(guides) = reader.glance(workspace, limits) {
+            return std::future::ready(guides).boxed();
+        }
+        let workspace = workspace.clone();
+        let looked = self.work("look for notes of people", move |_| Ok(reader.look(&workspace, limits)));
+        async move { looked.await.unwrap_or_default() }.boxed()
+    }
+
+    fn folder_guides(&self, at: &Workspace, limits: GuideLimits, paths: Vec<String>) -> BoxFuture<'_, Vec<GuideFile>> {
+        let (reader, project) = (self.guides.clone(), at.project.clone());
+        let look = move || Some(reader?.in_folders(&project?.path, limits, &paths));
+        let looked = self.work("look for notes of folders", move |_| Ok(look().unwrap_or_default()));
+        async move { looked.await.unwrap_or_default() }.boxed()
+    }
+
+    fn facts<'a>(&'a self, workspace: &'a Workspace, client: Option<&'a Path>) -> BoxFuture<'a, Option<MachineFacts>> {
+        let (workspace, client) = (workspace.clone(), client.map(Path::to_owned));
+        let looked = self.work("look at the project", move |_| Ok(surroundings::facts(&workspace, client.as_deref())));
+        async move { looked.await.ok() }.boxed()
+    }
+
+    fn map<'a>(&'a self, workspace: &'a Workspace, max_tokens: usize) -> BoxFuture<'a, Option<Vec<MapFile>>> {
+        let (Some(code), Some(project)) = (&self.code, &workspace.project) else {
+            return std::future::ready(Some(Vec::new())).boxed();
+        };
+        async move { code_map::draw(&**code, &project.path, max_tokens).await }.boxed()
+    }
+
+    fn skills(&self) -> Option<&dyn Skills> {
+        self.guides.as_ref().map(|guides| &guides.shelf as &dyn Skills)
+    }
+
+    fn project<'a>(&'a self, workspace: &'a Workspace) -> BoxFuture<'a, ProjectStanding> {
+        let projects = self.guides.as_ref().and_then(|guides| guides.projects.clone());
+        let (Some(projects), Some(mount)) = (projects, &workspace.project) else {
+            return std::future::ready(ProjectStanding::default()).boxed();
+        };
+        if let Ok(standing) = projects.standing(&mount.path, Pace::AtOnce) {
+            return std::future::ready(standing).boxed();
+        }
+        let project = mount.path.clone();
+        let looked = self
+            .work("look at the project", move |_| Ok(projects.standing(&project, Pace::Patient).unwrap_or_default()));
+        async move { looked.await.unwrap_or_default() }.boxed()
+    }
+
+    fn projects(&self) -> Option<&dyn Projects> {
+        self.guides.as_ref()?.projects.as_ref().map(|projects| projects as &dyn Projects)
+    }
+
+    fn transport(&self) -> Option<&dyn TreeTransport> {
+        Some(&self.trees)
+    }
+
+    fn worktrees(&self) -> Option<&dyn Worktrees> {
+        self.private.worktrees.as_ref().map(|worktrees| worktrees as &dyn Worktrees)
+    }
+
+    fn paths<'a>(
+        &'a self,
+        workspace: &'a Workspace,
+        limit: usize,
+    ) -> BoxFuture<'a, Result<Vec<String>, WorkspaceError>> {
+        let (session_root, workspace) = (workspace.root.clone(), Arc::new(workspace.clone()));
+        // The walk ends when nothing waits for it.
+        let cancel = CancellationToken::new();
+        let abandoned = cancel.clone().drop_guard();
+        let listed = self.work("list the workspace", move |_| {
+            let files = Files::new(workspace, &StateFiles::default(), Timestamp::UNIX_EPOCH);
+            let job = Job::new(files, Limits::default(), cancel);
+            known::paths(&job, session_root.exists(), limit)
+                .map_err(|failure| WorkspaceError::new(ErrorKind::Storage, format!("could not list files: {failure}")))
+        });
+        async move {
+            let listed = listed.await;
+            drop(abandoned);
+            listed
+        }
+        .boxed()
+    }
+}

@@ -1,0 +1,119 @@
+//! The folders of the person that a session sees, checked: its project, and those that were added to it.
+
+use std::{
+    fs, io,
+    path::{Path, PathBuf},
+};
+
+use agentd_core::{
+    error::{ErrorKind, WorkspaceError},
+    folder::{AddedFolder, Mounts},
+    session::Mount,
+    worktree::WorktreeAccess,
+};
+use agentd_worktrees::WorktreeFolders;
+
+/// Folders that no session may see, but for worktrees that were made for sessions.
+#[derive(Debug, Clone, Default)]
+pub(super) struct PrivateFolders {
+    pub(super) paths: Vec<PathBuf>,
+    pub(super) worktrees: Option<WorktreeFolders>,
+}
+
+impl PrivateFolders {
+    /// The worktree that the project is in.
+    pub(super) fn worktree(&self, mounts: &Mounts) -> Option<WorktreeAccess> {
+        self.worktrees.as_ref()?.of_folder(&mounts.project.as_ref()?.path)
+    }
+
+    /// True for the place of a worktree that is there no more.
+    fn was_worktree(&self, path: &Path) -> bool {
+        self.worktrees.as_ref().is_some_and(|worktrees| path.starts_with(resolved(worktrees.base())))
+    }
+}
+
+/// Adds folders, by their real paths, to those that a session sees.
+pub(super) fn add_folders(
+    private: &PrivateFolders,
+    mounts: Mounts,
+    added: Vec<Mount>,
+) -> Result<Vec<AddedFolder>, WorkspaceError> {
+    let project = mounts.project.map(|mount| check_mount("project folder", private, mount)).transpose()?;
+    let added = added.into_iter().map(|mount| {
+        let mount = check_mount("folder", private, mount)?;
+        // Told now, and not by the first tool that looks into it.
+        fs::read_dir(&mount.path).map_err(|error| {
+            let message = format!("the folder {} cannot be read", mount.path.display());
+            WorkspaceError::new(ErrorKind::InvalidInput, message)
+                .with_hint("let the user that agentd runs as read it, or leave it out")
+                .with_source(error)
+        })?;
+        Ok(mount)
+    });
+    let added = added.collect::<Result<_, WorkspaceError>>()?;
+    Mounts { project, folders: mounts.folders }.with(added)
+}
+
+/// The folders by their real paths, as a turn sees them.
+pub(super) fn check_mounts(private: &PrivateFolders, mounts: Mounts) -> Result<Mounts, WorkspaceError> {
+    let project = mounts.project.map(|mount| check_mount("project folder", private, mount)).transpose()?;
+    for folder in &mounts.folders {
+        let found = check_mount("added folder", private, folder.mount());
+        let found = found.map_err(|error| match error.kind() {
+            ErrorKind::NotFound => error.with_hint("put it back, or take the added folders away with `--add-dir none`"),
+            _ => error,
+        })?;
+        // It was added by its real path: what a link there leads to now is another folder, which nobody has added.
+        if found.path != folder.path {
+            let shown = folder.path.display();
+            let message = format!("the added folder {shown} is a link to {} now", found.path.display());
+            return Err(WorkspaceError::new(ErrorKind::InvalidInput, message)
+                .with_hint("take the added folders away with `--add-dir none`, and add those that are meant"));
+        }
+    }
+    let mounts = Mounts { project, folders: mounts.folders };
+    mounts.check()?;
+    Ok(mounts)
+}
+
+/// The folder by its real path. One that holds something of the daemon's own, or lies in it, is refused. `what` says in a
+/// message which one it is.
+fn check_mount(what: &str, private: &PrivateFolders, mount: Mount) -> Result<Mount, WorkspaceError> {
+    let shown = mount.path.display();
+    let path = mount.path.canonicalize().map_err(|error| {
+        let kind = if error.kind() == io::ErrorKind::NotFound { ErrorKind::NotFound } else { ErrorKind::InvalidInput };
+        let hint = match private.was_worktree(&mount.path) {
+            true => "its worktree was removed: choose the folder to go on in with -C, such as the main tree",
+            false => "name a folder that exists and can be read",
+        };
+        WorkspaceError::new(kind, format!("the {what} {shown} cannot be opened")).with_hint(hint).with_source(error)
+    })?;
+    if !path.is_dir() {
+        let what = what.trim_end_matches(" folder");
+        return Err(WorkspaceError::new(ErrorKind::InvalidInput, format!("the {what} {shown} is not a folder"))
+            .with_hint("name the folder, and add single files as uploads"));
+    }
+    let is_private = |private: &PathBuf| {
+        let private = resolved(private);
+        private.starts_with(&path) || path.starts_with(&private)
+    };
+    let is_worktree = || private.worktrees.as_ref().is_some_and(|worktrees| worktrees.of_folder(&path).is_some());
+    if let Some(private) = private.paths.iter().find(|private| is_private(private))
+        && !is_worktree()
+    {
+        let message = format!("the {what} {shown} holds {}, which is the daemon's own", private.display());
+        return Err(WorkspaceError::new(ErrorKind::InvalidInput, message)
+            .with_hint("choose a folder that holds neither the daemon's data nor its configuration"));
+    }
+    Ok(Mount { path, writable: mount.writable })
+}
+
+/// The real path of what may not be there yet.
+fn resolved(path: &Path) -> PathBuf {
+    let missing = |path: &Path| Some((path.parent()?.to_path_buf(), path.file_name()?.to_owned()));
+    match (path.canonicalize(), missing(path)) {
+        (Ok(real), _) => real,
+        (Err(_), Some((parent, name))) => resolved(&parent).join(name),
+        (Err(_), None) => path.to_path_buf(),
+    }
+}

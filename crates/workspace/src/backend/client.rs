@@ -1,0 +1,332 @@
+//! Files of the project that a client of the turn holds, with text that is not saved.
+//!
+//! The disk decides what may be asked: a path is opened through the jail first, and only a text, or a file that could be
+//! made, is asked about. The client opens the file by its name, as any program does. So a name must not change its meaning
+//! between our look and its own: the folders on the way are to be as they were, and to have been so for a while.
+//!
+//! A client that is gone counts for nothing. One that refuses, or is late, leaves reads to the disk; what is to be written is
+//! then refused, because nobody knows whether the disk has what the person sees.
+
+use std::{
+    io::{Cursor, Read as _, Seek as _},
+    os::unix::fs::MetadataExt as _,
+    path::Path,
+    sync::{Arc, Mutex, PoisonError},
+    thread,
+    time::{Duration, SystemTime, UNIX_EPOCH},
+};
+
+use agentd_core::{
+    client_file::{ClientFileAnswer, FileAction, MAX_CLIENT_FILE, NoAnswer},
+    ports::{ClientFileAccess, ClientFiles, ToolContext},
+    tool::ToolErrorCode,
+    untrusted,
+};
+use tokio::runtime::Handle;
+use tokio_util::sync::CancellationToken;
+
+use crate::{
+    backend::{Backend as _, Content, OpenFile},
+    encoding::{self, Document},
+    failure::Failure,
+    jail::Jail,
+    path::{PathPlace, ToolPath},
+    target::{Existing, Target, WriteSlot},
+    text,
+};
+
+/// Bytes of a file that tell whether it is a text.
+const SAMPLE: u64 = 64 * 1024;
+/// Characters of a client's reason that are repeated.
+const MAX_REASON: usize = 300;
+/// Times of folders go by a clock that ticks this seldom: a change within a tick leaves no trace.
+const TICK: Duration = Duration::from_millis(25);
+/// Looks at folders that change all the while.
+const TRIES: usize = 3;
+
+/// The client, for work on a thread that may block.
+#[derive(Debug, Clone)]
+pub(crate) struct FileClient {
+    files: Arc<dyn ClientFiles>,
+    runtime: Handle,
+    cancel: CancellationToken,
+    notes: Arc<Mutex<Vec<String>>>,
+}
+
+/// Answer about the present text of a file.
+enum Present {
+    Text(String),
+    /// The disk has it.
+    OnDisk,
+    /// The client did not say.
+    Unknown(String),
+}
+
+impl FileClient {
+    /// The client that holds files for a call; none where only the disk counts.
+    pub(crate) fn of(context: &ToolContext, cancel: CancellationToken) -> Option<Self> {
+        let files = context.client_files.clone().filter(|files| files.access().is_some())?;
+        Some(Self { files, runtime: Handle::try_current().ok()?, cancel, notes: Arc::default() })
+    }
+
+    /// Remarks for the model about what was written.
+    pub(crate) fn notes(&self) -> Vec<String> {
+        self.notes.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn note(&self, note: String) {
+        self.notes.lock().unwrap_or_else(PoisonError::into_inner).push(note);
+    }
+
+    fn ask(&self, path: &ToolPath, action: FileAction) -> Result<Result<ClientFileAnswer, NoAnswer>, Failure> {
+        self.runtime.block_on(async {
+            tokio::select! {
+                biased;
+                () = self.cancel.cancelled() => Err(Failure::cancelled()),
+                answer = self.files.ask(path.rest(), action) => Ok(answer),
+            }
+        })
+    }
+
+    /// The present text of a file, if its name meant the same file all the while.
+    fn present(&self, jail: &Jail, path: &ToolPath) -> Result<Present, Failure> {
+        for _ in 0..TRIES {
+            let before = FolderTimes::settled(jail, path)?;
+            let answer = self.ask(path, FileAction::Read)?;
+            let present = match answer {
+                Ok(ClientFileAnswer::Text(text)) if text.len() > MAX_CLIENT_FILE => {
+                    Present::Unknown(format!("its text has {}", text::size(text.len() as u64)))
+                }
+                Ok(ClientFileAnswer::Text(text)) => Present::Text(text),
+                Ok(ClientFileAnswer::Absent) | Err(NoAnswer::Gone) => Present::OnDisk,
+                Ok(ClientFileAnswer::Refused(why)) => Present::Unknown(reason(&why)),
+                Ok(ClientFileAnswer::Written) => Present::Unknown("it gave no text".to_owned()),
+                Err(NoAnswer::Late) => Present::Unknown("it did not answer in time".to_owned()),
+            };
+            if !matches!(present, Present::Text(_)) || before == FolderTimes::of(jail, path)? {
+                return Ok(present);
+            }
+        }
+        Ok(Present::Unknown("its folder changes all the while".to_owned()))
+    }
+
+    /// The file that was opened on the disk, with the text that the client has for it.
+    pub(super) fn over(&self, jail: &Jail, path: &ToolPath, mut opened: OpenFile) -> Result<OpenFile, Failure> {
+        if opened.size > MAX_CLIENT_FILE as u64 || !is_text(&mut opened) {
+            return Ok(opened);
+        }
+        match self.present(jail, path)? {
+            Present::Text(text) => Ok(OpenFile { modified: opened.modified, ..held(text) }),
+            Present::OnDisk | Present::Unknown(_) => Ok(opened),
+        }
+    }
+
+    /// A file that only the client has; none where it has none either.
+    pub(super) fn alone(&self, jail: &Jail, path: &ToolPath) -> Result<Option<OpenFile>, Failure> {
+        if !jail.is_missing(path) {
+            return Ok(None);
+        }
+        Ok(match self.present(jail, path)? {
+            Present::Text(text) if !text.is_empty() => Some(held(text)),
+            _ => None,
+        })
+    }
+
+    /// The unsaved text of a file that the disk has with another one, as the disk would have it.
+    pub(crate) fn unsaved(&self, jail: &Jail, path: &ToolPath) -> Option<Vec<u8>> {
+        let mut on_disk = jail.open_file(path).ok().filter(|opened| opened.size <= MAX_CLIENT_FILE as u64)?;
+        let mut content = Vec::new();
+        on_disk.content.read_to_end(&mut content).ok()?;
+        let document = Document::read(content.clone()).ok()?;
+        let Ok(Present::Text(text)) = self.present(jail, path) else { return None };
+        if is_same(&content, &text) {
+            return None;
+        }
+        let text = text.trim_start_matches('\u{feff}');
+        let text = match document.line_end() {
+            Some(end @ ("\r\n" | "\r")) => document.normal(text).replace('\n', end),
+            _ => text.to_owned(),
+        };
+        let encoded = encoding::encode(&text, document.charset()).map_or_else(|_| text.as_bytes().to_vec(), Into::into);
+        Some([&content[..document.charset().bom], &encoded].concat())
+    }
+
+    /// The place of a file that is to be written, where the client has it: it is read and written there.
+    pub(super) fn target(&self, jail: &Jail, path: &ToolPath, on_disk: Target) -> Result<Target, Failure> {
+        let content = match &on_disk.existing {
+            Some(Existing { content: Some(content), .. }) if Document::read(content.clone()).is_ok() => Some(content),
+            // What is no text, or too large, is no matter of editors.
+            Some(_) => return Ok(on_disk),
+            None if !on_disk.missing_folders().is_empty() => return Ok(on_disk),
+            None => None,
+        };
+        let text = match self.present(jail, path)? {
+            Present::Text(text) => text,
+            Present::OnDisk => return Ok(on_disk),
+            // There is nothing that could be lost.
+            Present::Unknown(_) if content.is_none() => return Ok(on_disk),
+            Present::Unknown(why) => {
+                return Err(Failure::tool(format!(
+                    "the client of the turn (an editor) holds the project's files and did not give the present text of \
+                     {path}: {why}. Nothing was changed; try again, or ask the person to close the file there"
+                )));
+            }
+        };
+        let is_saved = content.map_or(text.is_empty(), |content| is_same(content, &text));
+        match self.files.access() {
+            Some(ClientFileAccess::ReadWrite) => {}
+            _ if is_saved => return Ok(on_disk),
+            _ => {
+                return Err(Failure::tool(format!(
+                    "{path} has changes in the editor that are not saved, and the editor takes none from here. Nothing was \
+                     changed; ask the person to save the file"
+                )));
+            }
+        }
+        let is_there = content.is_some() || !text.is_empty();
+        let existing = is_there.then(|| Existing {
+            size: text.len() as u64,
+            content: Some(text.into_bytes()),
+            changed: on_disk.existing.as_ref().and_then(|existing| existing.changed),
+            identity: on_disk.existing.as_ref().and_then(|existing| existing.identity),
+            mode: on_disk.existing.as_ref().and_then(|existing| existing.mode),
+        });
+        let slot = ClientSlot { client: self.clone(), jail: jail.clone(), path: path.clone(), is_saved, on_disk };
+        Ok(Target::new(path.clone(), existing, Box::new(slot)))
+    }
+}
+
+fn held(text: String) -> OpenFile {
+    let content = text.into_bytes();
+    OpenFile { size: content.len() as u64, content: Content::Held(Cursor::new(content)), modified: None }
+}
+
+/// The reason of a client, which is shown to a model.
+fn reason(why: &str) -> String {
+    let (why, _) = text::first_chars(why.lines().next().unwrap_or_default().trim(), MAX_REASON);
+    let why = untrusted::plain(why);
+    if why.is_empty() { "it refused".to_owned() } else { format!("it refused ({why})") }
+}
+
+/// Returns whether an open file is a text. It is read from its beginning afterwards.
+fn is_text(opened: &mut OpenFile) -> bool {
+    let mut sample = Vec::new();
+    let read = (&mut opened.content).take(SAMPLE).read_to_end(&mut sample);
+    let rewound = opened.content.rewind();
+    read.is_ok() && rewound.is_ok() && encoding::detect(&sample, (sample.len() as u64) < SAMPLE).is_ok()
+}
+
+/// Returns whether the disk has this text, whatever its encoding, its byte order mark and its line ends.
+fn is_same(content: &[u8], text: &str) -> bool {
+    let Ok(document) = Document::read(content.to_vec()) else { return false };
+    let plain = |text: &str| text.trim_start_matches('\u{feff}').replace("\r\n", "\n").replace('\r', "\n");
+    plain(document.text()) == plain(text)
+}
+
+/// Times at which entries of the folders above a file last changed.
+#[derive(Debug, PartialEq, Eq)]
+struct FolderTimes(Vec<(u64, i64, i64)>);
+
+impl FolderTimes {
+    fn of(jail: &Jail, path: &ToolPath) -> Result<Self, Failure> {
+        let root = jail.root(PathPlace::Project)?;
+        let failed = |error: std::io::Error| Failure::io(&format!("look at the folder of {path}"), &error);
+        let mut times = Vec::new();
+        for folder in path.below_place().ancestors().skip(1) {
+            let folder = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
+            let opened = crate::jail::open_exact(&root, folder).map_err(failed)?;
+            let metadata = opened.metadata().map_err(failed)?;
+            times.push((metadata.ino(), metadata.ctime(), metadata.ctime_nsec()));
+        }
+        Ok(Self(times))
+    }
+
+    /// The same, once the last change is so old that another one would show.
+    fn settled(jail: &Jail, path: &ToolPath) -> Result<Self, Failure> {
+        for _ in 0..TRIES {
+            let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+            let times = Self::of(jail, path)?;
+            let is_settled = times.0.iter().all(|(_, seconds, nanos)| {
+                let changed = Duration::new((*seconds).try_into().unwrap_or(0), (*nanos).try_into().unwrap_or(0));
+                changed + TICK < now
+            });
+            if is_settled {
+                return Ok(times);
+            }
+            thread::sleep(TICK);
+        }
+        Self::of(jail, path)
+    }
+}
+
+/// The place of a file that the client holds.
+#[derive(Debug)]
+struct ClientSlot {
+    client: FileClient,
+    jail: Jail,
+    path: ToolPath,
+    /// Set if the disk had the same text.
+    is_saved: bool,
+    on_disk: Target,
+}
+
+impl WriteSlot for ClientSlot {
+    fn replace(&self, content: &[u8], _: Option<u32>) -> Result<(), Failure> {
+        let path = &self.path;
+        let text = std::str::from_utf8(content)
+            .map_err(|_| Failure::tool(format!("{path} is open in an editor, which takes UTF-8 text only")))?;
+        self.on_disk.check()?;
+        let answer = self.client.ask(path, FileAction::Write(text.to_owned()))?;
+        let doubt = "whether it has the new text is not known; read the file again before you go on";
+        match answer {
+            Ok(ClientFileAnswer::Written) => {}
+            Ok(ClientFileAnswer::Refused(why)) => {
+                return Err(Failure::tool(format!(
+                    "the editor that holds {path} did not take the change: {}. Nothing was changed",
+                    reason(&why)
+                )));
+            }
+            Ok(ClientFileAnswer::Absent | ClientFileAnswer::Text(_)) => {
+                return Err(Failure::tool(format!(
+                    "the editor that held {path} did not say that it took the change; {doubt}"
+                )));
+            }
+            Err(NoAnswer::Late) => {
+                let late = format!("the editor that holds {path} did not answer in time; {doubt}");
+                return Err(Failure::new(ToolErrorCode::Timeout, late));
+            }
+            Err(NoAnswer::Gone) => {
+                return Err(Failure::tool(format!("the editor that held {path} went away meanwhile; {doubt}")));
+            }
+        }
+        let mut saved = Vec::new();
+        let is_saved = self.jail.open_file(path).is_ok_and(|opened| {
+            opened.content.take(MAX_CLIENT_FILE as u64 * 4).read_to_end(&mut saved).is_ok() && is_same(&saved, text)
+        });
+        if !is_saved {
+            self.client.note(format!(
+                "{path} has the new text in the editor and is not saved: commands and searches see the file as it was, and \
+                 agentd cannot undo the change"
+            ));
+        }
+        Ok(())
+    }
+
+    fn remove(&self) -> Result<(), Failure> {
+        if self.is_saved {
+            return self.on_disk.remove();
+        }
+        Err(Failure::tool(format!(
+            "{} has changes in the editor that are not saved, and they would be lost; ask the person to save or close it",
+            self.path
+        )))
+    }
+
+    fn missing(&self) -> Failure {
+        self.on_disk.missing()
+    }
+
+    fn check(&self) -> Result<(), Failure> {
+        self.on_disk.check()
+    }
+}

@@ -1,0 +1,181 @@
+//! The files that live in the journal.
+//!
+//! A call sees them as they were when it began, with what it has changed itself. Its changes are facts only when the
+//! call has ended well: then they go up with its outcome, and the session's one writer stores them. So a call that
+//! fails half way has changed nothing here.
+
+use std::{
+    collections::BTreeMap,
+    io::Cursor,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::SystemTime,
+};
+
+use agentd_core::{
+    Timestamp,
+    error::WorkspaceError,
+    state_files::{StateFile, StateFileChange, StateFiles},
+};
+
+use super::{Backend, Content, Entries, Entry, Kind, Listed, OpenFile};
+use crate::{
+    failure::Failure,
+    path::ToolPath,
+    target::{Existing, Target, WriteSlot},
+    text,
+};
+
+/// The files of one session's state, as one call sees them.
+#[derive(Debug)]
+pub(crate) struct StateBackend {
+    draft: Arc<Mutex<Draft>>,
+    now: Timestamp,
+}
+
+#[derive(Debug)]
+struct Draft {
+    files: StateFiles,
+    changes: Vec<StateFileChange>,
+}
+
+impl StateBackend {
+    pub(crate) fn new(files: StateFiles, now: Timestamp) -> Self {
+        Self { draft: Arc::new(Mutex::new(Draft { files, changes: Vec::new() })), now }
+    }
+
+    /// The changes, in order.
+    pub(crate) fn changes(&self) -> Vec<StateFileChange> {
+        lock(&self.draft).changes.clone()
+    }
+
+    fn file(&self, path: &ToolPath) -> Result<Arc<StateFile>, Failure> {
+        let draft = lock(&self.draft);
+        match draft.files.get(path.rest()) {
+            Some(file) => Ok(Arc::clone(file)),
+            None if draft.files.is_folder(path.rest()) => {
+                Err(Failure::path(format!("{path} is a folder; list_workspace_files shows what it holds")))
+            }
+            None => Err(missing(path, &draft.files)),
+        }
+    }
+}
+
+fn lock(draft: &Mutex<Draft>) -> MutexGuard<'_, Draft> {
+    draft.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn missing(path: &ToolPath, files: &StateFiles) -> Failure {
+    let names = || files.iter().map(|(path, _)| path);
+    let hint = match text::nearest(path.rest(), names()) {
+        Some(near) => format!("did you mean /state/{near}?"),
+        None => "list_workspace_files shows what is".to_owned(),
+    };
+    Failure::path(format!("{path} is not there; {hint}"))
+}
+
+/// A file of that content, for its readers.
+#[derive(Debug)]
+pub struct StateContent(Arc<StateFile>);
+
+impl AsRef<[u8]> for StateContent {
+    fn as_ref(&self) -> &[u8] {
+        self.0.content.as_bytes()
+    }
+}
+
+impl Backend for StateBackend {
+    fn is_folder(&self, path: &ToolPath) -> Result<bool, Failure> {
+        if lock(&self.draft).files.is_folder(path.rest()) {
+            return Ok(true);
+        }
+        self.file(path).map(|_| false)
+    }
+
+    fn open_file(&self, path: &ToolPath) -> Result<OpenFile, Failure> {
+        let file = self.file(path)?;
+        let size = file.content.len() as u64;
+        let modified = Some(SystemTime::from(file.changed));
+        Ok(OpenFile { content: Content::Kept(Cursor::new(StateContent(file))), size, modified })
+    }
+
+    fn entries(&self, folder: &ToolPath) -> Result<Entries, Failure> {
+        if !self.is_folder(folder)? {
+            return Err(Failure::path(format!("{folder} is a file, not a folder")));
+        }
+        let draft = lock(&self.draft);
+        let mut entries: BTreeMap<&str, Listed> = BTreeMap::new();
+        for (path, file) in draft.files.below(folder.rest()) {
+            let (name, deeper) = path.split_once('/').map_or((path, false), |(name, _)| (name, true));
+            let entry = Entry {
+                name: name.to_owned(),
+                kind: if deeper { Kind::Folder } else { Kind::File },
+                size: if deeper { 0 } else { file.content.len() as u64 },
+                modified: Some(SystemTime::from(file.changed)),
+            };
+            let hidden = name.starts_with('.');
+            entries.entry(name).or_insert(if hidden { Listed::Hidden(name.to_owned()) } else { Listed::Entry(entry) });
+        }
+        Ok(Box::new(entries.into_values().collect::<Vec<_>>().into_iter()))
+    }
+
+    fn target(&self, path: &ToolPath, max_content: u64) -> Result<Target, Failure> {
+        let draft = lock(&self.draft);
+        if draft.files.is_folder(path.rest()) {
+            return Err(Failure::path(format!("{path} is a folder; name a file in it")));
+        }
+        let existing = draft.files.get(path.rest()).map(|file| {
+            let content = file.content.as_bytes();
+            let whole = content.len() as u64 <= max_content;
+            Existing {
+                content: whole.then(|| content.to_vec()),
+                size: content.len() as u64,
+                identity: None,
+                changed: Some(file.changed),
+                mode: None,
+            }
+        });
+        let seat = StateSlot { draft: Arc::clone(&self.draft), path: path.clone(), now: self.now };
+        Ok(Target::new(path.clone(), existing, Box::new(seat)))
+    }
+}
+
+/// The place of one file.
+#[derive(Debug)]
+struct StateSlot {
+    draft: Arc<Mutex<Draft>>,
+    path: ToolPath,
+    now: Timestamp,
+}
+
+impl StateSlot {
+    fn change(&self, content: Option<String>) -> Result<(), Failure> {
+        let mut draft = lock(&self.draft);
+        let change = StateFileChange { path: self.path.rest().to_owned(), content };
+        draft.files.check(&change).map_err(|refused| refusal(&refused))?;
+        draft.files.apply(&change, self.now);
+        draft.changes.push(change);
+        Ok(())
+    }
+}
+
+impl WriteSlot for StateSlot {
+    fn replace(&self, content: &[u8], _: Option<u32>) -> Result<(), Failure> {
+        let text = std::str::from_utf8(content).map_err(|_| {
+            Failure::tool(format!("{} takes UTF-8 text only; write other files to outputs/", self.path))
+        })?;
+        self.change(Some(text.to_owned()))
+    }
+
+    fn remove(&self) -> Result<(), Failure> {
+        self.change(None)
+    }
+
+    fn missing(&self) -> Failure {
+        missing(&self.path, &lock(&self.draft).files)
+    }
+}
+
+fn refusal(refused: &WorkspaceError) -> Failure {
+    let hint = refused.hint().map(|hint| format!("; {hint}")).unwrap_or_default();
+    Failure::path(format!("{refused}{hint}"))
+}

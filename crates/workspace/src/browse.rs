@@ -1,0 +1,140 @@
+//! The files of a session as a person lists, reads and writes them: the paths, the doors and the refusals of the tools,
+//! without their limits of what a model can take in.
+
+use std::{
+    io::{Read as _, Seek as _, SeekFrom},
+    sync::Arc,
+    time::SystemTime,
+};
+
+use agentd_core::{
+    Timestamp,
+    error::{ErrorKind, WorkspaceError},
+    files::{EntryKind, FileEntry, FileListing, FilePiece, FileWritten, SessionTree},
+    tool::ToolErrorCode,
+};
+
+use crate::{
+    backend::{Backend as _, Entry, Files, Kind, Listed},
+    encoding::Document,
+    failure::Failure,
+    path::{PathPlace, ToolPath},
+};
+
+/// Hint of a path that is not there.
+const LISTING: &str = "`agentctl files ls SESSION` shows what is there";
+
+/// Maximum number of listed entries of one folder.
+const MAX_ENTRIES: usize = 10_000;
+
+pub(super) fn open(tree: &SessionTree, now: Timestamp) -> Files {
+    Files::new(Arc::clone(&tree.workspace), &tree.state, now)
+}
+
+/// The path that is meant, with links followed, for what only reads.
+pub(super) fn located(files: &Files, path: &str) -> Result<ToolPath, Failure> {
+    files.follow(&files.locate(path)?)
+}
+
+/// Content of a folder, or the file itself.
+pub fn list(tree: &SessionTree, path: &str) -> Result<FileListing, WorkspaceError> {
+    let files = open(tree, Timestamp::UNIX_EPOCH);
+    listing(&files, path).map_err(refused)
+}
+
+fn listing(files: &Files, path: &str) -> Result<FileListing, Failure> {
+    let top = located(files, path)?;
+    if !files.is_folder(&top)? {
+        let opened = files.open_file(&top)?;
+        let modified = opened.modified.and_then(timestamp);
+        let entry = FileEntry { path: top.to_string(), kind: EntryKind::File, size: opened.size, modified };
+        return Ok(FileListing { entries: vec![entry], cut: false });
+    }
+    let mut listing = FileListing::default();
+    for listed in files.entries(&top)? {
+        match listed {
+            Listed::Hidden(_) => {}
+            Listed::Entry(found) if listing.entries.len() < MAX_ENTRIES => listing.entries.push(entry(&top, found)),
+            Listed::Entry(_) | Listed::Unreadable => listing.cut = true,
+        }
+    }
+    if top == ToolPath::root(PathPlace::Own) {
+        let mounts = files.places(&top).into_iter().filter(|place| *place != top);
+        let others = mounts.chain([PathPlace::Memories, PathPlace::State].map(ToolPath::root));
+        let there = others.filter(|place| files.is_folder(place).is_ok_and(|is| is));
+        listing.entries.extend(there.map(|place| FileEntry {
+            path: place.to_string(),
+            kind: EntryKind::Folder,
+            size: 0,
+            modified: None,
+        }));
+    }
+    listing.entries.sort_by(|left, right| left.path.cmp(&right.path));
+    Ok(listing)
+}
+
+fn entry(folder: &ToolPath, Entry { name, kind, size, modified }: Entry) -> FileEntry {
+    let kind = match kind {
+        Kind::File => EntryKind::File,
+        Kind::Folder => EntryKind::Folder,
+        Kind::Link => EntryKind::Link,
+        Kind::Other => EntryKind::Other,
+    };
+    FileEntry { path: folder.entry(&name).to_string(), kind, size, modified: modified.and_then(timestamp) }
+}
+
+fn timestamp(time: SystemTime) -> Option<Timestamp> {
+    Timestamp::try_from(time).ok()
+}
+
+/// A piece of a file.
+pub fn read(tree: &SessionTree, path: &str, offset: u64, most: usize) -> Result<FilePiece, WorkspaceError> {
+    let files = open(tree, Timestamp::UNIX_EPOCH);
+    piece(&files, path, offset, most).map_err(refused)
+}
+
+fn piece(files: &Files, path: &str, offset: u64, most: usize) -> Result<FilePiece, Failure> {
+    let path = located(files, path)?;
+    let mut opened = files.open_file(&path)?;
+    let mut content = Vec::new();
+    opened
+        .content
+        .seek(SeekFrom::Start(offset))
+        .and_then(|_| opened.content.take(most as u64).read_to_end(&mut content))
+        .map_err(|error| Failure::io(&format!("read {path}"), &error))?;
+    Ok(FilePiece { content, size: opened.size, modified: opened.modified.and_then(timestamp) })
+}
+
+/// The text of a file that is shorter than so many bytes, and text.
+pub fn text(tree: &SessionTree, path: &str, most: usize) -> Option<String> {
+    let piece = read(tree, path, 0, most).ok()?;
+    // What is longer fills the piece.
+    let whole = piece.content.len() < most && piece.content.len() as u64 == piece.size;
+    let document = Document::read(piece.content).ok().filter(|_| whole)?;
+    Some(document.text().to_owned())
+}
+
+/// Writes a whole file, making it and its folders where they are missing, wherever tools may write.
+pub fn write(tree: &SessionTree, path: &str, content: &[u8], now: Timestamp) -> Result<FileWritten, WorkspaceError> {
+    let files = open(tree, now);
+    let path = files.locate(path).map_err(refused)?;
+    files.target(&path, 0).and_then(|target| target.replace(content)).map_err(refused)?;
+    Ok(FileWritten { path: path.to_string(), state: files.state_changes().pop() })
+}
+
+/// Error with a hint: the part of a failure after the first semicolon says how to do it right.
+pub(super) fn refused(failure: Failure) -> WorkspaceError {
+    let kind = match failure.code {
+        ToolErrorCode::Path if failure.text.contains("is not there") => ErrorKind::NotFound,
+        ToolErrorCode::Path | ToolErrorCode::InvalidArgs => ErrorKind::InvalidInput,
+        _ => ErrorKind::Storage,
+    };
+    match failure.text.split_once("; ") {
+        // A model lists files with a tool, a person with a command.
+        Some((message, hint)) if !hint.starts_with("list_workspace_files") => {
+            WorkspaceError::new(kind, message).with_hint(hint)
+        }
+        Some((message, _)) => WorkspaceError::new(kind, message).with_hint(LISTING),
+        None => WorkspaceError::new(kind, failure.text).with_hint(LISTING),
+    }
+}

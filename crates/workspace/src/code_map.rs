@@ -1,0 +1,56 @@
+//! Map of a project's code. A small project needs none, and nothing is started for it.
+
+use std::{path::Path, sync::Arc};
+
+use agentd_core::{
+    code::{CodeAnswer, CodeQuestion, MapFile},
+    ports::CodeReader,
+};
+use ignore::WalkBuilder;
+use tokio_util::sync::CancellationToken;
+
+/// Files of code from which on a project is worth a map.
+const WORTH: usize = 30;
+/// Entries that are looked at to find out.
+const MOST_ENTRIES: usize = 5000;
+/// Endings of files whose definitions are known.
+const ENDINGS: [&str; 14] = ["c", "cjs", "cts", "go", "h", "java", "js", "jsx", "mjs", "mts", "py", "rs", "ts", "tsx"];
+
+/// Draws it; empty where the project is small, none where nothing came of it.
+pub async fn draw(code: &dyn CodeReader, project: &Path, max_tokens: usize) -> Option<Vec<MapFile>> {
+    let folder = project.to_owned();
+    if !tokio::task::spawn_blocking(move || is_worth_it(&folder)).await.ok()? {
+        return Some(Vec::new());
+    }
+    let question = CodeQuestion::Map { max_tokens };
+    let reply = code.ask(project.to_owned(), question, Arc::new(|_| {}), CancellationToken::new()).await.ok()?;
+    match reply.answer {
+        CodeAnswer::Map(files) => Some(files),
+        _ => None,
+    }
+}
+
+fn is_worth_it(project: &Path) -> bool {
+    let is_code =
+        |path: &Path| path.extension().and_then(|ending| ending.to_str()).is_some_and(|it| ENDINGS.contains(&it));
+    let walk = WalkBuilder::new(project).follow_links(false).require_git(false).build();
+    let files = walk.take(MOST_ENTRIES).filter_map(Result::ok).filter(|entry| is_code(entry.path()));
+    files.take(WORTH).count() == WORTH
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_project_is_worth_a_map_from_thirty_files_of_code_on() {
+        let folder = tempfile::tempdir().unwrap();
+        let write = |name: String| std::fs::write(folder.path().join(name), "x").unwrap();
+        (0..29).for_each(|number| write(format!("{number}.rs")));
+        (0..50).for_each(|number| write(format!("{number}.txt")));
+        assert!(!is_worth_it(folder.path()));
+        write("last.py".to_owned());
+        assert!(is_worth_it(folder.path()));
+        assert!(!is_worth_it(Path::new("/nowhere")));
+    }
+}

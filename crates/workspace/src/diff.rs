@@ -1,0 +1,343 @@
+//! Previews of file changes for people: a complete unified diff.
+//!
+//! No written line is left out or truncated, however long it is: what is not seen is not approved. The caller decides
+//! what is too large for an approval. Only removed text may be replaced by its version's name, if it is large or
+//! binary.
+
+use std::{
+    borrow::Cow,
+    collections::HashMap,
+    fmt::Write as _,
+    ops::Range,
+    time::{Duration, Instant},
+};
+
+use agentd_core::tool::ToolDetails;
+use sha2::{Digest as _, Sha256};
+use similar::{Algorithm, DiffOp, DiffTag};
+
+use crate::{encoding::Document, text};
+
+/// Bytes of a version's name.
+const VERSION: usize = 16;
+
+/// Size up to which removed text is shown line by line, in bytes.
+const MAX_OLD: usize = 1024 * 1024;
+
+/// Size of both sides up to which a result tells the change as a field, in bytes.
+const MAX_DETAILED: usize = 1024 * 1024;
+
+/// Lines around a change that stay as they are and are shown.
+const CONTEXT: usize = 3;
+
+/// Limit on the cost of comparing: all lines, times those that have no like. Beyond that, the old ones are shown as one
+/// block and the new ones as another, which is what is left to see of texts that have so little in common.
+const MAX_WORK: usize = 20_000_000;
+
+/// Time limit for comparing lines that have changed their places, which cannot be counted beforehand. From then on it
+/// is coarser.
+const MAX_TIME: Duration = Duration::from_secs(2);
+
+/// A change as a field of the result, unless it is so large that comparing would be felt.
+pub fn of_change(
+    before: Option<&[u8]>,
+    after: &str,
+    diff: impl FnOnce(Option<&[u8]>) -> String,
+) -> Option<Box<ToolDetails>> {
+    let size = before.map_or(0, <[u8]>::len) + after.len();
+    (size <= MAX_DETAILED).then(|| Box::new(ToolDetails::of_diff(&diff(before))))
+}
+
+/// The change of a file from `old`, or from nothing, to `new`. Both are shown as text, whatever encoding they have.
+pub(crate) fn unified(path: &str, old: Option<&[u8]>, new: &[u8]) -> String {
+    let before = old.unwrap_or_default();
+    if old.is_some() && before == new {
+        return format!("{path} already has this content");
+    }
+    let Some((before, after)) = decoded(before, new) else {
+        let header = header(path, old.is_some());
+        return format!("{header}(binary content: {} after{})\n", text::size(new.len() as u64), of_version(before));
+    };
+    of_texts(path, old.is_some().then_some(&*before), &after)
+}
+
+/// The change of a file to a text that a person wrote. It is shown as written, whatever its encoding might be guessed
+/// to be: that is what is written.
+pub fn written(path: &str, old: Option<&[u8]>, new: &str) -> String {
+    match old.map(|old| (old, readable(old))) {
+        None => of_texts(path, None, new),
+        Some((_, Some(before))) => of_texts(path, Some(&before), new),
+        Some((old, None)) => {
+            replaced(path, &format!("binary content: {} before{}", text::size(old.len() as u64), of_version(old)), new)
+        }
+    }
+}
+
+/// The same of a file whose content is not shown; `what` says what it is.
+pub fn replaced(path: &str, what: &str, new: &str) -> String {
+    let (new, ends) = line_ends(new);
+    format!("{}({what})\n{ends}{}", header(path, true), hunks("", &new))
+}
+
+/// The same of texts that are decoded.
+pub fn of_texts(path: &str, old: Option<&str>, new: &str) -> String {
+    let header = header(path, old.is_some());
+    let (new, ends) = line_ends(new);
+    let (before, _) = line_ends(old.unwrap_or_default());
+    if before == new {
+        return match old {
+            Some(_) => format!("{header}{ends}(only the encoding or the line ends change)\n"),
+            None => format!("{header}(a new, empty file)\n"),
+        };
+    }
+    header + ends + &hunks(&before, &new)
+}
+
+/// The same of a file that goes.
+pub fn removed(path: &str, old: &[u8]) -> String {
+    let header = format!("--- a/{}\n+++ /dev/null\n", path.trim_start_matches('/'));
+    match readable(old) {
+        Some(before) => header + &hunks(&line_ends(&before).0, ""),
+        None => format!("{header}(binary content: {} before{})\n", text::size(old.len() as u64), of_version(old)),
+    }
+}
+
+/// A name for a version: a fingerprint of what is in it.
+pub(crate) fn version(content: &[u8]) -> String {
+    Sha256::digest(content).iter().take(VERSION).map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// Names the version of a file whose content is not shown whole. Another version must give another text, so that an
+/// approval of one cannot change the other.
+fn of_version(before: &[u8]) -> String {
+    if before.is_empty() { String::new() } else { format!("; version {} is replaced", version(before)) }
+}
+
+fn header(path: &str, is_there: bool) -> String {
+    let name = path.trim_start_matches('/');
+    let from = if is_there { format!("a/{name}") } else { "/dev/null".to_owned() };
+    format!("--- {from}\n+++ b/{name}\n")
+}
+
+/// A text with `\n` at the end of its lines, and a note on its line ends. If they are mixed, or a `\r` is within a
+/// line, nothing is removed, so that each is seen where it is.
+fn line_ends(text: &str) -> (Cow<'_, str>, &'static str) {
+    let crlf = text.matches("\r\n").count();
+    if crlf == 0 || crlf < text.matches('\n').count() || crlf < text.matches('\r').count() {
+        return (Cow::Borrowed(text), "");
+    }
+    (Cow::Owned(text.replace("\r\n", "\n")), "(its lines end with CRLF)\n")
+}
+
+/// The text of a file: its own letters where it is UTF-8, else what its encoding seems to be; none where it is no text.
+fn readable(content: &[u8]) -> Option<String> {
+    match plain(content) {
+        Some(text) => Some(text.to_owned()),
+        None => Document::read(content.to_vec()).ok().map(|document| document.text().to_owned()),
+    }
+}
+
+fn plain(content: &[u8]) -> Option<&str> {
+    std::str::from_utf8(content).ok().filter(|text| !text.contains('\0'))
+}
+
+/// Both as text. What is new is read as what was there, where that makes sense: a few changed characters must not
+/// change the guess.
+fn decoded<'a>(before: &'a [u8], new: &'a [u8]) -> Option<(Cow<'a, str>, Cow<'a, str>)> {
+    if let (Some(before), Some(after)) = (plain(before), plain(new)) {
+        return Some((Cow::Borrowed(before), Cow::Borrowed(after)));
+    }
+    let before = Document::read(before.to_vec()).ok()?;
+    let after = Document::read(new.to_vec()).ok()?;
+    let text = |document: &Document| Cow::Owned(document.text().to_owned());
+    if before.charset() == after.charset() || after.charset().bom > 0 || before.charset().bom > 0 {
+        return Some((text(&before), text(&after)));
+    }
+    let alike = Document::decode(new.to_vec(), before.charset());
+    let makes_sense = !before.text().is_empty() && !alike.text().contains('\u{fffd}');
+    Some((text(&before), text(if makes_sense { &alike } else { &after })))
+}
+
+/// Changes between two texts, line by line.
+fn hunks(before: &str, after: &str) -> String {
+    let old: Vec<&str> = before.split_inclusive('\n').collect();
+    let new: Vec<&str> = after.split_inclusive('\n').collect();
+    let same = old.iter().zip(&new).take_while(|(old, new)| old == new).count();
+    let rest = (&old[same..], &new[same..]);
+    let same_end = rest.0.iter().rev().zip(rest.1.iter().rev()).take_while(|(old, new)| old == new).count();
+    let gone = &old[same..old.len() - same_end];
+    let come = &new[same..new.len() - same_end];
+    let bytes: usize = gone.iter().map(|line| line.len()).sum();
+    if bytes > MAX_OLD {
+        return block(before, gone, come, same, bytes);
+    }
+    let ops = if is_cheap(gone, come) {
+        similar::capture_diff_slices_deadline(Algorithm::Myers, &old, &new, Some(Instant::now() + MAX_TIME))
+    } else {
+        let (old_len, new_len) = (gone.len(), come.len());
+        vec![
+            DiffOp::Equal { old_index: 0, new_index: 0, len: same },
+            DiffOp::Replace { old_index: same, old_len, new_index: same, new_len },
+            DiffOp::Equal { old_index: same + old_len, new_index: same + new_len, len: same_end },
+        ]
+    };
+    let mut shown = String::with_capacity(bytes + after.len() / 8);
+    for group in similar::group_diff_ops(ops, CONTEXT) {
+        hunk(&group, &old, &new, &mut shown);
+    }
+    shown
+}
+
+/// Returns whether two texts can be compared line by line in a moment. It depends on them alone: what is shown to a
+/// person is made once more when they have answered, and must be the same.
+fn is_cheap(gone: &[&str], come: &[&str]) -> bool {
+    let mut lines: HashMap<&str, i64> = HashMap::with_capacity(gone.len());
+    for line in gone {
+        *lines.entry(line).or_default() += 1;
+    }
+    for line in come {
+        *lines.entry(line).or_default() -= 1;
+    }
+    let unlike: u64 = lines.values().map(|count| count.unsigned_abs()).sum();
+    let unlike = usize::try_from(unlike).unwrap_or(usize::MAX);
+    (gone.len() + come.len()).saturating_mul(unlike) <= MAX_WORK
+}
+
+/// Lines that are too many to be shown go, and others come in their place, which are shown.
+fn block(before: &str, gone: &[&str], come: &[&str], from: usize, bytes: usize) -> String {
+    let mut shown = head(from..from + gone.len(), from..from + come.len());
+    let (lines, size) = (text::count(gone.len(), "line"), text::size(bytes as u64));
+    // Writing to a string cannot fail.
+    let _ = writeln!(shown, "({lines} with {size} go{})", of_version(before.as_bytes()));
+    for line in come {
+        push('+', line, &mut shown);
+    }
+    shown
+}
+
+fn hunk(ops: &[DiffOp], old: &[&str], new: &[&str], shown: &mut String) {
+    let (Some(first), Some(last)) = (ops.first(), ops.last()) else { return };
+    shown.push_str(&head(first.old_range().start..last.old_range().end, first.new_range().start..last.new_range().end));
+    for op in ops {
+        if op.tag() == DiffTag::Equal {
+            old[op.old_range()].iter().for_each(|line| push(' ', line, shown));
+            continue;
+        }
+        old[op.old_range()].iter().for_each(|line| push('-', line, shown));
+        new[op.new_range()].iter().for_each(|line| push('+', line, shown));
+    }
+}
+
+fn head(old: Range<usize>, new: Range<usize>) -> String {
+    let place = |range: Range<usize>| match range.len() {
+        0 => format!("{},0", range.start),
+        1 => (range.start + 1).to_string(),
+        many => format!("{},{many}", range.start + 1),
+    };
+    format!("@@ -{} +{} @@\n", place(old), place(new))
+}
+
+fn push(sign: char, line: &str, shown: &mut String) {
+    shown.push(sign);
+    shown.push_str(line);
+    if !line.ends_with('\n') {
+        shown.push_str("\n\\ No newline at end of file\n");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn a_new_file_is_all_added() {
+        let diff = unified("outputs/a.txt", None, b"one\ntwo\n");
+        assert_eq!(diff, "--- /dev/null\n+++ b/outputs/a.txt\n@@ -0,0 +1,2 @@\n+one\n+two\n");
+    }
+
+    #[test]
+    fn a_change_has_its_context() {
+        let diff = unified("/project/a", Some(b"1\n2\n3\n4\n5\n6\n"), b"1\n2\n3\n4\nfive\n6\n");
+        assert_eq!(diff, "--- a/project/a\n+++ b/project/a\n@@ -2,5 +2,5 @@\n 2\n 3\n 4\n-5\n+five\n 6\n");
+    }
+
+    /// A person who has read to the end has read all of it.
+    #[test]
+    fn however_long_it_is_all_that_is_new_is_shown() {
+        let long = "a line\n".repeat(5000) + &"long ".repeat(5000) + "\nrm -rf ~/hidden";
+        let check = |old: Option<&[u8]>| {
+            let shown = written("a", old, &long);
+            let come = shown.split('\n').filter_map(|line| line.strip_prefix('+')).skip(1);
+            assert_eq!(come.collect::<Vec<_>>().join("\n"), long, "{}", shown.len());
+            assert!(shown.ends_with("+rm -rf ~/hidden\n\\ No newline at end of file\n"));
+        };
+        check(None);
+        check(Some(b"x\n"));
+        check(Some(b"\0\x01"));
+        check(Some("an old line\n".repeat(4000).as_bytes()));
+        check(Some("an old line\n".repeat(MAX_OLD / 8).as_bytes()));
+        let shown = written("a", Some("an old line\n".repeat(MAX_OLD / 8).as_bytes()), "new\n");
+        assert!(shown.contains("lines with 1.5 MB go; version "), "{shown}");
+        assert!(unified("a", None, b"\0\x01").contains("binary content"));
+        assert_eq!(unified("a", Some(b"x"), b"x"), "a already has this content");
+    }
+
+    /// A small change of a large file is a small diff.
+    #[test]
+    fn what_stays_as_it_is_costs_nothing() {
+        let lines: Vec<String> = (0..300_000).map(|number| format!("line {number}\n")).collect();
+        let before = lines.concat();
+        let after = before.replace("line 150000\n", "line 150 000\n");
+        let shown = of_texts("a", Some(&before), &after);
+        assert_eq!(shown.lines().count(), 11, "{shown}");
+        assert!(shown.contains("@@ -149998,7 +149998,7 @@"), "{shown}");
+    }
+
+    #[test]
+    fn how_lines_end_is_seen() {
+        let check = |old: Option<&[u8]>, new: &str, expected: &str| {
+            let shown = written("a", old, new);
+            assert_eq!(shown.split_once("+++ b/a\n").unwrap().1, expected, "{new:?}");
+        };
+        check(None, "a\r\nb\r\n", "(its lines end with CRLF)\n@@ -0,0 +1,2 @@\n+a\n+b\n");
+        check(None, "a\r\nb\n", "@@ -0,0 +1,2 @@\n+a\r\n+b\n");
+        check(None, "a\rb\n", "@@ -0,0 +1 @@\n+a\rb\n");
+        check(
+            Some(b"a\nb\n"),
+            "a\r\nb\r\n",
+            "(its lines end with CRLF)\n(only the encoding or the line ends change)\n",
+        );
+        check(Some(b"a\r\nb\r\n"), "a\nc\n", "@@ -1,2 +1,2 @@\n a\n-b\n+c\n");
+        check(None, "\u{1b}$B;r\u{1b}(B\n", "@@ -0,0 +1 @@\n+\u{1b}$B;r\u{1b}(B\n");
+        check(None, "a\0b", "@@ -0,0 +1 @@\n+a\0b\n\\ No newline at end of file\n");
+    }
+
+    /// An approval of one version does not cover the other.
+    #[test]
+    fn two_versions_never_look_the_same() {
+        let check = |head: &[u8], new: &[u8]| {
+            let [one, other] = [b"1", b"2"].map(|last| [head, last].concat());
+            assert_eq!(unified("a", Some(&one), new), unified("a", Some(&one), new));
+            assert_ne!(unified("a", Some(&one), new), unified("a", Some(&other), new));
+            assert_ne!(removed("a", &one), removed("a", &other));
+        };
+        check(b"short ", b"new");
+        check("a line\n".repeat(5000).as_bytes(), b"new");
+        check("long ".repeat(500).as_bytes(), b"new");
+        check(b"\0\x01", b"new");
+        check("a line\n".repeat(MAX_OLD / 7 + 1).as_bytes(), b"new");
+    }
+
+    proptest! {
+        /// Two contents never look the same, whatever was there before.
+        #[test]
+        fn what_is_shown_determines_what_is_written(
+            old in proptest::option::of("[ab\r\n+ -]{0,12}"), one in "[ab\r\n+ -]{0,12}", other in "[ab\r\n+ -]{0,12}",
+        ) {
+            let shown = |new: &str| written("a", old.as_deref().map(str::as_bytes), new);
+            prop_assert_eq!(shown(&one) == shown(&other), one == other);
+        }
+    }
+}

@@ -1,0 +1,131 @@
+//! Documents among the files of a session, and those open.
+
+use std::ops::ControlFlow;
+
+use agentd_core::{
+    Timestamp,
+    error::WorkspaceError,
+    files::SessionTree,
+    knowledge::{DocumentPage, OpenDocument, has_archive_name, has_document_name, in_archive},
+};
+use tokio_util::sync::CancellationToken;
+
+use crate::{
+    backend::{Backend as _, Files},
+    browse,
+    failure::Failure,
+    jail::Root,
+    job::Job,
+    limits::Limits,
+    path::ToolPath,
+    walk::{Kind, UnreadEntries, Walk},
+};
+
+/// Maximum number of documents open at once.
+pub const MAX_OPEN: usize = 300;
+
+/// Returns whether a file was handed over, or lies in a folder of the person.
+pub fn is_attached(path: &str) -> bool {
+    ["uploads/", "project/", "folders/"].iter().any(|area| path.trim_start_matches('/').starts_with(area))
+}
+
+/// Reason why a search over all documents leaves a file out, by its name; none for one that it searches. Pictures are read by
+/// the letters on them, which takes long, and code is far too much: of a folder, these are found where a call names them.
+pub fn left_out(path: &str) -> Option<&'static str> {
+    const TEXTS: [&str; 13] =
+        ["adoc", "csv", "htm", "html", "log", "markdown", "mbox", "md", "org", "rst", "tex", "tsv", "txt"];
+    const CODE: [&str; 27] = [
+        "c", "cc", "cfg", "cpp", "cs", "css", "go", "h", "hpp", "ini", "java", "js", "json", "jsonl", "lua", "php",
+        "py", "rb", "rs", "sh", "sql", "toml", "ts", "tsx", "xml", "yaml", "yml",
+    ];
+    const PICTURES: [&str; 8] = ["png", "jpg", "jpeg", "tif", "tiff", "webp", "gif", "bmp"];
+    let ending = path.rsplit_once('.').map(|(_, ending)| ending.to_ascii_lowercase()).unwrap_or_default();
+    let is_handed = path.trim_start_matches('/').starts_with("uploads/");
+    match &*ending {
+        _ if has_document_name(path) => None,
+        _ if has_archive_name(path) && is_attached(path) => None,
+        text if TEXTS.contains(&text) && is_attached(path) => None,
+        picture if PICTURES.contains(&picture) => {
+            (!is_handed).then_some("pictures, which search_file reads one by one")
+        }
+        code if CODE.contains(&code) => (!is_handed).then_some("code and data, which grep searches"),
+        _ => Some("of other kinds"),
+    }
+}
+
+/// Selected documents of a folder.
+#[derive(Debug, Clone, Copy)]
+pub struct Range {
+    /// Number skipped at the beginning.
+    pub skip: usize,
+    /// No more than that are opened.
+    pub most: usize,
+}
+
+/// The file of that path, or the documents in that folder and below it, by their names.
+pub fn open(
+    tree: &SessionTree,
+    path: &str,
+    range: Range,
+    cancel: CancellationToken,
+) -> Result<DocumentPage, WorkspaceError> {
+    let files = browse::open(tree, Timestamp::UNIX_EPOCH);
+    opened(&files, if path.is_empty() { "." } else { path }, range, cancel).map_err(browse::refused)
+}
+
+fn opened(files: &Files, path: &str, range: Range, cancel: CancellationToken) -> Result<DocumentPage, Failure> {
+    let Range { skip, most } = Range { most: range.most.min(MAX_OPEN), ..range };
+    if let Some((archive, inner)) = in_archive(path)
+        && !browse::located(files, path).is_ok_and(|whole| files.open_file(&whole).is_ok())
+    {
+        let archive = browse::located(files, archive)?;
+        let documents = if skip == 0 && most > 0 { vec![document(files, &archive)?] } else { Vec::new() };
+        let within = |document: OpenDocument| OpenDocument {
+            name: format!("{}!/{inner}", document.name),
+            inner: Some(inner.to_owned()),
+            ..document
+        };
+        let documents = documents.into_iter().map(within).collect();
+        return Ok(DocumentPage { documents, found: 1_usize.saturating_sub(skip), cut: None });
+    }
+    let start = browse::located(files, path)?;
+    if !files.is_folder(&start)? {
+        let documents = if skip == 0 && most > 0 { vec![document(files, &start)?] } else { Vec::new() };
+        return Ok(DocumentPage { documents, found: 1_usize.saturating_sub(skip), cut: None });
+    }
+    let job = Job::new(files.clone(), Limits::default(), cancel);
+    let mut page = DocumentPage::default();
+    let mut seen = 0;
+    for place in files.places(&start) {
+        let mut wanted: Vec<ToolPath> = Vec::new();
+        let mut left = UnreadEntries::default();
+        Walk::whole(false).run(&job, &place, &mut left, &mut |entry| {
+            let name = entry.path.to_string();
+            if entry.kind == Kind::File && left_out(&name).is_none() {
+                seen += 1;
+                if seen > skip {
+                    page.found += 1;
+                    if page.found <= most {
+                        wanted.push(entry.path.clone());
+                    }
+                }
+            }
+            Ok(ControlFlow::Continue(()))
+        })?;
+        job.check()?;
+        page.cut = page.cut.or_else(|| left.cut.map(str::to_owned));
+        // What is kept in the state is text, and no document.
+        let Ok(root) = Root::open(&files.jail, place.place()) else { continue };
+        let opened = |path: &ToolPath| Some(OpenDocument::new(path.to_string(), root.open_regular(path).ok()?));
+        // One that went away or may not be read is no reason to show none.
+        page.documents.extend(wanted.iter().filter_map(opened));
+    }
+    page.documents.sort_by(|left, right| left.name.cmp(&right.name));
+    Ok(page)
+}
+
+fn document(files: &Files, path: &ToolPath) -> Result<OpenDocument, Failure> {
+    let file = files.open_file(path)?.content.into_file();
+    let file = file.ok_or_else(|| Failure::tool(format!("{path} is kept as text and cannot be read as a document")))?;
+    Ok(OpenDocument::new(path.to_string(), file))
+}

@@ -1,0 +1,128 @@
+//! Drafts: files under names of their own until they are whole and take the place of others.
+//!
+//! A kill in between leaves one in a folder of the person. So a record of its name beside the workspaces says in which folder a
+//! draft is, before it is there, and the next start removes those that are left. Nothing else has the name: it is random.
+
+use std::{
+    ffi::OsStr,
+    fs, io,
+    os::{
+        fd::{AsFd, AsRawFd as _},
+        unix::ffi::OsStrExt as _,
+    },
+    path::{Path, PathBuf},
+};
+
+use rustix::fs::{AtFlags, unlinkat};
+
+use super::exact;
+
+const START: &str = ".agentd-";
+const END: &str = ".tmp";
+
+/// Name of a draft, recorded as long as this is there.
+#[derive(Debug)]
+pub(super) struct Draft {
+    name: String,
+    record: PathBuf,
+}
+
+impl Draft {
+    /// A draft to be made in an open folder, for the session whose own tree has this path.
+    pub(super) fn new(session: &Path, folder: impl AsFd) -> Self {
+        let name = format!("{START}{}{END}", uuid::Uuid::new_v4().simple());
+        let record = session.with_file_name(&name);
+        // Without a record, a draft stays after a kill; the write goes on all the same.
+        if let Ok(path) = fs::read_link(format!("/proc/self/fd/{}", folder.as_fd().as_raw_fd())) {
+            let _ = fs::write(&record, path.as_os_str().as_bytes());
+        }
+        Self { name, record }
+    }
+
+    pub(super) fn name(&self) -> &str {
+        &self.name
+    }
+}
+
+impl Drop for Draft {
+    fn drop(&mut self) {
+        let _ = fs::remove_file(&self.record);
+    }
+}
+
+/// Removes the drafts that an earlier life of the daemon has left. A record of what cannot be removed now stays.
+pub fn sweep(base: &Path) -> io::Result<()> {
+    let records = match fs::read_dir(base) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        records => records?,
+    };
+    for record in records {
+        let record = record?;
+        if is_draft(&record.file_name()) {
+            let folder = fs::read(record.path())?;
+            let removed = exact::open_folder(Path::new(OsStr::from_bytes(&folder)))
+                .and_then(|folder| Ok(unlinkat(folder, record.file_name(), AtFlags::empty())?));
+            match removed {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                    let folder = String::from_utf8_lossy(&folder);
+                    tracing::warn!(%error, %folder, "a draft of the last run could not be removed");
+                    continue;
+                }
+                _ => fs::remove_file(record.path())?,
+            }
+        }
+    }
+    Ok(())
+}
+
+fn is_draft(name: &OsStr) -> bool {
+    let id = name.to_str().and_then(|name| name.strip_prefix(START)?.strip_suffix(END));
+    id.is_some_and(|id| id.len() == 32 && id.bytes().all(|letter| letter.is_ascii_hexdigit()))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    #[test]
+    fn only_recorded_drafts_are_removed_and_through_no_link() {
+        let root = tempfile::tempdir().unwrap();
+        let root = root.path().canonicalize().unwrap();
+        let (base, project) = (root.join("workspace"), root.join("project"));
+        fs::create_dir_all(&base).unwrap();
+        fs::create_dir_all(&project).unwrap();
+        symlink(&project, root.join("link")).unwrap();
+        let draft = |folder: &Path| {
+            let opened = fs::File::open(folder).unwrap();
+            let draft = Draft::new(&base.join("1"), &opened);
+            fs::write(folder.join(draft.name()), "half").unwrap();
+            // As a kill does.
+            std::mem::ManuallyDrop::new(draft).name.clone()
+        };
+        let record = |name: &str, folder: &Path| {
+            fs::write(base.join(name), folder.as_os_str().as_bytes()).unwrap();
+        };
+        let [left, of_person] = ["a", "b"].map(|letter| format!("{START}{}{END}", letter.repeat(32)));
+        let recorded = draft(&project);
+        for name in [&left, &of_person, "notes.txt"] {
+            fs::write(project.join(name), "the person's").unwrap();
+        }
+        record(&left, &root.join("link"));
+        record("notes.txt", &project);
+        record(&format!("{START}..{END}"), &project);
+        fs::create_dir(project.join(format!("{START}{}{END}", "c".repeat(32)))).unwrap();
+        record(&format!("{START}{}{END}", "c".repeat(32)), &project);
+        sweep(&base).unwrap();
+        assert!(!project.join(&recorded).exists() && !base.join(&recorded).exists());
+        for name in [&left, &of_person, "notes.txt"] {
+            assert!(project.join(name).exists(), "{name}");
+        }
+        let whole = Draft::new(&base.join("1"), fs::File::open(&project).unwrap());
+        let path = base.join(whole.name());
+        assert_eq!(fs::read(&path).unwrap(), project.as_os_str().as_bytes());
+        drop(whole);
+        assert!(!path.exists());
+    }
+}

@@ -1,0 +1,299 @@
+//! A file decoded so that every place in the text knows its place in the bytes.
+
+use std::ops::Range;
+
+use agentd_core::charset::characters;
+
+use super::{Charset, Unwritable, detect, encode};
+
+/// A text file.
+///
+/// Its text has `\n` at the end of every line whatever the file has, since that is what models see and write. A lone
+/// `\r` is the end of a line only in files without any `\n`.
+#[derive(Debug, Clone)]
+pub struct Document {
+    bytes: Vec<u8>,
+    charset: Charset,
+    text: String,
+    /// Starts of runs of one kind, in order.
+    runs: Vec<EqualRun>,
+    /// Set if a lone `\r` ends a line.
+    cr_ends: bool,
+}
+
+/// Pieces that follow each other and have the same length, in the text and in the bytes.
+#[derive(Debug, Clone, Copy)]
+struct EqualRun {
+    text: usize,
+    bytes: usize,
+    text_step: usize,
+    byte_step: usize,
+}
+
+/// A piece of the text, by its bytes in the text, and what comes in its place, with `\n` at the end of lines.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Edit<'n> {
+    /// Bytes of the text that are replaced.
+    pub range: Range<usize>,
+    /// Text in their place.
+    pub new: &'n str,
+}
+
+/// Result of editing a document.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RevisedText {
+    /// Content of the file.
+    pub bytes: Vec<u8>,
+    /// The same, decoded.
+    pub text: String,
+}
+
+impl Document {
+    /// Reads a file, or tells what it is instead of text.
+    pub fn read(bytes: Vec<u8>) -> Result<Self, &'static str> {
+        let charset = detect(&bytes, true)?;
+        Ok(Self::decode(bytes, charset))
+    }
+
+    /// Reads a file whose encoding is known.
+    pub fn decode(bytes: Vec<u8>, charset: Charset) -> Self {
+        let cr_ends = charset.ends_lines_with_cr(&bytes);
+        Self::decode_as(bytes, charset, cr_ends)
+    }
+
+    fn decode_as(bytes: Vec<u8>, charset: Charset, cr_ends: bool) -> Self {
+        let mut map = Map { text: String::new(), runs: Vec::new(), bytes: charset.bom, cr: None, cr_ends };
+        characters(&bytes[charset.bom..], charset, &mut |piece, length| map.push(piece, length));
+        map.end_cr();
+        let (text, runs) = (map.text, map.runs);
+        Self { bytes, charset, text, runs, cr_ends }
+    }
+
+    /// The decoded text.
+    pub fn text(&self) -> &str {
+        &self.text
+    }
+
+    /// Encoding of the file.
+    pub fn charset(&self) -> Charset {
+        self.charset
+    }
+
+    /// The line ends of text from a model as this document has them.
+    pub fn normal(&self, written: &str) -> String {
+        let text = written.replace("\r\n", "\n");
+        if self.cr_ends { text.replace('\r', "\n") } else { text }
+    }
+
+    /// Line end of all lines, if all end alike and there are any.
+    pub fn line_end(&self) -> Option<&'static str> {
+        let mut ends = self.text.match_indices('\n').map(|(at, _)| self.line_end_at(at));
+        let first = ends.next()?;
+        ends.all(|end| end == first).then_some(first)
+    }
+
+    /// Makes edits, which are in order and do not overlap.
+    pub fn revise(&self, edits: &[Edit<'_>]) -> Result<RevisedText, Unwritable> {
+        let (mut bytes, mut text) = (Vec::with_capacity(self.bytes.len()), String::with_capacity(self.text.len()));
+        let (mut from_byte, mut from_text) = (0, 0);
+        for edit in edits {
+            let Some(EditPlace { range, new, bytes: replaced }) = self.place(edit) else { continue };
+            self.check(&range, new, &replaced)?;
+            let encoded = encode(&self.with_line_ends(&range, new), self.charset)?;
+            bytes.extend_from_slice(&self.bytes[from_byte..replaced.start]);
+            bytes.extend_from_slice(&encoded);
+            text.push_str(&self.text[from_text..range.start]);
+            text.push_str(new);
+            (from_byte, from_text) = (replaced.end, range.end);
+        }
+        bytes.extend_from_slice(&self.bytes[from_byte..]);
+        text.push_str(&self.text[from_text..]);
+        // New text that meets stray bytes can take another meaning, and then it is not what was asked for.
+        let again = Self::decode_as(bytes, self.charset, self.cr_ends);
+        if again.text != text {
+            return Err(Unwritable::Joined);
+        }
+        Ok(RevisedText { bytes: again.bytes, text })
+    }
+
+    /// Range that really changes, or nothing: the common beginning and end of old and new text keep their bytes.
+    fn place<'n>(&self, edit: &Edit<'n>) -> Option<EditPlace<'n>> {
+        let Range { mut start, mut end } = edit.range;
+        let (old, mut new) = (&self.text[start..end], edit.new);
+        if old == new {
+            return None;
+        }
+        let alike: usize =
+            old.chars().zip(new.chars()).take_while(|(old, new)| old == new).map(|(old, _)| old.len_utf8()).sum();
+        let mut head = alike;
+        while self.byte_at(start + head).is_none() {
+            head = previous(old, head);
+        }
+        let (old, rest) = (&old[head..], &new[head..]);
+        let alike: usize = old
+            .chars()
+            .rev()
+            .zip(rest.chars().rev())
+            .take_while(|(old, new)| old == new)
+            .map(|(old, _)| old.len_utf8())
+            .sum();
+        let mut tail = alike;
+        while self.byte_at(end - tail).is_none() {
+            tail = previous_from_end(old, tail);
+        }
+        start += head;
+        end -= tail;
+        new = &rest[..rest.len() - tail];
+        let bytes = self.byte_at(start)?..self.byte_at(end)?;
+        Some(EditPlace { range: start..end, new, bytes })
+    }
+
+    fn check(&self, range: &Range<usize>, new: &str, replaced: &Range<usize>) -> Result<(), Unwritable> {
+        let old = &self.text[range.clone()];
+        if old.contains('\u{fffd}') && new.contains('\u{fffd}') {
+            return Err(Unwritable::Damaged);
+        }
+        let encoding = self.charset.encoding.name();
+        if !self.charset.encoding.is_ascii_compatible() && !self.charset.is_utf16() {
+            return Err(Unwritable::Switching { encoding });
+        }
+        // If the guess is wrong, a byte after one that is not ASCII may be the second half of a character.
+        let within = replaced.start > 0 && !self.bytes[replaced.start - 1].is_ascii();
+        if !self.charset.sure && (within || !old.is_ascii() || !new.is_ascii()) {
+            return Err(Unwritable::Unsure { encoding });
+        }
+        Ok(())
+    }
+
+    /// The new text with the line ends of the place: the first that it replaces for its first, and so on; then the last
+    /// that it replaces; where it replaces none, the next one, or the one before.
+    fn with_line_ends(&self, range: &Range<usize>, new: &str) -> String {
+        /// Distance within which a line end counts as near, in bytes of text.
+        const NEAR: usize = 64 * 1024;
+        if !new.contains('\n') {
+            return new.to_owned();
+        }
+        let ends_in = |text: &str, at: usize| {
+            text.match_indices('\n').map(|(found, _)| self.line_end_at(at + found)).collect::<Vec<_>>()
+        };
+        let replaced = ends_in(&self.text[range.clone()], range.start);
+        let near = || {
+            let text = self.text.as_bytes();
+            let is_end = |byte: &u8| *byte == b'\n';
+            let next = text[range.end..].iter().take(NEAR).position(is_end).map(|found| range.end + found);
+            let before = || text[..range.start].iter().rev().take(NEAR).position(is_end);
+            let near = next.or_else(|| before().map(|found| range.start - 1 - found));
+            near.map_or("\n", |at| self.line_end_at(at))
+        };
+        let beyond = replaced.last().copied().unwrap_or_else(near);
+        let mut ends = replaced.into_iter();
+        let mut written = String::with_capacity(new.len());
+        let mut lines = new.split('\n');
+        written.extend(lines.next());
+        for line in lines {
+            written.push_str(ends.next().unwrap_or(beyond));
+            written.push_str(line);
+        }
+        written
+    }
+
+    /// The line end in the file for the `\n` at this place of the text.
+    fn line_end_at(&self, at: usize) -> &'static str {
+        let (Some(from), Some(to)) = (self.byte_at(at), self.byte_at(at + 1)) else { return "\n" };
+        let unit = if self.charset.is_utf16() { 2 } else { 1 };
+        match &self.bytes[from..to] {
+            end if end.len() == 2 * unit => "\r\n",
+            end if end.contains(&b'\r') => "\r",
+            _ => "\n",
+        }
+    }
+
+    /// Maps a text offset to a byte offset, unless it is amid bytes that make two characters together.
+    fn byte_at(&self, at: usize) -> Option<usize> {
+        let Some(run) = self.runs.partition_point(|run| run.text <= at).checked_sub(1).map(|index| self.runs[index])
+        else {
+            return Some(self.charset.bom);
+        };
+        let steps = (at - run.text).is_multiple_of(run.text_step).then(|| (at - run.text) / run.text_step)?;
+        Some(run.bytes + steps * run.byte_step)
+    }
+}
+
+/// Place of an edit.
+struct EditPlace<'n> {
+    range: Range<usize>,
+    new: &'n str,
+    bytes: Range<usize>,
+}
+
+/// The boundary of a character before `at`.
+fn previous(text: &str, at: usize) -> usize {
+    text[..at].char_indices().next_back().map_or(0, |(before, _)| before)
+}
+
+/// The same, counted from the end.
+fn previous_from_end(text: &str, at: usize) -> usize {
+    at - text[text.len() - at..].chars().next().map_or(at, char::len_utf8)
+}
+
+/// The text and where its pieces come from, being made.
+struct Map {
+    text: String,
+    runs: Vec<EqualRun>,
+    bytes: usize,
+    /// A `\r` that may turn out to be half of a line end, and how many bytes it has.
+    cr: Option<usize>,
+    cr_ends: bool,
+}
+
+impl Map {
+    fn push(&mut self, piece: &str, length: usize) {
+        if piece.len() != length || piece.len() == 1 {
+            return self.character(piece, length);
+        }
+        // Long pieces, equal on either side: only line ends change.
+        let mut rest = piece;
+        while !rest.is_empty() {
+            let plain = if self.cr.is_some() { 0 } else { rest.find('\r').unwrap_or(rest.len()) };
+            if plain > 0 {
+                self.add(&rest[..plain], plain);
+                rest = &rest[plain..];
+            } else {
+                let first = rest.chars().next().map_or(1, char::len_utf8);
+                self.character(&rest[..first], first);
+                rest = &rest[first..];
+            }
+        }
+    }
+
+    fn character(&mut self, piece: &str, length: usize) {
+        if let Some(cr) = self.cr.take() {
+            if piece == "\n" {
+                return self.add("\n", cr + length);
+            }
+            self.add("\r", cr);
+        }
+        match piece {
+            "\r" if self.cr_ends => self.add("\n", length),
+            "\r" => self.cr = Some(length),
+            _ => self.add(piece, length),
+        }
+    }
+
+    fn end_cr(&mut self) {
+        if let Some(cr) = self.cr.take() {
+            self.add("\r", cr);
+        }
+    }
+
+    fn add(&mut self, piece: &str, length: usize) {
+        // What has the same length on either side is mapped byte by byte.
+        let (text_step, byte_step) = if piece.len() == length { (1, 1) } else { (piece.len(), length) };
+        let grows = self.runs.last().is_some_and(|run| (run.text_step, run.byte_step) == (text_step, byte_step));
+        if !grows {
+            self.runs.push(EqualRun { text: self.text.len(), bytes: self.bytes, text_step, byte_step });
+        }
+        self.text.push_str(piece);
+        self.bytes += length;
+    }
+}

@@ -1,0 +1,87 @@
+//! Failures of calls, as returned to the model: a stable code and one sentence that says how to do it right; and of folders,
+//! with a hint for the person.
+
+use std::io;
+
+use agentd_core::{
+    error::{ErrorKind, WorkspaceError},
+    language::LanguageError,
+    tool::{ToolErrorCode, ToolOutput},
+};
+
+/// A call that failed. It is data for the model, so it carries no source chain.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{text}")]
+pub struct Failure {
+    /// Stable code, for programs.
+    pub code: ToolErrorCode,
+    /// Sentence for the model.
+    pub text: String,
+}
+
+impl Failure {
+    /// A failure with this code.
+    pub fn new(code: ToolErrorCode, text: impl Into<String>) -> Self {
+        Self { code, text: text.into() }
+    }
+
+    /// Arguments that the tool cannot take.
+    pub fn arguments(text: impl Into<String>) -> Self {
+        Self::new(ToolErrorCode::InvalidArgs, text)
+    }
+
+    /// A path that cannot be used.
+    pub fn path(text: impl Into<String>) -> Self {
+        Self::new(ToolErrorCode::Path, text)
+    }
+
+    /// A failure of the work itself.
+    pub fn tool(text: impl Into<String>) -> Self {
+        Self::new(ToolErrorCode::Tool, text)
+    }
+
+    /// The end of the turn while the tool ran.
+    pub fn cancelled() -> Self {
+        Self::new(ToolErrorCode::Cancelled, "the turn ended while the tool ran")
+    }
+
+    /// A failure of the file system while `doing` something such as `read uploads/a.txt`.
+    pub fn io(doing: &str, error: &io::Error) -> Self {
+        match error.kind() {
+            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
+                Self::tool(format!("could not {doing}: the disk is full; remove files that are not needed"))
+            }
+            io::ErrorKind::ReadOnlyFilesystem => Self::tool(format!("could not {doing}: the file system is read-only")),
+            _ => Self::tool(format!("could not {doing}: {error}")),
+        }
+    }
+}
+
+impl From<Failure> for ToolOutput {
+    fn from(failure: Failure) -> Self {
+        ToolOutput::error(failure.code, failure.text)
+    }
+}
+
+impl From<LanguageError> for Failure {
+    fn from(error: LanguageError) -> Self {
+        Self::tool(error.message)
+    }
+}
+
+/// A failure of the disk. `doing` completes the sentence "could not …".
+pub fn storage(doing: &str, error: io::Error) -> WorkspaceError {
+    let hint = match error.kind() {
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => "the disk is full; make room",
+        io::ErrorKind::ReadOnlyFilesystem | io::ErrorKind::PermissionDenied => {
+            "the data folder must be writable for the daemon's user"
+        }
+        _ => "look at the data folder of the daemon",
+    };
+    WorkspaceError::new(ErrorKind::Storage, format!("could not {doing}: {error}")).with_hint(hint).with_source(error)
+}
+
+/// A wish that cannot be met as it is.
+pub fn refused(message: String, hint: impl Into<String>) -> WorkspaceError {
+    WorkspaceError::new(ErrorKind::InvalidInput, message).with_hint(hint)
+}

@@ -1,0 +1,354 @@
+//! Files of a writable project that have other names outside of it (hard links, as package managers and `git clone` make
+//! them). A command that writes to one in place, or changes its mode, would change what is outside, where no undo looks.
+//! So each of them is replaced by a copy before a command that may write runs.
+//!
+//! The number of its names says whether all names of a file lie in the project. The count is no property of the folders
+//! that hold the names, so every file is looked at each time. No file is left out for its mode or its folder: a command
+//! runs as the owner of the files, and can change the mode of what git and package managers made read-only.
+//!
+//! A link that another program makes while a command runs is not seen before the next command.
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    ffi::OsStr,
+    fs::File,
+    io,
+    os::{
+        fd::{AsFd, BorrowedFd, OwnedFd},
+        unix::ffi::OsStrExt as _,
+    },
+    path::Path,
+    sync::{Mutex, PoisonError},
+};
+
+use rustix::fs::{
+    AtFlags, Dir, FileType, Mode, OFlags, Stat, Timespec, Timestamps, XattrFlags, fchmod, fgetxattr, flistxattr,
+    flistxattr_query, fsetxattr, fstat, futimens, linkat, openat, renameat, statat, unlinkat,
+};
+
+use crate::{drafts::Draft, exact, failure::Failure, text};
+
+/// Number of files that are copied for one command at most, and their bytes where the file system cannot share them
+/// between copies.
+const MAX_FILES: usize = 100_000;
+const MAX_BYTES: u64 = 1 << 30;
+/// Number of folders that a refusal names.
+const NAMED: usize = 3;
+/// Number of times that a file is copied which others change meanwhile.
+const TRIES: usize = 3;
+/// Room for the names of extended attributes, and for the value of one: the most that Linux has of each.
+const XATTR_BYTES: usize = 64 * 1024;
+
+/// Treatment of files of a writable project that have other names outside of it, before a command that may write.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum HardLinks {
+    /// They are replaced by copies. Where they are too many or too large, the command is refused.
+    #[default]
+    Split,
+    /// The command is refused.
+    Refuse,
+    /// They stay, and the command may change what is outside.
+    Allow,
+}
+
+/// One look and what comes of it at a time: two at once would both copy the same files.
+static TURN: Mutex<()> = Mutex::new(());
+
+/// Makes sure that a command can change no file outside of a folder of the person through a name in it. It may take a while.
+/// `shown` is the folder's path for tools, `session` that of the session's own tree.
+///
+/// # Errors
+/// When it cannot, with a sentence that says what a person can do.
+pub fn keep_in(project: &Path, shown: &str, session: &Path, how: HardLinks) -> Result<(), Failure> {
+    if how == HardLinks::Allow {
+        return Ok(());
+    }
+    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+    let top = exact::open_folder(project).map_err(|error| Failure::io(&format!("open {shown}"), &error))?;
+    let leading_out = look(&top, shown)?;
+    if leading_out.is_empty() {
+        return Ok(());
+    }
+    if how == HardLinks::Refuse || leading_out.len() > MAX_FILES {
+        return Err(refused(&leading_out, shown, how));
+    }
+    let may_copy = bytes(&leading_out) <= MAX_BYTES;
+    for file in &leading_out {
+        match part(&top, file, session, may_copy) {
+            Ok(()) => {}
+            Err(error) if error.kind() == io::ErrorKind::FileTooLarge => return Err(refused(&leading_out, shown, how)),
+            Err(error) => {
+                let name = text_of(file.names.first().map_or(b"", Vec::as_slice));
+                return Err(Failure::tool(format!(
+                    "the command never ran: {name} in {shown} has another name outside of it (a hard link), which the \
+                     command could change, and it could not be replaced by a copy: {error}"
+                )));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// A file with several names, and those that lie in the project.
+#[derive(Debug)]
+struct LinkedFile {
+    device: u64,
+    inode: u64,
+    links: u64,
+    size: u64,
+    names: Vec<Vec<u8>>,
+}
+
+impl LinkedFile {
+    fn is(&self, stat: &Stat) -> bool {
+        (self.device, self.inode) == identity(stat)
+    }
+}
+
+#[allow(clippy::unnecessary_cast, reason = "the widths of these fields differ between platforms")]
+fn identity(stat: &Stat) -> (u64, u64) {
+    (stat.st_dev as u64, stat.st_ino as u64)
+}
+
+/// The files below a folder that have names elsewhere and that a command could change, in the order of their names.
+fn look(top: &OwnedFd, shown: &str) -> Result<Vec<LinkedFile>, Failure> {
+    let mut found: HashMap<(u64, u64), LinkedFile> = HashMap::new();
+    let mut folders = vec![Vec::new()];
+    while let Some(path) = folders.pop() {
+        let listed = open_folder(top, &path).and_then(|folder| list(&folder, &path, &mut folders, &mut found));
+        match listed {
+            Ok(()) => {}
+            Err(error) if is_gone(&error) => {}
+            // Of somebody else's folder, a command cannot open what the daemon cannot.
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied && !is_own(top, &path) => {}
+            Err(error) => {
+                return Err(Failure::tool(format!(
+                    "the command never ran: the folder {} of {shown} cannot be looked into for hard links that lead \
+                     out of it: {error}. Ask the person to make it readable (chmod u+rwx) or to remove it",
+                    text_of(&path)
+                )));
+            }
+        }
+    }
+    let mut leading_out: Vec<LinkedFile> =
+        found.into_values().filter(|file| (file.names.len() as u64) < file.links).collect();
+    for file in &mut leading_out {
+        file.names.sort();
+    }
+    leading_out.sort_by(|left, right| left.names.cmp(&right.names));
+    Ok(leading_out)
+}
+
+/// Adds what lies in one folder.
+#[allow(clippy::unnecessary_cast, reason = "the widths of these fields differ between platforms")]
+fn list(
+    folder: &OwnedFd,
+    path: &[u8],
+    folders: &mut Vec<Vec<u8>>,
+    found: &mut HashMap<(u64, u64), LinkedFile>,
+) -> io::Result<()> {
+    for entry in Dir::read_from(folder.as_fd())? {
+        let entry = entry?;
+        let name = entry.file_name().to_bytes();
+        let below = || if path.is_empty() { name.to_vec() } else { [path, b"/", name].concat() };
+        match entry.file_type() {
+            _ if matches!(name, b"." | b"..") => continue,
+            FileType::Directory => {
+                folders.push(below());
+                continue;
+            }
+            FileType::RegularFile | FileType::Unknown => {}
+            _ => continue,
+        }
+        let Ok(stat) = statat(folder, entry.file_name(), AtFlags::SYMLINK_NOFOLLOW) else { continue };
+        match FileType::from_raw_mode(stat.st_mode) {
+            FileType::Directory => folders.push(below()),
+            FileType::RegularFile if stat.st_nlink > 1 && can_be_changed(&stat) => {
+                let (device, inode) = identity(&stat);
+                let (links, size) = (stat.st_nlink as u64, stat.st_size as u64);
+                let linked = || LinkedFile { device, inode, links, size, names: Vec::new() };
+                found.entry((device, inode)).or_insert_with(linked).names.push(below());
+            }
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+/// Returns whether a command, which runs as the daemon's user, could write to a file or change its mode. An access list
+/// shows in the bits of the group.
+fn can_be_changed(stat: &Stat) -> bool {
+    const OTHERS_WRITE: u32 = 0o022;
+    #[allow(clippy::useless_conversion, reason = "the width of this field differs between platforms")]
+    let mode = u32::from(stat.st_mode);
+    is_mine(stat) || mode & OTHERS_WRITE != 0
+}
+
+fn is_mine(stat: &Stat) -> bool {
+    let user = nix::unistd::geteuid();
+    user.is_root() || stat.st_uid == user.as_raw()
+}
+
+fn is_own(top: &OwnedFd, path: &[u8]) -> bool {
+    exact::open_below(top, below(path), OFlags::PATH | OFlags::DIRECTORY)
+        .and_then(|folder| Ok(fstat(folder)?))
+        .is_ok_and(|stat| is_mine(&stat))
+}
+
+/// Replaces all names of a file in a project by those of one copy.
+fn part(top: &OwnedFd, file: &LinkedFile, session: &Path, may_copy: bool) -> io::Result<()> {
+    let Some((first, others)) = file.names.split_first() else { return Ok(()) };
+    let (folder, name) = split(first);
+    let folder = open_folder(top, folder)?;
+    let draft = Draft::new(session, &folder);
+    let parted = copy(&folder, name, draft.name(), file, may_copy).and_then(|()| {
+        for other in others {
+            let (elsewhere, name) = split(other);
+            let elsewhere = open_folder(top, elsewhere)?;
+            let second = Draft::new(session, &elsewhere);
+            linkat(&folder, draft.name(), &elsewhere, second.name(), AtFlags::empty())?;
+            put(&elsewhere, second.name(), name, file)?;
+        }
+        put(&folder, draft.name(), name, file)
+    });
+    if parted.is_err() {
+        // It may never have been made; what matters is that none stays.
+        let _ = unlinkat(&folder, draft.name(), AtFlags::empty());
+    }
+    parted
+}
+
+/// Gives a draft a name that the file has. A name that is another file's by now stays that.
+fn put(folder: &OwnedFd, draft: &str, name: &OsStr, file: &LinkedFile) -> io::Result<()> {
+    let is_it = statat(folder, name, AtFlags::SYMLINK_NOFOLLOW).is_ok_and(|stat| file.is(&stat));
+    let put = if is_it { renameat(folder, draft, folder, name) } else { unlinkat(folder, draft, AtFlags::empty()) };
+    if put.is_err() {
+        let _ = unlinkat(folder, draft, AtFlags::empty());
+    }
+    Ok(put?)
+}
+
+/// Copies a file, with its mode, its times and its extended attributes where they can be had. What it holds is not forced
+/// onto the disk: the other names still hold it.
+fn copy(folder: &OwnedFd, name: &OsStr, draft: &str, file: &LinkedFile, may_copy: bool) -> io::Result<()> {
+    let reading = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
+    let writing = OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let times = |stat: &Stat| (stat.st_mtime, stat.st_mtime_nsec, stat.st_ctime, stat.st_ctime_nsec);
+    for _ in 0..TRIES {
+        let mut from = File::from(openat(folder, name, reading, Mode::empty())?);
+        let before = fstat(&from)?;
+        if !file.is(&before) {
+            break;
+        }
+        let mut to = File::from(openat(folder, draft, writing, Mode::RUSR | Mode::WUSR)?);
+        if !share(to.as_fd(), from.as_fd()) {
+            if !may_copy {
+                return Err(io::ErrorKind::FileTooLarge.into());
+            }
+            io::copy(&mut from, &mut to)?;
+        }
+        copy_attributes(from.as_fd(), to.as_fd());
+        // The copy is the daemon's user's: a program that runs as its owner must not become another's.
+        let kept = if is_mine(&before) { 0o7777 } else { 0o0777 };
+        fchmod(&to, Mode::from_raw_mode(before.st_mode & kept))?;
+        futimens(&to, &times_of(&before))?;
+        if times(&before) == times(&fstat(&from)?) {
+            return Ok(());
+        }
+    }
+    Err(io::Error::other("another program changes it just now; try again"))
+}
+
+#[allow(clippy::unnecessary_cast, reason = "the widths of these fields differ between platforms")]
+fn times_of(stat: &Stat) -> Timestamps {
+    let time = |seconds, nanos| Timespec { tv_sec: seconds, tv_nsec: nanos };
+    Timestamps {
+        last_access: time(stat.st_atime as _, stat.st_atime_nsec as _),
+        last_modification: time(stat.st_mtime as _, stat.st_mtime_nsec as _),
+    }
+}
+
+/// Lets a copy share what a file holds until one of them is written to. False where the file system cannot.
+#[cfg(target_os = "linux")]
+fn share(to: BorrowedFd<'_>, from: BorrowedFd<'_>) -> bool {
+    rustix::fs::ioctl_ficlone(to, from).is_ok()
+}
+
+#[cfg(not(target_os = "linux"))]
+fn share(_: BorrowedFd<'_>, _: BorrowedFd<'_>) -> bool {
+    false
+}
+
+/// Copies those that the user may set; others belong to the system.
+fn copy_attributes(from: BorrowedFd<'_>, to: BorrowedFd<'_>) {
+    // Few files have any.
+    if !flistxattr_query(from).is_ok_and(|length| length > 0) {
+        return;
+    }
+    let mut names = vec![0; XATTR_BYTES];
+    let mut value = vec![0; XATTR_BYTES];
+    let Ok(length) = flistxattr(from, &mut names[..]) else { return };
+    for name in names.get(..length).unwrap_or_default().split(|byte| *byte == 0).filter(|name| !name.is_empty()) {
+        if let Ok(length) = fgetxattr(from, name, &mut value[..]) {
+            let _ = fsetxattr(to, name, value.get(..length).unwrap_or_default(), XattrFlags::empty());
+        }
+    }
+}
+
+fn open_folder(top: &OwnedFd, path: &[u8]) -> io::Result<OwnedFd> {
+    exact::open_below(top, below(path), OFlags::RDONLY | OFlags::DIRECTORY)
+}
+
+fn below(path: &[u8]) -> &Path {
+    Path::new(OsStr::from_bytes(if path.is_empty() { b"." } else { path }))
+}
+
+/// The folder of a path, and the name in it.
+fn split(path: &[u8]) -> (&[u8], &OsStr) {
+    let cut = path.iter().rposition(|byte| *byte == b'/');
+    let (folder, name) = cut.map_or((b"".as_slice(), path), |cut| (&path[..cut], &path[cut + 1..]));
+    (folder, OsStr::from_bytes(name))
+}
+
+fn is_gone(error: &io::Error) -> bool {
+    // A link or a file may have taken the place of a folder.
+    matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
+        || error.raw_os_error() == Some(rustix::io::Errno::LOOP.raw_os_error())
+}
+
+fn bytes(files: &[LinkedFile]) -> u64 {
+    files.iter().map(|file| file.size).fold(0, u64::saturating_add)
+}
+
+fn text_of(path: &[u8]) -> String {
+    String::from_utf8_lossy(path).into_owned()
+}
+
+/// Says which files they are and what a person can do.
+fn refused(files: &[LinkedFile], shown: &str, how: HardLinks) -> Failure {
+    let mut folders: BTreeMap<String, usize> = BTreeMap::new();
+    for name in files.iter().filter_map(|file| file.names.first()) {
+        let (folder, _) = split(name);
+        let start: Vec<&[u8]> = folder.split(|byte| *byte == b'/').take(2).collect();
+        *folders.entry(format!("{shown}/{}", text_of(&start.join(&b'/')))).or_default() += 1;
+    }
+    let mut folders: Vec<(String, usize)> = folders.into_iter().collect();
+    folders.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
+    let more = if folders.len() > NAMED { ", and other folders" } else { "" };
+    let named: Vec<String> = folders.iter().take(NAMED).map(|(name, count)| format!("{name} ({count})")).collect();
+    let limit = match how {
+        HardLinks::Split => {
+            format!(", more than are replaced by copies for a command ({MAX_FILES} files, {})", text::size(MAX_BYTES))
+        }
+        HardLinks::Refuse | HardLinks::Allow => String::new(),
+    };
+    Failure::tool(format!(
+        "the command never ran: it could change {} of {} outside of {shown}, which have other names in it (hard \
+         links){limit}: {}{more}. No command can change this: ask the person to make copies of them (pnpm: \
+         package-import-method=copy; uv: --link-mode=copy; git clone --no-hardlinks), or to set sandbox.hard_links in \
+         agentd.yaml",
+        text::count(files.len(), "file"),
+        text::size(bytes(files)),
+        named.join(", "),
+    ))
+}

@@ -1,0 +1,97 @@
+//! Paths that could be meant by one that names nothing.
+
+use agentd_core::path::{looks_like, spelled};
+use cap_std::fs::Dir;
+
+use crate::{
+    failure::Failure,
+    jail::Jail,
+    path::{PathPlace, ToolPath},
+    text,
+};
+
+impl Jail {
+    /// Says that nothing is there, and what could have been meant.
+    pub(super) fn missing(&self, path: &ToolPath) -> Failure {
+        let alike = self.alike(path);
+        let hint = match &*alike {
+            [] => match self.near(path) {
+                Some(near) => format!("did you mean {near}?"),
+                None => "list_workspace_files shows what is".to_owned(),
+            },
+            [one] => format!("did you mean {}?", unmistakable(one)),
+            several => {
+                let several: Vec<String> = several.iter().map(unmistakable).collect();
+                format!(
+                    "several names look like it, so write the one that you mean as it is here: {}",
+                    several.join(", ")
+                )
+            }
+        };
+        Failure::path(format!("{path} is not there; {hint}"))
+    }
+
+    /// Entries whose paths differ from this one in nothing that is seen.
+    fn alike(&self, path: &ToolPath) -> Vec<ToolPath> {
+        const MAX_FOUND: usize = 8;
+        let Ok(root) = self.root(path.place()) else { return Vec::new() };
+        path.rest().split('/').fold(vec![ToolPath::root(path.place())], |folders, name| {
+            let entries = folders.iter().flat_map(|folder| {
+                let names = names(&root, folder).into_iter();
+                names.filter(|entry| looks_like(entry, name)).map(|entry| folder.entry(&entry)).collect::<Vec<_>>()
+            });
+            entries.take(MAX_FOUND).collect()
+        })
+    }
+
+    /// An entry of the same folder, of the project's root, or an upload or output of the same name, that could be
+    /// meant; or the one file of that name somewhere in the project.
+    fn near(&self, path: &ToolPath) -> Option<ToolPath> {
+        let project = self.project().ok().map(|_| ToolPath::root(PathPlace::Project));
+        let areas = crate::place::WRITABLE.iter().map(|area| ToolPath::root(PathPlace::Own).entry(area));
+        let mut folders = path.parent().into_iter().chain(project.clone()).chain(areas);
+        let beside = folders.find_map(|folder| {
+            let root = self.root(folder.place()).ok()?;
+            let mut names = names(&root, &folder);
+            names.retain(|name| !name.starts_with('.'));
+            let near = text::nearest(path.name(), names.iter().map(String::as_str))?;
+            Some(folder.entry(near))
+        });
+        beside.or_else(|| self.only_one(&project?, path.name()))
+    }
+
+    /// The only file of a name below a folder, as far as a short look shows.
+    fn only_one(&self, folder: &ToolPath, name: &str) -> Option<ToolPath> {
+        const MAX_ENTRIES: usize = 5000;
+        let root = self.root(folder.place()).ok()?;
+        let (mut folders, mut found, mut left) = (vec![folder.clone()], None, MAX_ENTRIES);
+        while let Some(folder) = folders.pop() {
+            let Ok(entries) = root.read_dir(folder.below_place()) else { continue };
+            for entry in entries.flatten() {
+                left = left.checked_sub(1)?;
+                let Ok(entry_name) = entry.file_name().into_string() else { continue };
+                let Ok(kind) = entry.file_type() else { continue };
+                let is_shown = !entry_name.starts_with('.');
+                if kind.is_dir() && is_shown && !matches!(entry_name.as_str(), "node_modules" | "target") {
+                    folders.push(folder.entry(&entry_name));
+                } else if kind.is_file() && entry_name == name && found.replace(folder.entry(&entry_name)).is_some() {
+                    return None;
+                }
+            }
+        }
+        found
+    }
+}
+
+/// A path as it is, and with its blanks written out where they are not what they seem.
+fn unmistakable(path: &ToolPath) -> String {
+    let spelled = spelled(&path.whole()).map(|spelled| format!(" (also read as {spelled})"));
+    format!("{path}{}", spelled.unwrap_or_default())
+}
+
+/// The first names in a folder; none where it cannot be looked at.
+fn names(root: &Dir, folder: &ToolPath) -> Vec<String> {
+    const MAX_NAMES: usize = 2000;
+    let entries = root.read_dir(folder.below_place()).into_iter().flatten().take(MAX_NAMES);
+    entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok()).collect()
+}

@@ -1,0 +1,330 @@
+//! Paths from a model, parsed without touching the disk.
+//!
+//! Models see one tree: `uploads/`, `outputs/`, `temp/`, `skills/`, what the daemon keeps, `/memories`, `/state` and,
+//! where folders are mounted, `/project` and `/folders/NAME`. A leading slash is optional, since that tree has its own root:
+//! `/uploads/a.txt` is `uploads/a.txt`. Everything else that is absolute is refused, as is whatever has two meanings:
+//! `..`, `~`, backslashes, control characters. A name that has such a character is written, and shown, with it escaped
+//! ([`agentd_core::path`]).
+
+use std::path::{Component, Path};
+
+use agentd_core::{path, ports::Workspace};
+
+pub use super::place::{FolderName, PathPlace};
+use crate::{failure::Failure, text};
+
+const MAX_PATH: usize = 4096;
+const MAX_NAME: usize = 255;
+
+/// A path that names something in the workspace, if it is there at all. It has no `..`, no empty and no `.` parts.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ToolPath {
+    place: PathPlace,
+    /// The parts below the place's root, joined by `/`; empty for the root itself.
+    rest: String,
+}
+
+impl ToolPath {
+    /// Reads a path.
+    ///
+    /// # Errors
+    /// `E_PATH`, saying how to write it.
+    pub fn parse(written: &str) -> Result<Self, Failure> {
+        refuse_ambiguous(written)?;
+        let named = path::read(written).filter(|named| !named.contains('\0'));
+        let written = &*named.ok_or_else(|| {
+            Failure::path(format!(
+                "{} contains a backslash; put `/` between folders, such as uploads/notes.txt (a name with a hidden character, \
+                 a backslash or `<` is written as listings show it)",
+                text::quoted(written)
+            ))
+        })?;
+        let parts: Vec<&str> = written.split('/').filter(|part| !part.is_empty() && *part != ".").collect();
+        for part in &parts {
+            if *part == ".." {
+                return Err(Failure::path(format!(
+                    "{} contains `..`; write the path from the workspace root, such as outputs/report.md",
+                    text::quoted(written)
+                )));
+            }
+            if part.len() > MAX_NAME {
+                return Err(Failure::path(format!(
+                    "a name in the path has {} bytes; names have at most {MAX_NAME}",
+                    part.len()
+                )));
+            }
+        }
+        let place = PathPlace::of(&parts, written.starts_with('/'));
+        match parts.first() {
+            Some(_) if let Some((place, below)) = place => Ok(Self { place, rest: below.join("/") }),
+            Some(first) if written.starts_with('/') && !crate::place::AREAS.contains(first) => {
+                Err(Failure::path(format!(
+                    "{} is an absolute path outside the workspace; use a path below uploads/, outputs/, temp/, \
+                     skills/, /memories, /state, /project or an added folder, /folders/NAME",
+                    text::quoted(written)
+                )))
+            }
+            _ => Ok(Self { place: PathPlace::Own, rest: parts.join("/") }),
+        }
+    }
+
+    /// Path that a link leads to. None where no call could name it: a name that is no plain text.
+    pub(super) fn found(place: PathPlace, below: &Path) -> Option<Self> {
+        let found = Self { place, rest: below.to_str()?.to_owned() };
+        Self::parse(&found.written()).is_ok_and(|again| again == found).then_some(found)
+    }
+
+    /// Returns whether a first part is a name of the tree, also without a slash.
+    pub(super) fn is_name(first: &str) -> bool {
+        crate::place::AREAS.contains(&first) || PathPlace::of(&[first], false).is_some()
+    }
+
+    /// Returns whether a path begins with such a name and no slash.
+    pub fn begins_with_name(written: &str) -> bool {
+        let first = written.split('/').find(|part| !part.is_empty() && *part != ".");
+        !written.starts_with('/') && first.is_some_and(Self::is_name)
+    }
+
+    /// The path as a call can name it, whatever there is besides.
+    pub fn written(&self) -> String {
+        let shown = self.to_string();
+        if self.place == PathPlace::Own && crate::place::AREAS.contains(&shown.split('/').next().unwrap_or_default()) {
+            return format!("/{shown}");
+        }
+        if shown.starts_with('~') { format!("./{shown}") } else { shown }
+    }
+
+    /// The root of a place.
+    pub fn root(place: PathPlace) -> Self {
+        Self { place, rest: String::new() }
+    }
+
+    /// An entry of this folder. The name comes from the file system, not from a model.
+    pub fn entry(&self, name: &str) -> Self {
+        let rest = if self.rest.is_empty() { name.to_owned() } else { format!("{}/{name}", self.rest) };
+        Self { place: self.place, rest }
+    }
+
+    /// Real folder that it is in.
+    pub fn place(&self) -> PathPlace {
+        self.place
+    }
+
+    /// Returns true for the root of its place.
+    pub fn is_root(&self) -> bool {
+        self.rest.is_empty()
+    }
+
+    /// Returns whether it is a folder in which the daemon keeps what it writes itself.
+    pub(crate) fn is_kept_area(&self) -> bool {
+        self.place == PathPlace::Own && crate::place::KEPT.contains(&self.rest.as_str())
+    }
+
+    /// The path below its place, `.` for the place itself.
+    pub(crate) fn below_place(&self) -> &Path {
+        Path::new(if self.rest.is_empty() { "." } else { &self.rest })
+    }
+
+    /// The path below its place as text, empty for the place itself.
+    pub fn rest(&self) -> &str {
+        &self.rest
+    }
+
+    /// The folder that holds it, if it is not a root.
+    pub(crate) fn parent(&self) -> Option<Self> {
+        if self.rest.is_empty() {
+            return None;
+        }
+        let rest = self.rest.rsplit_once('/').map_or("", |(folder, _)| folder).to_owned();
+        Some(Self { place: self.place, rest })
+    }
+
+    /// The last part, empty for a root.
+    pub fn name(&self) -> &str {
+        self.rest.rsplit('/').next().unwrap_or("")
+    }
+
+    /// The path without a leading slash, so that globs meet own and project files alike.
+    pub fn flat(&self) -> String {
+        self.whole().trim_start_matches('/').to_owned()
+    }
+
+    /// The path as the file system has it.
+    pub(super) fn whole(&self) -> String {
+        match (self.place, self.rest.is_empty()) {
+            (PathPlace::Own, true) => ".".to_owned(),
+            (PathPlace::Own, false) => self.rest.clone(),
+            (place, true) => place.to_string(),
+            (place, false) => format!("{place}/{}", self.rest),
+        }
+    }
+}
+
+/// The path as models read it.
+impl std::fmt::Display for ToolPath {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&path::shown(&self.whole()))
+    }
+}
+
+/// A folder of the machine as tools name it, where it is in the project.
+pub fn within_project(workspace: &Workspace, folder: &Path) -> Option<ToolPath> {
+    let below = folder.strip_prefix(&workspace.project.as_ref()?.path).ok()?;
+    let names = below.components().map(|part| match part {
+        Component::Normal(name) => name.to_str(),
+        _ => None,
+    });
+    let mut path = ToolPath::root(PathPlace::Project);
+    for name in names {
+        path = path.entry(name?);
+    }
+    Some(path)
+}
+
+fn refuse_ambiguous(written: &str) -> Result<(), Failure> {
+    if written.len() > MAX_PATH {
+        return Err(Failure::path(format!("the path has {} bytes; paths have at most {MAX_PATH}", written.len())));
+    }
+    if let Some(character) = written.chars().find(|character| character.is_control()) {
+        return Err(Failure::path(format!(
+            "the path contains the control character {:?}; write it without, or as listings show it",
+            character.to_string()
+        )));
+    }
+    if written.starts_with('~') {
+        return Err(Failure::path(format!(
+            "{} starts with `~`, and home folders cannot be reached; use a path below uploads/, outputs/, temp/ or \
+             /project (a file really named so is written ./~name)",
+            text::quoted(written)
+        )));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn shown(written: &str) -> Result<String, String> {
+        ToolPath::parse(written).map(|path| path.to_string()).map_err(|failure| failure.text)
+    }
+
+    #[test]
+    fn paths_of_the_one_tree_are_taken() {
+        for (written, expected) in [
+            ("", "."),
+            (".", "."),
+            ("/", "."),
+            ("./", "."),
+            ("uploads", "uploads"),
+            ("uploads/", "uploads"),
+            ("/uploads/a.txt", "uploads/a.txt"),
+            ("./uploads//a.txt", "uploads/a.txt"),
+            ("uploads/./x/./a.txt", "uploads/x/a.txt"),
+            ("/project", "/project"),
+            ("project/src/main.rs", "/project/src/main.rs"),
+            ("/project//src/./main.rs", "/project/src/main.rs"),
+            ("/memories", "/memories"),
+            ("memories/people/ada.md", "/memories/people/ada.md"),
+            ("./memories//./a.md", "/memories/a.md"),
+            ("memoriesx/a", "memoriesx/a"),
+            ("/state/plan.md", "/state/plan.md"),
+            ("state/plan.md", "state/plan.md"),
+            ("/folders/lib", "/folders/lib"),
+            ("/folders//报告-2/./a.md", "/folders/报告-2/a.md"),
+            ("folders/lib/a.md", "folders/lib/a.md"),
+            ("uploads/...", "uploads/..."),
+            ("uploads/..a", "uploads/..a"),
+            ("uploads/a..", "uploads/a.."),
+            ("./~draft", "~draft"),
+            ("uploads/~", "uploads/~"),
+            ("uploads/报告 1.txt", "uploads/报告 1.txt"),
+            ("projects/x", "projects/x"),
+            ("uploads/．．/x", "uploads/．．/x"),
+        ] {
+            assert_eq!(shown(written), Ok(expected.to_owned()), "{written:?}");
+        }
+    }
+
+    #[test]
+    fn parents_and_names() {
+        let path = ToolPath::parse("/project/src/main.rs").unwrap();
+        assert_eq!(path.name(), "main.rs");
+        assert_eq!(path.flat(), "project/src/main.rs");
+        assert_eq!(path.parent().unwrap().to_string(), "/project/src");
+        assert_eq!(path.parent().unwrap().parent().unwrap(), ToolPath::root(PathPlace::Project));
+        assert_eq!(ToolPath::root(PathPlace::Project).parent(), None);
+    }
+
+    #[test]
+    fn what_no_call_could_name_is_not_found() {
+        use std::{ffi::OsStr, os::unix::ffi::OsStrExt as _};
+        for (below, named) in [
+            (&b"src/a.rs"[..], true),
+            (b"", true),
+            (b"~draft", true),
+            (b"a\\b", true),
+            (b"a\nb", true),
+            (b"a\xff", false),
+        ] {
+            let found = ToolPath::found(PathPlace::Project, Path::new(OsStr::from_bytes(below)));
+            assert_eq!(found.is_some(), named, "{below:?}");
+        }
+        // In the session's own tree that name means the other one.
+        assert_eq!(ToolPath::found(PathPlace::Own, Path::new("project/a")), None);
+    }
+
+    /// Text made of the pieces that matter, so that the generator meets them often.
+    fn hostile() -> impl Strategy<Value = String> {
+        let piece = prop_oneof![
+            Just("..".to_owned()),
+            Just(".".to_owned()),
+            Just("/".to_owned()),
+            Just("//".to_owned()),
+            Just("\\".to_owned()),
+            Just("~".to_owned()),
+            Just("\0".to_owned()),
+            Just("project".to_owned()),
+            Just("memories".to_owned()),
+            Just("state".to_owned()),
+            Just("folders".to_owned()),
+            Just("uploads".to_owned()),
+            Just("etc".to_owned()),
+            Just(". ".to_owned()),
+            Just("．．".to_owned()),
+            "[a-z./~\\\\ ]{0,6}",
+            any::<String>(),
+        ];
+        proptest::collection::vec(piece, 0..8).prop_map(|pieces| pieces.concat())
+    }
+
+    proptest! {
+        /// The model: a stack machine that follows the path from the root of its place, as the kernel does.
+        #[test]
+        fn no_accepted_path_climbs(written in hostile()) {
+            if let Ok(path) = ToolPath::parse(&written) {
+                let mut depth = 0;
+                for part in path.rest().split('/').filter(|part| !part.is_empty()) {
+                    prop_assert_ne!(part, "..");
+                    prop_assert_ne!(part, ".");
+                    prop_assert!(!part.contains('\0') && part.len() <= MAX_NAME);
+                    depth += 1;
+                }
+                prop_assert!(path.below_place().is_relative());
+                prop_assert_eq!(path.below_place().components().count(), depth.max(1));
+                prop_assert!(!written.contains('\0'));
+                // What is written names the same thing again.
+                prop_assert_eq!(ToolPath::parse(&path.written()), Ok(path.clone()));
+                let found = ToolPath::found(path.place(), Path::new(path.rest()));
+                prop_assert_eq!(found, Some(path));
+            }
+        }
+
+        #[test]
+        fn dot_dot_is_refused_wherever_it_stands(before in "[a-z/]{0,8}", after in "[a-z/]{0,8}") {
+            let written = format!("{before}/../{after}");
+            prop_assert!(ToolPath::parse(&written).is_err());
+        }
+    }
+}

@@ -1,0 +1,269 @@
+//! Files that others run or obey: where they are, by whatever name.
+//!
+//! A guarded link says where its file is, and a file `.git` where its repository is; what lies there is guarded like the
+//! name that leads to it, and so is every link on the way. Guards of a call are on the disk before it starts, so that the
+//! next start of the daemon checks what a crash kept this one from checking.
+
+use std::{
+    collections::{BTreeMap, HashSet},
+    ffi::OsStr,
+    fs, io,
+    os::unix::ffi::OsStrExt as _,
+    path::{Path, PathBuf},
+};
+
+use agentd_core::{
+    guarded::{self, GuardedNames},
+    policy::Confinement,
+    ports::ToolContext,
+    tool::FileChange,
+};
+use serde::{Deserialize, Serialize};
+
+use super::{
+    super::path::PathPlace,
+    config::SnapshotConfig,
+    leads::{GitConfigs, HEAD, Lead, decides, leads_of, leads_to_cache},
+    root::{Kind, Root},
+    scan::{ScanResult, scan_more},
+    spot::SafePath,
+    tree::Tree,
+};
+
+const TOO_MANY: &str = "the project has too many folders that git ignores, or too deep ones";
+/// Guarded paths that are closed before a command. Of more, the rest is only checked when it ends.
+const MAX_CLOSED: usize = 2000;
+
+/// Guard of one call.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub(super) struct CallGuard {
+    /// True if what the call leaves behind is not checked: the names alone are stored, for the look after a crash.
+    #[serde(default)]
+    only_names: bool,
+    /// True if only repositories of git are guarded.
+    of_git: bool,
+    /// Names that a person added.
+    names: Vec<String>,
+    /// Where guarded links and files led before the call.
+    leads: Vec<Lead>,
+    /// Folders that could not be opened before the call.
+    #[serde(default)]
+    unopened: Vec<PathBuf>,
+    /// Folders that git ignored before the call.
+    #[serde(default)]
+    pub(super) left_out: Vec<String>,
+    /// The way back to what was set aside, where the call has ended.
+    pub(super) set_aside: Vec<FileChange>,
+}
+
+/// Guarded files of the folders of the person, as they were last seen.
+#[derive(Debug, Default)]
+pub(super) struct GuardedPaths {
+    leads: Vec<Lead>,
+    /// The topmost ones, by their real paths.
+    closed: Vec<PathBuf>,
+    /// Relative folders of hooks from the person's configuration. They count in every folder: any can become a repository.
+    hooks: Vec<PathBuf>,
+    /// New links to folders in caches.
+    cache_links: Vec<PathBuf>,
+    /// True if there may be more.
+    pub(super) is_partial: bool,
+    /// True if not all configurations of git were read.
+    pub(super) is_unread: bool,
+    /// Folders that could not be opened.
+    unopened: Vec<PathBuf>,
+}
+
+impl CallGuard {
+    /// Creates the guard of a call. A call that names its paths is checked before it runs, not afterwards.
+    pub(super) fn of(call: &ToolContext, names_paths: bool) -> Self {
+        Self {
+            only_names: names_paths || !call.confinement.is_checked(),
+            of_git: call.confinement == Confinement::GuardedGit,
+            names: call.guarded.added().map(str::to_owned).collect(),
+            ..Self::default()
+        }
+    }
+
+    /// Returns true if a look after a crash needs it.
+    pub(super) fn is_needed(&self) -> bool {
+        !self.only_names || !self.names.is_empty() || !self.left_out.is_empty()
+    }
+
+    /// Returns true if the call is to be checked. One that was, and of which a person may have kept something since, is not.
+    pub(super) fn is_due(&self) -> bool {
+        !self.only_names && self.set_aside.is_empty()
+    }
+
+    /// The same with what was guarded before the call, and the folders that were left out.
+    pub(super) fn with(self, guarded: &GuardedPaths, left_out: &[SafePath]) -> Self {
+        let left_out = left_out.iter().map(|folder| folder.shown(true)).collect();
+        Self { leads: guarded.leads.clone(), unopened: guarded.unopened.clone(), left_out, ..self }
+    }
+
+    /// The same when the call has ended.
+    pub(super) fn ended(self, set_aside: Vec<FileChange>) -> Self {
+        Self { set_aside, ..self }
+    }
+
+    pub(super) fn names(&self) -> GuardedNames {
+        GuardedNames::with(&self.names).unwrap_or_default()
+    }
+
+    /// Returns true if others run or obey what is at this path below the root of a tree.
+    pub(super) fn covers(&self, tree: &Tree, below: &[u8], names: &GuardedNames, now: &GuardedPaths) -> bool {
+        let path = tree.path.join(OsStr::from_bytes(below));
+        let is_led_to = || self.is_led_to(&self.leads, tree, below) || self.is_led_to(&now.leads, tree, below);
+        if !tree.place.is_mounted() {
+            return is_led_to();
+        }
+        let by_name =
+            if self.of_git { below.split(|byte| *byte == b'/').any(guarded::is_git) } else { names.plants(below) };
+        // An added folder can be a repository, or a part of one.
+        let is_of_repository = || {
+            let mut parts = tree.path.components();
+            let is_part = parts.any(|part| guarded::is_git(part.as_os_str().as_bytes()));
+            let is_whole = tree.path.join(HEAD).is_file();
+            (is_part || is_whole) && decides(&parts.as_path().join(OsStr::from_bytes(below)))
+        };
+        // All of an added folder in a hidden place is guarded.
+        let is_hidden = || !self.of_git && matches!(tree.place, PathPlace::Folder(_)) && is_hidden(&tree.path);
+        by_name
+            || is_hidden()
+            || is_of_repository()
+            || is_led_to()
+            || now.hooks.iter().any(|hooks| path.ancestors().skip(1).any(|folder| folder.ends_with(hooks)))
+            || now.leads.iter().any(|lead| lead.is_made_by(&path) && !self.leads.contains(lead))
+            || !self.of_git && now.cache_links.contains(&path)
+    }
+
+    /// Returns true if a look before the call saw what was at this path, also in folders that git ignores.
+    pub(super) fn has_seen(&self, tree: &Tree, below: &[u8], names: &GuardedNames) -> bool {
+        let is_of_git = || below.split(|byte| *byte == b'/').any(guarded::is_git);
+        names.plants(below) && (!self.of_git || is_of_git()) || self.is_led_to(&self.leads, tree, below)
+    }
+
+    fn is_led_to(&self, leads: &[Lead], tree: &Tree, below: &[u8]) -> bool {
+        let path = tree.path.join(OsStr::from_bytes(below));
+        leads.iter().any(|lead| lead.covers(&path, self.of_git))
+    }
+
+    /// A folder that cannot be opened any more: what is in it could be anything.
+    pub(super) fn closed_by_call<'a>(&self, now: &'a GuardedPaths) -> Option<&'a Path> {
+        now.unopened.iter().find(|path| !self.unopened.contains(path)).map(PathBuf::as_path)
+    }
+
+    /// Writes it down beside the look before the call.
+    pub(super) fn write(&self, file: &Path) -> io::Result<()> {
+        let draft = file.with_extension("guard-draft");
+        let mut written = fs::File::create(&draft)?;
+        io::Write::write_all(&mut written, &serde_json::to_vec(self)?)?;
+        written.sync_data()?;
+        fs::rename(draft, file)
+    }
+
+    /// Reads it. Of a call without one nothing is checked.
+    pub(super) fn read(file: &Path) -> io::Result<Self> {
+        match fs::read(file) {
+            Ok(bytes) => Ok(serde_json::from_slice(&bytes)?),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Self { only_names: true, ..Self::default() }),
+            Err(error) => Err(error),
+        }
+    }
+}
+
+/// Returns true if a part of the path begins with a dot.
+pub(super) fn is_hidden(path: &Path) -> bool {
+    path.components().any(|part| part.as_os_str().as_bytes().starts_with(b"."))
+}
+
+impl GuardedPaths {
+    /// Finds what guarded names lead to in the trees of the person. Links in the folders `around` count, too.
+    pub(super) fn take_in(
+        &mut self,
+        roots: &[Root],
+        seen: &mut [ScanResult],
+        around: &[PathBuf],
+        (config, names): (&SnapshotConfig, &GuardedNames),
+    ) -> io::Result<()> {
+        if !roots.iter().any(|root| root.place.is_mounted()) {
+            return Ok(());
+        }
+        let (mut due, mut configs) = (Vec::new(), GitConfigs::of_person(config));
+        let (mut followed, mut known) = (vec![(0, 0); roots.len()], HashSet::new());
+        let mut links: BTreeMap<PathBuf, (&Root, Vec<u8>)> = BTreeMap::new();
+        let is_seen = |root: &Root, seen: &ScanResult| root.place.is_mounted() && seen.tree.unseen.is_none();
+        around.iter().for_each(|folder| configs.add_around(folder, names));
+        for (root, seen) in roots.iter().zip(&mut *seen).filter(|(root, _)| root.place.is_mounted()) {
+            let absolute = |below: &Vec<u8>| root.path.join(OsStr::from_bytes(below));
+            configs.add_around(&root.path, names);
+            self.is_partial |= seen.is_partial || seen.too_deep > 0;
+            self.closed.extend(seen.guarded.iter().map(absolute));
+            self.unopened.extend(seen.unopened.iter().map(absolute));
+            seen.guarded.iter().for_each(|below| configs.add(root, below));
+            for folder in std::mem::take(&mut seen.bare).iter().map(absolute) {
+                configs.add_repository(&folder);
+                due.push(Lead { path: folder, is_git: true, by_git: true });
+            }
+        }
+        loop {
+            let all = roots.iter().zip(&*seen).zip(&mut followed).filter(|((root, seen), _)| is_seen(root, seen));
+            for ((root, seen), (leads, entries)) in all {
+                for below in &seen.leads[std::mem::replace(leads, seen.leads.len())..] {
+                    configs.add(root, below);
+                    if names.covers(below) {
+                        due.extend(leads_of(roots, root, below, false));
+                    } else if leads_to_cache(root, below, names) {
+                        self.cache_links.push(root.path.join(OsStr::from_bytes(below)));
+                    }
+                }
+                let new = &seen.entries[std::mem::replace(entries, seen.entries.len())..];
+                for (below, _) in new.iter().filter(|(_, stamp)| stamp.kind == Kind::Link) {
+                    links.insert(root.path.join(OsStr::from_bytes(below)), (root, below.clone()));
+                }
+            }
+            if due.is_empty() {
+                due = configs.leads(roots);
+                due.retain(|lead| !known.contains(lead));
+            }
+            let Some(lead) = due.pop() else { break };
+            if !known.insert(lead.clone()) {
+                continue;
+            }
+            for (root, seen) in roots.iter().zip(&mut *seen).filter(|(root, seen)| is_seen(root, seen)) {
+                let below = lead.path.strip_prefix(&root.path).map(|below| below.as_os_str().as_bytes());
+                if let Ok(below) = below
+                    && !below.is_empty()
+                {
+                    scan_more(root, seen, below, lead.is_git, (config.max_files, names))?;
+                }
+            }
+            let inner = links.range(lead.path.clone()..).take_while(|(path, _)| path.starts_with(&lead.path));
+            for (_, (root, below)) in inner.filter(|(path, _)| lead.covers(path, false)) {
+                due.extend(leads_of(roots, root, below, lead.by_git));
+            }
+            self.leads.push(lead);
+        }
+        self.hooks = configs.hooks_anywhere();
+        self.is_unread = configs.is_partial();
+        self.is_partial |= self.is_unread;
+        Ok(())
+    }
+
+    /// Paths that a command cannot change, and why there may be more that it could.
+    pub(super) fn found(&self) -> (Vec<PathBuf>, Option<String>) {
+        (self.closed(), self.is_partial.then(|| format!("what it leaves behind cannot be checked: {TOO_MANY}")))
+    }
+
+    /// Paths that a command cannot change, topmost first; of links what they lead to.
+    fn closed(&self) -> Vec<PathBuf> {
+        let is_there = |path: &&PathBuf| path.symlink_metadata().is_ok_and(|found| !found.is_symlink());
+        let leads = self.leads.iter().map(|lead| &lead.path);
+        let mut closed: Vec<PathBuf> = self.closed.iter().chain(leads).filter(is_there).cloned().collect();
+        closed.sort();
+        closed.dedup_by(|below, above| below.starts_with(above));
+        closed.sort_by_key(|path| path.components().count());
+        closed.truncate(MAX_CLOSED);
+        closed
+    }
+}

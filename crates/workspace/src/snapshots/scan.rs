@@ -1,0 +1,498 @@
+//! Scans every path of a tree: metadata, not content.
+//!
+//! Of a folder of the person, what git ignores as a whole folder (`target/`, `node_modules/`) and what git stores are left out: they
+//! can be made again, and are larger than all else together. What [others run or obey](agentd_core::guarded) is looked for there all
+//! the same. A file that is ignored by itself, such as `.env`, is not left out. Of a session's own tree, what the daemon keeps is.
+
+use std::{
+    collections::HashSet,
+    io,
+    num::NonZero,
+    os::{fd::OwnedFd, unix::ffi::OsStrExt as _},
+    path::Path,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    thread,
+};
+
+use ignore::gitignore::Gitignore;
+
+use agentd_core::guarded::{self, GitEntry, GuardedNames, NameKind};
+use rustix::fs::FileType;
+use sha2::{Digest as _, Sha256};
+
+use super::{
+    super::path::PathPlace,
+    blobs::Hash,
+    ignored::{IGNORE_FILE, is_store, is_stored, read_ignores},
+    leads::{self, HEAD, SAMPLE},
+    root::{self, Kind, Root, Stamp},
+    spot::split,
+    tree::Tree,
+};
+
+/// Folders deeper than this are not recorded.
+const MAX_DEPTH: usize = 100;
+const MAX_PATH: usize = 3500;
+/// Bytes that are hashed at once.
+const WRITTEN: usize = 16 * 1024;
+/// Trees that had fewer paths when they were last seen are looked at by one thread alone.
+const SHARED_FROM: usize = 2000;
+const MAX_THREADS: usize = 4;
+/// Folders that are looked through only for what others run or obey. With more, that is not known.
+const MAX_SEARCHED: usize = 50_000;
+/// A list of names for plain web servers, which git writes as it stores.
+const LIST_OF_REFS: &[u8] = b"info/refs";
+
+/// Result of a look.
+#[derive(Debug)]
+pub(super) struct ScanResult {
+    /// Every path but the root, in no order.
+    pub(super) entries: Vec<(Vec<u8>, Stamp)>,
+    /// A tree that holds nothing but the ignore files that were read.
+    pub(super) tree: Tree,
+    /// Folders that lie too deep to be recorded.
+    pub(super) too_deep: usize,
+    /// Folders of the person that are left out.
+    pub(super) left_out: Vec<Vec<u8>>,
+    /// The topmost files and folders that others run or obey.
+    pub(super) guarded: Vec<Vec<u8>>,
+    /// Guarded links, files in the place of a repository, and what its configurations are: they say where to read on.
+    pub(super) leads: Vec<Vec<u8>>,
+    /// Folders that git takes for repositories although they have another name.
+    pub(super) bare: Vec<Vec<u8>>,
+    /// True if there were too many folders to look for guarded files in all of them.
+    pub(super) is_partial: bool,
+    /// Folders that could not be opened or searched.
+    pub(super) unopened: Vec<Vec<u8>>,
+}
+
+/// Entries of a folder that are seen.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Scope {
+    /// All that git does not ignore.
+    All,
+    /// All, for others run or obey it.
+    Guarded,
+    /// Only guarded ones: git ignores the folder.
+    Search,
+    /// Only those that decide what git runs.
+    Repository,
+    /// All, of a folder that decides what git runs.
+    OfGit,
+    /// None: git stores it in a repository with another name than `.git`. Undo would take back what the person recorded since.
+    Store,
+}
+
+impl ScanResult {
+    /// Adds what another thread saw of the same tree.
+    fn add(&mut self, part: Self) {
+        self.entries.extend(part.entries);
+        self.tree.ignores.extend(part.tree.ignores);
+        self.tree.stores.extend(part.tree.stores);
+        self.too_deep += part.too_deep;
+        self.left_out.extend(part.left_out);
+        self.guarded.extend(part.guarded);
+        self.leads.extend(part.leads);
+        self.bare.extend(part.bare);
+        self.is_partial |= part.is_partial;
+        self.unopened.extend(part.unopened);
+    }
+
+    pub(super) fn of(tree: Tree, capacity: usize) -> Self {
+        Self {
+            entries: Vec::with_capacity(capacity),
+            tree,
+            too_deep: 0,
+            guarded: Vec::new(),
+            leads: Vec::new(),
+            bare: Vec::new(),
+            left_out: Vec::new(),
+            is_partial: false,
+            unopened: Vec::new(),
+        }
+    }
+
+    /// A digest of all that was seen, in its order.
+    pub(super) fn digest(&self) -> Hash {
+        let mut hasher = Sha256::new();
+        let mut written = Vec::with_capacity(WRITTEN);
+        for (path, stamp) in &self.entries {
+            written.extend_from_slice(&(path.len() as u64).to_le_bytes());
+            written.extend_from_slice(path);
+            stamp.write(&mut written);
+            if written.len() > WRITTEN / 2 {
+                hasher.update(&written);
+                written.clear();
+            }
+        }
+        hasher.update(&written);
+        hasher.finalize().into()
+    }
+}
+
+/// Looks at a tree, at most at `max_files` paths. What was seen before is looked at again, whatever ignore files say by
+/// now: otherwise a command could write into one what the next command is about to change.
+pub(super) fn scan(root: &Root, known: &Tree, max_files: usize, names: &GuardedNames) -> io::Result<ScanResult> {
+    let mut tree = Tree::new(root.place, root.path.clone());
+    let top = match root.folder(b"") {
+        Ok(top) => top,
+        Err(error) => {
+            tree.unseen = Some(format!("the folder cannot be opened: {error}"));
+            return Ok(ScanResult::of(tree, 0));
+        }
+    };
+    let (count, searched) = (AtomicUsize::new(0), AtomicUsize::new(0));
+    let seen = ScanResult::of(tree, known.entries.len());
+    let shared = known.entries.len() >= SHARED_FROM;
+    let mut scan =
+        Scan { seen, known, max_files, count: &count, searched: &searched, names, later: shared.then(Vec::new) };
+    scan.folder(&top, &mut Vec::new(), 0, &[], Scope::All)?;
+    let later = scan.later.take().unwrap_or_default();
+    for part in together(&scan, &top, &later) {
+        scan.seen.add(part?);
+    }
+    if scan.seen.is_partial {
+        scan.keep_known_of_ignored();
+    }
+    if count.load(Ordering::Relaxed) > max_files {
+        scan.seen.entries.clear();
+        scan.seen.tree.unseen = Some(format!("it has more than {max_files} files"));
+    }
+    Ok(scan.seen)
+}
+
+/// Looks at one path besides, with all that is in it, where that was not seen: a guarded link leads there. `is_git` is true for a
+/// repository, of which only that is seen which decides what git runs.
+pub(super) fn scan_more(
+    root: &Root,
+    seen: &mut ScanResult,
+    path: &[u8],
+    is_git: bool,
+    (max_files, names): (usize, &GuardedNames),
+) -> io::Result<()> {
+    let is_known = || seen.entries.iter().any(|(known, _)| known == path);
+    let Some(stamp) = root.look(path)?.filter(|stamp| stamp.kind != Kind::Special && !is_known()) else {
+        return Ok(());
+    };
+    let (count, searched) = (AtomicUsize::new(seen.entries.len()), AtomicUsize::new(0));
+    let known = Tree::new(root.place, root.path.clone());
+    let of_path = ScanResult::of(known.clone(), 0);
+    let mut scan =
+        Scan { seen: of_path, known: &known, max_files, count: &count, searched: &searched, names, later: None };
+    if stamp.kind == Kind::Folder {
+        let scope = if is_git { Scope::Repository } else { Scope::Guarded };
+        scan.folder(&root.folder(path)?, &mut path.to_vec(), 0, &[], scope)?;
+    } else {
+        scan.push(path, stamp);
+    }
+    let known: HashSet<Vec<u8>> =
+        seen.entries.iter().map(|(known, _)| known).filter(|known| known.starts_with(path)).cloned().collect();
+    seen.entries.extend(scan.seen.entries.into_iter().filter(|(path, _)| !known.contains(path)));
+    seen.leads.extend(scan.seen.leads);
+    Ok(())
+}
+
+/// Looks into folders with several threads. What each of them holds comes in the order of the folders.
+fn together(scan: &Scan<'_>, top: &OwnedFd, folders: &[Later]) -> Vec<io::Result<ScanResult>> {
+    let next = AtomicUsize::new(0);
+    let take = || folders.iter().enumerate().nth(next.fetch_add(1, Ordering::Relaxed));
+    let work = || {
+        let mut parts = Vec::new();
+        while let Some((index, folder)) = take() {
+            let mut part = scan.part();
+            let looked = part.inside(top, &folder.name, &mut folder.name.clone(), 0, &folder.ignores, folder.scope);
+            parts.push((index, looked.map(|()| part.seen)));
+        }
+        parts
+    };
+    let threads = thread::available_parallelism().map_or(1, NonZero::get).min(MAX_THREADS).min(folders.len());
+    let mut parts = thread::scope(|scope| {
+        // Where no thread can be had, this one does it all.
+        let named = || thread::Builder::new().name("snapshot-look".into());
+        let others: Vec<_> = (1..threads).filter_map(|_| named().spawn_scoped(scope, work).ok()).collect();
+        let mut parts = work();
+        for other in others {
+            match other.join() {
+                Ok(more) => parts.extend(more),
+                Err(panic) => std::panic::resume_unwind(panic),
+            }
+        }
+        parts
+    });
+    parts.sort_by_key(|(index, _)| *index);
+    parts.into_iter().map(|(_, part)| part).collect()
+}
+
+struct Scan<'a> {
+    seen: ScanResult,
+    known: &'a Tree,
+    max_files: usize,
+    /// The paths that all threads have seen.
+    count: &'a AtomicUsize,
+    /// The ignored folders that all threads have looked through.
+    searched: &'a AtomicUsize,
+    names: &'a GuardedNames,
+    /// The folders at the top, where they are left for several threads.
+    later: Option<Vec<Later>>,
+}
+
+/// A folder at the top of a tree.
+struct Later {
+    name: Vec<u8>,
+    ignores: Vec<Arc<Gitignore>>,
+    scope: Scope,
+}
+
+impl Scan<'_> {
+    fn part(&self) -> Scan<'_> {
+        let tree = Tree::new(self.seen.tree.place, self.seen.tree.path.clone());
+        let seen = ScanResult::of(tree, 0);
+        Scan { seen, later: None, ..*self }
+    }
+
+    fn push(&mut self, path: &[u8], stamp: Stamp) {
+        self.count.fetch_add(1, Ordering::Relaxed);
+        self.seen.entries.push((path.to_vec(), stamp));
+    }
+
+    /// Looks at the entries of a folder. `path` is its path, and is again when this returns.
+    fn folder(
+        &mut self,
+        folder: &OwnedFd,
+        path: &mut Vec<u8>,
+        depth: usize,
+        above: &[Arc<Gitignore>],
+        scope: Scope,
+    ) -> io::Result<()> {
+        let with_own = if scope == Scope::All { self.ignores(folder, path, above) } else { None };
+        let ignores = with_own.as_deref().unwrap_or(above);
+        let length = path.len();
+        let is_store = is_store(self.known, folder, path, scope == Scope::All);
+        self.seen.tree.stores.extend(is_store.then(|| path.clone()));
+        let (is_new, mut has_head) = (!self.known.entries.is_empty() && !self.known.stores.contains(&path[..]), false);
+        for entry in root::entries(folder)? {
+            if self.count.load(Ordering::Relaxed) > self.max_files {
+                return Ok(());
+            }
+            let entry = match entry.map_err(io::Error::from) {
+                Ok(entry) => entry,
+                Err(error) if root::is_missing(&error) => return Ok(()),
+                Err(error) => return Err(error),
+            };
+            let name = entry.file_name().to_bytes();
+            if matches!(name, b"." | b"..") {
+                continue;
+            }
+            has_head |= name == HEAD.as_bytes();
+            if length > 0 {
+                path.push(b'/');
+            }
+            path.extend_from_slice(name);
+            if path.len() > MAX_PATH {
+                self.seen.too_deep += 1;
+            } else if scope != Scope::Search || self.is_searched(entry.file_type(), path) {
+                match root::look_in(folder, name) {
+                    Ok(stamp) if stamp.kind != Kind::Special => {
+                        let is_stored = is_store && is_stored(name, stamp.kind, is_new);
+                        let is_left = is_stored && !self.known.entries.contains_key(path);
+                        let scope = if is_left { Scope::Store } else { scope };
+                        self.entry(folder, name, stamp, path, depth, ignores, scope)?;
+                    }
+                    Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+                        self.seen.unopened.push(path[..length].to_vec());
+                    }
+                    _ => {}
+                }
+            }
+            path.truncate(length);
+        }
+        let is_bare = is_store || has_head && matches!(scope, Scope::All | Scope::Search) && leads::has_head(folder);
+        self.seen.bare.extend(is_bare.then(|| path.clone()));
+        Ok(())
+    }
+
+    /// Returns whether an entry of an ignored folder is worth a look.
+    fn is_searched(&self, file_type: FileType, path: &[u8]) -> bool {
+        matches!(file_type, FileType::Directory | FileType::Unknown) || self.names.kind(path) == NameKind::Guarded
+    }
+
+    #[allow(clippy::too_many_arguments, reason = "one entry, and the way to it")]
+    fn entry(
+        &mut self,
+        folder: &OwnedFd,
+        name: &[u8],
+        stamp: Stamp,
+        path: &mut Vec<u8>,
+        depth: usize,
+        ignores: &[Arc<Gitignore>],
+        scope: Scope,
+    ) -> io::Result<()> {
+        let Some(inner) = self.scope_of(name, stamp.kind, path, ignores, scope) else { return Ok(()) };
+        if inner != Scope::Search && !matches!((scope, inner), (Scope::Repository | Scope::Store, Scope::Repository)) {
+            self.push(path, stamp);
+        }
+        if matches!(scope, Scope::All | Scope::Search) && matches!(inner, Scope::Guarded | Scope::Repository) {
+            self.seen.guarded.push(path.clone());
+        }
+        let is_lead = match inner {
+            // A new link may lead into a cache, where no check looks.
+            Scope::All => {
+                stamp.kind == Kind::Link && self.known.entries.get(path).is_none_or(|known| known.stamp != stamp)
+            }
+            Scope::Search => false,
+            _ if stamp.kind == Kind::Link => true,
+            _ => stamp.kind == Kind::File && (guarded::is_git(name) || scope == Scope::Repository),
+        };
+        if is_lead {
+            self.seen.leads.push(path.clone());
+        }
+        if stamp.kind != Kind::Folder {
+            return Ok(());
+        }
+        if depth == MAX_DEPTH {
+            self.seen.too_deep += 1;
+            return Ok(());
+        }
+        let also = (scope == Scope::Store && inner == Scope::Repository).then_some(Scope::Search);
+        for scope in [Some(inner), also].into_iter().flatten() {
+            match &mut self.later {
+                Some(later) => later.push(Later { name: name.to_vec(), ignores: ignores.to_vec(), scope }),
+                None => self.inside(folder, name, path, depth, ignores, scope)?,
+            }
+        }
+        Ok(())
+    }
+
+    /// Scope of an entry, for a folder that of what it holds; none where it is left out. In a folder that is searched, and one of a
+    /// repository, a folder is not seen itself.
+    fn scope_of(
+        &mut self,
+        name: &[u8],
+        kind: Kind,
+        path: &[u8],
+        ignores: &[Arc<Gitignore>],
+        scope: Scope,
+    ) -> Option<Scope> {
+        let is_folder = kind == Kind::Folder;
+        if self.seen.tree.place == PathPlace::Own {
+            let is_kept = is_folder && crate::place::KEPT.iter().any(|kept| path == kept.as_bytes());
+            return (!is_kept).then_some(Scope::All);
+        }
+        match scope {
+            Scope::Repository => match guarded::git_entry(name, is_folder) {
+                GitEntry::Guarded => Some(Scope::OfGit),
+                // A link may stand for a folder.
+                _ if kind == Kind::Link && guarded::git_entry(name, true) == GitEntry::Guarded => Some(Scope::OfGit),
+                GitEntry::Repositories => Some(Scope::Repository),
+                GitEntry::Store => None,
+            },
+            Scope::Store if is_folder => {
+                self.seen.left_out.push(path.to_vec());
+                let is_plain = guarded::git_entry(name, true) != GitEntry::Repositories;
+                if is_plain { self.may_search().then_some(Scope::Search) } else { Some(Scope::Repository) }
+            }
+            Scope::Store => None,
+            Scope::OfGit => (!name.ends_with(SAMPLE) && !path.ends_with(LIST_OF_REFS)).then_some(Scope::OfGit),
+            _ if is_folder && guarded::is_git(name) => {
+                if scope == Scope::All {
+                    self.seen.left_out.push(path.to_vec());
+                }
+                Some(Scope::Repository)
+            }
+            Scope::Guarded => {
+                (!is_folder || self.names.kind(path) != NameKind::Cache || guarded::is_obeyed_whole(path))
+                    .then_some(Scope::Guarded)
+            }
+            Scope::All | Scope::Search => {
+                let kind = self.names.kind(path);
+                if kind == NameKind::Guarded {
+                    return Some(Scope::Guarded);
+                }
+                if scope == Scope::All {
+                    if !(is_folder && self.is_left_out(path, ignores)) {
+                        return Some(Scope::All);
+                    }
+                    self.seen.left_out.push(path.to_vec());
+                }
+                (kind == NameKind::Plain && is_folder && self.may_search()).then_some(Scope::Search)
+            }
+        }
+    }
+
+    /// Counts one more folder that is searched.
+    fn may_search(&mut self) -> bool {
+        let is_within = self.searched.fetch_add(1, Ordering::Relaxed) < MAX_SEARCHED;
+        self.seen.is_partial |= !is_within;
+        is_within
+    }
+
+    /// Looks into a folder of a folder.
+    fn inside(
+        &mut self,
+        folder: &OwnedFd,
+        name: &[u8],
+        path: &mut Vec<u8>,
+        depth: usize,
+        ignores: &[Arc<Gitignore>],
+        scope: Scope,
+    ) -> io::Result<()> {
+        match root::folder_in(folder, name) {
+            Ok(inner) => self.folder(&inner, path, depth + 1, ignores, scope),
+            Err(error) if root::is_missing(&error) => Ok(()),
+            Err(_) => {
+                self.seen.unopened.push(path.clone());
+                self.hidden(path);
+                Ok(())
+            }
+        }
+    }
+
+    /// Keeps the known state of ignored folders that were not looked through: it must not look deleted.
+    fn keep_known_of_ignored(&mut self) {
+        let is_ignored = |folder: &&Vec<u8>| !guarded::is_git(split(folder).1);
+        let ignored: Vec<Vec<u8>> = self.seen.left_out.iter().filter(is_ignored).cloned().collect();
+        let is_below = |path: &[u8]| {
+            ignored.iter().any(|folder| path.strip_prefix(&**folder).is_some_and(|rest| rest.starts_with(b"/")))
+        };
+        self.seen.entries.retain(|(path, _)| !is_below(path));
+        for folder in &ignored {
+            self.hidden(folder);
+        }
+    }
+
+    /// Keeps the known state below a folder that can no longer be opened: it must not look deleted.
+    fn hidden(&mut self, path: &[u8]) {
+        let below = [path, b"/"].concat();
+        let known = self.known;
+        for (known, entry) in known.entries.iter().filter(|(known, _)| known.starts_with(&below)) {
+            self.push(known, entry.stamp);
+        }
+    }
+
+    fn is_left_out(&self, path: &[u8], ignores: &[Arc<Gitignore>]) -> bool {
+        if self.known.entries.contains_key(path) {
+            return false;
+        }
+        let absolute = [b"/", path].concat();
+        let absolute = Path::new(std::ffi::OsStr::from_bytes(&absolute));
+        let mut said = ignores.iter().rev().map(|ignore| ignore.matched(absolute, true));
+        said.find(|said| !said.is_none()).is_some_and(|said| said.is_ignore())
+    }
+
+    /// The ignore files that speak of what is in this folder, where it has one of its own.
+    fn ignores(&mut self, folder: &OwnedFd, path: &[u8], above: &[Arc<Gitignore>]) -> Option<Vec<Arc<Gitignore>>> {
+        if !self.seen.tree.place.is_mounted() {
+            return None;
+        }
+        let stamp = root::look_in(folder, IGNORE_FILE).ok().filter(|stamp| stamp.kind == Kind::File)?;
+        let ignore = match self.known.ignores.get(path) {
+            Some((known, ignore)) if *known == stamp => Arc::clone(ignore),
+            _ => Arc::new(read_ignores(folder, path)?),
+        };
+        self.seen.tree.ignores.insert(path.to_vec(), (stamp, Arc::clone(&ignore)));
+        Some(above.iter().cloned().chain([ignore]).collect())
+    }
+}

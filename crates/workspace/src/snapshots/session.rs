@@ -1,0 +1,384 @@
+//! State of one session: the last scan of its trees, and their state before the running call. Contents, and the last
+//! scan of each project, are stored for all sessions together.
+//!
+//! ```text
+//! {session}/look                     the last look before a call; of the person's folders only which they were
+//! {session}/calls/{call}.look        the look before that call: another name of `look`, or a file of its own
+//! {session}/calls/{call}.project     the same of the first folder of the person, most often the project
+//! {session}/calls/{call}.project-2   the same of the second one, and so on; all are renamed when the call has ended
+//! {session}/calls/{call}.guard      what is guarded, for a call that is checked when it ends
+//! {session}/kept                     which contents its changes go between
+//! {session}/alive                    its time is the last sign of life while a call ran
+//! ```
+//!
+//! A call's look is removed when a later call has been seen to its end: by then its result is in the journal.
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    fs::{self, File},
+    io,
+    os::unix::fs::DirBuilderExt as _,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use agentd_core::{
+    guarded::GuardedNames,
+    ids::CallId,
+    ports::{Changes, Workspace},
+    tool::FileChange,
+    undo::FilesReverted,
+};
+
+use super::{
+    before::{Before, scope, spots_of},
+    config::SnapshotConfig,
+    guard::{CallGuard, GuardedPaths},
+    ignored::IgnoredFolders,
+    manifest,
+    overlap::{KeptStates, from_kept},
+    pulse::{Heartbeat, LastSign},
+    record, restore,
+    root::Root,
+    spot::SafePath,
+    store::{ENDED, ENDED_OF_PROJECT, Store},
+    surplus,
+    tree::{Content, Difference, Entry, Tree, Why},
+    unsaved,
+};
+use crate::text;
+
+/// The endings of looks before calls: at the session's own tree, and at the folders of the person.
+const LOOK: &str = "look";
+const OF_PROJECT: &str = "project";
+/// The ending of a call's guard.
+const GUARD: &str = "guard";
+/// The ending for a folder of the person, by its place among them.
+fn ending_of(first: &str, at: usize) -> String {
+    if at == 0 { first.to_owned() } else { format!("{first}-{}", at + 1) }
+}
+
+/// Stored state of one session.
+pub(super) struct SessionRecord {
+    folder: PathBuf,
+    pub(super) config: SnapshotConfig,
+    pub(super) store: Arc<Store>,
+    /// The trees as they were last looked at.
+    pub(super) trees: Vec<Arc<Tree>>,
+    /// True if the file `look` tells of these trees; and the folders of the person that it names.
+    pub(super) saved: bool,
+    named: Vec<PathBuf>,
+    /// The number of removals when all contents of the trees were there.
+    pub(super) removals: Option<u64>,
+    /// True if the last look found no room for something for which there had been.
+    pub(super) lacks_room: bool,
+    /// Folders of the last look that git ignores.
+    pub(super) left_out: Vec<SafePath>,
+    /// Names that others run or obey, and where such files were in the last look.
+    pub(super) names: GuardedNames,
+    pub(super) guarded: GuardedPaths,
+    /// Folders of the person that the session only reads: links in them may lead to what it may change.
+    pub(super) around: Vec<PathBuf>,
+}
+
+impl SessionRecord {
+    /// Opens what is kept, making the folder where it is missing.
+    pub(super) fn open(folder: PathBuf, config: SnapshotConfig, store: Arc<Store>) -> io::Result<Self> {
+        fs::DirBuilder::new().recursive(true).mode(0o700).create(folder.join("calls"))?;
+        {
+            // Nothing refers to them while they are moved: whoever removes contents waits.
+            let _gate = store.blobs.gate();
+            store.blobs.take_over(&folder.join("blobs"), |found| manifest::add(&folder, found))?;
+        }
+        let look = record::read(&folder.join("look"))?;
+        let saved = look.is_some();
+        let (mounted, trees): (Vec<Tree>, Vec<Tree>) =
+            look.into_iter().flat_map(|look| look.trees).partition(|tree| tree.place.is_mounted());
+        let named = mounted.into_iter().map(|tree| tree.path).collect();
+        let trees = trees.into_iter().map(Arc::new).collect();
+        let (removals, lacks_room, left_out, names, guarded, around) = Default::default();
+        Ok(Self { folder, config, store, trees, saved, named, removals, lacks_room, left_out, names, guarded, around })
+    }
+
+    /// Looks at what a call may change, and writes down what there is.
+    pub(super) fn before(
+        &mut self,
+        workspace: &Workspace,
+        call: &CallId,
+        paths: Option<&[String]>,
+        unsaved: HashMap<String, Vec<u8>>,
+        (names, guard, is_checked): (GuardedNames, CallGuard, bool),
+    ) -> io::Result<Before> {
+        self.names = names;
+        let project = workspace.project.iter().map(|mount| (mount.writable, &mount.path));
+        let folders = workspace.folders.iter().map(|folder| (folder.writable, &folder.path));
+        self.around = project.chain(folders).filter(|(writable, _)| !writable).map(|(_, path)| path.clone()).collect();
+        let store = Arc::clone(&self.store);
+        let roots = Root::all(workspace)?;
+        let marker = self.marker(call);
+        // A look that a question came after is not the one before the call.
+        self.forget_markers(|path| path.file_stem() == marker.file_stem());
+        let scoped = paths.and_then(|paths| scope(&roots, paths));
+        let mut before = if let Some(spots) = scoped {
+            let _gate = store.blobs.gate();
+            let trees = self.look_at(&roots, &spots)?;
+            let unsaved = unsaved::keep(&store.blobs, unsaved)?;
+            store.blobs.settle()?;
+            record::write(&marker, true, trees.iter().map(Arc::as_ref))?;
+            let before = Before { unsaved, ..Before::new(call, true, trees, &self.names) };
+            let notes = before.unkept_files().map(|(why, path)| self.config.note(why, &[&path])).collect();
+            Before { notes, ..before }
+        } else {
+            let roots = Root::of_commands(roots);
+            {
+                let _gate = store.blobs.gate();
+                self.go_on_from_others(&roots)?;
+            }
+            let (mut notes, _gate) = self.look_with_room(&store, &roots, &[])?;
+            notes.extend(self.without_room());
+            store.blobs.settle()?;
+            let guard = guard.with(&self.guarded, &self.left_out);
+            if guard.is_needed() {
+                guard.write(&marker.with_extension(GUARD))?;
+            }
+            let guard = Some(guard).filter(CallGuard::is_due);
+            self.mark(&marker)?;
+            let ignored = IgnoredFolders::before(&roots, std::mem::take(&mut self.left_out));
+            let (closed, unchecked) = if guard.is_some() { self.guarded.found() } else { (Vec::new(), None) };
+            let before = Before::new(call, false, self.trees.clone(), &self.names);
+            Before { notes, ignored, guard, closed, unchecked, ..before }
+        };
+        if let Some(paths) = paths.filter(|_| is_checked) {
+            before.unchecked = self.obeyed(&Root::all(workspace)?, paths)?;
+        }
+        File::open(self.folder.join("calls"))?.sync_all()?;
+        before.pulse = Some(Heartbeat::start(&self.alive())?);
+        Ok(before)
+    }
+
+    /// The sentence on files for which there is no room, even after room was made.
+    fn without_room(&self) -> Option<String> {
+        let is_full = |entry: &&Entry| entry.content == Content::Unkept(Why::Full);
+        let files = self.trees.iter().flat_map(|tree| tree.entries.values()).filter(is_full).count();
+        let room = text::size(self.config.max_total_bytes);
+        (files > 0).then(|| {
+            format!("{} cannot be recorded, because there is no room beyond {room}", text::count(files, "file"))
+        })
+    }
+
+    /// Takes the last looks that any session had at the folders of the person.
+    fn go_on_from_others(&mut self, roots: &[Root]) -> io::Result<()> {
+        for root in roots.iter().filter(|root| root.place.is_mounted()) {
+            if self.known(root).is_some_and(|known| known.unseen.is_some()) {
+                continue;
+            }
+            if let Some(last) = self.store.projects.last(&root.path, &self.store.blobs)? {
+                self.trees.retain(|tree| tree.place != root.place);
+                // The project of one session is an added folder of another.
+                self.trees.push(if last.place == root.place { last } else { Arc::new(last.at(root.place)) });
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes down the trees as they were before a call. The session's own come last: without them there is no mark.
+    fn mark(&mut self, marker: &Path) -> io::Result<()> {
+        let mounted: Vec<&Arc<Tree>> = self.trees.iter().filter(|tree| tree.place.is_mounted()).collect();
+        for (at, tree) in mounted.iter().enumerate() {
+            let name = marker.with_extension(ending_of(OF_PROJECT, at));
+            match tree.unseen {
+                None => self.store.projects.keep(tree, &self.store.blobs, &name)?,
+                Some(_) => record::write(&name, false, [tree.as_ref()])?,
+            }
+        }
+        let named: Vec<PathBuf> = mounted.iter().map(|tree| tree.path.clone()).collect();
+        let only_name: Vec<Tree> = mounted.iter().map(|tree| Tree::new(tree.place, tree.path.clone())).collect();
+        let own = self.trees.iter().filter(|tree| !tree.place.is_mounted()).map(Arc::as_ref);
+        let all: Vec<&Tree> = own.chain(&only_name).collect();
+        let look = self.folder.join("look");
+        if !self.saved || self.named != named {
+            record::write(&look, false, all.iter().copied())?;
+            (self.saved, self.named) = (true, named);
+        }
+        match fs::hard_link(&look, marker) {
+            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => record::write(marker, false, all),
+            _ => Ok(()),
+        }
+    }
+
+    /// Looks again, and says what has changed.
+    pub(super) fn after(&mut self, workspace: &Workspace, before: Before) -> io::Result<Changes> {
+        // Another call, or a restart of this record, may have changed them since.
+        self.names = before.names.clone();
+        let changes = self.changes_checked(&before, workspace, None);
+        let changes = changes.or_else(|error| self.remove_planted(&before, workspace).and(Err(error)))?;
+        let marker = self.marker(&before.call);
+        // Of a call that changed nothing there is nothing to find out again.
+        let has_changed = !changes.files.is_empty() || !changes.set_aside.files.is_empty();
+        self.forget_markers(|path| !has_changed || path.file_stem() != marker.file_stem());
+        if let Some(guard) = before.guard.filter(|_| !changes.set_aside.files.is_empty()) {
+            let set_aside = changes.set_aside.changes.clone();
+            // Without it the next start sees by the other names that the call has ended.
+            let _ = guard.ended(set_aside).write(&marker.with_extension(GUARD));
+        }
+        let mounted = self.trees.iter().filter(|tree| tree.place.is_mounted()).enumerate();
+        let mounted = mounted.map(|(at, _)| (ending_of(OF_PROJECT, at), ending_of(ENDED_OF_PROJECT, at)));
+        for (open, ended) in mounted.chain([(LOOK.to_owned(), ENDED.to_owned())]) {
+            // One that keeps its name only holds more than it needs to.
+            let _ = fs::rename(marker.with_extension(open), marker.with_extension(ended));
+        }
+        Ok(changes)
+    }
+
+    /// Changes since a call began whose end nobody saw. What may be somebody else's is marked as late.
+    pub(super) fn unfinished(&mut self, workspace: &Workspace, call: &CallId, kept: KeptStates) -> io::Result<Changes> {
+        let mut marker = self.marker(call);
+        let mut of_project = OF_PROJECT;
+        if !marker.exists() {
+            marker.set_extension(ENDED);
+            of_project = ENDED_OF_PROJECT;
+        }
+        let Some(record) = record::read(&marker)? else { return Ok(Changes::default()) };
+        let mut trees = record.trees;
+        if !record.scoped {
+            // What is named there is told by the other files.
+            let named = trees.extract_if(.., |tree| tree.place.is_mounted()).count();
+            for at in 0..named {
+                let mounted = record::read(&marker.with_extension(ending_of(of_project, at)))?;
+                trees.extend(mounted.into_iter().flat_map(|record| record.trees));
+            }
+        }
+        let trees = trees.into_iter().map(Arc::new).collect();
+        let guard = CallGuard::read(&marker.with_extension(GUARD))?;
+        self.names = guard.names();
+        let earlier = guard.set_aside.clone();
+        let ignored = IgnoredFolders::unread(&guard.left_out);
+        let guard = Some(guard).filter(|guard| guard.is_due() && of_project == OF_PROJECT);
+        let before = Before { guard, ignored, kept, ..Before::new(call, record.scoped, trees, &self.names) };
+        let mut changes = self.changes_checked(&before, workspace, Some(&LastSign::read(&self.alive())))?;
+        changes.set_aside.changes.extend(earlier);
+        Ok(changes)
+    }
+
+    /// All changes, and apart from them those of guarded files. After a crash with the last sign of life before it.
+    pub(super) fn changes_since(
+        &mut self,
+        before: &Before,
+        workspace: &Workspace,
+        sign: Option<&LastSign>,
+    ) -> io::Result<(Changes, Vec<FileChange>)> {
+        let store = Arc::clone(&self.store);
+        let mut roots = Root::all(workspace)?;
+        // Of single paths it is known by now whether they changed.
+        let mut notes = if before.scoped { Vec::new() } else { before.notes.clone() };
+        let _gate;
+        let now = if before.scoped {
+            let spots: Vec<SafePath> = before.trees.iter().flat_map(|tree| spots_of(tree)).collect();
+            _gate = store.blobs.gate();
+            self.look_at(&roots, &spots)?
+        } else {
+            // What was seen before must be looked at again, also where a crash has lost what was known.
+            roots = Root::of_commands(roots);
+            self.trees = self.trees_for(&roots, &before.trees);
+            let (seen, gate) = self.look_with_room(&store, &roots, &before.trees)?;
+            _gate = gate;
+            notes.extend(seen);
+            for tree in self.trees.iter().filter(|tree| tree.place.is_mounted() && tree.unseen.is_none()) {
+                store.projects.note(tree, &store.blobs);
+            }
+            self.trees.clone()
+        };
+        if let Some(guard) = &before.guard {
+            if let Some(folder) = guard.closed_by_call(&self.guarded) {
+                return Err(io::Error::other(format!("it closed the folder {}", folder.display())));
+            }
+            let was_seen =
+                |tree: &Tree| before.trees.iter().any(|known| known.place == tree.place && known.unseen.is_none());
+            let is_lost = now.iter().any(|tree| tree.unseen.is_some() && was_seen(tree));
+            if is_lost || before.unchecked.is_none() && self.guarded.is_partial {
+                return Err(io::Error::other("it left more files than are looked at"));
+            }
+        }
+        notes.sort();
+        notes.dedup();
+        let (mut differences, mut guarded) = (Vec::new(), Vec::new());
+        for tree in &before.trees {
+            if let Some(now) = now.iter().find(|now| now.place == tree.place && now.path == tree.path) {
+                if Arc::ptr_eq(tree, now) {
+                    continue;
+                }
+                let mut found = before.differences(tree, now);
+                if let (Some(sign), Some(root)) = (sign, roots.iter().find(|root| root.place == tree.place)) {
+                    for difference in &mut found {
+                        difference.change.late = sign.is_before(root, difference);
+                    }
+                }
+                if let Some(guard) = &before.guard {
+                    let is_guarded =
+                        |found: &mut Difference| guard.covers(tree, &found.below, &self.names, &self.guarded);
+                    guarded.extend(found.extract_if(.., is_guarded).map(|found| found.change));
+                }
+                differences.extend(found);
+            }
+        }
+        let mut unkept: BTreeMap<Why, Vec<&str>> = BTreeMap::new();
+        for difference in &differences {
+            if let Some(why) = difference.unkept {
+                unkept.entry(why).or_default().push(&difference.change.path);
+            }
+        }
+        notes.extend(unkept.into_iter().map(|(why, paths)| self.config.note(why, &paths)));
+        let mut files = from_kept(differences.into_iter().map(|difference| difference.change).collect(), &before.kept);
+        files.retain_mut(|change| unsaved::go_from(change, &before.unsaved));
+        notes.extend(surplus::cut(&mut files, self.config.max_changes));
+        let (deleted, counted) = before.ignored.deletions(&roots, &before.trees);
+        files.extend(deleted);
+        notes.extend(counted);
+        let guarded = from_kept(guarded, &before.kept);
+        manifest::add(&self.folder, &manifest::contents_of(&[&files[..], &guarded].concat()))?;
+        Ok((Changes { files, notes, ..Changes::default() }, guarded))
+    }
+
+    /// Keeps the contents of changes that another session recorded.
+    pub(super) fn adopt(&self, changes: Vec<FileChange>) -> io::Result<Vec<FileChange>> {
+        let _gate = self.store.blobs.gate();
+        let adopt = |change: FileChange| {
+            let mut contents = manifest::contents_of(std::slice::from_ref(&change)).into_iter();
+            let is_kept = contents.all(|(hash, size)| self.store.blobs.has(&hash, size));
+            if is_kept { change } else { FileChange::new(change.path, change.change) }
+        };
+        let adopted: Vec<FileChange> = changes.into_iter().map(adopt).collect();
+        manifest::add(&self.folder, &manifest::contents_of(&adopted))?;
+        Ok(adopted)
+    }
+
+    /// Takes changes back, or foresees it.
+    pub(super) fn undo(
+        &mut self,
+        workspace: &Workspace,
+        changes: Vec<FileChange>,
+        preview: bool,
+    ) -> io::Result<FilesReverted> {
+        let roots = Root::all(workspace)?;
+        let _gate = self.store.blobs.gate();
+        Ok(restore::undo(workspace, &roots, &self.store.blobs, changes, preview))
+    }
+
+    fn marker(&self, call: &CallId) -> PathBuf {
+        let plain = |letter: char| letter.is_ascii_alphanumeric() || letter == '_' || letter == '-';
+        let name: String = call.as_str().chars().filter(|letter| plain(*letter)).take(100).collect();
+        self.folder.join("calls").join(name).with_extension(LOOK)
+    }
+
+    fn alive(&self) -> PathBuf {
+        self.folder.join("alive")
+    }
+
+    /// Removes those looks of calls. One that stays does no harm: its call has its result.
+    fn forget_markers(&self, goes: impl Fn(&Path) -> bool) {
+        let Ok(markers) = fs::read_dir(self.folder.join("calls")) else { return };
+        for marker in markers.flatten().filter(|marker| goes(&marker.path())) {
+            let _ = fs::remove_file(marker.path());
+        }
+    }
+}

@@ -1,0 +1,177 @@
+//! Changes of files that others run or obey, taken back after a call that nobody looked at.
+
+use std::{ffi::OsStr, io, os::unix::ffi::OsStrExt as _, sync::Arc};
+
+use agentd_core::{
+    ports::{Changes, Workspace},
+    tool::{FileChange, FileChangeKind, FileKind, FileState},
+    undo::{FilesReverted, UndoOutcome, UndoneFile, reversed},
+};
+use rustix::fs::{AtFlags, unlinkat};
+
+use super::{
+    before::Before,
+    config::SnapshotConfig,
+    git_config::runs_no_more,
+    guard::GuardedPaths,
+    pulse::LastSign,
+    restore,
+    root::{Kind, Root, is_missing},
+    scan::{ScanResult, scan},
+    session::SessionRecord,
+    spot::{SafePath, split},
+    tree::Tree,
+};
+
+/// Looks after a call, as long as each finds more to take back: behind a folder that could not be opened there may be another.
+const ROUNDS: usize = 4;
+
+impl SessionRecord {
+    /// Changes since the look before a call, after those of guarded files are taken back.
+    pub(super) fn changes_checked(
+        &mut self,
+        before: &Before,
+        workspace: &Workspace,
+        sign: Option<&LastSign>,
+    ) -> io::Result<Changes> {
+        let (changes, guarded) = self.changes_since(before, workspace, sign)?;
+        self.set_aside(changes, guarded, before, workspace)
+    }
+
+    /// Takes changes of guarded files back, and looks again whether there are more.
+    fn set_aside(
+        &mut self,
+        mut changes: Changes,
+        mut due: Vec<FileChange>,
+        before: &Before,
+        workspace: &Workspace,
+    ) -> io::Result<Changes> {
+        let roots = Root::of_commands(Root::all(workspace)?);
+        changes.files.extend(due.extract_if(.., |change| self.may_stay(&roots, change)));
+        for _ in 0..ROUNDS {
+            due.retain(|change| !self.may_stay(&roots, change) && !has_failed(&changes.set_aside, change));
+            if due.iter().all(is_open_folder) {
+                changes.files.append(&mut due);
+                break;
+            }
+            // What may be somebody else's is taken back, too: nobody looked at it.
+            due.iter_mut().for_each(|change| change.late = false);
+            let (recorded, blind): (Vec<_>, Vec<_>) = due.into_iter().partition(FileChange::is_recorded);
+            let back = {
+                let _gate = self.store.blobs.gate();
+                restore::undo(workspace, &roots, &self.store.blobs, recorded, false)
+            };
+            changes.set_aside.files.extend(back.files);
+            changes.set_aside.changes.extend(back.changes);
+            changes.set_aside.files.extend(blind.into_iter().map(|change| take_back_blind(&roots, change)));
+            due = self.changes_since(before, workspace, None)?.1;
+        }
+        due.retain(|change| {
+            !is_open_folder(change) && !self.may_stay(&roots, change) && !has_failed(&changes.set_aside, change)
+        });
+        let again = |change| taken_back(change, UndoOutcome::Failed, "it was written again".to_owned());
+        changes.set_aside.files.extend(due.into_iter().map(again));
+        Ok(changes)
+    }
+
+    /// Removes new guarded files without keeping them, where nothing can be kept any more: a full disk must not let one stay.
+    pub(super) fn remove_planted(&self, before: &Before, workspace: &Workspace) -> io::Result<()> {
+        // Where not all was seen before, not all that is here is new.
+        let Some(guard) = before.guard.as_ref().filter(|_| before.unchecked.is_none()) else { return Ok(()) };
+        // The call itself may have made the tree too large.
+        let max_files = self.config.max_files.saturating_mul(10);
+        let (config, mut removed) = (SnapshotConfig { max_files, ..self.config.clone() }, Ok(()));
+        let (mut roots, mut now) = (Root::of_commands(Root::all(workspace)?), GuardedPaths::default());
+        let known = |root: &Root| before.trees.iter().find(|tree| tree.place == root.place && tree.unseen.is_none());
+        roots.retain(|root| known(root).is_some());
+        let trees: Vec<&Arc<Tree>> = roots.iter().filter_map(known).collect();
+        let seen = roots.iter().zip(&trees).map(|(root, tree)| scan(root, tree, max_files, &self.names));
+        let mut seen = seen.collect::<io::Result<Vec<ScanResult>>>()?;
+        now.take_in(&roots, &mut seen, &self.around, (&config, &self.names))?;
+        for ((root, tree), seen) in roots.iter().zip(trees).zip(seen) {
+            for (below, stamp) in seen.entries {
+                let is_new =
+                    stamp.kind != Kind::Folder && !tree.entries.contains_key(&below) && before.is_new(tree, &below);
+                let is_kept = before.kept.contains_key(&root.path.join(OsStr::from_bytes(&below)));
+                if is_new && !is_kept && guard.covers(tree, &below, &self.names, &now) {
+                    removed = removed.and(remove(root, &SafePath { place: root.place, below }));
+                }
+            }
+        }
+        removed
+    }
+
+    /// Returns true for a change of a guarded file by which nothing more is run.
+    fn may_stay(&self, roots: &[Root], change: &FileChange) -> bool {
+        self.is_harmless(change) || self.is_gone_with_its_folder(roots, change)
+    }
+
+    /// Returns true for what is gone with the folder around its guarded name: nothing is obeyed there any more, and undo brings it back.
+    fn is_gone_with_its_folder(&self, roots: &[Root], change: &FileChange) -> bool {
+        let Some(spot) = SafePath::read(&change.path).filter(|_| change.change == FileChangeKind::Deleted) else {
+            return false;
+        };
+        let Some(end) = self.names.topmost(&spot.below) else { return false };
+        let around = split(&spot.below[..end]).0;
+        let root = roots.iter().find(|root| root.place == spot.place);
+        !around.is_empty() && root.is_some_and(|root| matches!(root.look(around), Ok(None)))
+    }
+
+    /// Returns true for what git writes by itself where nothing more is run by it: a new repository, a branch that follows
+    /// another.
+    fn is_harmless(&self, change: &FileChange) -> bool {
+        let Some(name) = change.path.rsplit_once("/.git/").map(|(_, name)| name) else { return false };
+        let is_new = change.change == FileChangeKind::Created;
+        let content = |state: &Option<FileState>| {
+            let state = state.as_ref().filter(|state| state.kind == FileKind::File)?;
+            self.store.blobs.read(&state.hash).ok().flatten()
+        };
+        match name {
+            "info/exclude" => is_new && content(&change.after).is_some(),
+            "config" => content(&change.after).is_some_and(|after| match content(&change.before) {
+                Some(before) => runs_no_more(Some(&before), &after),
+                None => is_new && runs_no_more(None, &after),
+            }),
+            _ => false,
+        }
+    }
+}
+
+/// Returns true for a new folder that can be looked into. Without a file in it, it does nothing.
+fn is_open_folder(change: &FileChange) -> bool {
+    let is_open = |state: &FileState| state.kind == FileKind::Folder && state.mode & 0o500 == 0o500;
+    change.change == FileChangeKind::Created && change.after.as_ref().is_some_and(is_open)
+}
+
+/// Returns true if the file of a change could not be taken back before.
+fn has_failed(reverted: &FilesReverted, change: &FileChange) -> bool {
+    let is_failure = |outcome| matches!(outcome, UndoOutcome::Conflict | UndoOutcome::Failed);
+    reverted.files.iter().any(|file| file.path == change.path && is_failure(file.outcome))
+}
+
+/// Removes a new file of which no content could be kept: guarded, it does not stay. A change of another kind cannot be taken back.
+fn take_back_blind(roots: &[Root], change: FileChange) -> UndoneFile {
+    let spot = SafePath::read(&change.path);
+    let root = spot.as_ref().and_then(|spot| roots.iter().find(|root| root.place == spot.place));
+    let removed = match (change.change, spot.as_ref().zip(root)) {
+        (FileChangeKind::Created, Some((spot, root))) => remove(root, spot),
+        _ => Err(io::Error::other("what it held before is not kept")),
+    };
+    match removed {
+        Ok(()) => taken_back(change, UndoOutcome::Done, "it was too large to be kept, and is gone".to_owned()),
+        Err(error) => taken_back(change, UndoOutcome::Failed, error.to_string()),
+    }
+}
+
+fn taken_back(change: FileChange, outcome: UndoOutcome, reason: String) -> UndoneFile {
+    let back = reversed(&change).change;
+    UndoneFile { path: change.path, change: back, outcome, reason: Some(reason), diff: None }
+}
+
+fn remove(root: &Root, spot: &SafePath) -> io::Result<()> {
+    let (folder, name) = split(&spot.below);
+    match unlinkat(root.folder(folder)?, OsStr::from_bytes(name), AtFlags::empty()).map_err(io::Error::from) {
+        Err(error) if is_missing(&error) => Ok(()),
+        removed => removed,
+    }
+}

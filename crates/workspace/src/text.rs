@@ -1,0 +1,99 @@
+//! Text for models: bounded, without NUL, sizes and names as a person would write them.
+
+/// The known name that is nearest to `wanted`, if one is near enough to be meant.
+pub fn nearest<'a>(wanted: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    const NEAR_ENOUGH: f64 = 0.75;
+    // Names far longer than any of ours are no slips of the pen, and comparing them costs their length.
+    if wanted.len() > 300 {
+        return None;
+    }
+    let wanted = wanted.to_lowercase();
+    known
+        .into_iter()
+        .map(|name| (strsim::jaro_winkler(&wanted, &name.to_lowercase()), name))
+        .filter(|(score, _)| *score >= NEAR_ENOUGH)
+        .max_by(|left, right| left.0.total_cmp(&right.0))
+        .map(|(_, name)| name)
+}
+
+/// A number of bytes, such as `1.2 KB`.
+pub fn size(bytes: u64) -> String {
+    const UNITS: [&str; 5] = ["bytes", "KB", "MB", "GB", "TB"];
+    if bytes < 1024 {
+        return if bytes == 1 { "1 byte".to_owned() } else { format!("{bytes} bytes") };
+    }
+    let mut value = bytes as f64;
+    let mut unit = 0;
+    while value >= 1024.0 && unit + 1 < UNITS.len() {
+        value /= 1024.0;
+        unit += 1;
+    }
+    format!("{value:.1} {}", UNITS[unit])
+}
+
+/// `1 file`, `2 matches`, `3 entries`.
+pub fn count(number: usize, noun: &str) -> String {
+    match (number, noun.strip_suffix('y')) {
+        (1, _) => format!("1 {noun}"),
+        (_, Some(stem)) => format!("{number} {stem}ies"),
+        _ if noun.ends_with("ch") => format!("{number} {noun}es"),
+        _ => format!("{number} {noun}s"),
+    }
+}
+
+/// The first `max` characters, and whether there were more.
+pub fn first_chars(text: &str, max: usize) -> (&str, bool) {
+    match text.char_indices().nth(max) {
+        Some((end, _)) => (&text[..end], true),
+        None => (text, false),
+    }
+}
+
+/// Text of a model, short enough to be quoted back to it.
+pub fn quoted(text: &str) -> String {
+    let (start, more) = first_chars(text, 120);
+    format!("{start:?}{}", if more { "…" } else { "" })
+}
+
+/// Replaces NUL, which several providers refuse and no reader needs.
+pub fn without_nul(text: String) -> String {
+    if text.contains('\0') { text.replace('\0', "\u{fffd}") } else { text }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_read_naturally() {
+        for (bytes, expected) in
+            [(0, "0 bytes"), (1, "1 byte"), (1023, "1023 bytes"), (1024, "1.0 KB"), (1_572_864, "1.5 MB")]
+        {
+            assert_eq!(size(bytes), expected);
+        }
+        assert_eq!(size(u64::MAX), "16777216.0 TB");
+    }
+
+    #[test]
+    fn plurals() {
+        assert_eq!(count(1, "match"), "1 match");
+        assert_eq!(count(2, "match"), "2 matches");
+        assert_eq!(count(0, "file"), "0 files");
+        assert_eq!(count(3, "entry"), "3 entries");
+    }
+
+    #[test]
+    fn cuts_fall_between_characters() {
+        assert_eq!(first_chars("äöü", 2), ("äö", true));
+        assert_eq!(first_chars("äöü", 3), ("äöü", false));
+    }
+
+    #[test]
+    fn only_near_names_are_offered() {
+        let known = ["read_file", "write_file", "grep"];
+        assert_eq!(nearest("raed_file", known), Some("read_file"));
+        assert_eq!(nearest("READ_FILES", known), Some("read_file"));
+        assert_eq!(nearest("zzz", known), None);
+        assert_eq!(nearest(&"read_file".repeat(1000), known), None);
+    }
+}

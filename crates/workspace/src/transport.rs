@@ -1,0 +1,303 @@
+//! Files of sessions that leave for another machine, and that come from one.
+//!
+//! A file that leaves is opened as in `copy`: as itself, through no link, and looked at once it is open. What comes is written
+//! into a folder that no session has, and moved to its name when it is whole; a mark beside it stays until its session is in
+//! the journal. So the next start knows what to remove.
+
+use std::{
+    ffi::OsString,
+    fs,
+    io::{self, Read, Write as _},
+    os::unix::fs::{DirBuilderExt as _, MetadataExt as _},
+    path::{Path, PathBuf},
+};
+
+use agentd_core::{
+    archive::{MAX_TREE_BYTES, MAX_TREE_DEPTH, MAX_TREE_FILES, TREE_AREAS, TreeFile, check_tree_path},
+    error::{ErrorKind, WorkspaceError},
+    files::FilesCopied,
+    ids::SessionId,
+    ports::{StagedTree, TreeTransport},
+};
+use cap_std::fs::{Dir, DirBuilder, DirBuilderExt as _, OpenOptions, OpenOptionsExt as _};
+
+use crate::{copy, failure::storage, jail, layout::make_shared, remove};
+
+/// Prefix of folders that are being brought in, and of their marks.
+const STAGED: &str = ".import-";
+/// End of the name of a mark.
+const MARK: &str = ".mark";
+
+/// Takes a file that leaves.
+type TakeFile<'a> = dyn FnMut(TreeFile, &mut dyn Read) -> io::Result<()> + Send + 'a;
+
+/// The files of all sessions, below one folder.
+#[derive(Debug, Clone)]
+pub struct SessionTrees {
+    base: PathBuf,
+}
+
+impl SessionTrees {
+    /// The files below the folder of all workspaces.
+    #[must_use]
+    pub fn new(base: PathBuf) -> Self {
+        Self { base }
+    }
+}
+
+impl TreeTransport for SessionTrees {
+    fn each_file(&self, session: SessionId, take: &mut TakeFile<'_>) -> Result<FilesCopied, WorkspaceError> {
+        let reading = |error| storage("read the session's files", error);
+        let root = match jail::session_root(&self.base.join(session.to_string())) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(FilesCopied::default()),
+            opened => opened.map_err(reading)?,
+        };
+        let mut leaving = Leaving { take, done: FilesCopied::default() };
+        for area in TREE_AREAS {
+            if let Ok(folder) = jail::open_real_folder(&root, area) {
+                leaving.folder(&folder, area, 1).map_err(reading)?;
+            }
+        }
+        Ok(leaving.done)
+    }
+
+    fn stage(&self, session: SessionId) -> Result<Box<dyn StagedTree>, WorkspaceError> {
+        let base = make_shared(&self.base).map_err(|error| storage("make the folder of workspaces", error))?;
+        let staging = base.join(format!("{STAGED}{session}"));
+        let place = base.join(session.to_string());
+        let is_there = fs::symlink_metadata(&place).is_ok();
+        match fs::DirBuilder::new().mode(0o700).create(&staging) {
+            Ok(()) if is_there => {
+                let _ = fs::remove_dir(&staging);
+                Err(taken(session))
+            }
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Err(taken(session)),
+            Err(error) => Err(storage("make a folder for the session's files", error)),
+            Ok(()) => {
+                let root = jail::own_root(&staging);
+                let root = root.map_err(|error| storage("open the folder of the session's files", error))?;
+                let (done, state) = (FilesCopied::default(), StagedState::Hidden);
+                Ok(Box::new(Arriving { base, session, staging, place, root, done, folders: 0, state }))
+            }
+        }
+    }
+
+    fn settle(&self, is_known: &dyn Fn(SessionId) -> bool) -> Result<(), WorkspaceError> {
+        settle(&self.base, is_known).map_err(|error| storage("settle imports that were cut off", error))
+    }
+}
+
+fn taken(session: SessionId) -> WorkspaceError {
+    WorkspaceError::new(ErrorKind::Conflict, format!("files of a session {session} are here already"))
+        .with_hint("--as-new imports it under a new id; `agentctl doctor` tells of files without a session")
+}
+
+struct Leaving<'a, 'b> {
+    take: &'a mut TakeFile<'b>,
+    done: FilesCopied,
+}
+
+impl Leaving<'_, '_> {
+    fn folder(&mut self, folder: &Dir, path: &str, depth: usize) -> io::Result<()> {
+        // One that cannot be looked into keeps nothing else from leaving.
+        let Ok(entries) = folder.entries() else {
+            self.done.left_out += 1;
+            return Ok(());
+        };
+        let mut names: Vec<OsString> = Vec::new();
+        for entry in entries.flatten() {
+            if names.len() as u64 >= MAX_TREE_FILES {
+                self.done.left_out += 1;
+                continue;
+            }
+            names.push(entry.file_name());
+        }
+        names.sort();
+        for name in names {
+            if name.to_string_lossy().starts_with(copy::DRAFT) {
+                continue;
+            }
+            let path = name.to_str().map(|name| format!("{path}/{name}"));
+            let Some(path) = path.filter(|path| check_tree_path(path).is_ok()) else {
+                self.done.left_out += 1;
+                continue;
+            };
+            match folder.symlink_metadata(&name) {
+                Ok(about) if about.is_dir() && depth < MAX_TREE_DEPTH => match jail::open_real_folder(folder, &name) {
+                    Ok(inner) => self.folder(&inner, &path, depth + 1)?,
+                    Err(_) => self.done.left_out += 1,
+                },
+                Ok(about) if about.is_file() => self.file(folder, &name, path)?,
+                _ => self.done.left_out += 1,
+            }
+        }
+        Ok(())
+    }
+
+    fn file(&mut self, folder: &Dir, name: &OsString, path: String) -> io::Result<()> {
+        let Some((mut file, about)) =
+            copy::open(folder, name).and_then(|file| file.metadata().ok().map(|about| (file, about)))
+        else {
+            self.done.left_out += 1;
+            return Ok(());
+        };
+        let is_own = about.is_file() && about.nlink() == 1;
+        let fits = self.done.files < MAX_TREE_FILES && about.len() <= MAX_TREE_BYTES - self.done.bytes;
+        if !is_own || !fits {
+            self.done.left_out += 1;
+            return Ok(());
+        }
+        let modified = u64::try_from(about.mtime()).ok().filter(|modified| *modified > 0);
+        let executable = about.mode() & 0o100 != 0;
+        (self.take)(TreeFile { path, executable, modified, bytes: about.len() }, &mut file)?;
+        self.done.files += 1;
+        self.done.bytes += about.len();
+        Ok(())
+    }
+}
+
+/// Progress of a tree that comes in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum StagedState {
+    /// In a folder of its own.
+    Hidden,
+    /// Place at which its session will look for it, with a mark beside it.
+    InPlace,
+    /// There for good.
+    Settled,
+}
+
+struct Arriving {
+    base: PathBuf,
+    session: SessionId,
+    staging: PathBuf,
+    place: PathBuf,
+    root: Dir,
+    done: FilesCopied,
+    /// Folders that were made. There are never more than files may be.
+    folders: u64,
+    state: StagedState,
+}
+
+impl StagedTree for Arriving {
+    fn add(&mut self, file: &TreeFile, content: &mut dyn Read) -> Result<(), WorkspaceError> {
+        let hostile = |why: &str| WorkspaceError::new(ErrorKind::InvalidInput, format!("the path of a file {why}"));
+        check_tree_path(&file.path).map_err(hostile)?;
+        if self.done.files >= MAX_TREE_FILES || file.bytes > MAX_TREE_BYTES - self.done.bytes {
+            return Err(WorkspaceError::new(
+                ErrorKind::InvalidInput,
+                "the session has too many files, or too large ones",
+            ));
+        }
+        let (folders, name) = file.path.rsplit_once('/').unwrap_or_default();
+        let written = self.folder(folders).and_then(|folder| write(&folder, name, file, content));
+        written.map_err(|error| match error.kind() {
+            io::ErrorKind::AlreadyExists => hostile("is that of another one, too"),
+            _ => storage("write a file of the session", error),
+        })?;
+        self.done.files += 1;
+        self.done.bytes += file.bytes;
+        Ok(())
+    }
+
+    fn sync(&mut self) -> Result<FilesCopied, WorkspaceError> {
+        let placed = rustix::fs::syncfs(&self.root).map_err(io::Error::from).and_then(|()| {
+            fs::File::create_new(mark(&self.base, self.session))?.sync_all()?;
+            fs::rename(&self.staging, &self.place)?;
+            self.state = StagedState::InPlace;
+            fs::File::open(&self.base)?.sync_all()
+        });
+        placed.map_err(|error| storage("put the session's files in their place", error))?;
+        Ok(self.done)
+    }
+
+    fn reveal(mut self: Box<Self>) -> Result<(), WorkspaceError> {
+        self.state = StagedState::Settled;
+        remove::gone(fs::remove_file(mark(&self.base, self.session)))
+            .map_err(|error| storage("remove the mark of an import", error))
+    }
+}
+
+impl Arriving {
+    /// The folder of that path, made where it is missing.
+    fn folder(&mut self, path: &str) -> io::Result<Dir> {
+        let mut folder = self.root.try_clone()?;
+        for name in path.split('/') {
+            let mut private = DirBuilder::new();
+            private.mode(0o700);
+            match folder.create_dir_with(name, &private) {
+                Ok(()) => self.folders += 1,
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+                Err(error) => return Err(error),
+            }
+            if self.folders > MAX_TREE_FILES {
+                return Err(io::Error::new(io::ErrorKind::InvalidInput, "there are too many folders"));
+            }
+            folder = jail::open_real_folder(&folder, name)?;
+        }
+        Ok(folder)
+    }
+}
+
+fn write(folder: &Dir, name: &str, file: &TreeFile, content: &mut dyn Read) -> io::Result<()> {
+    let mut options = OpenOptions::new();
+    options.write(true).create_new(true).mode(if file.executable { 0o700 } else { 0o600 });
+    let mut target = folder.open_with(name, &options)?.into_std();
+    let written = io::copy(&mut content.take(file.bytes), &mut target)?;
+    target.flush()?;
+    if written != file.bytes {
+        return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "it is shorter than it says"));
+    }
+    let modified = file
+        .modified
+        .and_then(|seconds| std::time::SystemTime::UNIX_EPOCH.checked_add(std::time::Duration::from_secs(seconds)));
+    // A time that the file system cannot hold is not worth the file.
+    modified.map_or(Ok(()), |modified| target.set_modified(modified).or(Ok(())))
+}
+
+impl Drop for Arriving {
+    fn drop(&mut self) {
+        let left = match self.state {
+            StagedState::Hidden => &self.staging,
+            StagedState::InPlace => &self.place,
+            StagedState::Settled => return,
+        };
+        let removed =
+            remove_tree(&self.base, left).and_then(|()| remove::gone(fs::remove_file(mark(&self.base, self.session))));
+        if let Err(error) = removed {
+            tracing::warn!(session = %self.session, "what was left of an import is removed at the next start: {error}");
+        }
+    }
+}
+
+fn mark(base: &Path, session: SessionId) -> PathBuf {
+    base.join(format!("{STAGED}{session}{MARK}"))
+}
+
+fn remove_tree(base: &Path, tree: &Path) -> io::Result<()> {
+    let base = Dir::open_ambient_dir(base, cap_std::ambient_authority())?;
+    remove::gone(remove::folder(&base, tree.file_name().unwrap_or_default()))
+}
+
+fn settle(base: &Path, is_known: &dyn Fn(SessionId) -> bool) -> io::Result<()> {
+    let entries = match fs::read_dir(base) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        entries => entries?,
+    };
+    for entry in entries {
+        let entry = entry?;
+        let name = entry.file_name();
+        let Some(name) = name.to_str().and_then(|name| name.strip_prefix(STAGED)) else { continue };
+        match name.strip_suffix(MARK).map(str::parse::<SessionId>) {
+            Some(Ok(session)) => {
+                if !is_known(session) {
+                    remove_tree(base, &base.join(session.to_string()))?;
+                }
+                remove::gone(fs::remove_file(entry.path()))?;
+            }
+            Some(Err(_)) => {}
+            None => remove_tree(base, &entry.path())?,
+        }
+    }
+    Ok(())
+}

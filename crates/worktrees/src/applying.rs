@@ -1,0 +1,303 @@
+//! Brings the changes of a worktree into the main tree: all of them, or nothing.
+//!
+//! What is not committed becomes a commit of the worktree's branch. The result of the merge is computed without a file being
+//! touched; only where it is whole, and touches no file that is changed in the main tree, does the main tree go there, in one
+//! step forward.
+
+use std::{
+    collections::BTreeSet,
+    ffi::OsStr,
+    fs,
+    path::{Path, PathBuf},
+};
+
+use agentd_core::{
+    Timestamp,
+    error::{ErrorKind, WorkspaceError},
+    worktree::{BRANCHES, WorktreeApplied},
+};
+use agentd_sandbox::repository::{self, Repository, own_folders};
+use agentd_workspace::failure::refused;
+
+use crate::{
+    Inner,
+    changes::{FILES_AT_ONCE, Objects, WorktreeState, overlap},
+    conflict, named, output,
+    place::GitPlace,
+    record::{Stage, WorktreeRecord, storage},
+    survey::refuse_unfinished,
+};
+
+impl Inner {
+    pub(super) async fn applied(&self, name: &str, message: &str) -> Result<WorktreeApplied, WorkspaceError> {
+        let record = self.ready(name)?;
+        if !record.repository.is_whole() {
+            let message = format!("the main tree {} of the worktree {name} is gone", record.repository.top.display());
+            let hint = format!("commit in {}, and merge {} by hand", self.records.top(name).display(), record.branch());
+            return Err(WorkspaceError::new(ErrorKind::NotFound, message).with_hint(hint));
+        }
+        refuse_unfinished(&record.repository.git_dir)?;
+        let state = self.look(&record, Objects::Kept).await?;
+        if state.on != record.reference() {
+            let on = state.on.trim_start_matches("refs/heads/");
+            let on = if on.is_empty() { "a commit without a branch" } else { on };
+            let message = format!("the worktree {name} has {on} checked out in place of {}", record.branch());
+            let hint = format!("run `git checkout -B {}` in {}", record.branch(), self.records.top(name).display());
+            return Err(conflict(message, hint));
+        }
+        self.refuse_replaced(&record).await?;
+        self.refuse_inner_repositories(&record, &state).await?;
+        self.refuse_filtered(&record, &state).await?;
+        let tip = self.committed(record.clone(), state, message).await?;
+        self.merged(record, &tip, message).await
+    }
+
+    /// A repository inside of the worktree would come along as a mere reference to one of its commits, which goes with it. One
+    /// of a submodule may do so where the main tree has the commit.
+    async fn refuse_inner_repositories(
+        &self,
+        record: &WorktreeRecord,
+        state: &WorktreeState,
+    ) -> Result<(), WorkspaceError> {
+        let args = ["diff-tree", "-r", "--raw", "-z", "--no-abbrev", "--no-renames", "--end-of-options"];
+        let args: Vec<&str> = args.into_iter().chain([state.base.as_str(), &state.tree]).collect();
+        let changed = output::changes(&self.git.succeeds(&state.place, &args, "compare files").await?)?;
+        let mut inner = Vec::new();
+        for change in changed.into_iter().filter(|change| change.wanted.is_repository()) {
+            let known = repository::of_submodule(&record.repository.top.join(&change.path));
+            let is_known = match known.filter(|_| change.had.is_repository()) {
+                Some(known) => {
+                    let place = GitPlace::branches(&Repository { common: known, ..record.repository.clone() });
+                    self.git.run(&place, &["cat-file", "-e", &change.wanted.object]).await?.code == 0
+                }
+                None => false,
+            };
+            if !is_known {
+                inner.push(change.path);
+            }
+        }
+        if inner.is_empty() {
+            return Ok(());
+        }
+        let message = format!("the worktree {} holds repositories of their own: {}", record.name, named(&inner));
+        let hint = "remove `.git` from them, or bring their commits into the main tree's submodules, and apply again";
+        Err(conflict(message, hint))
+    }
+
+    /// Files go through no filter here, so those that a filter has to see, such as one that encrypts, are not committed.
+    async fn refuse_filtered(&self, record: &WorktreeRecord, state: &WorktreeState) -> Result<(), WorkspaceError> {
+        let required = state.place.required_filters();
+        if required.is_empty() {
+            return Ok(());
+        }
+        let mut filtered = BTreeSet::new();
+        let files = self.between(&state.place, &state.base, &state.tree).await?;
+        // What a session has made of the attributes counts, and so does what they were.
+        for place in [&state.place, &GitPlace::main(&record.repository)] {
+            for some in files.chunks(FILES_AT_ONCE) {
+                let mut args: Vec<&OsStr> = ["check-attr", "-z", "filter", "--"].map(OsStr::new).into();
+                args.extend(some.iter().map(|file| file.as_os_str()));
+                let told = self.git.succeeds(place, &args, "look for filters").await?;
+                for of_file in told.parts()?.chunks(3) {
+                    if of_file.get(2).is_some_and(|filter| required.iter().any(|known| known.as_bytes() == *filter)) {
+                        filtered.insert(output::path(of_file[0]));
+                    }
+                }
+            }
+        }
+        if filtered.is_empty() {
+            return Ok(());
+        }
+        let filtered: Vec<PathBuf> = filtered.into_iter().collect();
+        let message = format!(
+            "the repository wants a filter of its own on files of the worktree {}: {}",
+            record.name,
+            named(&filtered)
+        );
+        let hint = format!(
+            "the daemon runs no filters: commit them yourself in {}, then apply again",
+            self.records.top(&record.name).display()
+        );
+        Err(conflict(message, hint))
+    }
+
+    /// The commit of the branch with all that is in the worktree.
+    async fn committed(
+        &self,
+        mut record: WorktreeRecord,
+        state: WorktreeState,
+        message: &str,
+    ) -> Result<String, WorkspaceError> {
+        if !state.is_dirty {
+            return Ok(state.head);
+        }
+        let git = &self.git;
+        let author = git.author(&state.place).await?;
+        let place = state.place.by(author);
+        let args = ["commit-tree", "-p", &state.head, "-m", message, &state.tree];
+        let commit = git.succeeds(&place, &args, "commit the changes").await?.line();
+        // No command of the session runs now: this one was ended in the middle.
+        let _ = fs::remove_file(record.admin()?.join("index.lock"));
+        // Only where its own branch and its own index are: what they lead to elsewhere is not changed.
+        let common = &record.repository.common;
+        own_folders(common).map_err(|error| storage("make the folders of branches", error))?;
+        let top = self.real_top(&record)?;
+        let place = git.own_programs(GitPlace::worktree(&record, &top)?).await?;
+        let [branches, logs] = own_branches(common);
+        let place = place.writing(&[record.admin()?, &branches, &logs]);
+        let moved = async {
+            // The index first: until the branch follows, it says what is to be committed, which is so.
+            git.succeeds(&place, &["read-tree", "--end-of-options", &commit], "write the index of the worktree")
+                .await?;
+            let args = ["update-ref", "--no-deref", "-m", "agentd: apply", &record.reference(), &commit, &state.head];
+            git.succeeds(&place, &args, "move the branch of the worktree").await
+        };
+        // What is cut off there leaves locks.
+        let reference = record.clone();
+        self.records.store(&WorktreeRecord { stage: Stage::Committing { at: now() }, ..reference })?;
+        let moved = moved.await;
+        record.stage = Stage::Ready;
+        self.records.store(&record)?;
+        moved?;
+        Ok(commit)
+    }
+
+    async fn merged(
+        &self,
+        mut record: WorktreeRecord,
+        tip: &str,
+        message: &str,
+    ) -> Result<WorktreeApplied, WorkspaceError> {
+        let git = &self.git;
+        let main = git.own_programs(GitPlace::main(&record.repository)).await?;
+        let read = ["rev-parse", "--verify", "--quiet", "HEAD^{commit}"];
+        let from = git.succeeds(&main, &read, "find the commit of the main tree").await?.line();
+        let onto = git.run(&main, &["symbolic-ref", "--quiet", "--short", "HEAD"]).await?.line();
+        let name = record.name.clone();
+        if self.is_ancestor(&main, tip, &from).await? {
+            return Ok(WorktreeApplied { name, commit: from, onto, files: Vec::new() });
+        }
+        let objects = record.repository.common.join("objects");
+        let writing = main.clone().writing(&[&objects]);
+        let to = if self.is_ancestor(&main, &from, tip).await? {
+            tip.to_owned()
+        } else {
+            self.merge_commit(&record, &writing, &from, tip, message).await?
+        };
+        let files = self.between(&main, &from, &to).await?;
+        let dirty = self.dirty(&main).await?;
+        let in_the_way: Vec<PathBuf> =
+            files.iter().filter(|file| dirty.iter().any(|dirty| overlap(file, dirty))).cloned().collect();
+        if !in_the_way.is_empty() {
+            let message = format!(
+                "the main tree {} has changes that are not committed in files that the worktree {name} changes: {}",
+                record.repository.top.display(),
+                named(&in_the_way)
+            );
+            return Err(conflict(message, "commit or stash them, and apply again; nothing was changed there"));
+        }
+        if record.repository.git_dir.join("index.lock").exists() {
+            let message = format!("another git is at work in {}", record.repository.top.display());
+            return Err(WorkspaceError::new(ErrorKind::Conflict, message).with_hint(
+                "wait for its end; if none runs, remove index.lock from the repository's .git, and apply again",
+            ));
+        }
+        record.stage = Stage::Applying { from: from.clone(), to: to.clone(), at: now() };
+        self.records.store(&record)?;
+        let gone_on = self.go_forward(&record, &main, &to).await;
+        record.stage = Stage::Ready;
+        self.records.store(&record)?;
+        gone_on?;
+        let files = files.iter().map(|file| file.to_string_lossy().into_owned()).collect();
+        Ok(WorktreeApplied { name, commit: to, onto, files })
+    }
+
+    /// Takes the main tree forward to a commit. Git looks at all files before it changes one.
+    pub(super) async fn go_forward(
+        &self,
+        record: &WorktreeRecord,
+        main: &GitPlace,
+        to: &str,
+    ) -> Result<(), WorkspaceError> {
+        let repository = &record.repository;
+        let place = self.writing_main(main, repository);
+        let args = ["merge", "--ff-only", "--quiet", "--no-stat", "--no-autostash", "--no-overwrite-ignore"];
+        let alone = ["--commit", "--no-squash", "--no-verify-signatures", to];
+        let doing = format!("take the main tree {} to the merge", repository.top.display());
+        self.git.succeeds(&place, &[&args[..], &alone].concat(), &doing).await?;
+        let head = self.git.succeeds(main, &["rev-parse", "HEAD"], "find the commit of the main tree").await?.line();
+        if head == to {
+            return Ok(());
+        }
+        let message = format!("git says that it merged, but {} is at {head}", repository.top.display());
+        Err(conflict(message, "see what `git status` says there, and which settings change what `git merge` does"))
+    }
+
+    /// The main tree, to be changed. Where that is a worktree of a session itself, its index and branch are a model's to lead
+    /// elsewhere, so no other branch and no setting can be changed.
+    pub(super) fn writing_main(&self, main: &GitPlace, repository: &Repository) -> GitPlace {
+        let Repository { top, git_dir, common } = repository;
+        let is_of_session = self.records.real_base().is_ok_and(|base| top.starts_with(base));
+        if !is_of_session {
+            return main.clone().writing(&[top, common, git_dir]);
+        }
+        let [branches, logs] = own_branches(common);
+        main.clone().writing(&[top, git_dir, &common.join("objects"), &branches, &logs])
+    }
+
+    pub(super) async fn is_ancestor(&self, main: &GitPlace, of: &str, commit: &str) -> Result<bool, WorkspaceError> {
+        Ok(self.git.run(main, &["merge-base", "--is-ancestor", of, commit]).await?.code == 0)
+    }
+
+    /// The commit of a merge, of which nothing is to be seen yet.
+    async fn merge_commit(
+        &self,
+        record: &WorktreeRecord,
+        main: &GitPlace,
+        from: &str,
+        tip: &str,
+        message: &str,
+    ) -> Result<String, WorkspaceError> {
+        const CONFLICTS: i32 = 1;
+        let git = &self.git;
+        let args = ["merge-tree", "--write-tree", "-z", "--name-only", "--no-messages", from, tip];
+        // A driver writes into the tree that it is in.
+        let merged = git.run(&main.clone().apart_in(git.merge_folder(&record.name)?), &args).await?;
+        let mut parts = merged.paths()?;
+        if merged.code == CONFLICTS && !parts.is_empty() {
+            parts.remove(0);
+            parts.sort();
+            parts.dedup();
+            let message = format!(
+                "the worktree {} and the main tree have changed the same lines of {}; nothing was changed",
+                record.name,
+                named(&parts)
+            );
+            let hint = format!(
+                "merge by hand: run `git merge {}` in {}; or have the session do it: `git merge {from}` in its worktree, then apply again",
+                record.branch(),
+                record.repository.top.display(),
+            );
+            return Err(conflict(message, hint));
+        }
+        if merged.code != 0 || parts.is_empty() {
+            let message = format!("git could not merge the worktree {}: {}", record.name, merged.told());
+            return Err(refused(message, "git 2.38 or newer is needed, and a common commit"));
+        }
+        let author = git.author(main).await?;
+        let message = format!("Merge worktree {}: {message}", record.name);
+        let tree = parts[0].to_string_lossy();
+        let args = ["commit-tree", "-p", from, "-p", tip, "-m", &message, &tree];
+        Ok(git.succeeds(&main.clone().by(author), &args, "commit the merge").await?.line())
+    }
+}
+
+/// The time, as records have it.
+pub(super) fn now() -> i64 {
+    Timestamp::now().as_second()
+}
+
+/// Folders of the branches of worktrees, and of what they were.
+fn own_branches(common: &Path) -> [PathBuf; 2] {
+    ["refs/heads", "logs/refs/heads"].map(|folder| common.join(folder).join(BRANCHES.trim_end_matches('/')))
+}

@@ -1,0 +1,330 @@
+//! Changes in a worktree: its commits, and files that differ from the last one, new ones among them. They are found with an index
+//! of the daemon's own, so that nothing that is marked in the session's hides a change.
+
+use std::{
+    ffi::OsStr,
+    fs,
+    path::{Path, PathBuf},
+};
+
+use agentd_core::{
+    error::{ErrorKind, WorkspaceError},
+    worktree::{BRANCHES, WorktreeDiff, WorktreeReport},
+};
+use agentd_sandbox::repository;
+use agentd_workspace::failure::refused;
+
+use super::{
+    Inner,
+    making::index_name,
+    output,
+    place::GitPlace,
+    record::{Stage, WorktreeRecord},
+    survey::survey,
+};
+
+/// Files that are told to one call at the most.
+pub(super) const FILES_AT_ONCE: usize = 100;
+/// Bytes of a patch that are told at the most.
+const MAX_PATCH: usize = 8 << 20;
+
+/// State of a worktree's files and branch.
+#[derive(Debug)]
+pub(super) struct WorktreeState {
+    /// A place in which the tree below can be read.
+    pub(super) place: GitPlace,
+    /// The commit that is checked out.
+    pub(super) head: String,
+    /// The branch that is checked out; empty where there is none.
+    pub(super) on: String,
+    /// The commit of the worktree's own branch, where that is there.
+    pub(super) tip: Option<String>,
+    /// All files as they are, as a tree.
+    pub(super) tree: String,
+    /// True if they differ from the commit.
+    pub(super) is_dirty: bool,
+    /// Folders of other repositories, such as submodules: the tree tells nothing of what is in them.
+    pub(super) inner: Vec<PathBuf>,
+    /// The commit to compare with: the newest one that the main tree has as well.
+    pub(super) base: String,
+}
+
+/// Use of the objects that a look makes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Objects {
+    /// They are for a commit.
+    Kept,
+    /// They are in a folder that goes.
+    Dropped,
+}
+
+impl Inner {
+    /// The record of a worktree that is whole.
+    pub(super) fn ready(&self, name: &str) -> Result<WorktreeRecord, WorkspaceError> {
+        let record = self.records.get(name)?;
+        if record.stage == Stage::Ready {
+            return Ok(record);
+        }
+        Err(WorkspaceError::new(
+            ErrorKind::Conflict,
+            format!("an earlier operation on the worktree {name} is not over"),
+        )
+        .with_hint("the daemon's log says what is in its way"))
+    }
+
+    /// The top of a worktree, by its real path.
+    pub(super) fn real_top(&self, record: &WorktreeRecord) -> Result<PathBuf, WorkspaceError> {
+        let top = self.records.real_base()?.join(&record.name);
+        if top.symlink_metadata().is_ok_and(|found| found.is_dir()) && record.repository.common.is_dir() {
+            return Ok(top);
+        }
+        let gone = if record.repository.common.is_dir() { &top } else { &record.repository.common };
+        let message = format!("the folder {} of the worktree {} is gone", gone.display(), record.name);
+        Err(WorkspaceError::new(ErrorKind::NotFound, message)
+            .with_hint("put it back, or remove what is left: agentctl worktree remove --force"))
+    }
+
+    /// Looks at the files and the branch.
+    pub(super) async fn look(
+        &self,
+        record: &WorktreeRecord,
+        objects: Objects,
+    ) -> Result<WorktreeState, WorkspaceError> {
+        let top = self.real_top(record)?;
+        let index = self.git.scratch_file(&index_name(&record.name))?;
+        // Nobody else has it, so a lock is what an earlier end has left.
+        let _ = fs::remove_file(self.git.scratch_file(&(index_name(&record.name) + ".lock"))?);
+        // A command may have put a pipe there, for which git would wait.
+        if repository::pointer(&record.admin()?.join("HEAD")).is_none() {
+            let message = format!("git knows no commit of the worktree {}: its HEAD is damaged", record.name);
+            return Err(refused(message, "remove the worktree with --force, after a copy of what is to be kept"));
+        }
+        let inner = survey(top.clone()).await?;
+        let place = self.git.own_programs(GitPlace::worktree(record, &top)?).await?.with_index(index.clone());
+        let place = match objects {
+            Objects::Kept => place.writing(&[&record.repository.common.join("objects")]),
+            Objects::Dropped => place.trying(self.fresh_objects(&record.name)?),
+        };
+        let git = &self.git;
+        let commit = |name: String| {
+            let place = &place;
+            async move {
+                let found =
+                    git.run(place, &["rev-parse", "--verify", "--quiet", &format!("{name}^{{commit}}")]).await?;
+                Ok::<_, WorkspaceError>(Some(found.line()).filter(|_| found.code == 0))
+            }
+        };
+        let head = commit("HEAD".to_owned()).await?.ok_or_else(|| {
+            let message = format!("the worktree {} has no commit checked out", record.name);
+            refused(message, format!("check out its branch there: git checkout {}", record.branch()))
+        })?;
+        let tip = commit(record.reference()).await?;
+        let on = git.run(&place, &["symbolic-ref", "--quiet", "HEAD"]).await?.line();
+        // Of a file that is as it was, the index knows so; one that was damaged is made anew.
+        let read = ["read-tree", "-m", &head];
+        if git.run(&place, &read).await?.code != 0 {
+            let _ = fs::remove_file(&index);
+            git.succeeds(&place, &read, "read the last commit of the worktree").await?;
+        }
+        git.succeeds(&place, &["add", "--all"], "look at the files of the worktree").await?;
+        let tree = git.succeeds(&place, &["write-tree"], "look at the files of the worktree").await?.line();
+        let of_head = git.succeeds(&place, &["rev-parse", &format!("{head}^{{tree}}")], "read the last commit").await?;
+        let is_dirty = of_head.line() != tree;
+        let inner = self.tracked(&place, inner).await?;
+        let base = self.common_base(record, &place, &head).await?;
+        Ok(WorktreeState { place, head, on, tip, tree, is_dirty, inner, base })
+    }
+
+    /// Those of the folders that the index has as repositories of their own, and not as files that are ignored.
+    async fn tracked(&self, place: &GitPlace, folders: Vec<PathBuf>) -> Result<Vec<PathBuf>, WorkspaceError> {
+        let mut tracked = Vec::new();
+        for some in folders.chunks(FILES_AT_ONCE) {
+            let mut args: Vec<&OsStr> = ["ls-files", "--stage", "-z", "--"].map(OsStr::new).into();
+            args.extend(some.iter().map(|folder| folder.as_os_str()));
+            let listed = self.git.succeeds(place, &args, "look for repositories in the worktree").await?;
+            for entry in listed.parts()? {
+                let named = entry.iter().position(|byte| *byte == b'\t').map(|tab| output::path(&entry[tab + 1..]));
+                tracked.extend(named.filter(|path| entry.starts_with(b"160000 ") && some.contains(path)));
+            }
+        }
+        Ok(tracked)
+    }
+
+    /// The newest commit that a worktree and its main tree have in common, unless the one that it began from is newer.
+    async fn common_base(
+        &self,
+        record: &WorktreeRecord,
+        place: &GitPlace,
+        head: &str,
+    ) -> Result<String, WorkspaceError> {
+        let repository = &record.repository;
+        if !repository.is_whole() {
+            return Ok(record.base.clone());
+        }
+        let git = &self.git;
+        let read = ["rev-parse", "--verify", "--quiet", "HEAD^{commit}"];
+        let main = git.run(&GitPlace::main(repository), &read).await?.line();
+        let found = git.run(place, &["merge-base", &main, head]).await?;
+        let is_newer = found.code == 0 && self.is_ancestor(place, &record.base, &found.line()).await?;
+        Ok(if is_newer { found.line() } else { record.base.clone() })
+    }
+
+    fn fresh_objects(&self, name: &str) -> Result<PathBuf, WorkspaceError> {
+        let folder = self.git.scratch_file(&format!("{name}.objects"))?;
+        let _ = fs::remove_dir_all(&folder);
+        fs::create_dir_all(&folder).map_err(|error| crate::record::storage("make a folder for git's work", error))?;
+        Ok(folder)
+    }
+
+    /// Removes the objects of a look.
+    pub(super) fn drop_objects(&self, name: &str) {
+        if let Ok(folder) = self.git.scratch_file(&format!("{name}.objects")) {
+            let _ = fs::remove_dir_all(folder);
+        }
+    }
+
+    /// Files that differ between two trees or commits.
+    pub(super) async fn between(&self, place: &GitPlace, from: &str, to: &str) -> Result<Vec<PathBuf>, WorkspaceError> {
+        let args = ["diff-tree", "-r", "--name-only", "-z", "--no-renames", "--end-of-options", from, to];
+        self.git.succeeds(place, &args, "compare files").await?.paths()
+    }
+
+    /// Files of a worktree that differ from the commit that it is compared with, and repositories of their own in it.
+    async fn changed(&self, state: &WorktreeState) -> Result<Vec<PathBuf>, WorkspaceError> {
+        let mut files = self.between(&state.place, &state.base, &state.tree).await?;
+        files.extend(state.inner.iter().cloned());
+        files.sort();
+        files.dedup();
+        Ok(files)
+    }
+
+    /// Files of the main tree that differ from its commit, and new ones.
+    pub(super) async fn dirty(&self, main: &GitPlace) -> Result<Vec<PathBuf>, WorkspaceError> {
+        let args =
+            ["status", "--porcelain=v1", "-z", "--untracked-files=all", "--no-renames", "--ignore-submodules=dirty"];
+        let listed = self.git.succeeds(main, &args, "look at the main tree").await?;
+        Ok(listed.parts()?.into_iter().filter_map(|line| line.get(3..).map(output::path)).collect())
+    }
+
+    /// True if nothing is lost with the worktree and its branch.
+    pub(super) async fn is_merged(
+        &self,
+        record: &WorktreeRecord,
+        state: &WorktreeState,
+    ) -> Result<bool, WorkspaceError> {
+        if state.is_dirty || !state.inner.is_empty() {
+            return Ok(false);
+        }
+        for commit in [Some(&state.head), state.tip.as_ref()].into_iter().flatten() {
+            if *commit != record.base && !self.has(record, commit).await? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// True if the branch that the main tree has checked out, or another one, has a commit. A commit without a branch is soon gone,
+    /// a name that stands for a branch is none, and branches of worktrees are those of sessions.
+    async fn has(&self, record: &WorktreeRecord, commit: &str) -> Result<bool, WorkspaceError> {
+        let repository = &record.repository;
+        if repository.is_whole() {
+            let main = GitPlace::main(repository);
+            let on = self.git.run(&main, &["symbolic-ref", "--quiet", "HEAD"]).await?;
+            let is_other = on.code == 0 && on.line() != record.reference();
+            if is_other && self.is_ancestor(&main, commit, "HEAD").await? {
+                return Ok(true);
+            }
+        }
+        let contains = format!("--contains={commit}");
+        // Nothing for a name that stands for another.
+        let format = "--format=%(if)%(symref)%(then)%(else)%(refname)%(end)";
+        let args = ["for-each-ref", &contains, format, "refs/heads", "refs/tags", "refs/remotes"];
+        let holders = self.git.succeeds(&GitPlace::branches(repository), &args, "look for branches").await?;
+        let own = format!("refs/heads/{BRANCHES}").into_bytes();
+        Ok(holders.bytes.split(|byte| *byte == b'\n').any(|holder| !holder.is_empty() && !holder.starts_with(&own)))
+    }
+
+    /// Number of commits since the one that a worktree is compared with.
+    async fn ahead(&self, state: &WorktreeState) -> Result<u64, WorkspaceError> {
+        let range = format!("{}..{}", state.base, state.head);
+        let args = ["rev-list", "--count", "--end-of-options", &range];
+        let counted = self.git.succeeds(&state.place, &args, "count commits").await?;
+        Ok(counted.line().parse().unwrap_or_default())
+    }
+
+    pub(super) async fn reported(&self, name: &str) -> Result<WorktreeReport, WorkspaceError> {
+        let record = self.records.get(name)?;
+        let mut report = WorktreeReport {
+            name: record.name.clone(),
+            branch: record.branch(),
+            session: record.session,
+            is_orphan: false,
+            folder: self.records.top(name),
+            project: record.project.clone(),
+            base: record.base.clone(),
+            changed: 0,
+            ahead: 0,
+            is_merged: false,
+            problem: None,
+        };
+        let found = async {
+            let record = self.ready(name)?;
+            let state = self.look(&record, Objects::Dropped).await?;
+            report.changed = self.changed(&state).await?.len() as u64;
+            report.ahead = self.ahead(&state).await?;
+            report.base.clone_from(&state.base);
+            report.is_merged = self.is_merged(&record, &state).await?;
+            Ok::<_, WorkspaceError>(())
+        };
+        if let Err(error) = found.await {
+            report.problem = Some(error.to_string());
+        }
+        self.drop_objects(name);
+        Ok(report)
+    }
+
+    pub(super) async fn difference(&self, name: &str) -> Result<WorktreeDiff, WorkspaceError> {
+        let record = self.ready(name)?;
+        self.refuse_replaced(&record).await?;
+        let found = self.difference_of(&record).await;
+        self.drop_objects(name);
+        found
+    }
+
+    async fn difference_of(&self, record: &WorktreeRecord) -> Result<WorktreeDiff, WorkspaceError> {
+        let state = self.look(record, Objects::Dropped).await?;
+        let files = self.changed(&state).await?;
+        let args = [
+            "diff-tree",
+            "-r",
+            "-p",
+            "-M",
+            "--binary",
+            "--full-index",
+            "--no-ext-diff",
+            "--no-textconv",
+            "--no-color",
+            "--end-of-options",
+            &state.base,
+            &state.tree,
+        ];
+        let patch = self.git.succeeds(&state.place, &args, "show the changes").await?;
+        let (name, is_cut) = (record.name.clone(), patch.is_cut || patch.bytes.len() > MAX_PATCH);
+        let (mut text, is_lossy) = match String::from_utf8(patch.bytes) {
+            Ok(text) => (text, false),
+            // What is cut may end in the middle of a character.
+            Err(error) => {
+                let is_lossy = !is_cut || error.utf8_error().error_len().is_some();
+                (String::from_utf8_lossy(error.as_bytes()).into_owned(), is_lossy)
+            }
+        };
+        text.truncate(text.floor_char_boundary(MAX_PATCH));
+        let files = files.iter().map(|file| file.to_string_lossy().into_owned()).collect();
+        Ok(WorktreeDiff { name, base: state.base, files, text, is_cut, is_lossy })
+    }
+}
+
+/// True if one of the paths is the other, or a folder around it.
+pub(super) fn overlap(left: &Path, right: &Path) -> bool {
+    left.starts_with(right) || right.starts_with(left)
+}

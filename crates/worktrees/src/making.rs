@@ -1,0 +1,193 @@
+//! Makes a worktree: a record first, then a checkout and a branch of its own, from the last commit of a repository.
+
+use std::{
+    fs,
+    os::unix::fs::DirBuilderExt as _,
+    path::{Path, PathBuf},
+    sync::PoisonError,
+};
+
+use agentd_core::{
+    Timestamp,
+    error::{ErrorKind, WorkspaceError},
+    ids::SessionId,
+    worktree::{BRANCHES, MadeWorktree, NewWorktree, SessionWorktree, check_name},
+};
+use agentd_sandbox::repository::{self, Repository, own_folders};
+use agentd_workspace::failure::refused;
+
+use crate::{
+    Inner, conflict,
+    place::GitPlace,
+    record::{Stage, WorktreeRecord, storage},
+};
+
+/// Letters of a session's id that name its worktree, the fewest first.
+const OF_SESSION: [usize; 3] = [8, 12, 32];
+
+impl Inner {
+    pub(super) async fn made(&self, new: NewWorktree) -> Result<MadeWorktree, WorkspaceError> {
+        if !new.name.is_empty() {
+            check_name(&new.name)?;
+        }
+        self.git.check()?;
+        let project = new.project.canonicalize().map_err(|error| {
+            WorkspaceError::new(ErrorKind::NotFound, format!("cannot open the project {}", new.project.display()))
+                .with_hint("name a folder that exists after -C")
+                .with_source(error)
+        })?;
+        let repository = repository::find(&project)?;
+        let folder = self.records.real_base()?;
+        if folder.starts_with(&repository.top) {
+            let message = format!("the repository {} holds the daemon's own data", repository.top.display());
+            return Err(refused(message, "choose a project in a repository of its own"));
+        }
+        if repository.common.join("reftable").is_dir() {
+            let message = format!("the repository {} keeps its branches as reftable", repository.top.display());
+            return Err(refused(message, "make a clone with `--ref-format=files`: only such ones have worktrees here"));
+        }
+        refuse_borrowed(&repository)?;
+        let _turn = self.turn(&repository.common).await?;
+        let main = self.git.own_programs(GitPlace::main(&repository)).await?;
+        self.git.check_version(&main).await?;
+        let base = self.git.run(&main, &["rev-parse", "--verify", "--quiet", "HEAD^{commit}"]).await?;
+        if base.code != 0 || base.line().is_empty() {
+            let message = format!("the repository {} has no commit to begin from", repository.top.display());
+            return Err(refused(message, "commit something first, or leave --worktree out"));
+        }
+        let base = base.line();
+        let name = self.free_name(&new, &main).await?;
+        let left_out = self.dirty(&main).await?.len() as u64;
+        let top = folder.join(&name);
+        let record = WorktreeRecord {
+            name: name.clone(),
+            session: new.session,
+            project: project.clone(),
+            repository: repository.clone(),
+            admin: None,
+            base,
+            at: Timestamp::now(),
+            stage: Stage::Making,
+        };
+        self.claim(&record)?;
+        match self.check_out(record, &main, &top).await {
+            Ok(folder) => {
+                let branch = format!("{BRANCHES}{name}");
+                Ok(MadeWorktree { worktree: SessionWorktree { name, branch, project, left_out }, folder })
+            }
+            Err(error) => {
+                if let Err(left) = self.clear(&name).await {
+                    tracing::warn!("a worktree that could not be made is cleared later: {left}");
+                }
+                Err(error)
+            }
+        }
+    }
+
+    /// Stores a new record, whose name another repository may just have taken.
+    fn claim(&self, record: &WorktreeRecord) -> Result<(), WorkspaceError> {
+        let _naming = self.naming.lock().unwrap_or_else(PoisonError::into_inner);
+        if self.records.find(&record.name)?.is_some() {
+            return Err(conflict(format!("the name {} was taken just now", record.name), "try again"));
+        }
+        self.records.store(record)
+    }
+
+    /// Has git make the worktree, and returns the folder in it that is the session's project.
+    async fn check_out(
+        &self,
+        mut record: WorktreeRecord,
+        main: &GitPlace,
+        top: &Path,
+    ) -> Result<PathBuf, WorkspaceError> {
+        let Repository { top: main_top, common, .. } = record.repository.clone();
+        fs::DirBuilder::new()
+            .mode(0o700)
+            .create(top)
+            .map_err(|error| storage("make the folder of a worktree", error))?;
+        let (branch, path) = (record.branch(), top.to_string_lossy().into_owned());
+        let add = ["worktree", "add", "--quiet", "--lock", "--no-track", "-b", &branch, "--", &path, &record.base];
+        self.git.succeeds(&main.clone().writing(&[top, &common]), &add, "make the worktree").await?;
+        let admin = repository::admin_of(top, &common).ok_or_else(|| {
+            WorkspaceError::new(ErrorKind::Internal, "git has made a worktree that is not where it belongs")
+                .with_hint("look at `git worktree list` in the repository")
+        })?;
+        // What it is now is the daemon's word; later it is the session's.
+        let _ = fs::copy(admin.join("index"), self.git.scratch_file(&index_name(&record.name))?);
+        // Settings of this worktree alone, which a command could make where there are none.
+        let settings = fs::OpenOptions::new().append(true).create(true).open(admin.join("config.worktree"));
+        settings.map_err(|error| storage("make the settings of a worktree", error))?;
+        record.admin = Some(admin);
+        let below = record.project.strip_prefix(&main_top).unwrap_or(Path::new(""));
+        let folder = if below.as_os_str().is_empty() { top.to_owned() } else { top.join(below) };
+        if !folder.is_dir() {
+            let message = format!("the last commit of {} has no folder {}", main_top.display(), below.display());
+            return Err(refused(message, "commit the folder first, or name another one with -C"));
+        }
+        own_folders(&common).map_err(|error| storage("make the folders of branches", error))?;
+        record.stage = Stage::Ready;
+        self.records.store(&record)?;
+        Ok(folder)
+    }
+
+    /// The wanted name, or one of the session's that is free.
+    async fn free_name(&self, new: &NewWorktree, main: &GitPlace) -> Result<String, WorkspaceError> {
+        let wanted = if new.name.is_empty() { of_session(new.session) } else { vec![new.name.clone()] };
+        for name in &wanted {
+            if self.taken(name, main).await?.is_none() {
+                return Ok(name.clone());
+            }
+        }
+        let name = wanted.into_iter().next().unwrap_or_default();
+        let why = self.taken(&name, main).await?.unwrap_or_default();
+        Err(conflict(
+            format!("the name {name} is taken: {why}"),
+            "choose another name, or look at `agentctl worktree list`; `--session ID` goes on in a session that has one",
+        ))
+    }
+
+    async fn taken(&self, name: &str, main: &GitPlace) -> Result<Option<String>, WorkspaceError> {
+        if let Some(record) = self.records.find(name)? {
+            let place = record.repository.top.display().to_string();
+            return Ok(Some(format!("there is a worktree of {place} with it")));
+        }
+        if self.records.top(name).symlink_metadata().is_ok() {
+            return Ok(Some(format!("there is a folder {}", self.records.top(name).display())));
+        }
+        let branch = format!("{BRANCHES}{name}");
+        // A branch above or below it is in the way as well.
+        let above = BRANCHES.trim_end_matches('/');
+        let found =
+            self.git.run(main, &["show-ref", "--verify", "--quiet", "--", &format!("refs/heads/{above}")]).await?;
+        if found.code == 0 {
+            return Ok(Some(format!("there is a branch {above}")));
+        }
+        let args = ["for-each-ref", "--count=1", "--format=%(refname:lstrip=2)", &format!("refs/heads/{branch}")];
+        let found = self.git.succeeds(main, &args, "look for branches").await?.line();
+        Ok(Some(format!("there is a branch {found}")).filter(|_| !found.is_empty()))
+    }
+}
+
+/// Name of the daemon's own index of a worktree.
+pub(super) fn index_name(name: &str) -> String {
+    format!("{name}.index")
+}
+
+fn of_session(session: SessionId) -> Vec<String> {
+    let id = session.to_string().replace('-', "");
+    OF_SESSION.iter().map(|length| id[id.len().saturating_sub(*length)..].to_owned()).collect()
+}
+
+/// Refuses a repository that has objects elsewhere, as a clone with `--shared` or `--reference` does: git reaches no other folders.
+fn refuse_borrowed(repository: &Repository) -> Result<(), WorkspaceError> {
+    let alternates = repository.common.join("objects/info/alternates");
+    if !fs::metadata(&alternates).is_ok_and(|found| found.len() > 0) {
+        return Ok(());
+    }
+    let message = format!(
+        "the repository {} borrows objects of another one ({})",
+        repository.top.display(),
+        alternates.display()
+    );
+    Err(refused(message, "make it whole: `git repack -a -d`, then remove that file"))
+}

@@ -1,0 +1,201 @@
+//! Records of worktrees: one file each, written before the worktree is made, and removed after it.
+
+use std::{
+    fs, io,
+    path::{Path, PathBuf},
+};
+
+use agentd_core::{
+    Timestamp,
+    error::{ErrorKind, WorkspaceError},
+    ids::SessionId,
+    worktree::{BRANCHES, WorktreeAccess, check_name},
+};
+use agentd_sandbox::repository::Repository;
+use agentd_workspace::agreed_files;
+use serde::{Deserialize, Serialize};
+
+/// Folder of the records. No worktree has a name that begins with a dot.
+const RECORDS: &str = ".records";
+/// Folder for files of git's work: indexes, and objects that nobody keeps.
+pub(super) const SCRATCH: &str = ".scratch";
+
+/// A worktree as it is known.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct WorktreeRecord {
+    pub(super) name: String,
+    pub(super) session: SessionId,
+    /// The project of the main tree that it stands for.
+    pub(super) project: PathBuf,
+    pub(super) repository: Repository,
+    /// The worktree's own folder in the repository; none until git has made it.
+    pub(super) admin: Option<PathBuf>,
+    /// The commit that it began from.
+    pub(super) base: String,
+    pub(super) at: Timestamp,
+    pub(super) stage: Stage,
+}
+
+/// State of an operation that is not to be lost.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Stage {
+    /// It is being made: nobody has seen it.
+    Making,
+    /// It is there.
+    Ready,
+    /// Its changes become a commit.
+    Committing {
+        /// Start of this, in seconds since the epoch.
+        at: i64,
+    },
+    /// The main tree is being taken from one commit to another.
+    Applying {
+        from: String,
+        to: String,
+        /// Start of this, in seconds since the epoch.
+        at: i64,
+    },
+    /// It is being removed, with a branch that is at this commit, where there is one.
+    Removing {
+        tip: Option<String>,
+        /// Start of this, in seconds since the epoch.
+        at: i64,
+    },
+}
+
+impl WorktreeRecord {
+    pub(super) fn branch(&self) -> String {
+        format!("{BRANCHES}{}", self.name)
+    }
+
+    /// The branch by its full name.
+    pub(super) fn reference(&self) -> String {
+        format!("refs/heads/{}", self.branch())
+    }
+
+    /// The folder that git has made of it in the repository.
+    pub(super) fn admin(&self) -> Result<&Path, WorkspaceError> {
+        self.admin.as_deref().ok_or_else(|| {
+            WorkspaceError::new(ErrorKind::Conflict, format!("the worktree {} is only half made", self.name))
+                .with_hint("try again, and it is cleared")
+        })
+    }
+}
+
+/// All records.
+#[derive(Debug)]
+pub(super) struct Records {
+    base: PathBuf,
+}
+
+impl Records {
+    pub(super) fn new(base: PathBuf) -> Self {
+        Self { base }
+    }
+
+    pub(super) fn base(&self) -> &Path {
+        &self.base
+    }
+
+    /// The top of a worktree.
+    pub(super) fn top(&self, name: &str) -> PathBuf {
+        self.base.join(name)
+    }
+
+    /// Makes the folder of all worktrees where it is missing, and returns its real path, which git writes down.
+    pub(super) fn real_base(&self) -> Result<PathBuf, WorkspaceError> {
+        agreed_files::private_folder(&self.base.join(RECORDS))
+            .and_then(|()| self.base.canonicalize())
+            .map_err(|error| storage("make the folder of worktrees", error))
+    }
+
+    /// All records, sorted by name. One that is damaged is logged and left where it is.
+    pub(super) fn all(&self) -> Result<Vec<WorktreeRecord>, WorkspaceError> {
+        let folder = self.base.join(RECORDS);
+        let entries = match fs::read_dir(&folder) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+            entries => entries.map_err(|error| storage("list the worktrees", error))?,
+        };
+        let mut all = Vec::new();
+        for entry in entries.flatten() {
+            let name = entry.file_name().to_string_lossy().into_owned();
+            let Some(name) = name.strip_suffix(".json").filter(|name| check_name(name).is_ok()) else { continue };
+            match self.read(name) {
+                Ok(record) => all.extend(record),
+                Err(error) => tracing::error!("the record of the worktree {name} cannot be read: {error}"),
+            }
+        }
+        all.sort_by(|left: &WorktreeRecord, right| left.name.cmp(&right.name));
+        Ok(all)
+    }
+
+    fn read(&self, name: &str) -> io::Result<Option<WorktreeRecord>> {
+        match agreed_files::read::<WorktreeRecord>(&self.file(name)) {
+            Ok(record) if record.name == name => Ok(Some(record)),
+            Ok(_) => Err(io::Error::other("it is that of another worktree")),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn file(&self, name: &str) -> PathBuf {
+        self.base.join(RECORDS).join(format!("{name}.json"))
+    }
+
+    /// The record of a worktree; none where there is none of that name.
+    pub(super) fn find(&self, name: &str) -> Result<Option<WorktreeRecord>, WorkspaceError> {
+        check_name(name)?;
+        self.read(name).map_err(|error| storage(&format!("read the record of the worktree {name}"), error))
+    }
+
+    /// The record of a worktree that is there.
+    pub(super) fn get(&self, name: &str) -> Result<WorktreeRecord, WorkspaceError> {
+        self.find(name)?.ok_or_else(|| {
+            WorkspaceError::new(ErrorKind::NotFound, format!("there is no worktree {name}"))
+                .with_hint("`agentctl worktree list` shows all")
+        })
+    }
+
+    pub(super) fn store(&self, record: &WorktreeRecord) -> Result<(), WorkspaceError> {
+        agreed_files::store(&self.base.join(RECORDS), &format!("{}.json", record.name), record)
+            .map_err(|error| storage(&format!("record the worktree {}", record.name), error))
+    }
+
+    pub(super) fn change(&self, name: &str, change: impl FnOnce(&mut WorktreeRecord)) -> Result<(), WorkspaceError> {
+        let mut record = self.get(name)?;
+        change(&mut record);
+        self.store(&record)
+    }
+
+    pub(super) fn forget(&self, name: &str) -> Result<(), WorkspaceError> {
+        match fs::remove_file(self.file(name)) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                Err(storage(&format!("remove the record of the worktree {name}"), error))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// The worktree that a folder is in.
+    pub(super) fn of_folder(&self, folder: &Path) -> Option<WorktreeAccess> {
+        let base = self.base.canonicalize().ok()?;
+        let name = folder.strip_prefix(&base).ok()?.components().next()?.as_os_str().to_str()?;
+        let record = self.find(name).ok()??;
+        let ready = !matches!(record.stage, Stage::Making | Stage::Removing { .. });
+        let top = base.join(name);
+        // A subfolder stands for that of the main tree.
+        let below = folder.strip_prefix(&top).ok()?;
+        let main = record.repository.top;
+        let project = if below.as_os_str().is_empty() { main } else { main.join(below) };
+        let (common, admin) = (record.repository.common, record.admin.filter(|_| ready)?);
+        Some(WorktreeAccess { name: record.name, project, top, common, admin })
+    }
+}
+
+/// A failure of the disk. `doing` completes the sentence "could not …".
+pub(super) fn storage(doing: &str, error: std::io::Error) -> WorkspaceError {
+    WorkspaceError::new(ErrorKind::Storage, format!("could not {doing}: {error}"))
+        .with_hint("look at the folder `worktrees` in the daemon's data folder")
+        .with_source(error)
+}
