@@ -187,7 +187,10 @@ impl Reading {
         } else {
             deadlines.idle().sooner(*self.keep_alive.get_or_insert_with(|| deadlines.keep_alive()))
         };
-        target.within(&deadline, self.body.next()).await
+        let read = target.within(&deadline, self.body.next()).await;
+        self.first_byte = self.first_byte.once_missed();
+        self.keep_alive = self.keep_alive.map(Deadline::once_missed);
+        read
     }
 
     fn take(&mut self, target: &Target, bytes: &[u8]) -> Result<(), Failure> {

@@ -15,6 +15,9 @@ const LAST_BYTES: Duration = Duration::from_millis(100);
 /// Multiple of the longer of its two limits for which a server may only say that it is alive.
 const KEEP_ALIVE_TIMES: u32 = 5;
 
+/// The longest look at what has come, where a deadline is noticed late.
+pub(super) const LAST_LOOK: Duration = Duration::from_secs(2);
+
 /// Time limit of a list of models.
 const LISTING: Duration = Duration::from_secs(3);
 
@@ -31,6 +34,8 @@ pub(crate) struct Deadline {
     pub(super) at: Instant,
     pub(super) limit: Duration,
     pub(super) missed: MissedDeadline,
+    /// True if it was missed before, and only what came in time is still read.
+    pub(super) is_last_look: bool,
 }
 
 /// Wait that a deadline ended.
@@ -84,12 +89,20 @@ impl Deadlines {
 
 impl Deadline {
     fn new(limit: Duration, missed: MissedDeadline) -> Self {
-        Self { at: Instant::now() + limit, limit, missed }
+        Self { at: Instant::now() + limit, limit, missed, is_last_look: false }
     }
 
     /// Returns whether it lies in the past.
     pub(crate) fn has_passed(&self) -> bool {
         self.at <= Instant::now()
+    }
+
+    /// The same deadline; one last look if it lies in the past. Without that, each part that comes late would earn another look.
+    pub(crate) fn once_missed(self) -> Self {
+        if self.is_last_look || !self.has_passed() {
+            return self;
+        }
+        Self { at: Instant::now() + self.at.elapsed().min(LAST_LOOK), is_last_look: true, ..self }
     }
 
     /// The sooner of two.

@@ -1,6 +1,6 @@
 //! Requests that become answers or failures.
 
-use std::{future::Future, pin::pin, time::Duration};
+use std::{future::Future, pin::pin};
 
 use agentd_core::error::ErrorKind;
 use reqwest::{
@@ -12,7 +12,7 @@ use serde_json::{Map, Value};
 use tokio::time::{timeout, timeout_at};
 
 use super::{
-    deadline::{Deadline, MissedDeadline},
+    deadline::{Deadline, LAST_LOOK, MissedDeadline},
     failure::{self, Failure},
     overlay,
     recording::Recording,
@@ -25,9 +25,6 @@ const MAX_ERROR_BODY: usize = 64 << 10;
 /// The bytes of a document about models that are read. A list of some hundred models with all that is told of each has one
 /// megabyte.
 const MAX_DOCUMENT: usize = 4 << 20;
-
-/// The longest look at what has come, where a deadline is noticed late.
-const LAST_LOOK: Duration = Duration::from_secs(2);
 
 /// Answer to a request for a document.
 #[derive(Debug)]
@@ -119,6 +116,9 @@ impl Target {
         if let Ok(outcome) = timeout_at(deadline.at, &mut future).await {
             return Ok(outcome);
         }
+        if deadline.is_last_look {
+            return Err(self.missed(deadline));
+        }
         timeout(deadline.at.elapsed().min(LAST_LOOK), future).await.map_err(|_| self.missed(deadline))
     }
 
@@ -173,4 +173,28 @@ async fn capped_body(mut response: Response, deadline: &Deadline, target: &Targe
     }
     body.truncate(most);
     body
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use tokio::time::{advance, sleep};
+
+    use super::*;
+
+    /// A busy machine notices a deadline late. A server that sends a comment every few milliseconds must not use that.
+    #[tokio::test(start_paused = true)]
+    async fn a_missed_deadline_is_not_held_open_by_what_still_comes() {
+        let target = Target::for_tests("http://h/v1", "");
+        let mut deadline = target.deadlines.listing();
+        advance(Duration::from_secs(60)).await;
+        let mut looks = 0;
+        while target.within(&deadline, sleep(Duration::from_millis(10))).await.is_ok() {
+            deadline = deadline.once_missed();
+            looks += 1;
+            assert!(looks < 1_000, "it is never missed");
+        }
+        assert!(looks > 0, "what came in time is read");
+    }
 }
