@@ -2,7 +2,7 @@
 name, and asks nobody anything there. Its first argument has words, with commas between them:
 
 - by_hand: it registers nobody, and knows the client `me` with the secret `registered-secret`
-- brief: its tokens are good for a moment, so that each request renews them
+- brief: its tokens have run out when they come, so that each request renews them
 - forged: it says of itself that it is somebody else, at a place that says nothing of who should be there
 - moves: when it has given a token it says no more where people log in
 - more: its tool wants the scope `write` besides
@@ -105,7 +105,7 @@ class Login(Handler):
         number = next(numbers)
         tokens["token-%d" % number], renewals["renewal-%d" % number] = scope, (name, scope)
         self.reply(200, {"access_token": "token-%d" % number, "refresh_token": "renewal-%d" % number,
-                         "token_type": "Bearer", "expires_in": 5 if "brief" in WORDS else 3600, "scope": " ".join(scope)})
+                         "token_type": "Bearer", "expires_in": 0 if "brief" in WORDS else 3600, "scope": " ".join(scope)})
 
 
 serve(Login)

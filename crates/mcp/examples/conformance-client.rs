@@ -24,6 +24,8 @@ use serde_json::{Map, Value, json};
 use tokio_util::sync::CancellationToken;
 
 const NAME: &str = "it";
+/// How often it logs in: a server may move to another place to log in.
+const LOGINS: usize = 3;
 /// Nothing listens here: where the browser would be sent back to is read from the answer.
 const REDIRECT: &str = "http://127.0.0.1:9/callback";
 
@@ -54,13 +56,13 @@ async fn main() -> ExitCode {
 }
 
 async fn drive(pool: &Arc<McpPool>) -> Result<(), String> {
-    let start = async || pool.start(NAME, None).await.map_err(|why| why.to_string());
-    if let Err(why) = start().await {
-        if !why.contains("agentctl mcp login") {
+    let mut logins = 0;
+    while let Err(why) = pool.start(NAME, None).await.map_err(|why| why.to_string()) {
+        if !why.contains("agentctl mcp login") || logins == LOGINS {
             return Err(why);
         }
         login(pool).await?;
-        start().await?;
+        logins += 1;
     }
     let toolbox = McpToolbox::new(Arc::clone(pool));
     for tool in toolbox.specs().iter() {
@@ -106,16 +108,29 @@ fn server(url: String) -> ServerConfig {
     }
 }
 
+/// What the suite says besides.
+fn said() -> Option<Value> {
+    serde_json::from_str(&std::env::var("MCP_CONFORMANCE_CONTEXT").ok()?).ok()
+}
+
 /// What the suite has registered us as, if it has.
 fn registered() -> Option<OAuthClient> {
-    let context: Value = serde_json::from_str(&std::env::var("MCP_CONFORMANCE_CONTEXT").ok()?).ok()?;
+    let context = said()?;
     let text = |name: &str| context[name].as_str().map(str::to_owned);
     // The suite does not say who registered us.
     Some(OAuthClient { id: text("client_id")?, secret: text("client_secret").map(Into::into), issuer: None })
 }
 
-/// A call with something for each argument that is needed.
+/// A call with the arguments that the suite wants, else with something for each that is needed.
 fn call(tool: &ToolSpec) -> ToolCall {
+    let context = said().unwrap_or_default();
+    let mut wanted = context["toolCalls"].as_array().into_iter().flatten();
+    let wanted =
+        wanted.find(|call| call["name"].as_str().is_some_and(|name| tool.name == format!("mcp_{NAME}_{name}")));
+    if let Some(wanted) = wanted {
+        let arguments = wanted["arguments"].to_string();
+        return ToolCall { call_id: CallId::generate(), name: tool.name.clone(), arguments };
+    }
     let required = tool.parameters["required"].as_array().into_iter().flatten().filter_map(Value::as_str);
     let value = |name: &str| match tool.parameters["properties"][name]["type"].as_str() {
         Some("number" | "integer") => json!(5),

@@ -143,7 +143,15 @@ mod tests {
         let supplies = ServerDeps { guard, logins, clean, learn: Box::new(|_, _| {}), plugin_check };
         let fingerprint = config.fingerprint();
         let (config, supplies) = (Arc::new(config), Arc::new(supplies));
-        ServerHandle::spawn("s".to_owned(), fingerprint, config, Arc::default(), supplies, Arc::<Log>::default())
+        ServerHandle::spawn(
+            "s".to_owned(),
+            fingerprint,
+            Default::default(),
+            config,
+            Arc::default(),
+            supplies,
+            Arc::<Log>::default(),
+        )
     }
 
     #[tokio::test]

@@ -1,6 +1,8 @@
 //! Questions of servers to a person. They are asked as any question is, in the name of the server, and the answer is
 //! checked against the form before the server sees it.
 
+use std::sync::Arc;
+
 use agentd_core::{
     interrupt::{Answer, Ask},
     untrusted,
@@ -8,10 +10,7 @@ use agentd_core::{
 use rmcp::model::{ElicitRequestParams, ElicitResult, ElicitationAction};
 use serde_json::{Map, Value};
 
-use crate::{
-    log::Log,
-    server::calls::{Call, Calls},
-};
+use crate::{log::Log, server::calls::Call};
 
 /// Maximum length of a server's words to a person, in characters.
 const LONGEST: usize = 2000;
@@ -20,9 +19,14 @@ const LARGEST: usize = 64 * 1024;
 /// Maximum number of shown fields.
 const MOST_FIELDS: usize = 32;
 
-/// Asks the person whose call it is.
-pub(crate) async fn ask(server: &str, calls: &Calls, log: &Log, request: ElicitRequestParams) -> ElicitResult {
-    let Some((call, may_be_others)) = calls.latest() else {
+/// Asks the person whose call it is, with a note where it may be another's.
+pub(crate) async fn ask(
+    server: &str,
+    call: Option<(Arc<Call>, bool)>,
+    log: &Log,
+    request: ElicitRequestParams,
+) -> ElicitResult {
+    let Some((call, may_be_others)) = call else {
         log.note("it asked a person outside of any call, which cannot be shown");
         return declined();
     };

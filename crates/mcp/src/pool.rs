@@ -34,7 +34,7 @@ use crate::{
     plugin_check::PluginCheck,
     published::{PublishedTools, publish},
     reason::Reason,
-    server::{Lease, Need, ServerDeps, ServerHandle},
+    server::{Era, Lease, Need, ServerDeps, ServerHandle},
     variables::{LentValues, is_place, is_project},
 };
 
@@ -335,7 +335,10 @@ impl McpPool {
         let log = state.log(server, &self.supplies.clean);
         let environment = Arc::new(key.environment.clone());
         let supplies = Arc::clone(&self.supplies);
-        let handle = ServerHandle::spawn(server.to_owned(), fingerprint, Arc::new(config), environment, supplies, log);
+        let known = state.known.get(server).filter(|known| known.fingerprint == fingerprint);
+        let era = known.map_or_else(Era::default, |known| Era::of(&known.protocol));
+        let handle =
+            ServerHandle::spawn(server.to_owned(), fingerprint, era, Arc::new(config), environment, supplies, log);
         state.connections.add(key, handle.clone(), is_called);
         if !ended.is_empty() {
             tokio::spawn(async move { join_all(ended.iter().map(ServerHandle::stop)).await });

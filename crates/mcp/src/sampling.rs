@@ -5,6 +5,8 @@
 
 #![expect(deprecated, reason = "servers of today still ask for messages of models")]
 
+use std::sync::Arc;
+
 use agentd_core::{
     error::ErrorKind,
     model::Message,
@@ -19,7 +21,7 @@ use rmcp::model::{
 use crate::{
     elicitation::{self, Reply},
     log::Log,
-    server::calls::{Call, Calls},
+    server::calls::Call,
 };
 
 /// Maximum size of a request, in bytes.
@@ -43,11 +45,11 @@ type Refusal = (ErrorCode, String);
 /// Asks the model of the turn whose call it is, if the person allows it.
 pub(crate) async fn ask(
     server: &str,
-    calls: &Calls,
+    call: Option<(Arc<Call>, bool)>,
     log: &Log,
     request: CreateMessageRequestParams,
 ) -> Result<CreateMessageResult, ErrorData> {
-    let outcome = match calls.latest() {
+    let outcome = match call {
         None => Err(invalid("agentd lets a server use its models only during a call, where the user sees it")),
         Some((call, may_be_others)) => match call.takes_question() {
             None => Err(invalid("too many requests of this call wait; ask for one after the other")),
@@ -215,7 +217,7 @@ fn length(message: &Message) -> usize {
 #[cfg(test)]
 mod tests {
     use std::sync::{
-        Arc, Mutex,
+        Mutex,
         atomic::{AtomicUsize, Ordering},
     };
 
@@ -228,6 +230,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
+    use crate::server::calls::Calls;
 
     const YES: Option<&str> = Some("yes");
 
@@ -271,7 +274,7 @@ mod tests {
             let mut whole =
                 json!({"messages": [{"role": "user", "content": {"type": "text", "text": "hi"}}], "maxTokens": 5});
             whole.as_object_mut().unwrap().extend(request.as_object().unwrap().clone());
-            ask("fake", &self.calls, &self.log, serde_json::from_value(whole).unwrap()).await
+            ask("fake", self.calls.latest(), &self.log, serde_json::from_value(whole).unwrap()).await
         }
     }
 

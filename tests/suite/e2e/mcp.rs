@@ -4,6 +4,7 @@
 //!   [`sampling`]: their requests to a model.
 //! - [`offered`]: which of their tools are offered, found and allowed; [`loaded`]: those that stay because they were mentioned or
 //!   found; [`first_turn`]: those that nobody knows yet.
+//! - [`eras`]: servers of the protocol's newer era.
 //! - [`trust`]: whose a name, a secret, an answer is. [`http`]: servers behind an address, and [`login`] to them.
 //! - [`commands`]: `agentctl mcp`. [`importing`]: servers of VS Code. [`conformance`]: the suite of the protocol.
 //! - [`variables`]: those that only clients have, and servers whose entry makes no sense.
@@ -13,6 +14,7 @@
 mod asking;
 mod commands;
 mod conformance;
+mod eras;
 mod first_turn;
 pub(super) mod http;
 mod importing;

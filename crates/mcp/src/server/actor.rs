@@ -18,7 +18,9 @@ use tokio_util::sync::CancellationToken;
 use super::{
     budget::Budget,
     call::span,
+    changes,
     connect::{Connection, OpenConnection, Opening},
+    era::Era,
     handler::Handler,
     listing,
     process::{self, Process},
@@ -116,6 +118,7 @@ impl ServerHandle {
     pub(crate) fn spawn(
         name: String,
         fingerprint: String,
+        era: Era,
         config: Arc<ServerConfig>,
         environment: Arc<BTreeMap<String, String>>,
         supplies: Arc<ServerDeps>,
@@ -126,6 +129,7 @@ impl ServerHandle {
         let actor = Actor {
             name,
             fingerprint,
+            era,
             config,
             environment,
             supplies,
@@ -172,6 +176,8 @@ struct Actor {
     name: String,
     /// Of the configuration without the values of its variables.
     fingerprint: String,
+    /// That of the last connection.
+    era: Era,
     config: Arc<ServerConfig>,
     environment: Arc<BTreeMap<String, String>>,
     supplies: Arc<ServerDeps>,
@@ -326,6 +332,7 @@ impl Actor {
                 let opening = Opening {
                     name: self.name.clone(),
                     fingerprint: self.fingerprint.clone(),
+                    era: self.era,
                     config: Arc::clone(&self.config),
                     environment: Arc::clone(&self.environment),
                     supplies: Arc::clone(&self.supplies),
@@ -349,6 +356,7 @@ impl Actor {
     fn started(&mut self, started: Result<OpenConnection, Reason>) -> State {
         match started {
             Ok(OpenConnection { connection, service, process, catalogue, changed }) => {
+                self.era = Era::of(connection.info.protocol_version.as_str());
                 let offered = catalogue.tools.len();
                 self.log.note(&format!("it runs, and offers {offered} tool{}", if offered == 1 { "" } else { "s" }));
                 // Whoever sees that it runs sees its tools.
@@ -356,7 +364,7 @@ impl Actor {
                 self.health.send_replace(Health::Running(process.as_ref().and_then(Process::id)));
                 let closing = CancellationToken::new();
                 let now = Instant::now();
-                let ended = until_ended(service, closing.clone(), connection.lost.clone());
+                let ended = until_ended(service, closing.clone(), Arc::clone(&connection), Arc::clone(&changed));
                 let running = Box::new(RunningServer {
                     connection,
                     ended,
@@ -375,6 +383,8 @@ impl Actor {
                 State::Running(running)
             }
             Err(why) => {
+                // Where it was another one than before, it is found out anew.
+                self.era = Era::default();
                 self.log.note(&format!("it could not be started: {why}"));
                 self.budget.failed(Duration::ZERO, Instant::now());
                 self.down(why.clone());
@@ -470,7 +480,8 @@ async fn listed(listing: &mut Option<BoxFuture<'static, ()>>) {
 fn until_ended(
     service: RunningService<rmcp::RoleClient, Handler>,
     closing: CancellationToken,
-    lost: CancellationToken,
+    connection: Arc<Connection>,
+    changed: Arc<Notify>,
 ) -> BoxFuture<'static, ()> {
     async move {
         let close = service.cancellation_token();
@@ -478,7 +489,8 @@ fn until_ended(
         tokio::pin!(ended);
         tokio::select! {
             _ = &mut ended => {}
-            () = async { tokio::select! { () = closing.cancelled() => {}, () = lost.cancelled() => {} } } => {
+            never = changes::follow(&connection, &changed) => match never {},
+            () = async { tokio::select! { () = closing.cancelled() => {}, () = connection.lost.cancelled() => {} } } => {
                 close.cancel();
                 let _ = ended.await;
             }

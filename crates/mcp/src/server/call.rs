@@ -1,6 +1,7 @@
-//! One request to a server: with its time, its cancel, and one of a few ends. It is sent once and never again.
+//! One request to a server: with its time, its cancel, and one of a few ends. It is sent once and never again, unless a server
+//! of the newer era asks something first: then it is sent with the answers.
 
-use std::time::Duration;
+use std::{pin::Pin, sync::Arc, time::Duration};
 
 use agentd_core::{
     ports::ToolContext,
@@ -8,13 +9,13 @@ use agentd_core::{
     untrusted::{self, UntrustedSource},
 };
 use rmcp::{
-    model::{ClientRequest, ErrorData, ServerResult},
+    model::{ClientRequest, ErrorData, InputRequiredResult, InputResponses, ServerResult},
     service::{PeerRequestOptions, RequestHandle, RoleClient, ServiceError},
 };
 
 use super::{
     Connection,
-    calls::{ExpiredLimit, MOST_QUESTIONS},
+    calls::{Call, ExpiredLimit, MOST_QUESTIONS},
     http,
 };
 use crate::{login::Refusal, reason::Reason};
@@ -30,6 +31,10 @@ pub(crate) struct CallTime {
 
 /// Time for which a server that does not read may keep us from cancelling a call there.
 const TELLING: Duration = Duration::from_millis(500);
+/// Maximum number of times that a request is sent because the server asked something first.
+const MOST_ROUNDS: u32 = 10;
+/// Delay before a request is sent again of which the server said only that it is not done.
+const PAUSE: Duration = Duration::from_millis(250);
 
 /// Why there is no answer.
 #[derive(Debug)]
@@ -44,6 +49,8 @@ pub(crate) enum NoAnswer {
     Refused(ErrorData),
     /// It does not answer whoever asks: it has done nothing.
     NotAnswered(Refusal),
+    /// It asked for what it is not given, for this reason.
+    Ungranted(String),
     /// It said something else.
     Odd(String),
 }
@@ -55,10 +62,70 @@ pub(crate) async fn request(
     context: &ToolContext,
     time: CallTime,
 ) -> Result<ServerResult, NoAnswer> {
-    let under_way = connection.calls.begin(context);
+    let under_way = connection.handler.calls.begin(context);
     let call = &under_way.call;
     let expired = call.expired(time.silence, time.all);
     tokio::pin!(expired);
+    let mut request = request;
+    for _ in 0..=MOST_ROUNDS {
+        let asked = match send(connection, request.clone(), call, context, expired.as_mut()).await? {
+            ServerResult::InputRequiredResult(asked) => asked,
+            answer => return Ok(answer),
+        };
+        let state = asked.request_state.clone();
+        let answers = tokio::select! {
+            biased;
+            () = context.cancel.cancelled() => return Err(NoAnswer::Cancelled),
+            limit = &mut expired => return Err(NoAnswer::Expired(limit)),
+            answers = answer(connection, call, asked) => answers?,
+        };
+        let (responses, place) = match &mut request {
+            ClientRequest::CallToolRequest(request) => {
+                (&mut request.params.input_responses, &mut request.params.request_state)
+            }
+            ClientRequest::ReadResourceRequest(request) => {
+                (&mut request.params.input_responses, &mut request.params.request_state)
+            }
+            ClientRequest::GetPromptRequest(request) => {
+                (&mut request.params.input_responses, &mut request.params.request_state)
+            }
+            _ => return Err(NoAnswer::Odd("a list that depends on questions".to_owned())),
+        };
+        (*responses, *place) = (answers, state);
+    }
+    Err(NoAnswer::Odd(format!("it asked for more after {MOST_ROUNDS} rounds of answers")))
+}
+
+/// The answers to what the server asks before it does the work; none where it only wants to be asked again.
+async fn answer(
+    connection: &Connection,
+    call: &Arc<Call>,
+    asked: InputRequiredResult,
+) -> Result<Option<InputResponses>, NoAnswer> {
+    let asked = asked.input_requests.unwrap_or_default();
+    if asked.is_empty() {
+        tokio::time::sleep(PAUSE).await;
+        return Ok(None);
+    }
+    if asked.len() > MOST_QUESTIONS as usize {
+        return Err(NoAnswer::Odd(format!("{} questions at once, where {MOST_QUESTIONS} may be", asked.len())));
+    }
+    let mut answers = InputResponses::new();
+    for (name, asked) in asked {
+        let answer = connection.handler.answer(call, asked).await;
+        answers.insert(name, answer.map_err(|why| NoAnswer::Ungranted(why.message.into_owned()))?);
+    }
+    Ok(Some(answers))
+}
+
+/// Sends a request once, and waits for what comes of it.
+async fn send(
+    connection: &Connection,
+    request: ClientRequest,
+    call: &Call,
+    context: &ToolContext,
+    mut expired: Pin<&mut impl Future<Output = ExpiredLimit>>,
+) -> Result<ServerResult, NoAnswer> {
     let sending = connection.peer.send_request_with_option(request, PeerRequestOptions::no_options());
     let mut handle = tokio::select! {
         biased;
@@ -161,6 +228,12 @@ impl NoAnswer {
                 format!(
                     "the MCP server {server} refused the call, which did not run: {}",
                     refused(&refusal).for_model(server)
+                ),
+            ),
+            Self::Ungranted(why) => (
+                ToolErrorCode::Tool,
+                format!(
+                    "the MCP server {server} did not finish the call, for it asked for what it is not given: {why}"
                 ),
             ),
             Self::Odd(what) => {

@@ -4,7 +4,7 @@ use std::{
     collections::BTreeMap,
     path::PathBuf,
     sync::{
-        Arc, Mutex, MutexGuard, OnceLock, PoisonError,
+        Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicU64, AtomicUsize, Ordering},
     },
     time::Duration,
@@ -39,7 +39,6 @@ pub(crate) struct Call {
     person: Person,
     sampler: Sampler,
     root: Option<PathBuf>,
-    token: OnceLock<ProgressToken>,
     time: Mutex<Time>,
     /// Wakes who watches the time.
     changed: Notify,
@@ -60,6 +59,8 @@ struct Time {
     waiting: Option<Instant>,
     last_told: Option<Instant>,
     questions: u32,
+    /// Name of its progress, another one for each request.
+    token: Option<ProgressToken>,
 }
 
 /// Takes a call off the list when it is over.
@@ -79,7 +80,6 @@ impl Calls {
             person: context.person.clone(),
             sampler: context.sampler.clone(),
             root: context.workspace.project.as_ref().map(|project| project.path.clone()),
-            token: OnceLock::new(),
             time: Mutex::new(Time {
                 began: now,
                 last_word: now,
@@ -87,6 +87,7 @@ impl Calls {
                 waiting: None,
                 last_told: None,
                 questions: 0,
+                token: None,
             }),
             changed: Notify::new(),
             asking: tokio::sync::Mutex::new(()),
@@ -117,7 +118,7 @@ impl Calls {
     /// Tells the call whose progress it is.
     pub(crate) fn progressed(&self, progress: &ProgressNotificationParam) {
         let list = self.list();
-        if let Some(call) = list.values().find(|call| call.token.get() == Some(&progress.progress_token)) {
+        if let Some(call) = list.values().find(|call| call.time().token.as_ref() == Some(&progress.progress_token)) {
             call.progressed(progress);
         }
     }
@@ -128,9 +129,10 @@ impl Calls {
 }
 
 impl Call {
-    /// Progress under this token is this call's.
+    /// Progress under this token is this call's. The server has begun to work on it.
     pub(crate) fn known_by(&self, token: ProgressToken) {
-        let _ = self.token.set(token);
+        let mut time = self.time();
+        (time.token, time.last_word) = (Some(token), Instant::now());
     }
 
     /// Returns when the call has gone too long without a word, has taken too long in all, or asks a person without end; says

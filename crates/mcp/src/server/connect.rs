@@ -4,16 +4,18 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use rmcp::{
     model::ServerPeerInfo,
-    service::{ClientInitializeError, Peer, RoleClient, RunningService, ServiceError, serve_client_with_ct},
+    service::{
+        ClientInitializeError, Peer, RoleClient, RunningService, ServiceError, serve_client_with_lifecycle_and_ct,
+    },
 };
-use tokio::sync::Notify;
+use tokio::{sync::Notify, time::timeout};
 use tokio_util::sync::CancellationToken;
 
 use super::{
     actor::ServerDeps,
     bounded::BoundedTransport,
     call::span,
-    calls::Calls,
+    era::Era,
     handler::Handler,
     http::Address,
     listing,
@@ -32,7 +34,8 @@ use crate::{
 /// A server that was reached.
 pub(crate) struct Connection {
     pub(crate) peer: Peer<RoleClient>,
-    pub(crate) calls: Arc<Calls>,
+    /// Our end, with the calls that are under way.
+    pub(crate) handler: Handler,
     /// Its own description.
     pub(crate) info: Arc<ServerPeerInfo>,
     /// Set when it is known that nothing will come of it any more.
@@ -54,6 +57,8 @@ pub(super) struct Opening {
     pub(super) name: String,
     /// Of the configuration without the values of its variables.
     pub(super) fingerprint: String,
+    /// Era of its last connection.
+    pub(super) era: Era,
     pub(super) config: Arc<ServerConfig>,
     pub(super) environment: Arc<BTreeMap<String, String>>,
     pub(super) supplies: Arc<ServerDeps>,
@@ -61,70 +66,12 @@ pub(super) struct Opening {
 }
 
 impl Opening {
-    /// Reaches the server, greets it, and asks what it offers. An error says what is wrong, for people and models; nothing
-    /// is left of the server then, and nothing when it is given up.
+    /// Reaches the server, and asks what it offers. An error says what is wrong, for people and models; nothing is left of the
+    /// server then, and nothing when it is given up.
     pub(super) async fn open(self, given_up: CancellationToken) -> Result<OpenConnection, Reason> {
-        let limit = self.config.start_timeout;
         if let Some(plugin) = &self.config.plugin {
             self.supplies.plugin_check.run(plugin).await.map_err(Reason::ours)?;
         }
-        match &self.config.reached {
-            ServerAddress::Stdio { command, args, env, cwd } => {
-                let start =
-                    Start { guard: &self.supplies.guard, command, args, environment: &self.environment, env, cwd };
-                let (process, stdout, stdin) = Process::start(&start, &self.log).map_err(|error| {
-                    Reason::ours(format!("could not start `{command}` in {}: {error}", cwd.display()))
-                })?;
-                let pipes =
-                    BoundedTransport::new(Pipes::new(stdout, stdin, Arc::clone(&self.log)), Arc::clone(&self.log));
-                let (handler, changed) = self.handler();
-                let greeting = serve_client_with_ct(handler, pipes, CancellationToken::new());
-                let opened = tokio::time::timeout(limit, async {
-                    let service = greeting.await.map_err(|error| Trouble::of(&error, &self.supplies.clean))?;
-                    self.greeted(service, |_| None).await
-                });
-                let trouble = match given_up.run_until_cancelled(opened).await.unwrap_or(Ok(Err(Trouble::given_up()))) {
-                    Ok(Ok((service, info, catalogue))) => {
-                        return Ok(self.opened(service, info, catalogue, Some(process), changed));
-                    }
-                    Ok(Err(trouble)) => trouble,
-                    Err(_) => Trouble::Known(Reason::ours(format!("it did not answer within {}", span(limit)))),
-                };
-                // Its input was closed with all that was dropped.
-                let status = process.gone().await;
-                let why = match trouble {
-                    Trouble::Ended => Reason::ours(process::told(status)),
-                    Trouble::Known(why) => why,
-                };
-                Err(why.with_last_words(self.log.last_words()))
-            }
-            ServerAddress::Http { url, headers, wire, client } => {
-                let ServerDeps { logins, clean, .. } = &*self.supplies;
-                let address = Address {
-                    site: ServerUrl { server: &self.name, url: &url.value, client: client.as_ref() },
-                    headers,
-                    wire: *wire,
-                    logins,
-                    clean,
-                    log: &self.log,
-                };
-                let (handler, changed) = self.handler();
-                let opened = tokio::time::timeout(limit, async {
-                    let service = address.greet(|| handler.again()).await.map_err(Trouble::Known)?;
-                    let refused = |error: &ServiceError| Some(address.refused(&Refusal::of_request(error)?));
-                    self.greeted(service, refused).await
-                });
-                match given_up.run_until_cancelled(opened).await.unwrap_or(Ok(Err(Trouble::given_up()))) {
-                    Ok(Ok((service, info, catalogue))) => Ok(self.opened(service, info, catalogue, None, changed)),
-                    Ok(Err(Trouble::Known(why))) => Err(why),
-                    Ok(Err(Trouble::Ended)) => Err(Reason::ours("it closed the connection")),
-                    Err(_) => Err(Reason::ours(format!("it did not answer within {}", span(limit)))),
-                }
-            }
-        }
-    }
-
-    fn handler(&self) -> (Handler, Arc<Notify>) {
         let changed = Arc::new(Notify::new());
         let handler = Handler {
             server: self.name.clone(),
@@ -133,7 +80,89 @@ impl Opening {
             sampling: self.config.sampling,
             changed: Arc::clone(&changed),
         };
-        (handler, changed)
+        let ((service, info, catalogue), process) = match &self.config.reached {
+            ServerAddress::Stdio { command, args, env, cwd } => {
+                let start =
+                    Start { guard: &self.supplies.guard, command, args, environment: &self.environment, env, cwd };
+                let (greeted, process) = match self.program(&start, self.era, &handler, &given_up).await {
+                    Err((why, true)) => {
+                        self.log.note("it seems to be of the other era of the protocol, and is started again");
+                        let again = self.program(&start, self.era.other(), &handler, &given_up).await;
+                        // Of two refusals that of `initialize` counts, which most servers know.
+                        let first_counts = |refuses| refuses && self.era == Era::Initialize;
+                        again.map_err(|(other, refuses)| if first_counts(refuses) { why } else { other })?
+                    }
+                    greeted => greeted.map_err(|(why, _)| why)?,
+                };
+                (greeted, Some(process))
+            }
+            ServerAddress::Http { url, headers, wire, client } => {
+                let ServerDeps { logins, clean, .. } = &*self.supplies;
+                let address = Address {
+                    site: ServerUrl { server: &self.name, url: &url.value, client: client.as_ref() },
+                    headers,
+                    wire: *wire,
+                    era: self.era,
+                    logins,
+                    clean,
+                    log: &self.log,
+                };
+                let greeted = self.within(&given_up, async {
+                    let service = address.greet(&handler).await?;
+                    let refused = |error: &ServiceError| Some(address.refused(&Refusal::of_request(error)?));
+                    self.greeted(service, refused).await
+                });
+                let closed = || Reason::ours("it closed the connection");
+                (greeted.await.map_err(|trouble| trouble.why.unwrap_or_else(closed))?, None)
+            }
+        };
+        let connection =
+            Arc::new(Connection { peer: service.peer().clone(), handler, info, lost: CancellationToken::new() });
+        Ok(OpenConnection { connection, service, process, catalogue, changed })
+    }
+
+    /// Starts a program, and asks what it offers. An error says besides whether it may be of the other era.
+    async fn program(
+        &self,
+        start: &Start<'_>,
+        era: Era,
+        handler: &Handler,
+        given_up: &CancellationToken,
+    ) -> Result<(GreetedServer, Process), (Reason, bool)> {
+        let (process, stdout, stdin) = Process::start(start, &self.log).map_err(|error| {
+            let why = format!("could not start `{}` in {}: {error}", start.command, start.cwd.display());
+            (Reason::ours(why), false)
+        })?;
+        let pipes = BoundedTransport::new(Pipes::new(stdout, stdin, Arc::clone(&self.log)), Arc::clone(&self.log));
+        let greeting =
+            serve_client_with_lifecycle_and_ct(handler.clone(), pipes, era.lifecycle(), CancellationToken::new());
+        let greeted = self.within(given_up, async {
+            let service = greeting.await.map_err(|error| Trouble::of(era, &error, &self.supplies.clean))?;
+            self.greeted(service, |_| None).await
+        });
+        match greeted.await {
+            Ok(greeted) => Ok((greeted, process)),
+            Err(trouble) => {
+                // Its input was closed with all that was dropped.
+                let status = process.gone().await;
+                let why = trouble.why.unwrap_or_else(|| Reason::ours(process::told(status)));
+                Err((why.with_last_words(self.log.last_words()), trouble.is_of_era))
+            }
+        }
+    }
+
+    async fn within<T>(
+        &self,
+        given_up: &CancellationToken,
+        opened: impl Future<Output = Result<T, Trouble>>,
+    ) -> Result<T, Trouble> {
+        match given_up.run_until_cancelled(timeout(self.config.start_timeout, opened)).await {
+            Some(Ok(opened)) => opened,
+            Some(Err(_)) => {
+                Err(Reason::ours(format!("it did not answer within {}", span(self.config.start_timeout))).into())
+            }
+            None => Err(Reason::ours("it was stopped while it was started").into()),
+        }
     }
 
     /// Asks what it offers. `refused` says what can be done where it does not answer.
@@ -144,52 +173,39 @@ impl Opening {
     ) -> Result<GreetedServer, Trouble> {
         let peer = service.peer().clone();
         let Some(info) = peer.peer_info() else {
-            return Err(Trouble::Known(Reason::ours("it did not say who it is")));
+            return Err(Reason::ours("it did not say who it is").into());
         };
         match listing::catalogue(&peer, &info, self.fingerprint.clone()).await {
             Ok(catalogue) => Ok((service, info, catalogue)),
             Err(error) => Err(match refused(&error) {
-                Some(why) => Trouble::Known(why),
-                None if peer.is_transport_closed() => Trouble::Ended,
-                None => Trouble::Known(listing::none(&error, &self.supplies.clean)),
+                Some(why) => why.into(),
+                None if peer.is_transport_closed() => Trouble { why: None, is_of_era: false },
+                None => listing::none(&error, &self.supplies.clean).into(),
             }),
         }
-    }
-
-    fn opened(
-        &self,
-        service: RunningService<RoleClient, Handler>,
-        info: Arc<ServerPeerInfo>,
-        catalogue: Catalogue,
-        process: Option<Process>,
-        changed: Arc<Notify>,
-    ) -> OpenConnection {
-        let calls = Arc::clone(&service.service().calls);
-        let connection =
-            Arc::new(Connection { peer: service.peer().clone(), calls, info, lost: CancellationToken::new() });
-        OpenConnection { connection, service, process, catalogue, changed }
     }
 }
 
 type GreetedServer = (RunningService<RoleClient, Handler>, Arc<ServerPeerInfo>, Catalogue);
 
 /// Why a server could not be greeted.
-enum Trouble {
-    /// It ended.
-    Ended,
-    /// For this reason.
-    Known(Reason),
+pub(super) struct Trouble {
+    /// The reason, unless it ended, which tells more.
+    why: Option<Reason>,
+    /// Set if it may be of the other era.
+    is_of_era: bool,
+}
+
+impl From<Reason> for Trouble {
+    fn from(why: Reason) -> Self {
+        Self { why: Some(why), is_of_era: false }
+    }
 }
 
 impl Trouble {
-    fn given_up() -> Self {
-        Self::Known(Reason::ours("it was stopped while it was started"))
-    }
-
-    fn of(error: &ClientInitializeError, clean: &Clean) -> Self {
-        match error {
-            ClientInitializeError::ConnectionClosed(_) | ClientInitializeError::TransportError { .. } => Self::Ended,
-            other => Self::Known(Reason::of_greeting(other, clean)),
-        }
+    fn of(era: Era, error: &ClientInitializeError, clean: &Clean) -> Self {
+        let ended =
+            matches!(error, ClientInitializeError::ConnectionClosed(_) | ClientInitializeError::TransportError { .. });
+        Self { why: (!ended).then(|| Reason::of_greeting(error, clean)), is_of_era: era.may_be_wrong(error) }
     }
 }

@@ -8,17 +8,19 @@ use rmcp::{
     ClientHandler, RoleClient,
     model::{
         ClientCapabilities, ClientConfig, CreateMessageRequestParams, CreateMessageResult, ElicitRequestParams,
-        ElicitResult, ElicitationCapability, ErrorData, Implementation, ListRootsResult,
+        ElicitResult, ElicitationCapability, ErrorData, Implementation, InputRequest, ListRootsResult,
         LoggingMessageNotificationParam, ProgressNotificationParam, ProtocolVersion, Root, SamplingCapability,
     },
     service::{NotificationContext, RequestContext},
 };
+use serde_json::Value;
 use tokio::sync::Notify;
 
-use super::calls::Calls;
+use super::calls::{Call, Calls};
 use crate::{config::Sampling, elicitation, log::Log, sampling};
 
 /// Our end of a connection.
+#[derive(Clone)]
 pub(crate) struct Handler {
     pub(super) server: String,
     pub(super) calls: Arc<Calls>,
@@ -30,15 +32,40 @@ pub(crate) struct Handler {
 }
 
 impl Handler {
-    /// The same end for another try at the same connection.
-    pub(super) fn again(&self) -> Self {
-        Self {
-            server: self.server.clone(),
-            calls: Arc::clone(&self.calls),
-            log: Arc::clone(&self.log),
-            sampling: self.sampling,
-            changed: Arc::clone(&self.changed),
+    /// Answers a question of the newer era, which is the answer to a call.
+    pub(super) async fn answer(&self, call: &Arc<Call>, asked: InputRequest) -> Result<Value, ErrorData> {
+        let call = Some((Arc::clone(call), false));
+        let answer = match asked {
+            InputRequest::Elicitation(asked) => {
+                serde_json::to_value(elicitation::ask(&self.server, call, &self.log, asked.params).await)
+            }
+            InputRequest::CreateMessage(asked) => serde_json::to_value(self.sample(call, asked.params).await?),
+            InputRequest::ListRoots(_) => serde_json::to_value(self.roots()),
+            _ => return Err(ErrorData::invalid_request("agentd does not know what is asked", None)),
+        };
+        answer.map_err(|error| ErrorData::internal_error(error.to_string(), None))
+    }
+
+    async fn sample(
+        &self,
+        call: Option<(Arc<Call>, bool)>,
+        request: CreateMessageRequestParams,
+    ) -> Result<CreateMessageResult, ErrorData> {
+        if self.sampling == Sampling::Never {
+            self.log.note(
+                "it wanted to ask a model, which it is not allowed; `sampling: ask` in mcp_servers.yaml allows it",
+            );
+            return Err(ErrorData::invalid_request(
+                "agentd does not let this server ask its models; answer without",
+                None,
+            ));
         }
+        sampling::ask(&self.server, call, &self.log, request).await
+    }
+
+    fn roots(&self) -> ListRootsResult {
+        let roots = self.calls.roots();
+        ListRootsResult::new(roots.iter().map(|path| Root::new(format!("file://{}", path.display()))).collect())
     }
 }
 
@@ -54,7 +81,7 @@ fn capabilities(sampling: Sampling) -> ClientCapabilities {
 
 impl ClientHandler for Handler {
     fn get_info(&self) -> ClientConfig {
-        // Servers of today are greeted; those of the newer way, which are not, understand that, too.
+        // The version of `initialize`. Where there is none, each request has its own.
         ClientConfig::new(capabilities(self.sampling), Implementation::new("agentd", env!("CARGO_PKG_VERSION")))
             .with_protocol_version(ProtocolVersion::LATEST_WITH_INITIALIZE)
     }
@@ -64,26 +91,16 @@ impl ClientHandler for Handler {
         request: CreateMessageRequestParams,
         context: RequestContext<RoleClient>,
     ) -> Result<CreateMessageResult, ErrorData> {
-        if self.sampling == Sampling::Never {
-            self.log.note(
-                "it wanted to ask a model, which it is not allowed; `sampling: ask` in mcp_servers.yaml allows it",
-            );
-            return Err(ErrorData::invalid_request(
-                "agentd does not let this server ask its models; answer without",
-                None,
-            ));
-        }
         // Whoever takes the request back need not wait for the answer.
         tokio::select! {
             biased;
             () = context.ct.cancelled() => Err(ErrorData::invalid_request("the request was taken back", None)),
-            answer = sampling::ask(&self.server, &self.calls, &self.log, request) => answer,
+            answer = self.sample(self.calls.latest(), request) => answer,
         }
     }
 
     async fn list_roots(&self, _: RequestContext<RoleClient>) -> Result<ListRootsResult, ErrorData> {
-        let roots = self.calls.roots();
-        Ok(ListRootsResult::new(roots.iter().map(|path| Root::new(format!("file://{}", path.display()))).collect()))
+        Ok(self.roots())
     }
 
     async fn create_elicitation(
@@ -95,7 +112,7 @@ impl ClientHandler for Handler {
         tokio::select! {
             biased;
             () = context.ct.cancelled() => Ok(elicitation::cancelled()),
-            answer = elicitation::ask(&self.server, &self.calls, &self.log, request) => Ok(answer),
+            answer = elicitation::ask(&self.server, self.calls.latest(), &self.log, request) => Ok(answer),
         }
     }
 
@@ -105,7 +122,7 @@ impl ClientHandler for Handler {
 
     async fn on_logging_message(&self, said: LoggingMessageNotificationParam, _: NotificationContext<RoleClient>) {
         let words = match &said.data {
-            serde_json::Value::String(words) => words.clone(),
+            Value::String(words) => words.clone(),
             other => other.to_string(),
         };
         self.log.said(&format!("{:?}: {words}", said.level).to_lowercase());

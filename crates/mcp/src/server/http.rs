@@ -1,4 +1,4 @@
-//! Servers behind an address: the client that asks them, and which of two ways of speaking they have.
+//! Servers behind an address: the client that asks them, and which of three ways of speaking they have.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -12,16 +12,24 @@ use reqwest::{
     redirect,
 };
 use rmcp::{
-    service::{ClientInitializeError, RoleClient, RunningService, serve_client_with_ct},
+    service::{
+        ClientInitializeError, RoleClient, RunningService, serve_client_with_ct, serve_client_with_lifecycle_and_ct,
+    },
     transport::{
         AuthClient, DynamicTransportError, StreamableHttpClientTransport,
         streamable_http_client::{StreamableHttpClientTransportConfig, StreamableHttpError},
     },
 };
 use secrecy::{ExposeSecret as _, SecretString};
+use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
-use super::{bounded::BoundedTransport, event_stream::EventStream, handler::Handler};
+use super::{
+    bounded::BoundedTransport,
+    era::{Era, FINDING_OUT},
+    event_stream::EventStream,
+    handler::Handler,
+};
 use crate::{
     clean::Clean,
     config::HttpWire,
@@ -40,59 +48,74 @@ pub(super) struct Address<'a> {
     pub(super) site: ServerUrl<'a>,
     pub(super) headers: &'a BTreeMap<String, SecretString>,
     pub(super) wire: HttpWire,
+    /// Era of its last connection.
+    pub(super) era: Era,
     pub(super) logins: &'a Logins,
     pub(super) clean: &'a Clean,
     pub(super) log: &'a Arc<Log>,
 }
 
 impl Address<'_> {
-    /// Greets the server. `handler` makes our end of a connection: it may be needed twice, for what is called the older
-    /// way may be spoken the newer way by now.
-    pub(super) async fn greet(
-        &self,
-        handler: impl Fn() -> Handler,
-    ) -> Result<RunningService<RoleClient, Handler>, Reason> {
+    /// Greets the server: as one of the newer era first, unless it is said to be of the oldest way, then by `initialize`, and
+    /// then in the oldest way.
+    pub(super) async fn greet(&self, handler: &Handler) -> Result<RunningService<RoleClient, Handler>, Reason> {
         let client = client(self.headers, &self.logins.routes)
             .map_err(|error| Reason::ours(format!("could not make ready to ask it: {}", error.without_url())))?;
-        let streamable = self.streamable(client.clone(), handler()).await;
-        match (streamable, self.wire) {
-            (Ok(service), _) => Ok(service),
-            (Err(Trouble::Refused(why)), _) => Err(why),
-            (Err(Trouble::Other(_)), HttpWire::Sse) => {
+        if self.wire == HttpWire::Streamable {
+            let greeting = self.streamable(client.clone(), Era::Discover, handler);
+            let greeted = match self.era {
+                Era::Initialize => timeout(FINDING_OUT, greeting).await,
+                Era::Discover => Ok(greeting.await),
+            };
+            match greeted {
+                Ok(Ok(service)) => return Ok(service),
+                Ok(Err((why, false))) => return Err(why),
+                // Without an answer, it is asked in the way that all servers know.
+                Ok(Err((_, true))) | Err(_) => {}
+            }
+        }
+        match self.streamable(client.clone(), Era::Initialize, handler).await {
+            Err((_, true)) if self.wire == HttpWire::Sse => {
                 let transport = EventStream::open(client, self.site.url, &self.route()).await.map_err(Reason::ours)?;
-                let greeting = serve_client_with_ct(handler(), self.bounded(transport), CancellationToken::new()).await;
+                let greeting =
+                    serve_client_with_ct(handler.clone(), self.bounded(transport), CancellationToken::new()).await;
                 greeting.map_err(|error| self.told(&error))
             }
-            (Err(Trouble::Other(why)), HttpWire::Streamable) => Err(why),
+            greeted => greeted.map_err(|(why, _)| why),
         }
     }
 
+    /// Greets the server in this way. An error says besides whether another way is worth a try.
     async fn streamable(
         &self,
         client: Client,
-        handler: Handler,
-    ) -> Result<RunningService<RoleClient, Handler>, Trouble> {
+        era: Era,
+        handler: &Handler,
+    ) -> Result<RunningService<RoleClient, Handler>, (Reason, bool)> {
         let config = StreamableHttpClientTransportConfig::with_uri(self.site.url)
             .max_sse_event_size(LONGEST)
             // It would send again what was not answered, and a call is never sent twice.
             .reinit_on_expired_session(false);
-        let token = CancellationToken::new();
+        let (handler, token) = (handler.clone(), CancellationToken::new());
         let greeting = match self.logins.manager(self.site, self.log).await {
             Ok(Some(manager)) => {
                 let transport = StreamableHttpClientTransport::with_client(AuthClient::new(client, manager), config);
-                serve_client_with_ct(handler, self.bounded(transport), token).await
+                serve_client_with_lifecycle_and_ct(handler, self.bounded(transport), era.lifecycle(), token).await
             }
             Ok(None) => {
                 let transport = StreamableHttpClientTransport::with_client(client, config);
-                serve_client_with_ct(handler, self.bounded(transport), token).await
+                serve_client_with_lifecycle_and_ct(handler, self.bounded(transport), era.lifecycle(), token).await
             }
             Err(why) => {
-                return Err(Trouble::Other(Reason::of_server("it does not say who may ask it", &why, self.clean)));
+                return Err((
+                    Reason::of_server("it does not say who may ask it", &why, self.clean),
+                    era == Era::Initialize,
+                ));
             }
         };
         greeting.map_err(|error| match Refusal::of_greeting(&error) {
-            Some(refusal) => Trouble::Refused(self.refused(&refusal)),
-            None => Trouble::Other(self.told(&error)),
+            Some(refusal) => (self.refused(&refusal), false),
+            None => (self.told(&error), era == Era::Initialize || era.may_be_wrong(&error)),
         })
     }
 
@@ -131,12 +154,6 @@ impl Address<'_> {
 pub(super) fn has_forgotten_us(error: &DynamicTransportError) -> bool {
     let error = error.error.downcast_ref::<StreamableHttpError<reqwest::Error>>();
     matches!(error, Some(StreamableHttpError::SessionExpired))
-}
-
-enum Trouble {
-    /// It does not answer whoever asks.
-    Refused(Reason),
-    Other(Reason),
 }
 
 /// A client that sends these headers with each request, and follows redirects only within a server: keys stay with whom

@@ -5,6 +5,7 @@
 //! - `connect`: from a configuration to a connection that was greeted and says what it offers.
 //! - `process`, `pipes`: a program of this machine, and how messages go to it and come from it.
 //! - `bounded`: how much a server may ask of us at once.
+//! - `era`: which of the two eras of the protocol it is of. `changes`: what it reports of the newer one.
 //! - `http`, `event_stream`: a server behind an address, and the two ways of speaking with it.
 //! - `handler`: what a server may ask of us. `calls`: what is under way, so that progress and questions find their call.
 //! - `call`: one request, with its time, its cancel and its end.
@@ -15,7 +16,9 @@ mod bounded;
 mod budget;
 pub(crate) mod call;
 pub(crate) mod calls;
+mod changes;
 mod connect;
+mod era;
 mod event_stream;
 mod handler;
 mod http;
@@ -27,5 +30,6 @@ pub use self::actor::Health;
 pub(crate) use self::{
     actor::{Lease, Need, ServerDeps, ServerHandle},
     connect::Connection,
+    era::Era,
     http::client,
 };

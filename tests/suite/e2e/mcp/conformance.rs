@@ -1,34 +1,21 @@
-//! The conformance suite of the protocol, against our client.
+//! The conformance suite of the protocol, against our client and against `agentctl mcp serve`: what each revision requires, at the
+//! protocol's version of that revision.
 
-use agentd_testkit::daemon::program;
+use std::process::{Child, Command, Output, Stdio};
+
+use agentd_testkit::daemon::{TempHome, program, until};
 
 use super::installed;
 
-/// What the suite has for clients, but for what [docs/mcp.md] names with the reason.
-const SCENARIOS: [&str; 22] = [
-    "initialize",
-    "tools_call",
-    "elicitation-sep1034-client-defaults",
-    "sse-retry",
-    "auth/metadata-default",
-    "auth/metadata-var1",
-    "auth/metadata-var2",
-    "auth/metadata-var3",
-    "auth/scope-from-www-authenticate",
-    "auth/scope-from-scopes-supported",
-    "auth/scope-omitted-when-undefined",
-    "auth/scope-step-up",
-    "auth/scope-retry-limit",
-    "auth/token-endpoint-auth-basic",
-    "auth/token-endpoint-auth-post",
-    "auth/token-endpoint-auth-none",
-    "auth/pre-registration",
-    "auth/2025-03-26-oauth-metadata-backcompat",
-    "auth/2025-03-26-oauth-endpoint-fallback",
-    "auth/resource-mismatch",
-    "auth/offline-access-scope",
-    "auth/offline-access-not-supported",
-];
+/// The revisions, one of each era.
+const REVISIONS: [&str; 2] = ["2025-11-25", "2026-07-28"];
+
+/// Scenarios for clients that no revision lists any more: older servers are still there.
+const OLDER: [&str; 2] = ["auth/2025-03-26-oauth-metadata-backcompat", "auth/2025-03-26-oauth-endpoint-fallback"];
+
+/// Scenarios for clients that are required and not run, each with its reason. [docs/mcp.md] names them, too.
+const SKIPPED: [(&str, &str); 1] =
+    [("auth/basic-cimd", "agentd has no published client metadata document, and registers with each server instead")];
 
 /// The scenarios that may be tried again: their servers do not wait for the stream that a client opens once it was greeted.
 /// The first asks on that stream during a call; where it asks before it is open, nobody hears it. The second takes the
@@ -37,28 +24,130 @@ const RACES: [&str; 2] = ["elicitation-sep1034-client-defaults", "sse-retry"];
 /// How often those are tried.
 const TRIES: usize = 3;
 
+/// Scenarios for servers that need no tools, resources and prompts made for the suite.
+const OF_ANY_SERVER: [&str; 5] =
+    ["server-initialize", "ping", "tools-list", "server-stateless", "input-required-result-unsupported-methods"];
+/// Scenarios for servers that speak over HTTP. `agentctl mcp serve` does not: tests/mcp/http_bridge.py does that for it.
+const OF_HTTP: [&str; 2] = ["server-sse-multiple-streams", "dns-rebinding-protection"];
+/// Scenarios for servers with what ours does not offer, by the beginnings of their names: tools, resources and prompts that the
+/// suite prescribes, completions, logs.
+const OF_OTHERS: [&str; 9] = [
+    "caching",
+    "completion-complete",
+    "elicitation-",
+    "input-required-result-",
+    "logging-set-level",
+    "prompts-",
+    "resources-",
+    "sep-2164-resource-not-found",
+    "tools-call-",
+];
+/// Checks of a scenario that need tools made for the suite.
+const CHECKS_OF_OTHERS: [&str; 4] = [
+    "sep-2575-server-rejects-undeclared-capability",
+    "sep-2575-missing-capability-http-400",
+    "sep-2575-http-server-no-independent-requests-on-stream",
+    "sep-2575-server-no-log-without-loglevel",
+];
+
+/// The scenarios that a revision requires of clients or of servers.
+fn required(of: &str, revision: &str) -> Vec<String> {
+    let file = format!("node_modules/@modelcontextprotocol/conformance/requirements/{revision}.yaml");
+    let text = std::fs::read_to_string(installed(&file)).unwrap();
+    let part = text.split_once(&format!("\n{of}:\n")).unwrap().1;
+    let names = part.lines().take_while(|line| line.is_empty() || line.starts_with([' ', '#']));
+    let names: Vec<String> = names.filter_map(|line| line.trim().strip_prefix("- ")).map(str::to_owned).collect();
+    assert!(names.len() >= 18, "{of} {revision}: {names:?}");
+    names
+}
+
 #[tokio::test]
 async fn our_client_keeps_to_the_protocol() {
-    for scenario in SCENARIOS {
-        let tries = if RACES.contains(&scenario) { TRIES } else { 1 };
-        let failures: Vec<String> = (0..tries).map_while(|_| run(scenario).err()).collect();
-        assert!(failures.len() < tries, "{scenario}:\n{}", failures.join("\n"));
+    let older = OLDER.map(|name| ("2025-03-26", name.to_owned()));
+    let all =
+        REVISIONS.iter().flat_map(|revision| required("client", revision).into_iter().map(|name| (*revision, name)));
+    let all: Vec<_> = older.into_iter().chain(all).collect();
+    for (name, _) in SKIPPED {
+        assert!(all.iter().any(|(_, required)| required == name), "{name} is not required");
+    }
+    for (revision, scenario) in all.iter().filter(|(_, name)| SKIPPED.iter().all(|(skipped, _)| name != skipped)) {
+        let tries = if RACES.contains(&scenario.as_str()) { TRIES } else { 1 };
+        let client = program("examples/conformance-client");
+        let args = ["client", "--command", client.to_str().unwrap()];
+        let failures: Vec<String> = (0..tries).map_while(|_| run(revision, scenario, &args).err()).collect();
+        assert!(failures.len() < tries, "{scenario} of {revision}:\n{}", failures.join("\n"));
         for failure in failures {
             println!("{scenario} was tried again after:\n{failure}");
         }
     }
 }
 
+#[tokio::test]
+async fn our_server_keeps_to_the_protocol() {
+    let home = TempHome::with_model("http://127.0.0.1:9");
+    let served = Served::start(&home).await;
+    let expected = home.write("expected.yaml", expected());
+    for revision in REVISIONS {
+        for scenario in required("server", revision) {
+            if OF_ANY_SERVER.contains(&scenario.as_str()) {
+                let mut args = vec!["server", "--url", served.url.as_str()];
+                if scenario == "server-stateless" {
+                    args.extend(["--expected-failures", expected.to_str().unwrap()]);
+                }
+                run(revision, &scenario, &args).unwrap_or_else(|why| panic!("{scenario} of {revision}:\n{why}"));
+                continue;
+            }
+            let is_known =
+                OF_OTHERS.iter().any(|name| scenario.starts_with(name)) || OF_HTTP.contains(&scenario.as_str());
+            assert!(is_known, "{scenario} of {revision} is neither run nor left out for a reason");
+        }
+    }
+}
+
+/// The checks that may fail, as the suite reads them. One that passes is reported as a failure.
+fn expected() -> String {
+    let checks = CHECKS_OF_OTHERS.map(|check| format!("  - server-stateless:{check}\n"));
+    format!("server:\n{}", checks.concat())
+}
+
 /// Runs a scenario. An error is what the suite said.
-fn run(scenario: &str) -> Result<(), String> {
+fn run(revision: &str, scenario: &str, args: &[&str]) -> Result<(), String> {
     let folder = tempfile::tempdir().unwrap();
-    let output = std::process::Command::new(installed("bin/node"))
+    let Output { status, stdout, stderr } = Command::new(installed("bin/node"))
         .arg(installed("node_modules/@modelcontextprotocol/conformance/dist/index.js"))
-        .args(["client", "--scenario", scenario, "--command"])
-        .arg(program("examples/conformance-client"))
+        .args(args)
+        .args(["--scenario", scenario, "--spec-version", revision])
         .current_dir(folder.path())
         .output()
         .unwrap();
     let said = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    if output.status.success() { Ok(()) } else { Err(format!("{}\n{}", said(&output.stdout), said(&output.stderr))) }
+    if status.success() { Ok(()) } else { Err(format!("{}\n{}", said(&stdout), said(&stderr))) }
+}
+
+/// `agentctl mcp serve` behind an address.
+struct Served {
+    bridge: Child,
+    url: String,
+}
+
+impl Served {
+    async fn start(home: &TempHome) -> Self {
+        let agentctl = home.agentctl_command(["mcp", "serve"]);
+        let mut command = Command::new("python3");
+        command.arg(super::fake().with_file_name("http_bridge.py")).arg(home.path().join("port"));
+        command.arg(agentctl.get_program()).args(agentctl.get_args());
+        command.envs(agentctl.get_envs().filter_map(|(name, value)| Some((name, value?))));
+        let bridge = command.stdin(Stdio::null()).spawn().unwrap();
+        let mut served = Self { bridge, url: String::new() };
+        let port = until("it listens", || async { Some(home.read("port")).filter(|port| port.ends_with('\n')) }).await;
+        served.url = format!("http://127.0.0.1:{}/mcp", port.trim());
+        served
+    }
+}
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        let _ = self.bridge.kill();
+        let _ = self.bridge.wait();
+    }
 }

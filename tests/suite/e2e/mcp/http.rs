@@ -68,6 +68,17 @@ async fn a_call_is_sent_once_also_where_the_server_has_forgotten_who_asks() {
 }
 
 #[tokio::test]
+async fn a_server_that_is_silent_to_the_newer_way_is_asked_in_the_older_one() {
+    let server = Server::start("hangs").await;
+    let world = behind(&server.url).await;
+    let told = world.act("").await;
+    assert!(told.contains("acted at last"), "{told}");
+    let methods = server.read("methods");
+    assert!(methods.starts_with("server/discover\ninitialize\n"), "{methods}");
+    world.all_are_gone().await;
+}
+
+#[tokio::test]
 async fn nobody_else_is_sent_the_keys_or_asked_at_all() {
     let other = Server::start("ok").await;
     let server = Server::start(&format!("sends_to:{}", other.url)).await;

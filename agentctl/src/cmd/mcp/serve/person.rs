@@ -10,8 +10,11 @@ use clap::ValueEnum;
 use futures_util::future::BoxFuture;
 use rmcp::{
     Peer, RoleServer,
-    model::{ElicitRequestParams, ElicitationAction},
-    service::ElicitationMode,
+    model::{
+        CallToolResponse, ElicitRequest, ElicitRequestParams, ElicitResult, ElicitationAction, InputRequest,
+        InputRequiredResult, InputResponses,
+    },
+    service::RequestContext,
 };
 use serde_json::{Value, json};
 
@@ -39,51 +42,82 @@ pub(super) enum Approvals {
 
 /// Puts approvals to the person before the MCP client. Everything else is left to wait.
 #[derive(Debug)]
-pub(super) struct Person {
-    peer: Option<Peer<RoleServer>>,
+pub(super) enum Person {
+    /// There is nobody, or nobody to be asked there.
+    Nobody,
+    /// Asked during a call.
+    During(Peer<RoleServer>),
+    /// Asked by the result of a call, which is then made again with the answer: the way since version 2026-07-28.
+    Between,
 }
 
 impl Person {
     /// The person before this client, if they are to be asked there and the client can ask.
-    pub(super) fn before(peer: &Peer<RoleServer>, approvals: Approvals) -> Self {
-        let asks =
-            approvals == Approvals::Person && peer.supported_elicitation_modes().contains(&ElicitationMode::Form);
-        Self { peer: asks.then(|| peer.clone()) }
-    }
-
-    /// Nobody.
-    pub(super) fn nobody() -> Self {
-        Self { peer: None }
+    pub(super) fn before(context: &RequestContext<RoleServer>, approvals: Approvals) -> Self {
+        let capabilities = context.client_capabilities().and_then(|client| client.elicitation);
+        // One that names no way of asking has forms.
+        let shows_forms = capabilities.is_some_and(|asks| asks.form.is_some() || asks.url.is_none());
+        if approvals != Approvals::Person || !shows_forms {
+            return Self::Nobody;
+        }
+        match context.protocol_version() {
+            Some(version) if !version.has_initialize() => Self::Between,
+            _ => Self::During(context.peer.clone()),
+        }
     }
 
     /// Returns whether there is somebody to ask.
     pub(super) fn is_there(&self) -> bool {
-        self.peer.is_some()
+        !matches!(self, Self::Nobody)
     }
 
-    /// Asks the person to approve; none where they were not asked, or gave no answer.
+    /// Asks the person to approve, during the call; none where they were not asked, or gave no answer.
     pub(super) async fn decide(&self, interrupt: &Interrupt) -> Option<Answer> {
-        let peer = self.peer.as_ref()?;
-        if let Some(request) = choice_form(interrupt) {
-            let result = peer.create_elicitation(request).await.ok()?;
-            // Without an answer of theirs it is still the calling agent's to answer.
-            return (result.action == ElicitationAction::Accept).then(|| answer_of(result.content.as_ref()))?;
+        let Self::During(peer) = self else { return None };
+        let result = peer.create_elicitation(form(interrupt)?).await.ok()?;
+        answer_in(interrupt, result)
+    }
+
+    /// The result of a call that asks the person for the first of these that has a form; none where they are not asked so.
+    pub(super) fn asks(&self, pending: &[Interrupt]) -> Option<CallToolResponse> {
+        let Self::Between = self else { return None };
+        let (id, form) = pending.iter().find_map(|interrupt| Some((interrupt.id.to_string(), form(interrupt)?)))?;
+        let asked = [(id.clone(), InputRequest::Elicitation(ElicitRequest::new(form)))];
+        Some(InputRequiredResult::new(Some(asked.into()), Some(id)).into())
+    }
+
+    /// The answer that came with the repeated call. An error means that the form was not answered, and is to be put again.
+    pub(super) fn answered(
+        &self,
+        interrupt: &Interrupt,
+        answers: Option<InputResponses>,
+    ) -> Result<Option<Answer>, MissingAnswer> {
+        if !matches!(self, Self::Between) || form(interrupt).is_none() {
+            return Ok(None);
         }
-        let request = form(interrupt)?;
-        let result = peer.create_elicitation(request).await.ok()?;
-        match result.action {
-            ElicitationAction::Accept => {
-                let content = result.content.unwrap_or_default();
-                match content["decision"].as_str() {
-                    Some("approve") => Some(Answer::Approve),
-                    Some("reject") => Some(Answer::Reject { reason: content["reason"].as_str().map(str::to_owned) }),
-                    // A client that agrees to everything without looking has agreed to nothing.
-                    _ => None,
-                }
-            }
-            ElicitationAction::Decline => Some(Answer::Reject { reason: None }),
-            _ => None,
+        let answer = answers.and_then(|mut answers| answers.remove(&interrupt.id.to_string())).ok_or(MissingAnswer)?;
+        Ok(answer_in(interrupt, serde_json::from_value(answer).map_err(|_| MissingAnswer)?))
+    }
+}
+
+/// The error of a call that brings no answer to its form.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct MissingAnswer;
+
+/// The answer that a form gives, if it gives one.
+fn answer_in(interrupt: &Interrupt, result: ElicitResult) -> Option<Answer> {
+    let content = result.content.unwrap_or_default();
+    let is_question = matches!(interrupt.ask, Ask::Question { .. });
+    match (result.action, content["decision"].as_str()) {
+        (ElicitationAction::Accept, _) if is_question => answer_of(&content),
+        (ElicitationAction::Accept, Some("approve")) => Some(Answer::Approve),
+        (ElicitationAction::Accept, Some("reject")) => {
+            Some(Answer::Reject { reason: content["reason"].as_str().map(str::to_owned) })
         }
+        (ElicitationAction::Decline, _) if !is_question => Some(Answer::Reject { reason: None }),
+        // A client that agrees to everything without looking has agreed to nothing, and a question without an answer is
+        // still the calling agent's.
+        _ => None,
     }
 }
 
@@ -95,6 +129,11 @@ impl Asker for Person {
     fn leaves(&self) -> bool {
         true
     }
+}
+
+/// The form for an interrupt, if there can be one.
+fn form(interrupt: &Interrupt) -> Option<ElicitRequestParams> {
+    choice_form(interrupt).or_else(|| approval_form(interrupt))
 }
 
 /// The form for a question with choices; none for any other.
@@ -127,13 +166,13 @@ fn choice_form(interrupt: &Interrupt) -> Option<ElicitRequestParams> {
 }
 
 /// The answer of a form with choices, if there is one.
-fn answer_of(content: Option<&Value>) -> Option<Answer> {
-    let field = |name: &str| content?[name].as_str().map(str::trim).filter(|text| !text.is_empty());
+fn answer_of(content: &Value) -> Option<Answer> {
+    let field = |name: &str| content[name].as_str().map(str::trim).filter(|text| !text.is_empty());
     field("other").or_else(|| field("choice")).map(|text| Answer::Text { text: text.to_owned() })
 }
 
 /// The form for an approval; none for a question, where it would be too long, and where not all of what would run is shown.
-fn form(interrupt: &Interrupt) -> Option<ElicitRequestParams> {
+fn approval_form(interrupt: &Interrupt) -> Option<ElicitRequestParams> {
     let Ask::Approval { tool, args, risk, reason, preview, layer, rule, .. } = &interrupt.ask else { return None };
     if preview
         .as_deref()
@@ -306,7 +345,7 @@ mod tests {
             choices: Vec::new(),
         };
         let question = Interrupt { ask, ..approval("") };
-        assert!(form(&question).is_none() && choice_form(&question).is_none());
+        assert!(form(&question).is_none());
     }
 
     #[test]
@@ -334,9 +373,9 @@ mod tests {
         assert!(of("Which?", ["red", "gr\u{202e}een"]).is_none());
         assert!(of(&format!("{}lab asks: x", Ask::OF_MCP_SERVER), ["a", "b"]).is_none());
         let text = |text: &str| Some(Answer::Text { text: text.to_owned() });
-        assert_eq!(answer_of(Some(&json!({"choice": "red"}))), text("red"));
-        assert_eq!(answer_of(Some(&json!({"choice": "red", "other": " blue "}))), text("blue"));
-        assert_eq!(answer_of(Some(&json!({"choice": 1}))), None);
-        assert_eq!(answer_of(None), None);
+        assert_eq!(answer_of(&json!({"choice": "red"})), text("red"));
+        assert_eq!(answer_of(&json!({"choice": "red", "other": " blue "})), text("blue"));
+        assert_eq!(answer_of(&json!({"choice": 1})), None);
+        assert_eq!(answer_of(&Value::Null), None);
     }
 }

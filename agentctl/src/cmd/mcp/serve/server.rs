@@ -6,8 +6,8 @@ use agentd_core::{error::ErrorKind, session::Mount};
 use rmcp::{
     ErrorData, RoleServer, ServerHandler,
     model::{
-        CallToolRequestParams, CallToolResponse, CallToolResult, Implementation, ListToolsResult,
-        PaginatedRequestParams, ServerCapabilities, ServerConfig, Tool,
+        CallToolRequestParams, CallToolResponse, Implementation, ListToolsResult, PaginatedRequestParams,
+        ServerCapabilities, ServerConfig, Tool,
     },
     service::RequestContext,
 };
@@ -62,8 +62,11 @@ impl AgentServer {
         &self,
         request: CallToolRequestParams,
         context: &RequestContext<RoleServer>,
-    ) -> anyhow::Result<CallToolResult> {
-        let CallToolRequestParams { name, arguments, .. } = request;
+    ) -> anyhow::Result<CallToolResponse> {
+        let CallToolRequestParams { name, arguments, input_responses, request_state, .. } = request;
+        if let (Some(asked), "ask" | "answer") = (&request_state, name.as_ref()) {
+            return self.resume(asked, input_responses, context).await;
+        }
         match name.as_ref() {
             "ask" => {
                 let args: arguments::Ask = arguments::read(&name, arguments)?;
@@ -77,13 +80,15 @@ impl AgentServer {
                 let args: arguments::Search = arguments::read(&name, arguments)?;
                 // Where nobody waits the search is dropped, and the daemon ends it.
                 tokio::select! {
-                    found = async { lookups::search(&self.daemon().await?, &self.house.reach, &args).await } => found,
+                    found = async { lookups::search(&self.daemon().await?, &self.house.reach, &args).await } => {
+                        Ok(found?.into())
+                    }
                     () = self.nobody_waits(context) => Err(gone().into()),
                 }
             }
             "list_sessions" => {
                 let args: arguments::List = arguments::read(&name, arguments)?;
-                lookups::sessions(&self.daemon().await?, &self.house.reach, &args).await
+                Ok(lookups::sessions(&self.daemon().await?, &self.house.reach, &args).await?.into())
             }
             other => Err(Failure::usage(format!("there is no tool {other}")).into()),
         }
@@ -132,7 +137,7 @@ impl ServerHandler for AgentServer {
             return Err(ErrorData::invalid_params(format!("there is no tool {name:?}"), None));
         }
         let outcome = self.call(request, &context).await;
-        Ok(outcome.unwrap_or_else(|error| shown::failed(&error)).into())
+        Ok(outcome.unwrap_or_else(|error| shown::failed(&error).into()))
     }
 }
 

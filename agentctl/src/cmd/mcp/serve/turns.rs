@@ -10,12 +10,16 @@ use agentd_core::{
     turn::{StartTurn, TurnResult},
 };
 use agentd_proto::client::{NewSession, SessionChoice, StartRequest};
-use rmcp::{RoleServer, model::CallToolResult, service::RequestContext};
+use rmcp::{
+    RoleServer,
+    model::{CallToolResponse, InputResponses},
+    service::RequestContext,
+};
 
 use super::{
     arguments::{self, AtInterrupt, Decision},
     lookups,
-    person::{Approvals, Person},
+    person::{Approvals, MissingAnswer, Person},
     progress::{self, Progress},
     server::{AgentServer, House, caller, gone},
     shown,
@@ -41,6 +45,7 @@ const CANCEL: Duration = Duration::from_secs(2);
 
 const NEEDS_ANSWER: &str = "the turn waits: see its interrupts, and use the tool answer";
 const STILL_WAITS: &str = "no answer yet; the turn waits, also across a restart";
+const NO_ANSWER: &str = "the person gave no answer; the turn waits";
 
 /// Rest of a turn: its end, or a question.
 enum Rest {
@@ -64,7 +69,7 @@ impl AgentServer {
         &self,
         args: arguments::Ask,
         context: &RequestContext<RoleServer>,
-    ) -> anyhow::Result<CallToolResult> {
+    ) -> anyhow::Result<CallToolResponse> {
         let folder = self.house.folder(args.folder.as_deref())?;
         if args.prompt.as_ref().map_or(args.session_id.is_none(), |prompt| prompt.trim().is_empty()) {
             return Err(Failure::usage("there is no prompt")
@@ -78,8 +83,8 @@ impl AgentServer {
         }
         let client = caller(context);
         let person = match args.on_interrupt {
-            AtInterrupt::Wait => Person::before(&context.peer, self.house.approvals),
-            AtInterrupt::Deny | AtInterrupt::Fail => Person::nobody(),
+            AtInterrupt::Wait => Person::before(context, self.house.approvals),
+            AtInterrupt::Deny | AtInterrupt::Fail => Person::Nobody,
         };
         let start = StartTurn {
             // A model wrote it: it mentions nothing, and no rule of the person is looked for in it.
@@ -134,19 +139,18 @@ impl AgentServer {
         &self,
         args: arguments::Answer,
         context: &RequestContext<RoleServer>,
-    ) -> anyhow::Result<CallToolResult> {
+    ) -> anyhow::Result<CallToolResponse> {
         let daemon = self.daemon().await?;
         let pending = self.house.reach.within(&daemon.client, daemon.client.interrupts(None).await?).await;
         let (id, interrupt) = resolve(&args.interrupt_id, &pending)?;
         let at = self.place_of(&daemon, id, interrupt).await?;
-        let person = Person::before(&context.peer, self.house.approvals);
-        let client = caller(context);
+        let person = Person::before(context, self.house.approvals);
 
         if args.decision == Decision::Wait {
             let at = at.ok_or_else(|| unknown(&args.interrupt_id))?;
             let limit = Duration::from_secs(args.wait_seconds.unwrap_or(WAIT).min(LONGEST_WAIT));
-            let line = SocketLine::attach(&daemon, at.session, at.seen).await?.answering_as(client);
-            let following = FollowMode { at, person: Person::nobody(), cancels: false, limit: Some(limit) };
+            let line = SocketLine::attach(&daemon, at.session, at.seen).await?.answering_as(caller(context));
+            let following = FollowMode { at, person: Person::Nobody, cancels: false, limit: Some(limit) };
             return self.follow(&daemon, line, following, context).await;
         }
         let decided = tokio::select! {
@@ -157,20 +161,66 @@ impl AgentServer {
         let (Some(answer), Some(at)) = (decided, at) else {
             let at = at.ok_or_else(|| unknown(&args.interrupt_id))?;
             let asked: Vec<Interrupt> = interrupt.cloned().into_iter().collect();
-            return Ok(shown::waits(at.session, at.turn, &asked, "the person gave no answer; the turn waits"));
+            return Ok(person
+                .asks(&asked)
+                .unwrap_or_else(|| shown::waits(at.session, at.turn, &asked, NO_ANSWER).into()));
         };
+        self.go_on(&daemon, (id, interrupt), answer, FollowMode { at, person, cancels: false, limit: None }, context)
+            .await
+    }
+
+    /// Follows a turn from where a person was asked in a form, by a call that is made again with their answer.
+    pub(super) async fn resume(
+        &self,
+        asked: &str,
+        answers: Option<InputResponses>,
+        context: &RequestContext<RoleServer>,
+    ) -> anyhow::Result<CallToolResponse> {
+        let daemon = self.daemon().await?;
+        let pending = self.house.reach.within(&daemon.client, daemon.client.interrupts(None).await?).await;
+        let id: InterruptId = asked.parse().map_err(|_| unknown(asked))?;
+        let interrupt = pending.iter().find(|interrupt| interrupt.id == id);
+        let at = self.place_of(&daemon, id, interrupt).await?.ok_or_else(|| unknown(asked))?;
+        let person = Person::before(context, self.house.approvals);
+        let Some(interrupt) = interrupt else {
+            // Somebody else has answered meanwhile.
+            let line = SocketLine::attach(&daemon, at.session, at.seen).await?.answering_as(caller(context));
+            let cancels = self.house.reach.has_turn(at.turn);
+            return self.follow(&daemon, line, FollowMode { at, person, cancels, limit: None }, context).await;
+        };
+        let waits = || shown::waits(at.session, at.turn, std::slice::from_ref(interrupt), NO_ANSWER).into();
+        match person.answered(interrupt, answers) {
+            Ok(Some(answer)) => {
+                let following = FollowMode { at, person, cancels: false, limit: None };
+                self.go_on(&daemon, (id, Some(interrupt)), answer, following, context).await
+            }
+            Ok(None) => Ok(waits()),
+            Err(MissingAnswer) => Ok(person.asks(std::slice::from_ref(interrupt)).unwrap_or_else(waits)),
+        }
+    }
+
+    /// Gives an answer, and follows the turn from there.
+    async fn go_on(
+        &self,
+        daemon: &Daemon,
+        (id, interrupt): (InterruptId, Option<&Interrupt>),
+        answer: Answer,
+        following: FollowMode,
+        context: &RequestContext<RoleServer>,
+    ) -> anyhow::Result<CallToolResponse> {
+        let (at, client) = (following.at, caller(context));
         if let Some(misfit) = interrupt.and_then(|interrupt| answer.misfit(&interrupt.ask)) {
             return Err(Failure::usage(format!("this answer does not fit: {misfit}")).into());
         }
         daemon.client.answer(id, &answer, &client).await?;
         let others = daemon.client.interrupts(Some(&at.session.to_string())).await?;
         if !others.is_empty() {
-            return Ok(self.told(at, &others, NEEDS_ANSWER));
+            return Ok(self.told(at, &others, NEEDS_ANSWER, &following.person));
         }
-        let line = SocketLine::attach(&daemon, at.session, at.seen).await?.answering_as(client);
+        let line = SocketLine::attach(daemon, at.session, at.seen).await?.answering_as(client);
         // What a person began is theirs to cancel, whoever answered in it.
         let cancels = self.house.reach.has_turn(at.turn);
-        self.follow(&daemon, line, FollowMode { at, person, cancels, limit: None }, context).await
+        self.follow(daemon, line, FollowMode { cancels, ..following }, context).await
     }
 
     /// The turn that waits for an answer, or waited for one; none where nothing is known of it.
@@ -244,7 +294,7 @@ impl AgentServer {
         line: SocketLine,
         following: FollowMode,
         context: &RequestContext<RoleServer>,
-    ) -> anyhow::Result<CallToolResult> {
+    ) -> anyhow::Result<CallToolResponse> {
         let FollowMode { mut at, mut person, cancels, limit } = following;
         let (mut progress, told) = Progress::of(at.turn, at.seen);
         let work = async {
@@ -273,24 +323,24 @@ impl AgentServer {
             }
             Some(None) => {
                 let pending = daemon.client.interrupts(Some(&at.session.to_string())).await?;
-                Ok(self.told(at, &pending, STILL_WAITS))
+                Ok(self.told(at, &pending, STILL_WAITS, &person))
             }
             Some(Some(rest)) => Ok(match rest? {
                 Rest::Ended(result) => {
                     self.house.reach.ended(at.turn);
-                    shown::ended(at.session, &result)
+                    shown::ended(at.session, &result).into()
                 }
-                Rest::Waits(pending) => self.told(at, &pending, NEEDS_ANSWER),
+                Rest::Waits(pending) => self.told(at, &pending, NEEDS_ANSWER, &person),
             }),
         }
     }
 
-    /// Tells what a turn waits for, and remembers from where it goes on.
-    fn told(&self, at: WaitingTurn, pending: &[Interrupt], note: &str) -> CallToolResult {
+    /// Tells what a turn waits for, or asks the person for it, and remembers from where it goes on.
+    fn told(&self, at: WaitingTurn, pending: &[Interrupt], note: &str, person: &Person) -> CallToolResponse {
         for interrupt in pending {
             self.house.told.remember(interrupt.id, at);
         }
-        shown::waits(at.session, at.turn, pending, note)
+        person.asks(pending).unwrap_or_else(|| shown::waits(at.session, at.turn, pending, note).into())
     }
 }
 

@@ -4,7 +4,7 @@ use agentd_testkit::model_server::Reply;
 use rmcp::model::ElicitationAction;
 use serde_json::{Value, json};
 
-use super::{Agent, Caller};
+use super::{Agent, Caller, Raw, newer_meta};
 use crate::e2e::{
     World,
     mcp::{behaving, world},
@@ -65,18 +65,22 @@ async fn an_approval_is_given_by_a_person_and_the_caller_hears_the_rest() {
 
 #[tokio::test]
 async fn the_person_before_the_client_is_asked_in_a_form() {
-    for (action, content, status, file) in [
+    let said = [
         (ElicitationAction::Accept, json!({"decision": "approve"}), "ended", "hello"),
         (ElicitationAction::Accept, json!({"decision": "reject", "reason": "no"}), "ended", ""),
         (ElicitationAction::Decline, json!({}), "ended", ""),
         // Whoever agrees to everything unread has not said yes to this.
         (ElicitationAction::Accept, json!({}), "waiting", ""),
         (ElicitationAction::Cancel, json!({"decision": "approve"}), "waiting", ""),
-    ] {
+    ];
+    for (is_newer, (action, content, status, file)) in
+        [false, true].into_iter().flat_map(|is_newer| said.iter().map(move |said| (is_newer, said.clone())))
+    {
         let world = World::start().await;
         writes(&world);
         let agent = Agent { person: Some((action.clone(), content.clone())), ..Agent::default() };
-        let caller = Caller::with(&world, &[], agent).await;
+        let caller =
+            if is_newer { Caller::newer(&world, &[], agent).await } else { Caller::with(&world, &[], agent).await };
         let came = caller.gives("ask", json!({"prompt": "Write it"})).await;
         assert_eq!(
             (&came["status"], written(&world, &came["session_id"]).as_str()),
@@ -89,6 +93,44 @@ async fn the_person_before_the_client_is_asked_in_a_form() {
         assert!(questions[0].contains("started by mcp: tester") && !questions[0].contains('\u{1b}'), "{questions:?}");
         let denied = came["denials"].as_array().unwrap().len();
         assert_eq!(denied, usize::from(status == "ended" && file.is_empty()), "{came:#}");
+    }
+}
+
+#[tokio::test]
+async fn no_answer_is_taken_for_a_form_that_was_not_shown() {
+    for (args, says) in [(&[][..], true), (&["--approvals", "agentctl"], false)] {
+        let world = World::start().await;
+        writes(&world);
+        let mut raw = Raw::silent(&world, args);
+        let mut number = 0;
+        let mut call = async |more: Value| {
+            number += 1;
+            let mut params = json!({"name": "ask", "arguments": {"prompt": "Write it"}, "_meta": newer_meta()});
+            params.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+            raw.request(number, "tools/call", params).await
+        };
+        let first = call(json!({})).await["result"].clone();
+        let id = if says {
+            assert_eq!(first["resultType"], "input_required", "{first:#}");
+            first["requestState"].clone()
+        } else {
+            first["structuredContent"]["interrupts"][0]["id"].clone()
+        };
+        let approve = json!({"action": "accept", "content": {"decision": "approve"}});
+        let answered = |name: &Value| json!({"requestState": &id, "inputResponses": {name.as_str().unwrap(): approve}});
+        // An answer to another question, or none, is asked for again.
+        for missing in [answered(&json!("x")), json!({"requestState": &id})] {
+            let again = call(missing).await["result"].clone();
+            assert_eq!(again["resultType"] == "input_required", says, "{again:#}");
+        }
+        for forged in ["1", "ffff", ""] {
+            let refused = call(json!({"requestState": forged, "inputResponses": {forged: approve}})).await;
+            assert_eq!(refused["result"]["isError"], true, "{refused:#}");
+        }
+        let rest = call(answered(&id)).await["result"].clone();
+        assert_eq!(rest["structuredContent"]["status"], if says { "ended" } else { "waiting" }, "{rest:#}");
+        let session = rest["structuredContent"]["session_id"].clone();
+        assert_eq!(written(&world, &session), if says { "hello" } else { "" });
     }
 }
 

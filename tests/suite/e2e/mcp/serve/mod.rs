@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex};
 
 use agentd_testkit::{daemon::Running, model_server::Reply};
 use rmcp::{
-    ClientHandler, RoleClient, ServiceExt as _,
+    ClientHandler, ClientLifecycleMode, ClientServiceExt as _, RoleClient, ServiceExt as _,
     model::{
         CallToolRequest, CallToolRequestParams, CallToolResult, ClientCapabilities, ClientConfig, ClientRequest,
         ElicitRequestParams, ElicitResult, ElicitationAction, ErrorData, Implementation, ProgressNotificationParam,
@@ -81,10 +81,20 @@ impl Caller {
     }
 
     async fn with(world: &World, args: &[&str], agent: Agent) -> Self {
+        Self::of(world, args, agent, ClientLifecycleMode::Initialize).await
+    }
+
+    /// One of the protocol's newer era.
+    async fn newer(world: &World, args: &[&str], agent: Agent) -> Self {
+        let preferred_versions = vec![ProtocolVersion::V_2026_07_28];
+        Self::of(world, args, agent, ClientLifecycleMode::Discover { preferred_versions }).await
+    }
+
+    async fn of(world: &World, args: &[&str], agent: Agent, era: ClientLifecycleMode) -> Self {
         let command = world.daemon.agentctl_command(["mcp", "serve"].iter().chain(args));
         let transport = TokioChildProcess::new(tokio::process::Command::from(command)).unwrap();
         let heard = agent.heard.clone();
-        Self { heard, service: agent.serve(transport).await.unwrap() }
+        Self { heard, service: agent.serve_with_lifecycle(transport, era).await.unwrap() }
     }
 
     async fn begin(&self, tool: &'static str, arguments: Value) -> RequestHandle<RoleClient> {
@@ -93,8 +103,10 @@ impl Caller {
         self.service.peer().send_cancellable_request(request, PeerRequestOptions::no_options()).await.unwrap()
     }
 
+    /// Calls a tool, again with the answer where its result asks the person.
     async fn call(&self, tool: &'static str, arguments: Value) -> CallToolResult {
-        result(self.begin(tool, arguments).await).await
+        let params = CallToolRequestParams::new(tool).with_arguments(arguments.as_object().unwrap().clone());
+        self.service.call_tool(params).await.unwrap()
     }
 
     /// What a call gave that went well.
@@ -119,6 +131,15 @@ async fn result(handle: RequestHandle<RoleClient>) -> CallToolResult {
     }
 }
 
+/// Metadata of a request of the newer era.
+fn newer_meta() -> Value {
+    json!({
+        "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+        "io.modelcontextprotocol/clientInfo": {"name": "raw", "version": "1"},
+        "io.modelcontextprotocol/clientCapabilities": {"elicitation": {}},
+    })
+}
+
 /// A server whose lines are written and read one by one.
 struct Raw {
     running: Running,
@@ -130,14 +151,18 @@ impl Raw {
     }
 
     async fn with(world: &World, args: &[&str]) -> Self {
-        let command = world.daemon.agentctl_command(["mcp", "serve"].iter().chain(args));
-        let mut raw = Self { running: Running::spawn(command) };
+        let mut raw = Self::silent(world, args);
         let client = json!({"name": "raw", "version": "1"});
         let params = json!({"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": client});
         let greeting = raw.request(0, "initialize", params).await;
         assert_eq!(greeting["result"]["serverInfo"]["name"], "agentd", "{greeting:#}");
         raw.send(&json!({"jsonrpc": "2.0", "method": "notifications/initialized"}).to_string()).await;
         raw
+    }
+
+    /// One that was not greeted.
+    fn silent(world: &World, args: &[&str]) -> Self {
+        Self { running: Running::spawn(world.daemon.agentctl_command(["mcp", "serve"].iter().chain(args))) }
     }
 
     async fn send(&mut self, line: &str) {
@@ -182,6 +207,27 @@ async fn an_agent_asks_and_goes_on_with_the_session() {
     // The caller's name is in the journal, without what a terminal would obey.
     let audit = world.daemon.read("data/audit.jsonl");
     assert!(!audit.contains("\\u001b"), "{audit}");
+}
+
+#[tokio::test]
+async fn an_agent_of_the_newer_era_is_answered_like_any_other() {
+    let world = World::start().await;
+    let caller = Caller::newer(&world, &[], Agent::default()).await;
+    let info = caller.service.peer().peer_info().unwrap();
+    assert_eq!(info.server_info.as_ref().unwrap().name, "agentd");
+    assert!(info.instructions.as_ref().unwrap().contains("use `answer`"), "{info:#?}");
+    assert_eq!(caller.service.list_all_tools().await.unwrap().len(), 4);
+    world.model.reply(Reply::text("Blue."));
+    let first = caller.gives("ask", json!({"prompt": "Which colour has the sky?"})).await;
+    assert_eq!((&first["status"], &first["text"]), (&json!("ended"), &json!("Blue.")), "{first:#}");
+    let listed = caller.gives("list_sessions", json!({})).await;
+    assert_eq!(listed["sessions"][0]["session_id"], first["session_id"], "{listed:#}");
+    let mut raw = Raw::silent(&world, &[]);
+    let nothing = raw.request(1, "tools/list", json!({})).await;
+    assert_eq!(nothing["error"]["code"], -32602, "{nothing:#}");
+    let tools = raw.request(2, "tools/list", json!({"_meta": newer_meta()})).await;
+    assert_eq!(tools["result"]["resultType"], "complete", "{tools:#}");
+    assert_eq!(tools["result"]["tools"].as_array().unwrap().len(), 4, "{tools:#}");
 }
 
 #[tokio::test]

@@ -1,0 +1,136 @@
+//! Servers of the newer era of the protocol: found out, remembered, and asked again where the memory is wrong.
+
+use agentd_testkit::{daemon::until, model_server::Reply};
+use serde_json::{Value, json};
+
+use super::{asking::waits, fake, world};
+use crate::e2e::{World, tool_texts};
+
+/// A server that is of the newer era, unless its home has the file `old`.
+fn newer(how: &str) -> Value {
+    let program = fake().with_file_name("fake_newer.py");
+    json!({"command": "python3", "args": [program, how], "tools": {"act": {"always_available": true}}})
+}
+
+/// A daemon with it.
+async fn daemon(how: &str) -> World {
+    world(json!({"fake": newer(how)})).await
+}
+
+/// The same, and a model that calls it once. Its calls run without asking, so that the only questions are its own.
+async fn calls_once(how: &str) -> World {
+    let mut fake = newer(how);
+    fake["tools"]["act"]["effect"] = json!("read");
+    let world = world(json!({"fake": fake})).await;
+    world.model.respond_with(|request| {
+        if tool_texts(request).is_empty() { Reply::tool_call("mcp_fake_act", json!({})) } else { Reply::text("over") }
+    });
+    world
+}
+
+/// The protocol's versions in which it was started.
+fn started(world: &World) -> Vec<String> {
+    world.daemon.read("started").lines().map(str::to_owned).collect()
+}
+
+#[tokio::test]
+async fn the_era_of_a_server_is_found_out_once() {
+    let mut world = daemon("ok").await;
+    assert!(world.act("now").await.contains("acted: "));
+    assert_eq!(started(&world), ["new", "new"], "it was started again to be asked in its way");
+    let listed = world.daemon.agentctl(["mcp", "list", "--json"]).await.exits(0).json();
+    assert_eq!(
+        (&listed[0]["protocol"], &listed[0]["says_it_is"]),
+        (&json!("2026-07-28"), &json!("fake 2")),
+        "{listed:#}"
+    );
+    world.servers_are_gone().await;
+    assert!(world.act("again").await.contains("acted: "));
+    world.daemon.sigterm().await;
+    world.daemon.restart().await;
+    assert!(world.act("and again").await.contains("acted: "));
+    assert_eq!(started(&world).len(), 4, "it is known, also after a restart of the daemon");
+    let greetings = world.daemon.read("asked").lines().filter(|method| *method == "initialize").count();
+    assert_eq!(greetings, 1);
+    world.all_are_gone().await;
+}
+
+#[tokio::test]
+async fn a_wrong_memory_heals() {
+    let world = daemon("ok").await;
+    assert!(world.act("now").await.contains("acted: "));
+    world.servers_are_gone().await;
+    world.daemon.write("old", "");
+    assert!(world.act("now").await.contains("acted: "), "it is asked in the other way at once");
+    world.servers_are_gone().await;
+    assert!(world.act("now").await.contains("acted: "));
+    assert_eq!(started(&world)[2..], ["old", "old", "old"], "and then known as what it is");
+    world.all_are_gone().await;
+}
+
+#[tokio::test]
+async fn a_wrong_memory_of_a_silent_server_costs_a_start() {
+    let mut fake = newer("silent");
+    fake["start_timeout"] = json!("8s");
+    let world = world(json!({"fake": fake})).await;
+    assert!(world.act("now").await.contains("acted: "));
+    world.servers_are_gone().await;
+    world.daemon.write("old", "");
+    let told = world.act("now").await;
+    assert!(told.contains("did not answer within 8 s"), "{told}");
+    assert!(world.act("now").await.contains("acted: "));
+    world.all_are_gone().await;
+}
+
+#[tokio::test]
+async fn each_request_says_who_asks() {
+    let world = daemon("meta").await;
+    let told = world.act("now").await;
+    for part in ["clientInfo", r#""name": "agentd""#, r#""elicitation": {"form": {}, "url": {}}"#] {
+        assert!(told.contains(part), "{part:?} is missing in {told}");
+    }
+    world.all_are_gone().await;
+}
+
+#[tokio::test]
+async fn a_question_is_answered_by_a_person_before_the_call_is_done() {
+    let world = calls_once("asks").await;
+    let running = world.daemon.spawn_agentctl(["run", "Go", "--on-interrupt", "wait", "--output", "stream-json"]);
+    let asked = waits(&world).await;
+    assert_eq!(asked["question"], "The MCP server fake asks: Who are you?", "{asked:#}");
+    world.daemon.agentctl(["answer", asked["id"].as_str().unwrap(), "Ada"]).await.exits(0);
+    running.output(Vec::new()).await.exits(0);
+    let told = tool_texts(world.model.requests().last().unwrap());
+    assert!(told.contains(r#"[{"who": {"action": "accept", "content": {"name": "Ada"}}}, "1"]"#), "{told}");
+    assert_eq!(world.daemon.read("acted").lines().count(), 2);
+    world.all_are_gone().await;
+}
+
+#[tokio::test]
+async fn questions_without_end_cost_a_call_and_nothing_else() {
+    for (how, expected) in [
+        ("asks_for_ever", "asked a person more than 8 times"),
+        ("asks_at_once", "500 questions at once"),
+        ("never_done", "after 10 rounds"),
+        ("samples", "does not let this server ask its models"),
+    ] {
+        let world = calls_once(how).await;
+        world.daemon.agentctl(["run", "Go", "--on-interrupt", "deny"]).await.exits(0);
+        let told = tool_texts(world.model.requests().last().unwrap());
+        assert!(told.contains(expected), "{how}: {told}");
+        let acted = world.daemon.read("acted").lines().count();
+        assert!(acted <= 11, "{how}: it was called {acted} times");
+        world.still_serves().await;
+        world.all_are_gone().await;
+    }
+}
+
+#[tokio::test]
+async fn changes_are_heard_of_and_asked_for_once_in_a_while() {
+    let world = daemon("changes").await;
+    world.act("now").await;
+    until("it was asked again", || async { (world.daemon.read("listed").lines().count() >= 3).then_some(()) }).await;
+    assert!(world.daemon.read("asked").lines().filter(|method| *method == "subscriptions/listen").count() <= 3);
+    world.still_serves().await;
+    world.all_are_gone().await;
+}
