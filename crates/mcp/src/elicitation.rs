@@ -10,7 +10,7 @@ use agentd_core::{
 use rmcp::model::{ElicitRequestParams, ElicitResult, ElicitationAction};
 use serde_json::{Map, Value};
 
-use crate::{log::Log, server::calls::Call};
+use crate::{calls::Call, log::Log};
 
 /// Maximum length of a server's words to a person, in characters.
 const LONGEST: usize = 2000;

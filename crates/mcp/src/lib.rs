@@ -9,6 +9,7 @@
 //!   offered, under which names; `offered`: for how many of them there is room in every turn.
 //! - `schema`, `answer`: what servers say, made fit for models. All of it is the word of strangers.
 //! - `elicitation`: questions of servers to a person. `sampling`: their requests to a model, which a person allows.
+//! - `calls`: those that are under way with one server. `http_client`: requests to servers.
 //! - [`login`]: who is known where, for servers behind an address.
 //! - [`variables`]: those that the configuration names and only clients have.
 //! - [`session`]: servers that a client brings for one session.
@@ -16,12 +17,14 @@
 //! - [`guard`]: the process between agentd and a server, which leaves nothing of the server behind.
 
 mod answer;
+mod calls;
 pub mod catalogue;
 mod clean;
 pub mod config;
 mod connections;
 mod elicitation;
 pub mod guard;
+mod http_client;
 pub mod log;
 pub mod login;
 mod offered;

@@ -1,7 +1,7 @@
 //! Why a server is not there: what we know of it, and what the server itself said. Both are kept apart from where they are
 //! made, so that nobody takes its words for ours, and its words are few and harmless from there on.
 
-use std::{error::Error, fmt};
+use std::{error::Error, fmt, time::Duration};
 
 use agentd_core::untrusted::{self, UntrustedSource};
 use rmcp::service::{ClientInitializeError, ServiceError};
@@ -117,6 +117,15 @@ fn with_causes(error: &(dyn Error + 'static)) -> String {
         source = cause.source();
     }
     words
+}
+
+/// A time in words: `30 s`, `5 min`.
+pub(crate) fn span(time: Duration) -> String {
+    match time.as_secs() {
+        0 => format!("{} ms", time.as_millis()),
+        seconds if seconds % 60 == 0 => format!("{} min", seconds / 60),
+        seconds => format!("{seconds} s"),
+    }
 }
 
 #[cfg(test)]

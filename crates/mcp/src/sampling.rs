@@ -19,9 +19,9 @@ use rmcp::model::{
 };
 
 use crate::{
+    calls::Call,
     elicitation::{self, Reply},
     log::Log,
-    server::calls::Call,
 };
 
 /// Maximum size of a request, in bytes.
@@ -230,7 +230,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::server::calls::Calls;
+    use crate::calls::Calls;
 
     const YES: Option<&str> = Some("yes");
 
@@ -261,7 +261,7 @@ mod tests {
                 taken.lock().unwrap().push(asked);
                 std::future::ready(answers()).boxed()
             });
-            let context = ToolContext { person, sampler, ..crate::server::calls::tests::context() };
+            let context = ToolContext { person, sampler, ..crate::calls::tests::context() };
             Self { calls: Calls::default(), log: Log::default(), context, questions, asked }
         }
 
@@ -395,7 +395,7 @@ mod tests {
         while world.ask_again(json!({})).await.is_ok() {
             answered += 1;
         }
-        assert_eq!(answered, crate::server::calls::MOST_QUESTIONS);
+        assert_eq!(answered, crate::calls::MOST_QUESTIONS);
         let questions = world.questions.lock().unwrap();
         assert!(questions[1].0.contains("(question 2 of this call)"), "the answer to the first would be that to all");
         assert_eq!(questions.len(), world.asked.lock().unwrap().len());

@@ -289,11 +289,8 @@ mod tests {
         let toolbox = McpToolbox::new(Arc::clone(&pool));
         let offered: Arc<str> = pool.published().routes["mcp_s_act"].word().into();
         let call = ToolCall { call_id: CallId::generate(), name: "mcp_s_act".to_owned(), arguments: "{}".to_owned() };
-        let context = ToolContext {
-            call_id: call.call_id.clone(),
-            stands_for: Some(offered),
-            ..crate::server::calls::tests::context()
-        };
+        let context =
+            ToolContext { call_id: call.call_id.clone(), stands_for: Some(offered), ..crate::calls::tests::context() };
         let tried = toolbox.call(&context, &call).await;
         assert!(tried.text.contains("could not be greeted"), "it was asked: {}", tried.text);
         pool.reconfigure(config("http://127.0.0.1:9/elsewhere"));

@@ -8,7 +8,7 @@ use reqwest::{IntoUrl, Url};
 use rmcp::transport::auth::{AuthError, AuthorizationManager, AuthorizationMetadata};
 
 use super::{ServerUrl, fitting, wanted::WantedLogins};
-use crate::server::client;
+use crate::http_client::client;
 
 /// Where servers of 2025-03-26 say it, which are their own authorization servers.
 const OLDER: &str = "/.well-known/oauth-authorization-server";

@@ -13,8 +13,8 @@ use tokio::time::sleep_until;
 use super::{McpPool, State, missing};
 use crate::{
     config::ServerConfig,
-    reason::Reason,
-    server::{Need, ServerHandle, call::span},
+    reason::{Reason, span},
+    server::{Need, ServerHandle},
 };
 
 /// Number of servers that are listed at once, in the background.

@@ -2,7 +2,6 @@
 
 use std::{
     collections::BTreeMap,
-    path::PathBuf,
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -17,34 +16,18 @@ use tokio_util::sync::CancellationToken;
 
 use super::{
     budget::Budget,
-    call::span,
     changes,
-    connect::{Connection, OpenConnection, Opening},
+    connect::{Connection, OpenConnection, Opening, ServerDeps},
     era::Era,
     handler::Handler,
     listing,
     process::{self, Process},
 };
 use crate::{
-    catalogue::Catalogue, clean::Clean, config::ServerConfig, log::Log, login::Logins, plugin_check::PluginCheck,
-    reason::Reason,
+    config::ServerConfig,
+    log::Log,
+    reason::{Reason, span},
 };
-
-/// Dependencies of all servers.
-pub(crate) struct ServerDeps {
-    /// The program that becomes the guard of a server.
-    pub(crate) guard: PathBuf,
-    /// Logins.
-    pub(crate) logins: Arc<Logins>,
-    /// Takes secrets out of what servers say.
-    pub(crate) clean: Clean,
-    /// Told what a server offers.
-    pub(crate) learn: Box<LearnTask>,
-    /// Asked before a server of a plugin starts.
-    pub(crate) plugin_check: PluginCheck,
-}
-
-type LearnTask = dyn Fn(&str, Catalogue) + Send + Sync;
 
 /// Delay after a change of what a server offers, before it is listed: one that changes all the time is asked this
 /// often.

@@ -13,12 +13,12 @@ use rmcp::{
     service::{PeerRequestOptions, RequestHandle, RoleClient, ServiceError},
 };
 
-use super::{
-    Connection,
+use super::{Connection, http};
+use crate::{
     calls::{Call, ExpiredLimit, MOST_QUESTIONS},
-    http,
+    login::Refusal,
+    reason::{Reason, span},
 };
-use crate::{login::Refusal, reason::Reason};
 
 /// Time limits of a call.
 #[derive(Debug, Clone, Copy)]
@@ -241,14 +241,5 @@ impl NoAnswer {
             }
         };
         ToolOutput::error(code, text)
-    }
-}
-
-/// A time in words: `30 s`, `5 min`.
-pub(crate) fn span(time: Duration) -> String {
-    match time.as_secs() {
-        0 => format!("{} ms", time.as_millis()),
-        seconds if seconds % 60 == 0 => format!("{} min", seconds / 60),
-        seconds => format!("{seconds} s"),
     }
 }

@@ -1,6 +1,6 @@
 //! From a configuration to a connection that was greeted and says what it offers.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{collections::BTreeMap, path::PathBuf, sync::Arc};
 
 use rmcp::{
     model::ServerPeerInfo,
@@ -12,9 +12,7 @@ use tokio::{sync::Notify, time::timeout};
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    actor::ServerDeps,
     bounded::BoundedTransport,
-    call::span,
     era::Era,
     handler::Handler,
     http::Address,
@@ -27,9 +25,26 @@ use crate::{
     clean::Clean,
     config::{ServerAddress, ServerConfig},
     log::Log,
-    login::{Refusal, ServerUrl},
-    reason::Reason,
+    login::{Logins, Refusal, ServerUrl},
+    plugin_check::PluginCheck,
+    reason::{Reason, span},
 };
+
+type LearnTask = dyn Fn(&str, Catalogue) + Send + Sync;
+
+/// Dependencies of all servers.
+pub(crate) struct ServerDeps {
+    /// The program that becomes the guard of a server.
+    pub(crate) guard: PathBuf,
+    /// Logins.
+    pub(crate) logins: Arc<Logins>,
+    /// Takes secrets out of what servers say.
+    pub(crate) clean: Clean,
+    /// Told what a server offers.
+    pub(crate) learn: Box<LearnTask>,
+    /// Asked before a server of a plugin starts.
+    pub(crate) plugin_check: PluginCheck,
+}
 
 /// A server that was reached.
 pub(crate) struct Connection {

@@ -16,7 +16,7 @@ use rmcp::{
 use serde_json::Value;
 use tokio::sync::Notify;
 
-use super::calls::{Call, Calls};
+use crate::calls::{Call, Calls};
 use crate::{config::Sampling, elicitation, log::Log, sampling};
 
 /// Our end of a connection.

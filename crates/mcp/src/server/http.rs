@@ -1,16 +1,8 @@
-//! Servers behind an address: the client that asks them, and which of three ways of speaking they have.
+//! Servers behind an address, and which of three ways of speaking they have.
 
-use std::{
-    collections::{BTreeMap, HashMap},
-    sync::Arc,
-};
+use std::{collections::BTreeMap, sync::Arc};
 
-use agentd_core::route::Routes;
-use reqwest::{
-    Certificate, Client, Proxy,
-    header::{HeaderMap, HeaderName, HeaderValue},
-    redirect,
-};
+use reqwest::Client;
 use rmcp::{
     service::{
         ClientInitializeError, RoleClient, RunningService, serve_client_with_ct, serve_client_with_lifecycle_and_ct,
@@ -20,7 +12,7 @@ use rmcp::{
         streamable_http_client::{StreamableHttpClientTransportConfig, StreamableHttpError},
     },
 };
-use secrecy::{ExposeSecret as _, SecretString};
+use secrecy::SecretString;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
@@ -33,6 +25,7 @@ use super::{
 use crate::{
     clean::Clean,
     config::HttpWire,
+    http_client::client,
     log::Log,
     login::{Logins, Refusal, ServerUrl},
     reason::Reason,
@@ -40,9 +33,6 @@ use crate::{
 
 /// The longest message that is taken, in bytes.
 pub(super) const LONGEST: usize = 16 << 20;
-/// Maximum number of redirects, which are followed to the same server only.
-const REDIRECTS: usize = 3;
-
 /// Address of a server and what is needed to reach it.
 pub(super) struct Address<'a> {
     pub(super) site: ServerUrl<'a>,
@@ -154,41 +144,4 @@ impl Address<'_> {
 pub(super) fn has_forgotten_us(error: &DynamicTransportError) -> bool {
     let error = error.error.downcast_ref::<StreamableHttpError<reqwest::Error>>();
     matches!(error, Some(StreamableHttpError::SessionExpired))
-}
-
-/// A client that sends these headers with each request, and follows redirects only within a server: keys stay with whom
-/// they are meant for.
-pub(crate) fn client(headers: &BTreeMap<String, SecretString>, routes: &Routes) -> reqwest::Result<Client> {
-    // An error only says that a provider is there already, which is all that is wanted.
-    let _ = rustls::crypto::ring::default_provider().install_default();
-    let sent: HashMap<HeaderName, HeaderValue> = headers
-        .iter()
-        .filter_map(|(name, value)| {
-            let mut value = HeaderValue::from_str(value.expose_secret()).ok()?;
-            value.set_sensitive(true);
-            Some((HeaderName::try_from(name).ok()?, value))
-        })
-        .collect();
-    let sent: HeaderMap = sent.into_iter().collect();
-    let builder = || {
-        Client::builder()
-            .user_agent(concat!("agentd/", env!("CARGO_PKG_VERSION")))
-            .connect_timeout(std::time::Duration::from_secs(10))
-            .proxy(proxy(routes.clone()))
-            .default_headers(sent.clone())
-            .referer(false)
-            .redirect(redirect::Policy::custom(|attempt| {
-                let stays = attempt.previous().first().is_none_or(|first| first.origin() == attempt.url().origin());
-                if !stays || attempt.previous().len() > REDIRECTS { attempt.stop() } else { attempt.follow() }
-            }))
-    };
-    builder().build().or_else(|error| {
-        tracing::warn!(%error, "the system's certificates cannot be read, using the built-in ones");
-        let roots = webpki_root_certs::TLS_SERVER_ROOT_CERTS;
-        builder().tls_certs_only(roots.iter().filter_map(|root| Certificate::from_der(root).ok())).build()
-    })
-}
-
-fn proxy(routes: Routes) -> Proxy {
-    Proxy::custom(move |url| routes.of(url.as_str()).proxy())
 }

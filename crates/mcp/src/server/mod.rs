@@ -15,7 +15,6 @@ mod actor;
 mod bounded;
 mod budget;
 pub(crate) mod call;
-pub(crate) mod calls;
 mod changes;
 mod connect;
 mod era;
@@ -28,8 +27,7 @@ mod process;
 
 pub use self::actor::Health;
 pub(crate) use self::{
-    actor::{Lease, Need, ServerDeps, ServerHandle},
-    connect::Connection,
+    actor::{Lease, Need, ServerHandle},
+    connect::{Connection, ServerDeps},
     era::Era,
-    http::client,
 };
