@@ -31,7 +31,7 @@ const CEILINGS: [(&str, usize, usize); 24] = [
     ("crates/tools", 25_880, 280_400),
     ("crates/trace", 1_070, 10_900),
     ("crates/web", 1_240, 13_200),
-    ("proto", 5_920, 58_100),
+    ("proto", 5_960, 58_700),
 ];
 
 /// Code in other languages, and data that programs embed: ending, folders, and the bytes that they may have.
