@@ -44,10 +44,6 @@ impl Turn {
     pub(crate) fn user(text: impl Into<String>) -> Self {
         Self { role: Role::User, text: text.into() }
     }
-
-    pub(crate) fn assistant(text: impl Into<String>) -> Self {
-        Self { role: Role::Assistant, text: text.into() }
-    }
 }
 
 impl Role {

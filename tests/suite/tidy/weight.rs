@@ -19,7 +19,7 @@ const CEILINGS: [(&str, usize, usize); 24] = [
     ("crates/engine", 21_120, 220_500),
     ("crates/exchange", 940, 9_500),
     ("crates/index", 14_600, 158_000),
-    ("crates/local", 3_930, 41_700),
+    ("crates/local", 2_600, 30_200),
     ("crates/lsp", 2_860, 29_500),
     ("crates/mcp", 5_940, 59_600),
     ("crates/models", 9_680, 97_700),
@@ -41,7 +41,7 @@ const OTHERS: [(&str, &[&str], usize); 6] = [
     (".json", &["config/"], 73_000),
     (".yaml", &["config/"], 32_500),
     (".sql", &["crates/"], 10_500),
-    (".txt", &["crates/core/", "crates/index/src/"], 18_800),
+    (".txt", &["crates/core/", "crates/index/src/", "crates/local/src/"], 96_000),
 ];
 
 /// Percent of a ceiling below which a crate has to lower it.

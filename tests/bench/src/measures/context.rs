@@ -252,7 +252,7 @@ async fn embedded() -> anyhow::Result<Row> {
     let (mut session, mut steps): (Option<SessionId>, Vec<Usage>) = (None, Vec::new());
     for number in 0..LOCAL_TURNS {
         let mut start = turn::request(session, None);
-        start.start.text = Some(format!("Say one word about the number {number}."));
+        start.start.text = Some(format!("Write one sentence about the number {number}."));
         let (told, id) = usages(&daemon.client, start).await?;
         steps.extend(told.into_iter().map(|(usage, _)| usage));
         session = Some(id);
