@@ -5,6 +5,7 @@
 //! - [`convert`]: messages to the vocabulary of `agentd-core` and back, one noun a file.
 //! - [`view`]: what the daemon shows that is no word of the core: a session with what waits in it, its own state.
 //! - [`status`]: how failures travel: kind, message and hint.
+//! - [`local_servers`]: which model servers listen on this machine.
 //! - [`lock_file`]: who holds a data folder, and where they listen.
 //! - [`packaged`]: what a package installs beside the programs.
 //! - [`start_variables`]: which variables a daemon was started with, without their values.
@@ -15,6 +16,7 @@
 pub mod client;
 mod codec;
 pub mod convert;
+pub mod local_servers;
 pub mod lock_file;
 pub mod packaged;
 pub mod socket;

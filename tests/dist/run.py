@@ -69,7 +69,7 @@ def answers(root, program):
         print("skip  {}: this machine lets no user have a root of its own (namespaces)".format(program))
         return
     version = run(*enter, str(root), program, "--version", env=env)
-    answer = run(*enter, str(root), program, "run", "Say hello.", env=env).strip()
+    answer = run(*enter, str(root), program, "run", "Write a short poem.", env=env).strip()
     assert answer, "{} says nothing".format(program)
     print("ok    {} {} says {!r}".format(program, version.split()[-1], answer[:60]))
 
@@ -90,7 +90,7 @@ def wheel(packages, folder):
     assert str(script) in lost.stdout and script.is_file(), lost.stdout
     models.symlink_to(Path(data) / "models")
     try:
-        answer = run(str(program), "run", "Say hello.", env=env).strip()
+        answer = run(str(program), "run", "Write a short poem.", env=env).strip()
     finally:
         run(str(program), "stop", "--within", "0", env=env)
     assert answer, "the wheel's program says nothing"

@@ -16,7 +16,7 @@ use agentd_core::{
     tool::{Effect, ToolCall, ToolSpec},
 };
 use agentd_local::{EmbeddedConfig, EmbeddedModel};
-use futures_util::StreamExt as _;
+use futures_util::{FutureExt as _, StreamExt as _};
 
 const NOTES: &str = "Notes of the garden club, 12 May.\nThe club met at Anna's house. Twelve members came. The summer fair \
     will be on 4 July in the town park. Bob will build the stand, and Carla brings the plants. The club has 340 euros \
@@ -85,7 +85,7 @@ async fn call(model: &EmbeddedModel, request: ModelRequest) -> Result<(String, O
 async fn main() -> Result<(), Box<dyn Error>> {
     let mut arguments = std::env::args().skip(1);
     let path = arguments.next().ok_or("usage: ask MODEL.gguf [PROMPT…]")?;
-    let model = EmbeddedModel::new(EmbeddedConfig::new(path));
+    let model = EmbeddedModel::new(EmbeddedConfig::new(path), || std::future::ready(Vec::new()).boxed());
     let mut prompts: Vec<String> = arguments.collect();
     if prompts.is_empty() {
         prompts = std::io::stdin().lock().lines().collect::<Result<_, _>>()?;

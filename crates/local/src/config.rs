@@ -2,6 +2,8 @@
 
 use std::{num::NonZero, path::PathBuf, thread, time::Duration};
 
+use futures_util::future::BoxFuture;
+
 /// Positions that SmolLM2 was trained for, and the most that is used of any model.
 pub const DEFAULT_CONTEXT: u32 = 8192;
 
@@ -18,6 +20,20 @@ pub struct EmbeddedConfig {
     pub max_tokens: u32,
 }
 
+/// A model server that listens on this machine.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Neighbour {
+    /// Its name for `agentctl models add`.
+    pub name: &'static str,
+    /// Its name for people.
+    pub title: &'static str,
+    /// Its address.
+    pub url: String,
+}
+
+/// Looks for model servers on this machine.
+pub type Neighbours = fn() -> BoxFuture<'static, Vec<Neighbour>>;
+
 impl EmbeddedConfig {
     /// A file with the usual settings: 8192 positions, released after 10 minutes, answers of at most 400 tokens.
     #[must_use]
@@ -29,12 +45,16 @@ impl EmbeddedConfig {
     /// `SmolLM2-135M-Instruct (built in)`. It is made of the path alone, so that it is known without loading.
     #[must_use]
     pub fn model_id(&self) -> String {
+        format!("{} (built in)", self.name())
+    }
+
+    pub(crate) fn name(&self) -> String {
         let stem = self.path.file_stem().map(|stem| stem.to_string_lossy().into_owned()).unwrap_or_default();
         let name = match stem.rsplit_once(['.', '-']) {
             Some((name, suffix)) if is_quantisation(suffix) => name,
             _ => &stem,
         };
-        format!("{} (built in)", if name.is_empty() { "model" } else { name })
+        if name.is_empty() { "model" } else { name }.to_owned()
     }
 }
 

@@ -49,8 +49,6 @@ pub(crate) enum RunError {
     Arithmetic(#[from] candle_core::Error),
     #[error("the built-in model's numbers are not finite; its file may be damaged")]
     NotFinite,
-    #[error("could not constrain the built-in model's words: {0}")]
-    Constraint(String),
     #[error("could not turn text into tokens or back: {0}")]
     Tokens(String),
 }
@@ -60,7 +58,7 @@ impl From<RunError> for ModelError {
         let (kind, hint) = match &error {
             RunError::TooLong { .. } => (ErrorKind::ContextOverflow, "ask in fewer words, or start a new session"),
             RunError::NotFinite => (ErrorKind::Configuration, "remove the file and run `make model`"),
-            RunError::Cancelled | RunError::Arithmetic(_) | RunError::Constraint(_) | RunError::Tokens(_) => {
+            RunError::Cancelled | RunError::Arithmetic(_) | RunError::Tokens(_) => {
                 (ErrorKind::Internal, "try again; if it stays, name another model in models.yaml")
             }
         };

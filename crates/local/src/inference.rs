@@ -1,22 +1,20 @@
-//! Running a loaded model: evaluating prompts, answering greedily, scoring and filling in under a constraint.
+//! Running a loaded model: evaluating a prompt and answering it greedily.
 //!
-//! Everything here is deterministic. Each call asks [`Stop`] before every token and every chunk of a prompt, so that
-//! it ends soon after nobody wants the answer any more.
+//! Everything here is deterministic. [`Stop`] is asked before every token and every chunk of a prompt, so that an answer ends
+//! soon after nobody wants it any more.
 
-use std::{cell::OnceCell, path::Path, sync::Arc};
+use std::{path::Path, sync::Arc};
 
 use agentd_core::model::Finish;
-use candle_core::{D, Tensor};
 
 use crate::{
     cache::Cache,
-    chat::Turn,
-    constraint::Constraints,
     error::{LoadError, RunError},
     gguf::Gguf,
     llama::Llama,
     repetition::Repetition,
     status::Counters,
+    vocabulary::chat::Turn,
     vocabulary::{TextJoiner, Vocabulary},
 };
 
@@ -27,14 +25,9 @@ const CHUNK: usize = 128;
 /// Tokens of an answer that were said recently, when repeating them is made less likely.
 const RECENT: usize = 48;
 
-/// Parameters of sampling.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) struct SamplingParams {
-    /// Tokens at the most.
-    pub(crate) max_tokens: usize,
-    /// Factor by which recent tokens are less likely; 1 changes nothing.
-    pub(crate) repeat_penalty: f32,
-}
+/// Factor by which recent tokens are less likely. Measured from 1 to 1.2: this ends most circles, and more makes the answers
+/// stranger.
+const REPEAT_PENALTY: f32 = 1.05;
 
 /// Condition that stops an answer.
 pub(crate) trait Stop {
@@ -46,8 +39,6 @@ pub(crate) trait Stop {
 pub(crate) struct Inference {
     llama: Llama,
     pub(crate) vocabulary: Vocabulary,
-    /// Made when first wanted.
-    constraints: OnceCell<Constraints>,
     counters: Arc<Counters>,
 }
 
@@ -55,14 +46,6 @@ pub(crate) struct Inference {
 pub(crate) struct KvCache {
     tokens: Vec<u32>,
     cache: Cache,
-}
-
-/// A prompt after its evaluation.
-pub(crate) struct EvaluatedPrompt {
-    /// One row for each position from the one that was asked for.
-    rows: Tensor,
-    /// The tokens that were there already.
-    pub(crate) reused: usize,
 }
 
 /// An answer that came to its end.
@@ -79,7 +62,7 @@ impl Inference {
         let mut gguf = Gguf::open(path)?;
         let vocabulary = Vocabulary::load(&gguf)?;
         let llama = Llama::load(&mut gguf, context)?;
-        Ok(Self { llama, vocabulary, constraints: OnceCell::new(), counters })
+        Ok(Self { llama, vocabulary, counters })
     }
 
     pub(crate) fn new_track(&self) -> KvCache {
@@ -96,42 +79,28 @@ impl Inference {
         self.vocabulary.format().write(self.vocabulary.prompt(), turns)?.finish()
     }
 
-    /// Evaluates what of `prompt` is not in the track yet; `rows_from` is the first position whose row is wanted.
-    fn evaluate(
-        &self,
-        track: &mut KvCache,
-        prompt: &[u32],
-        rows_from: usize,
-        stop: &dyn Stop,
-    ) -> Result<EvaluatedPrompt, RunError> {
+    /// Evaluates what of `prompt` is not in the track yet. Returns how likely each token is to be next, and the number of tokens
+    /// that were there already.
+    fn evaluate(&self, track: &mut KvCache, prompt: &[u32], stop: &dyn Stop) -> Result<(Vec<f32>, usize), RunError> {
         if prompt.len() > self.context() {
             return Err(RunError::TooLong { tokens: prompt.len(), limit: self.context() });
         }
-        let reused = track.shared_with(prompt).min(rows_from);
+        let reused = track.shared_with(prompt).min(prompt.len().saturating_sub(1));
         track.truncate(reused);
-        let mut rows = Vec::new();
+        let mut last = None;
         for chunk in prompt[reused..].chunks(CHUNK) {
             if stop.stopped() {
                 return Err(RunError::Cancelled);
             }
-            let start = track.tokens.len();
-            // The cache is one token behind or ahead of the list only while this runs; after an error the list tells
-            // what counts, and the next call truncates to it.
-            let new = self.llama.forward(chunk, &mut track.cache)?;
+            // The cache is one token behind or ahead of the list only while this runs; after an error the list counts, and the
+            // next call truncates to it.
+            let rows = self.llama.forward(chunk, &mut track.cache)?;
             track.tokens.extend_from_slice(chunk);
             self.counters.add_evaluated(chunk.len());
-            let skipped = rows_from.saturating_sub(start);
-            if skipped < chunk.len() {
-                rows.push(new.narrow(0, skipped, chunk.len() - skipped)?);
-            }
+            last = Some(rows.narrow(0, chunk.len() - 1, 1)?);
         }
-        Ok(EvaluatedPrompt { rows: Tensor::cat(&rows, 0)?, reused })
-    }
-
-    fn next_logits(&self, evaluated: &EvaluatedPrompt) -> Result<Vec<f32>, RunError> {
-        let rows = &evaluated.rows;
-        let last = rows.narrow(0, rows.dim(0)? - 1, 1)?;
-        Ok(self.llama.logits(&last)?.squeeze(0)?.to_vec1()?)
+        let last = last.ok_or_else(|| RunError::Tokens("an empty prompt".to_owned()))?;
+        Ok((self.llama.logits(&last)?.squeeze(0)?.to_vec1()?, reused))
     }
 
     /// Answers a prompt with the likeliest tokens, one after the other, and hands out each piece of text as it comes.
@@ -140,20 +109,18 @@ impl Inference {
         &self,
         track: &mut KvCache,
         prompt: &[u32],
-        manner: SamplingParams,
+        max_tokens: usize,
         stop: &dyn Stop,
         mut say: impl FnMut(String) -> bool,
     ) -> Result<FinishedAnswer, RunError> {
-        let first = self.evaluate(track, prompt, prompt.len().saturating_sub(1), stop)?;
-        let mut answered =
-            FinishedAnswer { finish: Finish::Length, prompt: prompt.len(), reused: first.reused, tokens: 0 };
-        let mut logits = self.next_logits(&first)?;
+        let (mut logits, reused) = self.evaluate(track, prompt, stop)?;
+        let mut answered = FinishedAnswer { finish: Finish::Length, prompt: prompt.len(), reused, tokens: 0 };
         let mut tokens = prompt.to_vec();
         let mut joiner = TextJoiner::default();
         let mut repetition = Repetition::default();
-        while answered.tokens < manner.max_tokens && tokens.len() < self.context() {
+        while answered.tokens < max_tokens && tokens.len() < self.context() {
             let made = &tokens[prompt.len()..];
-            discourage(&mut logits, &made[made.len().saturating_sub(RECENT)..], manner.repeat_penalty);
+            discourage(&mut logits, &made[made.len().saturating_sub(RECENT)..], REPEAT_PENALTY);
             let token = best(&logits)?;
             if self.vocabulary.ends_answer(token) {
                 answered.finish = Finish::Stop;
@@ -170,69 +137,12 @@ impl Inference {
             if stop.stopped() || (!text.is_empty() && !say(text)) {
                 return Err(RunError::Cancelled);
             }
-            let next = self.evaluate(track, &tokens, tokens.len() - 1, stop)?;
-            logits = self.next_logits(&next)?;
+            (logits, _) = self.evaluate(track, &tokens, stop)?;
         }
         if let Some(rest) = joiner.finish() {
             say(rest.to_owned());
         }
         Ok(answered)
-    }
-
-    /// Likelihood of `continuation` after `prefix`: the sum of the logarithms of the tokens' probabilities, and the
-    /// tokens that were there already. Afterwards the track holds the prefix, so that scoring another continuation
-    /// costs no more than that continuation.
-    pub(crate) fn score(
-        &self,
-        track: &mut KvCache,
-        prefix: &[u32],
-        continuation: &[u32],
-        stop: &dyn Stop,
-    ) -> Result<(f64, usize), RunError> {
-        let (Some(from), false) = (prefix.len().checked_sub(1), continuation.is_empty()) else { return Ok((0.0, 0)) };
-        let prompt = [prefix, continuation].concat();
-        let evaluated = self.evaluate(track, &prompt, from, stop)?;
-        track.truncate(prefix.len());
-        let rows = evaluated.rows.narrow(0, 0, continuation.len())?;
-        let log_probabilities = candle_nn::ops::log_softmax(&self.llama.logits(&rows)?, D::Minus1)?;
-        let wanted = Tensor::new(continuation, rows.device())?.unsqueeze(1)?;
-        let scores: Vec<f32> = log_probabilities.gather(&wanted, 1)?.squeeze(1)?.to_vec1()?;
-        let sum: f64 = scores.into_iter().map(f64::from).sum();
-        if sum.is_finite() { Ok((sum, evaluated.reused)) } else { Err(RunError::NotFinite) }
-    }
-
-    /// The likeliest text after a prompt that matches a regular expression.
-    pub(crate) fn fill_in(
-        &self,
-        track: &mut KvCache,
-        prompt: &[u32],
-        pattern: &str,
-        max_tokens: usize,
-        stop: &dyn Stop,
-    ) -> Result<String, RunError> {
-        let mut constraint = self.constraints()?.regex(pattern)?;
-        let mut tokens = prompt.to_vec();
-        let mut filled = Vec::new();
-        for _ in 0..max_tokens {
-            let evaluated = self.evaluate(track, &tokens, tokens.len().saturating_sub(1), stop)?;
-            match constraint.choose(&self.next_logits(&evaluated)?)? {
-                Some(token) if !self.vocabulary.ends_answer(token) => {
-                    filled.extend_from_slice(self.vocabulary.bytes(token));
-                    tokens.push(token);
-                    self.counters.add_generated(1);
-                }
-                _ => return String::from_utf8(filled).map_err(|error| RunError::Tokens(error.to_string())),
-            }
-        }
-        Err(RunError::Constraint(format!("the text was not complete after {max_tokens} tokens")))
-    }
-
-    fn constraints(&self) -> Result<&Constraints, RunError> {
-        if let Some(constraints) = self.constraints.get() {
-            return Ok(constraints);
-        }
-        let made = Constraints::new(&self.vocabulary)?;
-        Ok(self.constraints.get_or_init(|| made))
     }
 }
 

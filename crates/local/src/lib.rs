@@ -2,13 +2,12 @@
 //!
 //! [`EmbeddedModel`] is all that others see: an implementation of [`agentd_core::ports::Model`]. Behind it:
 //!
-//! - `model`: the port, and the way to the worker; `worker`: the one thread that owns the weights, loads them on first
-//!   use and releases them when idle; `status`: what can be counted from outside; `recording`: what is kept of requests where
-//!   somebody wants to see them.
-//! - [`harness`]: what to do about a request. A model this small cannot choose tools by writing, so that the harness
-//!   decides by scores and the model only measures, fills in and speaks.
-//! - `inference`: evaluating prompts, answering greedily, scoring, filling in under a constraint; `constraint`: regular
-//!   expressions over tokens; `repetition`: answers that go round in circles.
+//! - `model`: the port; `recording`: what is kept of requests where somebody wants to see them.
+//! - [`harness`]: what to do about a request. A model this small decides nothing: most answers are fixed texts and results of
+//!   tools, and the model writes free text only.
+//! - `worker`: the one thread that owns the weights, loads them on first use and releases them when idle; `status`: what can be
+//!   counted from outside.
+//! - `inference`: evaluating prompts and answering greedily; `repetition`: answers that go round in circles.
 //! - `gguf`: the file, opened and checked; `llama`: weights and one step through them; `cache`: keys and values that
 //!   can be cut back; `vocabulary` and `chat`: text to tokens and turns to prompts.
 //! - `memory`: giving back what the weights took; `config` and `error`.
@@ -20,9 +19,7 @@
 //! any thread starts, where the person has not set them.
 
 mod cache;
-mod chat;
 mod config;
-mod constraint;
 mod error;
 mod gguf;
 mod harness;
@@ -36,6 +33,6 @@ mod status;
 mod vocabulary;
 mod worker;
 
-pub use config::{DEFAULT_CONTEXT, EmbeddedConfig, recommended_threads};
+pub use config::{DEFAULT_CONTEXT, EmbeddedConfig, Neighbour, Neighbours, recommended_threads};
 pub use model::EmbeddedModel;
 pub use status::EmbeddedStatus;

@@ -2,25 +2,29 @@
 
 use std::{
     io,
+    path::PathBuf,
     sync::{Arc, mpsc::SyncSender},
 };
 
 use agentd_core::{
     error::{ErrorKind, ModelError},
-    model::{ModelChunk, ModelInfo, ModelRequest},
+    model::{Finish, ModelChunk, ModelInfo, ModelRequest},
     ports::Model,
+    usage::Usage,
 };
 use futures_util::{
-    StreamExt as _,
+    FutureExt as _, StreamExt as _,
     stream::{self, BoxStream},
 };
 use tokio::sync::{Semaphore, mpsc};
 
 use crate::{
-    config::EmbeddedConfig,
+    config::{EmbeddedConfig, Neighbours},
+    error::LoadError,
+    harness::{self, Facts, Plan},
     recording::Recording,
     status::{Counters, EmbeddedStatus},
-    worker::{self, Job, QUEUE},
+    worker::{self, Job, Order, QUEUE},
 };
 
 /// Pieces of an answer that wait for their reader. The model stops when there are more.
@@ -28,10 +32,13 @@ const PIECES: usize = 32;
 
 /// A model that runs in this process, on the CPU.
 ///
-/// Nothing is loaded before the first request, and one thread answers them all, one after the other. Dropping a stream
-/// ends its request within a token, or within a chunk of 128 tokens while the prompt is read.
+/// Most requests are answered without it. Nothing is loaded before the first free text, and one thread writes them all, one after
+/// the other. Dropping a stream ends its request within a token, or within a chunk of 128 tokens while the prompt is read.
 pub struct EmbeddedModel {
     info: ModelInfo,
+    path: PathBuf,
+    facts: Facts,
+    neighbours: Neighbours,
     counters: Arc<Counters>,
     /// The way to the worker, or why there is none.
     jobs: Result<SyncSender<Job>, Arc<io::Error>>,
@@ -40,10 +47,10 @@ pub struct EmbeddedModel {
 }
 
 impl EmbeddedModel {
-    /// A model that will load the configured file when it is first asked. A file that is missing or damaged is told
-    /// by the stream of each request.
+    /// A model that will load the configured file when it is first needed. Each request fails while the file is missing.
+    /// `neighbours` looks for model servers on this machine, where an answer shows how to connect one.
     #[must_use]
-    pub fn new(config: EmbeddedConfig) -> Arc<Self> {
+    pub fn new(config: EmbeddedConfig, neighbours: Neighbours) -> Arc<Self> {
         let info = ModelInfo {
             id: config.model_id(),
             wire: "embedded".to_owned(),
@@ -57,9 +64,12 @@ impl EmbeddedModel {
             sees_pictures: false,
             figures: Vec::new(),
         };
+        let facts = Facts { name: config.name(), window: config.context };
         let counters = Arc::new(Counters::default());
+        let path = config.path.clone();
         let jobs = worker::start(config, Arc::clone(&counters)).map_err(Arc::new);
-        Arc::new(Self { info, counters, jobs, places: Arc::new(Semaphore::new(QUEUE)) })
+        let places = Arc::new(Semaphore::new(QUEUE));
+        Arc::new(Self { info, path, facts, neighbours, counters, jobs, places })
     }
 
     /// State and counters of the model.
@@ -68,11 +78,11 @@ impl EmbeddedModel {
         self.counters.status()
     }
 
-    /// Hands a request to the worker, and returns where its answer comes out.
+    /// Has the worker write a text, and returns where it comes out.
     async fn submit(
         jobs: Result<SyncSender<Job>, Arc<io::Error>>,
         places: Arc<Semaphore>,
-        request: ModelRequest,
+        order: Order,
     ) -> Result<mpsc::Receiver<Result<ModelChunk, ModelError>>, ModelError> {
         let jobs = jobs.map_err(|error| {
             ModelError::new(ErrorKind::Internal, "could not start the thread of the built-in model")
@@ -82,7 +92,7 @@ impl EmbeddedModel {
         let gone = |_| ModelError::new(ErrorKind::ShuttingDown, "the built-in model has stopped");
         let place = places.acquire_owned().await.map_err(|_| gone(()))?;
         let (reply, pieces) = mpsc::channel(PIECES);
-        jobs.try_send(Job { request, reply, place }).map_err(|_| gone(()))?;
+        jobs.try_send(Job { order, reply, place }).map_err(|_| gone(()))?;
         Ok(pieces)
     }
 }
@@ -94,15 +104,37 @@ impl Model for EmbeddedModel {
 
     fn stream(&self, request: ModelRequest) -> BoxStream<'static, Result<ModelChunk, ModelError>> {
         let mut recording = Recording::begin(&self.info.id, &request);
-        let submitted = Self::submit(self.jobs.clone(), Arc::clone(&self.places), request);
-        stream::once(submitted)
-            .flat_map(|submitted| match submitted {
-                Ok(pieces) => stream::unfold(Some(pieces), next_piece).boxed(),
-                Err(error) => stream::once(std::future::ready(Err(error))).boxed(),
-            })
-            .inspect(move |piece| recording.note(piece))
-            .boxed()
+        let answer = match harness::plan(&request, &self.facts) {
+            _ if !self.path.exists() => {
+                let missing = LoadError::Missing { path: self.path.clone() };
+                stream::once(std::future::ready(Err(missing.into()))).boxed()
+            }
+            Plan::Say(text) => whole(ModelChunk::Text(text)),
+            Plan::Call { tool, arguments } => whole(ModelChunk::call(tool.to_owned(), arguments.to_string())),
+            Plan::Connect(text, ways) => {
+                let found = (self.neighbours)();
+                let text = found.map(move |found| ModelChunk::Text(format!("{text}{}", ways.lines(found.first()))));
+                stream::once(text).flat_map(whole).boxed()
+            }
+            Plan::Write { mark, turns } => {
+                let max_tokens = request.max_tokens.and_then(|tokens| usize::try_from(tokens).ok());
+                let order = Order { mark, turns, max_tokens };
+                let submitted = Self::submit(self.jobs.clone(), Arc::clone(&self.places), order);
+                let pieces = stream::once(submitted).flat_map(|submitted| match submitted {
+                    Ok(pieces) => stream::unfold(Some(pieces), next_piece).boxed(),
+                    Err(error) => stream::once(std::future::ready(Err(error))).boxed(),
+                });
+                pieces.boxed()
+            }
+        };
+        answer.inspect(move |piece| recording.note(piece)).boxed()
     }
+}
+
+/// An answer that is there at once. It is made here, and nobody is paid for it.
+fn whole(chunk: ModelChunk) -> BoxStream<'static, Result<ModelChunk, ModelError>> {
+    let usage = Usage { cost_microusd: Some(0), ..Usage::default() };
+    stream::iter([Ok(chunk), Ok(ModelChunk::Usage(usage)), Ok(ModelChunk::End(Finish::Stop))]).boxed()
 }
 
 type Pieces = mpsc::Receiver<Result<ModelChunk, ModelError>>;

@@ -12,7 +12,7 @@ use std::{
 
 use agentd_core::{
     error::{ErrorKind, ModelError},
-    model::{ModelChunk, ModelRequest},
+    model::{Finish, ModelChunk},
     usage::Usage,
 };
 use tokio::sync::{OwnedSemaphorePermit, mpsc};
@@ -20,13 +20,10 @@ use tokio::sync::{OwnedSemaphorePermit, mpsc};
 use crate::{
     config::EmbeddedConfig,
     error::RunError,
-    harness::{
-        plan::plan,
-        run::{Listener, Memory, RequestRun},
-    },
-    inference::{Inference, Stop},
+    inference::{Inference, KvCache, Stop},
     memory,
     status::Counters,
+    vocabulary::chat::Turn,
 };
 
 /// Requests that may wait in the worker's queue. More wait at its door, in the streams that were asked for.
@@ -34,9 +31,18 @@ pub(crate) const QUEUE: usize = 8;
 
 pub(crate) type Reply = mpsc::Sender<Result<ModelChunk, ModelError>>;
 
-/// One request and where its answer goes.
+/// A text that is to be written.
+pub(crate) struct Order {
+    /// A line above the text, which says what to think of it.
+    pub(crate) mark: String,
+    pub(crate) turns: Vec<Turn>,
+    /// The limit of the request, if it has one; that of the configuration holds besides.
+    pub(crate) max_tokens: Option<usize>,
+}
+
+/// An order and where its text goes.
 pub(crate) struct Job {
-    pub(crate) request: ModelRequest,
+    pub(crate) order: Order,
     pub(crate) reply: Reply,
     /// The place in the queue, given back when the request is done.
     pub(crate) place: OwnedSemaphorePermit,
@@ -59,7 +65,7 @@ struct Worker {
 
 struct LoadedModel {
     inference: Inference,
-    memory: Memory,
+    cache: KvCache,
 }
 
 impl Worker {
@@ -79,13 +85,13 @@ impl Worker {
     }
 
     fn serve(&mut self, job: Job) {
-        let Job { request, reply, place } = job;
+        let Job { order, reply, place } = job;
         if reply.is_closed() {
             return;
         }
         self.counters.set_busy(true);
         // Damaged weights, or a defect in the arithmetic, may panic. That ends one request and never the daemon.
-        let outcome = catch_unwind(AssertUnwindSafe(|| self.answer(&request, &reply))).unwrap_or_else(|_| {
+        let outcome = catch_unwind(AssertUnwindSafe(|| self.answer(&order, &reply))).unwrap_or_else(|_| {
             self.release("a request made it fail");
             let error = ModelError::new(ErrorKind::Internal, "the built-in model failed while it answered");
             Err(error.with_hint("try again; if it stays, run `make model`, or name another model in models.yaml"))
@@ -98,21 +104,12 @@ impl Worker {
         }
     }
 
-    fn answer(&mut self, request: &ModelRequest, reply: &Reply) -> Result<(), ModelError> {
-        let plan = plan(request);
+    fn answer(&mut self, order: &Order, reply: &Reply) -> Result<(), ModelError> {
         let loaded = match &mut self.loaded {
             Some(loaded) => loaded,
             none => none.insert(load(&self.config, &self.counters)?),
         };
-        let mut run = RequestRun {
-            inference: &loaded.inference,
-            memory: &mut loaded.memory,
-            listener: reply,
-            max_tokens: most_tokens(request, &self.config),
-            // It runs here, and nobody is paid for it.
-            usage: Usage { cost_microusd: Some(0), ..Usage::default() },
-        };
-        match run.carry_out(plan) {
+        match loaded.write(order, self.config.max_tokens as usize, reply) {
             Ok(()) | Err(RunError::Cancelled) => Ok(()),
             Err(error) => Err(error.into()),
         }
@@ -127,30 +124,43 @@ impl Worker {
     }
 }
 
-/// Maximum number of tokens of the answer to a request.
-fn most_tokens(request: &ModelRequest, config: &EmbeddedConfig) -> usize {
-    let wanted = request.max_tokens.map_or(usize::MAX, |tokens| usize::try_from(tokens).unwrap_or(usize::MAX));
-    wanted.min(config.max_tokens as usize)
+impl LoadedModel {
+    fn write(&mut self, order: &Order, limit: usize, reply: &Reply) -> Result<(), RunError> {
+        let send = |chunk| reply.blocking_send(Ok(chunk)).map_err(|_| RunError::Cancelled);
+        let prompt = self.inference.chat_prompt(&order.turns)?;
+        let max_tokens = order.max_tokens.unwrap_or(limit).min(limit);
+        send(ModelChunk::Text(format!("*{}*\n\n", order.mark)))?;
+        let say = |text| send(ModelChunk::Text(text)).is_ok();
+        let answered = self.inference.answer(&mut self.cache, &prompt, max_tokens, reply, say)?;
+        // A text that goes round in circles, or is at the limit of this model, ends there: it was never to be relied on.
+        let is_cut = answered.finish == Finish::Runaway || answered.finish == Finish::Length && max_tokens == limit;
+        if is_cut {
+            send(ModelChunk::Text(" …".to_owned()))?;
+        }
+        send(ModelChunk::Usage(Usage {
+            prompt_tokens: answered.prompt as u64,
+            cached_tokens: answered.reused as u64,
+            completion_tokens: answered.tokens as u64,
+            // It runs here, and nobody is paid for it.
+            cost_microusd: Some(0),
+            ..Usage::default()
+        }))?;
+        send(ModelChunk::End(if is_cut { Finish::Stop } else { answered.finish }))
+    }
 }
 
 fn load(config: &EmbeddedConfig, counters: &Arc<Counters>) -> Result<LoadedModel, ModelError> {
     let started = Instant::now();
     let inference = Inference::load(&config.path, config.context as usize, Arc::clone(counters))?;
-    let memory = Memory::new(&inference);
+    let cache = inference.new_track();
     counters.set_loaded(true);
     let ms = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX);
     tracing::info!(path = %config.path.display(), ms, "the built-in model was loaded");
-    Ok(LoadedModel { inference, memory })
+    Ok(LoadedModel { inference, cache })
 }
 
 impl Stop for Reply {
     fn stopped(&self) -> bool {
         self.is_closed()
-    }
-}
-
-impl Listener for Reply {
-    fn hand_out(&self, chunk: ModelChunk) -> bool {
-        self.blocking_send(Ok(chunk)).is_ok()
     }
 }

@@ -1,4 +1,5 @@
-//! The built-in model, with nothing configured. What it says is its own affair; what it uses and how it ends is not.
+//! The built-in model, with nothing configured: its fixed texts, the tools that it uses, and how its answers end. Of what it writes
+//! freely only the mark above it is tested.
 
 use std::{
     fs,
@@ -67,9 +68,9 @@ async fn the_built_in_model_uses_real_tools() {
         .find(|line| line["item"]["text"].as_str().is_some_and(|text| text.contains("harbour")));
     assert!(told.is_some(), "the file was read: {}", output.stdout);
 
-    // Chat needs no tool, and the pipe of the first conversation ends well.
+    // A greeting needs no tool, and the pipe of the first conversation ends well.
     let output = home.agentctl_with(["chat"], "Hello!\n").await.exits(0);
-    assert!(!output.stdout.trim().is_empty());
+    assert!(output.stdout.contains("the small built-in model of agentd"), "{}", output.stdout);
     assert_eq!(home.agentctl(["models", "--json"]).await.exits(0).json()[0]["model"]["embedded"], true);
 }
 
@@ -90,11 +91,8 @@ fn project(home: &TempHome) -> String {
 
 /// Asks in a session of its own, as most people begin: no folder has been made for it yet.
 async fn ask(home: &TempHome, project: &str, prompt: &str) -> (Vec<(String, Value)>, String) {
-    let output = home.agentctl(["run", prompt, "-C", project, "--output", "stream-json"]).await;
+    let output = home.agentctl(["run", prompt, "-C", project, "--output", "stream-json"]).await.exits(0);
     let lines = output.json_lines();
-    // The model computes a little otherwise on other processors: on some a summary goes round in circles, and is cut with a warning.
-    let is_cut = prompt.starts_with("Summarise") && lines.iter().any(|line| line["code"] == "answer_runaway");
-    output.exits(if is_cut { 7 } else { 0 });
     let items = lines.iter().filter(|line| line["type"] == "item_completed" && line["item"]["kind"] == "tool_call");
     let calls = items.map(|line| {
         let arguments = line["item"]["arguments"].as_str().unwrap_or("null");
@@ -116,58 +114,55 @@ async fn the_first_sentences_of_a_newcomer_work_in_a_project() {
         text
     };
     let readme = json!({"path": "/project/README.md"});
-    // What a summary says is the model's affair.
-    check("Summarise README.md", "read_file", readme.clone(), &[]).await;
-    check("Summarise the readme", "read_file", readme.clone(), &[]).await;
-    check("What is in README.md?", "read_file", readme.clone(), &["sensor on the roof"]).await;
-    check("What does this project do?", "read_file", readme, &["Lamp switches the lights of a house on at dusk."])
-        .await;
+    let opening = "Lamp switches the lights of a house on at dusk. It listens to a sensor on the roof.";
+    for prompt in
+        ["Summarise README.md", "Summarise README", "What does this project do?", "Worum geht es in diesem Projekt?"]
+    {
+        let text = check(prompt, "read_file", readme.clone(), &["**Lamp**", opening]).await;
+        assert!(!text.contains("lamp --start"), "{prompt}: {text}");
+    }
+    check("What is in README.md?", "read_file", readme.clone(), &[opening, "lamp --start"]).await;
+    check("How do I install this?", "read_file", readme.clone(), &["no section about installing", opening]).await;
+    check("Show me the headings of the README", "read_file", readme, &["- Lamp\n  - Use"]).await;
     let guide = json!({"path": "/project/docs/Übersicht für Gäste.md"});
     check("Show me Übersicht für Gäste.md", "read_file", guide, &["Der Schalter"]).await;
     check("What is in 説明.txt?", "read_file", json!({"path": "/project/docs/説明.txt"}), &["屋根"]).await;
 
     let all = json!({"pattern": "*", "path": "/project"});
-    check("How many files are here?", "find_files", all, &["There are 6 files in /project"]).await;
+    check("How many files are here?", "find_files", all, &["Files: 6."]).await;
     let listed = check("List the files", "list_workspace_files", json!({"path": "/project"}), &["greet.py"]).await;
     for unseen in ["conversation_history", "large_tool_results", "skills/", "out.bin"] {
         assert!(!listed.contains(unseen), "{listed}");
     }
-    let todo = json!({"pattern": "TODO", "ignore_case": true});
+    let todo = json!({"pattern": "TODO", "literal": true, "ignore_case": true});
     check("Find TODO in this project", "grep", todo, &["/project/src/core/switch.rs:1"]).await;
-    let sensor = json!({"pattern": "sensor", "ignore_case": true});
+    let sensor = json!({"pattern": "sensor", "literal": true, "ignore_case": true});
     let found = check("Which files mention sensor?", "grep", sensor, &["switch.rs", "docs/README.md"]).await;
     assert!(!found.contains("greet.py"), "{found}");
 }
 
 #[tokio::test]
-async fn orders_beyond_the_built_in_model_are_answered_with_its_limits() {
+async fn all_else_is_answered_without_the_model() {
     let home = home();
     let project = project(&home);
-    for (prompt, limit) in [
-        ("Fix the bug in greet.py", "I cannot write, change or delete files."),
-        ("What does greet.py do?", "I cannot explain, review or compare code."),
-    ] {
-        let (calls, text) = ask(&home, &project, prompt).await;
-        assert_eq!(calls, [("read_file".to_owned(), json!({"path": "/project/greet.py"}))], "{prompt}");
-        for said in [limit, "def greet(name):", "MODEL_BASIC_BASE_URL"] {
-            assert!(text.contains(said), "{prompt}: {text}");
-        }
-    }
-    for (prompt, limit) in [
-        ("Run the tests", "I cannot run commands"),
-        ("Please delete README.md", "I cannot write, change or delete files."),
-        ("Can you install numpy?", "I cannot run commands"),
-        ("Translate README.md to German", "I cannot translate"),
-        ("git commit -m fix", "I cannot run commands"),
+    for (prompt, says) in [
+        ("Fix the bug in greet.py", &["too small", "agentctl models add"]),
+        ("What does greet.py do?", &["too small", "agentctl models add"]),
+        ("Run the tests", &["too small", "agentctl models add"]),
+        ("Translate README.md to German", &["too small", "agentctl models add"]),
+        ("Was ist die Hauptstadt von Frankreich?", &["zu klein", "agentctl models add"]),
+        ("What can you do?", &["I cannot browse the web", "agentctl models add"]),
+        ("what model is this", &["SmolLM2-135M-Instruct", "8192 tokens"]),
+        ("is my data private?", &["stays on this computer", "~/.local/share/agentd"]),
+        ("你的费用是多少", &["我不收费", "agentctl usage"]),
+        ("what's 17*23", &["17 × 23", "391"]),
     ] {
         let (calls, text) = ask(&home, &project, prompt).await;
         assert_eq!(calls, [], "{prompt}");
-        for said in [limit, "I can tell the time, list, count, find and search your files", "MODEL_BASIC_BASE_URL"] {
+        for said in says {
             assert!(text.contains(said), "{prompt}: {text}");
         }
     }
-    let (_, text) = ask(&home, &project, "What can you do?").await;
-    assert!(text.contains("I cannot change files") && text.contains("MODEL_BASIC_BASE_URL"), "{text}");
 }
 
 #[tokio::test]
@@ -183,19 +178,16 @@ async fn a_file_deep_in_a_large_project_is_found_by_its_name() {
     assert_eq!(calls, [("read_file".to_owned(), json!({"path": "/project/a/b/c/needle.txt"}))], "{text}");
     assert!(text.contains("Here it is."), "{text}");
     let (_, text) = ask(&home, large.to_str().unwrap(), "How many files are here?").await;
-    assert!(text.contains("There are 401 files in /project"), "{text}");
+    assert!(text.contains("Files: 401."), "{text}");
 }
 
 #[tokio::test]
-async fn the_built_in_model_cites_the_page_of_a_short_document() {
+async fn the_built_in_model_cites_the_page_of_a_document() {
     let home = home();
     let document = Path::new(env!("CARGO_MANIFEST_DIR")).join("../crates/index/tests/fixtures/latin.pdf");
-    let document = document.to_str().unwrap();
-    let args = ["run", "When did the committee meet?", "--file", document];
+    let args = ["run", "Search latin.pdf for committee", "--file", document.to_str().unwrap()];
     let said = home.agentctl(args).await.exits(0).stdout;
-    let (cited, sentence) = said.split_once(" says:").unwrap_or_else(|| panic!("nothing is quoted: {said}"));
-    assert!(cited.starts_with("uploads/latin.pdf, p. "), "{said}");
-    assert!(sentence.contains("committee met on day"), "{said}");
+    assert!(said.contains("uploads/latin.pdf p. ") && said.contains("committee"), "{said}");
 }
 
 #[tokio::test]

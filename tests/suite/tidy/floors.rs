@@ -192,8 +192,29 @@ const EXTENSIONS: Floors =
 
 const TOOLS: Floors = &[&["arguments", "mount", "patch"], &["builtin", "folders"], &["meant"], &["toolbox"]];
 
+const LOCAL: Floors = &[
+    &["cache", "config", "error", "memory", "recording", "repetition", "status"],
+    &["gguf"],
+    &["llama", "vocabulary"],
+    &["harness", "inference"],
+    &["worker"],
+    &["model"],
+];
+
+const MCP: Floors = &[
+    &["answer", "calls", "clean", "guard", "http_client", "offered", "plugin_check", "schema", "variables"],
+    &["catalogue", "config", "reason"],
+    &["log", "published"],
+    &["elicitation", "login"],
+    &["sampling"],
+    &["server"],
+    &["connections"],
+    &["pool"],
+    &["session", "toolbox"],
+];
+
 /// The crates, and their floors.
-const CRATES: [(&str, Floors); 15] = [
+const CRATES: [(&str, Floors); 17] = [
     ("agentctl", AGENTCTL),
     ("agentd", AGENTD),
     ("crates/code", CODE),
@@ -201,6 +222,8 @@ const CRATES: [(&str, Floors); 15] = [
     ("crates/engine", ENGINE),
     ("crates/extensions", EXTENSIONS),
     ("crates/index", INDEX),
+    ("crates/local", LOCAL),
+    ("crates/mcp", MCP),
     ("crates/models", MODELS),
     ("crates/policy", POLICY),
     ("crates/sandbox", SANDBOX),

@@ -20,7 +20,7 @@ const CEILINGS: [(&str, usize, usize); 28] = [
     ("crates/exchange", 940, 9_500),
     ("crates/extensions", 5_015, 55_150),
     ("crates/index", 14_600, 158_000),
-    ("crates/local", 3_930, 41_700),
+    ("crates/local", 2_600, 30_200),
     ("crates/lsp", 2_860, 29_500),
     ("crates/mcp", 6_140, 61_500),
     ("crates/models", 9_680, 98_000),
@@ -35,7 +35,7 @@ const CEILINGS: [(&str, usize, usize); 28] = [
     ("crates/web", 1_240, 13_200),
     ("crates/workspace", 8_840, 99_300),
     ("crates/worktrees", 1_870, 20_150),
-    ("proto", 5_920, 58_100),
+    ("proto", 5_960, 58_700),
 ];
 
 /// Code in other languages, and data that programs embed: ending, folders, and the bytes that they may have.
@@ -45,7 +45,7 @@ const OTHERS: [(&str, &[&str], usize); 6] = [
     (".json", &["config/"], 73_000),
     (".yaml", &["config/"], 32_500),
     (".sql", &["crates/"], 10_500),
-    (".txt", &["crates/core/", "crates/index/src/"], 18_800),
+    (".txt", &["crates/core/", "crates/index/src/", "crates/local/src/"], 96_000),
 ];
 
 /// Percent of a ceiling below which a crate has to lower it.

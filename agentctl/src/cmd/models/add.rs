@@ -1,9 +1,8 @@
 //! `agentctl models add`: names a model in `models.yaml`, with its key in a file of its owner's alone, and proves it.
 //!
-//! - `providers`: what is known of providers; `local`: servers that listen here; `file`: the text of `models.yaml`.
+//! - `providers`: what is known of providers; `file`: the text of `models.yaml`.
 
 mod file;
-mod local;
 mod providers;
 
 use std::{
@@ -12,6 +11,7 @@ use std::{
 };
 
 use agentd_core::model::{ListedModel, Slot};
+use agentd_proto::local_servers;
 use clap::Args;
 
 use self::{
@@ -214,7 +214,8 @@ async fn choose(args: &AddArgs, present: bool) -> anyhow::Result<Option<ChosenPr
     if !present {
         return Err(Failure::usage("which provider?").hint("agentctl models add anthropic; --help lists them").into());
     }
-    let found = local::found().await;
+    let found = local_servers::listening().await;
+    let found: Vec<&Provider> = found.into_iter().filter_map(|server| providers::named(server.name)).collect();
     let elsewhere = ALL.iter().filter(|provider| provider.variable.is_some());
     let offered: Vec<&Provider> = found.iter().copied().chain(elsewhere).collect();
     for (at, provider) in offered.iter().enumerate() {

@@ -10,8 +10,16 @@ use agentd_core::{
     tool::{Effect, ToolSpec},
     usage::Usage,
 };
-use agentd_local::{EmbeddedModel, EmbeddedStatus};
-use futures_util::StreamExt as _;
+use agentd_local::{EmbeddedConfig, EmbeddedModel, EmbeddedStatus};
+use futures_util::{FutureExt as _, StreamExt as _};
+
+/// A request that the model's weights are needed for.
+pub(crate) const FREE_TEXT: &str = "Write a poem about the sea.";
+
+/// A model beside which no server listens.
+pub(crate) fn alone(config: EmbeddedConfig) -> Arc<EmbeddedModel> {
+    EmbeddedModel::new(config, || std::future::ready(Vec::new()).boxed())
+}
 
 /// All that one call brought.
 #[derive(Debug, Default, PartialEq)]
@@ -47,10 +55,6 @@ pub(crate) fn user(text: &str) -> Message {
     Message::User { text: text.to_owned() }
 }
 
-pub(crate) fn assistant(text: &str) -> Message {
-    Message::answer(text, Vec::new())
-}
-
 /// Asks, and listens to the end.
 pub(crate) async fn hear(model: &EmbeddedModel, request: ModelRequest) -> Result<Heard, ModelError> {
     let mut heard = Heard::default();
@@ -65,7 +69,6 @@ pub(crate) async fn hear(model: &EmbeddedModel, request: ModelRequest) -> Result
             ModelChunk::ToolCall { name, arguments, .. } => heard.calls.push((name, arguments)),
             ModelChunk::Usage(usage) => heard.usage = Some(usage),
             ModelChunk::End(finish) => heard.finish = Some(finish),
-            ModelChunk::Runaway { .. } => {}
             other => panic!("unexpected: {other:?}"),
         }
     }

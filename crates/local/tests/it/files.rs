@@ -3,21 +3,21 @@
 use std::fs;
 
 use agentd_core::error::{ErrorKind, ModelError};
-use agentd_local::{EmbeddedConfig, EmbeddedModel};
+use agentd_local::EmbeddedConfig;
 use candle_core::{
     Device, Tensor,
     quantized::{GgmlDType, QTensor, gguf_file::Value},
 };
 
 use crate::{
-    ask::{hear, request, user},
+    ask::{FREE_TEXT, alone, hear, request, user},
     tiny::TinyFile,
 };
 
 async fn failure(config: EmbeddedConfig) -> ModelError {
-    let model = EmbeddedModel::new(config);
-    let first = hear(&model, request(vec![user("Hello!")], &[], &[])).await.unwrap_err();
-    let second = hear(&model, request(vec![user("Hello!")], &[], &[])).await.unwrap_err();
+    let model = alone(config);
+    let first = hear(&model, request(vec![user(FREE_TEXT)], &[], &[])).await.unwrap_err();
+    let second = hear(&model, request(vec![user(FREE_TEXT)], &[], &[])).await.unwrap_err();
     assert_eq!(first.to_string(), second.to_string());
     assert!(first.hint().is_some());
     assert!(!model.status().loaded);
@@ -32,6 +32,9 @@ async fn a_missing_file_says_how_to_get_it() {
     assert_eq!(error.kind(), ErrorKind::NotFound);
     assert!(error.to_string().contains("none.gguf"), "{error}");
     assert!(error.hint().unwrap().contains("make model"));
+    // A daemon without the file has no model, also for what needs no weights.
+    let model = alone(EmbeddedConfig::new(&path));
+    assert!(hear(&model, request(vec![user("who are you?")], &[], &[])).await.is_err());
 }
 
 #[tokio::test]
@@ -40,10 +43,10 @@ async fn a_file_that_comes_later_is_found() {
     let config = TinyFile::new().write(folder.path());
     let moved = folder.path().join("moved");
     fs::rename(&config.path, &moved).unwrap();
-    let model = EmbeddedModel::new(config.clone());
-    assert!(hear(&model, request(vec![user("Hello!")], &[], &[])).await.is_err());
+    let model = alone(config.clone());
+    assert!(hear(&model, request(vec![user(FREE_TEXT)], &[], &[])).await.is_err());
     fs::rename(&moved, &config.path).unwrap();
-    assert!(hear(&model, request(vec![user("Hello!")], &[], &[])).await.is_ok());
+    assert!(hear(&model, request(vec![user(FREE_TEXT)], &[], &[])).await.is_ok());
 }
 
 #[tokio::test]
@@ -128,8 +131,8 @@ async fn a_flipped_byte_leads_to_an_answer_or_an_error() {
         spoiled[at] ^= 0xff;
         let path = folder.path().join("flipped.gguf");
         fs::write(&path, spoiled).unwrap();
-        let model = EmbeddedModel::new(EmbeddedConfig { max_tokens: 3, ..EmbeddedConfig::new(&path) });
-        if let Err(error) = hear(&model, request(vec![user("Hello!")], &[], &[])).await {
+        let model = alone(EmbeddedConfig { max_tokens: 3, ..EmbeddedConfig::new(&path) });
+        if let Err(error) = hear(&model, request(vec![user(FREE_TEXT)], &[], &[])).await {
             // An internal error would be a panic that was caught.
             assert_ne!(error.kind(), ErrorKind::Internal, "byte {at}: {error}");
             assert!(error.hint().is_some(), "byte {at}: {error}");

@@ -1,4 +1,5 @@
-//! The real built-in model. Choices and determinism are tested here; how good its words are is not.
+//! The real built-in model: what it answers to newcomers, and that it is deterministic and stops. How good its texts are is not
+//! tested.
 
 use std::{
     env,
@@ -6,21 +7,22 @@ use std::{
     sync::{Arc, LazyLock},
 };
 
-use agentd_core::{model::Finish, ports::Model as _};
+use agentd_core::{ids::CallId, model::Message, ports::Model as _, tool::ToolCall};
 use agentd_local::{EmbeddedConfig, EmbeddedModel};
 use futures_util::StreamExt as _;
 use tokio::sync::{Mutex, MutexGuard};
 
-use crate::ask::{assistant, hear, request, until, user};
+use crate::ask::{FREE_TEXT, alone, hear, request, until, user};
 
 const FILE: &str = "SmolLM2-135M-Instruct.Q4_1.gguf";
-const TOOLS: &[&str] = &["find_files", "grep", "list_workspace_files", "now", "read_file", "run_bash_command"];
-const PATHS: &[&str] = &["uploads/notes.txt", "uploads/todo.md"];
+/// Tools of a session, some of which it may not use.
+const TOOLS: &[&str] =
+    &["find_files", "grep", "list_workspace_files", "now", "read_file", "run_bash_command", "write_file"];
+const PATHS: &[&str] = &["uploads/notes.txt", "/project/README.md", "/project/src/main.rs"];
 
 /// One model for all tests, one test at a time: their counts would mix otherwise.
-static MODEL: LazyLock<Mutex<Arc<EmbeddedModel>>> = LazyLock::new(|| {
-    Mutex::new(EmbeddedModel::new(EmbeddedConfig { max_tokens: 24, ..EmbeddedConfig::new(weights()) }))
-});
+static MODEL: LazyLock<Mutex<Arc<EmbeddedModel>>> =
+    LazyLock::new(|| Mutex::new(alone(EmbeddedConfig { max_tokens: 24, ..EmbeddedConfig::new(weights()) })));
 
 async fn model() -> MutexGuard<'static, Arc<EmbeddedModel>> {
     MODEL.lock().await
@@ -38,42 +40,91 @@ fn weights() -> PathBuf {
     path
 }
 
-#[tokio::test]
-async fn the_sentences_of_the_tour_run_their_tools() {
-    let model = model().await;
-    let check = async |sentence: &str, expected: Option<(&str, &str)>| {
-        let heard = hear(&model, request(vec![user(sentence)], TOOLS, PATHS)).await.unwrap();
-        let calls: Vec<(&str, &str)> = heard.calls.iter().map(|(name, args)| (name.as_str(), args.as_str())).collect();
-        assert_eq!(calls, expected.into_iter().collect::<Vec<_>>(), "{sentence}: {}", heard.text);
-        assert_eq!(heard.text.is_empty(), expected.is_some());
-        if expected.is_some() {
-            assert_eq!(heard.finish, Some(Finish::Stop));
-        }
+const README: &str = "# Lamp\n\nLamp switches lights on at dusk,\nif the sensor sees none.\n\n## Install\n\n    pip install lamp\n\n## Use\n\nx\n";
+
+/// What a tool returns in this play.
+fn played(tool: &str) -> &'static str {
+    match tool {
+        "read_file" => README,
+        "now" => "Saturday, 2026-11-21T09:31:05+01:00 (Europe/Berlin)",
+        "grep" => "/project/src/main.rs:1: // later",
+        _ => "/project/README.md (120 bytes)",
+    }
+}
+
+/// The answer to a question: the tool that was called and its arguments, the text, and the tokens that were sampled.
+async fn answered(model: &EmbeddedModel, question: &str) -> (String, String, u64) {
+    let mut messages = vec![user(question)];
+    let first = hear(model, request(messages.clone(), TOOLS, PATHS)).await.unwrap();
+    let sampled = first.usage.unwrap().completion_tokens;
+    let Some((name, arguments)) = first.calls.first().cloned() else { return (String::new(), first.text, sampled) };
+    let (call_id, called) = (CallId::generate(), format!("{name} {arguments}"));
+    let call = ToolCall { call_id: call_id.clone(), name: name.clone(), arguments };
+    messages.push(Message::answer(String::new(), vec![call]));
+    messages.push(Message::Tool { call_id, text: played(&name).to_owned(), name });
+    let second = hear(model, request(messages, TOOLS, PATHS)).await.unwrap();
+    assert_eq!(second.calls, []);
+    (called, second.text, sampled + second.usage.unwrap().completion_tokens)
+}
+
+/// Kind of an answer, by what only that kind has.
+fn kind(language: &str, called: &str, text: &str, sampled: u64) -> &'static str {
+    let says = |in_languages: [&str; 3]| {
+        let at = ["en", "de", "zh"].iter().position(|code| *code == language).unwrap();
+        text.contains(in_languages[at])
     };
-    check("What time is it?", Some(("now", "{}"))).await;
-    check("List my files", Some(("list_workspace_files", "{}"))).await;
-    check("Summarise uploads/notes.txt", Some(("read_file", r#"{"path":"uploads/notes.txt"}"#))).await;
-    check("Hello!", None).await;
-    check("What is the capital of France?", None).await;
+    let shows = |part: &str| called.contains("README.md") && text.contains(part);
+    match called.split(' ').next().unwrap() {
+        _ if says(["Written freely by", "Frei geschrieben von", "自由写成"]) => "free",
+        // All else is written by people.
+        _ if sampled > 0 => "invented",
+        "list_workspace_files" => "list",
+        "find_files" => "find",
+        "grep" => "grep",
+        "now" if text.contains("09:31") => "time",
+        "read_file" if shows("pip install lamp") && !shows("switches lights") => "install",
+        "read_file" if shows("# Lamp") => "read",
+        "read_file" if shows("> Lamp switches lights on at dusk,\n> if the sensor sees none.") => "project",
+        "read_file" if text.contains("## Use") => "read",
+        "" if text.contains("391") || text.ends_with(" 100") => "sum",
+        "" if text.contains("SmolLM2-135M-Instruct") && text.contains("8192") => "about",
+        "" if text.contains("~/.local/share/agentd") => "privacy",
+        "" if text.contains("agentctl usage") => "cost",
+        "" if !text.contains("agentctl models add") => "unknown",
+        "" if says(["too small", "zu klein", "我太小"]) => "small",
+        "" if text.contains("README") => "abilities",
+        "" => "connect",
+        _ => "unknown",
+    }
 }
 
 #[tokio::test]
-async fn greedy_answers_are_always_the_same_and_reuse_the_prefix() {
+async fn newcomers_get_an_honest_answer() {
     let model = model().await;
-    let messages = vec![user("What is the capital of France?")];
-    let first = hear(&model, request(messages.clone(), &[], &[])).await.unwrap();
-    let between = hear(&model, request(vec![user("Tell me of the moon.")], &[], &[])).await.unwrap();
-    assert_ne!(first.text, between.text);
-    let again = hear(&model, request(messages.clone(), &[], &[])).await.unwrap();
-    assert_eq!(first.text, again.text);
+    let mut offences = Vec::new();
+    let lines = include_str!("../newcomer_questions.txt").lines();
+    let questions: Vec<&str> = lines.filter(|line| !line.is_empty() && !line.starts_with('#')).collect();
+    assert_eq!(questions.len(), 60);
+    for line in questions {
+        let (language, rest) = line.split_once(' ').unwrap();
+        let (kinds, question) = rest.trim().split_once(' ').unwrap();
+        let (called, text, sampled) = answered(&model, question.trim()).await;
+        let kind = kind(language, &called, &text, sampled);
+        if !kinds.split(',').any(|honest| honest == kind) {
+            offences.push(format!("{line}\n    is {kind}: {called} {text}"));
+        }
+    }
+    assert!(offences.is_empty(), "{} of 60:\n{}", offences.len(), offences.join("\n"));
+}
 
-    let before = model.status().evaluated_tokens;
-    let mut longer = messages;
-    longer.extend([assistant(&first.text), user("And of Italy?")]);
-    let next = hear(&model, request(longer, &[], &[])).await.unwrap().usage.unwrap();
-    let evaluated = model.status().evaluated_tokens - before;
-    assert!(next.cached_tokens >= first.usage.unwrap().prompt_tokens, "{next:?}");
-    assert!(evaluated < next.prompt_tokens + next.completion_tokens, "{evaluated} {next:?}");
+#[tokio::test]
+async fn texts_are_always_the_same() {
+    let model = model().await;
+    let asked = |text| request(vec![user(text)], &[], &[]);
+    let first = hear(&model, asked(FREE_TEXT)).await.unwrap();
+    let between = hear(&model, asked("Write a story about the moon.")).await.unwrap();
+    assert_ne!(first.text, between.text);
+    assert_eq!(first.text, hear(&model, asked(FREE_TEXT)).await.unwrap().text);
 }
 
 #[tokio::test]
@@ -93,32 +144,15 @@ async fn a_dropped_answer_stops_within_a_token() {
 async fn a_dropped_request_stops_while_its_prompt_is_read() {
     let model = model().await;
     let before = model.status().evaluated_tokens;
-    let text = "The fox met a hare in the wood, and they spoke of the weather. ".repeat(80);
+    let text = "Write a story like this: ".to_owned()
+        + &"The fox met a hare in the wood, and they spoke of the weather. ".repeat(80);
     let mut chunks = model.stream(request(vec![user(&text)], &[], &[]));
-    {
-        let reading = until(&model, |status| status.evaluated_tokens > before);
-        futures_util::pin_mut!(reading);
-        let first = futures_util::future::select(reading, chunks.next()).await;
-        assert!(matches!(first, futures_util::future::Either::Left(_)), "the answer came before the prompt was read");
-    }
+    // The mark comes before the prompt is read.
+    chunks.next().await.unwrap().unwrap();
+    until(&model, |status| status.evaluated_tokens > before).await;
     drop(chunks);
     let seen = model.status().evaluated_tokens;
     let read = until(&model, |status| !status.busy).await.evaluated_tokens;
     assert!(read - seen <= 256, "{} more tokens", read - seen);
-    assert!(read - before < 1000, "the whole prompt was read");
-}
-
-#[tokio::test]
-async fn a_dropped_request_stops_between_candidates() {
-    let model = model().await;
-    let before = model.status();
-    let mut chunks = model.stream(request(vec![user("What time is it on the moon, in a wood?")], TOOLS, PATHS));
-    {
-        let scoring = until(&model, |status| status.evaluated_tokens > before.evaluated_tokens);
-        futures_util::pin_mut!(scoring);
-        futures_util::future::select(scoring, chunks.next()).await;
-    }
-    drop(chunks);
-    until(&model, |status| !status.busy).await;
-    assert_eq!(model.status().generated_tokens, before.generated_tokens);
+    assert!(read - before < 450, "the whole prompt was read");
 }

@@ -252,7 +252,7 @@ async fn embedded() -> anyhow::Result<Row> {
     let (mut session, mut steps): (Option<SessionId>, Vec<Usage>) = (None, Vec::new());
     for number in 0..LOCAL_TURNS {
         let mut start = turn::request(session, None);
-        start.start.text = Some(format!("Say one word about the number {number}."));
+        start.start.text = Some(format!("Write one sentence about the number {number}."));
         let (told, id) = usages(&daemon.client, start).await?;
         steps.extend(told.into_iter().map(|(usage, _)| usage));
         session = Some(id);
@@ -262,7 +262,7 @@ async fn embedded() -> anyhow::Result<Row> {
     let share = 100.0 * as_f64(sum(|usage| usage.cached_tokens)) / as_f64(sum(|usage| usage.prompt_tokens));
     let each = |usage: &Usage| format!("{} of {}", usage.prompt_tokens - usage.cached_tokens, usage.prompt_tokens);
     let each: Vec<String> = steps.iter().map(each).collect();
-    Ok(Row::new(LOCAL, vec![Figure::percent("after the first call", share).at_least(80.0)])
+    Ok(Row::new(LOCAL, vec![Figure::percent("after the first call", share).at_least(60.0)])
         .with_note(format!("prompt tokens computed, call by call: {}", each.join(", "))))
 }
 

@@ -1,5 +1,7 @@
 //! Providers of models, and servers that people run themselves.
 
+use agentd_proto::local_servers::{LOCAL_SERVERS, LocalServer};
+
 /// A provider, or a kind of server on this machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Provider {
@@ -22,6 +24,10 @@ pub(super) struct Provider {
 impl Provider {
     const fn new(name: &'static str, title: &'static str, base_url: &'static str) -> Self {
         Self { name, title, base_url, wire: None, variable: None, echoes: false, model: None }
+    }
+
+    const fn local(server: LocalServer) -> Self {
+        Self::new(server.name, server.title, server.base_url)
     }
 
     const fn key(self, variable: &'static str) -> Self {
@@ -61,10 +67,10 @@ pub(super) const ALL: [Provider; 11] = [
         .key("OPENROUTER_API_KEY")
         .model("qwen/qwen3-coder"),
     Provider::new("groq", "Groq", "https://api.groq.com/openai/v1").key("GROQ_API_KEY").model("openai/gpt-oss-120b"),
-    Provider::new("ollama", "Ollama", "http://127.0.0.1:11434/v1"),
-    Provider::new("llama.cpp", "llama.cpp", "http://127.0.0.1:8080/v1"),
-    Provider::new("lm-studio", "LM Studio", "http://127.0.0.1:1234/v1"),
-    Provider::new("vllm", "vLLM", "http://127.0.0.1:8000/v1"),
+    Provider::local(LOCAL_SERVERS[0]),
+    Provider::local(LOCAL_SERVERS[1]),
+    Provider::local(LOCAL_SERVERS[2]),
+    Provider::local(LOCAL_SERVERS[3]),
 ];
 
 /// The one of that name, however it is written.

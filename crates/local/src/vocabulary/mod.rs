@@ -3,6 +3,8 @@
 //! Everything is built from the GGUF's own metadata. What people and tools write is always encoded as plain text:
 //! control tokens enter only through [`Prompt::control`], so that no document can end a turn or start one.
 
+pub(crate) mod chat;
+
 use std::collections::HashMap;
 
 use tokenizers::{
@@ -17,8 +19,8 @@ use tokenizers::{
     },
 };
 
+use self::chat::ChatFormat;
 use crate::{
-    chat::ChatFormat,
     error::{LoadError, RunError},
     gguf::Gguf,
 };
@@ -84,7 +86,7 @@ impl Vocabulary {
     }
 
     /// The tokens of a plain text.
-    pub(crate) fn encode(&self, text: &str) -> Result<Vec<u32>, RunError> {
+    fn encode(&self, text: &str) -> Result<Vec<u32>, RunError> {
         let encoding = self.tokenizer.encode_fast(text, false).map_err(|error| RunError::Tokens(error.to_string()))?;
         Ok(encoding.get_ids().to_vec())
     }
@@ -100,30 +102,13 @@ impl Vocabulary {
         token == self.end || self.is_control.get(token as usize).copied().unwrap_or(true)
     }
 
-    pub(crate) fn end(&self) -> u32 {
-        self.end
-    }
-
-    pub(crate) fn len(&self) -> usize {
-        self.bytes.len()
-    }
-
     pub(crate) fn format(&self) -> ChatFormat {
         self.format
-    }
-
-    pub(crate) fn is_control(&self, token: u32) -> bool {
-        self.is_control.get(token as usize).copied().unwrap_or(false)
     }
 
     /// A new prompt.
     pub(crate) fn prompt(&self) -> Prompt<'_> {
         Prompt { vocabulary: self, tokens: self.start.into_iter().collect(), pending: String::new() }
-    }
-
-    /// The bytes of all tokens, by number.
-    pub(crate) fn all_bytes(&self) -> &[Vec<u8>] {
-        &self.bytes
     }
 }
 

@@ -12,7 +12,25 @@ use tokio::{
     time::timeout,
 };
 
-use super::providers::{ALL, Provider};
+/// A kind of model server that people run on their own machine.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LocalServer {
+    /// Its name on the command line.
+    pub name: &'static str,
+    /// Its name for people.
+    pub title: &'static str,
+    /// The address of its API where nothing else is configured.
+    pub base_url: &'static str,
+    port: u16,
+}
+
+/// The kinds that are known, each at its usual port.
+pub const LOCAL_SERVERS: [LocalServer; 4] = [
+    LocalServer { name: "ollama", title: "Ollama", base_url: "http://127.0.0.1:11434/v1", port: 11434 },
+    LocalServer { name: "llama.cpp", title: "llama.cpp", base_url: "http://127.0.0.1:8080/v1", port: 8080 },
+    LocalServer { name: "lm-studio", title: "LM Studio", base_url: "http://127.0.0.1:1234/v1", port: 1234 },
+    LocalServer { name: "vllm", title: "vLLM", base_url: "http://127.0.0.1:8000/v1", port: 8000 },
+];
 
 /// Time limit for a server's answer. Whatever listens there shall not keep anybody waiting.
 const PATIENCE: Duration = Duration::from_millis(800);
@@ -20,17 +38,10 @@ const PATIENCE: Duration = Duration::from_millis(800);
 /// Bytes of an answer that are read.
 const MOST: u64 = 256 * 1024;
 
-/// The servers of this machine that list models, each with the kind that usually has its port.
-pub(super) async fn found() -> Vec<&'static Provider> {
-    let local = ALL.iter().filter_map(|provider| Some((provider, port(provider)?)));
-    let asked = local.map(async |(provider, port)| lists_models(port).await.then_some(provider));
+/// The servers of this machine that list models, each as the kind that usually has its port.
+pub async fn listening() -> Vec<&'static LocalServer> {
+    let asked = LOCAL_SERVERS.iter().map(async |server| lists_models(server.port).await.then_some(server));
     join_all(asked).await.into_iter().flatten().collect()
-}
-
-/// The port of a server on this machine; none for a provider elsewhere.
-fn port(provider: &Provider) -> Option<u16> {
-    let url = url::Url::parse(provider.base_url).ok()?;
-    url.port().filter(|_| url.host_str() == Some("127.0.0.1"))
 }
 
 /// Returns whether somebody listens on that port who lists models. It is told nothing, least of all a key.
@@ -59,6 +70,11 @@ mod tests {
     use tokio::net::TcpListener;
 
     use super::*;
+
+    #[test]
+    fn addresses_have_their_ports() {
+        assert!(LOCAL_SERVERS.iter().all(|server| server.base_url == format!("http://127.0.0.1:{}/v1", server.port)));
+    }
 
     async fn lists(answer: &'static str) -> bool {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();

@@ -6,7 +6,8 @@
 
 use std::collections::HashMap;
 
-use crate::{error::RunError, vocabulary::Prompt};
+use super::Prompt;
+use crate::error::RunError;
 
 /// A way to write turns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -43,10 +44,6 @@ impl Turn {
 
     pub(crate) fn user(text: impl Into<String>) -> Self {
         Self { role: Role::User, text: text.into() }
-    }
-
-    pub(crate) fn assistant(text: impl Into<String>) -> Self {
-        Self { role: Role::Assistant, text: text.into() }
     }
 }
 

@@ -1,0 +1,284 @@
+//! What a request wants: one of a few things that need no judgement, or something else. Pure.
+
+use super::{
+    phrases::{Language, PlainText},
+    sums::{self, Answer},
+};
+
+/// Place where a project is mounted.
+pub(crate) const PROJECT: &str = "/project/";
+
+/// Endings of files whose beginning says what they are about.
+const PROSE: [&str; 8] = ["adoc", "htm", "html", "log", "md", "org", "rst", "txt"];
+/// Words of a search at most; a longer one is a question.
+const SEARCHED_WORDS: usize = 3;
+/// Characters of a request that say whether it is for free text.
+const BEGINNING: usize = 80;
+/// Quotation marks around what is searched for.
+const QUOTES: [(char, char); 6] = [('"', '"'), ('“', '”'), ('`', '`'), ('„', '“'), ('«', '»'), ('「', '」')];
+
+/// A thing that a request wants.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Wish {
+    /// A fixed text, by its name.
+    Fixed(&'static str),
+    /// A fixed text, with the lines that connect a model.
+    Connect(&'static str),
+    /// This text, which is worked out.
+    Equation(String),
+    Time,
+    /// All files, or those of a folder.
+    List(Option<String>),
+    Count(String),
+    /// A file as it is.
+    Read(String),
+    /// Title and first paragraph of a file.
+    Opening(String),
+    Headings(String),
+    Install(String),
+    /// Lines with a text, in a file or everywhere.
+    Search {
+        text: String,
+        path: Option<String>,
+    },
+    /// Files of a name.
+    Find(String),
+    /// Text that is written freely.
+    FreeText,
+}
+
+/// A request that is compared in one language.
+struct Comparison<'a> {
+    language: &'a Language,
+    request: &'a str,
+    plain: &'a PlainText,
+    paths: &'a [String],
+}
+
+/// The language of a request, and what it wants.
+pub(crate) fn read<'a>(
+    request: &str,
+    earlier: impl Iterator<Item = &'a str>,
+    paths: &[String],
+) -> (&'static Language, Wish) {
+    let plain = PlainText::new(request);
+    // Names of files say nothing about the language of a request.
+    let known = known_file(request, paths);
+    let own = known.as_ref().map_or(request.to_owned(), |(_, spoken)| request.replacen(spoken.as_str(), " ", 1));
+    let own: Vec<&str> = own.split_whitespace().filter(|word| !(word.is_ascii() && is_path(word))).collect();
+    let languages = Language::candidates(&PlainText::new(&own.join(" ")), earlier);
+    let found = languages.iter().find_map(|language| {
+        let comparison = Comparison { language, request, plain: &plain, paths };
+        Some((*language, comparison.wish(known.as_ref())?))
+    });
+    // A word that gives an order decides between languages that are as likely.
+    let ordered = || languages.iter().find(|language| language.asks("orders", &plain)).or(languages.first());
+    found.unwrap_or_else(|| (ordered().copied().unwrap_or_else(Language::usual), Wish::Connect("small")))
+}
+
+impl Comparison<'_> {
+    fn asks(&self, kind: &str) -> bool {
+        self.language.asks(kind, self.plain)
+    }
+
+    fn wish(&self, known: Option<&(String, String)>) -> Option<Wish> {
+        if self.plain.is_long() {
+            return self.free_text();
+        }
+        match sums::answer(self.request, self.language) {
+            Some(Answer::Equation(equation)) => return Some(Wish::Equation(equation)),
+            Some(Answer::Undefined) => return Some(Wish::Fixed("undefined")),
+            None => {}
+        }
+        if let Some((path, spoken)) = known {
+            return self.about_file(path, spoken);
+        }
+        self.fixed().or_else(|| self.by_tool()).or_else(|| self.last())
+    }
+
+    /// Something about agentd itself.
+    fn fixed(&self) -> Option<Wish> {
+        let text = ["privacy", "cost", "connect", "about"].into_iter().find(|kind| self.asks(kind))?;
+        Some(if text == "connect" { Wish::Connect(text) } else { Wish::Fixed(text) })
+    }
+
+    /// Something that one call of a tool shows.
+    fn by_tool(&self) -> Option<Wish> {
+        let readme = |wish: fn(String) -> Wish| Some(readme(self.paths).map_or(Wish::Fixed("no-readme"), wish));
+        if self.asks("time") {
+            return Some(Wish::Time);
+        }
+        for (kind, wish) in
+            [("headings", Wish::Headings as fn(String) -> Wish), ("install", Wish::Install), ("project", Wish::Opening)]
+        {
+            if self.asks(kind) {
+                return readme(wish);
+            }
+        }
+        if self.plain.words().contains("readme") && self.asks("read") && !self.asks("orders") {
+            return readme(Wish::Read);
+        }
+        if self.asks("count") {
+            let kind = self.request.split_whitespace().find_map(|word| word.trim_start_matches('*').strip_prefix('.'));
+            let kind: String = kind.unwrap_or_default().chars().take_while(|letter| letter.is_alphanumeric()).collect();
+            return Some(Wish::Count(if kind.is_empty() { "*".to_owned() } else { format!("*.{kind}") }));
+        }
+        // A file that is not known may be there all the same.
+        let spoken = self.request.split_whitespace().map(bare).find(|word| is_path(word) || word.contains('*'));
+        if let Some(wish) = self.search(spoken.unwrap_or_default(), None) {
+            return Some(wish);
+        }
+        if self.asks("orders") {
+            return None;
+        }
+        match spoken {
+            Some(spoken) if self.asks("find") || spoken.contains('*') => Some(Wish::Find(spoken.to_owned())),
+            Some(spoken) if self.asks("read") => Some(Wish::Read(spoken.to_owned())),
+            Some(_) => None,
+            None => self.asks("list").then(|| Wish::List(self.folder())),
+        }
+    }
+
+    fn last(&self) -> Option<Wish> {
+        if self.asks("abilities") {
+            return Some(Wish::Connect("abilities"));
+        }
+        let text = ["hello", "thanks"].into_iter().find(|kind| self.asks(kind));
+        text.map(Wish::Fixed).or_else(|| self.free_text())
+    }
+
+    /// Free text, unless it is to go into a file, or be about what there are facts of. Of a long request the beginning says it.
+    fn free_text(&self) -> Option<Wish> {
+        let beginning: String = self.request.chars().take(BEGINNING).collect();
+        let beginning = PlainText::new(&beginning);
+        let names_path = || self.request.split_whitespace().any(|word| is_path(bare(word)));
+        let is_free =
+            self.language.asks("free", &beginning) && !self.language.lists("fact", self.plain) && !names_path();
+        is_free.then_some(Wish::FreeText)
+    }
+
+    /// Something about a file that is there, by the name that was spoken.
+    fn about_file(&self, path: &str, spoken: &str) -> Option<Wish> {
+        let ending = path.rsplit_once('.').map_or("", |(_, ending)| ending);
+        let is_prose = PROSE.contains(&ending) || !path.rsplit('/').next().unwrap_or(path).contains('.');
+        if self.asks("headings") {
+            return Some(Wish::Headings(path.to_owned()));
+        }
+        if is_prose && self.asks("install") {
+            return Some(Wish::Install(path.to_owned()));
+        }
+        if self.asks("summary") {
+            return is_prose.then(|| Wish::Opening(path.to_owned()));
+        }
+        if let Some(wish) = self.search(spoken, Some(path)) {
+            return Some(wish);
+        }
+        if self.asks("orders") {
+            return None;
+        }
+        if self.asks("read") || PlainText::new(spoken).words() == self.plain.words() {
+            return Some(Wish::Read(path.to_owned()));
+        }
+        self.asks("find").then(|| Wish::Find(path.rsplit('/').next().unwrap_or(path).to_owned()))
+    }
+
+    /// A search, if the request is one and leaves no doubt about the text: what remains of it stands in one place.
+    fn search(&self, spoken: &str, path: Option<&str>) -> Option<Wish> {
+        if !self.asks("grep") || self.asks("elsewhere") {
+            return None;
+        }
+        let quoted = QUOTES.iter().find_map(|(open, close)| {
+            let (_, rest) = self.request.split_once(*open)?;
+            Some(rest.split_once(*close)?.0.trim()).filter(|text| !text.is_empty())
+        });
+        let request =
+            if spoken.is_empty() { self.request.to_owned() } else { self.request.replacen(spoken, " \n ", 1) };
+        let kept = self.language.without("filler", &request);
+        let mut parts =
+            kept.split('\n').map(|part| part.trim_matches(|letter: char| letter.is_whitespace() || is_mark(letter)));
+        let mut parts = parts.by_ref().filter(|part| !part.is_empty());
+        let text = match (quoted, parts.next(), parts.next()) {
+            (Some(quoted), ..) => quoted,
+            (None, Some(only), None) if only.split_whitespace().count() <= SEARCHED_WORDS => only,
+            _ => return None,
+        };
+        Some(Wish::Search { text: text.to_owned(), path: path.map(str::to_owned) })
+    }
+
+    /// The folder that a request names, if one of that name is known.
+    fn folder(&self) -> Option<String> {
+        let spoken: Vec<&str> = self.request.split_whitespace().map(|word| bare(word).trim_end_matches('/')).collect();
+        let folders = self.paths.iter().flat_map(|path| path.match_indices('/').map(|(at, _)| &path[..at]));
+        let mut folders = folders.filter(|folder| !folder.is_empty() && *folder != PROJECT.trim_end_matches('/'));
+        let is_named = |folder: &&str| {
+            let below = folder.strip_prefix(PROJECT).unwrap_or(folder);
+            spoken.contains(folder) || spoken.contains(&below) || spoken.last() == below.rsplit('/').next().as_ref()
+        };
+        folders.find(is_named).map(str::to_owned)
+    }
+}
+
+/// The README next to the root.
+fn readme(paths: &[String]) -> Option<String> {
+    let is_readme = |path: &&String| {
+        let name = path.rsplit('/').next().unwrap_or(path).to_lowercase();
+        name == "readme" || name.starts_with("readme.") && PROSE.iter().any(|ending| name.ends_with(ending))
+    };
+    let readmes = paths.iter().filter(is_readme);
+    // The project's before those that were handed over, and `README.md` before `README.de.md`.
+    readmes.min_by_key(|path| (!path.starts_with(PROJECT), path.matches('/').count(), path.len())).cloned()
+}
+
+/// The known file that a request names: its path, and the name by which it was spoken of. The longest name is meant, and of
+/// files of one name the one next to the root.
+fn known_file(request: &str, paths: &[String]) -> Option<(String, String)> {
+    let lower = request.to_lowercase();
+    let named = paths.iter().filter_map(|path| {
+        let below = path.strip_prefix(PROJECT).unwrap_or(path);
+        let name = path.rsplit('/').next().unwrap_or(path);
+        // A name without an ending is often a word that people use for other things.
+        let is_name =
+            name.contains('.') || name.starts_with(char::is_uppercase) && !name.eq_ignore_ascii_case("readme");
+        let parts = below.match_indices('/').map(|(at, _)| &below[at + 1..]).filter(|part| part.contains('/'));
+        let whole = [path.as_str(), below].into_iter().filter(|path| path.contains('/'));
+        let spoken = whole.chain(parts).chain(is_name.then_some(name)).map(str::to_lowercase);
+        Some((path, spoken.filter(|name| stands_in(&lower, name)).max_by_key(String::len)?))
+    });
+    let best = named.max_by_key(|(path, spoken)| (spoken.len(), std::cmp::Reverse(path.matches('/').count())))?;
+    let at = lower.find(&best.1)?;
+    let spoken = request.get(at..at + best.1.len()).unwrap_or(&best.1);
+    Some((best.0.clone(), spoken.to_owned()))
+}
+
+/// Returns whether a name is in a text with no Latin letter next to it.
+fn stands_in(text: &str, name: &str) -> bool {
+    let joins = |letter: char| letter.is_ascii_alphanumeric() || matches!(letter, '/' | '_' | '-');
+    text.match_indices(name).any(|(at, _)| {
+        let mut after = text[at + name.len()..].chars();
+        let next = after.next();
+        // A dot ends the sentence, or begins another ending.
+        let is_dotted = next == Some('.') && after.next().is_some_and(char::is_alphanumeric);
+        !text[..at].chars().next_back().is_some_and(joins) && !next.is_some_and(joins) && !is_dotted
+    })
+}
+
+/// A word without the marks around it.
+fn bare(word: &str) -> &str {
+    let word = word.trim_matches(is_mark).trim_end_matches('.');
+    word.strip_prefix("./").unwrap_or(word)
+}
+
+fn is_mark(letter: char) -> bool {
+    !letter.is_alphanumeric() && !matches!(letter, '/' | '_' | '*' | '.' | '-') || matches!(letter, '。' | '，')
+}
+
+/// Returns whether a word is a path: its name has an ending of letters and digits.
+fn is_path(word: &str) -> bool {
+    let word = bare(word);
+    let name = word.rsplit('/').next().unwrap_or(word);
+    let ending = name.rsplit_once('.').filter(|(stem, ending)| {
+        let is_short = (1..=8).contains(&ending.len()) && ending.bytes().all(|letter| letter.is_ascii_alphanumeric());
+        !stem.is_empty() && is_short && ending.bytes().any(|letter| letter.is_ascii_alphabetic())
+    });
+    ending.is_some() && !word.contains("://") && !word.contains("..")
+}
