@@ -80,7 +80,11 @@ def computed(book):
     """Values of formulas from LibreOffice, {(sheet, row, column): value}, and the formulas that it cannot compute, because they or
     formulas that they use call a function that it does not know: {(sheet, row, column): name of the function or ""}."""
     with tempfile.TemporaryDirectory() as folder:
-        made = open_book(compute(book.path, folder))
+        copy = compute(book.path, folder)
+        try:
+            made = open_book(copy)
+        except Fault as fault:
+            raise NotComputed(f"what LibreOffice wrote cannot be read: {fault}") from fault
     values, strange = {}, {}
     for sheet in made.sheets:
         for key, formula in sheet.formulas.items():

@@ -10,9 +10,9 @@ pub(crate) struct Heading<'a> {
     line: usize,
 }
 
-/// All headings, in both forms of Markdown and as HTML; none of those inside code.
+/// All headings of a text without front matter, in both forms of Markdown and as HTML; none of those inside code.
 pub(crate) fn headings(text: &str) -> Vec<Heading<'_>> {
-    let lines: Vec<&str> = without_front_matter(text).lines().collect();
+    let lines: Vec<&str> = text.lines().collect();
     let mut fence: Option<&str> = None;
     let mut headings = Vec::new();
     for (number, line) in lines.iter().map(|line| line.trim()).enumerate() {
@@ -57,7 +57,7 @@ pub(crate) fn install_section(text: &str) -> Option<&str> {
     let is_underlined = |heading: &Heading<'_>| {
         text.lines().nth(heading.line).is_some_and(|line| line.trim().chars().all(|letter| matches!(letter, '=' | '-')))
     };
-    let start = |heading: &Heading<'_>| offset(heading.line - usize::from(is_underlined(heading)));
+    let start = |heading: &Heading<'_>| offset(heading.line.saturating_sub(usize::from(is_underlined(heading))));
     Some(text[start(first)..end.map_or(text.len(), start)].trim_end())
 }
 
@@ -110,7 +110,7 @@ fn prose(line: &str) -> String {
 }
 
 /// A text without the settings that some put between two lines of dashes before it.
-fn without_front_matter(text: &str) -> &str {
+pub(crate) fn without_front_matter(text: &str) -> &str {
     let Some(rest) = text.trim_start().strip_prefix("---").filter(|rest| rest.starts_with(['\n', '\r'])) else {
         return text;
     };
@@ -152,6 +152,8 @@ mod tests {
         check("A\n=\n\nInstallation\n------------\n\nmake\n\nUse\n---\nz", Some("Installation\n------------\n\nmake"));
         check("# 工具\n\n## 安装\n\npip\n", Some("## 安装\n\npip"));
         check("# A\n\n## Use\n", None);
+        let twice = "---\na: b\n---\n---\nc: d\n---\n# Install\nmake\n# Use\nx";
+        check(twice, Some("# Install\nmake"));
     }
 
     #[test]

@@ -33,7 +33,7 @@ pub(crate) fn answer(language: &Language, wish: &Wish, outcome: &Outcome<'_>) ->
         ("grep", _) => verbatim(language, language.text("lines"), text),
         ("read_file", _) if text.is_empty() || text.ends_with("is empty]") => in_file("empty"),
         ("read_file", Wish::Headings(_)) => {
-            let headings = readme::headings(text);
+            let headings = readme::headings(readme::without_front_matter(text));
             let line = |heading: &readme::Heading<'_>| format!("{}- {}", "  ".repeat(heading.level - 1), heading.title);
             let lines: Vec<String> = headings.iter().take(LINES).map(line).collect();
             if lines.is_empty() {

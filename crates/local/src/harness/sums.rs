@@ -7,7 +7,7 @@ const DIGITS: u32 = 10;
 /// Bytes of a sum at most: parentheses inside each other take room on the stack.
 const LONGEST: usize = 200;
 /// The highest power that is computed.
-const HIGHEST_POWER: i128 = 512;
+const HIGHEST_POWER: u128 = 512;
 
 /// Result of a sum.
 #[derive(Debug, PartialEq)]
@@ -156,11 +156,11 @@ impl Reader<'_> {
             return Ok(base);
         }
         let exponent = self.signed()?;
-        if exponent.bottom != 1 || exponent.top.abs() > HIGHEST_POWER {
+        if exponent.bottom != 1 || exponent.top.unsigned_abs() > HIGHEST_POWER {
             return Err(SumError::Unreadable);
         }
         let base = if exponent.top < 0 { base.inverted()? } else { base };
-        (0..exponent.top.abs()).try_fold(Fraction { top: 1, bottom: 1 }, |power, _| power.times(base))
+        (0..exponent.top.unsigned_abs()).try_fold(Fraction { top: 1, bottom: 1 }, |power, _| power.times(base))
     }
 
     fn part(&mut self) -> Result<Fraction, SumError> {
@@ -231,7 +231,10 @@ impl Fraction {
     fn inverted(self) -> Result<Self, SumError> {
         match self.top {
             0 => Err(SumError::ZeroDivision),
-            top => Self::new(self.bottom.checked_mul(top.signum()).ok_or(SumError::Unreadable)?, top.abs()),
+            top => {
+                let (signed, size) = (self.bottom.checked_mul(top.signum()), top.checked_abs());
+                Self::new(signed.ok_or(SumError::Unreadable)?, size.ok_or(SumError::Unreadable)?)
+            }
         }
     }
 
@@ -279,6 +282,7 @@ mod tests {
         {
             check(other, None);
         }
+        check("2^(-170141183460469231731687303715884105727-1)", None);
         check(&"(".repeat(5_000), None);
         check(&format!("1{}", "+1".repeat(5_000)), None);
         assert_eq!(answer("1/0", Language::usual()), Some(Answer::Undefined));

@@ -338,8 +338,8 @@ impl Actor {
 
     fn started(&mut self, started: Result<OpenConnection, Reason>) -> State {
         match started {
-            Ok(OpenConnection { connection, service, process, catalogue, changed }) => {
-                self.era = Era::of(connection.info.protocol_version.as_str());
+            Ok(OpenConnection { connection, service, process, catalogue, era, changed }) => {
+                self.era = era;
                 let offered = catalogue.tools.len();
                 self.log.note(&format!("it runs, and offers {offered} tool{}", if offered == 1 { "" } else { "s" }));
                 // Whoever sees that it runs sees its tools.

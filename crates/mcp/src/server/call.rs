@@ -72,13 +72,6 @@ pub(crate) async fn request(
             ServerResult::InputRequiredResult(asked) => asked,
             answer => return Ok(answer),
         };
-        let state = asked.request_state.clone();
-        let answers = tokio::select! {
-            biased;
-            () = context.cancel.cancelled() => return Err(NoAnswer::Cancelled),
-            limit = &mut expired => return Err(NoAnswer::Expired(limit)),
-            answers = answer(connection, call, asked) => answers?,
-        };
         let (responses, place) = match &mut request {
             ClientRequest::CallToolRequest(request) => {
                 (&mut request.params.input_responses, &mut request.params.request_state)
@@ -90,6 +83,13 @@ pub(crate) async fn request(
                 (&mut request.params.input_responses, &mut request.params.request_state)
             }
             _ => return Err(NoAnswer::Odd("a list that depends on questions".to_owned())),
+        };
+        let state = asked.request_state.clone();
+        let answers = tokio::select! {
+            biased;
+            () = context.cancel.cancelled() => return Err(NoAnswer::Cancelled),
+            limit = &mut expired => return Err(NoAnswer::Expired(limit)),
+            answers = answer(connection, call, asked) => answers?,
         };
         (*responses, *place) = (answers, state);
     }

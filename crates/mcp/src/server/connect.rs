@@ -13,7 +13,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{
     bounded::BoundedTransport,
-    era::Era,
+    era::{Era, FINDING_OUT},
     handler::Handler,
     http::Address,
     listing,
@@ -63,6 +63,8 @@ pub(super) struct OpenConnection {
     pub(super) service: RunningService<RoleClient, Handler>,
     pub(super) process: Option<Process>,
     pub(super) catalogue: Catalogue,
+    /// Era in which it was greeted.
+    pub(super) era: Era,
     /// Told when what it offers has changed.
     pub(super) changed: Arc<Notify>,
 }
@@ -95,21 +97,23 @@ impl Opening {
             sampling: self.config.sampling,
             changed: Arc::clone(&changed),
         };
-        let ((service, info, catalogue), process) = match &self.config.reached {
+        let ((service, info, catalogue), process, era) = match &self.config.reached {
             ServerAddress::Stdio { command, args, env, cwd } => {
                 let start =
                     Start { guard: &self.supplies.guard, command, args, environment: &self.environment, env, cwd };
-                let (greeted, process) = match self.program(&start, self.era, &handler, &given_up).await {
+                let mut era = self.era;
+                let (greeted, process) = match self.program(&start, era, &handler, &given_up).await {
                     Err((why, true)) => {
                         self.log.note("it seems to be of the other era of the protocol, and is started again");
-                        let again = self.program(&start, self.era.other(), &handler, &given_up).await;
+                        era = era.other();
+                        let again = self.program(&start, era, &handler, &given_up).await;
                         // Of two refusals that of `initialize` counts, which most servers know.
                         let first_counts = |refuses| refuses && self.era == Era::Initialize;
                         again.map_err(|(other, refuses)| if first_counts(refuses) { why } else { other })?
                     }
                     greeted => greeted.map_err(|(why, _)| why)?,
                 };
-                (greeted, Some(process))
+                (greeted, Some(process), era)
             }
             ServerAddress::Http { url, headers, wire, client } => {
                 let ServerDeps { logins, clean, .. } = &*self.supplies;
@@ -118,22 +122,24 @@ impl Opening {
                     headers,
                     wire: *wire,
                     era: self.era,
+                    finding_out: FINDING_OUT.min(self.config.start_timeout / 2),
                     logins,
                     clean,
                     log: &self.log,
                 };
                 let greeted = self.within(&given_up, async {
-                    let service = address.greet(&handler).await?;
+                    let (service, era) = address.greet(&handler).await?;
                     let refused = |error: &ServiceError| Some(address.refused(&Refusal::of_request(error)?));
-                    self.greeted(service, refused).await
+                    Ok((self.greeted(service, refused).await?, era))
                 });
                 let closed = || Reason::ours("it closed the connection");
-                (greeted.await.map_err(|trouble| trouble.why.unwrap_or_else(closed))?, None)
+                let (greeted, era) = greeted.await.map_err(|trouble| trouble.why.unwrap_or_else(closed))?;
+                (greeted, None, era)
             }
         };
         let connection =
             Arc::new(Connection { peer: service.peer().clone(), handler, info, lost: CancellationToken::new() });
-        Ok(OpenConnection { connection, service, process, catalogue, changed })
+        Ok(OpenConnection { connection, service, process, catalogue, era, changed })
     }
 
     /// Starts a program, and asks what it offers. An error says besides whether it may be of the other era.

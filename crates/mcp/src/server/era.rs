@@ -25,8 +25,9 @@ pub(crate) enum Era {
 impl Era {
     /// Era of a version of the protocol.
     pub(crate) fn of(version: &str) -> Self {
-        // The names are dates.
-        if version < ProtocolVersion::NO_INITIALIZE.as_str() { Self::Initialize } else { Self::Discover }
+        // The names are dates; others are of drafts.
+        let is_date = version.starts_with(|letter: char| letter.is_ascii_digit());
+        if is_date && version >= ProtocolVersion::NO_INITIALIZE.as_str() { Self::Discover } else { Self::Initialize }
     }
 
     pub(super) fn other(self) -> Self {
@@ -76,6 +77,7 @@ mod tests {
         for (version, era) in [
             ("", Era::Initialize),
             ("2025-11-25", Era::Initialize),
+            ("DRAFT-2026", Era::Initialize),
             ("2026-07-28", Era::Discover),
             ("2027-01-01", Era::Discover),
         ] {

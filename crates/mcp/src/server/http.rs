@@ -1,6 +1,6 @@
 //! Servers behind an address, and which of three ways of speaking they have.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use reqwest::Client;
 use rmcp::{
@@ -16,12 +16,7 @@ use secrecy::SecretString;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
-use super::{
-    bounded::BoundedTransport,
-    era::{Era, FINDING_OUT},
-    event_stream::EventStream,
-    handler::Handler,
-};
+use super::{bounded::BoundedTransport, era::Era, event_stream::EventStream, handler::Handler};
 use crate::{
     clean::Clean,
     config::HttpWire,
@@ -40,6 +35,8 @@ pub(super) struct Address<'a> {
     pub(super) wire: HttpWire,
     /// Era of its last connection.
     pub(super) era: Era,
+    /// Time for it to show that it is of the newer era, where nothing says so yet.
+    pub(super) finding_out: Duration,
     pub(super) logins: &'a Logins,
     pub(super) clean: &'a Clean,
     pub(super) log: &'a Arc<Log>,
@@ -48,23 +45,23 @@ pub(super) struct Address<'a> {
 impl Address<'_> {
     /// Greets the server: as one of the newer era first, unless it is said to be of the oldest way, then by `initialize`, and
     /// then in the oldest way.
-    pub(super) async fn greet(&self, handler: &Handler) -> Result<RunningService<RoleClient, Handler>, Reason> {
+    pub(super) async fn greet(&self, handler: &Handler) -> Result<(RunningService<RoleClient, Handler>, Era), Reason> {
         let client = client(self.headers, &self.logins.routes)
             .map_err(|error| Reason::ours(format!("could not make ready to ask it: {}", error.without_url())))?;
         if self.wire == HttpWire::Streamable {
             let greeting = self.streamable(client.clone(), Era::Discover, handler);
             let greeted = match self.era {
-                Era::Initialize => timeout(FINDING_OUT, greeting).await,
+                Era::Initialize => timeout(self.finding_out, greeting).await,
                 Era::Discover => Ok(greeting.await),
             };
             match greeted {
-                Ok(Ok(service)) => return Ok(service),
+                Ok(Ok(service)) => return Ok((service, Era::Discover)),
                 Ok(Err((why, false))) => return Err(why),
                 // Without an answer, it is asked in the way that all servers know.
                 Ok(Err((_, true))) | Err(_) => {}
             }
         }
-        match self.streamable(client.clone(), Era::Initialize, handler).await {
+        let greeted = match self.streamable(client.clone(), Era::Initialize, handler).await {
             Err((_, true)) if self.wire == HttpWire::Sse => {
                 let transport = EventStream::open(client, self.site.url, &self.route()).await.map_err(Reason::ours)?;
                 let greeting =
@@ -72,7 +69,8 @@ impl Address<'_> {
                 greeting.map_err(|error| self.told(&error))
             }
             greeted => greeted.map_err(|(why, _)| why),
-        }
+        };
+        greeted.map(|service| (service, Era::Initialize))
     }
 
     /// Greets the server in this way. An error says besides whether another way is worth a try.

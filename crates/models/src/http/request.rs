@@ -164,9 +164,11 @@ pub(crate) fn unwritable(error: &serde_json::Error) -> Failure {
 
 /// Body within the deadline and the limit. A failure in the middle keeps what came before it.
 async fn capped_body(mut response: Response, deadline: &Deadline, target: &Target, most: usize) -> Vec<u8> {
-    let mut body = Vec::new();
+    let (mut body, mut deadline) = (Vec::new(), *deadline);
     while body.len() < most {
-        match target.within(deadline, response.chunk()).await {
+        let chunk = target.within(&deadline, response.chunk()).await;
+        deadline = deadline.once_missed();
+        match chunk {
             Ok(Ok(Some(bytes))) => body.extend_from_slice(&bytes),
             _ => break,
         }
