@@ -141,6 +141,27 @@ async fn the_first_sentences_of_a_newcomer_work_in_a_project() {
     assert!(!found.contains("greet.py"), "{found}");
 }
 
+/// The model answers from the last result alone: it is whole each time.
+#[tokio::test]
+async fn a_file_that_is_asked_about_twice_is_shown_twice() {
+    let home = home();
+    let project = project(&home);
+    home.write(
+        "lamp/README.md",
+        format!("# Lamp\n\nLamp lights the house.\n\n## Install\n\n{}\n", "pip install lamp\n".repeat(40)),
+    );
+    let first =
+        home.agentctl(["run", "What does this project do?", "-C", &project, "--output", "json"]).await.exits(0).json();
+    assert!(first["text"].as_str().unwrap().contains("Lamp lights the house."), "{first:#}");
+    let session = first["session_id"].as_str().unwrap();
+    let second = home
+        .agentctl(["run", "How do I install this?", "--session", session, "--output", "json"])
+        .await
+        .exits(0)
+        .json();
+    assert!(second["text"].as_str().unwrap().contains("pip install lamp"), "{second:#}");
+}
+
 #[tokio::test]
 async fn all_else_is_answered_without_the_model() {
     let home = home();

@@ -78,7 +78,10 @@ impl Link for Repetition {
         call: &'a Invocation<'a>,
         next: Next<'a>,
     ) -> BoxFuture<'a, Result<ToolOutput, TurnExit>> {
-        if call.context.tool(&call.call.name).is_none_or(|tool| tool.name != READS_FILES) {
+        // The embedded model answers from the last result alone.
+        if call.context.models.model.info().embedded
+            || call.context.tool(&call.call.name).is_none_or(|tool| tool.name != READS_FILES)
+        {
             return next.run(call);
         }
         async move {
