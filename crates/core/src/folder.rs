@@ -21,7 +21,7 @@ const NUMBER: usize = 3;
 pub struct Mount {
     /// Its absolute path.
     pub path: PathBuf,
-    /// Set if tools may change it.
+    /// True if tools may change it.
     pub writable: bool,
 }
 
@@ -33,7 +33,7 @@ pub struct AddedFolder {
     pub at: String,
     /// Its absolute path.
     pub path: PathBuf,
-    /// Set if tools may change it.
+    /// True if tools may change it.
     pub writable: bool,
 }
 

@@ -1,4 +1,4 @@
-//! What people and projects bring along for models.
+//! Guides, skills, plugins and agents that people and projects add.
 //!
 //! - [`files`]: files and folders as they are now, opened safely, and cached; front matter in them.
 //! - [`guides`]: what people wrote for models to know: `AGENTS.md` files and the catalogue of skills.

@@ -73,7 +73,7 @@ impl Workspace {
         project.chain(folders.map(|folder| folder.path.as_path()))
     }
 
-    /// The file that a session knows by this name; none where it lies in no folder of the person, or cannot be named plainly.
+    /// Source file with this name in the session. `None` outside the project and the added folders, and for a name with `..`.
     #[must_use]
     pub fn source_file(&self, name: &str) -> Option<SourceFile> {
         if name.contains('\\') {
@@ -96,7 +96,7 @@ impl Workspace {
         })
     }
 
-    /// The file below a folder of the person that a session sees; none where it sees no such folder.
+    /// Source file below a mounted folder. `None` if the session does not mount that folder.
     #[must_use]
     pub fn source_file_below(&self, folder: &Path, below: &Path) -> Option<SourceFile> {
         let project = self.project.iter().map(|project| (&project.path, PROJECT));

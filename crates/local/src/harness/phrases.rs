@@ -41,7 +41,7 @@ pub(crate) struct Language {
 /// One way to ask for something.
 #[derive(Debug)]
 struct Ask {
-    /// Set if the request has to be nothing else.
+    /// True if the phrase must be the whole request.
     is_whole: bool,
     /// Groups of terms; the request has to have one of each.
     groups: Vec<Vec<Term>>,
@@ -51,7 +51,7 @@ struct Ask {
 #[derive(Debug, Clone)]
 struct Term {
     text: String,
-    /// Set if the last word may have more letters.
+    /// True if the last word may continue with more letters.
     is_open: bool,
 }
 

@@ -71,14 +71,14 @@ impl Person {
         !matches!(self, Self::Nobody)
     }
 
-    /// Asks the person to approve, during the call; none where they were not asked, or gave no answer.
+    /// Asks the person for approval during the call. `None` if they were not asked, or did not answer.
     pub(super) async fn decide(&self, interrupt: &Interrupt) -> Option<Answer> {
         let Self::During(peer) = self else { return None };
         let result = peer.create_elicitation(form(interrupt)?).await.ok()?;
         answer_in(interrupt, result)
     }
 
-    /// The result of a call that asks the person for the first of these that has a form; none where they are not asked so.
+    /// Result that asks the person for the first of these interrupts with a form. `None` if the client cannot ask.
     pub(super) fn asks(&self, pending: &[Interrupt]) -> Option<CallToolResponse> {
         let Self::Between = self else { return None };
         let (id, form) = pending.iter().find_map(|interrupt| Some((interrupt.id.to_string(), form(interrupt)?)))?;

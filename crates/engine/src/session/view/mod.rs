@@ -1,4 +1,4 @@
-//! What models and people see of a session.
+//! Views of a session for models and people.
 
 pub(crate) mod context;
 pub(crate) mod context_view;

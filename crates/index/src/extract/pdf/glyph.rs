@@ -10,7 +10,7 @@ pub(super) type Place = (f32, f32);
 /// Letter that stands for a gap between words where no space is written: a thin space.
 pub(super) const GAP: char = '\u{2009}';
 
-/// Returns whether it is a mark above or below another letter.
+/// Returns true for a combining mark, above or below another letter.
 pub(super) fn is_mark(letter: char) -> bool {
     canonical_combining_class(letter) != 0
 }
