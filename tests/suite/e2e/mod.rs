@@ -72,6 +72,7 @@ mod crash;
 mod damage;
 mod document_progress;
 mod documents;
+mod earlier_data;
 mod earlier_files;
 mod embedded;
 mod encodings;
