@@ -7,7 +7,6 @@ use agentd_core::policy::Risk;
 use super::{
     carriers, git, interpreters,
     paths::{self, WordPlace},
-    scripted,
     tables::{
         CURL_SENDS, FAR_REACHING, RENAMING, RUINOUS, RUNNING_OPTIONS, RUNNING_TEXTS, RUNS_TEXT, SENDING, SPEAKING,
         holds,
@@ -197,8 +196,8 @@ fn on_files(part: &Part, roots: &[&Path]) -> Option<LayerVerdict> {
 fn with_scripts(part: &Part, roots: &[&Path]) -> Option<LayerVerdict> {
     let (program, arguments) = (part.program(), part.arguments());
     match program {
-        "awk" | "gawk" | "mawk" | "nawk" | "goawk" | "original-awk" => scripted::awk(arguments),
-        "sed" | "gsed" => scripted::sed(arguments),
+        "awk" | "gawk" | "mawk" | "nawk" | "goawk" | "original-awk" => interpreters::awk(arguments),
+        "sed" | "gsed" => interpreters::sed(arguments),
         "for" | "select" => {
             let mut found = Vec::new();
             arguments.first().iter().for_each(|word| super::environment::check(&word.text, &mut found));
