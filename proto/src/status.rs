@@ -6,7 +6,7 @@ use prost::Message as _;
 use tonic::{Code, Status};
 
 use crate::{
-    convert::{WireError, enum_to_wire, optional_enum},
+    convert::{Wire, WireError},
     v1,
 };
 
@@ -16,7 +16,7 @@ const DETAIL_TYPE: &str = "type.googleapis.com/agentd.v1.ErrorDetail";
 #[must_use]
 pub fn to_status(kind: ErrorKind, message: impl Into<String>, hint: Option<&str>) -> Status {
     let (code, message) = (code(kind), message.into());
-    let detail = v1::ErrorDetail { kind: enum_to_wire(kind), hint: hint.unwrap_or_default().to_owned() };
+    let detail = v1::ErrorDetail { kind: kind.to_wire(), hint: hint.unwrap_or_default().to_owned() };
     let details = v1::ErrorStatus {
         code: code as i32,
         message: message.clone(),
@@ -32,7 +32,7 @@ pub fn read_details(status: &Status) -> Option<(ErrorKind, Option<String>)> {
     let detail = details.details.iter().find(|any| any.type_url == DETAIL_TYPE)?;
     let detail = v1::ErrorDetail::decode(detail.value.as_slice()).ok()?;
     // A kind that is newer than we are is at least known to be an answer of the daemon.
-    let kind = optional_enum(detail.kind).ok().flatten().unwrap_or_else(|| kind(status.code()));
+    let kind = Wire::from_wire(detail.kind, "the kind of an error").unwrap_or_else(|_| kind(status.code()));
     Some((kind, (!detail.hint.is_empty()).then_some(detail.hint)))
 }
 

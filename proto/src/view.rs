@@ -309,18 +309,8 @@ pub enum McpServerState {
     Disabled,
 }
 
-impl McpServerState {
-    /// In a word.
-    #[must_use]
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Stopped => "stopped",
-            Self::Starting => "starting",
-            Self::Running => "running",
-            Self::Down => "down",
-            Self::Disabled => "disabled",
-        }
-    }
+agentd_core::names! {
+    McpServerState: Stopped "stopped", Starting "starting", Running "running", Down "down", Disabled "disabled"
 }
 
 /// An MCP server.

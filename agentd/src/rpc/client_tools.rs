@@ -57,7 +57,7 @@ impl ClientCalls {
                 .with_hint("it was answered, has ended, or never was"));
         }
         let picture = match picture {
-            Some(picture) => Some(engine.check_picture("the answer", picture.into()).await?.prepared),
+            Some(picture) => Some(engine.check_picture("the answer", picture.try_into()?).await?.prepared),
             None => None,
         };
         let (text, failed) = match outcome {

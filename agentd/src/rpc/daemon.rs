@@ -79,7 +79,7 @@ impl Daemon for Context {
             Some(health) => health.examine().await,
             None => Vec::new(),
         };
-        Ok(Response::new(v1::ExamineResponse { findings: findings.into_iter().map(Into::into).collect() }))
+        Ok(Response::new(v1::ExamineResponse { findings: findings.iter().map(Into::into).collect() }))
     }
 
     async fn models(&self, request: Request<v1::ModelsRequest>) -> Result<Response<v1::ModelsResponse>, Status> {
@@ -155,7 +155,7 @@ impl Daemon for Context {
             origins: self.control.config_origins(),
             chain: chain.map(|(name, about)| (name.to_owned(), about.to_owned())).collect(),
         };
-        Ok(Response::new(view.into()))
+        Ok(Response::new((&view).into()))
     }
 }
 

@@ -99,7 +99,7 @@ impl Documents for Context {
                     ..v1::ReadDocumentResponse::default()
                 }
             }
-            read => read.map_err(Refusal::from)?.into(),
+            read => (&read.map_err(Refusal::from)?).into(),
         };
         Ok(Response::new(reading))
     }
@@ -272,7 +272,7 @@ impl Context {
 }
 
 fn listed(states: &[DocumentState], notes: Vec<String>) -> v1::ListDocumentsResponse {
-    v1::ListDocumentsResponse { notes, ..states.into() }
+    v1::ListDocumentsResponse { notes, documents: states.iter().map(Into::into).collect() }
 }
 
 fn part(part: Part) -> v1::IndexDocumentsResponse {

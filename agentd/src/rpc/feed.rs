@@ -105,7 +105,7 @@ impl Feed {
             },
             Some(remark) = self.remarks.recv() => match remark {
                 ClientNotice::Refused(refusal) => Next::Event(Box::new((&self.warning(&refusal)).into())),
-                ClientNotice::ToolRequested(call) => self.asked(v1::event::Kind::ToolRequested((*call).into())),
+                ClientNotice::ToolRequested(call) => self.asked(v1::event::Kind::ToolRequested((&*call).into())),
                 ClientNotice::FileRequested(asked) => self.asked(v1::event::Kind::FileRequested((*asked).into())),
                 ClientNotice::Broken(refusal) => Next::End(Some((*refusal).into())),
             },

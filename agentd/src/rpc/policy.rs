@@ -7,7 +7,7 @@ use agentd_engine::DryRunSubject;
 use agentd_policy::Policy as Rules;
 use agentd_proto::{
     client::{Comparison, PolicyCall, RuleText},
-    convert::{self, WireError},
+    convert,
     v1::{self, policy_server::Policy},
 };
 use tonic::{Request, Response, Status};
@@ -113,7 +113,7 @@ impl Context {
 
     /// The rules that would hold with this file.
     async fn tried(&self, rules: Option<v1::RuleText>) -> Result<Arc<Rules>, Refusal> {
-        let RuleText { text, path } = rules.ok_or(WireError::Missing("the rules"))?.into();
+        let RuleText { text, path } = convert::part(rules, "the rules")?;
         let control = Arc::clone(&self.control);
         blocking(move || control.try_rules(text, PathBuf::from(path))).await?
     }

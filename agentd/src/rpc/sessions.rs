@@ -229,7 +229,7 @@ impl Sessions for Context {
         let v1::ReadFileRequest { session, path, offset } = request.into_inner();
         let session = self.session_id(&session).await?;
         let piece = self.engine.read_file(session, path, offset, MAX_CHUNK_BYTES).await.map_err(Refusal::from)?;
-        Ok(Response::new(piece.into()))
+        Ok(Response::new((&piece).into()))
     }
 }
 

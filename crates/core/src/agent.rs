@@ -49,16 +49,12 @@ pub struct Subagent {
     /// Its task, in one short line.
     pub task: String,
     /// The number of the last event of that session that belongs to earlier work.
-    #[serde(default, skip_serializing_if = "is_zero")]
+    #[serde(default, skip_serializing_if = "crate::usage::is_zero")]
     pub after: u64,
 }
 
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks so")]
-fn is_zero(number: &u64) -> bool {
-    *number == 0
-}
-
 /// Description of an agent besides the main one.
+#[serde_with::skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AgentCard {
     /// Its name.
@@ -70,16 +66,12 @@ pub struct AgentCard {
     /// Its own instructions, besides the general ones.
     pub prompt: String,
     /// The tools that it has, besides those that every agent has; all of the main agent's where absent.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tools: Option<Vec<String>>,
     /// The skills that it reads before it begins.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub skills: Option<Vec<String>>,
     /// The slot that it uses; that of the turn where absent.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub slot: Option<Slot>,
     /// The steps that it may take as a subagent where nobody says otherwise.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_steps: Option<u32>,
 }
 

@@ -5,16 +5,12 @@
 //! each call once, with what came of it.
 
 mod record;
-mod report;
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-pub use self::{
-    record::{AuditRecord, CallOutcome, RecordQuery, RecordedEnd},
-    report::{AuditFinding, AuditProblem, AuditReport},
-};
+pub use self::record::{AuditFinding, AuditProblem, AuditRecord, AuditReport, CallOutcome, RecordQuery, RecordedEnd};
 
 use crate::{
     ids::{CallId, SessionId, TraceId, TurnId},
@@ -27,21 +23,18 @@ use crate::{
 };
 
 /// One fact for the audit log.
+#[serde_with::skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct AuditEntry {
     /// When it happened.
     pub at: Timestamp,
     /// Ties it to the turn's logs and traces.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub trace_id: Option<TraceId>,
     /// The session; facts about the daemon have none.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub session_id: Option<SessionId>,
     /// The turn.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub turn_id: Option<TurnId>,
     /// The tool call.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub call_id: Option<CallId>,
     /// The fact.
     #[serde(flatten)]
@@ -63,6 +56,7 @@ impl AuditEntry {
 }
 
 /// A recorded fact.
+#[serde_with::skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum AuditFact {
@@ -144,7 +138,6 @@ pub enum AuditFact {
         /// The program that wrote the file, by its own word.
         source: String,
         /// The id that the file names, where the session has another one here.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
         former_id: Option<SessionId>,
         /// Number of its events, those of its subagents included.
         events: u64,
@@ -154,7 +147,6 @@ pub enum AuditFact {
     /// Changes of files were undone.
     Undone {
         /// Whose changes; absent where a single call's were.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
         of_turn: Option<TurnId>,
         /// Effect of the undo on each file.
         files: Vec<ChangedFile>,
@@ -178,10 +170,8 @@ pub enum AuditFact {
         /// Where from, weakest first.
         sources: Vec<String>,
         /// The SHA-256 of what was read, where there was something to read.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
         sha256: Option<String>,
         /// Why they do not hold, where they are wrong: the rules before them go on.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
         problem: Option<String>,
     },
     /// The log itself was found other than it was left. Written by the log, and by nobody else.
@@ -192,13 +182,10 @@ pub enum AuditFact {
         #[serde(default)]
         bytes: u64,
         /// The SHA-256 of the bytes that were set aside.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
         sha256: Option<String>,
         /// The file beside the log that holds them now.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
         kept_as: Option<String>,
         /// Problem that remains from then on, where nothing else in the log shows it.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
         problem: Option<AuditProblem>,
     },
     /// The log goes on in a new file. Its first line; written by the log, and by nobody else.
@@ -253,6 +240,7 @@ impl AuditFact {
 }
 
 /// The decision on a call, and who made it.
+#[serde_with::skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Decision {
     /// The tool's name.
@@ -261,23 +249,18 @@ pub struct Decision {
     pub args: Value,
     /// Where the path that they name led through a link then: the call was judged under both names. Lines of earlier
     /// versions do not say.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub leads_to: Option<String>,
     /// The requester of the call.
     pub asked_by: Requester,
     /// The verdict of the rules.
     pub verdict: VerdictName,
     /// The layer of the rules that spoke, such as `global` or `tool`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub layer: Option<String>,
     /// The rule that spoke.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rule: Option<String>,
     /// Its risk.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub risk: Option<Risk>,
     /// Why, in the words that people or the model are told.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
     /// Set if the call may run.
     pub allowed: bool,
@@ -287,10 +270,8 @@ pub struct Decision {
     /// The last word.
     pub by: DecidedBy,
     /// The answer, where one was given; an edit holds the arguments that run in place of the model's.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub answer: Option<Answer>,
     /// The answer to what the call asked itself, where `answer` had let it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reply: Option<Answer>,
 }
 
@@ -346,6 +327,7 @@ impl From<AnsweredBy> for DecidedBy {
 }
 
 /// The end of a call.
+#[serde_with::skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CallEnd {
     /// The tool's name.
@@ -353,10 +335,8 @@ pub struct CallEnd {
     /// Set if the tool began to run.
     pub ran: bool,
     /// Why it failed, if it did.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<ToolErrorCode>,
     /// The exit code of the command, where it was one and no limit ended it; 128 and the signal's number where a signal did.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub exit_code: Option<i32>,
     /// Duration, waiting for people included, in milliseconds.
     pub duration_ms: u64,
@@ -370,7 +350,6 @@ pub struct CallEnd {
     #[serde(default)]
     pub output_bytes: u64,
     /// The SHA-256 of what it said, secrets taken out first; filled in by the log.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub output_sha256: Option<String>,
 }
 

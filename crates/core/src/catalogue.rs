@@ -157,18 +157,7 @@ impl Catalogue {
     }
 }
 
-impl ToolTier {
-    /// In a word.
-    #[must_use]
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Core => "core",
-            Self::Enabled => "enabled",
-            Self::Discovered => "discovered",
-            Self::Off => "off",
-        }
-    }
-}
+names! { ToolTier: Core "core", Enabled "enabled", Discovered "discovered", Off "off" }
 
 impl std::fmt::Display for ToolOrigin {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {

@@ -14,18 +14,8 @@ pub struct Window {
     pub summary: u64,
     /// The messages that were seen when a compaction was taken back; 0 where none was. The history is not compacted by
     /// itself then until it no longer fits, or has really grown: whoever takes one back wants to see all of it.
-    #[serde(default, skip_serializing_if = "is_zero")]
+    #[serde(default, skip_serializing_if = "crate::usage::is_zero")]
     pub held: u64,
-}
-
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes it so")]
-fn is_zero(number: &u64) -> bool {
-    *number == 0
-}
-
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes it so")]
-fn is_none_of_them(number: &u32) -> bool {
-    *number == 0
 }
 
 /// A prefix of the history, replaced by a summary. Nothing is removed from the journal.
@@ -80,6 +70,7 @@ pub struct HistoryFile {
 }
 
 /// Report on what a compaction kept and dropped.
+#[serde_with::skip_serializing_none]
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CompactionReport {
     /// Why it was done.
@@ -95,22 +86,19 @@ pub struct CompactionReport {
     /// About how many it takes now.
     pub tokens_after: u64,
     /// The part of the window that the next request would have taken, in percent; 0 where that is not known.
-    #[serde(default, skip_serializing_if = "is_zero")]
+    #[serde(default, skip_serializing_if = "crate::usage::is_zero")]
     pub percent_before: u64,
     /// Number of results that were moved to files.
-    #[serde(default, skip_serializing_if = "is_none_of_them")]
+    #[serde(default, skip_serializing_if = "crate::usage::is_zero")]
     pub offloaded: u32,
     /// The person's messages that are kept verbatim.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub pinned: Vec<String>,
     /// Where tools find what was replaced.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub path: Option<String>,
     /// The model that wrote the summary; none where it was put together without one.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub model: Option<String>,
     /// The failure, where the summary is less than was asked for.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub problem: Option<String>,
 }
 
@@ -161,6 +149,8 @@ pub enum TokenLevel {
     Critical,
 }
 
+names! { TokenLevel: Info "info", Warning "warning", Critical "critical" }
+
 impl TokenLevel {
     /// The level of so many tokens in a window of that size.
     #[must_use]
@@ -173,16 +163,6 @@ impl TokenLevel {
             Self::Warning
         } else {
             Self::Info
-        }
-    }
-
-    /// Its name in events.
-    #[must_use]
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Info => "info",
-            Self::Warning => "warning",
-            Self::Critical => "critical",
         }
     }
 }
@@ -214,7 +194,7 @@ pub struct ServerRemark {
     /// Its word for it, such as `tools_changed`.
     pub reason: String,
     /// About how many tokens were computed again for it; 0 where it does not say.
-    #[serde(default, skip_serializing_if = "is_zero")]
+    #[serde(default, skip_serializing_if = "crate::usage::is_zero")]
     pub tokens: u64,
 }
 
@@ -312,21 +292,10 @@ pub enum SegmentKind {
     Reminders,
 }
 
-impl SegmentKind {
-    /// Its name in events and tables.
-    #[must_use]
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Instructions => "instructions",
-            Self::Tools => "tools",
-            Self::Memory => "memory",
-            Self::Skills => "skills",
-            Self::Summary => "summary",
-            Self::History => "history",
-            Self::Results => "results",
-            Self::Reminders => "reminders",
-        }
-    }
+names! {
+    SegmentKind:
+    Instructions "instructions", Tools "tools", Memory "memory", Skills "skills", Summary "summary",
+    History "history", Results "results", Reminders "reminders"
 }
 
 #[cfg(test)]

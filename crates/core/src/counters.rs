@@ -19,28 +19,7 @@ pub enum CounterKind {
     Start,
 }
 
-impl CounterKind {
-    /// All of them.
-    pub const ALL: [Self; 5] = [Self::Turn, Self::Tool, Self::Wait, Self::Warning, Self::Start];
-
-    /// The stable name.
-    #[must_use]
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Turn => "turn",
-            Self::Tool => "tool",
-            Self::Wait => "wait",
-            Self::Warning => "warning",
-            Self::Start => "start",
-        }
-    }
-
-    /// The kind of that name.
-    #[must_use]
-    pub fn named(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|kind| kind.as_str() == name)
-    }
-}
+names! { CounterKind: Turn "turn", Tool "tool", Wait "wait", Warning "warning", Start "start" }
 
 /// A counter.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

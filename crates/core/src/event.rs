@@ -66,6 +66,7 @@ impl Event {
 }
 
 /// A fact.
+#[serde_with::skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum EventKind {
@@ -96,10 +97,8 @@ pub enum EventKind {
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         handed_over: Vec<String>,
         /// The form that its answer has to be in. Stored, so that a turn that continues is held to it; no reader is shown it.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
         answer_schema: Option<AnswerSchema>,
         /// Wishes of its client for it. Stored, so that they hold after a restart; no reader is shown them.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
         options: Option<Box<TurnOptions>>,
     },
     /// An item is under way. For a tool result this says: the tool starts to run now.
@@ -133,7 +132,6 @@ pub enum EventKind {
         /// Which.
         interrupt_id: InterruptId,
         /// The tool call that had asked, if one had.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
         call_id: Option<CallId>,
         /// The answer.
         answer: Answer,
@@ -153,13 +151,11 @@ pub enum EventKind {
         /// Usage of the turn so far.
         turn: Usage,
         /// The part of the request that repeated the one before it.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
         prompt: Option<PromptReport>,
         /// Set if it sums up calls of sessions that worked for this one. Those count each of them, under their models.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         delegated: bool,
         /// Timing of the call; none where it sums up several calls, and in older journals.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
         timing: Option<CallTiming>,
     },
     /// The intent of the turn's input was classified.
@@ -226,6 +222,7 @@ impl EventKind {
 
 /// Change of a session's state.
 #[allow(clippy::large_enum_variant, reason = "settings change rarely, and events are shared behind an `Arc`")]
+#[serde_with::skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "state", rename_all = "snake_case")]
 pub enum StateChange {
@@ -250,7 +247,6 @@ pub enum StateChange {
         length: u32,
         /// The one that joined, so that it is not lost with the process. It leaves with its `TurnStarted`, even where
         /// it never runs. For the journal, not for readers.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
         added: Option<Box<QueuedTurn>>,
     },
     /// The history was set aside: what came before is kept in the journal, but no model sees it. The files of the
@@ -263,7 +259,6 @@ pub enum StateChange {
         /// Its path, as tools write it.
         path: String,
         /// Picture for models, where it is one.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
         picture: Option<Picture>,
     },
     /// The session goes on from a copy: all events before this one are another session's, with their numbers.
@@ -306,7 +301,6 @@ pub enum StateChange {
         /// Numbers of the events that completed them.
         items: Vec<u64>,
         /// The input of the turn, as it was typed, where it was taken back.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
         input: Option<String>,
         /// Additions to the turn.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]

@@ -28,20 +28,10 @@ pub enum ExchangePurpose {
     Intent,
 }
 
-impl ExchangePurpose {
-    /// Its name for people and in JSON.
-    #[must_use]
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Turn => "turn",
-            Self::Summary => "summary",
-            Self::Tool => "tool",
-            Self::Intent => "intent",
-        }
-    }
-}
+names! { ExchangePurpose: Turn "turn", Summary "summary", Tool "tool", Intent "intent" }
 
 /// Source of a request.
+#[serde_with::skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ExchangeSource {
     /// Session in whose trace it is kept: that of the person, where the request is of one that works for it.
@@ -49,10 +39,8 @@ pub struct ExchangeSource {
     /// Session that asks.
     pub session_id: SessionId,
     /// Turn that asks; none where it has not begun.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub turn_id: Option<TurnId>,
     /// Identifier that ties it to logs and telemetry.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub trace_id: Option<TraceId>,
     /// Number of the model call in its turn, from 1; that of the last one before it where it is none itself.
     pub step: u32,
@@ -119,18 +107,7 @@ pub enum ExchangeOutcome {
     Abandoned,
 }
 
-impl ExchangeOutcome {
-    /// Its name for people and in JSON.
-    #[must_use]
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Whole => "whole",
-            Self::Paused => "paused",
-            Self::Failed => "failed",
-            Self::Abandoned => "abandoned",
-        }
-    }
-}
+names! { ExchangeOutcome: Whole "whole", Paused "paused", Failed "failed", Abandoned "abandoned" }
 
 /// Keeps the exchanges of one request. Nothing here waits, and nothing fails: what cannot be kept is missing later.
 pub trait ExchangeRecorder: Send + Sync {
@@ -174,6 +151,7 @@ impl PartialEq for RequestTap {
 }
 
 /// An exchange as it was kept.
+#[serde_with::skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Exchange {
     /// Its number in the trace, from 1. It keeps it.
@@ -184,12 +162,10 @@ pub struct Exchange {
     /// Time at which it was sent.
     pub at: Timestamp,
     /// Number of the request before it in the same conversation, as far as it is still kept.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub before: Option<u64>,
     /// The request.
     pub request: KeptRequest,
     /// The answer; none where the end of the exchange is not known.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub answer: Option<KeptAnswer>,
 }
 
@@ -219,10 +195,10 @@ pub struct KeptRequest {
 }
 
 /// An answer as it was kept.
+#[serde_with::skip_serializing_none]
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct KeptAnswer {
     /// Status, where the server answered.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub status: Option<u16>,
     /// Headers that say something of the request.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -233,23 +209,18 @@ pub struct KeptAnswer {
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_cut: bool,
     /// Microseconds from the request to the first byte of the body.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub first_byte_us: Option<u64>,
     /// Microseconds from the request to the first words, thoughts or calls.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub first_token_us: Option<u64>,
     /// Microseconds from the request to the end.
     pub duration_us: u64,
     /// Tokens, as the server counted them.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub usage: Option<Usage>,
     /// Its end.
     pub outcome: ExchangeOutcome,
     /// Message of the failure.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
     /// The body; none in a list.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub body: Option<String>,
 }
 

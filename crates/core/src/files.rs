@@ -4,7 +4,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use crate::state_files::StateFileChange;
-pub use crate::{handed_over::PendingAttachments, ports::SessionTree};
+pub use crate::{ports::SessionTree, session::PendingAttachments};
 
 /// Result of handing a file over.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

@@ -67,16 +67,9 @@ pub enum GrantScope {
     ForGood,
 }
 
-impl GrantScope {
-    /// The word for it.
-    #[must_use]
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Session => "session",
-            Self::ForGood => "for_good",
-        }
-    }
+names! { GrantScope: Session "session", ForGood "for_good" }
 
+impl GrantScope {
     /// For serde: what need not be written.
     #[must_use]
     pub fn is_session(&self) -> bool {

@@ -137,18 +137,7 @@ impl Skill {
     }
 }
 
-impl SkillOrigin {
-    /// In a word.
-    #[must_use]
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Person => "person",
-            Self::Plugin => "plugin",
-            Self::Bundled => "bundled",
-            Self::Project => "project",
-        }
-    }
-}
+names! { SkillOrigin: Person "person", Plugin "plugin", Bundled "bundled", Project "project" }
 
 /// Form in which a skill is listed to models.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]

@@ -43,15 +43,14 @@ pub struct Interrupt {
 }
 
 /// For whom a person is asked, as far as it is known.
+#[serde_with::skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AskedBy {
     /// The agent; `main` for a session's own.
     pub agent: String,
     /// The name that the session had.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub session_title: Option<String>,
     /// The client that had started the turn, by the name that it gave.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub client: Option<String>,
 }
 
@@ -79,6 +78,7 @@ pub struct Owner {
 }
 
 /// A question.
+#[serde_with::skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum Ask {
@@ -93,13 +93,10 @@ pub enum Ask {
         /// Why it is asked.
         reason: String,
         /// Preview for people: a unified diff or a command line.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
         preview: Option<String>,
         /// The layer of the rules that made it a question; not known of what older versions asked.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
         layer: Option<Layer>,
         /// The rule that made it a question.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
         rule: Option<String>,
         /// The exact rules that `always` would keep, one for each part that needs one; empty where no rule could be
         /// exact, and then `always` is no answer.
@@ -114,7 +111,6 @@ pub enum Ask {
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         for_good: Vec<String>,
         /// Whose tool it is, where it is somebody else's; not known of what older versions asked.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
         owner: Option<Box<Owner>>,
     },
     /// The model asks the person.
@@ -122,10 +118,8 @@ pub enum Ask {
         /// The question.
         question: String,
         /// Its subject.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
         context: Option<String>,
         /// The answer that is taken where none is given.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
         default: Option<String>,
         /// Set if an empty answer is refused.
         required: bool,

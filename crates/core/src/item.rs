@@ -36,6 +36,7 @@ impl Item {
 }
 
 /// Content of an item.
+#[serde_with::skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum ItemBody {
@@ -47,11 +48,9 @@ pub enum ItemBody {
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         steered: bool,
         /// The bytes at the beginning that the person typed; none where all of it was.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
         typed_bytes: Option<u64>,
         /// The file that has all of what was given, where it does not fit into the window: then the words are its
         /// beginning, and the way to the rest.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
         stored: Option<StoredInput>,
     },
     /// Words of the model to the person.

@@ -243,6 +243,7 @@ pub struct Reading {
 }
 
 /// A part that was read.
+#[serde_with::skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ReadPart {
     /// Its number, counted from 1.
@@ -254,10 +255,8 @@ pub struct ReadPart {
     /// Set if there is more of it behind.
     pub cut: bool,
     /// Extent of that, where it is not all of it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub shown: Option<Extent>,
     /// Place at which it goes on, if it does.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next: Option<PartCursor>,
 }
 

@@ -28,6 +28,9 @@
 //!   [`ports::Skills`], [`ports::Projects`], [`ports::Worktrees`], [`ports::Languages`], [`ports::Confiner`], [`ports::Audit`], [`ports::Clock`]).
 //! - [`error`]: the kinds of failure that cross a port.
 
+#[macro_use]
+mod names;
+
 pub mod agent;
 pub mod answer_schema;
 pub mod archive;
@@ -48,7 +51,6 @@ pub mod folder;
 pub mod grant;
 pub mod guarded;
 pub mod guide;
-mod handed_over;
 pub mod ids;
 pub mod import_origin;
 pub mod input;
@@ -67,7 +69,6 @@ pub mod route;
 pub mod routing;
 pub mod search;
 pub mod session;
-mod session_filter;
 mod settings;
 pub mod spending;
 pub mod state_files;

@@ -1,6 +1,6 @@
 //! What a model is asked and what it streams back.
 
-use std::{fmt, str::FromStr, sync::Arc};
+use std::{str::FromStr, sync::Arc};
 
 use serde::{Deserialize, Serialize};
 
@@ -32,28 +32,7 @@ pub enum Slot {
     Chat,
 }
 
-impl Slot {
-    /// All slots, in the order in which they are listed.
-    pub const ALL: [Self; 5] = [Self::Base, Self::Reasoning, Self::Vision, Self::Code, Self::Chat];
-
-    /// The slot's name in configuration, on the command line and in events.
-    #[must_use]
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Base => "base",
-            Self::Reasoning => "reasoning",
-            Self::Vision => "vision",
-            Self::Code => "code",
-            Self::Chat => "chat",
-        }
-    }
-}
-
-impl fmt::Display for Slot {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.as_str())
-    }
-}
+names! { Slot: Base "base", Reasoning "reasoning", Vision "vision", Code "code", Chat "chat" }
 
 /// A text that names no slot.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -64,10 +43,7 @@ impl FromStr for Slot {
     type Err = UnknownSlot;
 
     fn from_str(text: &str) -> Result<Self, UnknownSlot> {
-        Self::ALL
-            .into_iter()
-            .find(|slot| slot.as_str() == text)
-            .ok_or_else(|| UnknownSlot(text.chars().take(80).collect()))
+        Self::from_name(text).ok_or_else(|| UnknownSlot(text.chars().take(80).collect()))
     }
 }
 
@@ -148,19 +124,10 @@ pub enum WindowSource {
     Cut,
 }
 
-impl WindowSource {
-    /// Its name for people and in JSON.
-    #[must_use]
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Default => "default",
-            Self::Configured => "configured",
-            Self::Catalogue => "catalogue",
-            Self::Server => "server",
-            Self::Refusal => "refusal",
-            Self::Cut => "cut",
-        }
-    }
+names! {
+    WindowSource:
+    Default "default", Configured "configured", Catalogue "catalogue", Server "server", Refusal "refusal",
+    Cut "cut"
 }
 
 /// A way in which requests to a model differ from the usual one, because its server refused that.

@@ -16,20 +16,18 @@ pub const MAX_SERVER_FIELDS: usize = 1 << 20;
 pub const MAX_SERVER_CALL_ID: usize = 64 << 10;
 
 /// Fields of a server's answer beside what is read of it.
+#[serde_with::skip_serializing_none]
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ServerFields {
     /// The server's id of the call; empty where it gave none. It need not be unique in a session.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub call_id: String,
     /// `extra_content` of the call, as JSON: Gemini's thought signature.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub extra_content: Option<String>,
     /// `reasoning_details` of the answer, as JSON: OpenRouter's form of signed and encrypted thoughts.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reasoning_details: Option<String>,
     /// Blocks of the answer in their order, as JSON in the form of its wire: signed thoughts and all else that a server wants
     /// back where it stood.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub blocks: Option<String>,
 }
 
@@ -52,19 +50,17 @@ pub struct ItemOrigin {
 }
 
 /// Origin of one message of a model, put together from its items.
+#[serde_with::skip_serializing_none]
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AnswerOrigin {
     /// Origins of its calls.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub calls: Vec<(CallId, Arc<ItemOrigin>)>,
     /// The item that has the fields of the answer as a whole.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub whole: Option<Arc<ItemOrigin>>,
     /// Its thoughts, where the model that is asked is not known to want them back: some servers say so only by refusing.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unsent_reasoning: Option<String>,
     /// The model whose thoughts these are: another one is not shown them.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub thinker: Option<String>,
 }
 

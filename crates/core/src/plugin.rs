@@ -25,18 +25,7 @@ pub enum PluginState {
     Changed,
 }
 
-impl PluginState {
-    /// In a word.
-    #[must_use]
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::New => "new",
-            Self::Update => "update",
-            Self::Installed => "installed",
-            Self::Changed => "changed",
-        }
-    }
-}
+names! { PluginState: New "new", Update "update", Installed "installed", Changed "changed" }
 
 /// All that is known of a plugin.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]

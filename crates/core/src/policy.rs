@@ -16,18 +16,7 @@ pub enum Risk {
     Critical,
 }
 
-impl Risk {
-    /// The word for it, as rule files write it.
-    #[must_use]
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Low => "low",
-            Self::Medium => "medium",
-            Self::High => "high",
-            Self::Critical => "critical",
-        }
-    }
-}
+names! { Risk: Low "low", Medium "medium", High "high", Critical "critical" }
 
 /// Verdict of the rules. The order is from mild to strict, so that the strictest is the greatest.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -98,19 +87,7 @@ pub enum Layer {
     Grant,
 }
 
-impl Layer {
-    /// The word for it.
-    #[must_use]
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Checker => "checker",
-            Self::Global => "global",
-            Self::Tool => "tool",
-            Self::Default => "default",
-            Self::Grant => "grant",
-        }
-    }
-}
+names! { Layer: Checker "checker", Global "global", Tool "tool", Default "default", Grant "grant" }
 
 /// A verdict with its reasons, for people: which layer and which rule decided, about the whole and about each part.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -1,24 +1,11 @@
 //! Ports: what the engine needs of the world. Adapters implement them and never see the engine.
 
-mod audit;
-mod client_files;
-mod code;
-mod confined;
-mod exchanges;
-mod imports;
-mod knowledge;
-mod languages;
-mod person;
-mod pictures;
-mod progress;
-mod projects;
-mod read_rules;
-mod sampler;
-mod skills;
+mod call;
+mod content;
+mod folders;
+mod records;
 mod snapshots;
-mod web;
 mod workspaces;
-mod worktrees;
 
 use std::{path::PathBuf, sync::Arc};
 
@@ -48,25 +35,15 @@ use crate::{
 };
 
 pub use self::{
-    audit::{Audit, AuditReader},
-    client_files::{ClientFileAccess, ClientFiles},
-    code::{CodeReader, OnCodeProgress},
-    confined::{ConfineError, ConfinedProcess, ConfinedProgram, Confiner, ProgramEnd, SecretFile},
-    exchanges::{Exchanges, NoExchanges},
-    imports::{JournalImports, StagedTree, TreeTransport},
-    knowledge::{Knowledge, OnProgress},
-    languages::{Languages, NoLanguages},
-    person::Person,
-    pictures::Pictures,
-    progress::CallProgress,
-    projects::{ProjectStanding, Projects},
-    read_rules::ReadRules,
-    sampler::{SampleAnswer, SampleRequest, Sampler},
-    skills::{SkillPackages, Skills},
+    call::{CallProgress, ClientFileAccess, ClientFiles, Person, ReadRules, SampleAnswer, SampleRequest, Sampler},
+    content::{CodeReader, Knowledge, Languages, NoLanguages, OnCodeProgress, OnProgress, Pictures, Web},
+    folders::{
+        ConfineError, ConfinedProcess, ConfinedProgram, Confiner, ProgramEnd, ProjectStanding, Projects, SecretFile,
+        SkillPackages, Skills, Worktrees,
+    },
+    records::{Audit, AuditReader, Exchanges, JournalImports, NoExchanges, StagedTree, TreeTransport},
     snapshots::{Changes, FilesBefore, Snapshots},
-    web::Web,
     workspaces::{Artifact, ArtifactDir, SessionTree, Workspace, WorkspaceArea, Workspaces},
-    worktrees::Worktrees,
 };
 
 /// Tells the time.

@@ -25,18 +25,7 @@ pub enum ProjectTrust {
     Trusted,
 }
 
-impl ProjectTrust {
-    /// In a word.
-    #[must_use]
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Empty => "empty",
-            Self::Untrusted => "untrusted",
-            Self::Changed => "changed",
-            Self::Trusted => "trusted",
-        }
-    }
-}
+names! { ProjectTrust: Empty "empty", Untrusted "untrusted", Changed "changed", Trusted "trusted" }
 
 /// All that is known of the `.agentd/` of a project.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -109,17 +98,7 @@ pub enum ProjectChangeKind {
     Removed,
 }
 
-impl ProjectChangeKind {
-    /// In a word.
-    #[must_use]
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Added => "added",
-            Self::Changed => "changed",
-            Self::Removed => "removed",
-        }
-    }
-}
+names! { ProjectChangeKind: Added "added", Changed "changed", Removed "removed" }
 
 /// Something wrong or odd about a file of a project.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]

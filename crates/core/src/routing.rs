@@ -1,6 +1,6 @@
 //! The choice of a model, and the intent of an input that it follows.
 
-use std::{fmt, str::FromStr};
+use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
@@ -31,31 +31,17 @@ pub enum ChoiceRule {
     Fallback,
 }
 
-/// All rules with their names in events.
-const RULES: [(ChoiceRule, &str); 10] = [
-    (ChoiceRule::Client, "client"),
-    (ChoiceRule::Session, "session"),
-    (ChoiceRule::Agent, "agent"),
-    (ChoiceRule::Pictures, "pictures"),
-    (ChoiceRule::Code, "code"),
-    (ChoiceRule::ComplexTask, "complex_task"),
-    (ChoiceRule::Kept, "kept"),
-    (ChoiceRule::Default, "default"),
-    (ChoiceRule::LastAnswer, "last_answer"),
-    (ChoiceRule::Fallback, "fallback"),
-];
+names! {
+    ChoiceRule:
+    Client "client", Session "session", Agent "agent", Pictures "pictures", Code "code",
+    ComplexTask "complex_task", Kept "kept", Default "default", LastAnswer "last_answer", Fallback "fallback"
+}
 
 impl ChoiceRule {
-    /// Its name in events.
-    #[must_use]
-    pub fn as_str(self) -> &'static str {
-        RULES.iter().find(|(rule, _)| *rule == self).map_or("default", |(_, name)| name)
-    }
-
     /// The rule of that name; the default one for a name that a newer daemon uses.
     #[must_use]
     pub fn named(name: &str) -> Self {
-        RULES.iter().find(|(_, known)| *known == name).map_or(Self::Default, |(rule, _)| *rule)
+        Self::from_name(name).unwrap_or_default()
     }
 
     /// Returns whether a person chose.
@@ -82,39 +68,23 @@ pub enum IntentKind {
     Uncertain,
 }
 
+names! {
+    IntentKind:
+    CodingTask "CODING_TASK", CapabilityQuery "CAPABILITY_QUERY", RepoAnalysis "REPO_ANALYSIS",
+    GeneralChat "GENERAL_CHAT", Uncertain "UNCERTAIN"
+}
+
 impl IntentKind {
-    /// All kinds, in the order of their names in events.
-    pub const ALL: [Self; 5] =
-        [Self::CodingTask, Self::CapabilityQuery, Self::RepoAnalysis, Self::GeneralChat, Self::Uncertain];
-
-    /// Its name in events.
-    #[must_use]
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::CodingTask => "CODING_TASK",
-            Self::CapabilityQuery => "CAPABILITY_QUERY",
-            Self::RepoAnalysis => "REPO_ANALYSIS",
-            Self::GeneralChat => "GENERAL_CHAT",
-            Self::Uncertain => "UNCERTAIN",
-        }
-    }
-
     /// The kind of that name; uncertain for any other word.
     #[must_use]
     pub fn named(name: &str) -> Self {
-        Self::ALL.into_iter().find(|kind| kind.as_str() == name).unwrap_or_default()
+        Self::from_name(name).unwrap_or_default()
     }
 
     /// Returns whether code is what it is about.
     #[must_use]
     pub fn is_about_code(self) -> bool {
         matches!(self, Self::CodingTask | Self::RepoAnalysis)
-    }
-}
-
-impl fmt::Display for IntentKind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.as_str())
     }
 }
 
@@ -148,26 +118,7 @@ pub enum Planning {
     Never,
 }
 
-impl Planning {
-    /// All of them.
-    pub const ALL: [Self; 3] = [Self::Auto, Self::Always, Self::Never];
-
-    /// Its name in configuration and on the command line.
-    #[must_use]
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Auto => "auto",
-            Self::Always => "always",
-            Self::Never => "never",
-        }
-    }
-}
-
-impl fmt::Display for Planning {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.as_str())
-    }
-}
+names! { Planning: Auto "auto", Always "always", Never "never" }
 
 /// A text that names no way of planning.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -178,7 +129,6 @@ impl FromStr for Planning {
     type Err = UnknownPlanning;
 
     fn from_str(text: &str) -> Result<Self, UnknownPlanning> {
-        let found = Self::ALL.into_iter().find(|planning| planning.as_str() == text.trim());
-        found.ok_or_else(|| UnknownPlanning(text.chars().take(80).collect()))
+        Self::from_name(text.trim()).ok_or_else(|| UnknownPlanning(text.chars().take(80).collect()))
     }
 }

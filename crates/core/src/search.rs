@@ -171,22 +171,7 @@ pub enum SearchKind {
     Notice,
 }
 
-impl SearchKind {
-    /// All of them.
-    pub const ALL: [Self; 5] = [Self::Person, Self::Model, Self::Call, Self::Result, Self::Notice];
-
-    /// Its name.
-    #[must_use]
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Person => "person",
-            Self::Model => "model",
-            Self::Call => "call",
-            Self::Result => "result",
-            Self::Notice => "notice",
-        }
-    }
-}
+names! { SearchKind: Person "person", Model "model", Call "call", Result "result", Notice "notice" }
 
 /// A find.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -1,14 +1,14 @@
 //! Sessions: durable conversations.
 
-use std::sync::Arc;
+use std::{collections::BTreeMap, path::PathBuf, sync::Arc};
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use crate::{
     context::Window,
-    event::Event,
-    files::PendingAttachments,
+    event::{Event, EventKind, StateChange},
+    files::Picture,
     folder::AddedFolder,
     ids::{SessionId, TurnId},
     surroundings::Surroundings,
@@ -18,7 +18,6 @@ use crate::{
 };
 pub use crate::{
     folder::Mount,
-    session_filter::SessionFilter,
     settings::{MAX_PIN, MAX_PINS, SessionMode, SessionSettings, UnknownMode},
     todo::{Todo, TodoPriority, TodoStatus},
 };
@@ -33,6 +32,7 @@ pub struct SessionPage {
 }
 
 /// Summary of a session, for lists.
+#[serde_with::skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct SessionSummary {
     /// Its id.
@@ -52,16 +52,13 @@ pub struct SessionSummary {
     /// Usage of all its turns.
     pub usage: Usage,
     /// The session for which it works, where another one made it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parent: Option<SessionId>,
     /// The folder of the person that it sees.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub project: Option<Mount>,
     /// Further folders that it sees.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub folders: Vec<AddedFolder>,
     /// The worktree that the project is.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub worktree: Option<SessionWorktree>,
 }
 
@@ -152,4 +149,150 @@ pub struct NewFork {
     pub through: u64,
     /// The first events of its own. What its settings are is one of them.
     pub first: Vec<Arc<Event>>,
+}
+
+/// Filter of sessions. What is empty fits all.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct SessionFilter {
+    /// Folder that their project is, or lies in.
+    pub project: Option<PathBuf>,
+    /// Moment since when they were used.
+    pub since: Option<Timestamp>,
+    /// Statuses, one of which they have.
+    pub statuses: Vec<SessionStatus>,
+    /// Words that all stand in their title or in the path of their project, in either case.
+    pub words: String,
+}
+
+impl SessionFilter {
+    /// Returns whether it fits all sessions.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        let Self { project, since, statuses, words } = self;
+        project.is_none() && since.is_none() && statuses.is_empty() && words.trim().is_empty()
+    }
+
+    /// Returns whether a session fits.
+    #[must_use]
+    pub fn fits(&self, session: &SessionSummary) -> bool {
+        let path = session.project.as_ref().map(|mount| mount.path.as_path());
+        let is_in_project =
+            self.project.as_ref().is_none_or(|project| path.is_some_and(|path| path.starts_with(project)));
+        is_in_project
+            && self.since.is_none_or(|since| session.updated_at >= since)
+            && (self.statuses.is_empty() || self.statuses.contains(&session.status))
+            && self.has_words(session)
+    }
+
+    fn has_words(&self, session: &SessionSummary) -> bool {
+        let mut words = self.words.split_whitespace().peekable();
+        if words.peek().is_none() {
+            return true;
+        }
+        let path = session.project.as_ref().map(|mount| mount.path.display().to_string()).unwrap_or_default();
+        let text = format!("{} {path}", session.title).to_lowercase();
+        words.all(|word| text.contains(&word.to_lowercase()))
+    }
+}
+
+/// Files handed over that a model is still to be told of, at the most: of more the oldest are not named.
+const MAX_HANDED_OVER: usize = 100;
+
+/// Files that people handed over, as far as no turn has begun with them. Pure: the sum of a session's events.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct PendingAttachments {
+    /// Their paths, the oldest first.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    waiting: Vec<String>,
+    /// Pictures for models, of those that are pictures.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pictures: BTreeMap<String, Picture>,
+}
+
+impl PendingAttachments {
+    /// Paths that the next turn is to tell, the oldest first.
+    #[must_use]
+    pub fn next(&self) -> Vec<String> {
+        self.waiting.clone()
+    }
+
+    /// Returns whether nothing waits.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.waiting.is_empty()
+    }
+
+    /// Picture for models of a file that waits, where it is one.
+    #[must_use]
+    pub fn picture(&self, path: &str) -> Option<&Picture> {
+        self.pictures.get(path)
+    }
+
+    /// Takes in a fact, and says whether it changed anything.
+    pub fn apply(&mut self, kind: &EventKind) -> bool {
+        match kind {
+            EventKind::StateChanged { change: StateChange::HandedOver { path, picture } } => {
+                // One that is written again is told once.
+                self.waiting.retain(|known| known != path);
+                self.waiting.push(path.clone());
+                match picture {
+                    Some(picture) => drop(self.pictures.insert(path.clone(), picture.clone())),
+                    None => drop(self.pictures.remove(path)),
+                }
+                let most = MAX_HANDED_OVER.min(self.waiting.len());
+                for forgotten in self.waiting.drain(..self.waiting.len() - most) {
+                    self.pictures.remove(&forgotten);
+                }
+                true
+            }
+            // What is told of them is stored with the turn's input. Turns that only compact, or never run, tell nothing.
+            EventKind::TurnStarted { handed_over, .. } if !handed_over.is_empty() => {
+                self.waiting.retain(|known| !handed_over.contains(known));
+                self.pictures.retain(|known, _| !handed_over.contains(known));
+                true
+            }
+            _ => false,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{ids::SessionId, usage::Usage};
+
+    #[test]
+    fn sessions_fit_by_project_use_status_and_words() {
+        let session = SessionSummary {
+            id: SessionId::generate(),
+            title: "Steuer 2025: Größe".to_owned(),
+            created_at: Timestamp::UNIX_EPOCH,
+            updated_at: "2026-01-05T00:00:00Z".parse().unwrap(),
+            turns: 1,
+            last_seq: 9,
+            status: SessionStatus::Idle,
+            usage: Usage::default(),
+            parent: None,
+            project: Some(Mount { path: "/home/me/tax/2025".into(), writable: false }),
+            folders: Vec::new(),
+            worktree: None,
+        };
+        #[track_caller]
+        fn check(session: &SessionSummary, filter: SessionFilter, fits: bool) {
+            assert_eq!(filter.fits(session), fits, "{filter:?}");
+        }
+        let all = SessionFilter::default;
+        check(&session, all(), true);
+        check(&session, SessionFilter { project: Some("/home/me/tax".into()), ..all() }, true);
+        check(&session, SessionFilter { project: Some("/home/me/tax/2025".into()), ..all() }, true);
+        check(&session, SessionFilter { project: Some("/home/me/tax/20".into()), ..all() }, false);
+        check(&session, SessionFilter { since: Some(session.updated_at), ..all() }, true);
+        check(&session, SessionFilter { since: "2026-01-06T00:00:00Z".parse().ok(), ..all() }, false);
+        check(&session, SessionFilter { statuses: vec![SessionStatus::Running, SessionStatus::Idle], ..all() }, true);
+        check(&session, SessionFilter { statuses: vec![SessionStatus::Waiting], ..all() }, false);
+        check(&session, SessionFilter { words: "GRÖSSE".into(), ..all() }, false);
+        check(&session, SessionFilter { words: "GRÖßE steuer TAX".into(), ..all() }, true);
+        check(&session, SessionFilter { words: "steuer 2024".into(), ..all() }, false);
+    }
 }

@@ -1,6 +1,6 @@
 //! What people can set for a session.
 
-use std::{fmt, path::PathBuf, str::FromStr};
+use std::{path::PathBuf, str::FromStr};
 
 use serde::{Deserialize, Serialize};
 
@@ -15,6 +15,7 @@ use crate::{
 };
 
 /// Settings of a session.
+#[serde_with::skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SessionSettings {
     /// Ask before a file is changed.
@@ -22,28 +23,22 @@ pub struct SessionSettings {
     /// Ask before a command is run.
     pub confirm_exec: bool,
     /// The slot that turns use where they name none.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub slot: Option<Slot>,
     /// Id of the model that turns with that slot ask, on the slot's server and in place of its own model.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub model: Option<String>,
     /// The folder that the session sees as `/project`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub project: Option<Mount>,
     /// Further folders that the session sees, each at `/folders/NAME`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub folders: Vec<AddedFolder>,
     /// The worktree that the project is, or lies in.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub worktree: Option<SessionWorktree>,
     /// The rules that are kept for this session alone.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub grants: Vec<Grant>,
     /// For whom the session works, where another one made it. It is born with that, and nobody changes it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parent: Option<Parent>,
     /// The agent as which it works instead of the main one, which no model leaves.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub agent: Option<String>,
     /// Set if nothing of it is ever cleaned, however long nobody uses it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
@@ -56,13 +51,10 @@ pub struct SessionSettings {
     pub pins: Vec<String>,
     /// Folder that its project was on the machine that it was imported from. Nothing is mounted for it. It is born with that, and
     /// nobody changes it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub former_project: Option<Box<PathBuf>>,
     /// Says whether requests and answers are kept as they are on the wire; the daemon's own setting decides where absent.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub trace: Option<bool>,
     /// Origin of it, where it was imported. It is born with that, and nobody changes it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub imported: Option<Box<ImportOrigin>>,
 }
 
@@ -87,21 +79,9 @@ pub enum SessionMode {
     Auto,
 }
 
+names! { SessionMode: Ask "ask", AcceptEdits "accept-edits", Plan "plan", Auto "auto" }
+
 impl SessionMode {
-    /// All modes, in the order in which a key goes through them.
-    pub const ALL: [Self; 4] = [Self::Ask, Self::AcceptEdits, Self::Plan, Self::Auto];
-
-    /// The mode's name on the command line and in events.
-    #[must_use]
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Ask => "ask",
-            Self::AcceptEdits => "accept-edits",
-            Self::Plan => "plan",
-            Self::Auto => "auto",
-        }
-    }
-
     /// One line for people.
     #[must_use]
     pub const fn description(self) -> &'static str {
@@ -141,12 +121,6 @@ impl SessionMode {
     }
 }
 
-impl fmt::Display for SessionMode {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.as_str())
-    }
-}
-
 /// A text that names no mode.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("there is no mode {0:?}; the modes are ask, accept-edits, plan and auto")]
@@ -157,7 +131,7 @@ impl FromStr for SessionMode {
 
     fn from_str(text: &str) -> Result<Self, UnknownMode> {
         let wanted = text.trim().to_ascii_lowercase().replace(['_', ' '], "-");
-        Self::ALL.into_iter().find(|mode| mode.as_str() == wanted).ok_or_else(|| UnknownMode(text.to_owned()))
+        Self::from_name(&wanted).ok_or_else(|| UnknownMode(text.to_owned()))
     }
 }
 

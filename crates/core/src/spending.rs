@@ -1,6 +1,6 @@
 //! Usage of model calls over all sessions: the question about it, and the answer.
 
-use std::{fmt, str::FromStr};
+use std::str::FromStr;
 
 use jiff::{Timestamp, civil::Date};
 use serde::{Deserialize, Serialize};
@@ -63,34 +63,14 @@ pub enum UsageGrouping {
     Slot,
 }
 
-impl UsageGrouping {
-    /// All of them.
-    pub const ALL: [Self; 4] = [Self::Model, Self::Session, Self::Day, Self::Slot];
-
-    /// Its name, as people write it.
-    #[must_use]
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Model => "model",
-            Self::Session => "session",
-            Self::Day => "day",
-            Self::Slot => "slot",
-        }
-    }
-}
-
-impl fmt::Display for UsageGrouping {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.as_str())
-    }
-}
+names! { UsageGrouping: Model "model", Session "session", Day "day", Slot "slot" }
 
 impl FromStr for UsageGrouping {
     type Err = String;
 
     fn from_str(name: &str) -> Result<Self, String> {
-        let known = Self::ALL.into_iter().find(|grouping| grouping.as_str() == name);
-        known.ok_or_else(|| format!("usage is not grouped by {name:?}; it is by model, session, day or slot"))
+        Self::from_name(name)
+            .ok_or_else(|| format!("usage is not grouped by {name:?}; it is by model, session, day or slot"))
     }
 }
 

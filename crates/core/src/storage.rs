@@ -34,49 +34,11 @@ pub enum StoragePart {
     Other,
 }
 
-impl StoragePart {
-    /// All, in the order in which they are shown.
-    pub const ALL: [Self; 13] = [
-        Self::Journal,
-        Self::JournalLog,
-        Self::Audit,
-        Self::Index,
-        Self::Workspaces,
-        Self::Undo,
-        Self::Memories,
-        Self::Models,
-        Self::Skills,
-        Self::SkillEnvironments,
-        Self::Logs,
-        Self::Traces,
-        Self::Other,
-    ];
-
-    /// Its stable name, as JSON has it.
-    #[must_use]
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Journal => "journal",
-            Self::JournalLog => "journal_log",
-            Self::Audit => "audit",
-            Self::Index => "index",
-            Self::Workspaces => "workspaces",
-            Self::Undo => "undo",
-            Self::Memories => "memories",
-            Self::Models => "models",
-            Self::Skills => "skills",
-            Self::SkillEnvironments => "skill_environments",
-            Self::Logs => "logs",
-            Self::Traces => "traces",
-            Self::Other => "other",
-        }
-    }
-
-    /// The part of that name; one that is not known is something else.
-    #[must_use]
-    pub fn from_name(name: &str) -> Self {
-        Self::ALL.into_iter().find(|part| part.as_str() == name).unwrap_or(Self::Other)
-    }
+names! {
+    StoragePart:
+    Journal "journal", JournalLog "journal_log", Audit "audit", Index "index", Workspaces "workspaces",
+    Undo "undo", Memories "memories", Models "models", Skills "skills",
+    SkillEnvironments "skill_environments", Logs "logs", Traces "traces", Other "other"
 }
 
 /// Size of one part.
@@ -128,38 +90,10 @@ pub enum CleanedPart {
     Leftovers,
 }
 
-impl CleanedPart {
-    const ALL: [Self; 8] = [
-        Self::Workspaces,
-        Self::Outputs,
-        Self::Results,
-        Self::Undo,
-        Self::Audit,
-        Self::Logs,
-        Self::Sessions,
-        Self::Leftovers,
-    ];
-
-    /// Its stable name, as JSON has it.
-    #[must_use]
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Workspaces => "workspaces",
-            Self::Outputs => "outputs",
-            Self::Results => "results",
-            Self::Undo => "undo",
-            Self::Audit => "audit",
-            Self::Logs => "logs",
-            Self::Sessions => "sessions",
-            Self::Leftovers => "leftovers",
-        }
-    }
-
-    /// The part of that name.
-    #[must_use]
-    pub fn from_name(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|part| part.as_str() == name)
-    }
+names! {
+    CleanedPart:
+    Workspaces "workspaces", Outputs "outputs", Results "results", Undo "undo", Audit "audit", Logs "logs",
+    Sessions "sessions", Leftovers "leftovers"
 }
 
 /// Cleaned data of one kind, or data that would be cleaned.
@@ -219,7 +153,7 @@ mod tests {
     fn parts_are_named_as_in_json() {
         for part in StoragePart::ALL {
             assert_eq!(serde_json::to_value(part).unwrap(), part.as_str());
-            assert_eq!(StoragePart::from_name(part.as_str()), part);
+            assert_eq!(StoragePart::from_name(part.as_str()), Some(part));
         }
         for part in CleanedPart::ALL {
             assert_eq!(serde_json::to_value(part).unwrap(), part.as_str());

@@ -21,13 +21,12 @@ pub struct MachineFacts {
 }
 
 /// The part of a session's instructions that tells where it works.
+#[serde_with::skip_serializing_none]
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Surroundings {
     /// The project of which it tells. Of another one it tells nothing.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub project: Option<PathBuf>,
     /// The folder of the client, as it last was.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub client: Option<PathBuf>,
     /// The folder in which commands start, as the model knows it.
     #[serde(default, skip_serializing_if = "String::is_empty")]

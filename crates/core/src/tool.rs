@@ -139,6 +139,7 @@ pub struct StartFolder {
 }
 
 /// The outcome of a call, as it is stored.
+#[serde_with::skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ToolResult {
     /// Joins it to the call.
@@ -149,24 +150,19 @@ pub struct ToolResult {
     #[serde(default)]
     pub text: String,
     /// Why it failed, if it did.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<ToolErrorCode>,
     /// The exit code of a command, as a shell tells it: 128 and the signal's number where a signal ended it. None where it
     /// was no command, or its limit or a cancel ended it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub exit_code: Option<i32>,
     /// Parts of it as fields, for programs.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub details: Option<Box<ToolDetails>>,
     /// The files that it changed.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub files: Vec<FileChange>,
     /// The arguments that it ran with, where a person had put them in the place of the model's. None where it ran, if it
     /// did, as it was called.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ran_with: Option<String>,
     /// The call whose edit it took back, or found to be taken back already. For the journal, not for readers.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub takes_back: Option<CallId>,
     /// The tools that it found for the model, which may call them from here on. For the journal, not for readers.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -176,11 +172,9 @@ pub struct ToolResult {
     pub pictures: Vec<Picture>,
     /// Words of the person in it: their answer to its question, or their reason to refuse it. For the journal, not for
     /// readers.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub said: Option<String>,
     /// Fingerprint of the text that an earlier result shows, where this one only refers to that. For the journal, not for
     /// readers.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unchanged: Option<u64>,
     /// Duration, in milliseconds.
     #[serde(default)]
@@ -296,28 +290,18 @@ pub enum ToolErrorCode {
     UnknownOutcome,
 }
 
-impl ToolErrorCode {
-    /// The code as text.
-    #[must_use]
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::InvalidArgs => "E_INVALID_ARGS",
-            Self::UnknownTool => "E_UNKNOWN_TOOL",
-            Self::Tool => "E_TOOL",
-            Self::Timeout => "E_TIMEOUT",
-            Self::Denied => "E_DENIED",
-            Self::Path => "E_PATH",
-            Self::Cancelled => "E_CANCELLED",
-            Self::NotRun => "E_NOT_RUN",
-            Self::UnknownOutcome => "E_UNKNOWN_OUTCOME",
-        }
-    }
+names! {
+    ToolErrorCode:
+    InvalidArgs "E_INVALID_ARGS", UnknownTool "E_UNKNOWN_TOOL", Tool "E_TOOL", Timeout "E_TIMEOUT",
+    Denied "E_DENIED", Path "E_PATH", Cancelled "E_CANCELLED", NotRun "E_NOT_RUN",
+    UnknownOutcome "E_UNKNOWN_OUTCOME"
 }
 
 /// A file, link or folder that a call changed.
 ///
 /// A change is recorded, and can be undone, where the states that it went between are known: `after` of what was
 /// created, `before` of what was deleted, both of what was modified. A change without them is only told of.
+#[serde_with::skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct FileChange {
     /// Its path, relative to the workspace, or below `/project` or `/folders/NAME`; a folder's ends in a slash. In names that come from
@@ -326,20 +310,16 @@ pub struct FileChange {
     /// The change.
     pub change: FileChangeKind,
     /// State before it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub before: Option<FileState>,
     /// State after it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub after: Option<FileState>,
     /// The folder of the person that was mounted there, for a path below `/project` or `/folders/NAME`: another one may be mounted
     /// later.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub project: Option<PathBuf>,
     /// It was found after a crash, and may have been made after it, by something else than the call.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub late: bool,
     /// Which file it is, where it has other names too, which show the same: it was written in place.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub shared: Option<SharedFile>,
 }
 

@@ -12,23 +12,19 @@ const MAX_TAIL: usize = 2 << 10;
 const MAX_DIFF: usize = 32 << 10;
 
 /// Parts of a result as fields. No model is shown them: it reads the text.
+#[serde_with::skip_serializing_none]
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ToolDetails {
     /// Standard output of a command, where that is text.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub stdout: Option<PrintedText>,
     /// Standard error of a command, where that is text.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub stderr: Option<PrintedText>,
     /// Change made by an edit, as a unified diff.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub diff: Option<PrintedText>,
     /// Path in the session of the file with the whole text of the result, if that is too long for a model.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub stored: Option<String>,
     /// Bytes at the start of the result's text that the tool wrote; what follows is for the model alone. All of it if absent.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub own_bytes: Option<u64>,
 }
 

@@ -68,29 +68,23 @@ pub struct StartTurn {
 }
 
 /// Wishes of a client for one turn. Stored with its start, so that they hold after a restart, too.
+#[serde_with::skip_serializing_none]
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct TurnOptions {
     /// The agent that works in it, and in later turns of the session; the session's own where absent.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub agent: Option<String>,
     /// Instructions for the model.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub instructions: Option<String>,
     /// The tools that it may use; all where absent.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub allowed_tools: Option<Vec<String>>,
     /// The id of a model on the server of `slot`; the session's where absent.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub model: Option<String>,
     /// The slot of that model. No client writes it: it is settled when the start is taken.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub slot: Option<Slot>,
     /// Time that it may work, in milliseconds, where that is less than what is configured.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub time_ms: Option<u64>,
     /// Tokens that it may take, where they are fewer than what is configured.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub tokens: Option<u64>,
 }
 

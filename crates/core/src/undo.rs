@@ -59,6 +59,7 @@ impl UndoReport {
 }
 
 /// One file of an undo.
+#[serde_with::skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct UndoneFile {
     /// Its path, as in the change that is undone.
@@ -68,10 +69,8 @@ pub struct UndoneFile {
     /// Its outcome.
     pub outcome: UndoOutcome,
     /// Why, where it was not done; where it was, what is still not as it was.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
     /// The change, as a unified diff. For a conflict: what was changed since.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub diff: Option<String>,
 }
 

@@ -61,9 +61,9 @@ pub struct CallTiming {
     pub duration_ms: u64,
 }
 
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
-pub(crate) fn is_zero(tokens: &u64) -> bool {
-    *tokens == 0
+/// For serde: what need not be written.
+pub(crate) fn is_zero<N: Default + PartialEq>(number: &N) -> bool {
+    *number == N::default()
 }
 
 impl AddAssign for Usage {
@@ -83,6 +83,7 @@ impl AddAssign for Usage {
 }
 
 /// Prices of a model, in US dollars for a million tokens.
+#[serde_with::skip_serializing_none]
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Prices {
@@ -92,18 +93,14 @@ pub struct Prices {
     /// Request tokens that the server had to compute.
     pub input: f64,
     /// Request tokens out of the server's cache; `input` where absent.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cached_input: Option<f64>,
     /// Request tokens that the server put into its cache; `input` where absent.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cache_write: Option<f64>,
     /// Those of them that it keeps for an hour; twice `input` where absent, as Anthropic publishes.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cache_write_1h: Option<f64>,
     /// Answer tokens.
     pub output: f64,
     /// Answer tokens that were reasoning; `output` where absent.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reasoning: Option<f64>,
     /// Prices of longer requests, the lowest border first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]

@@ -30,23 +30,20 @@ const ROOM: usize = 6;
 /// A text of several lines.
 #[must_use]
 pub fn lines(text: &str) -> String {
-    let mut shown = String::with_capacity(text.len() + text.len() / 16);
-    for (at, line) in text.split('\n').enumerate() {
-        if at > 0 {
-            shown.push('\n');
-        }
-        push_line(line, &mut shown);
-    }
-    shown
+    joined(text, '\n')
 }
 
 /// A text on one line, line breaks included.
 #[must_use]
 pub fn line(text: &str) -> String {
+    joined(text, BREAK)
+}
+
+fn joined(text: &str, line_break: char) -> String {
     let mut shown = String::with_capacity(text.len() + text.len() / 16);
     for (at, line) in text.split('\n').enumerate() {
         if at > 0 {
-            shown.push(BREAK);
+            shown.push(line_break);
         }
         push_line(line, &mut shown);
     }

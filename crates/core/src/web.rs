@@ -19,24 +19,12 @@ pub enum WebMethod {
     Delete,
 }
 
+names! {
+    WebMethod:
+    Get "GET", Head "HEAD", Options "OPTIONS", Post "POST", Put "PUT", Patch "PATCH", Delete "DELETE"
+}
+
 impl WebMethod {
-    /// All of them.
-    pub const ALL: [Self; 7] = [Self::Get, Self::Head, Self::Options, Self::Post, Self::Put, Self::Patch, Self::Delete];
-
-    /// Its name on the wire.
-    #[must_use]
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Get => "GET",
-            Self::Head => "HEAD",
-            Self::Options => "OPTIONS",
-            Self::Post => "POST",
-            Self::Put => "PUT",
-            Self::Patch => "PATCH",
-            Self::Delete => "DELETE",
-        }
-    }
-
     /// The method of that name, whatever the case of its letters.
     #[must_use]
     pub fn of(name: &str) -> Option<Self> {

@@ -27,18 +27,12 @@ pub struct SessionWorktree {
     #[serde(default, skip_serializing_if = "is_empty")]
     pub project: PathBuf,
     /// Number of files of the main tree with changes that were not committed when it was made: they are not in it.
-    #[serde(default, skip_serializing_if = "is_zero")]
+    #[serde(default, skip_serializing_if = "crate::usage::is_zero")]
     pub left_out: u64,
 }
 
 fn is_empty(path: &Path) -> bool {
     path.as_os_str().is_empty()
-}
-
-// By reference, as serde calls it.
-#[allow(clippy::trivially_copy_pass_by_ref)]
-fn is_zero(number: &u64) -> bool {
-    *number == 0
 }
 
 impl SessionWorktree {

@@ -5,16 +5,14 @@
 //!   needed. `program`: where programs are.
 //! - `edits`: files that sessions have edited, and which errors are new since; `questions`: what tools ask.
 //! - `server/`: one actor per server, which starts it, speaks with it, and ends it; it starts it again after a crash.
-//! - `frame`, `message`, `protocol`, `uri`: the wire. Only the few messages that are needed have types.
-//! - `source`: files read without following a link; `clean`: words of servers, made harmless.
+//! - `message`, `protocol`: the wire. Only the few messages that are needed have types.
+//! - `source`: files read without following a link.
 //!
 //! A server is a program of strangers that works on code of strangers. It runs inside the walls of a
 //! [`Confiner`](agentd_core::ports::Confiner) or not at all, and all that it says is bounded before it is looked at.
 
-mod clean;
 pub mod config;
 mod edits;
-mod frame;
 mod message;
 mod pool;
 mod program;
@@ -22,7 +20,6 @@ mod protocol;
 mod questions;
 mod server;
 mod source;
-mod uri;
 
 pub use config::{LanguageConfig, LanguageLimits, ServerConfig};
 pub use pool::{FoundServer, LanguagePool};

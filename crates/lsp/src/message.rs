@@ -1,9 +1,9 @@
 //! Messages of JSON-RPC: requests, answers and notifications. What they carry is left as it is until somebody needs it.
+//!
+//! Frames of the wire: headers, an empty line, and as many bytes as `Content-Length` says.
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, value::RawValue};
-
-use crate::frame::framed;
 
 /// Code of a request that is not known.
 const UNKNOWN_METHOD: i32 = -32601;
@@ -91,9 +91,92 @@ pub(crate) fn answer(id: &Value, result: Option<&Value>) -> Vec<u8> {
     written(&SentMessage { id: Some(id), result, error, ..NOTHING })
 }
 
+/// Longest head of a frame in bytes.
+const MAX_HEAD: usize = 4 << 10;
+/// Longest body of a frame in bytes.
+pub(crate) const MAX_BODY: usize = 8 << 20;
+
+const END_OF_HEAD: &[u8] = b"\r\n\r\n";
+
+/// Reason why bytes are no frames.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum FrameError {
+    #[error("it wrote something that is no message")]
+    Nonsense,
+    #[error("it wrote a message of more than 8 MiB")]
+    TooLong,
+}
+
+/// A body with its head.
+pub(crate) fn framed(body: &[u8]) -> Vec<u8> {
+    let mut frame = format!("Content-Length: {}\r\n\r\n", body.len()).into_bytes();
+    frame.extend_from_slice(body);
+    frame
+}
+
+/// Finds frames in pieces of a stream.
+#[derive(Debug, Default)]
+pub(crate) struct FrameDecoder {
+    buffer: Vec<u8>,
+    /// Length of the body, once its head is read.
+    body: Option<usize>,
+}
+
+impl FrameDecoder {
+    /// Takes in a piece.
+    pub(crate) fn push(&mut self, piece: &[u8]) {
+        self.buffer.extend_from_slice(piece);
+    }
+
+    /// The next whole body; none until more has come.
+    ///
+    /// # Errors
+    /// If what came can be no frame. Nothing behind it can be understood.
+    pub(crate) fn next_body(&mut self) -> Result<Option<Vec<u8>>, FrameError> {
+        let length = match self.body {
+            Some(length) => length,
+            None => match self.head()? {
+                Some(length) => *self.body.insert(length),
+                None => return Ok(None),
+            },
+        };
+        if self.buffer.len() < length {
+            return Ok(None);
+        }
+        self.body = None;
+        let rest = self.buffer.split_off(length);
+        Ok(Some(std::mem::replace(&mut self.buffer, rest)))
+    }
+
+    fn head(&mut self) -> Result<Option<usize>, FrameError> {
+        let looked_at = &self.buffer[..self.buffer.len().min(MAX_HEAD)];
+        let Some(end) = looked_at.windows(END_OF_HEAD.len()).position(|window| window == END_OF_HEAD) else {
+            // Ones that never end are seen at once: every line of a head has a colon.
+            let whole_lines = looked_at.rsplit(|byte| *byte == b'\n').skip(1);
+            let is_head = whole_lines.into_iter().all(|line| line.contains(&b':'));
+            return if looked_at.len() < MAX_HEAD && is_head { Ok(None) } else { Err(FrameError::Nonsense) };
+        };
+        let head = std::str::from_utf8(&looked_at[..end]).map_err(|_| FrameError::Nonsense)?;
+        let mut length = None;
+        for line in head.split("\r\n") {
+            let (name, value) = line.split_once(':').ok_or(FrameError::Nonsense)?;
+            if name.trim().eq_ignore_ascii_case("content-length") {
+                length = Some(value.trim().parse::<u64>().map_err(|_| FrameError::Nonsense)?);
+            }
+        }
+        let length = usize::try_from(length.ok_or(FrameError::Nonsense)?).map_err(|_| FrameError::TooLong)?;
+        if length > MAX_BODY {
+            return Err(FrameError::TooLong);
+        }
+        self.buffer.drain(..end + END_OF_HEAD.len());
+        Ok(Some(length))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
 
     #[test]
     fn messages_are_told_apart() {
@@ -118,5 +201,61 @@ mod tests {
         check("[]", "nothing");
         check("{}", "nothing");
         check(&"[".repeat(100_000), "nothing");
+    }
+
+    fn read(pieces: &[&[u8]]) -> Result<Vec<Vec<u8>>, FrameError> {
+        let (mut decoder, mut bodies) = (FrameDecoder::default(), Vec::new());
+        for piece in pieces {
+            decoder.push(piece);
+            while let Some(body) = decoder.next_body()? {
+                bodies.push(body);
+            }
+        }
+        Ok(bodies)
+    }
+
+    #[test]
+    fn heads_are_read_as_they_are_written() {
+        let check = |text: &str, expected: Result<usize, FrameError>| {
+            assert_eq!(read(&[text.as_bytes()]).map(|bodies| bodies.len()), expected, "{text:?}");
+        };
+        check("Content-Length: 2\r\n\r\n{}", Ok(1));
+        check("content-length:2\r\nContent-Type: x\r\n\r\n{}Content-Length: 0\r\n\r\n", Ok(2));
+        check("Content-Length: 3\r\n\r\n{}", Ok(0));
+        check("Content-Le", Ok(0));
+        check("Content-Type: x\r\n\r\n", Err(FrameError::Nonsense));
+        check("Content-Length: -1\r\n\r\n", Err(FrameError::Nonsense));
+        check("Content-Length: 99999999999999999999999\r\n\r\n", Err(FrameError::Nonsense));
+        check("Content-Length: 8388609\r\n\r\n", Err(FrameError::TooLong));
+        check("Segmentation fault\n", Err(FrameError::Nonsense));
+        check(&"x".repeat(MAX_HEAD), Err(FrameError::Nonsense));
+    }
+
+    proptest! {
+        #[test]
+        fn what_was_framed_comes_out_however_it_is_cut(
+            bodies in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..200), 0..8),
+            cuts in prop::collection::vec(1usize..60, 0..40),
+        ) {
+            let stream: Vec<u8> = bodies.iter().flat_map(|body| framed(body)).collect();
+            let (mut pieces, mut rest) = (Vec::new(), &stream[..]);
+            for cut in cuts {
+                let (piece, more) = rest.split_at(cut.min(rest.len()));
+                pieces.push(piece);
+                rest = more;
+            }
+            pieces.push(rest);
+            prop_assert_eq!(read(&pieces).unwrap(), bodies);
+        }
+
+        #[test]
+        fn noise_costs_no_more_than_its_bytes(noise in prop::collection::vec(any::<u8>(), 0..20_000)) {
+            let mut decoder = FrameDecoder::default();
+            decoder.push(&noise);
+            while let Ok(Some(body)) = decoder.next_body() {
+                prop_assert!(body.len() <= noise.len());
+            }
+            prop_assert!(decoder.buffer.len() <= noise.len());
+        }
     }
 }

@@ -12,12 +12,11 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use crate::{
-    clean,
     edits::diagnostic,
     pool::ServerOfFile,
-    protocol::{DocumentChange, Position, Range, TextEdit, WorkspaceEdit, WrittenLocations},
+    protocol::{DocumentChange, Position, Range, TextEdit, WorkspaceEdit, WrittenLocations, one_line, uri_to_path},
     server::{CheckPurpose, MAX_OPEN, OpenText, Question, ServerAnswer, ServerError},
-    source, uri,
+    source,
 };
 
 /// Places of one answer that are kept.
@@ -112,11 +111,7 @@ fn position(text: &str, at: &SourcePosition) -> Result<Position, LanguageError> 
         }
         LinePlace::Symbol(symbol) => {
             let start = word(line, symbol).ok_or_else(|| {
-                LanguageError::new(format!(
-                    "`{symbol}` is not in line {} of {name}: {}",
-                    at.line,
-                    clean::line(line, 120)
-                ))
+                LanguageError::new(format!("`{symbol}` is not in line {} of {name}: {}", at.line, one_line(line, 120)))
             })?;
             &line[..start]
         }
@@ -147,14 +142,14 @@ fn read<T: DeserializeOwned>(answer: &ServerAnswer) -> Result<T, LanguageError> 
 fn locations(file: &SourceFile, answer: ServerAnswer) -> Result<Vec<SourceLocation>, LanguageError> {
     let written: WrittenLocations = read(&answer)?;
     let location = |(address, range): (String, Range)| {
-        let path = uri::to_path(&address)?;
+        let path = uri_to_path(&address)?;
         let own = path
             .strip_prefix(&answer.folder)
             .ok()
             .map(|below| SourceFile { below: below.to_path_buf(), ..file.clone() });
         Some(SourceLocation {
             is_own: own.is_some(),
-            file: clean::line(&own.map_or_else(|| path.display().to_string(), |own| own.name()), MAX_PATH),
+            file: one_line(&own.map_or_else(|| path.display().to_string(), |own| own.name()), MAX_PATH),
             line: range.start.line.saturating_add(1),
             column: range.start.character.saturating_add(1),
         })
@@ -189,7 +184,7 @@ fn rewrites(file: &SourceFile, folder: &Path, edit: WorkspaceEdit) -> Result<Vec
     }
     let mut rewrites: Vec<SourceRewrite> = Vec::new();
     for (address, edits) in of_files {
-        let path = uri::to_path(&address);
+        let path = uri_to_path(&address);
         let below = path.as_deref().and_then(|path| path.strip_prefix(folder).ok());
         let is_plain = |below: &&Path| below.components().all(|part| matches!(part, Component::Normal(_)));
         let below = below.filter(is_plain).ok_or_else(|| refused("would change files outside of the project"))?;

@@ -9,7 +9,7 @@
 //! - `run_bash_command: cargo test *`: every command that begins with these words, is nothing but known words, runs no
 //!   other command, sets only harmless variables, writes by redirection only files of output, names no path outside the
 //!   session's folders and no secret, and is of medium risk at the most; also where it is timed, and in a folder below.
-//!   `judge::beside` has what may stand beside it. Such a rule is offered for the programs of `judge::prefix` and one
+//!   `judge::beside` has what may stand beside it. Such a rule is offered for the programs of `judge::patterns` and one
 //!   session; others are written by people.
 //! - `write_file`: every call of this tool of medium risk at the most.
 //! - `deploy {"to":"test"}`: this one call of a tool that runs something.

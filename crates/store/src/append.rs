@@ -12,7 +12,7 @@ use crate::{
     codec::{json, json_from},
     counters,
     error::Fault,
-    events, grants, interrupts, queue,
+    events, interrupts, queue,
     rows::{KnownRow, Rows},
     sessions, state_files,
     usage::{self, CountedCall},
@@ -105,30 +105,30 @@ fn apply_to_tables(connection: &Connection, session: i64, event: &Event) -> Resu
         EventKind::InterruptRaised { interrupt } => interrupts::raise(connection, session, event, interrupt),
         EventKind::InterruptResolved { interrupt_id, answer, by, .. } => {
             interrupts::resolve(connection, session, event, *interrupt_id, answer)?;
-            grants::keep_answered(connection, event, *interrupt_id, answer, by)
+            interrupts::keep_answered(connection, event, *interrupt_id, answer, by)
         }
         EventKind::StateChanged { change: StateChange::Settings { settings } } => {
-            sessions::save_settings(connection, session, settings)
+            sessions::save_state(connection, session, "settings", settings)
         }
         EventKind::StateChanged { change: StateChange::Todos { todos } } => {
-            sessions::save_todos(connection, session, todos)
+            sessions::save_state(connection, session, "todos", todos)
         }
         EventKind::StateChanged { change: StateChange::File(change) } => {
             state_files::change(connection, session, event.at, change)
         }
         EventKind::StateChanged { change: StateChange::Agent { stack } } => {
-            sessions::save_agents(connection, session, stack)
+            sessions::save_state(connection, session, "agents", stack)
         }
         EventKind::StateChanged { change: StateChange::Tools { names } } => {
-            sessions::save_tools(connection, session, names)
+            sessions::save_state(connection, session, "tools", names)
         }
         EventKind::StateChanged { change: StateChange::Surroundings(surroundings) } => {
-            sessions::save_surroundings(connection, session, Some(surroundings))
+            sessions::save_state(connection, session, "surroundings", &surroundings)
         }
         EventKind::StateChanged { change: StateChange::Reset } => {
-            sessions::save_agents(connection, session, &[])?;
-            sessions::save_tools(connection, session, &[])?;
-            sessions::save_surroundings(connection, session, None)?;
+            sessions::save_state(connection, session, "agents", &[""; 0])?;
+            sessions::save_state(connection, session, "tools", &[""; 0])?;
+            sessions::save_state(connection, session, "surroundings", &None::<()>)?;
             state_files::clear(connection, session)
         }
         EventKind::StateChanged { change: StateChange::Queue { added: Some(turn), .. } } => {

@@ -1,4 +1,4 @@
-//! Ids, times, numbers and JSON as columns hold them.
+//! Ids, times, numbers and JSON as columns hold them, and the statements that are run with them.
 //!
 //! Ids are text, the 32 digits without hyphens: a prefix that a person types is then a range of the index, and a
 //! journal that somebody must repair by hand can be read. What repeats in every event is the session's integer key.
@@ -6,7 +6,7 @@
 use std::str::FromStr;
 
 use jiff::Timestamp;
-use rusqlite::types::Type;
+use rusqlite::{Connection, Params, Row, types::Type};
 use serde::{Serialize, de::DeserializeOwned};
 use uuid::Uuid;
 
@@ -49,7 +49,7 @@ pub(crate) fn time_from(nanoseconds: i64) -> Result<Timestamp, Fault> {
         .map_err(|_| Fault::Damaged(format!("a stored time is out of range ({nanoseconds})")))
 }
 
-pub(crate) fn json(value: &impl Serialize) -> Result<String, Fault> {
+pub(crate) fn json(value: &(impl Serialize + ?Sized)) -> Result<String, Fault> {
     serde_json::to_string(value).map_err(|error| Fault::invalid(format!("a value cannot be written as JSON: {error}")))
 }
 
@@ -60,12 +60,45 @@ pub(crate) fn json_from<T: DeserializeOwned>(text: &str) -> Result<T, Fault> {
 }
 
 /// The text of a column, without a copy.
-pub(crate) fn text<'a>(row: &'a rusqlite::Row<'_>, column: &str) -> Result<&'a str, Fault> {
+pub(crate) fn text<'a>(row: &'a Row<'_>, column: &str) -> Result<&'a str, Fault> {
     let value = row.get_ref(column)?;
     value.as_str().map_err(|_| {
         let error = rusqlite::Error::InvalidColumnType(0, column.into(), Type::Text);
         Fault::from(error)
     })
+}
+
+/// Runs a statement and returns the number of rows that it changed.
+pub(crate) fn run(connection: &Connection, sql: &str, params: impl Params) -> Result<usize, Fault> {
+    Ok(connection.prepare_cached(sql)?.execute(params)?)
+}
+
+/// The rows of a query.
+pub(crate) fn rows<T>(
+    connection: &Connection,
+    sql: &str,
+    params: impl Params,
+    mut read: impl FnMut(&Row<'_>) -> Result<T, Fault>,
+) -> Result<Vec<T>, Fault> {
+    let mut statement = connection.prepare_cached(sql)?;
+    let mut rows = statement.query(params)?;
+    let mut all = Vec::new();
+    while let Some(row) = rows.next()? {
+        all.push(read(row)?);
+    }
+    Ok(all)
+}
+
+/// The first row of a query, if there is one.
+pub(crate) fn first<T>(
+    connection: &Connection,
+    sql: &str,
+    params: impl Params,
+    read: impl FnOnce(&Row<'_>) -> Result<T, Fault>,
+) -> Result<Option<T>, Fault> {
+    let mut statement = connection.prepare_cached(sql)?;
+    let mut rows = statement.query(params)?;
+    rows.next()?.map(read).transpose()
 }
 
 #[cfg(test)]

@@ -1,17 +1,22 @@
-//! The table `counters`: what happened, summed up as it is stored.
+//! The table `counters`: what happened, summed up as it is stored. The table `counted`: deleted sessions whose model calls were
+//! counted, so that one that comes back is not counted again; rows are digests of ids: who has no archive of a session learns
+//! nothing from them. The table `audit_head`: how far the audit log was when the journal last heard of it.
 
 use agentd_core::{
+    audit::AuditHead,
     counters::{Counter, CounterKind, DayCounters, MAX_COUNTER_DAYS},
     event::{Event, EventKind},
+    ids::SessionId,
     interrupt::{Answer, AnsweredBy, Ask},
     item::ItemBody,
     tool::ToolErrorCode,
 };
 use jiff::{Timestamp, tz::TimeZone};
-use rusqlite::{Connection, OptionalExtension as _, named_params, params};
+use rusqlite::{Connection, named_params, params};
+use sha2::{Digest as _, Sha256};
 
 use crate::{
-    codec::{bound, id_text, json_from, limit},
+    codec::{bound, first, id_text, json_from, limit, number, number_from, run},
     error::Fault,
 };
 
@@ -80,10 +85,8 @@ pub(crate) fn count(connection: &Connection, zone: &TimeZone, event: &Event) -> 
 
 /// The kind of a question of this session, and when it was asked.
 fn asked(connection: &Connection, id: &str, event: &Event) -> Result<Option<(&'static str, Timestamp)>, Fault> {
-    let found: Option<String> = connection
-        .prepare_cached("SELECT interrupt FROM interrupts WHERE id = ?1")?
-        .query_row([id], |row| row.get(0))
-        .optional()?;
+    let sql = "SELECT interrupt FROM interrupts WHERE id = ?1";
+    let found: Option<String> = first(connection, sql, [id], |row| Ok(row.get(0)?))?;
     let Some(interrupt) = found.map(|text| json_from::<agentd_core::interrupt::Interrupt>(&text)).transpose()? else {
         return Ok(None);
     };
@@ -114,21 +117,19 @@ pub(crate) fn add(
     let CountedEvent { kind, name, outcome, milliseconds } = counted;
     let day = zone.to_datetime(at).date().to_string();
     let name = if has_room(connection, &day, kind.as_str(), name)? { *name } else { OTHERS };
-    connection
-        .prepare_cached(
-            "INSERT INTO counters (day, kind, name, outcome, count, milliseconds)
+    let sql = "INSERT INTO counters (day, kind, name, outcome, count, milliseconds)
              VALUES (:day, :kind, :name, :outcome, 1, :milliseconds)
              ON CONFLICT (day, kind, name, outcome) DO UPDATE SET
                 count = min(count + 1, 0x7fffffffffffffff),
-                milliseconds = min(milliseconds + excluded.milliseconds, 0x7fffffffffffffff)",
-        )?
-        .execute(named_params! {
-            ":day": day,
-            ":kind": kind.as_str(),
-            ":name": name,
-            ":outcome": *outcome,
-            ":milliseconds": bound(*milliseconds),
-        })?;
+                milliseconds = min(milliseconds + excluded.milliseconds, 0x7fffffffffffffff)";
+    let values = named_params! {
+        ":day": day,
+        ":kind": kind.as_str(),
+        ":name": name,
+        ":outcome": *outcome,
+        ":milliseconds": bound(*milliseconds),
+    };
+    run(connection, sql, values)?;
     Ok(())
 }
 
@@ -163,7 +164,7 @@ pub(crate) fn read(connection: &Connection, days: &(String, String)) -> Result<V
     while let Some(row) = rows.next()? {
         let (day, kind): (String, String) = (row.get("day")?, row.get("kind")?);
         // Of a newer version.
-        let (Ok(day), Some(kind)) = (day.parse(), CounterKind::named(&kind)) else { continue };
+        let (Ok(day), Some(kind)) = (day.parse(), CounterKind::from_name(&kind)) else { continue };
         let number = |column: &str| row.get::<_, i64>(column).map(|number| u64::try_from(number).unwrap_or_default());
         let counter = Counter {
             kind,
@@ -180,4 +181,41 @@ pub(crate) fn read(connection: &Connection, days: &(String, String)) -> Result<V
     let surplus = found.len().saturating_sub(MAX_COUNTER_DAYS);
     found.drain(..surplus);
     Ok(found)
+}
+
+/// Bytes of a digest that are kept.
+const DIGEST: usize = 16;
+
+/// Remembers that the calls of a session which goes were counted, up to its last event.
+pub(crate) fn remember(connection: &Connection, key: i64) -> Result<(), Fault> {
+    let sql = "SELECT id, last_seq FROM sessions WHERE key = ?1";
+    let found: Option<(String, i64)> = first(connection, sql, [key], |row| Ok((row.get(0)?, row.get(1)?)))?;
+    let Some((id, last)) = found.filter(|(_, last)| *last > 0) else { return Ok(()) };
+    let sql = "INSERT INTO counted (digest, through) VALUES (?1, ?2)
+             ON CONFLICT (digest) DO UPDATE SET through = max(through, excluded.through)";
+    run(connection, sql, params![digest(&id), last])?;
+    Ok(())
+}
+
+/// Number of the last event of a session whose calls were counted before it was deleted; 0 where it never was.
+pub(crate) fn through(connection: &Connection, id: SessionId) -> Result<u64, Fault> {
+    let sql = "SELECT through FROM counted WHERE digest = ?1";
+    let found: Option<i64> = first(connection, sql, [digest(&id_text(id.as_uuid()))], |row| Ok(row.get(0)?))?;
+    found.map_or(Ok(0), number_from)
+}
+
+fn digest(id: &str) -> Vec<u8> {
+    Sha256::digest(id.as_bytes())[..DIGEST].to_vec()
+}
+
+pub(crate) fn note_audit(connection: &Connection, head: &AuditHead) -> Result<(), Fault> {
+    let sql = "INSERT INTO audit_head (one, n, hash) VALUES (1, ?1, ?2)
+             ON CONFLICT DO UPDATE SET n = excluded.n, hash = excluded.hash";
+    run(connection, sql, params![number(head.n)?, head.hash])?;
+    Ok(())
+}
+
+pub(crate) fn noted_audit(connection: &Connection) -> Result<Option<AuditHead>, Fault> {
+    let row = first(connection, "SELECT n, hash FROM audit_head", [], |row| Ok((row.get(0)?, row.get(1)?)))?;
+    row.map(|(n, hash)| Ok(AuditHead { n: number_from(n)?, hash })).transpose()
 }

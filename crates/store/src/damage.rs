@@ -6,7 +6,7 @@ use agentd_core::{event::Event, ids::SessionId};
 use rusqlite::{Connection, Params, Row};
 
 use crate::{
-    codec::{bound, id_from, json_from, number_from, text, time_from},
+    codec::{bound, first, id_from, json_from, number_from, rows, text, time_from},
     error::Fault,
 };
 
@@ -92,18 +92,10 @@ pub(crate) fn one<T>(
     seq: u64,
     read: impl Fn(&Row<'_>) -> Result<T, Fault>,
 ) -> Result<Option<T>, Fault> {
-    let mut statement = connection.prepare_cached(query)?;
-    let mut rows = statement.query((session, bound(seq)))?;
-    rows.next()?.map(read).transpose()
+    first(connection, query, (session, bound(seq)), read)
 }
 
 /// Numbers of events, by a query that reads nothing but an index.
 pub(crate) fn numbers(connection: &Connection, query: &str, params: impl Params) -> Result<Vec<u64>, Fault> {
-    let mut statement = connection.prepare_cached(query)?;
-    let mut rows = statement.query(params)?;
-    let mut numbers = Vec::new();
-    while let Some(row) = rows.next()? {
-        numbers.push(number_from(row.get("seq")?)?);
-    }
-    Ok(numbers)
+    rows(connection, query, params, |row| number_from(row.get("seq")?))
 }

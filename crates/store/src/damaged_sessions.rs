@@ -4,7 +4,7 @@ use agentd_core::ids::SessionId;
 use rusqlite::Connection;
 
 use crate::{
-    codec::{id_from, text},
+    codec::{id_from, rows, text},
     error::Fault,
     events, sessions,
 };
@@ -26,12 +26,8 @@ pub struct DamagedSession {
 
 /// The sessions of which something cannot be read.
 pub(crate) fn all(connection: &Connection) -> Result<Vec<DamagedSession>, Fault> {
-    let mut statement = connection.prepare("SELECT id FROM sessions WHERE parent IS NOT key ORDER BY key")?;
-    let mut rows = statement.query([])?;
-    let mut ids = Vec::new();
-    while let Some(row) = rows.next()? {
-        ids.push(text(row, "id").and_then(id_from).ok());
-    }
+    let sql = "SELECT id FROM sessions WHERE parent IS NOT key ORDER BY key";
+    let ids = rows(connection, sql, [], |row| Ok(text(row, "id").and_then(id_from).ok()))?;
     let unnamed = || Some(DamagedSession { id: None, events: Vec::new() });
     Ok(ids.into_iter().filter_map(|id| id.map_or_else(unnamed, |id| of(connection, id))).collect())
 }

@@ -11,10 +11,10 @@ use agentd_core::{
     event::Event,
 };
 use jiff::Timestamp;
-use rusqlite::{Connection, OptionalExtension as _, params};
+use rusqlite::{Connection, params};
 
 use crate::{
-    codec::{id_text, json, number, number_from, time},
+    codec::{first, id_text, json, number, number_from, run, time},
     error::Fault,
     events,
     past::Past,
@@ -73,21 +73,16 @@ fn name(draft: DraftId) -> String {
 
 fn begin(connection: &Connection, draft: DraftId) -> Result<(), Fault> {
     let now = time(Timestamp::UNIX_EPOCH)?;
-    connection
-        .prepare_cached(
-            "INSERT INTO sessions (id, created_at, updated_at, usage, last_seq) VALUES (?1, ?2, ?2, '{}', 0)",
-        )?
-        .execute(params![name(draft), now])?;
-    connection.prepare_cached("UPDATE sessions SET parent = key WHERE id = ?1")?.execute([name(draft)])?;
+    let sql = "INSERT INTO sessions (id, created_at, updated_at, usage, last_seq) VALUES (?1, ?2, ?2, '{}', 0)";
+    run(connection, sql, params![name(draft), now])?;
+    run(connection, "UPDATE sessions SET parent = key WHERE id = ?1", [name(draft)])?;
     Ok(())
 }
 
 /// Key of a draft and the number of its last event.
 pub(crate) fn head(connection: &Connection, draft: DraftId) -> Result<(i64, u64), Fault> {
-    let found: Option<(i64, i64)> = connection
-        .prepare_cached("SELECT key, last_seq FROM sessions WHERE id = ?1 AND parent = key")?
-        .query_row([name(draft)], |row| Ok((row.get(0)?, row.get(1)?)))
-        .optional()?;
+    let sql = "SELECT key, last_seq FROM sessions WHERE id = ?1 AND parent = key";
+    let found: Option<(i64, i64)> = first(connection, sql, [name(draft)], |row| Ok((row.get(0)?, row.get(1)?)))?;
     let (key, last) = found.ok_or_else(|| Fault::not_found("the import was given up before"))?;
     Ok((key, number_from(last)?))
 }
@@ -104,9 +99,7 @@ fn add(connection: &Connection, draft: DraftId, events: &[(Arc<Event>, String)])
         }
         events::insert(connection, key, event, payload)?;
     }
-    connection
-        .prepare_cached("UPDATE sessions SET last_seq = ?2 WHERE key = ?1")?
-        .execute(params![key, number(last)?])?;
+    run(connection, "UPDATE sessions SET last_seq = ?2 WHERE key = ?1", params![key, number(last)?])?;
     Ok(())
 }
 
@@ -126,17 +119,13 @@ fn finish(connection: &Connection, rows: &mut Rows, draft: &PreparedDraft) -> Re
         }
         None => None,
     };
-    connection
-        .prepare_cached("UPDATE sessions SET id = ?2, created_at = ?3, parent = ?4 WHERE key = ?1")?
-        .execute(params![key, id_text(id.as_uuid()), time(*created_at)?, parent])?;
-    connection
-        .prepare_cached("INSERT INTO session_state (session, settings, todos) VALUES (?1, ?2, '[]')")?
-        .execute(params![key, json(settings)?])?;
+    let sql = "UPDATE sessions SET id = ?2, created_at = ?3, parent = ?4 WHERE key = ?1";
+    run(connection, sql, params![key, id_text(id.as_uuid()), time(*created_at)?, parent])?;
+    let sql = "INSERT INTO session_state (session, settings, todos) VALUES (?1, ?2, '[]')";
+    run(connection, sql, params![key, json(settings)?])?;
     past.save(connection, key, *created_at)?;
-    sessions::save_agents(connection, key, &past.agents)?;
-    connection
-        .prepare_cached("UPDATE sessions SET updated_at = ?2 WHERE key = ?1")?
-        .execute(params![key, time(*at)?])?;
+    sessions::save_state(connection, key, "agents", &past.agents)?;
+    run(connection, "UPDATE sessions SET updated_at = ?2 WHERE key = ?1", params![key, time(*at)?])?;
     sessions::move_to_front(connection, key)?;
     if *counts_usage {
         past.count(connection, &rows.time_zone(), sessions::of_person(connection, key)?)?;
@@ -150,7 +139,7 @@ fn abandon(connection: &Connection, rows: &mut Rows, drafts: &[DraftId]) -> Resu
     for draft in drafts {
         // One that never began has left nothing.
         let Ok((key, _)) = head(connection, *draft) else { continue };
-        connection.prepare_cached("UPDATE sessions SET id = 'removed ' || key WHERE key = ?1")?.execute([key])?;
+        run(connection, "UPDATE sessions SET id = 'removed ' || key WHERE key = ?1", [key])?;
         keys.push(key);
     }
     rows.remove(keys);

@@ -144,34 +144,29 @@ impl Fault {
 }
 
 fn explain_sqlite(error: &rusqlite::Error, journal: &Path) -> (String, String) {
-    let hint = match error.sqlite_error_code() {
-        Some(ErrorCode::DiskFull) => explain_io(std::io::ErrorKind::StorageFull, journal),
-        Some(ErrorCode::SystemIoFailure) => format!(
-            "check the disk that holds {} and its free space; what was acknowledged before is safe",
-            journal.display()
-        ),
-        Some(ErrorCode::ReadOnly | ErrorCode::CannotOpen | ErrorCode::PermissionDenied) => {
-            explain_io(std::io::ErrorKind::PermissionDenied, journal)
+    let at = journal.display();
+    let (cause, hint) = match error.sqlite_error_code() {
+        Some(ErrorCode::DiskFull) => ("the disk is full", explain_io(std::io::ErrorKind::StorageFull, journal)),
+        Some(ErrorCode::SystemIoFailure) => {
+            ("", format!("check the disk that holds {at} and its free space; what was acknowledged before is safe"))
         }
-        Some(ErrorCode::DatabaseCorrupt) => damaged_hint(journal),
-        Some(ErrorCode::NotADatabase) => format!(
-            "bring a copy of it back, or move {} and the files beside it that start with its name away; agentd then \
-             begins a new journal",
-            journal.display()
+        Some(ErrorCode::ReadOnly | ErrorCode::CannotOpen | ErrorCode::PermissionDenied) => {
+            ("", explain_io(std::io::ErrorKind::PermissionDenied, journal))
+        }
+        Some(ErrorCode::DatabaseCorrupt) => ("the file is damaged", damaged_hint(journal)),
+        Some(ErrorCode::NotADatabase) => (
+            "the file is not a journal",
+            format!(
+                "bring a copy of it back, or move {at} and the files beside it that start with its name away; agentd then \
+                 begins a new journal"
+            ),
         ),
         Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => {
-            "another process uses the journal; stop it, and try again".into()
+            ("it is locked", "another process uses the journal; stop it, and try again".into())
         }
-        _ => "this is unexpected; the log says more".into(),
+        _ => ("", "this is unexpected; the log says more".into()),
     };
-    let cause = match error.sqlite_error_code() {
-        Some(ErrorCode::DiskFull) => "the disk is full".into(),
-        Some(ErrorCode::NotADatabase) => "the file is not a journal".into(),
-        Some(ErrorCode::DatabaseCorrupt) => "the file is damaged".into(),
-        Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => "it is locked".into(),
-        _ => error.to_string(),
-    };
-    (cause, hint)
+    (if cause.is_empty() { error.to_string() } else { cause.to_owned() }, hint)
 }
 
 fn explain_io(kind: std::io::ErrorKind, journal: &Path) -> String {

@@ -12,7 +12,7 @@ use agentd_core::{
 use rusqlite::{Connection, Row, params};
 
 use crate::{
-    codec::{bound, id_from, id_text, json_from, limit, number, number_from, text, time, time_from},
+    codec::{bound, id_from, id_text, json_from, limit, number, number_from, rows, run, text, time, time_from},
     damage,
     error::Fault,
     sessions,
@@ -21,9 +21,8 @@ use crate::{
 /// Adds one event. `payload` is its kind as JSON.
 pub(crate) fn insert(connection: &Connection, session: i64, event: &Event, payload: &str) -> Result<(), Fault> {
     let turn = event.turn_id.map(|turn| id_text(turn.as_uuid()));
-    connection
-        .prepare_cached("INSERT INTO events (session, seq, at, turn, kind, payload) VALUES (?1, ?2, ?3, ?4, ?5, ?6)")?
-        .execute(params![session, number(event.seq)?, time(event.at)?, turn, event.kind.name(), payload])?;
+    let sql = "INSERT INTO events (session, seq, at, turn, kind, payload) VALUES (?1, ?2, ?3, ?4, ?5, ?6)";
+    run(connection, sql, params![session, number(event.seq)?, time(event.at)?, turn, event.kind.name(), payload])?;
     Ok(())
 }
 
@@ -54,15 +53,9 @@ fn together(
     after: u64,
     at_most: usize,
 ) -> Result<Vec<Event>, Fault> {
-    let mut statement = connection.prepare_cached(
-        "SELECT seq, at, turn, payload FROM events WHERE session = ?1 AND seq > ?2 ORDER BY seq LIMIT ?3",
-    )?;
-    let mut rows = statement.query(params![session, bound(after), limit(at_most)])?;
-    let mut events = Vec::new();
-    while let Some(row) = rows.next()? {
-        events.push(damage::read(row, session_id)?);
-    }
-    Ok(events)
+    let sql = "SELECT seq, at, turn, payload FROM events WHERE session = ?1 AND seq > ?2 ORDER BY seq LIMIT ?3";
+    let wanted = params![session, bound(after), limit(at_most)];
+    rows(connection, sql, wanted, |row| damage::read(row, session_id))
 }
 
 /// Bytes of the events of a session, and of those that work for it.
@@ -85,16 +78,7 @@ pub(crate) fn turns(connection: &Connection, session_id: SessionId) -> Result<Ve
         Ok((number_from(row.get("seq")?)?, text(row, "turn")?.to_owned(), text(row, "kind")?.to_owned()))
     };
     let edges = "SELECT seq, turn, kind FROM events WHERE kind IN ('turn_started', 'turn_ended') AND session = ?1";
-    let together = || -> Result<Vec<_>, Fault> {
-        let mut statement = snapshot.prepare_cached(&format!("{edges} ORDER BY seq"))?;
-        let mut rows = statement.query([session])?;
-        let mut found = Vec::new();
-        while let Some(row) = rows.next()? {
-            found.push(edge(row)?);
-        }
-        Ok(found)
-    };
-    let found = match together() {
+    let found = match rows(&snapshot, &format!("{edges} ORDER BY seq"), [session], edge) {
         Err(fault) if fault.is_corrupt() => {
             let one = format!("{edges} AND seq = ?2");
             (1..=last).filter_map(|seq| damage::one(&snapshot, &one, session, seq, edge).ok().flatten()).collect()
@@ -109,27 +93,23 @@ pub(crate) fn turns(connection: &Connection, session_id: SessionId) -> Result<Ve
 pub(crate) fn ended_turns(connection: &Connection, after: u64, at_most: usize) -> Result<EndedTurns, Fault> {
     let snapshot = connection.unchecked_transaction()?;
     let end = snapshot.query_row("SELECT coalesce(max(key), 0) FROM events", [], |row| row.get(0))?;
-    let mut statement = snapshot.prepare_cached(
-        "SELECT events.key, sessions.id, events.turn, events.seq, events.at
+    let sql = "SELECT events.key, sessions.id, events.turn, events.seq, events.at
          FROM events JOIN sessions ON sessions.key = events.session
          WHERE events.key > ?1 AND events.kind = 'turn_ended' AND events.turn IS NOT NULL AND sessions.parent IS NULL
             AND events.seq > coalesce((SELECT CASE WHEN json_valid(settings) THEN settings ->> '$.imported.events' END
                 FROM session_state AS state WHERE state.session = sessions.key), 0)
             AND NOT EXISTS (SELECT 1 FROM events AS later WHERE later.session = events.session AND later.seq > events.seq
                 AND later.kind = 'state_changed' AND later.payload LIKE '%\"state\":\"forked\"%')
-         ORDER BY events.key LIMIT ?2",
-    )?;
-    let mut rows = statement.query(params![bound(after), limit(at_most)])?;
-    let mut turns = Vec::new();
-    while let Some(row) = rows.next()? {
-        turns.push(EndedTurn {
+         ORDER BY events.key LIMIT ?2";
+    let turns = rows(&snapshot, sql, params![bound(after), limit(at_most)], |row| {
+        Ok(EndedTurn {
             place: number_from(row.get("key")?)?,
             session_id: id_from(text(row, "id")?)?,
             turn_id: id_from(text(row, "turn")?)?,
             seq: number_from(row.get("seq")?)?,
             at: time_from(row.get("at")?)?,
-        });
-    }
+        })
+    })?;
     Ok(EndedTurns { turns, end: number_from(end)? })
 }
 
@@ -225,22 +205,15 @@ pub(crate) fn state_file_changes(
 ) -> Result<Vec<(u64, StateFileChange)>, Fault> {
     let Some(session) = sessions::key(connection, session_id)? else { return Ok(Vec::new()) };
     // The index is named, so that a plan that reads other events is an error and not a slow undo.
-    let mut statement = connection.prepare_cached(
-        "SELECT seq, payload FROM events INDEXED BY state_file_changes
+    let sql = "SELECT seq, payload FROM events INDEXED BY state_file_changes
          WHERE session = ?1 AND kind = 'state_changed'
             AND CASE WHEN json_valid(payload) THEN json_extract(payload, '$.change.state') END = 'file' AND seq < ?2
-         ORDER BY seq DESC LIMIT ?3",
-    )?;
-    let mut rows = statement.query(params![session, bound(before), limit(at_most)])?;
-    let mut changes = Vec::new();
-    while let Some(row) = rows.next()? {
+         ORDER BY seq DESC LIMIT ?3";
+    rows(connection, sql, params![session, bound(before), limit(at_most)], |row| {
         let seq = number_from(row.get("seq")?)?;
         match json_from(text(row, "payload")?)? {
-            EventKind::StateChanged { change: StateChange::File(change) } => changes.push((seq, change)),
-            other => {
-                return Err(Fault::Damaged(format!("event {seq} of session {session_id} is a {}", other.name())));
-            }
+            EventKind::StateChanged { change: StateChange::File(change) } => Ok((seq, change)),
+            other => Err(Fault::Damaged(format!("event {seq} of session {session_id} is a {}", other.name()))),
         }
-    }
-    Ok(changes)
+    })
 }

@@ -13,7 +13,14 @@ use agentd_core::{
 use jiff::Timestamp;
 use rusqlite::{Connection, params};
 
-use crate::{append::Append, codec::number, error::Fault, past::Past, rows::Rows, sessions};
+use crate::{
+    append::Append,
+    codec::{number, run},
+    error::Fault,
+    past::Past,
+    rows::Rows,
+    sessions,
+};
 
 /// A fork, ready to be written.
 pub(crate) struct Fork {
@@ -66,15 +73,12 @@ fn imported(first: &[Arc<Event>]) -> u64 {
 
 /// Copies rows, with their numbers. What names the session inside of an event names the new one.
 fn copy(connection: &Connection, source: i64, key: i64, through: u64, id: SessionId) -> Result<(), Fault> {
-    let copied = connection
-        .prepare_cached(
-            "INSERT INTO events (session, seq, at, turn, kind, payload)
+    let sql = "INSERT INTO events (session, seq, at, turn, kind, payload)
              SELECT ?1, seq, at, turn, kind,
                 CASE WHEN kind = 'interrupt_raised' AND json_valid(payload)
                     THEN json_set(payload, '$.interrupt.session_id', ?4) ELSE payload END
-             FROM events WHERE session = ?2 AND seq <= ?3 ORDER BY seq",
-        )?
-        .execute(params![key, source, number(through)?, id.to_string()])?;
+             FROM events WHERE session = ?2 AND seq <= ?3 ORDER BY seq";
+    let copied = run(connection, sql, params![key, source, number(through)?, id.to_string()])?;
     if copied as u64 == through { Ok(()) } else { Err(Fault::Damaged("an event of the session is missing".to_owned())) }
 }
 

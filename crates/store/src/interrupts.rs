@@ -1,15 +1,17 @@
-//! The table `interrupts`.
+//! The table `interrupts`, and the table `grants`: rules that are kept for good. Those of one session are in its settings.
 
 use agentd_core::{
     event::Event,
+    grant::{Grant, GrantScope, HeldGrant},
     ids::{InterruptId, SessionId},
-    interrupt::{Answer, Interrupt},
+    interrupt::{Answer, AnsweredBy, Interrupt},
     ports::StoredInterrupt,
+    session::SessionSettings,
 };
 use rusqlite::{Connection, params};
 
 use crate::{
-    codec::{id_text, json, json_from, number, text, time},
+    codec::{first, id_from, id_text, json, json_from, number, rows, run, text, time, time_from},
     error::Fault,
     sessions,
 };
@@ -19,11 +21,10 @@ pub(crate) fn raise(connection: &Connection, session: i64, event: &Event, interr
         // A session that works for this one asks, and has it in its own journal; here it is only told.
         return Ok(());
     }
-    let added = connection
-        .prepare_cached(
-            "INSERT INTO interrupts (id, session, raised_seq, interrupt) VALUES (?1, ?2, ?3, ?4) ON CONFLICT DO NOTHING",
-        )?
-        .execute(params![id_text(interrupt.id.as_uuid()), session, number(event.seq)?, json(interrupt)?])?;
+    let sql =
+        "INSERT INTO interrupts (id, session, raised_seq, interrupt) VALUES (?1, ?2, ?3, ?4) ON CONFLICT DO NOTHING";
+    let added =
+        run(connection, sql, params![id_text(interrupt.id.as_uuid()), session, number(event.seq)?, json(interrupt)?])?;
     if added == 0 {
         return Err(Fault::conflict(format!("interrupt {} was raised before", interrupt.id)));
     }
@@ -38,11 +39,9 @@ pub(crate) fn resolve(
     id: InterruptId,
     answer: &Answer,
 ) -> Result<(), Fault> {
-    let resolved = connection
-        .prepare_cached(
-            "UPDATE interrupts SET answer = ?3, resolved_at = ?4 WHERE id = ?1 AND session = ?2 AND resolved_at IS NULL",
-        )?
-        .execute(params![id_text(id.as_uuid()), session, json(answer)?, time(event.at)?])?;
+    let sql =
+        "UPDATE interrupts SET answer = ?3, resolved_at = ?4 WHERE id = ?1 AND session = ?2 AND resolved_at IS NULL";
+    let resolved = run(connection, sql, params![id_text(id.as_uuid()), session, json(answer)?, time(event.at)?])?;
     if resolved == 0 && !is_of_child(connection, session, id)? {
         return Err(Fault::conflict(format!("interrupt {id} does not wait for an answer in this session")));
     }
@@ -68,30 +67,80 @@ pub(crate) fn pending(connection: &Connection, session: Option<SessionId>) -> Re
         },
         None => None,
     };
-    let mut statement = connection.prepare_cached(
-        "SELECT interrupt FROM interrupts WHERE resolved_at IS NULL AND (?1 IS NULL OR session = ?1
+    let sql = "SELECT interrupt FROM interrupts WHERE resolved_at IS NULL AND (?1 IS NULL OR session = ?1
             OR session IN (SELECT key FROM sessions WHERE parent = ?1))
-            AND NOT EXISTS (SELECT 1 FROM sessions WHERE sessions.key = session AND parent = sessions.key) ORDER BY key",
-    )?;
-    let mut rows = statement.query([key])?;
-    let mut pending = Vec::new();
-    while let Some(row) = rows.next()? {
-        // One that cannot be read keeps nobody from the others.
-        match text(row, "interrupt").and_then(json_from) {
-            Ok(interrupt) => pending.push(interrupt),
-            Err(fault) => tracing::warn!(?fault, "an interrupt is damaged and is left out"),
-        }
-    }
-    Ok(pending)
+            AND NOT EXISTS (SELECT 1 FROM sessions WHERE sessions.key = session AND parent = sessions.key) ORDER BY key";
+    // One that cannot be read keeps nobody from the others.
+    let pending = rows(connection, sql, [key], |row| {
+        let interrupt = text(row, "interrupt").and_then(json_from);
+        Ok(interrupt.inspect_err(|fault| tracing::warn!(?fault, "an interrupt is damaged and is left out")).ok())
+    })?;
+    Ok(pending.into_iter().flatten().collect())
 }
 
 pub(crate) fn one(connection: &Connection, id: InterruptId) -> Result<Option<StoredInterrupt>, Fault> {
-    let mut statement = connection.prepare_cached(
-        "SELECT interrupt, answer FROM interrupts JOIN sessions ON sessions.key = interrupts.session
-         WHERE interrupts.id = ?1 AND sessions.parent IS NOT sessions.key",
-    )?;
-    let mut rows = statement.query([id_text(id.as_uuid())])?;
-    let Some(row) = rows.next()? else { return Ok(None) };
-    let answer = row.get::<_, Option<String>>("answer")?.map(|answer| json_from(&answer)).transpose()?;
-    Ok(Some(StoredInterrupt { interrupt: json_from(text(row, "interrupt")?)?, answer }))
+    let sql = "SELECT interrupt, answer FROM interrupts JOIN sessions ON sessions.key = interrupts.session
+         WHERE interrupts.id = ?1 AND sessions.parent IS NOT sessions.key";
+    first(connection, sql, [id_text(id.as_uuid())], |row| {
+        let answer = row.get::<_, Option<String>>("answer")?.map(|answer| json_from(&answer)).transpose()?;
+        Ok(StoredInterrupt { interrupt: json_from(text(row, "interrupt")?)?, answer })
+    })
+}
+
+pub(crate) fn keep(connection: &Connection, grant: &Grant) -> Result<(), Fault> {
+    let sql = "INSERT INTO grants (rule, at, by) VALUES (?1, ?2, ?3) ON CONFLICT DO NOTHING";
+    run(connection, sql, params![grant.rule, grant.at.map(time).transpose()?, grant.by])?;
+    Ok(())
+}
+
+/// Keeps what an answer says is to be kept for good, in the transaction that stores the answer.
+pub(crate) fn keep_answered(
+    connection: &Connection,
+    event: &Event,
+    id: InterruptId,
+    answer: &Answer,
+    by: &AnsweredBy,
+) -> Result<(), Fault> {
+    if !matches!(
+        answer,
+        Answer::Always { scope: GrantScope::ForGood } | Answer::Keep { scope: GrantScope::ForGood, .. }
+    ) {
+        return Ok(());
+    }
+    let Some(stored) = one(connection, id)? else { return Ok(()) };
+    let Some((rules, GrantScope::ForGood)) = answer.kept(&stored.interrupt.ask) else { return Ok(()) };
+    let grant = |rule: &String| Grant { rule: rule.clone(), at: Some(event.at), by: by.client().map(str::to_owned) };
+    rules.iter().try_for_each(|rule| keep(connection, &grant(rule)))
+}
+
+pub(crate) fn revoke(connection: &Connection, rule: &str) -> Result<(), Fault> {
+    run(connection, "DELETE FROM grants WHERE rule = ?1", [rule])?;
+    Ok(())
+}
+
+/// All that are kept for good, oldest first.
+pub(crate) fn grants(connection: &Connection) -> Result<Vec<Grant>, Fault> {
+    rows(connection, "SELECT rule, at, by FROM grants ORDER BY key", [], |row| {
+        let at = row.get::<_, Option<i64>>("at")?.map(time_from).transpose()?;
+        Ok(Grant { rule: row.get("rule")?, at, by: row.get("by")? })
+    })
+}
+
+/// Grants of sessions; sessions without any are left out.
+pub(crate) fn session_grants(connection: &Connection) -> Result<Vec<HeldGrant>, Fault> {
+    let sql = "SELECT sessions.id AS id, settings FROM session_state JOIN sessions ON sessions.key = session \
+         WHERE settings LIKE '%\"grants\":[%' AND sessions.parent IS NOT sessions.key ORDER BY sessions.key";
+    let held = rows(connection, sql, [], |row| {
+        let settings: SessionSettings = match text(row, "settings").and_then(json_from) {
+            Ok(settings) => settings,
+            // What cannot be read allows nothing.
+            Err(fault) => {
+                tracing::error!(?fault, "the rules of a session are damaged and do not hold");
+                return Ok(Vec::new());
+            }
+        };
+        let session_id = Some(id_from(text(row, "id")?)?);
+        Ok(settings.grants.into_iter().map(|grant| HeldGrant { session_id, grant }).collect())
+    })?;
+    Ok(held.into_iter().flatten().collect())
 }

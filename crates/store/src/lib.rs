@@ -10,12 +10,14 @@
 //! - `reader`: the threads that read, so that a long read never delays a commit.
 //! - `open`: how the file is made, checked after an unclean stop, and brought to the newest schema
 //!   (`migrations/*.sql`, append-only).
-//! - `sessions`, `events`, `interrupts`, `grants`, `usage`, `counters`: one table each, the SQL beside its row mapping; `projection`: what a
+//! - `sessions`, `events`, `interrupts` (with `grants`), `usage`, `counters`, `queue`, `state_files`: the tables, the SQL beside its
+//!   row mapping; `projection`: what a
 //!   session's events add up to, pure; `append`: one append, checked and applied to all of them; `rows`: what the writer
 //!   knows of the sessions that it wrote to lately.
 //! - `removal`: how a session is removed: at once for readers, in pieces on the disk. `upkeep`: what the writer does for the
-//!   file while nothing waits. `counted`: deleted sessions that are not counted again. `audit_head`: how far the audit log was.
-//! - `anchor`: whether the files are still those that were opened. `mark`: whether what they held last is still there. `reserve`: room for removing on a full disk. `damage`: what
+//!   file while nothing waits.
+//! - `anchor`: whether the files are still those that were opened, and room for removing on a full disk. `mark`: whether what they
+//!   held last is still there. `damage`: what
 //!   stands in for an event that cannot be read; `damaged_sessions`: those that have one.
 //! - `fork`: a session that goes on from a copy of another's events. `draft`, `import`: sessions that come from elsewhere. `past`: what
 //!   their events add up to.
@@ -24,12 +26,9 @@
 
 mod anchor;
 mod append;
-mod audit_head;
-mod batch;
 mod change;
 mod codec;
 mod config;
-mod counted;
 mod counters;
 mod damage;
 mod damaged_sessions;
@@ -37,7 +36,6 @@ mod draft;
 mod error;
 mod events;
 mod fork;
-mod grants;
 mod import;
 mod interrupts;
 mod mark;
@@ -47,7 +45,6 @@ mod projection;
 mod queue;
 mod reader;
 mod removal;
-mod reserve;
 mod rows;
 mod search;
 mod sessions;

@@ -19,7 +19,7 @@ use rusqlite::{Connection, params};
 
 use crate::{
     codec::{number, text},
-    counted, damage,
+    counters, damage,
     error::Fault,
     projection::Projection,
     sessions, state_files,
@@ -52,7 +52,7 @@ impl Past {
         at: Timestamp,
     ) -> Result<Self, Fault> {
         let mut past = Self {
-            counted: counted::through(connection, id)?,
+            counted: counters::through(connection, id)?,
             projection: Projection::new(at),
             agents: Vec::new(),
             todos: Vec::new(),
@@ -131,10 +131,10 @@ impl Past {
     /// Writes what the session with that key begins with.
     pub(crate) fn save(&self, connection: &Connection, key: i64, at: Timestamp) -> Result<(), Fault> {
         sessions::save(connection, key, &Projection::new(at), &self.projection)?;
-        sessions::save_todos(connection, key, &self.todos)?;
-        sessions::save_handed_over(connection, key, &self.handed_over)?;
-        sessions::save_tools(connection, key, &self.tools)?;
-        sessions::save_surroundings(connection, key, self.surroundings.as_ref().map(|(_, found)| found))?;
+        sessions::save_state(connection, key, "todos", &self.todos)?;
+        sessions::save_state(connection, key, "handed_over", &self.handed_over)?;
+        sessions::save_state(connection, key, "tools", &self.tools)?;
+        sessions::save_state(connection, key, "surroundings", &self.surroundings.as_ref().map(|(_, found)| found))?;
         for (path, file) in self.files.iter() {
             let change = StateFileChange { path: path.to_owned(), content: Some(file.content.clone()) };
             state_files::change(connection, key, file.changed, &change)?;

@@ -16,7 +16,7 @@ use crate::error::Fault;
 const TITLE_LENGTH: usize = 60;
 
 /// The narrow part of a session's state: it costs the same after a million events.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct Projection {
     /// Empty until it is given or there is an input.
     pub(crate) title: String,
@@ -37,18 +37,7 @@ pub(crate) struct Projection {
 impl Projection {
     /// Of a session without events.
     pub(crate) fn new(created_at: Timestamp) -> Self {
-        Self {
-            title: String::new(),
-            updated_at: created_at,
-            uses: 0,
-            turns: 0,
-            last_seq: 0,
-            reset_seq: 0,
-            window: Window::default(),
-            open_turn: None,
-            interrupted: false,
-            usage: Usage::default(),
-        }
+        Self { updated_at: created_at, ..Self::default() }
     }
 
     /// Adds the next event, or refuses one that is not the next.

@@ -16,11 +16,11 @@ use std::{
 };
 
 use agentd_core::ids::SessionId;
-use rusqlite::{Connection, OptionalExtension as _, TransactionBehavior};
+use rusqlite::{Connection, TransactionBehavior};
 
 use crate::{
-    codec::{id_from, id_text, limit, number_from},
-    counted,
+    codec::{first, id_from, id_text, limit, number_from, rows, run},
+    counters,
     error::Fault,
     sessions, usage,
 };
@@ -55,14 +55,10 @@ const IN_PIECES: [(&str, &str); 3] = [
 /// read: where a page of it is damaged, the whole transaction could not be committed.
 pub(crate) fn remove(connection: &Connection, id: SessionId) -> Result<Vec<i64>, Fault> {
     let key = sessions::key(connection, id)?.ok_or_else(|| sessions::unknown(id))?;
-    let family: Vec<i64> = connection
-        .prepare_cached(
-            "WITH RECURSIVE family (key) AS (
+    let sql = "WITH RECURSIVE family (key) AS (
                 SELECT ?1 UNION SELECT sessions.key FROM sessions JOIN family ON sessions.parent = family.key)
-             SELECT key FROM family",
-        )?
-        .query_map([key], |row| row.get(0))?
-        .collect::<Result<_, _>>()?;
+             SELECT key FROM family";
+    let family: Vec<i64> = rows(connection, sql, [key], |row| Ok(row.get(0)?))?;
     for key in &family {
         hide(connection, *key)?;
     }
@@ -70,18 +66,12 @@ pub(crate) fn remove(connection: &Connection, id: SessionId) -> Result<Vec<i64>,
 }
 
 fn hide(connection: &Connection, key: i64) -> Result<(), Fault> {
-    counted::remember(connection, key)?;
-    connection
-        .prepare_cached(
-            "INSERT INTO files_left (session) SELECT id FROM sessions WHERE key = ?1 ON CONFLICT DO NOTHING",
-        )?
-        .execute([key])?;
-    connection
-        .prepare_cached(
-            "UPDATE sessions SET id = 'removed ' || key, parent = key, title = '', usage = '{}', last_seq = 0,
-                open_turn = NULL, open_turn_seq = NULL WHERE key = ?1",
-        )?
-        .execute([key])?;
+    counters::remember(connection, key)?;
+    let sql = "INSERT INTO files_left (session) SELECT id FROM sessions WHERE key = ?1 ON CONFLICT DO NOTHING";
+    run(connection, sql, [key])?;
+    let sql = "UPDATE sessions SET id = 'removed ' || key, parent = key, title = '', usage = '{}', last_seq = 0,
+                open_turn = NULL, open_turn_seq = NULL WHERE key = ?1";
+    run(connection, sql, [key])?;
     Ok(())
 }
 
@@ -120,12 +110,10 @@ impl Remains {
     }
 
     fn next(&self, connection: &Connection) -> Result<Option<i64>, Fault> {
-        let mut find = connection.prepare_cached(
-            "SELECT key FROM sessions INDEXED BY removed_sessions WHERE parent = key AND key > ?1 AND id LIKE 'removed %'
-             ORDER BY key LIMIT 1",
-        )?;
+        let sql = "SELECT key FROM sessions INDEXED BY removed_sessions WHERE parent = key AND key > ?1 AND id LIKE 'removed %'
+             ORDER BY key LIMIT 1";
         let mut after = i64::MIN;
-        while let Some(key) = find.query_row([after], |row| row.get(0)).optional()? {
+        while let Some(key) = first(connection, sql, [after], |row| Ok(row.get(0)?))? {
             if !self.stuck.contains(&key) {
                 return Ok(Some(key));
             }
@@ -198,7 +186,7 @@ impl Budget {
 fn overwrite_pieces(connection: &Connection, session: i64, budget: &mut Budget) -> Result<(), Fault> {
     for (delete, find) in IN_PIECES {
         let mut delete = connection.prepare_cached(delete)?;
-        for row in rows(connection, find, session, budget)? {
+        for row in next_rows(connection, find, session, budget)? {
             delete.execute([row])?;
         }
         if budget.is_spent() {
@@ -211,10 +199,10 @@ fn overwrite_pieces(connection: &Connection, session: i64, budget: &mut Budget) 
 /// Overwrites what is left when those are empty.
 fn overwrite_row(connection: &Connection, session: i64) -> Result<(), Fault> {
     for table in WITH_THE_ROW {
-        connection.prepare_cached(&format!("DELETE FROM {table} WHERE session = ?1"))?.execute([session])?;
+        run(connection, &format!("DELETE FROM {table} WHERE session = ?1"), [session])?;
     }
     usage::forget_session(connection, session)?;
-    connection.prepare_cached("DELETE FROM sessions WHERE key = ?1")?.execute([session])?;
+    run(connection, "DELETE FROM sessions WHERE key = ?1", [session])?;
     Ok(())
 }
 
@@ -230,14 +218,10 @@ pub(crate) fn count(connection: &Connection) -> Result<u64, Fault> {
 
 /// The sessions whose files may still be there.
 pub(crate) fn files_left(connection: &Connection) -> Result<Vec<SessionId>, Fault> {
-    let mut statement = connection.prepare_cached("SELECT session FROM files_left ORDER BY session")?;
-    let mut rows = statement.query([])?;
-    let mut ids = Vec::new();
-    while let Some(row) = rows.next()? {
-        // One that cannot be read names no files.
-        ids.extend(id_from::<SessionId>(&row.get::<_, String>(0)?).ok());
-    }
-    Ok(ids)
+    let sql = "SELECT session FROM files_left ORDER BY session";
+    // One that cannot be read names no files.
+    let ids = rows(connection, sql, [], |row| Ok(id_from::<SessionId>(&row.get::<_, String>(0)?).ok()))?;
+    Ok(ids.into_iter().flatten().collect())
 }
 
 /// Takes note that the files of these are gone.
@@ -250,7 +234,7 @@ pub(crate) fn forget_files(connection: &Connection, ids: &[SessionId]) -> Result
 }
 
 /// The next rows, as many as the budget allows.
-fn rows(connection: &Connection, find: &str, session: i64, budget: &mut Budget) -> Result<Vec<i64>, Fault> {
+fn next_rows(connection: &Connection, find: &str, session: i64, budget: &mut Budget) -> Result<Vec<i64>, Fault> {
     let mut statement = connection.prepare_cached(find)?;
     let mut found = statement.query((session, limit(budget.rows)))?;
     let mut rows = Vec::new();

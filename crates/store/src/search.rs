@@ -9,10 +9,10 @@ use agentd_core::{
     ids::SessionId,
     search::{SearchHit, SearchKind, SearchQuery, searchable},
 };
-use rusqlite::{Connection, OptionalExtension as _, TransactionBehavior, params, params_from_iter, types::Value};
+use rusqlite::{Connection, TransactionBehavior, params, params_from_iter, types::Value};
 
 use crate::{
-    codec::{bound, id_from, id_text, json_from, limit, number_from, text, time_from},
+    codec::{bound, first, id_from, id_text, json_from, limit, number_from, rows, run, text, time_from},
     error::Fault,
     events::not_withdrawn,
     sessions,
@@ -73,12 +73,9 @@ impl Missing {
 
     /// Adds it, unless another search was faster, or the session is gone.
     pub(crate) fn add(&self, connection: &Connection) -> Result<(), Fault> {
-        let moved = connection
-            .prepare_cached(
-                "INSERT INTO search_progress (session, through) SELECT key, ?3 FROM sessions WHERE key = ?1 AND parent IS NOT key
-                 ON CONFLICT DO UPDATE SET through = excluded.through WHERE through = ?2",
-            )?
-            .execute(params![self.session, self.after, self.through])?;
+        let sql = "INSERT INTO search_progress (session, through) SELECT key, ?3 FROM sessions WHERE key = ?1 AND parent IS NOT key
+                 ON CONFLICT DO UPDATE SET through = excluded.through WHERE through = ?2";
+        let moved = run(connection, sql, params![self.session, self.after, self.through])?;
         if moved == 0 {
             return Ok(());
         }
@@ -101,12 +98,9 @@ pub(crate) fn behind(connection: &Connection, session: Option<SessionId>) -> Res
             key => key,
         },
     };
-    let mut statement = connection.prepare_cached(
-        "SELECT key, last_seq FROM sessions LEFT JOIN search_progress ON session = key
-         WHERE last_seq > coalesce(through, 0) AND parent IS NOT key AND (?1 IS NULL OR key = ?1)",
-    )?;
-    let rows = statement.query_map([only], |row| Ok((row.get(0)?, row.get(1)?)))?;
-    Ok(rows.collect::<Result<_, _>>()?)
+    let sql = "SELECT key, last_seq FROM sessions LEFT JOIN search_progress ON session = key
+         WHERE last_seq > coalesce(through, 0) AND parent IS NOT key AND (?1 IS NULL OR key = ?1)";
+    rows(connection, sql, [only], |row| Ok((row.get(0)?, row.get(1)?)))
 }
 
 /// The stored events that the index lacks, of one session or of all.
@@ -191,13 +185,9 @@ pub(crate) fn tell_damaged(session: i64, damaged: u64) {
 
 /// The next page that the index lacks of a session up to an event; none where it lacks nothing.
 pub(crate) fn missing(connection: &Connection, session: i64, until: i64) -> Result<Option<Missing>, Fault> {
-    let after: Option<i64> = connection
-        .prepare_cached(
-            "SELECT coalesce(through, 0) FROM sessions LEFT JOIN search_progress ON session = key
-             WHERE key = ?1 AND parent IS NOT key",
-        )?
-        .query_row([session], |row| row.get(0))
-        .optional()?;
+    let sql = "SELECT coalesce(through, 0) FROM sessions LEFT JOIN search_progress ON session = key
+             WHERE key = ?1 AND parent IS NOT key";
+    let after: Option<i64> = first(connection, sql, [session], |row| Ok(row.get(0)?))?;
     // It may have been deleted meanwhile.
     let Some(after) = after.filter(|after| *after < until) else { return Ok(None) };
     match together(connection, session, after, until) {
@@ -232,13 +222,9 @@ fn one_by_one(connection: &Connection, session: i64, after: i64, until: i64) -> 
     let mut page = Missing { session, after, through: after, rows: Vec::new(), damaged: 0 };
     let mut bytes = 0;
     for seq in (after + 1..=until).take(PAGE) {
-        let read: Result<Option<usize>, Fault> = connection
-            .prepare_cached(
-                "SELECT seq, at, payload FROM events INDEXED BY events_by_number
-                 WHERE session = ?1 AND seq = ?2 AND kind = 'item_completed'",
-            )
-            .and_then(|mut statement| statement.query_row([session, seq], |row| Ok(page.take(row))).optional())
-            .map_err(Fault::from);
+        let sql = "SELECT seq, at, payload FROM events INDEXED BY events_by_number
+             WHERE session = ?1 AND seq = ?2 AND kind = 'item_completed'";
+        let read = first(connection, sql, [session, seq], |row| Ok(page.take(row)));
         match read {
             Ok(size) => bytes += size.unwrap_or_default(),
             Err(_) => page.damaged += 1,
@@ -288,26 +274,20 @@ pub(crate) fn find(
         " ORDER BY search.rank, at DESC LIMIT ?"
     });
     arguments.push(bound(at_most as u64).into());
-    let mut statement = connection.prepare_cached(&sql)?;
-    let mut rows = statement.query(params_from_iter(arguments))?;
-    let mut hits = Vec::new();
-    while let Some(row) = rows.next()? {
+    rows(connection, &sql, params_from_iter(arguments), |row| {
         let kind = text(row, "kind")?;
         let (excerpt, marks) = query.excerpt(text(row, "text")?);
-        hits.push(SearchHit {
+        Ok(SearchHit {
             session_id: id_from(text(row, "id")?)?,
             title: row.get("title")?,
             seq: number_from(row.get("seq")?)?,
             at: time_from(row.get("at")?)?,
-            kind: SearchKind::ALL
-                .into_iter()
-                .find(|known| known.as_str() == kind)
+            kind: SearchKind::from_name(kind)
                 .ok_or_else(|| Fault::Damaged("a found text is of no known kind".to_owned()))?,
             excerpt,
             marks,
-        });
-    }
-    Ok(hits)
+        })
+    })
 }
 
 #[cfg(test)]

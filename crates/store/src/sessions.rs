@@ -6,16 +6,18 @@ use agentd_core::{
     files::PendingAttachments,
     folder::Mounts,
     ids::SessionId,
-    session::{SessionPage, SessionSettings, SessionStatus, SessionSummary, StoredSession, Todo},
-    surroundings::Surroundings,
+    session::{SessionPage, SessionSettings, SessionStatus, SessionSummary, StoredSession},
     usage::Usage,
     worktree::SessionWorktree,
 };
 use jiff::Timestamp;
 use rusqlite::{Connection, OptionalExtension, Row, named_params, params};
+use serde::Serialize;
 
 use crate::{
-    codec::{bound, id_from, id_text, json, json_from, limit, number, number_from, text, time, time_from},
+    codec::{
+        bound, first, id_from, id_text, json, json_from, limit, number, number_from, rows, run, text, time, time_from,
+    },
     error::Fault,
     projection::Projection,
     queue,
@@ -128,19 +130,17 @@ pub(crate) fn insert(
         Some(parent) => Some(key(connection, parent.session)?.ok_or_else(|| unknown(parent.session))?),
         None => None,
     };
-    let added = connection
-        .prepare_cached(concat!(
-            "INSERT INTO sessions (id, created_at, updated_at, usage, parent, used) VALUES (?1, ?2, ?2, ?3, ?4, ",
-            next_use!(),
-            ") ON CONFLICT DO NOTHING"
-        ))?
-        .execute(params![id_text(id.as_uuid()), time(at)?, json(&projection.usage)?, parent])?;
+    let sql = concat!(
+        "INSERT INTO sessions (id, created_at, updated_at, usage, parent, used) VALUES (?1, ?2, ?2, ?3, ?4, ",
+        next_use!(),
+        ") ON CONFLICT DO NOTHING"
+    );
+    let added = run(connection, sql, params![id_text(id.as_uuid()), time(at)?, json(&projection.usage)?, parent])?;
     if added == 0 {
         return Err(Fault::conflict(format!("session {id} exists already")));
     }
-    connection
-        .prepare_cached("INSERT INTO session_state (session, settings, todos) VALUES (?1, ?2, '[]')")?
-        .execute(params![connection.last_insert_rowid(), json(settings)?])?;
+    let sql = "INSERT INTO session_state (session, settings, todos) VALUES (?1, ?2, '[]')";
+    run(connection, sql, params![connection.last_insert_rowid(), json(settings)?])?;
     Ok(())
 }
 
@@ -160,16 +160,12 @@ pub(crate) fn save(connection: &Connection, key: i64, before: &Projection, now: 
 }
 
 pub(crate) fn move_to_front(connection: &Connection, key: i64) -> Result<(), Fault> {
-    connection
-        .prepare_cached(concat!("UPDATE sessions SET used = ", next_use!(), " WHERE key = ?1"))?
-        .execute([key])?;
+    run(connection, concat!("UPDATE sessions SET used = ", next_use!(), " WHERE key = ?1"), [key])?;
     Ok(())
 }
 
 fn save_number(connection: &Connection, key: i64, last_seq: u64) -> Result<(), Fault> {
-    connection
-        .prepare_cached("UPDATE sessions SET last_seq = ?2 WHERE key = ?1")?
-        .execute(params![key, number(last_seq)?])?;
+    run(connection, "UPDATE sessions SET last_seq = ?2 WHERE key = ?1", params![key, number(last_seq)?])?;
     Ok(())
 }
 
@@ -178,68 +174,39 @@ fn save_all(connection: &Connection, key: i64, projection: &Projection) -> Resul
         Some((turn, seq)) => (Some(id_text(turn.as_uuid())), Some(number(seq)?)),
         None => (None, None),
     };
-    connection
-        .prepare_cached(
-            "UPDATE sessions SET title = :title, updated_at = :updated_at, turns = :turns, last_seq = :last_seq,
+    let sql = "UPDATE sessions SET title = :title, updated_at = :updated_at, turns = :turns, last_seq = :last_seq,
                 reset_seq = :reset_seq, window_after = :window_after, window_summary = :window_summary,
                 window_held = :window_held, open_turn = :open_turn, open_turn_seq = :open_turn_seq,
                 interrupted = :interrupted, usage = :usage
-             WHERE key = :key",
-        )?
-        .execute(named_params! {
-            ":key": key,
-            ":title": projection.title,
-            ":updated_at": time(projection.updated_at)?,
-            ":turns": number(projection.turns)?,
-            ":last_seq": number(projection.last_seq)?,
-            ":reset_seq": number(projection.reset_seq)?,
-            ":window_after": number(projection.window.after)?,
-            ":window_summary": number(projection.window.summary)?,
-            ":window_held": number(projection.window.held)?,
-            ":open_turn": open_turn,
-            ":open_turn_seq": open_turn_seq,
-            ":interrupted": projection.interrupted,
-            ":usage": json(&projection.usage)?,
-        })?;
+             WHERE key = :key";
+    let values = named_params! {
+        ":key": key,
+        ":title": projection.title,
+        ":updated_at": time(projection.updated_at)?,
+        ":turns": number(projection.turns)?,
+        ":last_seq": number(projection.last_seq)?,
+        ":reset_seq": number(projection.reset_seq)?,
+        ":window_after": number(projection.window.after)?,
+        ":window_summary": number(projection.window.summary)?,
+        ":window_held": number(projection.window.held)?,
+        ":open_turn": open_turn,
+        ":open_turn_seq": open_turn_seq,
+        ":interrupted": projection.interrupted,
+        ":usage": json(&projection.usage)?,
+    };
+    run(connection, sql, values)?;
     Ok(())
 }
 
-pub(crate) fn save_settings(connection: &Connection, key: i64, settings: &SessionSettings) -> Result<(), Fault> {
-    connection
-        .prepare_cached("UPDATE session_state SET settings = ?2 WHERE session = ?1")?
-        .execute(params![key, json(settings)?])?;
-    Ok(())
-}
-
-pub(crate) fn save_agents(connection: &Connection, key: i64, agents: &[String]) -> Result<(), Fault> {
-    connection
-        .prepare_cached("UPDATE session_state SET agents = ?2 WHERE session = ?1")?
-        .execute(params![key, json(&agents)?])?;
-    Ok(())
-}
-
-pub(crate) fn save_tools(connection: &Connection, key: i64, tools: &[String]) -> Result<(), Fault> {
-    connection
-        .prepare_cached("UPDATE session_state SET tools = ?2 WHERE session = ?1")?
-        .execute(params![key, json(&tools)?])?;
-    Ok(())
-}
-
-pub(crate) fn save_surroundings(
+/// Writes a column of a session's state.
+pub(crate) fn save_state(
     connection: &Connection,
     key: i64,
-    surroundings: Option<&Surroundings>,
+    column: &'static str,
+    value: &(impl Serialize + ?Sized),
 ) -> Result<(), Fault> {
-    connection
-        .prepare_cached("UPDATE session_state SET surroundings = ?2 WHERE session = ?1")?
-        .execute(params![key, json(&surroundings)?])?;
-    Ok(())
-}
-
-pub(crate) fn save_todos(connection: &Connection, key: i64, todos: &[Todo]) -> Result<(), Fault> {
-    connection
-        .prepare_cached("UPDATE session_state SET todos = ?2 WHERE session = ?1")?
-        .execute(params![key, json(&todos)?])?;
+    let sql = format!("UPDATE session_state SET {column} = ?2 WHERE session = ?1");
+    run(connection, &sql, params![key, json(value)?])?;
     Ok(())
 }
 
@@ -257,18 +224,7 @@ pub(crate) fn apply_handed_over(connection: &Connection, key: i64, fact: &EventK
         .prepare_cached("SELECT handed_over FROM session_state WHERE session = ?1")?
         .query_row([key], |row| row.get(0))?;
     let mut handed_over: PendingAttachments = json_from(&known)?;
-    if handed_over.apply(fact) { save_handed_over(connection, key, &handed_over) } else { Ok(()) }
-}
-
-pub(crate) fn save_handed_over(
-    connection: &Connection,
-    key: i64,
-    handed_over: &PendingAttachments,
-) -> Result<(), Fault> {
-    connection
-        .prepare_cached("UPDATE session_state SET handed_over = ?2 WHERE session = ?1")?
-        .execute(params![key, json(handed_over)?])?;
-    Ok(())
+    if handed_over.apply(fact) { save_state(connection, key, "handed_over", &handed_over) } else { Ok(()) }
 }
 
 pub(crate) fn one(connection: &Connection, id: SessionId) -> Result<Option<StoredSession>, Fault> {
@@ -305,32 +261,20 @@ pub(crate) fn one(connection: &Connection, id: SessionId) -> Result<Option<Store
 }
 
 pub(crate) fn list(connection: &Connection, before: Option<u64>, at_most: usize) -> Result<SessionPage, Fault> {
-    let mut statement = connection
-        .prepare_cached(select_sessions!("WHERE parent IS NULL AND used < ?2 ORDER BY used DESC LIMIT ?1"))?;
+    let sql = select_sessions!("WHERE parent IS NULL AND used < ?2 ORDER BY used DESC LIMIT ?1");
     let before = before.map_or(i64::MAX, bound);
-    let mut rows = statement.query(params![limit(at_most), before])?;
-    let (mut sessions, mut read, mut last) = (Vec::new(), 0, None);
-    while let Some(row) = rows.next()? {
-        read += 1;
-        last = Some(number_from(row.get("used")?)?);
-        sessions.extend(summary(connection, row));
-    }
-    Ok(SessionPage { sessions, next: last.filter(|_| read == at_most) })
+    let page = rows(connection, sql, params![limit(at_most), before], |row| {
+        Ok((number_from(row.get("used")?)?, summary(connection, row)))
+    })?;
+    let next = page.last().map(|(used, _)| *used).filter(|_| page.len() == at_most);
+    Ok(SessionPage { sessions: page.into_iter().filter_map(|(_, summary)| summary).collect(), next })
 }
 
 /// Those that work for a session, in the order in which they were made.
 pub(crate) fn children(connection: &Connection, parent: SessionId) -> Result<Vec<SessionSummary>, Fault> {
     let Some(key) = key(connection, parent)? else { return Ok(Vec::new()) };
-    let mut statement = connection.prepare_cached(select_sessions!("WHERE parent = ?1 ORDER BY key"))?;
-    summaries(connection, &mut statement.query([key])?)
-}
-
-fn summaries(connection: &Connection, rows: &mut rusqlite::Rows<'_>) -> Result<Vec<SessionSummary>, Fault> {
-    let mut sessions = Vec::new();
-    while let Some(row) = rows.next()? {
-        sessions.extend(summary(connection, row));
-    }
-    Ok(sessions)
+    let sql = select_sessions!("WHERE parent = ?1 ORDER BY key");
+    Ok(rows(connection, sql, [key], |row| Ok(summary(connection, row)))?.into_iter().flatten().collect())
 }
 
 fn summary(connection: &Connection, row: &Row<'_>) -> Option<SessionSummary> {
@@ -377,16 +321,12 @@ fn find_by_title(connection: &Connection, title: &str, at_most: usize) -> Result
     if wanted.is_empty() {
         return Ok(Vec::new());
     }
-    let mut statement =
-        connection.prepare_cached("SELECT id, title FROM sessions WHERE parent IS NULL ORDER BY id DESC")?;
-    let mut rows = statement.query([])?;
-    let mut found = Vec::new();
-    while let Some(row) = rows.next()?.filter(|_| found.len() < at_most) {
-        if text(row, "title")?.trim().to_lowercase() == wanted {
-            found.push(id_from(text(row, "id")?)?);
-        }
-    }
-    Ok(found)
+    let sql = "SELECT id, title FROM sessions WHERE parent IS NULL ORDER BY id DESC";
+    let found = rows(connection, sql, [], |row| {
+        let is_wanted = text(row, "title")?.trim().to_lowercase() == wanted;
+        is_wanted.then(|| session_id(row)).transpose()
+    })?;
+    Ok(found.into_iter().flatten().take(at_most).collect())
 }
 
 fn find_by_id(connection: &Connection, prefix: &str, at_most: usize) -> Result<Vec<SessionId>, Fault> {
@@ -396,71 +336,53 @@ fn find_by_id(connection: &Connection, prefix: &str, at_most: usize) -> Result<V
     }
     // All ids that start with the prefix lie between it and itself with a 'g': one range of the index, and no
     // pattern whose special characters a person could type.
-    let mut statement = connection
-        .prepare_cached("SELECT id FROM sessions WHERE id >= ?1 AND id < ?1 || 'g' ORDER BY id DESC LIMIT ?2")?;
-    let found = ids(&mut statement.query(params![prefix, limit(at_most)])?)?;
+    let sql = "SELECT id FROM sessions WHERE id >= ?1 AND id < ?1 || 'g' ORDER BY id DESC LIMIT ?2";
+    let found = rows(connection, sql, params![prefix, limit(at_most)], session_id)?;
     if !found.is_empty() || prefix.len() < SHORTEST_END {
         return Ok(found);
     }
-    let mut statement =
-        connection.prepare_cached("SELECT id FROM sessions WHERE id LIKE '%' || ?1 ORDER BY id DESC LIMIT ?2")?;
-    ids(&mut statement.query(params![prefix, limit(at_most)])?)
+    let sql = "SELECT id FROM sessions WHERE id LIKE '%' || ?1 ORDER BY id DESC LIMIT ?2";
+    rows(connection, sql, params![prefix, limit(at_most)], session_id)
 }
 
 pub(crate) fn with_open_turn(connection: &Connection) -> Result<Vec<SessionId>, Fault> {
-    let mut statement = connection.prepare_cached(
-        "SELECT id FROM sessions WHERE open_turn IS NOT NULL
+    let sql = "SELECT id FROM sessions WHERE open_turn IS NOT NULL
          UNION SELECT sessions.id FROM queued_turns JOIN sessions ON sessions.key = queued_turns.session
-            WHERE sessions.parent IS NOT sessions.key ORDER BY id",
-    )?;
-    let mut rows = statement.query([])?;
-    ids(&mut rows)
+            WHERE sessions.parent IS NOT sessions.key ORDER BY id";
+    rows(connection, sql, [], session_id)
 }
 
 /// The key of a session and the number of its last event, if there is one.
 pub(crate) fn head(connection: &Connection, id: SessionId) -> Result<Option<(i64, u64)>, Fault> {
-    let found: Option<(i64, i64)> = connection
-        .prepare_cached("SELECT key, last_seq FROM sessions WHERE id = ?1")?
-        .query_row([id_text(id.as_uuid())], |row| Ok((row.get(0)?, row.get(1)?)))
-        .optional()?;
+    let sql = "SELECT key, last_seq FROM sessions WHERE id = ?1";
+    let found: Option<(i64, i64)> =
+        first(connection, sql, [id_text(id.as_uuid())], |row| Ok((row.get(0)?, row.get(1)?)))?;
     found.map(|(key, last)| Ok((key, number_from(last)?))).transpose()
 }
 
 /// The key of a session, if there is one.
 pub(crate) fn key(connection: &Connection, id: SessionId) -> Result<Option<i64>, Fault> {
-    let key = connection
-        .prepare_cached("SELECT key FROM sessions WHERE id = ?1")?
-        .query_row([id_text(id.as_uuid())], |row| row.get(0))
-        .optional()?;
+    let sql = "SELECT key FROM sessions WHERE id = ?1";
+    let key = first(connection, sql, [id_text(id.as_uuid())], |row| Ok(row.get(0)?))?;
     Ok(key)
 }
 
 /// The key of the session of a person for which that one works, or its own.
 pub(crate) fn of_person(connection: &Connection, key: i64) -> Result<i64, Fault> {
-    let top = connection
-        .prepare_cached(
-            "WITH RECURSIVE above (key, parent) AS (
+    let sql = "WITH RECURSIVE above (key, parent) AS (
                 SELECT key, parent FROM sessions WHERE key = ?1
                 UNION SELECT sessions.key, sessions.parent FROM sessions JOIN above ON sessions.key = above.parent)
-             SELECT key FROM above WHERE parent IS NULL",
-        )?
-        .query_row([key], |row| row.get(0))
-        .optional()?;
+             SELECT key FROM above WHERE parent IS NULL";
+    let top = first(connection, sql, [key], |row| Ok(row.get(0)?))?;
     Ok(top.unwrap_or(key))
 }
 
 fn row(connection: &Connection, id: SessionId) -> Result<Option<SessionRow>, Fault> {
-    let mut statement = connection.prepare_cached(select_sessions!("WHERE id = ?1"))?;
-    let mut rows = statement.query([id_text(id.as_uuid())])?;
-    rows.next()?.map(SessionRow::read).transpose()
+    first(connection, select_sessions!("WHERE id = ?1"), [id_text(id.as_uuid())], SessionRow::read)
 }
 
-fn ids(rows: &mut rusqlite::Rows<'_>) -> Result<Vec<SessionId>, Fault> {
-    let mut ids = Vec::new();
-    while let Some(row) = rows.next()? {
-        ids.push(id_from(text(row, "id")?)?);
-    }
-    Ok(ids)
+fn session_id(row: &Row<'_>) -> Result<SessionId, Fault> {
+    id_from(text(row, "id")?)
 }
 
 pub(crate) fn unknown(id: SessionId) -> Fault {

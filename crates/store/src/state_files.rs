@@ -8,7 +8,7 @@ use agentd_core::{
 use rusqlite::{Connection, params};
 
 use crate::{
-    codec::{text, time, time_from},
+    codec::{rows, run, text, time, time_from},
     error::Fault,
     sessions,
 };
@@ -20,35 +20,28 @@ pub(crate) fn change(
     at: Timestamp,
     change: &StateFileChange,
 ) -> Result<(), Fault> {
+    let put = "INSERT INTO state_files (session, path, content, changed) VALUES (?1, ?2, ?3, ?4)
+         ON CONFLICT DO UPDATE SET content = excluded.content, changed = excluded.changed";
+    let remove = "DELETE FROM state_files WHERE session = ?1 AND path = ?2";
     match &change.content {
-        Some(content) => connection
-            .prepare_cached(
-                "INSERT INTO state_files (session, path, content, changed) VALUES (?1, ?2, ?3, ?4)
-                 ON CONFLICT DO UPDATE SET content = excluded.content, changed = excluded.changed",
-            )?
-            .execute(params![session, change.path, content, time(at)?])?,
-        None => connection
-            .prepare_cached("DELETE FROM state_files WHERE session = ?1 AND path = ?2")?
-            .execute(params![session, change.path])?,
+        Some(content) => run(connection, put, params![session, change.path, content, time(at)?])?,
+        None => run(connection, remove, params![session, change.path])?,
     };
     Ok(())
 }
 
 /// All files of a session are gone.
 pub(crate) fn clear(connection: &Connection, session: i64) -> Result<(), Fault> {
-    connection.prepare_cached("DELETE FROM state_files WHERE session = ?1")?.execute([session])?;
+    run(connection, "DELETE FROM state_files WHERE session = ?1", [session])?;
     Ok(())
 }
 
 pub(crate) fn of(connection: &Connection, id: SessionId) -> Result<StateFiles, Fault> {
     let Some(session) = sessions::key(connection, id)? else { return Ok(StateFiles::default()) };
-    let mut statement =
-        connection.prepare_cached("SELECT path, content, changed FROM state_files WHERE session = ?1")?;
-    let mut rows = statement.query([session])?;
-    let mut files = Vec::new();
-    while let Some(row) = rows.next()? {
+    let sql = "SELECT path, content, changed FROM state_files WHERE session = ?1";
+    let files = rows(connection, sql, [session], |row| {
         let changed = time_from(row.get("changed")?)?;
-        files.push((row.get("path")?, StateFile { content: text(row, "content")?.to_owned(), changed }));
-    }
+        Ok((row.get("path")?, StateFile { content: text(row, "content")?.to_owned(), changed }))
+    })?;
     Ok(files.into_iter().collect())
 }

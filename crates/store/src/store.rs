@@ -26,13 +26,12 @@ use crate::{
     DamagedSession, StoreConfig, StoreStats,
     anchor::Anchor,
     append::Append,
-    audit_head,
     change::Change,
     counters, damaged_sessions,
     error::Fault,
     events,
     fork::Fork,
-    grants, interrupts,
+    interrupts,
     mark::Loss,
     open::{self, Connections},
     reader::Readers,
@@ -229,7 +228,7 @@ impl SqliteStore {
     /// # Errors
     /// When the journal cannot be read.
     pub async fn audit_head(&self) -> Result<Option<AuditHead>, StoreError> {
-        self.read("read how far the audit log was", audit_head::noted).await
+        self.read("read how far the audit log was", counters::noted_audit).await
     }
 
     /// Brings the index of the search up to date.
@@ -422,7 +421,7 @@ impl Store for SqliteStore {
     }
 
     fn grants(&self) -> BoxFuture<'_, Result<Vec<Grant>, StoreError>> {
-        self.read("read the kept rules", grants::all)
+        self.read("read the kept rules", interrupts::grants)
     }
 
     fn keep_grant(&self, grant: Grant) -> BoxFuture<'_, Result<(), StoreError>> {
@@ -434,7 +433,7 @@ impl Store for SqliteStore {
     }
 
     fn session_grants(&self) -> BoxFuture<'_, Result<Vec<HeldGrant>, StoreError>> {
-        self.read("read the rules of sessions", grants::of_sessions)
+        self.read("read the rules of sessions", interrupts::session_grants)
     }
 
     fn delete_session(&self, id: SessionId) -> BoxFuture<'_, Result<(), StoreError>> {

@@ -10,7 +10,7 @@ use jiff::{Timestamp, tz::TimeZone};
 use rusqlite::{Connection, Row, named_params, params};
 
 use crate::{
-    codec::{bound, id_from, limit, number_from},
+    codec::{bound, first, id_from, limit, number_from, rows, run},
     error::Fault,
 };
 
@@ -47,28 +47,28 @@ macro_rules! sum_up {
 pub(crate) fn add(connection: &Connection, zone: &TimeZone, call: &CountedCall<'_>) -> Result<(), Fault> {
     let Usage { prompt_tokens, cached_tokens, cache_write_tokens, completion_tokens, .. } = *call.usage;
     let Usage { reasoning_tokens, cost_microusd, calls, unpriced_calls, .. } = *call.usage;
-    connection
-        .prepare_cached(concat!(
-            "INSERT INTO usage (day, session, slot, model, calls, unpriced_calls, prompt_tokens, cached_tokens,
+    let sql = concat!(
+        "INSERT INTO usage (day, session, slot, model, calls, unpriced_calls, prompt_tokens, cached_tokens,
                 cache_write_tokens, completion_tokens, reasoning_tokens, cost_microusd)
              VALUES (:day, :session, :slot, :model, :calls, :unpriced, :prompt, :cached, :written, :completion,
                 :reasoning, :cost) ",
-            sum_up!()
-        ))?
-        .execute(named_params! {
-            ":day": day(call.at, zone).to_string(),
-            ":session": call.session.unwrap_or(NO_SESSION),
-            ":slot": call.slot.as_str(),
-            ":model": call.model,
-            ":calls": bound(calls),
-            ":unpriced": bound(unpriced_calls),
-            ":prompt": bound(prompt_tokens),
-            ":cached": bound(cached_tokens),
-            ":written": bound(cache_write_tokens),
-            ":completion": bound(completion_tokens),
-            ":reasoning": bound(reasoning_tokens),
-            ":cost": cost_microusd.map(bound),
-        })?;
+        sum_up!()
+    );
+    let values = named_params! {
+        ":day": day(call.at, zone).to_string(),
+        ":session": call.session.unwrap_or(NO_SESSION),
+        ":slot": call.slot.as_str(),
+        ":model": call.model,
+        ":calls": bound(calls),
+        ":unpriced": bound(unpriced_calls),
+        ":prompt": bound(prompt_tokens),
+        ":cached": bound(cached_tokens),
+        ":written": bound(cache_write_tokens),
+        ":completion": bound(completion_tokens),
+        ":reasoning": bound(reasoning_tokens),
+        ":cost": cost_microusd.map(bound),
+    };
+    run(connection, sql, values)?;
     Ok(())
 }
 
@@ -78,17 +78,16 @@ fn day(at: Timestamp, zone: &TimeZone) -> Date {
 
 /// Keeps the numbers of a session that is gone, and nothing that names it.
 pub(crate) fn forget_session(connection: &Connection, session: i64) -> Result<(), Fault> {
-    connection
-        .prepare_cached(concat!(
-            "INSERT INTO usage (day, session, slot, model, calls, unpriced_calls, prompt_tokens, cached_tokens,
+    let sql = concat!(
+        "INSERT INTO usage (day, session, slot, model, calls, unpriced_calls, prompt_tokens, cached_tokens,
                 cache_write_tokens, completion_tokens, reasoning_tokens, cost_microusd)
              SELECT day, ?2, slot, model, calls, unpriced_calls, prompt_tokens, cached_tokens, cache_write_tokens,
                 completion_tokens, reasoning_tokens, cost_microusd
              FROM usage INDEXED BY usage_by_session WHERE session = ?1 ",
-            sum_up!()
-        ))?
-        .execute(params![session, NO_SESSION])?;
-    connection.prepare_cached("DELETE FROM usage WHERE session = ?1")?.execute([session])?;
+        sum_up!()
+    );
+    run(connection, sql, params![session, NO_SESSION])?;
+    run(connection, "DELETE FROM usage WHERE session = ?1", [session])?;
     Ok(())
 }
 
@@ -153,11 +152,12 @@ pub(crate) fn report(
 }
 
 fn total(connection: &Connection, days: &(String, String)) -> Result<(Usage, Option<Date>), Fault> {
-    let mut statement = connection.prepare_cached(select_sums!("''", "''", "WHERE day BETWEEN ?1 AND ?2"))?;
-    let mut rows = statement.query(params![days.0, days.1])?;
-    let Some(row) = rows.next()? else { return Ok((Usage::default(), None)) };
-    let first: Option<String> = row.get("first")?;
-    Ok((usage(row)?, first.and_then(|day| day.parse().ok())))
+    let sql = select_sums!("''", "''", "WHERE day BETWEEN ?1 AND ?2");
+    let total = first(connection, sql, params![days.0, days.1], |row| {
+        let first: Option<String> = row.get("first")?;
+        Ok((usage(row)?, first.and_then(|day| day.parse().ok())))
+    })?;
+    Ok(total.unwrap_or_default())
 }
 
 fn groups(
@@ -165,7 +165,7 @@ fn groups(
     by: UsageGrouping,
     days: &(String, String),
 ) -> Result<(Vec<UsageGroup>, u64), Fault> {
-    let mut statement = connection.prepare_cached(match by {
+    let sql = match by {
         UsageGrouping::Model => grouped_by!("model"),
         UsageGrouping::Slot => grouped_by!("slot"),
         UsageGrouping::Day => {
@@ -179,16 +179,10 @@ fn groups(
              WHERE day BETWEEN ?1 AND ?2 GROUP BY 1
              ORDER BY 10 DESC NULLS LAST, total(prompt_tokens) + total(completion_tokens) DESC, 1 DESC LIMIT ?3"
         ),
-    })?;
-    let mut rows = statement.query(params![days.0, days.1, limit(usize::MAX)])?;
-    let (mut groups, mut left_out) = (Vec::new(), 0);
-    while let Some(row) = rows.next()? {
-        if groups.len() == MAX_USAGE_GROUPS {
-            left_out += 1;
-            continue;
-        }
-        groups.push(group(row, by)?);
-    }
+    };
+    let mut groups = rows(connection, sql, params![days.0, days.1, limit(usize::MAX)], |row| group(row, by))?;
+    let left_out = groups.len().saturating_sub(MAX_USAGE_GROUPS) as u64;
+    groups.truncate(MAX_USAGE_GROUPS);
     if by == UsageGrouping::Day {
         groups.reverse();
     }

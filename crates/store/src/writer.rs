@@ -23,13 +23,11 @@ use tokio::sync::{mpsc, oneshot};
 
 use crate::{
     StoreConfig,
-    anchor::Anchor,
-    batch::{Batch, Command},
-    change::Change,
+    anchor::{Anchor, Reserve},
+    change::{Batch, Change, Command},
     error::Fault,
     mark::{self, Mark},
     removal::Remains,
-    reserve::Reserve,
     rows::Rows,
     search::CatchUp,
     upkeep::{self, Upkeep},

@@ -1,17 +1,22 @@
-//! Calls about sessions that travel.
+//! Calls about sessions that travel: archives, and recordings that are made of sessions and played.
+
+use std::{io, path::PathBuf};
 
 use agentd_core::{archive::ImportReport, error::ErrorKind, event::Event, session::SessionSummary};
 use futures_util::{StreamExt as _, stream};
+use serde::Serialize;
 use tokio::{
     io::{AsyncRead, AsyncReadExt as _},
     sync::mpsc,
 };
 use tokio_stream::wrappers::ReceiverStream;
+use tonic::Streaming;
 
 use super::{Client, ClientError, ClientErrorKind};
 use crate::{
-    MAX_CHUNK_BYTES, MAX_MESSAGE_BYTES,
-    v1::{self, archives_client::ArchivesClient, export_piece, import_piece::Part},
+    MAX_CHUNK_BYTES,
+    convert::{Wire as _, WireError},
+    v1::{self, export_piece, import_piece::Part, play_event::Kind, play_request},
     view::ExportedContent,
 };
 
@@ -62,10 +67,6 @@ impl ExportStream {
 }
 
 impl Client {
-    fn archives_client(&self) -> ArchivesClient<tonic::transport::Channel> {
-        ArchivesClient::new(self.channel.clone()).max_decoding_message_size(MAX_MESSAGE_BYTES)
-    }
-
     /// Reads a session as an archive.
     ///
     /// # Errors
@@ -103,33 +104,212 @@ impl Client {
         let (pieces, queue) = mpsc::channel(QUEUE);
         let frames = stream::iter([first]).chain(ReceiverStream::new(queue));
         let mut archives = self.archives_client();
-        let (read, answer) = tokio::join!(send(content, pieces), archives.import(frames));
+        let piece = |piece| {
+            let part = Some(match piece {
+                Piece::Data(data) => Part::Data(data),
+                Piece::Abort => Part::Abort(v1::ImportAbort {}),
+            });
+            v1::ImportPiece { part }
+        };
+        let (read, answer) = tokio::join!(send_pieces(content, None, pieces, piece), archives.import(frames));
         // A file that cannot be read is the cause where both failed.
-        read?;
+        if let Err(SendError::Unreadable(error)) = read {
+            let message = format!("could not read the file to import: {error}");
+            return Err(ClientError::new(ClientErrorKind::Answered(ErrorKind::InvalidInput), message));
+        }
         Ok(answer?.into_inner().try_into()?)
     }
 }
 
-/// Reads a file piece by piece into the queue. Half a file must not be taken for a whole one, so a failure is told to the
+/// A part of a file on its way to the daemon.
+pub(super) enum Piece {
+    /// The next bytes.
+    Data(Vec<u8>),
+    /// It is not finished.
+    Abort,
+}
+
+/// An error of a file on its way to the daemon.
+pub(super) enum SendError {
+    /// The file cannot be read.
+    Unreadable(io::Error),
+    /// It has more bytes than may be sent.
+    TooLarge,
+}
+
+/// Reads a file piece by piece into the queue. Half a file must not be taken for a whole one, so a failure is sent to the
 /// daemon before the queue ends.
-async fn send(content: impl AsyncRead, pieces: mpsc::Sender<v1::ImportPiece>) -> Result<(), ClientError> {
+pub(super) async fn send_pieces<M>(
+    content: impl AsyncRead,
+    most: Option<usize>,
+    pieces: mpsc::Sender<M>,
+    message: impl Fn(Piece) -> M,
+) -> Result<(), SendError> {
     let mut content = std::pin::pin!(content);
+    let mut total = 0;
     loop {
         let mut piece = Vec::new();
-        match (&mut content).take(MAX_CHUNK_BYTES as u64).read_to_end(&mut piece).await {
+        let failed = match (&mut content).take(MAX_CHUNK_BYTES as u64).read_to_end(&mut piece).await {
             Ok(0) => return Ok(()),
-            Ok(_) => {}
-            Err(error) => {
-                let abort = v1::ImportPiece { part: Some(Part::Abort(v1::ImportAbort {})) };
-                // Nobody listens where the call has ended.
-                let _ended = pieces.send(abort).await;
-                let message = format!("could not read the file to import: {error}");
-                return Err(ClientError::new(ClientErrorKind::Answered(ErrorKind::InvalidInput), message));
+            Ok(bytes) => {
+                total += bytes;
+                most.is_some_and(|most| total > most).then_some(SendError::TooLarge)
             }
+            Err(error) => Some(SendError::Unreadable(error)),
+        };
+        if let Some(error) = failed {
+            // Nobody listens where the call has ended, and then there is nothing to give up.
+            let _ended = pieces.send(message(Piece::Abort)).await;
+            return Err(error);
         }
         // The daemon that hangs up early says why in its answer.
-        if pieces.send(v1::ImportPiece { part: Some(Part::Data(piece)) }).await.is_err() {
+        if pieces.send(message(Piece::Data(piece))).await.is_err() {
             return Ok(());
         }
+    }
+}
+
+/// Bytes of a recording in one message.
+const PIECE: usize = 256 << 10;
+
+/// A recording with the way to play it.
+#[derive(Debug, Clone, Default)]
+pub struct PlayRequest {
+    /// Text of the recording.
+    pub text: Vec<u8>,
+    /// Parts that are real.
+    pub mode: PlayMode,
+    /// Absolute path of the project, where the session has one.
+    pub project: Option<PathBuf>,
+    /// Set if tools that run may change the project.
+    pub writable: bool,
+    /// Set if calls that need an approval run, where tools run.
+    pub approve: bool,
+    /// Set if the recording is wanted back, with the requests as they were now. They are not compared then.
+    pub update: bool,
+}
+
+/// Parts of a play that are real.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum PlayMode {
+    /// None. Each request has to be the recorded one.
+    #[default]
+    Strict,
+    /// Tools.
+    LiveTools,
+    /// The model.
+    LiveModel,
+}
+
+/// End of a play.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct PlayReport {
+    /// Everything that did not go as recorded.
+    pub problems: Vec<PlayProblem>,
+    /// Turns that were played.
+    pub turns: u32,
+}
+
+/// Something that did not go as recorded.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct PlayProblem {
+    /// Number of the turn, from 1.
+    pub turn: u32,
+    /// Number of the model's answer in the turn, from 1.
+    pub step: u32,
+    /// The problem, in a sentence.
+    pub message: String,
+    /// First place in the request that differs; empty where it is about no request.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub place: String,
+    /// Difference there, as a unified diff.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub diff: String,
+}
+
+impl From<v1::PlayOutcome> for PlayReport {
+    fn from(outcome: v1::PlayOutcome) -> Self {
+        let problem =
+            |v1::PlayProblem { turn, step, message, place, diff }| PlayProblem { turn, step, message, place, diff };
+        Self { problems: outcome.problems.into_iter().map(problem).collect(), turns: outcome.turns }
+    }
+}
+
+/// Something that happens while a recording is played.
+#[derive(Debug)]
+pub enum PlayStep {
+    /// An event of the session that is played.
+    Event(Box<Event>),
+    /// A piece of the updated recording.
+    Piece(Vec<u8>),
+    /// The end of it, last.
+    Over(PlayReport),
+}
+
+/// The steps of a play.
+pub struct PlayStream(Streaming<v1::PlayEvent>);
+
+impl PlayStream {
+    /// The next step; none behind the last.
+    ///
+    /// # Errors
+    /// When the recording cannot be played, or the connection fails.
+    pub async fn next(&mut self) -> Result<Option<PlayStep>, ClientError> {
+        while let Some(event) = self.0.message().await? {
+            match event.kind {
+                Some(Kind::Event(event)) => match event.try_into() {
+                    Ok(event) => return Ok(Some(PlayStep::Event(Box::new(event)))),
+                    // Of a newer daemon.
+                    Err(WireError::Unknown(_)) => {}
+                    Err(error) => return Err(error.into()),
+                },
+                Some(Kind::Data(data)) => return Ok(Some(PlayStep::Piece(data))),
+                Some(Kind::Outcome(outcome)) => return Ok(Some(PlayStep::Over(outcome.into()))),
+                // Of a newer daemon.
+                None => {}
+            }
+        }
+        Ok(None)
+    }
+}
+
+fn parts(start: v1::PlayStart, text: &[u8]) -> Vec<v1::PlayRequest> {
+    let pieces = text.chunks(PIECE).map(|piece| play_request::Part::Data(piece.to_vec()));
+    std::iter::once(play_request::Part::Start(start))
+        .chain(pieces)
+        .map(|part| v1::PlayRequest { part: Some(part) })
+        .collect()
+}
+
+impl Client {
+    /// The text of a recording of a session.
+    ///
+    /// # Errors
+    /// When there is no such session, or the connection fails.
+    pub async fn record(&self, session: &str) -> Result<Vec<u8>, ClientError> {
+        let request = v1::RecordRequest { session: session.to_owned() };
+        let mut pieces = self.replays().record(request).await?.into_inner();
+        let mut text = Vec::new();
+        while let Some(piece) = pieces.message().await? {
+            text.extend_from_slice(&piece.data);
+        }
+        Ok(text)
+    }
+
+    /// Plays a recording.
+    ///
+    /// # Errors
+    /// When the daemon refuses it, or the connection fails.
+    pub async fn play(&self, request: PlayRequest) -> Result<PlayStream, ClientError> {
+        let PlayRequest { text, mode, project, writable, approve, update } = request;
+        let mode = match mode {
+            PlayMode::Strict => v1::PlayMode::Unspecified,
+            PlayMode::LiveTools => v1::PlayMode::LiveTools,
+            PlayMode::LiveModel => v1::PlayMode::LiveModel,
+        };
+        let project = project.to_wire();
+        let start = v1::PlayStart { mode: mode.into(), project, writable, approve, update };
+        let parts = parts(start, &text);
+        Ok(PlayStream(self.replays().play(stream::iter(parts)).await?.into_inner()))
     }
 }

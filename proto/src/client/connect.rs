@@ -12,7 +12,7 @@ use tower::service_fn;
 
 use super::{ClientError, ClientErrorKind, Hello};
 use crate::{
-    PROTOCOL_VERSION,
+    MAX_MESSAGE_BYTES, PROTOCOL_VERSION,
     socket::{self, Io, SocketError},
     start_variables::StartVariables,
     v1::{self, daemon_client::DaemonClient},
@@ -30,8 +30,39 @@ const STREAM_WINDOW: u32 = 1024 * 1024;
 /// A connection to the daemon. Clones share it.
 #[derive(Debug, Clone)]
 pub struct Client {
-    pub(super) channel: Channel,
+    channel: Channel,
     hello: Hello,
+}
+
+/// The stubs of the services.
+macro_rules! stubs {
+    ($($name:ident: $module:ident $stub:ident,)+) => {
+        impl Client {
+            $(pub(super) fn $name(&self) -> v1::$module::$stub<Channel> {
+                v1::$module::$stub::new(self.channel.clone()).max_decoding_message_size(MAX_MESSAGE_BYTES)
+            })+
+        }
+    };
+}
+stubs! {
+    archives_client: archives_client ArchivesClient,
+    audit: audit_client AuditClient,
+    daemon: daemon_client DaemonClient,
+    documents: documents_client DocumentsClient,
+    grants_client: grants_client GrantsClient,
+    interrupts_client: interrupts_client InterruptsClient,
+    mcp: mcp_client McpClient,
+    plugins_service: plugins_client PluginsClient,
+    policy: policy_client PolicyClient,
+    projects_service: projects_client ProjectsClient,
+    replays: replays_client ReplaysClient,
+    sessions_client: sessions_client SessionsClient,
+    skills_service: skills_client SkillsClient,
+    spending: spending_client SpendingClient,
+    storage_service: storage_client StorageClient,
+    traces: traces_client TracesClient,
+    turns_client: turns_client TurnsClient,
+    worktrees_service: worktrees_client WorktreesClient,
 }
 
 impl Client {

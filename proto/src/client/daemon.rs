@@ -1,24 +1,28 @@
-//! Calls about the daemon itself.
+//! Calls about the daemon itself: its state, MCP servers, storage, usage, audit log, and requests to models as they were on
+//! the wire.
 
 use std::time::Duration;
 
 use agentd_core::{
+    Date,
     agent::AgentCard,
+    audit::{AuditRecord, AuditReport, RecordQuery},
     catalogue::ToolStanding,
+    counters::DayCounters,
+    error::ErrorKind,
+    exchange::{Exchange, KeptExchanges},
     model::{ListedModel, ModelCheck, ModelTestPlan, Slot, SlotInfo},
+    spending::{UsageQuery, UsageReport},
+    storage::{CleanReport, StorageView},
 };
 
-use super::{Client, ClientError, ConfigView, DaemonStatus, Finding, ReloadOutcome};
+use super::{Client, ClientError, ClientErrorKind, ConfigView, DaemonStatus, Finding, McpServerView, ReloadOutcome};
 use crate::{
-    MAX_MESSAGE_BYTES, convert,
-    v1::{self, daemon_client::DaemonClient, test_model_response::Part},
+    convert::{self, Wire as _, WireError},
+    v1::{self, test_model_response::Part, trace_piece},
 };
 
 impl Client {
-    pub(super) fn daemon(&self) -> DaemonClient<tonic::transport::Channel> {
-        DaemonClient::new(self.channel.clone()).max_decoding_message_size(MAX_MESSAGE_BYTES)
-    }
-
     /// Status of the daemon.
     ///
     /// # Errors
@@ -33,7 +37,7 @@ impl Client {
     /// When the connection fails, or the daemon is too old to know.
     pub async fn examine(&self) -> Result<Vec<Finding>, ClientError> {
         let answer = self.daemon().examine(v1::ExamineRequest {}).await?.into_inner();
-        Ok(answer.findings.into_iter().map(Into::into).collect())
+        Ok(convert::all(answer.findings)?)
     }
 
     /// The five slots and the models that serve them.
@@ -57,8 +61,8 @@ impl Client {
     /// # Errors
     /// When the slot has no server, the server cannot be asked or lists none, or the connection fails.
     pub async fn listed_models(&self, slot: Slot) -> Result<Vec<ListedModel>, ClientError> {
-        let listed = self.daemon().list_models(convert::list_models_to_wire(slot)).await?.into_inner();
-        Ok(listed.models.into_iter().map(Into::into).collect())
+        let listed = self.daemon().list_models(v1::ListModelsRequest { slot: slot.to_wire() }).await?.into_inner();
+        Ok(convert::all(listed.models)?)
     }
 
     /// Tests the model of a slot, shows the plan and each check when it is done, and returns all of them.
@@ -71,11 +75,11 @@ impl Client {
         mut plan: impl FnMut(ModelTestPlan),
         mut show: impl FnMut(&ModelCheck),
     ) -> Result<Vec<ModelCheck>, ClientError> {
-        let mut steps = self.daemon().test_model(convert::test_model_to_wire(slot)).await?.into_inner();
+        let mut steps = self.daemon().test_model(v1::TestModelRequest { slot: slot.to_wire() }).await?.into_inner();
         let mut checks = Vec::new();
         while let Some(step) = steps.message().await? {
             match step.part {
-                Some(Part::Plan(outline)) => plan(outline.into()),
+                Some(Part::Plan(outline)) => plan(outline.try_into()?),
                 Some(Part::Check(check)) => {
                     let check = check.try_into()?;
                     show(&check);
@@ -116,7 +120,7 @@ impl Client {
     /// # Errors
     /// When the connection fails.
     pub async fn stop(&self, deadline: Option<Duration>) -> Result<u32, ClientError> {
-        let drain_ms = deadline.map(|time| u64::try_from(time.as_millis()).unwrap_or(u64::MAX));
+        let drain_ms = deadline.to_wire();
         Ok(self.daemon().stop(v1::StopRequest { drain_ms }).await?.into_inner().pid)
     }
 
@@ -134,6 +138,190 @@ impl Client {
     /// # Errors
     /// When the connection fails.
     pub async fn config(&self) -> Result<ConfigView, ClientError> {
-        Ok(self.daemon().config(v1::ConfigRequest {}).await?.into_inner().into())
+        Ok(self.daemon().config(v1::ConfigRequest {}).await?.into_inner().try_into()?)
     }
+}
+
+impl Client {
+    /// The servers of the configuration, by name.
+    ///
+    /// # Errors
+    /// When the connection fails.
+    pub async fn mcp_servers(&self) -> Result<Vec<McpServerView>, ClientError> {
+        Ok(convert::all(self.mcp().list(v1::ListMcpServersRequest::default()).await?.into_inner().servers)?)
+    }
+
+    /// The servers that a client brought for a session, by name.
+    ///
+    /// # Errors
+    /// When there is no such session, or the connection fails.
+    pub async fn session_servers(&self, session: &str) -> Result<Vec<McpServerView>, ClientError> {
+        let request = v1::ListMcpServersRequest { session: session.to_owned() };
+        Ok(convert::all(self.mcp().list(request).await?.into_inner().servers)?)
+    }
+
+    /// Gives a session servers, in place of those that it has. Returns how they are, in that order, and the version that names them.
+    ///
+    /// # Errors
+    /// When there is no such session, a definition makes no sense, or the connection fails.
+    pub async fn set_session_servers(
+        &self,
+        servers: v1::SetSessionServersRequest,
+    ) -> Result<(Vec<McpServerView>, u64), ClientError> {
+        let set = self.mcp().set_session_servers(servers).await?.into_inner();
+        Ok((convert::all(set.servers)?, set.version))
+    }
+
+    /// Starts a server now, for a project in that folder; an empty one stands for that of the last session.
+    ///
+    /// # Errors
+    /// When there is none of that name, it cannot be started, or the connection fails.
+    pub async fn start_mcp_server(&self, name: &str, folder: &str) -> Result<McpServerView, ClientError> {
+        let request = v1::StartMcpServerRequest { name: name.to_owned(), folder: folder.to_owned() };
+        let server = self.mcp().start(request).await?.into_inner().server;
+        Ok(server.ok_or(WireError::Missing("the server"))?.try_into()?)
+    }
+
+    /// Stops a server. It is gone when this returns.
+    ///
+    /// # Errors
+    /// When there is none of that name, or the connection fails.
+    pub async fn stop_mcp_server(&self, name: &str) -> Result<(), ClientError> {
+        self.mcp().stop(v1::StopMcpServerRequest { name: name.to_owned() }).await?;
+        Ok(())
+    }
+
+    /// The last words of a server, oldest first, at most so many lines; 0 for all.
+    ///
+    /// # Errors
+    /// When there is none of that name, or the connection fails.
+    pub async fn mcp_server_logs(&self, name: &str, lines: u32) -> Result<Vec<String>, ClientError> {
+        let request = v1::McpServerLogsRequest { name: name.to_owned(), lines };
+        Ok(self.mcp().logs(request).await?.into_inner().lines)
+    }
+
+    /// Begins to log in to a server behind an address. Returns the address that the person has to open.
+    ///
+    /// # Errors
+    /// When there is none of that name, it knows nobody, or the connection fails.
+    pub async fn begin_mcp_login(&self, name: &str, redirect: &str) -> Result<String, ClientError> {
+        let request = v1::BeginMcpLoginRequest { name: name.to_owned(), redirect: redirect.to_owned() };
+        Ok(self.mcp().begin_login(request).await?.into_inner().address)
+    }
+
+    /// Finishes a login, with the whole address that the browser was sent back to.
+    ///
+    /// # Errors
+    /// When nothing was begun, the token is refused, or the connection fails.
+    pub async fn finish_mcp_login(&self, name: &str, came_back_to: &str) -> Result<(), ClientError> {
+        let request = v1::FinishMcpLoginRequest { name: name.to_owned(), came_back_to: came_back_to.to_owned() };
+        self.mcp().finish_login(request).await?;
+        Ok(())
+    }
+
+    /// Finds out whether the person's `mcp_servers.yaml` could have this text.
+    ///
+    /// # Errors
+    /// When something in it makes no sense, and when the connection fails.
+    pub async fn check_mcp_servers(&self, text: &str, path: &str) -> Result<(), ClientError> {
+        let request = v1::CheckMcpServersRequest { text: text.to_owned(), path: path.to_owned() };
+        self.mcp().check(request).await?;
+        Ok(())
+    }
+}
+
+impl Client {
+    /// Sizes of everything in the data folder.
+    ///
+    /// # Errors
+    /// When it cannot be read, or the connection fails.
+    pub async fn storage(&self) -> Result<StorageView, ClientError> {
+        Ok(self.storage_service().show(v1::ShowStorageRequest {}).await?.into_inner().try_into()?)
+    }
+
+    /// Removes what nobody has used for as long as the configuration says, or tells what would be removed.
+    ///
+    /// # Errors
+    /// When the sessions cannot be listed, or the connection fails.
+    pub async fn clean(&self, dry_run: bool, client: &str) -> Result<CleanReport, ClientError> {
+        let request = v1::CleanRequest { dry_run, client: client.to_owned() };
+        Ok(self.storage_service().clean(request).await?.into_inner().try_into()?)
+    }
+}
+
+impl Client {
+    /// Tokens and money of model calls, by model, session, day or slot.
+    ///
+    /// # Errors
+    /// When the days make no sense, the journal cannot be read, or the connection fails.
+    pub async fn usage(&self, query: &UsageQuery) -> Result<UsageReport, ClientError> {
+        Ok(self.spending().show(convert::usage_query_to_wire(query)).await?.into_inner().try_into()?)
+    }
+
+    /// Counters of what happened from one day to another, day by day.
+    ///
+    /// # Errors
+    /// When the journal cannot be read, or the connection fails.
+    pub async fn counters(&self, since: Option<Date>, until: Option<Date>) -> Result<Vec<DayCounters>, ClientError> {
+        let request = v1::CountersRequest { since: since.to_wire(), until: until.to_wire() };
+        Ok(convert::all(self.spending().counters(request).await?.into_inner().days)?)
+    }
+}
+
+impl Client {
+    /// The newest records that fit the query, oldest first; fewer where they would be too large for one message.
+    ///
+    /// # Errors
+    /// When the log cannot be read, or the connection fails.
+    pub async fn audit_records(&self, query: &RecordQuery) -> Result<Vec<AuditRecord>, ClientError> {
+        let request = v1::ListAuditRequest::from(query);
+        Ok(convert::all(self.audit().list(request).await?.into_inner().records)?)
+    }
+
+    /// Verifies the log. With a hash that was noted elsewhere, reports whether that line is still in it.
+    ///
+    /// # Errors
+    /// When the log cannot be read, or the connection fails.
+    pub async fn verify_audit(&self, noted_hash: Option<String>) -> Result<AuditReport, ClientError> {
+        let request = v1::VerifyAuditRequest { noted_hash: noted_hash.unwrap_or_default() };
+        Ok(self.audit().verify(request).await?.into_inner().try_into()?)
+    }
+}
+
+/// Bytes of exchanges that are read at once.
+const MAX_TRACE_BYTES: usize = 256 << 20;
+
+impl Client {
+    /// Reads exchanges of a session: those with these numbers, or all without their bodies where none is given.
+    ///
+    /// # Errors
+    /// When nothing is kept of the session, there is no exchange of a number, or the connection fails.
+    pub async fn exchanges(&self, session: &str, numbers: &[u64]) -> Result<KeptExchanges, ClientError> {
+        let request = v1::ReadTraceRequest { session: session.to_owned(), numbers: numbers.to_vec() };
+        let mut pieces = self.traces().read(request).await?.into_inner();
+        let mut text = Vec::new();
+        while let Some(piece) = pieces.message().await? {
+            match piece.part {
+                Some(trace_piece::Part::Data(data)) if text.len() + data.len() <= MAX_TRACE_BYTES => text.extend(data),
+                Some(trace_piece::Part::Data(_)) => return Err(unreadable("the exchanges have more than 256 MiB")),
+                Some(trace_piece::Part::Summary(v1::TraceSummary { remarks })) => {
+                    return Ok(KeptExchanges { exchanges: parsed(&text)?, remarks });
+                }
+                None => {}
+            }
+        }
+        Err(unreadable("the daemon ended the list of exchanges too early"))
+    }
+}
+
+fn parsed(text: &[u8]) -> Result<Vec<Exchange>, ClientError> {
+    let lines = text.split(|byte| *byte == b'\n').filter(|line| !line.is_empty());
+    lines
+        .map(serde_json::from_slice)
+        .collect::<Result<_, _>>()
+        .map_err(|error| unreadable(&format!("an exchange cannot be read: {error}")))
+}
+
+fn unreadable(why: &str) -> ClientError {
+    ClientError::new(ClientErrorKind::Answered(ErrorKind::Internal), why)
 }

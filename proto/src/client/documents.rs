@@ -7,16 +7,11 @@ use tonic::Code;
 
 use super::{Client, ClientError};
 use crate::{
-    MAX_MESSAGE_BYTES,
-    convert::WireError,
-    v1::{self, documents_client::DocumentsClient, index_documents_response::Part, search_documents_step},
+    convert::{Wire as _, WireError},
+    v1::{self, index_documents_response::Part, search_documents_step},
 };
 
 impl Client {
-    fn documents(&self) -> DocumentsClient<tonic::transport::Channel> {
-        DocumentsClient::new(self.channel.clone()).max_decoding_message_size(MAX_MESSAGE_BYTES)
-    }
-
     /// Brings documents of a session into the index, all of it where no path is named, and shows how far it is.
     ///
     /// # Errors
@@ -66,7 +61,7 @@ impl Client {
             path: path.to_owned(),
             first: range.first,
             count: range.count.unwrap_or_default(),
-            from: Some(range.from.into()),
+            from: range.from.to_wire(),
             password: password.map(|password| password.reveal().to_owned()),
         };
         Ok(self.documents().read(request).await?.into_inner().try_into()?)
@@ -89,7 +84,7 @@ impl Client {
             paths: paths.to_vec(),
             query: query.text.clone(),
             regex: query.regex,
-            limit: u32::try_from(query.limit).unwrap_or(u32::MAX),
+            limit: query.limit.to_wire(),
             neighbours: query.neighbours,
         };
         let mut steps = match self.documents().search_with_progress(request.clone()).await {
@@ -115,6 +110,6 @@ impl Client {
     /// # Errors
     /// When the index cannot be used, or the connection fails.
     pub async fn document_stats(&self) -> Result<KnowledgeStats, ClientError> {
-        Ok(self.documents().stats(v1::DocumentStatsRequest {}).await?.into_inner().into())
+        Ok(self.documents().stats(v1::DocumentStatsRequest {}).await?.into_inner().try_into()?)
     }
 }

@@ -4,35 +4,23 @@
 //! connects again by itself when the daemon was restarted; open streams end with [`ClientErrorKind::Lost`].
 //!
 //! - [`connect`](self): this file, with the handshake and the calls about the daemon.
-//! - `sessions`, `archives`, `documents`, `mcp`, `turns`, `interrupts`, `grants`, `projects`, `plugins`, `replays`, `audit`, `storage`, `traces`, `usage`, `watch`, `worktrees`:
-//!   the other calls. `error`: what can go wrong.
+//! - `sessions`, `archives`, `documents`, `turns`, `policy`, `projects`, `daemon`, `watch`: the other calls. `error`: what can
+//!   go wrong.
 
 mod archives;
-mod audit;
 mod connect;
 mod daemon;
 mod documents;
 mod error;
-mod grants;
-mod interrupts;
-mod mcp;
-mod plugins;
 mod policy;
 mod projects;
-mod replays;
 mod sessions;
-mod skills;
-mod storage;
-mod traces;
 mod turns;
-mod usage;
 mod watch;
-mod worktrees;
 
-pub use archives::{ExportPart, ExportStream};
+pub use archives::{ExportPart, ExportStream, PlayMode, PlayProblem, PlayReport, PlayRequest, PlayStep, PlayStream};
 pub use connect::Client;
 pub use error::{ClientError, ClientErrorKind};
-pub use replays::{PlayMode, PlayProblem, PlayReport, PlayRequest, PlayStep, PlayStream};
 pub use sessions::too_large as upload_too_large;
 pub use turns::{EventStream, SessionChoice, StartRequest, TurnFrame, TurnSender, TurnStream};
 pub use watch::{WatchEvent, WatchStream};

@@ -13,27 +13,23 @@ use agentd_core::{
     undo::{UndoReport, UndoRequest},
 };
 use futures_util::{StreamExt as _, stream};
-use tokio::{
-    io::{AsyncRead, AsyncReadExt as _},
-    sync::mpsc,
-};
+use tokio::{io::AsyncRead, sync::mpsc};
 use tokio_stream::wrappers::ReceiverStream;
 
-use super::{Client, ClientError, ClientErrorKind, ForkReply, NewSession, NumberedItem, PruneReport, SessionView};
+use super::{
+    Client, ClientError, ClientErrorKind, ForkReply, NewSession, NumberedItem, PruneReport, SessionView,
+    archives::{Piece, SendError, send_pieces},
+};
 use crate::{
-    MAX_CHUNK_BYTES, MAX_MESSAGE_BYTES, MAX_UPLOAD_BYTES,
-    convert::{self, WireError},
-    v1::{self, sessions_client::SessionsClient, upload_chunk::Part},
+    MAX_UPLOAD_BYTES,
+    convert::{self, Wire as _, WireError},
+    v1::{self, upload_chunk::Part},
 };
 
 /// The pieces of a file that may wait to be sent.
 const UPLOAD_QUEUE: usize = 4;
 
 impl Client {
-    fn sessions_client(&self) -> SessionsClient<tonic::transport::Channel> {
-        SessionsClient::new(self.channel.clone()).max_decoding_message_size(MAX_MESSAGE_BYTES)
-    }
-
     /// Makes a session.
     ///
     /// # Errors
@@ -89,7 +85,7 @@ impl Client {
         children: bool,
         filter: &SessionFilter,
     ) -> Result<(Vec<SessionSummary>, Option<String>), ClientError> {
-        let (limit, after) = (u32::try_from(limit).unwrap_or(u32::MAX), after.to_owned());
+        let (limit, after) = (limit.to_wire(), after.to_owned());
         let filter = Some(filter).filter(|filter| !filter.is_empty()).map(convert::filter_to_wire);
         let request = v1::ListSessionsRequest { limit, children, after, filter };
         let v1::ListSessionsResponse { sessions, next } = self.sessions_client().list(request).await?.into_inner();
@@ -111,7 +107,7 @@ impl Client {
     /// When none or several match, or the connection fails.
     pub async fn find_session(&self, prefix: &str) -> Result<SessionId, ClientError> {
         let request = v1::FindSessionRequest { prefix: prefix.to_owned() };
-        Ok(convert::id(&self.sessions_client().find(request).await?.into_inner().session_id)?)
+        Ok(self.sessions_client().find(request).await?.into_inner().session_id.parse().map_err(WireError::from)?)
     }
 
     /// Names a session.
@@ -178,7 +174,7 @@ impl Client {
         unused_since: Timestamp,
         dry_run: bool,
     ) -> Result<PruneReport, ClientError> {
-        let (filter, unused_since) = (Some(convert::filter_to_wire(filter)), Some(convert::to_moment(unused_since)));
+        let (filter, unused_since) = (Some(convert::filter_to_wire(filter)), unused_since.to_wire());
         let request = v1::PruneSessionsRequest { filter, unused_since, dry_run };
         Ok(self.sessions_client().prune(request).await?.into_inner().try_into()?)
     }
@@ -218,7 +214,8 @@ impl Client {
     /// # Errors
     /// When there is no such session, it works for another one, or the connection fails.
     pub async fn set_mode(&self, session: &str, mode: SessionMode, client: &str) -> Result<(), ClientError> {
-        self.sessions_client().set_mode(convert::set_mode_to_wire(session, mode, client)).await?;
+        let (session, client) = (session.to_owned(), client.to_owned());
+        self.sessions_client().set_mode(v1::SetModeRequest { session, mode: mode.to_wire(), client }).await?;
         Ok(())
     }
 
@@ -243,8 +240,9 @@ impl Client {
         slot: Option<Slot>,
         model: Option<&str>,
     ) -> Result<SlotInfo, ClientError> {
-        let set = self.sessions_client().set_model(convert::set_model_to_wire(session, slot, model)).await?;
-        Ok(set.into_inner().slot.ok_or(WireError::Missing("the model that was set"))?.try_into()?)
+        let (session, slot, model) = (session.to_owned(), slot.to_wire(), model.map(str::to_owned));
+        let set = self.sessions_client().set_model(v1::SetModelRequest { session, slot, model }).await?;
+        Ok(convert::part(set.into_inner().slot, "the model that was set")?)
     }
 
     /// Takes back what a turn did to files, or foresees it.
@@ -272,8 +270,8 @@ impl Client {
     pub async fn undo_compaction(&self, session: &str) -> Result<(Window, CompactionReport), ClientError> {
         let request = v1::UndoCompactionRequest { session: session.to_owned() };
         let answer = self.sessions_client().undo_compaction(request).await?.into_inner();
-        let undone = answer.undone.ok_or(WireError::Missing("the compaction that was taken back"))?;
-        Ok((answer.window.unwrap_or_default().into(), undone.try_into()?))
+        let undone = convert::part(answer.undone, "the compaction that was taken back")?;
+        Ok((answer.window.unwrap_or_default().try_into()?, undone))
     }
 
     /// Finds what was said and done, in one session or, where that is empty, in all, the best first.
@@ -281,8 +279,8 @@ impl Client {
     /// # Errors
     /// When the query has no word, there is no such session, or the connection fails.
     pub async fn search(&self, query: &str, session: &str, limit: usize) -> Result<SearchResult, ClientError> {
-        let limit = u32::try_from(limit).unwrap_or(u32::MAX);
-        let request = v1::SearchRequest { query: query.to_owned(), session: session.to_owned(), limit };
+        let (query, session) = (query.to_owned(), session.to_owned());
+        let request = v1::SearchRequest { query, session, limit: limit.to_wire() };
         Ok(self.sessions_client().search(request).await?.into_inner().try_into()?)
     }
 
@@ -305,8 +303,8 @@ impl Client {
         before_seq: u64,
         limit: usize,
     ) -> Result<Vec<NumberedItem>, ClientError> {
-        let limit = u32::try_from(limit).unwrap_or(u32::MAX);
-        let request = v1::ListItemsRequest { session: session.to_owned(), after_seq, limit, before_seq };
+        let (session, limit) = (session.to_owned(), limit.to_wire());
+        let request = v1::ListItemsRequest { session, after_seq, limit, before_seq };
         Ok(convert::all(self.sessions_client().items(request).await?.into_inner().items)?)
     }
 
@@ -364,60 +362,29 @@ impl Client {
         content: impl AsyncRead + Send,
     ) -> Result<UploadReceipt, ClientError> {
         let first = v1::UploadChunk { part: Some(Part::Header(header)) };
+        let chunk = |piece| {
+            let part = Some(match piece {
+                Piece::Data(data) => Part::Data(data),
+                Piece::Abort => Part::Abort(v1::UploadAbort {}),
+            });
+            v1::UploadChunk { part }
+        };
+        let refused = |error| match error {
+            SendError::TooLarge => too_large(name),
+            SendError::Unreadable(error) => {
+                let message = format!("could not read {name:?} for the upload: {error}");
+                ClientError::new(ClientErrorKind::Answered(ErrorKind::InvalidInput), message)
+            }
+        };
         let (chunks, queue) = mpsc::channel(UPLOAD_QUEUE);
         let frames = stream::iter([first]).chain(ReceiverStream::new(queue));
         let mut client = self.sessions_client();
-        let (read, answer) = tokio::join!(send_content(content, name, chunks), client.upload(frames));
+        let sending = send_pieces(content, Some(MAX_UPLOAD_BYTES), chunks, chunk);
+        let (read, answer) = tokio::join!(sending, client.upload(frames));
         // An unreadable file is the cause where both failed, and the daemon's refusal only says that we gave up.
-        read?;
-        Ok(answer?.into_inner().into())
+        read.map_err(refused)?;
+        Ok(answer?.into_inner().try_into()?)
     }
-}
-
-/// Reads a file piece by piece into the queue. Half a file must not be taken for a whole one, so a failure is told to
-/// the daemon before the queue ends.
-async fn send_content(
-    content: impl AsyncRead,
-    name: &str,
-    chunks: mpsc::Sender<v1::UploadChunk>,
-) -> Result<(), ClientError> {
-    let mut content = std::pin::pin!(content);
-    let mut total = 0;
-    loop {
-        let piece = match read_piece(&mut content, name, &mut total).await {
-            Ok(piece) if piece.is_empty() => return Ok(()),
-            Ok(piece) => piece,
-            Err(error) => {
-                let abort = v1::UploadChunk { part: Some(Part::Abort(v1::UploadAbort {})) };
-                // Nobody listens where the call has ended, and then there is nothing to give up.
-                let _ended = chunks.send(abort).await;
-                return Err(error);
-            }
-        };
-        // The daemon that hangs up early says why in its answer.
-        if chunks.send(v1::UploadChunk { part: Some(Part::Data(piece)) }).await.is_err() {
-            return Ok(());
-        }
-    }
-}
-
-async fn read_piece(
-    content: &mut (impl AsyncRead + Unpin),
-    name: &str,
-    total: &mut usize,
-) -> Result<Vec<u8>, ClientError> {
-    let refused = |message| ClientError::new(ClientErrorKind::Answered(ErrorKind::InvalidInput), message);
-    let mut piece = Vec::new();
-    content
-        .take(MAX_CHUNK_BYTES as u64)
-        .read_to_end(&mut piece)
-        .await
-        .map_err(|error| refused(format!("could not read {name:?} for the upload: {error}")))?;
-    *total += piece.len();
-    if *total > MAX_UPLOAD_BYTES {
-        return Err(too_large(name));
-    }
-    Ok(piece)
 }
 
 /// The refusal of a file of that name that is larger than [`MAX_UPLOAD_BYTES`].

@@ -21,11 +21,10 @@ use tonic::{Streaming, metadata::MetadataMap};
 use super::{Client, ClientError, ClientErrorKind, NewSession, sessions::check_paths};
 use crate::{
     MAX_MESSAGE_BYTES, MAX_PROMPT_BYTES, SESSION_ID_HEADER, TURN_ID_HEADER,
-    convert::{self, WireError},
+    convert::{self, Wire as _, WireError},
     v1::{
         self,
         turn_request::{AnswerInterrupt, Cancel, Command, Start, Steer, ToolAnswer, tool_answer::Outcome},
-        turns_client::TurnsClient,
     },
 };
 
@@ -54,10 +53,6 @@ pub struct StartRequest {
 }
 
 impl Client {
-    fn turns_client(&self) -> TurnsClient<tonic::transport::Channel> {
-        TurnsClient::new(self.channel.clone()).max_decoding_message_size(MAX_MESSAGE_BYTES)
-    }
-
     /// Starts a turn. It is under way, or in the queue, when this returns.
     ///
     /// # Errors
@@ -122,11 +117,8 @@ impl Client {
     /// When no such turn runs, or the connection fails.
     pub async fn steer_turn(&self, session: &str, turn: Option<TurnId>, text: &str) -> Result<(), ClientError> {
         check_length(text)?;
-        let request = v1::SteerTurnRequest {
-            session: session.to_owned(),
-            turn_id: turn.map(|turn| turn.to_string()),
-            text: text.to_owned(),
-        };
+        let request =
+            v1::SteerTurnRequest { session: session.to_owned(), turn_id: turn.to_wire(), text: text.to_owned() };
         self.turns_client().steer_turn(request).await?;
         Ok(())
     }
@@ -136,7 +128,7 @@ impl Client {
     /// # Errors
     /// When no such turn runs, or the connection fails.
     pub async fn cancel_turn(&self, session: &str, turn: Option<TurnId>) -> Result<(), ClientError> {
-        let request = v1::CancelTurnRequest { session: session.to_owned(), turn_id: turn.map(|turn| turn.to_string()) };
+        let request = v1::CancelTurnRequest { session: session.to_owned(), turn_id: turn.to_wire() };
         self.turns_client().cancel_turn(request).await?;
         Ok(())
     }
@@ -267,7 +259,7 @@ impl TurnSender {
         picture: Option<PictureData>,
     ) -> Result<(), ClientError> {
         let outcome = Some(outcome.map_or_else(Outcome::Error, Outcome::Text));
-        let answer = ToolAnswer { call_id: call_id.to_owned(), outcome, picture: picture.map(Into::into) };
+        let answer = ToolAnswer { call_id: call_id.to_owned(), outcome, picture: picture.to_wire() };
         // The daemon could read nothing behind it.
         let bytes = answer.encoded_len();
         if bytes > MAX_MESSAGE_BYTES - FRAME_BYTES {
@@ -323,7 +315,7 @@ impl EventStream {
         while let Some(event) = self.stream.message().await? {
             let event = match event {
                 v1::Event { kind: Some(v1::event::Kind::ToolRequested(requested)), .. } => {
-                    return Ok(Some(TurnFrame::ToolRequested(requested.into())));
+                    return Ok(Some(TurnFrame::ToolRequested(requested.try_into()?)));
                 }
                 v1::Event { kind: Some(v1::event::Kind::FileRequested(requested)), .. } => {
                     match requested.try_into() {
@@ -376,5 +368,5 @@ where
     T: std::str::FromStr<Err = agentd_core::ids::InvalidId>,
 {
     let text = headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default();
-    Ok(convert::id(text)?)
+    Ok(text.parse().map_err(WireError::from)?)
 }

@@ -10,7 +10,7 @@ use tonic::Streaming;
 
 use super::{Client, ClientError};
 use crate::{
-    convert::{WireError, all, id, newer, required_enum},
+    convert::{Wire, WireError, all, newer},
     v1::{self, watch_event::Kind},
 };
 
@@ -81,21 +81,23 @@ impl TryFrom<v1::WatchEvent> for WatchEvent {
             },
             Kind::SessionCreated(summary) => Self::SessionCreated(Box::new(summary.try_into()?)),
             Kind::SessionChanged(summary) => Self::SessionChanged(Box::new(summary.try_into()?)),
-            Kind::SessionDeleted(deleted) => Self::SessionDeleted(id(&deleted.session_id)?),
-            Kind::TurnStarted(began) => {
-                Self::TurnStarted { session: id(&began.session_id)?, turn: id(&began.turn_id)?, model: began.model }
-            }
+            Kind::SessionDeleted(deleted) => Self::SessionDeleted(deleted.session_id.parse()?),
+            Kind::TurnStarted(began) => Self::TurnStarted {
+                session: began.session_id.parse()?,
+                turn: began.turn_id.parse()?,
+                model: began.model,
+            },
             Kind::TurnEnded(over) => Self::TurnEnded {
-                session: id(&over.session_id)?,
-                turn: id(&over.turn_id)?,
-                stop_reason: newer(required_enum(over.stop_reason), StopReason::Failed)?,
-                error: over.error.map(TryInto::try_into).transpose()?,
+                session: over.session_id.parse()?,
+                turn: over.turn_id.parse()?,
+                stop_reason: newer(Wire::from_wire(over.stop_reason, "the end"), StopReason::Failed)?,
+                error: Wire::from_wire(over.error, "the error")?,
             },
             Kind::InterruptRaised(interrupt) => Self::InterruptRaised(Box::new(interrupt.try_into()?)),
             Kind::InterruptResolved(over) => Self::InterruptResolved {
-                session: id(&over.session_id)?,
-                interrupt: id(&over.interrupt_id)?,
-                answer: over.answer.ok_or(WireError::Missing("the answer"))?.try_into()?,
+                session: over.session_id.parse()?,
+                interrupt: over.interrupt_id.parse()?,
+                answer: Wire::from_wire(over.answer, "the answer")?,
             },
             Kind::ConfigReloaded(_) => Self::ConfigReloaded,
             Kind::Lagged(lagged) => Self::Lagged(lagged.missed),

@@ -1,155 +1,266 @@
-//! How the daemon is doing.
+//! How the daemon is doing: status, configuration, storage, counters and usage, the audit log.
 
-use std::{path::PathBuf, time::Duration};
-
-use super::{WireError, all, id};
-use crate::{
-    v1,
-    view::{ConfigOrigin, ConfigView, DaemonStatus, Finding, LanguageServer, RecoveredTurn, SandboxState},
+use agentd_core::{
+    Date,
+    audit::{AuditFinding, AuditHead, AuditProblem, AuditRecord, AuditReport, RecordQuery, VerdictName},
+    counters::{Counter, CounterKind, DayCounters},
+    error::ErrorKind,
+    spending::{UsageGroup, UsageGrouping, UsageQuery, UsageReport},
+    storage::{CleanReport, CleanedData, CleanedPart, PartSize, StoragePart, StorageView},
+    usage::{CallTiming, Usage},
 };
 
-impl From<&DaemonStatus> for v1::StatusResponse {
-    fn from(status: &DaemonStatus) -> Self {
-        Self {
-            version: status.version.clone(),
-            pid: status.pid,
-            uptime_ms: u64::try_from(status.uptime.as_millis()).unwrap_or(u64::MAX),
-            resident_bytes: status.resident_bytes,
-            live_sessions: status.live_sessions,
-            running_turns: status.running_turns,
-            waiting_turns: status.waiting_turns,
-            recovered: status.recovered.iter().map(Into::into).collect(),
-            socket: status.socket.to_string_lossy().into_owned(),
-            data_dir: status.data_dir.to_string_lossy().into_owned(),
-            config_sources: status.config_sources.clone(),
-            sandbox: status.sandbox.clone().map(Into::into),
-            problems: status.problems.iter().cloned().map(Into::into).collect(),
-            language_servers: status.language_servers.clone().map(Into::into),
-        }
+use super::{Wire, WireError, by_name, mirrored, or_default};
+use crate::{
+    v1,
+    view::{
+        ConfigOrigin, ConfigView, DaemonStatus, Finding, LanguageServer, McpServerState, McpServerView, RecoveredTurn,
+        SandboxState,
+    },
+};
+
+mirrored!(
+    ErrorKind,
+    "the kind of an error",
+    [
+        Auth,
+        RateLimited,
+        Unreachable,
+        Timeout,
+        CutStream,
+        Protocol,
+        ContextOverflow,
+        Rejected,
+        Provider,
+        Storage,
+        NotFound,
+        InvalidInput,
+        Conflict,
+        Busy,
+        ShuttingDown,
+        Configuration,
+        Internal,
+        QuotaExceeded
+    ]
+);
+mirrored!(McpServerState, "how an MCP server is", [Stopped, Starting, Running, Down, Disabled]);
+mirrored!(VerdictName, AuditVerdict, "the verdict on a call", [Allow, Ask, Deny]);
+
+mirrored! {
+    DaemonStatus as v1::StatusResponse:
+        version pid resident_bytes live_sessions running_turns waiting_turns recovered socket data_dir config_sources sandbox
+        problems language_servers, uptime = uptime_ms "the time since the start"
+}
+mirrored! { Finding as v1::Finding: subject message hint is_failure }
+mirrored! { LanguageServer as v1::LanguageServer: name hint }
+mirrored! { SandboxState as v1::SandboxState: mode runs landlock seccomp namespaces network weaknesses }
+mirrored! { RecoveredTurn as v1::RecoveredTurn: session_id turn_id finished never_ran unknown goes_on }
+mirrored! { ConfigView as v1::ConfigResponse: sources origins chain }
+mirrored! {
+    McpServerView as v1::McpServer:
+        name state reason transport place connections says_it_is tools reached notes protocol
+}
+mirrored! { StorageView as v1::ShowStorageResponse: parts journal_spare_bytes removed_sessions stuck_sessions free_bytes }
+mirrored! { PartSize as v1::StoragePart: bytes files, part = name "a part" }
+mirrored! { CleanedData as v1::CleanedPart: sessions files bytes, part = name "a part" }
+mirrored! {
+    Usage as v1::Usage:
+        prompt_tokens cached_tokens cache_write_tokens completion_tokens reasoning_tokens cost_microusd calls unpriced_calls
+}
+mirrored! { CallTiming as v1::CallTiming: first_token_ms duration_ms }
+mirrored! { UsageGroup as v1::SpendingGroup: name title, usage = usage "the usage of a group" }
+mirrored! { Counter as v1::Counter: kind name outcome count milliseconds }
+mirrored! {
+    UsageReport as v1::ShowSpendingResponse: since until time_zone by groups left_out, total = total "the total"
+}
+mirrored! { AuditFinding as v1::AuditFinding: file line message, problem = problem "what is wrong with the log" }
+
+by_name! {
+    StoragePart: |part| part.as_str().to_owned(), |name, _| Ok(Self::from_name(name).unwrap_or(Self::Other));
+    // What a newer daemon cleans besides counts as what was left behind.
+    CleanedPart: |part| part.as_str().to_owned(), |name, _| Ok(Self::from_name(name).unwrap_or(Self::Leftovers));
+    CounterKind: |kind| kind.as_str().to_owned(), |name, what| Self::from_name(name).ok_or(WireError::Unknown(what));
+    AuditProblem: |problem| problem.as_str().to_owned(), |name, what| {
+        Self::from_name(name).ok_or(WireError::Unknown(what))
+    };
+    UsageGrouping: |by| by.as_str().to_owned(), |name, what| {
+        name.parse().map_err(|_| WireError::Value { what, problem: "is not model, session, day or slot" })
+    };
+}
+
+impl Wire<Option<v1::LanguageServers>> for Option<Vec<LanguageServer>> {
+    fn to_wire(&self) -> Option<v1::LanguageServers> {
+        self.as_ref().map(|servers| v1::LanguageServers { servers: servers.to_wire() })
+    }
+
+    fn from_wire(wire: Option<v1::LanguageServers>, what: &'static str) -> Result<Self, WireError> {
+        wire.map(|wire| Wire::from_wire(wire.servers, what)).transpose()
     }
 }
 
-impl TryFrom<v1::StatusResponse> for DaemonStatus {
-    type Error = WireError;
-
-    fn try_from(status: v1::StatusResponse) -> Result<Self, WireError> {
-        Ok(Self {
-            version: status.version,
-            pid: status.pid,
-            uptime: Duration::from_millis(status.uptime_ms),
-            resident_bytes: status.resident_bytes,
-            live_sessions: status.live_sessions,
-            running_turns: status.running_turns,
-            waiting_turns: status.waiting_turns,
-            recovered: all(status.recovered)?,
-            socket: PathBuf::from(status.socket),
-            data_dir: PathBuf::from(status.data_dir),
-            config_sources: status.config_sources,
-            sandbox: status.sandbox.map(Into::into),
-            problems: status.problems.into_iter().map(Into::into).collect(),
-            language_servers: status.language_servers.map(Into::into),
-        })
+/// A link of the chain and what it is for.
+impl Wire<v1::ChainLink> for (String, String) {
+    fn to_wire(&self) -> v1::ChainLink {
+        v1::ChainLink { name: self.0.clone(), about: self.1.clone() }
     }
-}
 
-impl From<Finding> for v1::Finding {
-    fn from(finding: Finding) -> Self {
-        let Finding { subject, message, hint, is_failure } = finding;
-        Self { subject, message, hint, is_failure }
-    }
-}
-
-impl From<v1::Finding> for Finding {
-    fn from(finding: v1::Finding) -> Self {
-        let v1::Finding { subject, message, hint, is_failure } = finding;
-        Self { subject, message, hint, is_failure }
-    }
-}
-
-impl From<Vec<LanguageServer>> for v1::LanguageServers {
-    fn from(servers: Vec<LanguageServer>) -> Self {
-        let server = |LanguageServer { name, hint }| v1::LanguageServer { name, hint };
-        Self { servers: servers.into_iter().map(server).collect() }
-    }
-}
-
-impl From<v1::LanguageServers> for Vec<LanguageServer> {
-    fn from(v1::LanguageServers { servers }: v1::LanguageServers) -> Self {
-        servers.into_iter().map(|v1::LanguageServer { name, hint }| LanguageServer { name, hint }).collect()
-    }
-}
-
-impl From<SandboxState> for v1::SandboxState {
-    fn from(state: SandboxState) -> Self {
-        let SandboxState { mode, runs, landlock, seccomp, namespaces, network, weaknesses } = state;
-        Self { mode, runs, landlock, seccomp, namespaces, network, weaknesses }
-    }
-}
-
-impl From<v1::SandboxState> for SandboxState {
-    fn from(state: v1::SandboxState) -> Self {
-        let v1::SandboxState { mode, runs, landlock, seccomp, namespaces, network, weaknesses } = state;
-        Self { mode, runs, landlock, seccomp, namespaces, network, weaknesses }
-    }
-}
-
-impl From<&RecoveredTurn> for v1::RecoveredTurn {
-    fn from(turn: &RecoveredTurn) -> Self {
-        Self {
-            session_id: turn.session_id.to_string(),
-            turn_id: turn.turn_id.to_string(),
-            finished: turn.finished.clone(),
-            never_ran: turn.never_ran.clone(),
-            unknown: turn.unknown.clone(),
-            goes_on: turn.goes_on,
-        }
-    }
-}
-
-impl TryFrom<v1::RecoveredTurn> for RecoveredTurn {
-    type Error = WireError;
-
-    fn try_from(turn: v1::RecoveredTurn) -> Result<Self, WireError> {
-        Ok(Self {
-            session_id: id(&turn.session_id)?,
-            turn_id: id(&turn.turn_id)?,
-            finished: turn.finished,
-            never_ran: turn.never_ran,
-            unknown: turn.unknown,
-            goes_on: turn.goes_on,
-        })
-    }
-}
-
-impl From<ConfigView> for v1::ConfigResponse {
-    fn from(view: ConfigView) -> Self {
-        let ConfigView { sources, origins, chain } = view;
-        let origins = origins.into_iter().map(Into::into).collect();
-        let chain = chain.into_iter().map(|(name, about)| v1::ChainLink { name, about }).collect();
-        Self { sources, origins, chain }
-    }
-}
-
-impl From<v1::ConfigResponse> for ConfigView {
-    fn from(view: v1::ConfigResponse) -> Self {
-        let v1::ConfigResponse { sources, origins, chain } = view;
-        let origins = origins.into_iter().map(Into::into).collect();
-        let chain = chain.into_iter().map(|link| (link.name, link.about)).collect();
-        Self { sources, origins, chain }
-    }
-}
-
-impl From<ConfigOrigin> for v1::ConfigOrigin {
-    fn from(of: ConfigOrigin) -> Self {
-        let ConfigOrigin { key, origin, value } = of;
-        Self { key, origin, value: value.map(|value| value.to_string()) }
+    fn from_wire(wire: v1::ChainLink, _: &'static str) -> Result<Self, WireError> {
+        Ok((wire.name, wire.about))
     }
 }
 
 /// A value that is not JSON counts as one that was not sent: it is shown, and nothing depends on it.
-impl From<v1::ConfigOrigin> for ConfigOrigin {
-    fn from(of: v1::ConfigOrigin) -> Self {
-        let v1::ConfigOrigin { key, origin, value } = of;
-        Self { key, origin, value: value.and_then(|value| serde_json::from_str(&value).ok()) }
+impl Wire<v1::ConfigOrigin> for ConfigOrigin {
+    fn to_wire(&self) -> v1::ConfigOrigin {
+        let ConfigOrigin { key, origin, value } = self.clone();
+        v1::ConfigOrigin { key, origin, value: value.map(|value| value.to_string()) }
+    }
+
+    fn from_wire(wire: v1::ConfigOrigin, _: &'static str) -> Result<Self, WireError> {
+        let v1::ConfigOrigin { key, origin, value } = wire;
+        Ok(Self { key, origin, value: value.and_then(|value| serde_json::from_str(&value).ok()) })
+    }
+}
+
+impl From<&CleanReport> for v1::CleanResponse {
+    fn from(report: &CleanReport) -> Self {
+        let CleanReport { problems, kept_sessions, .. } = report;
+        Self { parts: report.parts.to_wire(), problems: problems.clone(), kept_sessions: *kept_sessions }
+    }
+}
+
+impl TryFrom<v1::CleanResponse> for CleanReport {
+    type Error = WireError;
+
+    fn try_from(response: v1::CleanResponse) -> Result<Self, WireError> {
+        let mut report = Self { problems: response.problems, kept_sessions: response.kept_sessions, ..Self::default() };
+        for part in super::all::<_, CleanedData>(response.parts)? {
+            report.add(part.part, part.sessions, part.files, part.bytes);
+        }
+        Ok(report)
+    }
+}
+
+/// A question for the wire.
+pub(crate) fn usage_query_to_wire(query: &UsageQuery) -> v1::ShowSpendingRequest {
+    let (since, until) = (query.since.to_wire(), query.until.to_wire());
+    v1::ShowSpendingRequest { last_days: query.last_days, since, until, by: query.by.to_wire() }
+}
+
+/// A question from the wire.
+///
+/// # Errors
+/// When a day is none, or the grouping is not known.
+pub fn usage_query(request: &v1::ShowSpendingRequest) -> Result<UsageQuery, WireError> {
+    let v1::ShowSpendingRequest { last_days, since, until, by } = request.clone();
+    Ok(UsageQuery {
+        last_days,
+        since: Wire::from_wire(since, "since")?,
+        until: Wire::from_wire(until, "until")?,
+        by: or_default(by, "by")?,
+    })
+}
+
+/// The days of a question from the wire.
+///
+/// # Errors
+/// When a day is none.
+pub fn counter_days(request: &v1::CountersRequest) -> Result<(Option<Date>, Option<Date>), WireError> {
+    Ok((Wire::from_wire(request.since.clone(), "since")?, Wire::from_wire(request.until.clone(), "until")?))
+}
+
+impl From<&DayCounters> for v1::DayCounters {
+    fn from(counters: &DayCounters) -> Self {
+        Self { day: counters.day.to_wire(), counters: counters.counters.to_wire() }
+    }
+}
+
+impl TryFrom<v1::DayCounters> for DayCounters {
+    type Error = WireError;
+
+    fn try_from(counters: v1::DayCounters) -> Result<Self, WireError> {
+        // Kinds of a newer daemon are left out.
+        let known = counters.counters.into_iter().filter_map(|counter| counter.try_into().ok()).collect();
+        Ok(Self { day: Wire::from_wire(counters.day, "day")?, counters: known })
+    }
+}
+
+/// Records where the request names no number.
+const DEFAULT_LIMIT: usize = 100;
+
+impl From<&RecordQuery> for v1::ListAuditRequest {
+    fn from(query: &RecordQuery) -> Self {
+        Self {
+            session: query.session_id.to_wire(),
+            turn_id: query.turn_id.to_wire(),
+            tool: query.tool.to_wire(),
+            verdict: query.verdict.to_wire(),
+            refused: query.refused,
+            since: query.since.to_wire(),
+            before: query.before,
+            limit: query.limit.to_wire(),
+        }
+    }
+}
+
+/// All of a query but its session, whose name has to be looked up.
+impl TryFrom<v1::ListAuditRequest> for RecordQuery {
+    type Error = WireError;
+
+    fn try_from(request: v1::ListAuditRequest) -> Result<Self, WireError> {
+        Ok(Self {
+            session_id: None,
+            turn_id: Wire::from_wire(request.turn_id, "the turn")?,
+            tool: Wire::from_wire(request.tool, "the tool")?,
+            verdict: Wire::from_wire(request.verdict, "the verdict")?,
+            refused: request.refused,
+            since: Wire::from_wire(request.since, "the moment of the oldest record")?,
+            before: request.before,
+            limit: if request.limit == 0 { DEFAULT_LIMIT } else { Wire::from_wire(request.limit, "the limit")? },
+        })
+    }
+}
+
+impl TryFrom<&AuditRecord> for v1::AuditRecord {
+    type Error = WireError;
+
+    fn try_from(record: &AuditRecord) -> Result<Self, WireError> {
+        Ok(Self { n: record.line.n, json: serde_json::to_string(record).map_err(no_json)? })
+    }
+}
+
+impl TryFrom<v1::AuditRecord> for AuditRecord {
+    type Error = WireError;
+
+    fn try_from(record: v1::AuditRecord) -> Result<Self, WireError> {
+        serde_json::from_str(&record.json).map_err(no_json)
+    }
+}
+
+fn no_json(error: serde_json::Error) -> WireError {
+    WireError::Json { what: "a record of the audit log", cause: error.to_string() }
+}
+
+impl From<&AuditReport> for v1::VerifyAuditResponse {
+    fn from(report: &AuditReport) -> Self {
+        Self {
+            holds: report.holds(),
+            lines: report.lines,
+            files: report.files.clone(),
+            head_n: report.head.n,
+            head_hash: report.head.hash.clone(),
+            findings: report.findings.to_wire(),
+            more: report.more,
+        }
+    }
+}
+
+impl TryFrom<v1::VerifyAuditResponse> for AuditReport {
+    type Error = WireError;
+
+    fn try_from(report: v1::VerifyAuditResponse) -> Result<Self, WireError> {
+        let v1::VerifyAuditResponse { lines, files, head_n, head_hash, findings, more, .. } = report;
+        let head = AuditHead { n: head_n, hash: head_hash };
+        Ok(Self { lines, files, head, findings: super::all(findings)?, more })
     }
 }

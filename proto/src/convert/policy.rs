@@ -1,12 +1,47 @@
-//! Verdicts of the rules with their reasons.
+//! Verdicts of the rules, rules that a person keeps, interrupts and their answers.
 
-use agentd_core::policy::{Explanation, Layer, PartExplanation, Verdict};
+use agentd_core::{
+    grant::{Grant, GrantScope, HeldGrant},
+    interrupt::{Answer, AnsweredBy, Ask, AskedBy, Interrupt},
+    policy::{Explanation, Layer, PartExplanation, Risk, Verdict},
+};
 
-use super::{WireError, all, enum_to_wire, optional_enum, part, required};
+use super::{Wire, WireError, by_name, json, mirrored, or_default, required};
 use crate::{
-    v1,
+    v1::{
+        self,
+        answer::{self, Answer as WireAnswer},
+        answered_by::Answerer,
+        interrupt,
+    },
     view::{AuditChange, AuditComparison, Comparison, PolicyCall, RuleText},
 };
+
+mirrored!(Risk, "the risk of a call", [Low, Medium, High, Critical]);
+mirrored!(Layer, PolicyLayer, "the layer of a rule", [Checker, Global, Tool, Default, Grant]);
+mirrored!(GrantScope, "the scope of a rule", [Session, ForGood]);
+
+mirrored! { RuleText as v1::RuleText: text path }
+mirrored! {
+    Comparison as v1::Comparison:
+        , call = call "the call of a comparison", now = now "what holds now", then = then "what would hold"
+}
+mirrored! { AuditChange as v1::AuditChange: count, example = example "an example of a change" }
+mirrored! { AuditComparison as v1::TestAuditResponse: calls skipped changes }
+mirrored! { AskedBy as v1::AskedBy: agent session_title client }
+mirrored! {
+    Interrupt as v1::Interrupt:
+        id session_id turn_id call_id ask on_deadline, raised_at = raised_at "the time of an interrupt",
+        deadline = deadline "the deadline of an interrupt" ? asked_by
+}
+mirrored! { PolicyCall as v1::PolicyCall }
+mirrored! { Explanation as v1::Explanation }
+mirrored! { Answer as v1::Answer }
+mirrored! { AnsweredBy as v1::AnsweredBy }
+
+by_name! {
+    Layer: |layer| layer.as_str().to_owned(), |name, what| Self::from_name(name).ok_or(WireError::Unknown(what));
+}
 
 impl From<&PolicyCall> for v1::PolicyCall {
     fn from(call: &PolicyCall) -> Self {
@@ -25,32 +60,17 @@ impl TryFrom<v1::PolicyCall> for PolicyCall {
     }
 }
 
-impl From<&RuleText> for v1::RuleText {
-    fn from(rules: &RuleText) -> Self {
-        Self { text: rules.text.clone(), path: rules.path.clone() }
-    }
-}
-
-impl From<v1::RuleText> for RuleText {
-    fn from(rules: v1::RuleText) -> Self {
-        Self { text: rules.text, path: rules.path }
-    }
-}
-
 impl From<&Explanation> for v1::Explanation {
     fn from(said: &Explanation) -> Self {
-        let parts = said.parts.iter().map(|part| v1::PartRuling {
-            text: part.text.clone(),
-            ruling: Some(ruling(&part.verdict, part.layer, &part.rule)),
-        });
+        let Explanation { tool, verdict, layer, rule, parts, grants, wider, granted_by, leads_to } = said.clone();
         Self {
-            tool: said.tool.clone(),
-            ruling: Some(ruling(&said.verdict, said.layer, &said.rule)),
-            parts: parts.collect(),
-            grants: said.grants.clone(),
-            wider: said.wider.clone(),
-            granted_by: said.granted_by.clone(),
-            leads_to: said.leads_to.clone(),
+            tool,
+            ruling: Some(ruling(&verdict, layer, &rule)),
+            parts: parts.to_wire(),
+            grants,
+            wider,
+            granted_by,
+            leads_to,
         }
     }
 }
@@ -59,25 +79,19 @@ impl TryFrom<v1::Explanation> for Explanation {
     type Error = WireError;
 
     fn try_from(said: v1::Explanation) -> Result<Self, WireError> {
-        let (verdict, layer, rule) = read(said.ruling)?;
-        Ok(Self {
-            tool: said.tool,
-            verdict,
-            layer,
-            rule,
-            parts: all(said.parts)?,
-            grants: said.grants,
-            wider: said.wider,
-            granted_by: said.granted_by,
-            leads_to: said.leads_to,
-        })
+        let v1::Explanation { tool, ruling, parts, grants, wider, granted_by, leads_to } = said;
+        let (verdict, layer, rule) = read(ruling)?;
+        let parts = Wire::from_wire(parts, "parts")?;
+        Ok(Self { tool, verdict, layer, rule, parts, grants, wider, granted_by, leads_to })
     }
 }
 
-impl TryFrom<v1::PartRuling> for PartExplanation {
-    type Error = WireError;
+impl Wire<v1::PartRuling> for PartExplanation {
+    fn to_wire(&self) -> v1::PartRuling {
+        v1::PartRuling { text: self.text.clone(), ruling: Some(ruling(&self.verdict, self.layer, &self.rule)) }
+    }
 
-    fn try_from(part: v1::PartRuling) -> Result<Self, WireError> {
+    fn from_wire(part: v1::PartRuling, _: &'static str) -> Result<Self, WireError> {
         let (verdict, layer, rule) = read(part.ruling)?;
         Ok(Self { text: part.text, verdict, layer, rule })
     }
@@ -85,67 +99,179 @@ impl TryFrom<v1::PartRuling> for PartExplanation {
 
 fn ruling(verdict: &Verdict, layer: Layer, rule: &str) -> v1::Ruling {
     let (kind, risk, reason) = match verdict {
-        Verdict::Allow => (v1::Verdict::Allow, v1::Risk::Unspecified as i32, ""),
-        Verdict::Ask { risk, reason } => (v1::Verdict::Ask, enum_to_wire(*risk), reason.as_str()),
-        Verdict::Deny { reason } => (v1::Verdict::Deny, v1::Risk::Unspecified as i32, reason.as_str()),
+        Verdict::Allow => (v1::Verdict::Allow, None, ""),
+        Verdict::Ask { risk, reason } => (v1::Verdict::Ask, Some(*risk), reason.as_str()),
+        Verdict::Deny { reason } => (v1::Verdict::Deny, None, reason.as_str()),
     };
-    let (layer, rule) = (layer.as_str().to_owned(), rule.to_owned());
-    v1::Ruling { verdict: kind as i32, risk, reason: reason.to_owned(), layer, rule }
+    let (reason, rule) = (reason.to_owned(), rule.to_owned());
+    v1::Ruling { verdict: kind as i32, risk: risk.to_wire(), reason, layer: layer.to_wire(), rule }
 }
 
 fn read(ruling: Option<v1::Ruling>) -> Result<(Verdict, Layer, String), WireError> {
     let v1::Ruling { verdict, risk, reason, layer, rule } = required(ruling, "the verdict on a call")?;
     let verdict = match v1::Verdict::try_from(verdict) {
         Ok(v1::Verdict::Allow) => Verdict::Allow,
-        Ok(v1::Verdict::Ask) => Verdict::Ask { risk: required(optional_enum(risk)?, "the risk of a call")?, reason },
+        Ok(v1::Verdict::Ask) => Verdict::Ask { risk: Wire::from_wire(risk, "the risk of a call")?, reason },
         Ok(v1::Verdict::Deny) => Verdict::Deny { reason },
         Ok(v1::Verdict::Unspecified) => return Err(WireError::Missing("the verdict on a call")),
         Err(_) => return Err(WireError::Unknown("the verdict on a call")),
     };
-    let layers = [Layer::Checker, Layer::Global, Layer::Tool, Layer::Default, Layer::Grant];
-    let layer = layers.into_iter().find(|known| known.as_str() == layer);
-    Ok((verdict, layer.ok_or(WireError::Unknown("the layer of a rule"))?, rule))
+    Ok((verdict, Wire::from_wire(layer, "the layer of a rule")?, rule))
 }
 
-impl From<&Comparison> for v1::Comparison {
-    fn from(comparison: &Comparison) -> Self {
-        Self {
-            call: Some((&comparison.call).into()),
-            now: Some((&comparison.now).into()),
-            then: Some((&comparison.then).into()),
+impl From<&HeldGrant> for v1::Grant {
+    fn from(held: &HeldGrant) -> Self {
+        let Grant { rule, at, by } = held.grant.clone();
+        Self { rule, scope: held.scope().to_wire(), session_id: held.session_id.to_wire(), at: at.to_wire(), by }
+    }
+}
+
+impl TryFrom<v1::Grant> for HeldGrant {
+    type Error = WireError;
+
+    fn try_from(grant: v1::Grant) -> Result<Self, WireError> {
+        let v1::Grant { rule, scope, session_id, at, by } = grant;
+        let session_id = match Wire::from_wire(scope, "the scope of a rule")? {
+            GrantScope::ForGood => None,
+            GrantScope::Session => {
+                Some(required(Wire::from_wire(session_id, "the session")?, "the session of a rule")?)
+            }
+        };
+        Ok(Self { session_id, grant: Grant { rule, at: Wire::from_wire(at, "the time of a rule")?, by } })
+    }
+}
+
+impl From<&Ask> for interrupt::Ask {
+    fn from(ask: &Ask) -> Self {
+        match ask {
+            Ask::Approval { tool, args, risk, reason, preview, layer, rule, grants, wider, for_good, owner: _ } => {
+                Self::Approval(interrupt::Approval {
+                    tool: tool.clone(),
+                    args_json: args.to_string(),
+                    risk: risk.to_wire(),
+                    reason: reason.clone(),
+                    preview: preview.clone(),
+                    grant: <&[String; 1]>::try_from(grants.as_slice()).ok().map(|[grant]| grant.clone()),
+                    grants: grants.clone(),
+                    wider: wider.clone(),
+                    for_good: for_good.clone(),
+                    layer: layer.to_wire(),
+                    rule: rule.clone(),
+                })
+            }
+            Ask::Question { question, context, default, required, choices, secret } => {
+                Self::Question(interrupt::Question {
+                    question: question.clone(),
+                    context: context.clone(),
+                    default: default.clone(),
+                    required: *required,
+                    choices: choices.clone(),
+                    secret: *secret,
+                })
+            }
         }
     }
 }
 
-impl TryFrom<v1::Comparison> for Comparison {
+impl TryFrom<interrupt::Ask> for Ask {
     type Error = WireError;
 
-    fn try_from(comparison: v1::Comparison) -> Result<Self, WireError> {
-        Ok(Self {
-            call: part(comparison.call, "the call of a comparison")?,
-            now: part(comparison.now, "what holds now")?,
-            then: part(comparison.then, "what would hold")?,
+    fn try_from(ask: interrupt::Ask) -> Result<Self, WireError> {
+        Ok(match ask {
+            interrupt::Ask::Approval(approval) => Self::Approval {
+                tool: approval.tool,
+                args: json(&approval.args_json, "the arguments of an approval")?,
+                risk: Wire::from_wire(approval.risk, "the risk of a call")?,
+                reason: approval.reason,
+                preview: approval.preview,
+                // A layer that is newer than we are is no reason not to show the question.
+                layer: Wire::from_wire(approval.layer, "the layer of a rule").unwrap_or_default(),
+                rule: approval.rule,
+                // An older daemon names one at the most.
+                grants: if approval.grants.is_empty() { approval.grant.into_iter().collect() } else { approval.grants },
+                wider: approval.wider,
+                for_good: approval.for_good,
+                // For the daemon alone.
+                owner: None,
+            },
+            interrupt::Ask::Question(asked) => {
+                let interrupt::Question { question, context, default, required, choices, secret } = asked;
+                Self::Question { question, context, default, required, choices, secret }
+            }
         })
     }
 }
 
-impl From<&AuditComparison> for v1::TestAuditResponse {
-    fn from(comparison: &AuditComparison) -> Self {
-        let changes = comparison
-            .changes
-            .iter()
-            .map(|change| v1::AuditChange { count: change.count, example: Some((&change.example).into()) });
-        Self { calls: comparison.calls, skipped: comparison.skipped, changes: changes.collect() }
+impl Wire<Option<interrupt::Ask>> for Ask {
+    fn to_wire(&self) -> Option<interrupt::Ask> {
+        Some(self.into())
+    }
+
+    fn from_wire(wire: Option<interrupt::Ask>, _: &'static str) -> Result<Self, WireError> {
+        wire.ok_or(WireError::Unknown("what an interrupt asks"))?.try_into()
     }
 }
 
-impl TryFrom<v1::TestAuditResponse> for AuditComparison {
+impl From<&Answer> for v1::Answer {
+    fn from(answer: &Answer) -> Self {
+        let answer = match answer {
+            Answer::Approve => WireAnswer::Approve(answer::Approve {}),
+            Answer::Reject { reason } => WireAnswer::Reject(answer::Reject { reason: reason.clone() }),
+            Answer::Always { scope } => WireAnswer::Always(answer::Always { scope: scope.to_wire(), rule: None }),
+            Answer::Keep { rule, scope } => {
+                WireAnswer::Always(answer::Always { scope: scope.to_wire(), rule: Some(rule.clone()) })
+            }
+            Answer::Edit { args } => WireAnswer::Edit(answer::Edit { args_json: args.to_string() }),
+            Answer::Text { text } => WireAnswer::Text(answer::Text { text: text.clone() }),
+        };
+        Self { answer: Some(answer) }
+    }
+}
+
+impl TryFrom<v1::Answer> for Answer {
     type Error = WireError;
 
-    fn try_from(answer: v1::TestAuditResponse) -> Result<Self, WireError> {
-        let changes = answer.changes.into_iter().map(|change| {
-            Ok(AuditChange { count: change.count, example: part(change.example, "an example of a change")? })
-        });
-        Ok(Self { calls: answer.calls, skipped: answer.skipped, changes: changes.collect::<Result<_, WireError>>()? })
+    fn try_from(answer: v1::Answer) -> Result<Self, WireError> {
+        Ok(match answer.answer.ok_or(WireError::Unknown("an answer"))? {
+            WireAnswer::Approve(_) => Self::Approve,
+            WireAnswer::Reject(reject) => Self::Reject { reason: reject.reason },
+            WireAnswer::Always(always) => {
+                let scope = or_default(always.scope, "the scope of a rule")?;
+                match always.rule {
+                    Some(rule) => Self::Keep { rule, scope },
+                    None => Self::Always { scope },
+                }
+            }
+            WireAnswer::Edit(edit) => Self::Edit { args: json(&edit.args_json, "the arguments of an answer")? },
+            WireAnswer::Text(text) => Self::Text { text: text.text },
+        })
+    }
+}
+
+impl From<&AnsweredBy> for v1::AnsweredBy {
+    fn from(by: &AnsweredBy) -> Self {
+        let (answerer, client) = match by {
+            AnsweredBy::Client(name) => (Answerer::Client, name.clone()),
+            AnsweredBy::Deadline => (Answerer::Deadline, String::new()),
+            AnsweredBy::Daemon => (Answerer::Daemon, String::new()),
+        };
+        Self { answerer: answerer as i32, client }
+    }
+}
+
+impl TryFrom<v1::AnsweredBy> for AnsweredBy {
+    type Error = WireError;
+
+    fn try_from(by: v1::AnsweredBy) -> Result<Self, WireError> {
+        let answerer = Answerer::try_from(by.answerer).map_err(|_| WireError::Unknown("who answered"))?;
+        required(
+            match answerer {
+                Answerer::Unspecified => None,
+                Answerer::Client => Some(Self::Client(by.client)),
+                Answerer::Deadline => Some(Self::Deadline),
+                Answerer::Daemon => Some(Self::Daemon),
+            },
+            "who answered",
+        )
     }
 }

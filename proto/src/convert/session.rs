@@ -1,40 +1,175 @@
-//! Sessions, their settings and todo lists.
+//! Sessions: their settings, todo lists and files, what was found in them, and what was undone.
 
-use std::path::PathBuf;
+use std::{ops::Range, path::PathBuf};
 
 use agentd_core::{
     agent::Parent,
-    files::{EarlierFiles, FilesCopied},
+    archive::ImportReport,
+    files::{EarlierFiles, EntryKind, FileEntry, FileListing, FilePiece, FilesCopied, Picture, UploadReceipt},
     folder::AddedFolder,
     import_origin::ImportOrigin,
     model::Slot,
+    search::{SearchHit, SearchKind, SearchResult},
     session::{
         Mount, SessionFilter, SessionMode, SessionSettings, SessionStatus, SessionSummary, StoredSession, Todo,
         TodoPriority, TodoStatus,
     },
+    undo::{TurnChoice, UndoOutcome, UndoReport, UndoRequest, UndoneFile},
     worktree::SessionWorktree,
 };
 
-use super::{
-    WireError, all, enum_to_wire, id, mirrored, model::optional_slot_to_wire, moment, optional_enum, optional_moment,
-    part, required, required_enum, to_moment,
-};
+use super::{Wire, WireError, document::marks, mirrored, or_default};
 use crate::{
-    v1,
-    view::{ForkReply, NewSession, PruneReport, SessionView},
+    v1::{self, undo_request::Turn},
+    view::{ExportedContent, ForkReply, NewSession, PruneReport, SessionView},
 };
 
 mirrored!(SessionStatus, "the status of a session", [Idle, Running, Waiting, Interrupted]);
-
 mirrored!(TodoStatus, "the status of a todo", [Pending, InProgress, Completed]);
-
 mirrored!(TodoPriority, "the priority of a todo", [High, Medium, Low]);
-
 mirrored!(SessionMode, "the mode of a session", [Ask, AcceptEdits, Plan, Auto]);
+mirrored!(EntryKind, "the kind of a file", [File, Folder, Link, Other]);
+mirrored!(SearchKind, "the kind of a find", [Person, Model, Call, Result, Notice]);
+mirrored!(UndoOutcome, "what came of an undone file", [Done, Already, Conflict, Failed]);
 
-/// A request to set a session's mode.
-pub(crate) fn set_mode_to_wire(session: &str, mode: SessionMode, client: &str) -> v1::SetModeRequest {
-    v1::SetModeRequest { session: session.to_owned(), mode: enum_to_wire(mode), client: client.to_owned() }
+mirrored! { PruneReport as v1::PruneSessionsResponse: count bytes kept sessions problems }
+mirrored! { Parent as v1::Parent: session agent .. tools: Vec::new() }
+mirrored! { Mount as v1::Mount }
+mirrored! { AddedFolder as v1::AddedFolder }
+mirrored! { Todo as v1::Todo: id content status ? priority }
+mirrored! {
+    SessionSummary as v1::SessionSummary:
+        id title turns last_seq status parent project folders worktree, created_at = created_at "the birth of a session",
+        updated_at = updated_at "the last use of a session", usage = usage "the usage of a session"
+}
+mirrored! { SessionSettings as v1::SessionSettings }
+mirrored! { SessionView as v1::Session }
+mirrored! { EarlierFiles as v1::EarlierFiles: restored shared folder left }
+mirrored! { FileListing as v1::ListFilesResponse: entries cut }
+mirrored! { Picture as v1::Picture: path media_type width height bytes }
+mirrored! { UploadReceipt as v1::UploadResponse: path picture problem }
+mirrored! { FileEntry as v1::FileEntry: path kind size, modified = modified "the time of a file" }
+mirrored! { FilePiece as v1::ReadFileResponse: content size, modified = modified "the time of a file" }
+mirrored! { SearchResult as v1::SearchResponse: hits unsearched }
+mirrored! { SearchHit as v1::SearchHit }
+mirrored! { UndoReport as v1::UndoReport: turn_id turn redo preview files }
+mirrored! { UndoneFile as v1::UndoneFile: path change outcome reason diff }
+
+impl From<&SearchHit> for v1::SearchHit {
+    fn from(hit: &SearchHit) -> Self {
+        let mark = |mark: &Range<usize>| v1::search_hit::Mark { start: mark.start.to_wire(), end: mark.end.to_wire() };
+        Self {
+            session_id: hit.session_id.to_wire(),
+            title: hit.title.clone(),
+            seq: hit.seq,
+            at: hit.at.to_wire(),
+            kind: hit.kind.to_wire(),
+            excerpt: hit.excerpt.clone(),
+            marks: hit.marks.iter().map(mark).collect(),
+        }
+    }
+}
+
+impl TryFrom<v1::SearchHit> for SearchHit {
+    type Error = WireError;
+
+    fn try_from(hit: v1::SearchHit) -> Result<Self, WireError> {
+        let marks = marks(&hit.excerpt, hit.marks.iter().map(|mark| (mark.start, mark.end)));
+        Ok(Self {
+            session_id: Wire::from_wire(hit.session_id, "the session of a find")?,
+            title: hit.title,
+            seq: hit.seq,
+            at: Wire::from_wire(hit.at, "the time of a find")?,
+            kind: Wire::from_wire(hit.kind, "the kind of a find")?,
+            excerpt: hit.excerpt,
+            marks,
+        })
+    }
+}
+
+/// The request for a session.
+#[must_use]
+pub fn undo_to_wire(session: &str, request: &UndoRequest) -> v1::UndoRequest {
+    v1::UndoRequest {
+        session: session.to_owned(),
+        turn: request.turn.map(|turn| match turn {
+            TurnChoice::Number(number) => Turn::Number(number),
+            TurnChoice::Id(id) => Turn::TurnId(id.to_string()),
+            TurnChoice::Since(number) => Turn::Since(number),
+            TurnChoice::All => Turn::All(true),
+        }),
+        redo: request.redo,
+        preview: request.preview,
+        client: request.client.clone(),
+    }
+}
+
+impl TryFrom<v1::UndoRequest> for UndoRequest {
+    type Error = WireError;
+
+    fn try_from(request: v1::UndoRequest) -> Result<Self, WireError> {
+        let turn = match request.turn {
+            Some(Turn::Number(number)) => Some(TurnChoice::Number(number)),
+            Some(Turn::TurnId(turn)) => Some(TurnChoice::Id(turn.parse()?)),
+            Some(Turn::Since(number)) => Some(TurnChoice::Since(number)),
+            Some(Turn::All(true)) => Some(TurnChoice::All),
+            Some(Turn::All(false)) | None => None,
+        };
+        Ok(Self { turn, redo: request.redo, preview: request.preview, client: request.client })
+    }
+}
+
+impl From<&ImportReport> for v1::ImportResponse {
+    fn from(report: &ImportReport) -> Self {
+        let ImportReport { title, turns, events, subagents, files, interrupted, left_out, pins, .. } = report.clone();
+        Self {
+            session_id: report.session_id.to_wire(),
+            title,
+            former_id: report.former_id.to_wire(),
+            turns,
+            events,
+            subagents,
+            files: files.files,
+            file_bytes: files.bytes,
+            interrupted,
+            left_out,
+            pins,
+        }
+    }
+}
+
+impl TryFrom<v1::ImportResponse> for ImportReport {
+    type Error = WireError;
+
+    fn try_from(report: v1::ImportResponse) -> Result<Self, WireError> {
+        let v1::ImportResponse { session_id, title, former_id, turns, events, subagents, .. } = report;
+        Ok(Self {
+            session_id: Wire::from_wire(session_id, "the session")?,
+            title,
+            former_id: Wire::from_wire(former_id, "the former session")?,
+            turns,
+            events,
+            subagents,
+            files: FilesCopied { files: report.files, bytes: report.file_bytes, left_out: 0 },
+            interrupted: report.interrupted,
+            left_out: report.left_out,
+            pins: report.pins,
+        })
+    }
+}
+
+impl From<&ExportedContent> for v1::ExportSummary {
+    fn from(content: &ExportedContent) -> Self {
+        let FilesCopied { files, bytes, left_out } = content.files;
+        Self { events: content.events, files, file_bytes: bytes, files_left_out: left_out }
+    }
+}
+
+impl From<v1::ExportSummary> for ExportedContent {
+    fn from(summary: v1::ExportSummary) -> Self {
+        let v1::ExportSummary { events, files, file_bytes, files_left_out } = summary;
+        Self { events, files: FilesCopied { files, bytes: file_bytes, left_out: files_left_out } }
+    }
 }
 
 /// The mode that a request names.
@@ -42,15 +177,15 @@ pub(crate) fn set_mode_to_wire(session: &str, mode: SessionMode, client: &str) -
 /// # Errors
 /// When it names none.
 pub fn mode_of(request: &v1::SetModeRequest) -> Result<SessionMode, WireError> {
-    required_enum(request.mode)
+    Wire::from_wire(request.mode, "the mode of a session")
 }
 
 /// A filter of sessions.
 pub(crate) fn filter_to_wire(filter: &SessionFilter) -> v1::SessionFilter {
     v1::SessionFilter {
-        project: filter.project.as_ref().map(|path| path.to_string_lossy().into_owned()).unwrap_or_default(),
-        since: filter.since.map(to_moment),
-        statuses: filter.statuses.iter().copied().map(enum_to_wire).collect(),
+        project: filter.project.to_wire(),
+        since: filter.since.to_wire(),
+        statuses: filter.statuses.to_wire(),
         words: filter.words.clone(),
     }
 }
@@ -61,32 +196,12 @@ pub(crate) fn filter_to_wire(filter: &SessionFilter) -> v1::SessionFilter {
 /// When it makes no sense.
 pub fn session_filter(filter: Option<v1::SessionFilter>) -> Result<SessionFilter, WireError> {
     let v1::SessionFilter { project, since, statuses, words } = filter.unwrap_or_default();
-    let project = if project.is_empty() { None } else { Some(PathBuf::from(project)) };
-    let statuses = statuses.into_iter().map(required_enum).collect::<Result<_, _>>()?;
-    Ok(SessionFilter { project, since: optional_moment(since, "the first use of sessions")?, statuses, words })
-}
-
-impl From<&PruneReport> for v1::PruneSessionsResponse {
-    fn from(report: &PruneReport) -> Self {
-        let PruneReport { count, bytes, kept, sessions, problems } = report;
-        let sessions = sessions.iter().map(Into::into).collect();
-        Self { count: *count, bytes: *bytes, kept: *kept, sessions, problems: problems.clone() }
-    }
-}
-
-impl TryFrom<v1::PruneSessionsResponse> for PruneReport {
-    type Error = WireError;
-
-    fn try_from(report: v1::PruneSessionsResponse) -> Result<Self, WireError> {
-        let v1::PruneSessionsResponse { count, bytes, kept, sessions, problems } = report;
-        Ok(Self { count, bytes, kept, sessions: all(sessions)?, problems })
-    }
-}
-
-/// A request to set a session's slot and model.
-pub(crate) fn set_model_to_wire(session: &str, slot: Option<Slot>, model: Option<&str>) -> v1::SetModelRequest {
-    let model = model.map(str::to_owned);
-    v1::SetModelRequest { session: session.to_owned(), slot: optional_slot_to_wire(slot), model }
+    Ok(SessionFilter {
+        project: Wire::from_wire(project, "the project")?,
+        since: Wire::from_wire(since, "the first use of sessions")?,
+        statuses: Wire::from_wire(statuses, "the status of a session")?,
+        words,
+    })
 }
 
 /// The slot that a request names, if it names one.
@@ -94,7 +209,7 @@ pub(crate) fn set_model_to_wire(session: &str, slot: Option<Slot>, model: Option
 /// # Errors
 /// When it is none that is known.
 pub fn chosen_slot(request: &v1::SetModelRequest) -> Result<Option<Slot>, WireError> {
-    optional_enum(request.slot)
+    Wire::from_wire(request.slot, "the model slot")
 }
 
 impl From<&SessionSettings> for v1::SessionSettings {
@@ -102,21 +217,18 @@ impl From<&SessionSettings> for v1::SessionSettings {
         Self {
             confirm_write: Some(settings.confirm_write),
             confirm_exec: Some(settings.confirm_exec),
-            slot: optional_slot_to_wire(settings.slot),
-            project: settings.project.as_ref().map(Into::into),
+            slot: settings.slot.to_wire(),
+            project: settings.project.to_wire(),
             grants: settings.grants.iter().map(|grant| grant.rule.clone()).collect(),
-            parent: settings
-                .parent
-                .as_ref()
-                .map(|parent| v1::Parent { session: parent.session.to_string(), agent: parent.agent.clone() }),
+            parent: settings.parent.to_wire(),
             agent: settings.agent.clone(),
             pinned: settings.pinned,
-            mode: enum_to_wire(settings.mode),
+            mode: settings.mode.to_wire(),
             model: settings.model.clone(),
             pins: settings.pins.clone(),
-            folders: settings.folders.iter().map(Into::into).collect(),
-            worktree: settings.worktree.as_ref().map(Into::into),
-            former_project: settings.former_project.as_ref().map(|path| path.to_string_lossy().into_owned()),
+            folders: settings.folders.to_wire(),
+            worktree: settings.worktree.to_wire(),
+            former_project: settings.former_project.to_wire(),
             trace: settings.trace,
             imported_events: settings.imported.as_ref().map(|imported| imported.events),
         }
@@ -129,7 +241,7 @@ impl TryFrom<v1::SessionSettings> for SessionSettings {
     fn try_from(settings: v1::SessionSettings) -> Result<Self, WireError> {
         // What a client does not mention is asked about: an approval must never vanish by omission.
         let grants = settings.grants.iter().map(|rule| rule.as_str().into()).collect();
-        let parent = settings.parent.clone().map(TryInto::try_into).transpose()?;
+        let parent = Wire::from_wire(settings.parent.clone(), "the parent")?;
         let (pinned, pins, agent) = (settings.pinned, settings.pins.clone(), settings.agent.clone());
         let former_project = settings.former_project.clone().map(|path| Box::new(path.into()));
         let imported = settings.imported_events.map(|events| Box::new(ImportOrigin { events, context: None }));
@@ -146,34 +258,17 @@ pub fn settings_over(base: SessionSettings, said: v1::SessionSettings) -> Result
     Ok(SessionSettings {
         confirm_write: said.confirm_write.unwrap_or(base.confirm_write),
         confirm_exec: said.confirm_exec.unwrap_or(base.confirm_exec),
-        slot: optional_enum(said.slot)?.or(base.slot),
-        project: said.project.map(TryInto::try_into).transpose()?.or(base.project),
-        // Rules are checked where they are kept, and not brought along.
-        grants: base.grants,
-        // The daemon alone says who works for whom.
-        parent: base.parent,
-        // A turn says it.
-        agent: base.agent,
-        // Only a session that is there can be pinned.
-        pinned: base.pinned,
-        pins: base.pins,
-        mode: optional_enum(said.mode)?.unwrap_or(base.mode),
+        slot: <Option<_> as Wire<_>>::from_wire(said.slot, "the model slot")?.or(base.slot),
+        project: <Option<_> as Wire<_>>::from_wire(said.project, "the project")?.or(base.project),
+        mode: <Option<_> as Wire<_>>::from_wire(said.mode, "the mode of a session")?.unwrap_or(base.mode),
         model: said.model.or(base.model),
-        folders: if said.folders.is_empty() { base.folders } else { all(said.folders)? },
-        worktree: said.worktree.map(Into::into).or(base.worktree),
-        // Only a session that was imported has had one.
-        former_project: base.former_project,
+        folders: if said.folders.is_empty() { base.folders } else { super::all(said.folders)? },
+        worktree: <Option<_> as Wire<_>>::from_wire(said.worktree, "the worktree")?.or(base.worktree),
         trace: said.trace.or(base.trace),
-        imported: base.imported,
+        // Rules are checked where they are kept. The daemon alone says who works for whom, a turn names its agent, and only a
+        // session that is there can be pinned, or was imported.
+        ..base
     })
-}
-
-impl TryFrom<v1::Parent> for Parent {
-    type Error = WireError;
-
-    fn try_from(parent: v1::Parent) -> Result<Self, WireError> {
-        Ok(Self { session: id(&parent.session)?, agent: parent.agent, tools: Vec::new() })
-    }
 }
 
 impl From<&NewSession> for v1::SessionSettings {
@@ -181,27 +276,21 @@ impl From<&NewSession> for v1::SessionSettings {
         Self {
             confirm_write: new.confirm_write,
             confirm_exec: new.confirm_exec,
-            slot: optional_slot_to_wire(new.slot),
-            project: new.project.as_ref().map(Into::into),
-            grants: Vec::new(),
-            parent: None,
-            agent: None,
-            pinned: false,
-            mode: new.mode.map(enum_to_wire).unwrap_or_default(),
+            slot: new.slot.to_wire(),
+            project: new.project.to_wire(),
+            mode: new.mode.to_wire(),
             model: new.model.clone(),
-            pins: Vec::new(),
-            worktree: new.worktree.as_deref().map(|name| (&SessionWorktree::wish(name)).into()),
-            former_project: None,
+            worktree: new.worktree.as_deref().map(|name| SessionWorktree::wish(name).to_wire()),
             trace: new.trace,
-            imported_events: None,
-            folders: new.folders.iter().cloned().map(|mount| (&AddedFolder::unnamed(mount)).into()).collect(),
+            folders: new.folders.iter().map(|mount| AddedFolder::unnamed(mount.clone()).to_wire()).collect(),
+            ..Self::default()
         }
     }
 }
 
 impl From<&Mount> for v1::Mount {
     fn from(mount: &Mount) -> Self {
-        Self { path: mount.path.to_string_lossy().into_owned(), writable: mount.writable }
+        Self { path: mount.path.to_wire(), writable: mount.writable }
     }
 }
 
@@ -219,7 +308,7 @@ impl TryFrom<v1::Mount> for Mount {
 
 impl From<&AddedFolder> for v1::AddedFolder {
     fn from(folder: &AddedFolder) -> Self {
-        let path = folder.path.to_string_lossy().into_owned();
+        let path = folder.path.to_wire();
         Self { at: folder.at.clone(), path, writable: folder.writable }
     }
 }
@@ -236,80 +325,16 @@ impl TryFrom<v1::AddedFolder> for AddedFolder {
     }
 }
 
-impl From<&Todo> for v1::Todo {
-    fn from(todo: &Todo) -> Self {
-        Self {
-            id: todo.id.clone(),
-            content: todo.content.clone(),
-            status: enum_to_wire(todo.status),
-            priority: enum_to_wire(todo.priority),
-        }
-    }
-}
-
-impl TryFrom<v1::Todo> for Todo {
-    type Error = WireError;
-
-    fn try_from(todo: v1::Todo) -> Result<Self, WireError> {
-        Ok(Self {
-            id: todo.id,
-            content: todo.content,
-            status: required_enum(todo.status)?,
-            priority: optional_enum(todo.priority)?.unwrap_or_default(),
-        })
-    }
-}
-
-impl From<&SessionSummary> for v1::SessionSummary {
-    fn from(summary: &SessionSummary) -> Self {
-        Self {
-            id: summary.id.to_string(),
-            title: summary.title.clone(),
-            created_at: Some(to_moment(summary.created_at)),
-            updated_at: Some(to_moment(summary.updated_at)),
-            turns: summary.turns,
-            last_seq: summary.last_seq,
-            status: enum_to_wire(summary.status),
-            usage: Some((&summary.usage).into()),
-            parent: summary.parent.map(|parent| parent.to_string()),
-            project: summary.project.as_ref().map(Into::into),
-            folders: summary.folders.iter().map(Into::into).collect(),
-            worktree: summary.worktree.as_ref().map(Into::into),
-        }
-    }
-}
-
-impl TryFrom<v1::SessionSummary> for SessionSummary {
-    type Error = WireError;
-
-    fn try_from(summary: v1::SessionSummary) -> Result<Self, WireError> {
-        Ok(Self {
-            id: id(&summary.id)?,
-            title: summary.title,
-            created_at: moment(summary.created_at, "the birth of a session")?,
-            updated_at: moment(summary.updated_at, "the last use of a session")?,
-            turns: summary.turns,
-            last_seq: summary.last_seq,
-            status: required_enum(summary.status)?,
-            usage: required(summary.usage, "the usage of a session")?.into(),
-            parent: summary.parent.map(|parent| id(&parent)).transpose()?,
-            project: summary.project.map(Mount::try_from).transpose()?,
-            folders: all(summary.folders)?,
-            worktree: summary.worktree.map(Into::into),
-        })
-    }
-}
-
 impl From<&ForkReply> for v1::ForkSessionResponse {
     fn from(forked: &ForkReply) -> Self {
         let ForkReply { session, turn, files, earlier } = forked;
         Self {
-            session: Some(session.into()),
+            session: session.to_wire(),
             turn: *turn,
             files_copied: files.files,
             bytes_copied: files.bytes,
             files_left_out: files.left_out,
-            earlier: earlier.clone().map(Into::into),
+            earlier: earlier.to_wire(),
         }
     }
 }
@@ -318,23 +343,9 @@ impl TryFrom<v1::ForkSessionResponse> for ForkReply {
     type Error = WireError;
 
     fn try_from(wire: v1::ForkSessionResponse) -> Result<Self, WireError> {
-        let session = wire.session.ok_or(WireError::Missing("the new session"))?.try_into()?;
+        let session = Wire::from_wire(wire.session, "the new session")?;
         let files = FilesCopied { files: wire.files_copied, bytes: wire.bytes_copied, left_out: wire.files_left_out };
-        Ok(Self { session, turn: wire.turn, files, earlier: wire.earlier.map(Into::into) })
-    }
-}
-
-impl From<EarlierFiles> for v1::EarlierFiles {
-    fn from(files: EarlierFiles) -> Self {
-        let EarlierFiles { restored, shared, folder, left } = files;
-        Self { restored, shared, folder, left }
-    }
-}
-
-impl From<v1::EarlierFiles> for EarlierFiles {
-    fn from(files: v1::EarlierFiles) -> Self {
-        let v1::EarlierFiles { restored, shared, folder, left } = files;
-        Self { restored, shared, folder, left }
+        Ok(Self { session, turn: wire.turn, files, earlier: Wire::from_wire(wire.earlier, "the earlier files")? })
     }
 }
 
@@ -342,16 +353,16 @@ impl From<&SessionView> for v1::Session {
     fn from(view: &SessionView) -> Self {
         let session = &view.session;
         Self {
-            summary: Some((&session.summary).into()),
-            settings: Some((&session.settings).into()),
-            todos: session.todos.iter().map(Into::into).collect(),
-            pending: view.pending.iter().map(Into::into).collect(),
-            live_turn_id: view.live_turn.map(|turn| turn.to_string()),
+            summary: session.summary.to_wire(),
+            settings: session.settings.to_wire(),
+            todos: session.todos.to_wire(),
+            pending: view.pending.to_wire(),
+            live_turn_id: view.live_turn.to_wire(),
             open_turn: session
                 .open_turn
                 .map(|(turn, first_seq)| v1::session::OpenTurn { turn_id: turn.to_string(), first_seq }),
             reset_seq: session.reset_seq,
-            window: Some((&session.window).into()),
+            window: session.window.to_wire(),
             agents: session.agents.clone(),
         }
     }
@@ -361,27 +372,24 @@ impl TryFrom<v1::Session> for SessionView {
     type Error = WireError;
 
     fn try_from(session: v1::Session) -> Result<Self, WireError> {
-        let open_turn = match session.open_turn {
-            Some(open) => Some((id(&open.turn_id)?, open.first_seq)),
-            None => None,
-        };
+        let open = |open: v1::session::OpenTurn| Ok::<_, WireError>((open.turn_id.parse()?, open.first_seq));
         Ok(Self {
             session: StoredSession {
-                summary: part(session.summary, "the summary of a session")?,
-                settings: part(session.settings, "the settings of a session")?,
-                todos: all(session.todos)?,
-                open_turn,
+                summary: Wire::from_wire(session.summary, "the summary of a session")?,
+                settings: Wire::from_wire(session.settings, "the settings of a session")?,
+                todos: Wire::from_wire(session.todos, "todos")?,
+                open_turn: session.open_turn.map(open).transpose()?,
                 // What waits is for the daemon to know; a client is told how many do.
                 queue: Vec::new(),
                 reset_seq: session.reset_seq,
-                window: session.window.map(Into::into).unwrap_or_default(),
+                window: or_default(session.window, "the window")?,
                 handed_over: Default::default(),
                 agents: session.agents,
                 tools: Vec::new(),
                 surroundings: None,
             },
-            pending: all(session.pending)?,
-            live_turn: session.live_turn_id.map(|turn| id(&turn)).transpose()?,
+            pending: Wire::from_wire(session.pending, "pending")?,
+            live_turn: Wire::from_wire(session.live_turn_id, "the live turn")?,
         })
     }
 }

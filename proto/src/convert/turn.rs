@@ -1,18 +1,23 @@
-//! What a turn is asked for and what it comes to.
+//! What a turn is asked for and what it comes to; its input, and what it wants of its client.
 
 use agentd_core::{
     answer_schema::AnswerSchema,
+    client_file::{ClientFileAnswer, ClientFileRequest, FileAction},
+    client_tool::{ClientTool, ClientToolCall},
     environment::ClientEnvironment,
     error::ErrorKind,
-    ids::CallId,
+    input::{InputPart, LineRange, PictureData, Selection},
     routing::Planning,
     turn::{Denial, IfBusy, OnInterrupt, StartTurn, StopReason, TurnError, TurnOptions, TurnResult},
 };
 
-use super::{
-    WireError, all, enum_to_wire, id, mirrored, model::optional_slot_to_wire, optional_enum, required, required_enum,
+use super::{Wire, WireError, by_name, json, mirrored, or_default};
+use crate::v1::{
+    self,
+    event::{FileRequested, ToolRequested, file_requested},
+    input_part as wire,
+    turn_request::{self, FileAnswer, file_answer},
 };
-use crate::v1::{self, turn_request};
 
 mirrored!(
     StopReason,
@@ -34,41 +39,52 @@ mirrored!(
         Loop
     ]
 );
-
 mirrored!(OnInterrupt, "what happens at an interrupt", [Wait, Approve, Deny, Fail]);
-
 mirrored!(IfBusy, "what happens while a turn runs", [Refuse, Queue, Steer]);
+
+mirrored! { ClientToolCall as ToolRequested: call_id name arguments }
+mirrored! { Denial as v1::Denial: call_id tool reason }
+mirrored! { ClientTool as v1::ClientTool }
+mirrored! { LineRange as wire::LineRange: first last }
+mirrored! { Selection as wire::Selection: uri lines text }
+mirrored! { PictureData as wire::Picture: name media_type, content = data "the data of a picture" }
+mirrored! { TurnError as v1::TurnError: message hint ! kind (ErrorKind::Internal) }
+mirrored! {
+    TurnResult as v1::TurnResult:
+        turn_id trace_id text tool_used error steps denials files duration_ms only_compacted,
+        usage = usage "the usage of a turn" ! stop_reason (StopReason::Failed)
+}
+
+by_name! {
+    Planning: |planning| planning.as_str().to_owned(), |name, what| {
+        name.parse().map_err(|_| WireError::Value { what, problem: "is auto, always or never" })
+    };
+}
 
 /// The frame that starts a turn in a session that exists; the caller adds which one.
 impl From<&StartTurn> for turn_request::Start {
     fn from(start: &StartTurn) -> Self {
         Self {
-            session: String::new(),
-            settings: None,
-            title: None,
             text: start.text.clone(),
             typed_bytes: start.typed_bytes,
             whole: start.whole,
             answer_schema: start.answer_schema.as_ref().map(|schema| schema.text().to_owned()),
-            compact: start.compact.map_or(0, enum_to_wire),
-            slot: optional_slot_to_wire(start.slot),
+            compact: start.compact.to_wire(),
+            slot: start.slot.to_wire(),
             max_steps: start.max_steps.unwrap_or(0),
-            planning: start.planning.map(|planning| planning.as_str().to_owned()),
-            on_interrupt: enum_to_wire(start.on_interrupt),
+            planning: start.planning.to_wire(),
+            on_interrupt: start.on_interrupt.to_wire(),
             while_connected: start.while_connected,
-            if_busy: enum_to_wire(start.if_busy),
+            if_busy: start.if_busy.to_wire(),
             client: start.client.clone(),
             environment: start.environment.sent().map(|(name, value)| (name.to_owned(), value.to_owned())).collect(),
-            variables: Default::default(),
-            parts: Vec::new(),
-            tools: start.tools.iter().map(Into::into).collect(),
+            tools: start.tools.to_wire(),
             instructions: start.options.instructions.clone(),
             allowed_tools: start.options.allowed_tools.clone().map(|names| v1::ToolNames { names }),
             model: start.options.model.clone(),
             limits: limits_to_wire(&start.options),
             agent: start.options.agent.clone(),
-            client_files: None,
-            folders: Vec::new(),
+            ..Self::default()
         }
     }
 }
@@ -76,12 +92,6 @@ impl From<&StartTurn> for turn_request::Start {
 fn limits_to_wire(options: &TurnOptions) -> Option<v1::TurnLimits> {
     let (time_ms, tokens) = (options.time_ms.unwrap_or(0), options.tokens.unwrap_or(0));
     (time_ms > 0 || tokens > 0).then_some(v1::TurnLimits { time_ms, tokens })
-}
-
-/// Which turns begin with a plan.
-fn planning(name: Option<&str>) -> Result<Option<Planning>, WireError> {
-    let odd = |_| WireError::Value { what: "planning", problem: "is auto, always or never" };
-    name.map(|name| name.parse().map_err(odd)).transpose()
 }
 
 /// Start of a turn; the session, its settings and title, and the parts of its input are read by the caller.
@@ -105,17 +115,17 @@ impl TryFrom<turn_request::Start> for StartTurn {
             typed_bytes: start.typed_bytes,
             whole: start.whole,
             answer_schema: start.answer_schema.map(AnswerSchema::unjudged),
-            compact: optional_enum(start.compact)?,
-            slot: optional_enum(start.slot)?,
+            compact: Wire::from_wire(start.compact, "the strategy of a compaction")?,
+            slot: Wire::from_wire(start.slot, "the model slot")?,
             max_steps: (start.max_steps > 0).then_some(start.max_steps),
-            planning: planning(start.planning.as_deref())?,
-            on_interrupt: optional_enum(start.on_interrupt)?.unwrap_or_default(),
+            planning: Wire::from_wire(start.planning, "planning")?,
+            on_interrupt: or_default(start.on_interrupt, "what happens at an interrupt")?,
             while_connected: start.while_connected,
-            if_busy: optional_enum(start.if_busy)?.unwrap_or_default(),
+            if_busy: or_default(start.if_busy, "what happens while a turn runs")?,
             client: start.client,
             environment: ClientEnvironment::unjudged(start.environment),
             attached: Vec::new(),
-            tools: all(start.tools)?,
+            tools: super::all(start.tools)?,
             options,
         })
     }
@@ -126,72 +136,106 @@ pub(crate) fn newer<T>(value: Result<T, WireError>, stand_in: T) -> Result<T, Wi
     if matches!(value, Err(WireError::Unknown(_))) { Ok(stand_in) } else { value }
 }
 
-impl From<&TurnResult> for v1::TurnResult {
-    fn from(result: &TurnResult) -> Self {
+/// The parts of an input: its words, and all else in order.
+///
+/// # Errors
+/// When there is one of a kind that is not known here.
+pub fn input_parts(parts: Vec<v1::InputPart>) -> Result<(Vec<String>, Vec<InputPart>), WireError> {
+    let (mut words, mut others) = (Vec::new(), Vec::new());
+    for part in parts {
+        others.push(match part.part.ok_or(WireError::Unknown("a part of the input"))? {
+            wire::Part::Text(text) => {
+                words.push(text);
+                continue;
+            }
+            wire::Part::Picture(picture) => InputPart::Picture(picture.try_into()?),
+            wire::Part::File(wire::File { name, data }) => InputPart::File { name, content: data },
+            wire::Part::Selection(selection) => InputPart::Selection(selection.try_into()?),
+        });
+    }
+    Ok((words, others))
+}
+
+impl From<InputPart> for v1::InputPart {
+    fn from(part: InputPart) -> Self {
+        let part = match part {
+            InputPart::Picture(picture) => wire::Part::Picture(picture.to_wire()),
+            InputPart::File { name, content } => wire::Part::File(wire::File { name, data: content }),
+            InputPart::Selection(selection) => wire::Part::Selection(selection.to_wire()),
+        };
+        Self { part: Some(part) }
+    }
+}
+
+impl From<&ClientTool> for v1::ClientTool {
+    fn from(tool: &ClientTool) -> Self {
+        let effect = if tool.only_looks { v1::ClientToolEffect::Looks } else { v1::ClientToolEffect::Changes };
         Self {
-            turn_id: result.turn_id.to_string(),
-            trace_id: result.trace_id.to_string(),
-            text: result.text.clone(),
-            tool_used: result.tool_used,
-            stop_reason: enum_to_wire(result.stop_reason),
-            error: result.error.as_ref().map(Into::into),
-            steps: result.steps,
-            usage: Some((&result.usage).into()),
-            denials: result.denials.iter().map(Into::into).collect(),
-            files: result.files.iter().map(Into::into).collect(),
-            duration_ms: result.duration_ms,
-            only_compacted: result.only_compacted,
+            name: tool.name.clone(),
+            description: tool.description.clone(),
+            parameters_json: tool.parameters.to_string(),
+            effect: effect.into(),
         }
     }
 }
 
-impl TryFrom<v1::TurnResult> for TurnResult {
+impl TryFrom<v1::ClientTool> for ClientTool {
     type Error = WireError;
 
-    fn try_from(result: v1::TurnResult) -> Result<Self, WireError> {
-        Ok(Self {
-            turn_id: id(&result.turn_id)?,
-            trace_id: id(&result.trace_id)?,
-            text: result.text,
-            tool_used: result.tool_used,
-            stop_reason: newer(required_enum(result.stop_reason), StopReason::Failed)?,
-            error: result.error.map(TryInto::try_into).transpose()?,
-            steps: result.steps,
-            usage: required(result.usage, "the usage of a turn")?.into(),
-            denials: result.denials.into_iter().map(Into::into).collect(),
-            files: all(result.files)?,
-            duration_ms: result.duration_ms,
-            only_compacted: result.only_compacted,
-        })
+    fn try_from(tool: v1::ClientTool) -> Result<Self, WireError> {
+        let effect = v1::ClientToolEffect::try_from(tool.effect)
+            .map_err(|_| WireError::Unknown("the effect of a tool of the client"))?;
+        let parameters = match tool.parameters_json.trim() {
+            "" => serde_json::json!({"type": "object", "properties": {}}),
+            schema => json(schema, "the schema of a tool of the client")?,
+        };
+        let only_looks = effect == v1::ClientToolEffect::Looks;
+        Ok(Self { name: tool.name, description: tool.description, parameters, only_looks })
     }
 }
 
-impl From<&TurnError> for v1::TurnError {
-    fn from(error: &TurnError) -> Self {
-        Self { kind: enum_to_wire(error.kind), message: error.message.clone(), hint: error.hint.clone() }
+impl From<ClientFileRequest> for FileRequested {
+    fn from(ClientFileRequest { id, path, action }: ClientFileRequest) -> Self {
+        let action = match action {
+            FileAction::Read => file_requested::Action::Read(file_requested::Read {}),
+            FileAction::Write(text) => file_requested::Action::Write(file_requested::Write { text }),
+        };
+        Self { request_id: id, path, action: Some(action) }
     }
 }
 
-impl TryFrom<v1::TurnError> for TurnError {
+impl TryFrom<FileRequested> for ClientFileRequest {
     type Error = WireError;
 
-    fn try_from(error: v1::TurnError) -> Result<Self, WireError> {
-        Ok(Self {
-            kind: newer(required_enum(error.kind), ErrorKind::Internal)?,
-            message: error.message,
-            hint: error.hint,
-        })
+    fn try_from(FileRequested { request_id, path, action }: FileRequested) -> Result<Self, WireError> {
+        let action = match action {
+            Some(file_requested::Action::Read(_)) => FileAction::Read,
+            Some(file_requested::Action::Write(write)) => FileAction::Write(write.text),
+            None => return Err(WireError::Unknown("the action of a question about a client's file")),
+        };
+        Ok(Self { id: request_id, path, action })
     }
 }
 
-impl From<&Denial> for v1::Denial {
-    fn from(denial: &Denial) -> Self {
-        Self { call_id: denial.call_id.to_string(), tool: denial.tool.clone(), reason: denial.reason.clone() }
-    }
+/// The answer to a question.
+pub(crate) fn file_answer(request_id: &str, answer: ClientFileAnswer) -> FileAnswer {
+    let outcome = match answer {
+        ClientFileAnswer::Text(text) => file_answer::Outcome::Text(text),
+        ClientFileAnswer::Written => file_answer::Outcome::Written(file_answer::Written {}),
+        ClientFileAnswer::Absent => file_answer::Outcome::Absent(file_answer::Absent {}),
+        ClientFileAnswer::Refused(why) => file_answer::Outcome::Error(why),
+    };
+    FileAnswer { request_id: request_id.to_owned(), outcome: Some(outcome) }
 }
 
-impl From<v1::Denial> for Denial {
-    fn from(denial: v1::Denial) -> Self {
-        Self { call_id: CallId::from(denial.call_id), tool: denial.tool, reason: denial.reason }
+/// The answer of a frame.
+#[must_use]
+pub fn answered_file(answer: FileAnswer) -> ClientFileAnswer {
+    match answer.outcome {
+        Some(file_answer::Outcome::Text(text)) => ClientFileAnswer::Text(text),
+        Some(file_answer::Outcome::Written(_)) => ClientFileAnswer::Written,
+        Some(file_answer::Outcome::Absent(_)) => ClientFileAnswer::Absent,
+        Some(file_answer::Outcome::Error(why)) => ClientFileAnswer::Refused(why),
+        None => ClientFileAnswer::Refused(String::new()),
     }
 }

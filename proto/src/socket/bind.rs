@@ -23,7 +23,7 @@ use nix::{
     unistd::geteuid,
 };
 
-use super::{Incoming, SocketError, connect::raw_connect, path::check_length};
+use super::{Incoming, SocketError, io::raw_connect, path::check_length};
 
 /// The name that we gave to our socket, to be taken away at the end.
 #[derive(Debug)]

@@ -2,20 +2,16 @@
 //!
 //! - [`socket_path`]: the rule for the socket's place, a pure function of the environment's values; [`other_paths`]: where
 //!   it is when that place cannot be had.
-//! - [`bind`](bind()), [`adopt`]: the listening end; `accept`: [`Incoming`] drops everybody but the owner.
+//! - [`bind`](bind()), [`adopt`]: the listening end; [`Incoming`] drops everybody but the owner.
 //! - [`connect`](connect()): the calling end, which makes sure that its own user listens.
 //! - [`Io`]: one connection, as both ends of tonic want it.
 
-mod accept;
 mod bind;
-mod connect;
 mod error;
 mod io;
 mod path;
 
-pub use accept::Incoming;
 pub use bind::{SocketFile, adopt, bind, is_live};
-pub use connect::connect;
 pub use error::SocketError;
-pub use io::{Io, PeerInfo};
+pub use io::{Incoming, Io, PeerInfo, connect};
 pub use path::{SocketPlace, other_paths, socket_path};

@@ -102,7 +102,7 @@ fn files_of_sessions_survive() {
     assert_eq!(FileListing::try_from(v1::ListFilesResponse::from(&listing)), Ok(listing));
     for modified in [None, Some("1969-12-31T23:59:59.5Z".parse().unwrap())] {
         let piece = FilePiece { content: vec![0, 255], size: 9, modified };
-        assert_eq!(FilePiece::try_from(v1::ReadFileResponse::from(piece.clone())), Ok(piece));
+        assert_eq!(FilePiece::try_from(v1::ReadFileResponse::from(&piece)), Ok(piece));
     }
     let nameless = v1::FileEntry { kind: 0, ..v1::FileEntry::default() };
     assert!(FileEntry::try_from(nameless).is_err());

@@ -94,6 +94,7 @@ const CORE: Floors = &[
         "ids",
         "knowledge",
         "language",
+        "names",
         "policy",
         "routing",
         "storage",
@@ -110,9 +111,8 @@ const CORE: Floors = &[
     &["agent", "search", "spending", "turn"],
     &["project", "settings"],
     &["archive", "audit", "event", "plugin"],
-    &["handed_over"],
     &["session"],
-    &["ports", "session_filter"],
+    &["ports"],
 ];
 
 const INDEX: Floors = &[
@@ -138,17 +138,16 @@ const POLICY: Floors = &[
 ];
 
 const STORE: Floors = &[
-    &["error", "lib", "reserve"],
+    &["error", "lib"],
     &["anchor", "codec", "mark", "projection"],
-    &["audit_head", "counted", "counters", "damage", "queue", "usage"],
+    &["counters", "damage", "queue", "usage"],
     &["sessions"],
     &["events", "interrupts", "removal", "rows", "state_files"],
-    &["damaged_sessions", "grants", "past", "search", "upkeep"],
+    &["damaged_sessions", "past", "search", "upkeep"],
     &["append", "draft"],
     &["fork", "open"],
     &["change"],
-    &["batch", "import"],
-    &["writer"],
+    &["import", "writer"],
     &["reader"],
     &["store"],
 ];

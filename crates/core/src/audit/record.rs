@@ -1,22 +1,23 @@
 //! What the log tells, put together for readers: each call once, with its decision and what came of it.
+//!
+//! Result of verifying the log: whether it holds, and what is wrong where it does not.
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use super::{AuditFact, AuditLine, CallEnd, VerdictName};
+use super::{AuditFact, AuditHead, AuditLine, CallEnd, VerdictName};
 use crate::ids::{SessionId, TurnId};
 
 /// A line of the log that stands for itself, with what came of it where it is the decision on a call.
+#[serde_with::skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct AuditRecord {
     /// The line.
     #[serde(flatten)]
     pub line: AuditLine,
     /// State of the call; absent where the line is about something else.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub outcome: Option<CallOutcome>,
     /// The line that tells the call's end, where there is one.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ended: Option<RecordedEnd>,
 }
 
@@ -48,6 +49,8 @@ pub enum CallOutcome {
     Unknown,
 }
 
+names! { CallOutcome: Done "done", Failed "failed", Refused "refused", Open "open", Unknown "unknown" }
+
 impl CallOutcome {
     /// State of a call. `restarted` says whether the daemon was restarted since it was decided.
     #[must_use]
@@ -58,18 +61,6 @@ impl CallOutcome {
             Some(_) => Self::Failed,
             None if restarted => Self::Unknown,
             None => Self::Open,
-        }
-    }
-
-    /// The word for it, as JSON has it.
-    #[must_use]
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Done => "done",
-            Self::Failed => "failed",
-            Self::Refused => "refused",
-            Self::Open => "open",
-            Self::Unknown => "unknown",
         }
     }
 }
@@ -115,4 +106,78 @@ impl RecordQuery {
             && self.since.is_none_or(|since| entry.at >= since)
             && (self.before == 0 || line.n < self.before)
     }
+}
+
+/// Result of verifying the log.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AuditReport {
+    /// The lines that were read.
+    pub lines: u64,
+    /// The files that were read, oldest first.
+    pub files: Vec<String>,
+    /// The last line that holds. Noted elsewhere, it proves later that nothing up to here was changed.
+    pub head: AuditHead,
+    /// Findings, in the order of the lines; none where the log holds.
+    pub findings: Vec<AuditFinding>,
+    /// Number of findings beyond those.
+    pub more: u64,
+}
+
+impl AuditReport {
+    /// Returns whether the log holds. That it tells of damage before, which was set aside then, is no damage now.
+    #[must_use]
+    pub fn holds(&self) -> bool {
+        self.more == 0 && self.findings.iter().all(|finding| finding.problem == AuditProblem::Recorded)
+    }
+}
+
+/// One thing that is wrong with the log.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AuditFinding {
+    /// The file.
+    pub file: String,
+    /// The line in the file, from 1; 0 where it is about the file as a whole.
+    pub line: u64,
+    /// The problem.
+    pub problem: AuditProblem,
+    /// One sentence.
+    pub message: String,
+}
+
+/// Problem of the log.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum AuditProblem {
+    /// A line is not the one that was written.
+    Changed,
+    /// Something stands in the place of a line that is none.
+    NotALine,
+    /// Lines are gone.
+    Missing,
+    /// A line stands where it was not written.
+    OutOfOrder,
+    /// The first lines are gone.
+    BeginningMissing,
+    /// The last lines are gone.
+    EndMissing,
+    /// The last line is not whole.
+    Torn,
+    /// Lines were added by somebody else.
+    Foreign,
+    /// The file that should name the last line is gone or damaged: whether the end is missing cannot be known.
+    NoWitness,
+    /// A hash that was noted elsewhere is not in the log.
+    NotedHashMissing,
+    /// The log itself tells that it was found damaged before.
+    Recorded,
+    /// A file of the log cannot be read.
+    Unreadable,
+}
+
+names! {
+    AuditProblem:
+    Changed "changed", NotALine "not_a_line", Missing "missing", OutOfOrder "out_of_order",
+    BeginningMissing "beginning_missing", EndMissing "end_missing", Torn "torn", Foreign "foreign",
+    NoWitness "no_witness", NotedHashMissing "noted_hash_missing", Recorded "recorded",
+    Unreadable "unreadable"
 }

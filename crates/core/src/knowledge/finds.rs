@@ -114,6 +114,7 @@ impl DocumentFinds {
 }
 
 /// A find.
+#[serde_with::skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct DocumentHit {
     /// The document's name, as it was given.
@@ -127,10 +128,8 @@ pub struct DocumentHit {
     /// Ranges of the matches in it, in bytes.
     pub marks: Vec<Range<usize>>,
     /// The text before it, where that was wanted.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub before: Option<String>,
     /// The text behind it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub after: Option<String>,
 }
 

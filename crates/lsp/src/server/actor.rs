@@ -304,7 +304,7 @@ impl Actor {
 
     /// Ends a server that does not work, and tells all who wait.
     fn crash(&mut self, how: &str, kind: CrashKind) -> ServerError {
-        let how = crate::clean::line(how, 200);
+        let how = crate::protocol::one_line(how, 200);
         let name = &self.parts.config.name;
         tracing::warn!(server = name, folder = %self.parts.folder.display(), "a language server failed: {how}");
         self.crashes.add(&how, kind, Instant::now());

@@ -16,8 +16,7 @@ use super::{
     CheckPurpose, OpenText, Reply, ServerAnswer, ServerError,
     checks::Checks,
     documents::{Documents, FindingSources, TextChange},
-    loading::Loading,
-    requests::{AskedQuestion, PendingRequest, Pull, Requests},
+    requests::{AskedQuestion, Loading, PendingRequest, Pull, Requests},
     streams::Streams,
 };
 use crate::{
@@ -25,9 +24,8 @@ use crate::{
     message::{self, Incoming, RpcError},
     protocol::{
         Capabilities, ConfigurationItems, FindingReport, InitializeResult, PublishedFindings, Registrations,
-        ServerStatus, findings, initialize,
+        ServerStatus, findings, initialize, one_line, uri_of_path, uri_to_path,
     },
-    uri,
 };
 
 /// Answers that do not come, in a row, after which a server counts as hanging.
@@ -111,7 +109,7 @@ impl Connection {
     }
 
     fn address(&self, below: &Path) -> String {
-        uri::of_path(&self.named.join(below))
+        uri_of_path(&self.named.join(below))
     }
 
     /// Tells it of a text, which is that of the disk or of an earlier time.
@@ -373,7 +371,7 @@ impl Connection {
 
     fn published(&mut self, params: Option<&RawValue>) {
         let Some(PublishedFindings { uri, version, diagnostics }) = read(params) else { return };
-        let path = uri::to_path(&uri);
+        let path = uri_to_path(&uri);
         if let Some(below) = path.as_deref().and_then(|path| path.strip_prefix(&self.named).ok()) {
             let is_open = self.documents.publish(below, version, findings(diagnostics).into(), Instant::now());
             if is_open && !self.is_pulled {
@@ -446,5 +444,5 @@ fn read<T: DeserializeOwned>(value: Option<&RawValue>) -> Option<T> {
 }
 
 fn told(error: &RpcError) -> String {
-    crate::clean::line(&error.message, 200)
+    one_line(&error.message, 200)
 }

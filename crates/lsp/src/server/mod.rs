@@ -3,7 +3,7 @@
 //!
 //! - `actor`: its loop: commands, messages, the end of the process, and time.
 //! - `connection`: a process that runs, with what it was asked and has not answered. `streams`: its pipes.
-//! - `requests`: what it was asked. `loading`: whether what it answers is the whole truth yet.
+//! - `requests`: what it was asked, and whether what it answers is the whole truth yet.
 //! - `documents`: files that it was told of, and what it found in them. `checks`: who waits for that.
 //! - `watched`: files that change without anybody telling. `crashes`: whether it may be started, pure.
 
@@ -12,7 +12,6 @@ mod checks;
 mod connection;
 mod crashes;
 mod documents;
-mod loading;
 mod requests;
 mod streams;
 mod watched;

@@ -10,10 +10,7 @@ use tokio::{
 };
 use tokio_util::task::AbortOnDropHandle;
 
-use crate::{
-    frame::FrameDecoder,
-    message::{self, Incoming},
-};
+use crate::message::{self, FrameDecoder, Incoming};
 
 /// Messages that wait on each side.
 const MAX_WAITING: usize = 256;

@@ -5,9 +5,9 @@ use std::path::Path;
 use agentd_core::{guarded::GuardedNames, policy::Risk};
 
 use super::{
-    carriers, environment, files,
+    carriers, environment, files, interpreters,
     paths::{self, WordPlace},
-    programs, scripted,
+    programs,
     tables::holds,
 };
 use crate::{
@@ -54,7 +54,7 @@ pub(crate) fn check(part: &Part, roots: &[&Path]) -> Option<LayerVerdict> {
         }
         found.extend(programs::check(part, roots));
         found.extend(carriers::check(part));
-        if holds(CHANGERS, part.program()) || scripted::edits(part) {
+        if holds(CHANGERS, part.program()) || interpreters::edits(part) {
             found.extend(part.arguments().iter().filter_map(|word| changed(part.program(), word, roots)));
         }
     }

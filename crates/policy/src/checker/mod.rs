@@ -1,7 +1,7 @@
 //! The first layer: what is known of a tool without any file of rules. It cannot be switched off.
 //!
 //! - `bash`: what a part of a command would do; `programs` has what is known of single programs, by the lists of
-//!   `tables`; `interpreters`, `git` and `scripted` (sed and awk) are programs of which more has to be known, and `carriers`
+//!   `tables`; `interpreters` (with sed and awk) and `git` are programs of which more has to be known, and `carriers`
 //!   those that run others.
 //! - `deletions`: paths that a command names to delete; of no verdict, but of a question.
 //! - `environment`: variables that make harmless programs run something else.
@@ -21,7 +21,6 @@ pub(super) mod looking;
 mod looks;
 pub(super) mod paths;
 pub(super) mod programs;
-mod scripted;
 mod tables;
 pub(super) mod web;
 

@@ -7,7 +7,6 @@ use agentd_core::policy::Risk;
 use super::{
     carriers, git, interpreters,
     paths::{self, WordPlace},
-    scripted,
     tables::{
         CURL_SENDS, FAR_REACHING, RENAMING, RUINOUS, RUNNING_OPTIONS, RUNNING_TEXTS, RUNS_TEXT, SENDING, SPEAKING,
         holds,
@@ -156,6 +155,10 @@ fn sends_unread_words(part: &Part) -> Option<LayerVerdict> {
     None
 }
 
+fn high_if(found: bool, why: impl Into<String>) -> Option<LayerVerdict> {
+    found.then(|| LayerVerdict::asks(Risk::High, why))
+}
+
 /// Verdict on programs that change files, their rights or processes.
 fn on_files(part: &Part, roots: &[&Path]) -> Option<LayerVerdict> {
     let (program, arguments) = (part.program(), part.arguments());
@@ -171,24 +174,19 @@ fn on_files(part: &Part, roots: &[&Path]) -> Option<LayerVerdict> {
         }
         "rm" => remove(part, roots),
         "dd" | "shred" | "srm" => asks(Risk::High, format!("{program} overwrites what it is given")),
-        "chmod" => opens_up(arguments)
-            .then(|| LayerVerdict::asks(Risk::High, "it gives rights to everybody, or to a whole tree")),
+        "chmod" => high_if(opens_up(arguments), "it gives rights to everybody, or to a whole tree"),
         "chown" | "chgrp" => asks(Risk::High, "it changes the owner of files".to_owned()),
         "kill" => {
             let others = |word: &Word| !word.text.starts_with(['-', '%']) || matches!(word.text.as_str(), "-1");
-            arguments
-                .iter()
-                .any(others)
-                .then(|| LayerVerdict::asks(Risk::High, "it ends processes that it did not start"))
+            high_if(arguments.iter().any(others), "it ends processes that it did not start")
         }
         "cd" | "pushd" => {
             let system = arguments.iter().any(|word| paths::place(word, roots) == WordPlace::System);
-            system.then(|| LayerVerdict::asks(Risk::High, "it goes to a folder which the machine needs"))
+            high_if(system, "it goes to a folder which the machine needs")
         }
-        "rsync" => arguments
-            .iter()
-            .any(|word| word.text.contains(':'))
-            .then(|| LayerVerdict::asks(Risk::High, "it copies to or from another machine")),
+        "rsync" => {
+            high_if(arguments.iter().any(|word| word.text.contains(':')), "it copies to or from another machine")
+        }
         _ => None,
     }
 }
@@ -197,8 +195,8 @@ fn on_files(part: &Part, roots: &[&Path]) -> Option<LayerVerdict> {
 fn with_scripts(part: &Part, roots: &[&Path]) -> Option<LayerVerdict> {
     let (program, arguments) = (part.program(), part.arguments());
     match program {
-        "awk" | "gawk" | "mawk" | "nawk" | "goawk" | "original-awk" => scripted::awk(arguments),
-        "sed" | "gsed" => scripted::sed(arguments),
+        "awk" | "gawk" | "mawk" | "nawk" | "goawk" | "original-awk" => interpreters::awk(arguments),
+        "sed" | "gsed" => interpreters::sed(arguments),
         "for" | "select" => {
             let mut found = Vec::new();
             arguments.first().iter().for_each(|word| super::environment::check(&word.text, &mut found));
@@ -210,14 +208,11 @@ fn with_scripts(part: &Part, roots: &[&Path]) -> Option<LayerVerdict> {
         {
             Some(LayerVerdict::unknown(format!("what {program} is given can run commands")))
         }
-        "dc" => arguments
-            .iter()
-            .any(|word| word.text.contains('!'))
-            .then(|| LayerVerdict::asks(Risk::High, "its dc program can run commands")),
-        "less" | "more" | "most" => arguments
-            .iter()
-            .any(|word| word.text.starts_with('+'))
-            .then(|| LayerVerdict::asks(Risk::High, format!("{program} runs the command after `+`"))),
+        "dc" => high_if(arguments.iter().any(|word| word.text.contains('!')), "its dc program can run commands"),
+        "less" | "more" | "most" => {
+            let runs = arguments.iter().any(|word| word.text.starts_with('+'));
+            high_if(runs, format!("{program} runs the command after `+`"))
+        }
         "git" => git::check(arguments, roots),
         _ => None,
     }

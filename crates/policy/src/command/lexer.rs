@@ -3,8 +3,7 @@
 
 use super::{
     dollar::{self, Dollar},
-    substitution,
-    word::Word,
+    word::{self, Word},
 };
 
 /// A piece of a line.
@@ -388,7 +387,7 @@ impl<'t> Lexer<'t> {
         // A document that begins on the next line would begin inside of the command.
         let is_sure = self.exact && self.awaited.is_none();
         let word = self.word();
-        if is_sure && let Some(length) = substitution::put(word, rest, in_quotes, folds) {
+        if is_sure && let Some(length) = word::put(word, rest, in_quotes, folds) {
             self.at += length;
             return;
         }

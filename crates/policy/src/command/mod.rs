@@ -1,8 +1,8 @@
 //! A command line as plain words: programs and arguments, without running anything.
 //!
-//! - `lexer`: text to words and operators; `dollar` is what stands behind a `$`; `word` is one word.
+//! - `lexer`: text to words and operators; `dollar` is what stands behind a `$`; `word` is one word, with `$(…)` in it.
 //! - `line`: from these to pipelines of simple commands, or to the reason why the line is more than that.
-//! - `substitution`: `$(…)` in words. `folded`: lines with commands in brackets and in words.
+//! - `folded`: lines with commands in brackets and in words.
 //! - `shown`: the normal form, in which patterns, grants and people see a command.
 //!
 //! This is no reader of bash. A line of plain words, joined by `;`, `&`, `&&`, `||`, `|` and line ends, means the same to
@@ -15,7 +15,6 @@ mod folded;
 mod lexer;
 mod line;
 mod shown;
-mod substitution;
 pub(super) mod word;
 
 use self::word::Word;

@@ -6,9 +6,8 @@ use agentd_core::policy::{Explanation, Layer, PartExplanation, Risk, Verdict};
 use serde_json::{Map, Value};
 
 use super::{
-    Call, NAMES, PartVerdict,
+    Call, NAMES, PartVerdict, patterns,
     place::{StartPlace, changes_folder},
-    prefix,
 };
 use crate::{
     checker::{bash, carriers, looking, may_be, programs},
@@ -105,7 +104,7 @@ impl Call<'_> {
     /// The rule by prefix that is offered for a command and what it is piped into, if all of it would run by that.
     fn by_prefix(&self, pipelines: &[Vec<Part>], place: &StartPlace<'_>) -> Vec<String> {
         let [pipeline] = pipelines else { return Vec::new() };
-        let rule = pipeline.first().and_then(prefix::rule);
+        let rule = pipeline.first().and_then(patterns::prefix_rule);
         let runs = |rule: &String| {
             let Self { policy, rules, section, facts, .. } = *self;
             let call = Call { policy, rules, section, facts, grants: self.grants.and(rule), arguments: None };

@@ -1,13 +1,12 @@
 //! The layers put together. `command` judges what a shell is given, part by part, `beside` what may stand beside a part that a
-//! rule by prefix covers, and `place` where that runs; `patterns` looks through the texts of any call. `mode` is the session's
-//! mode, `prefix` has the wider rules that are offered for commands.
+//! rule by prefix covers, and `place` where that runs; `patterns` looks through the texts of any call, and has the wider rules
+//! that are offered for commands. `mode` is the session's mode.
 
 mod beside;
 mod command;
 mod mode;
 mod patterns;
 mod place;
-mod prefix;
 
 use std::{
     fmt::Debug,

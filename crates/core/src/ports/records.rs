@@ -1,4 +1,4 @@
-//! Bringing sessions into the journal and their files into workspaces, each whole or not at all.
+//! What is kept beside or brought into the journal: the audit log, exchanges with models, and sessions from elsewhere.
 
 use std::{io::Read, sync::Arc};
 
@@ -6,11 +6,67 @@ use futures_util::future::BoxFuture;
 
 use crate::{
     archive::{DraftId, SessionDraft, TreeFile},
-    error::{StoreError, WorkspaceError},
+    audit::{AuditEntry, AuditLine, AuditQuery, AuditRecord, AuditReport, RecordQuery},
+    error::{AuditError, StoreError, WorkspaceError},
     event::Event,
+    exchange::{ExchangeSource, RequestTap},
     files::FilesCopied,
     ids::SessionId,
 };
+
+/// The audit log: append-only, each line chained to the one before. What it is given is kept in the order in which it
+/// was given, with secrets taken out and what is long cut.
+pub trait Audit: Send + Sync {
+    /// Keeps an entry. It is durable when this returns. A caller that stops waiting does not undo it.
+    fn record(&self, entry: AuditEntry) -> BoxFuture<'_, Result<(), AuditError>>;
+
+    /// Hands an entry over, to be durable soon: for what nothing waits for, such as a call that only looks. What cannot
+    /// be kept is told to the operator.
+    fn note(&self, entry: AuditEntry) -> BoxFuture<'_, ()>;
+}
+
+/// Reads the audit log.
+pub trait AuditReader: Send + Sync {
+    /// The newest lines that fit the query, oldest first; fewer where they would be too large to send at once.
+    fn lines(&self, query: AuditQuery) -> BoxFuture<'_, Result<Vec<AuditLine>, AuditError>>;
+
+    /// The newest records that fit the query, oldest first; fewer where they would be too large to send at once.
+    fn records(&self, query: RecordQuery) -> BoxFuture<'_, Result<Vec<AuditRecord>, AuditError>>;
+
+    /// Returns whether the whole log holds. With a hash that was noted elsewhere: whether that line is still in it.
+    fn verify(&self, noted: Option<String>) -> BoxFuture<'_, Result<AuditReport, AuditError>>;
+}
+
+/// Keeps exchanges with models.
+pub trait Exchanges: Send + Sync {
+    /// A tap for one request. It is closed where nothing is to be kept: `wanted` is what the session's settings say.
+    fn tap(&self, source: &dyn Fn() -> ExchangeSource, wanted: Option<bool>) -> RequestTap;
+
+    /// Removes all that is kept of a session.
+    fn remove(&self, session: SessionId) -> BoxFuture<'_, Result<(), WorkspaceError>>;
+}
+
+/// Keeps nothing.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct NoExchanges;
+
+impl NoExchanges {
+    /// The port.
+    #[must_use]
+    pub fn port() -> Arc<dyn Exchanges> {
+        Arc::new(Self)
+    }
+}
+
+impl Exchanges for NoExchanges {
+    fn tap(&self, _: &dyn Fn() -> ExchangeSource, _: Option<bool>) -> RequestTap {
+        RequestTap::default()
+    }
+
+    fn remove(&self, _: SessionId) -> BoxFuture<'_, Result<(), WorkspaceError>> {
+        Box::pin(std::future::ready(Ok(())))
+    }
+}
 
 /// Brings sessions into the journal. Nobody sees a draft before it is finished, and the next start removes what was left.
 pub trait JournalImports: Send + Sync {
