@@ -133,28 +133,6 @@ impl Failure {
         Self::TooLarge { what: "the number of its parts".to_owned(), most: most.to_string(), parts: 0 }
     }
 
-    /// A stable name, for programs.
-    #[must_use]
-    pub const fn code(&self) -> &'static str {
-        match self {
-            Self::Encrypted(_) => "encrypted",
-            Self::Protected { .. } => "protected",
-            Self::Scanned { .. } => "scanned",
-            Self::Broken { .. } => "broken",
-            Self::Truncated { .. } => "truncated",
-            Self::Entries { .. } => "entries",
-            Self::NoEntry { .. } => "no_entry",
-            Self::Mismatch { .. } => "mismatch",
-            Self::Foreign { .. } => "foreign",
-            Self::TooLarge { .. } => "too_large",
-            Self::TookTooLong { .. } => "took_too_long",
-            Self::OutOfMemory { .. } => "out_of_memory",
-            Self::NeedsRecognition => "needs_recognition",
-            Self::Cancelled => "cancelled",
-            Self::Worker(_) => "worker",
-        }
-    }
-
     /// Hint on what to do.
     #[must_use]
     pub fn hint(&self) -> &'static str {
@@ -337,14 +315,7 @@ impl UnreadPages {
 
     /// Problem and hint where these are among the pages that are shown.
     pub(crate) fn of_shown(&self) -> String {
-        let problem = match (self.scans(), self.with_text) {
-            (scans, 0) => format!("{scans} of the pages shown {}", are_scans(scans)),
-            (0, with_text) => unsearched(&format!("{with_text} of the pages shown"), with_text),
-            (scans, with_text) => {
-                let others = unsearched(&other(with_text), with_text);
-                format!("{scans} of the pages shown {}; {others}", are_scans(scans))
-            }
-        };
+        let problem = self.problem(|pages| format!("{pages} of the pages shown"));
         format!("{problem}; {}", self.why.hint())
     }
 
@@ -353,12 +324,18 @@ impl UnreadPages {
         if kind == Kind::Picture && pages == 1 {
             return "its letters were not recognised".to_owned();
         }
+        self.problem(|some| of_its(some, pages))
+    }
+
+    /// Problem of pages of which `which` names so many.
+    fn problem(&self, which: impl Fn(u32) -> String) -> String {
         match (self.scans(), self.with_text) {
-            (scans, 0) => format!("{} {}", of_its(scans, pages), are_scans(scans)),
-            (0, with_text) => unsearched(&of_its(with_text, pages), with_text),
-            (scans, with_text) => {
-                let others = unsearched(&other(with_text), with_text);
-                format!("{} {}; {others}", of_its(scans, pages), are_scans(scans))
+            (scans, 0) => format!("{} {}", which(scans), are_scans(scans)),
+            (0, with_text) => unsearched(&which(with_text), with_text),
+            (scans, 1) => format!("{} {}; {}", which(scans), are_scans(scans), unsearched("1 other", 1)),
+            (scans, others) => {
+                let unsearched = unsearched(&format!("{others} others"), others);
+                format!("{} {}; {unsearched}", which(scans), are_scans(scans))
             }
         }
     }
@@ -370,10 +347,6 @@ fn of_its(some: u32, pages: u32) -> String {
         (some, pages) if some < pages => format!("{some} of its {pages} pages"),
         (_, pages) => format!("its {pages} pages"),
     }
-}
-
-fn other(pages: u32) -> String {
-    if pages == 1 { "1 other".to_owned() } else { format!("{pages} others") }
 }
 
 const fn are_scans(pages: u32) -> &'static str {

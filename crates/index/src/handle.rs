@@ -18,9 +18,8 @@ use crate::{
         Claim, DocumentId, Entry, IndexConfig, IndexError, Indexing,
         folder::guarded,
         indexing::ask,
-        shared::Shared,
-        view::View,
-        writer::{self, CLOSE_WITHIN, Command},
+        view::{Shared, View},
+        writer::{self, CLOSE_WITHIN, Command, Writer},
     },
     recognition::RecognitionStamp,
     search::{self, Answer, Request, Stop},
@@ -161,7 +160,8 @@ impl IndexHandle {
     /// # Errors
     /// When nothing can be written.
     pub async fn remove(&self, id: &DocumentId) -> Result<bool, IndexError> {
-        ask(&self.queue, |reply| Command::Remove { id: *id, reply }).await
+        let id = *id;
+        ask(&self.queue, move |writer, reply| drop(reply.send(writer.remove(&id)))).await
     }
 
     /// Takes out what nobody used for long, and says how many documents that were. It is done by itself when a document is
@@ -170,7 +170,7 @@ impl IndexHandle {
     /// # Errors
     /// When nothing can be written.
     pub async fn sweep(&self) -> Result<usize, IndexError> {
-        ask(&self.queue, |reply| Command::Sweep { reply }).await
+        ask(&self.queue, |writer, reply| drop(reply.send(writer.sweep()))).await
     }
 
     /// Searches the documents that the request names, and no others.
@@ -183,43 +183,23 @@ impl IndexHandle {
             turn = Arc::clone(turns).acquire_owned() => turn.map_err(|_| IndexError::Closed)?,
             () = cancel.cancelled() => return Err(IndexError::Cancelled),
         };
-        self.touch(&request);
-        let view = self.shared.view();
-        let dictionary = Arc::clone(&self.shared.dictionary);
-        let found = self.read(view, move |view| {
+        let documents = request.documents.iter().map(|document| &document.id);
+        self.shared.uses.touch(documents, (self.shared.config.now)());
+        let (shared, view) = (Arc::clone(&self.shared), self.shared.view());
+        let seen = Arc::clone(&view);
+        let found = spawn_blocking(move || {
             let _turn = turn;
+            if !seen.is_there() {
+                return Err(IndexError::Lost("its folder is gone".to_owned()));
+            }
             let stop = Stop { deadline: Instant::now() + request.within, cancel };
-            search::search(view, &dictionary, &request, &stop)
+            guarded(|| search::search(&seen, &shared.dictionary, &request, &stop))
         });
-        let found = found.await;
-        self.rouse();
-        found
-    }
-
-    /// The same for whoever is on a thread that may block already; none where it cannot be done at once: others are at it, it
-    /// may take long, or the index was deleted or is damaged.
-    pub(crate) fn search_at_once(&self, request: &Request, cancel: CancellationToken) -> Option<Answer> {
-        let _turn = self.queries.try_acquire().ok().filter(|_| !request.may_scan())?;
-        self.touch(request);
-        let view = self.shared.view();
-        let stop = Stop { deadline: Instant::now() + request.within, cancel };
-        let found = view.is_there().then(|| guarded(|| search::search(&view, &self.shared.dictionary, request, &stop)));
-        self.rouse();
-        found?.inspect_err(|error| tracing::debug!(%error, "searching again, as it failed")).ok()
-    }
-
-    /// Takes note that these documents are used.
-    fn touch(&self, request: &Request) {
-        let now = (self.shared.config.now)();
-        self.shared.uses.touch(request.documents.iter().map(|document| &document.id), now);
-    }
-
-    /// Has the writer look whether there is something to give back.
-    fn rouse(&self) {
-        if self.shared.must_rouse() {
-            // Full means that it is awake.
-            let _ = self.queue.try_send(Command::Rouse);
+        let found = found.await.map_err(|_| IndexError::Closed)?;
+        if let Err(IndexError::Lost(why)) = &found {
+            self.renew(&view, why).await?;
         }
+        found
     }
 
     /// Size of the index.
@@ -254,7 +234,7 @@ impl IndexHandle {
     /// # Errors
     /// When that takes too long. Nothing is lost by it.
     pub async fn close(&self) -> Result<(), IndexError> {
-        let closed = ask(&self.queue, |reply| Command::Close { reply });
+        let closed = ask(&self.queue, Writer::close);
         match tokio::time::timeout(CLOSE_WITHIN, closed).await {
             Ok(Err(IndexError::Closed)) => Ok(()),
             Ok(closed) => closed,
@@ -262,28 +242,9 @@ impl IndexHandle {
         }
     }
 
-    /// Reads from the files on a thread that may block.
-    async fn read<T: Send + 'static>(
-        &self,
-        view: Arc<View>,
-        act: impl FnOnce(&View) -> Result<T, IndexError> + Send + 'static,
-    ) -> Result<T, IndexError> {
-        let seen = Arc::clone(&view);
-        let read = spawn_blocking(move || {
-            if !seen.is_there() {
-                return Err(IndexError::Lost("its folder is gone".to_owned()));
-            }
-            guarded(|| act(&seen))
-        });
-        let read = read.await.map_err(|_| IndexError::Closed)?;
-        if let Err(IndexError::Lost(why)) = &read {
-            self.renew(&view, why).await?;
-        }
-        read
-    }
-
     async fn renew(&self, view: &View, why: &str) -> Result<(), IndexError> {
-        ask(&self.queue, |reply| Command::Renew { epoch: view.epoch, why: why.to_owned(), reply }).await
+        let (epoch, why) = (view.epoch, why.to_owned());
+        ask(&self.queue, move |writer, reply| drop(reply.send(writer.renew_since(epoch, &why)))).await
     }
 
     fn lock_of(&self, id: &DocumentId) -> Arc<tokio::sync::Mutex<()>> {

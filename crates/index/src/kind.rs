@@ -56,66 +56,51 @@ pub enum Kind {
     Picture,
 }
 
-impl Kind {
-    /// All of them.
-    pub const ALL: [Self; 23] = [
-        Self::Pdf,
-        Self::Docx,
-        Self::Xlsx,
-        Self::Xls,
-        Self::Ods,
-        Self::Pptx,
-        Self::Doc,
-        Self::Ppt,
-        Self::Xlsb,
-        Self::Odt,
-        Self::Odp,
-        Self::Rtf,
-        Self::Epub,
-        Self::Eml,
-        Self::Msg,
-        Self::Ipynb,
-        Self::Csv,
-        Self::Html,
-        Self::Markdown,
-        Self::Plain,
-        Self::Zip,
-        Self::Tar,
-        Self::Picture,
-    ];
+/// Each kind with the word for it that stands in what is written down, its name in a sentence, and the endings of its files.
+const KINDS: [(Kind, &str, &str, &[&str]); 23] = [
+    (Kind::Pdf, "pdf", "PDF", &["pdf"]),
+    (Kind::Docx, "docx", "Word document", &["docx", "docm", "dotx", "dotm"]),
+    (Kind::Xlsx, "xlsx", "Excel workbook", &["xlsx", "xlsm", "xltx", "xltm"]),
+    (Kind::Xls, "xls", "Excel workbook", &["xls", "xlt"]),
+    (Kind::Ods, "ods", "OpenDocument spreadsheet", &["ods", "ots"]),
+    (Kind::Pptx, "pptx", "PowerPoint presentation", &["pptx", "pptm", "ppsx", "ppsm", "potx"]),
+    (Kind::Doc, "doc", "Word document", &["doc", "dot"]),
+    (Kind::Ppt, "ppt", "PowerPoint presentation", &["ppt", "pps", "pot"]),
+    (Kind::Xlsb, "xlsb", "Excel workbook", &["xlsb"]),
+    (Kind::Odt, "odt", "OpenDocument text", &["odt", "ott"]),
+    (Kind::Odp, "odp", "OpenDocument presentation", &["odp", "otp"]),
+    (Kind::Rtf, "rtf", "RTF document", &["rtf"]),
+    (Kind::Epub, "epub", "EPUB book", &["epub"]),
+    (Kind::Eml, "eml", "mail", &["eml"]),
+    (Kind::Msg, "msg", "Outlook message", &["msg"]),
+    (Kind::Ipynb, "ipynb", "Jupyter notebook", &["ipynb"]),
+    (Kind::Csv, "csv", "CSV file", &["csv", "tsv", "tab"]),
+    (Kind::Html, "html", "HTML page", &["html", "htm", "xhtml"]),
+    (Kind::Markdown, "markdown", "Markdown file", &["md", "markdown", "mdown", "mkd"]),
+    (Kind::Plain, "plain", "text file", &["txt", "text", "log", "rst"]),
+    (Kind::Zip, "zip", "ZIP archive", &["zip"]),
+    (Kind::Tar, "tape", "TAR archive", &["tar", "tgz"]),
+    (Kind::Picture, "picture", "picture", &["png", "jpg", "jpeg", "tif", "tiff", "webp", "gif", "bmp"]),
+];
 
+impl Kind {
     /// Kind by a name, whatever the case of its letters; none where its extension is unknown.
     #[must_use]
     pub fn of_name(name: &str) -> Option<Self> {
-        let (before, ending) = name.rsplit_once('.')?;
-        let is_packed_tar = || before.rsplit_once('.').is_some_and(|(_, ending)| ending.eq_ignore_ascii_case("tar"));
-        Some(match ending.to_ascii_lowercase().as_str() {
-            "pdf" => Self::Pdf,
-            "docx" | "docm" | "dotx" | "dotm" => Self::Docx,
-            "xlsx" | "xlsm" | "xltx" | "xltm" => Self::Xlsx,
-            "xls" | "xlt" => Self::Xls,
-            "ods" | "ots" => Self::Ods,
-            "pptx" | "pptm" | "ppsx" | "ppsm" | "potx" => Self::Pptx,
-            "doc" | "dot" => Self::Doc,
-            "ppt" | "pps" | "pot" => Self::Ppt,
-            "xlsb" => Self::Xlsb,
-            "odt" | "ott" => Self::Odt,
-            "odp" | "otp" => Self::Odp,
-            "rtf" => Self::Rtf,
-            "epub" => Self::Epub,
-            "eml" => Self::Eml,
-            "msg" => Self::Msg,
-            "ipynb" => Self::Ipynb,
-            "csv" | "tsv" | "tab" => Self::Csv,
-            "html" | "htm" | "xhtml" => Self::Html,
-            "md" | "markdown" | "mdown" | "mkd" => Self::Markdown,
-            "zip" => Self::Zip,
-            "tar" | "tgz" => Self::Tar,
-            "gz" if is_packed_tar() => Self::Tar,
-            "png" | "jpg" | "jpeg" | "tif" | "tiff" | "webp" | "gif" | "bmp" => Self::Picture,
-            "txt" | "text" | "log" | "rst" => Self::Plain,
-            _ => return None,
-        })
+        let name = name.to_ascii_lowercase();
+        let (_, ending) = name.rsplit_once('.')?;
+        let ending = if name.ends_with(".tar.gz") { "tar" } else { ending };
+        KINDS.iter().find(|(.., endings)| endings.contains(&ending)).map(|(kind, ..)| *kind)
+    }
+
+    /// Kind by the word for it.
+    pub(crate) fn of_word(word: &str) -> Option<Self> {
+        KINDS.iter().find(|(_, known, ..)| *known == word).map(|(kind, ..)| *kind)
+    }
+
+    fn row(self) -> (&'static str, &'static str) {
+        let row = KINDS.iter().find(|(kind, ..)| *kind == self);
+        row.map(|(_, word, name, _)| (*word, *name)).unwrap_or_default()
     }
 
     /// Returns whether it is text all through, so that its bytes look like those of any other text.
@@ -137,58 +122,14 @@ impl Kind {
     }
 
     /// One word for it, which stands in what is written down.
-    pub(crate) const fn word(self) -> &'static str {
-        match self {
-            Self::Pdf => "pdf",
-            Self::Docx => "docx",
-            Self::Xlsx => "xlsx",
-            Self::Xls => "xls",
-            Self::Ods => "ods",
-            Self::Pptx => "pptx",
-            Self::Doc => "doc",
-            Self::Ppt => "ppt",
-            Self::Xlsb => "xlsb",
-            Self::Odt => "odt",
-            Self::Odp => "odp",
-            Self::Rtf => "rtf",
-            Self::Epub => "epub",
-            Self::Eml => "eml",
-            Self::Msg => "msg",
-            Self::Ipynb => "ipynb",
-            Self::Csv => "csv",
-            Self::Html => "html",
-            Self::Markdown => "markdown",
-            Self::Plain => "plain",
-            Self::Zip => "zip",
-            Self::Tar => "tape",
-            Self::Picture => "picture",
-        }
+    pub(crate) fn word(self) -> &'static str {
+        self.row().0
     }
 }
 
 /// As in a sentence: `PDF`, `CSV file`.
 impl fmt::Display for Kind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Pdf => "PDF",
-            Self::Docx | Self::Doc => "Word document",
-            Self::Odt => "OpenDocument text",
-            Self::Odp => "OpenDocument presentation",
-            Self::Rtf => "RTF document",
-            Self::Epub => "EPUB book",
-            Self::Eml => "mail",
-            Self::Msg => "Outlook message",
-            Self::Ipynb => "Jupyter notebook",
-            Self::Xlsx | Self::Xls | Self::Xlsb => "Excel workbook",
-            Self::Ods => "OpenDocument spreadsheet",
-            Self::Pptx | Self::Ppt => "PowerPoint presentation",
-            Self::Csv => "CSV file",
-            Self::Html => "HTML page",
-            Self::Markdown => "Markdown file",
-            Self::Plain => "text file",
-            Self::Zip => "ZIP archive",
-            Self::Tar => "TAR archive",
-            Self::Picture => "picture",
-        })
+        f.write_str(self.row().1)
     }
 }

@@ -81,20 +81,12 @@ impl ReadingLimits {
     }
 
     pub(crate) const fn of(&self, kind: Kind) -> ReadingLimit {
+        use Kind::{Csv, Html, Markdown, Odp, Ods, Plain, Ppt, Pptx, Tar, Xls, Xlsb, Xlsx, Zip};
         match kind {
-            Kind::Pdf
-            | Kind::Docx
-            | Kind::Doc
-            | Kind::Odt
-            | Kind::Rtf
-            | Kind::Epub
-            | Kind::Eml
-            | Kind::Msg
-            | Kind::Ipynb
-            | Kind::Picture => self.pages,
-            Kind::Xlsx | Kind::Xls | Kind::Xlsb | Kind::Ods => self.sheets,
-            Kind::Pptx | Kind::Ppt | Kind::Odp => self.slides,
-            Kind::Csv | Kind::Html | Kind::Markdown | Kind::Plain | Kind::Zip | Kind::Tar => self.sections,
+            Xlsx | Xls | Xlsb | Ods => self.sheets,
+            Pptx | Ppt | Odp => self.slides,
+            Csv | Html | Markdown | Plain | Zip | Tar => self.sections,
+            _ => self.pages,
         }
     }
 }

@@ -12,7 +12,7 @@ use image::ImageFormat;
 use sha2::{Digest as _, Sha256};
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
-    process::{Child, ChildStdout, Command},
+    process::{Child, ChildStdout},
     sync::Semaphore,
     time::timeout,
 };
@@ -20,7 +20,7 @@ use tokio::{
 use crate::{
     extract::clean,
     limits::Limits,
-    worker::{PICTURE_WORKER_ARGUMENT, PictureHeader, SIDE},
+    worker::{PICTURE_WORKER_ARGUMENT, PictureHeader, SIDE, command},
 };
 
 /// The kinds that models see.
@@ -67,17 +67,8 @@ impl PictureReader {
 
     fn start(&self) -> io::Result<Child> {
         let limits = Limits { time: TIME, ..Limits::default() };
-        Command::new(&self.program)
-            .arg(PICTURE_WORKER_ARGUMENT)
-            .arg(serde_json::to_string(&limits)?)
-            .env_clear()
-            .current_dir("/")
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::null())
-            .process_group(0)
-            .kill_on_drop(true)
-            .spawn()
+        let mut command = command(&self.program, PICTURE_WORKER_ARGUMENT, &limits)?;
+        command.stdin(Stdio::piped()).stderr(Stdio::null()).spawn()
     }
 }
 

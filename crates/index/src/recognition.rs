@@ -1,7 +1,6 @@
 //! Recognition of letters in pictures: where its models are, and how much of a document may be recognised at once.
 
 use std::{
-    fs::File,
     io,
     num::NonZeroUsize,
     path::{Path, PathBuf},
@@ -21,8 +20,8 @@ const FIRST: Duration = Duration::from_secs(30);
 const EACH: Duration = Duration::from_secs(3);
 /// Time limit, however many pages there are.
 const MOST_TIME: Duration = Duration::from_secs(600);
-/// Memory of the networks and of a drawn page, in bytes.
-const MEMORY: u64 = 768 * 1024 * 1024;
+/// Memory of the networks and of a drawn page, in bytes, beyond what reading takes.
+pub(crate) const MEMORY: u64 = 768 * 1024 * 1024;
 
 /// Settings of recognition.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -132,38 +131,6 @@ impl Recognition {
         let stamp = |models| RecognitionStamp { pages: budget.pages, models, late_in: Some(*RUN) };
         models.map(stamp).unwrap_or_default()
     }
-
-    /// Opens the models' files, as long as files can be opened.
-    pub(crate) fn open(self) -> OpenRecognition {
-        match self {
-            Self::Missing(why) => OpenRecognition::Missing(why),
-            Self::Deferred => OpenRecognition::Deferred,
-            Self::Ready { folder, budget } => {
-                let files = RECOGNITION_MODELS.map(|name| File::open(folder.join(name)));
-                match files.into_iter().collect::<io::Result<Vec<File>>>() {
-                    Ok(files) => OpenRecognition::Ready { files, budget },
-                    Err(_) => OpenRecognition::Missing(UnreadReason::NoModels),
-                }
-            }
-        }
-    }
-}
-
-/// The same with open files.
-#[derive(Debug)]
-pub(crate) enum OpenRecognition {
-    /// There is none, and why.
-    Missing(UnreadReason),
-    /// Reading ends where it is needed.
-    Deferred,
-    /// With these files.
-    #[cfg_attr(not(feature = "ocr"), allow(dead_code, reason = "a build without recognition reads none"))]
-    Ready {
-        /// In the order of [`RECOGNITION_MODELS`].
-        files: Vec<File>,
-        /// The limits.
-        budget: RecognitionBudget,
-    },
 }
 
 /// Limits on the cost of recognising one document.
@@ -175,13 +142,6 @@ pub struct RecognitionBudget {
     pub time: Duration,
     /// Threads that compute.
     pub threads: usize,
-}
-
-impl RecognitionBudget {
-    /// Bytes of memory that it takes beyond what reading takes.
-    pub(crate) const fn memory(&self) -> u64 {
-        MEMORY
-    }
 }
 
 #[cfg(test)]

@@ -5,14 +5,13 @@
 //!
 //! - [`picture`]: [`Picture`], a grey picture, and its pixels between pixels.
 //! - `detection`: the first network; `region`: connected pixels and the upright or slanted box around them.
-//! - `recognition`: the second network; `letters`: the letters that it knows.
+//! - `recognition`: the second network, and the letters that it knows.
 //! - `page`: what is likely to be text, levelled, as [`Line`]s.
 //!
 //! Pictures come from strangers, and so may the models' files: both are only computed with. The caller bounds the size of
 //! a picture, and the time by [`Recogniser::text`].
 
 mod detection;
-mod letters;
 mod page;
 pub mod picture;
 mod recognition;
@@ -26,7 +25,7 @@ pub use detection::MOST_LINES;
 pub use page::{Letter, Line, PageText};
 pub use picture::Picture;
 
-use self::letters::Alphabet;
+use self::recognition::Alphabet;
 
 /// Contents of the models' files.
 #[derive(Debug)]

@@ -1,4 +1,4 @@
-//! The second network: the letters of one line.
+//! The second network: the letters of one line, of those that it knows.
 
 use std::{
     cmp::Reverse,
@@ -13,7 +13,7 @@ use std::{
 use rten::{RunOptions, ThreadPool};
 use rten_tensor::{AsView as _, Layout as _, NdTensor};
 
-use crate::{OcrError, Picture, Recogniser, letters::Alphabet, region::SlantedBox};
+use crate::{OcrError, Picture, Recogniser, region::SlantedBox};
 
 /// Height of a line as the network sees it, in pixels.
 const HEIGHT: usize = 48;
@@ -152,6 +152,32 @@ fn best(probabilities: &[f32]) -> Option<(usize, f32)> {
     probabilities.iter().position(|probability| *probability >= score).map(|class| (class, score))
 }
 
+/// Letters by their classes: class 0 says that there is none, the last one is the space.
+#[derive(Debug)]
+pub(crate) struct Alphabet {
+    letters: Vec<char>,
+}
+
+impl Alphabet {
+    /// The letters of a list, one a line.
+    pub(crate) fn of(list: &str) -> Self {
+        let list = list.strip_suffix('\n').unwrap_or(list);
+        // A line without anything keeps its class.
+        let letters = list.split('\n').map(|line| line.chars().next().filter(|letter| *letter != '\r').unwrap_or(' '));
+        Self { letters: letters.chain([' ']).collect() }
+    }
+
+    /// Number of classes.
+    pub(crate) const fn classes(&self) -> usize {
+        self.letters.len() + 1
+    }
+
+    /// The letter of a class; none where there is no letter.
+    pub(crate) fn letter(&self, class: usize) -> Option<char> {
+        self.letters.get(class.checked_sub(1)?).copied()
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -179,5 +205,20 @@ mod tests {
         let numbers = cut.to_vec();
         let row = |row: usize| &numbers[row * width..(row + 1) * width];
         assert!(row(8).iter().all(|number| *number < -0.9) && row(40).iter().all(|number| *number > 0.9));
+    }
+}
+
+#[cfg(test)]
+mod letters_tests {
+    use super::*;
+
+    #[test]
+    fn classes_are_the_lines_of_the_list_between_nothing_and_the_space() {
+        for list in ["\u{3000}\na\n\u{85}\n文", "\u{3000}\r\na\r\n\u{85}\r\n文\r\n"] {
+            let alphabet = Alphabet::of(list);
+            let letters: Vec<Option<char>> = (0..7).map(|class| alphabet.letter(class)).collect();
+            let expected = [None, Some('\u{3000}'), Some('a'), Some('\u{85}'), Some('文'), Some(' '), None];
+            assert_eq!((letters.as_slice(), alphabet.classes()), (expected.as_slice(), 6));
+        }
     }
 }

@@ -69,8 +69,8 @@ const AGENTD: Floors = &[
 ];
 
 const CODE: Floors = &[
-    &["file_kind", "language", "terms", "text"],
-    &["tags"],
+    &["language", "terms", "text"],
+    &["file_kind", "tags"],
     &["chunk"],
     &["source"],
     &["index"],
@@ -116,7 +116,7 @@ const CORE: Floors = &[
 ];
 
 const INDEX: Floors = &[
-    &["analyze", "kind", "lib", "memory"],
+    &["analyze", "kind", "lib"],
     &["failure", "limits"],
     &["document", "recognition"],
     &["chunk", "frame"],

@@ -8,7 +8,7 @@ use crate::{
     language::Language,
     source::SourceFile,
     tags::{Definition, SymbolKind},
-    terms::{Stems, TermCounts, TermTable},
+    terms::{Interner, Stems, TermCounts, TermTable},
     text::{MAX_LINE, start_of},
 };
 
@@ -29,7 +29,7 @@ pub struct FileAnalysis {
     pub(crate) lines: u32,
     pub(crate) definitions: Vec<Definition>,
     pub(crate) uses: Vec<(Box<str>, u16)>,
-    pub(crate) terms: Vec<Box<str>>,
+    pub(crate) terms: Interner,
     /// Terms of its name.
     pub(crate) name_terms: Vec<String>,
     pub(crate) chunks: Vec<AnalysedChunk>,
@@ -51,6 +51,9 @@ pub(crate) struct AnalysedChunk {
     pub(crate) symbol: Option<usize>,
     pub(crate) counts: TermCounts,
 }
+
+/// File names that say nothing; their folder's name does.
+const EMPTY_NAMES: [&str; 5] = ["__init__", "index", "lib", "main", "mod"];
 
 /// Analyser of files, one per thread: it remembers the stems of words.
 #[derive(Debug, Default)]
@@ -95,19 +98,14 @@ impl Analyser {
                 });
             }
         }
-        let terms = table.into_terms();
+        let terms = table.terms;
         let lines = source.spans.last().map_or(0, |span| span.last_line);
         let uses = uses(&source);
         let name_terms = self.name_terms(path);
         let (path, language, definitions) = (path.to_owned(), source.language, source.tags.definitions);
         FileAnalysis { path, language, lines, definitions, uses, terms, name_terms, chunks }
     }
-}
 
-/// File names that say nothing; their folder's name does.
-const EMPTY_NAMES: [&str; 5] = ["__init__", "index", "lib", "main", "mod"];
-
-impl Analyser {
     /// Terms of the name of a file, without its ending.
     fn name_terms(&mut self, path: &str) -> Vec<String> {
         let mut parts = path.rsplit('/');

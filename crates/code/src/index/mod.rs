@@ -5,17 +5,13 @@
 //! merges would be in the way of all three.
 
 pub(crate) mod analysis;
-mod compaction;
-mod interner;
 mod postings;
-pub(crate) mod scores;
 
 use std::collections::HashMap;
 
-pub use analysis::FileAnalysis;
-pub(crate) use interner::Interner;
-pub(crate) use postings::Postings;
-
+pub use self::analysis::FileAnalysis;
+use self::postings::Postings;
+pub(crate) use crate::terms::{Interner, count};
 use crate::{file_kind, language::Language, tags::SymbolKind};
 
 /// Change of a file as its folder tells it: if neither differs, the file is not read again.
@@ -91,6 +87,9 @@ pub struct CodeIndex {
     lines: u64,
 }
 
+/// Fewer removed chunks are not worth compacting.
+const WORTH_IT: usize = 4096;
+
 impl CodeIndex {
     /// Creates an empty index.
     #[must_use]
@@ -105,7 +104,8 @@ impl CodeIndex {
             self.files.push(None);
             count(self.files.len() - 1)
         });
-        let terms: Vec<u32> = analysis.terms.iter().map(|term| self.terms.intern(term)).collect();
+        let numbers = 0..count(analysis.terms.len());
+        let terms: Vec<u32> = numbers.map(|number| self.terms.intern(analysis.terms.text(number))).collect();
         self.postings.resize_with(self.terms.len(), Postings::default);
         let first = count(self.chunks.len());
         let tests = analysis.test_modules();
@@ -242,9 +242,122 @@ impl CodeIndex {
     pub(crate) fn names(&self) -> &Interner {
         &self.names
     }
+
+    /// Compacts if more than a third of the chunks are removed: searching skips them, but they take memory.
+    pub(super) fn compact_if_worth_it(&mut self) {
+        let removed = self.chunks.len() - self.live_chunks;
+        if removed >= WORTH_IT && removed * 2 > self.live_chunks {
+            self.compact();
+        }
+    }
+
+    /// Gives up everything that removed files left, and memory that was taken in advance.
+    pub fn compact(&mut self) {
+        let mut numbers = vec![REMOVED; self.chunks.len()];
+        let mut chunks = Vec::with_capacity(self.live_chunks);
+        for (old, chunk) in self.chunks.iter().enumerate().filter(|(_, chunk)| chunk.file != REMOVED) {
+            if let Some(number) = numbers.get_mut(old) {
+                *number = count(chunks.len());
+            }
+            chunks.push(*chunk);
+        }
+        let old_terms = self.compact_terms(&numbers);
+        self.chunks = chunks;
+        let mut names = Interner::default();
+        for file in self.files.iter_mut().flatten() {
+            let (first, end) = file.chunks;
+            // A file's chunks are neighbours, and stay so.
+            let first = numbers.get(first as usize).copied().filter(|_| first < end).unwrap_or(0);
+            file.chunks = (first, first + (end - file.chunks.0));
+            let name_terms = file.name_terms.iter().filter_map(|term| self.terms.get(old_terms.text(*term)));
+            file.name_terms = name_terms.collect();
+            for definition in &mut file.definitions {
+                definition.name = names.intern(self.names.text(definition.name));
+            }
+            for (name, _) in &mut file.uses {
+                *name = names.intern(self.names.text(*name));
+            }
+            file.uses.sort_unstable();
+        }
+        self.names = names;
+    }
+
+    /// Drops terms that no chunk has any more, and returns those that there were.
+    fn compact_terms(&mut self, numbers: &[u32]) -> Interner {
+        let mut terms = Interner::default();
+        let mut kept = Vec::new();
+        for (term, postings) in self.postings.iter().enumerate() {
+            let mut live = Postings::default();
+            let mut is_used = false;
+            postings.for_each(&mut |chunk, weight| {
+                if let Some(number) = numbers.get(chunk as usize).filter(|number| **number != REMOVED) {
+                    live.push(*number, weight);
+                    is_used = true;
+                }
+            });
+            if is_used {
+                live.shrink();
+                terms.intern(self.terms.text(count(term)));
+                kept.push(live);
+            }
+        }
+        self.postings = kept;
+        std::mem::replace(&mut self.terms, terms)
+    }
+
+    /// Gives back memory that was taken in advance while many files were added.
+    pub(crate) fn shrink(&mut self) {
+        self.postings.iter_mut().for_each(Postings::shrink);
+        self.postings.shrink_to_fit();
+        self.chunks.shrink_to_fit();
+    }
 }
 
-/// A length as a number of the index. Bounds on files and terms keep it far below the end.
-pub(crate) fn count(length: usize) -> u32 {
-    u32::try_from(length).unwrap_or(u32::MAX)
+/// Saturation of repeated terms.
+const K1: f32 = 2.0;
+/// Share of the length in the score.
+const B: f32 = 0.75;
+
+/// Scores of all chunks.
+#[derive(Debug, Default)]
+pub(crate) struct Scores {
+    /// Score of each chunk by its number.
+    pub(crate) by_chunk: Vec<f32>,
+    /// Numbers of the chunks that have any of the terms, sorted.
+    pub(crate) touched: Vec<u32>,
+}
+
+impl CodeIndex {
+    /// Scores chunks by terms, each with a weight.
+    pub(crate) fn scores(&self, terms: &[(String, f32)]) -> Scores {
+        let mut by_chunk = vec![0.0_f32; self.chunks.len()];
+        let mut touched = Vec::new();
+        let mut live = Vec::new();
+        let average = self.total_length as f32 / self.live_chunks.max(1) as f32;
+        for (term, weight) in terms {
+            let postings = self.terms.get(term).and_then(|term| self.postings.get(term as usize));
+            let Some(postings) = postings else { continue };
+            live.clear();
+            postings.for_each(&mut |number, count| {
+                if let Some(chunk) = self.chunk(number).filter(|chunk| chunk.file != REMOVED) {
+                    live.push((number, count, chunk.length));
+                }
+            });
+            let (all, with) = (self.live_chunks as f32, live.len() as f32);
+            let rarity = (1.0 + (all - with + 0.5) / (with + 0.5)).ln();
+            for (number, count, length) in &live {
+                let count = *count as f32;
+                let length = *length as f32 / average.max(1.0);
+                let score = rarity * count * (K1 + 1.0) / (count + K1 * (1.0 - B + B * length));
+                if let Some(place) = by_chunk.get_mut(*number as usize) {
+                    if *place == 0.0 {
+                        touched.push(*number);
+                    }
+                    *place += weight * score;
+                }
+            }
+        }
+        touched.sort_unstable();
+        Scores { by_chunk, touched }
+    }
 }

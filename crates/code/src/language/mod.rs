@@ -1,10 +1,13 @@
 //! Programming languages: which one a file is written in, and the grammar that parses it.
 
-mod grammar;
 mod kinds;
 
-pub(crate) use grammar::{Grammar, Role};
-pub(crate) use kinds::NameRule;
+use std::sync::OnceLock;
+
+use agentd_core::code::SymbolKind;
+
+pub(crate) use self::kinds::NameRule;
+use self::kinds::{definitions, is_identifier};
 
 /// Programming language of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -37,46 +40,21 @@ pub enum Language {
     TypeScript,
 }
 
-/// Endings of file names, in small letters, and the languages they stand for.
-const ENDINGS: [(&str, Language); 38] = [
-    ("bash", Language::Bash),
-    ("sh", Language::Bash),
-    ("zsh", Language::Bash),
-    ("c", Language::C),
-    ("h", Language::C),
-    ("cs", Language::CSharp),
-    ("c++", Language::Cpp),
-    ("cc", Language::Cpp),
-    ("cpp", Language::Cpp),
-    ("cu", Language::Cpp),
-    ("cuh", Language::Cpp),
-    ("cxx", Language::Cpp),
-    ("h++", Language::Cpp),
-    ("hh", Language::Cpp),
-    ("hpp", Language::Cpp),
-    ("hxx", Language::Cpp),
-    ("inl", Language::Cpp),
-    ("ipp", Language::Cpp),
-    ("go", Language::Go),
-    ("java", Language::Java),
-    ("cjs", Language::JavaScript),
-    ("es6", Language::JavaScript),
-    ("js", Language::JavaScript),
-    ("jsx", Language::JavaScript),
-    ("mjs", Language::JavaScript),
-    ("php", Language::Php),
-    ("phtml", Language::Php),
-    ("py", Language::Python),
-    ("pyi", Language::Python),
-    ("pyw", Language::Python),
-    ("gemspec", Language::Ruby),
-    ("rake", Language::Ruby),
-    ("rb", Language::Ruby),
-    ("rs", Language::Rust),
-    ("tsx", Language::Tsx),
-    ("cts", Language::TypeScript),
-    ("mts", Language::TypeScript),
-    ("ts", Language::TypeScript),
+/// Languages with the endings of the names of their files, in small letters.
+const ENDINGS: [(Language, &[&str]); 13] = [
+    (Language::Bash, &["bash", "sh", "zsh"]),
+    (Language::C, &["c", "h"]),
+    (Language::CSharp, &["cs"]),
+    (Language::Cpp, &["c++", "cc", "cpp", "cu", "cuh", "cxx", "h++", "hh", "hpp", "hxx", "inl", "ipp"]),
+    (Language::Go, &["go"]),
+    (Language::Java, &["java"]),
+    (Language::JavaScript, &["cjs", "es6", "js", "jsx", "mjs"]),
+    (Language::Php, &["php", "phtml"]),
+    (Language::Python, &["py", "pyi", "pyw"]),
+    (Language::Ruby, &["gemspec", "rake", "rb"]),
+    (Language::Rust, &["rs"]),
+    (Language::Tsx, &["tsx"]),
+    (Language::TypeScript, &["cts", "mts", "ts"]),
 ];
 
 impl Language {
@@ -86,7 +64,7 @@ impl Language {
         let name = path.rsplit('/').next().unwrap_or(path);
         let (_, ending) = name.rsplit_once('.')?;
         let ending = ending.to_ascii_lowercase();
-        ENDINGS.iter().find(|(known, _)| *known == ending).map(|(_, language)| *language)
+        ENDINGS.iter().find(|(_, known)| known.contains(&ending.as_str())).map(|(language, _)| *language)
     }
 
     /// Returns whether code of one can use what code of the other defines.
@@ -104,6 +82,88 @@ impl Language {
     #[must_use]
     pub fn is_parsed(self) -> bool {
         self.grammar().is_some()
+    }
+}
+
+/// Part that a node plays in a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Role {
+    /// Something that is only walked through.
+    Other,
+    /// A definition.
+    Definition(SymbolKind, NameRule),
+    /// A name.
+    Identifier,
+}
+
+/// Grammar of a language with the role of each kind of node.
+pub(crate) struct Grammar {
+    /// The grammar.
+    pub(crate) language: tree_sitter::Language,
+    roles: Vec<Role>,
+}
+
+impl Grammar {
+    fn new(language: Language, grammar: tree_sitter::Language) -> Self {
+        let table = definitions(language);
+        let kinds = u16::try_from(grammar.node_kind_count()).unwrap_or(u16::MAX);
+        let role = |id: u16| {
+            let Some(kind) = grammar.node_kind_for_id(id).filter(|_| grammar.node_kind_is_named(id)) else {
+                return Role::Other;
+            };
+            match table.iter().find(|(name, ..)| *name == kind) {
+                Some((_, symbol, rule)) => Role::Definition(*symbol, *rule),
+                None if is_identifier(language, kind) => Role::Identifier,
+                None => Role::Other,
+            }
+        };
+        let roles = (0..kinds).map(role).collect();
+        Self { language: grammar, roles }
+    }
+
+    /// Role of a kind of node.
+    pub(crate) fn role(&self, kind: u16) -> Role {
+        self.roles.get(usize::from(kind)).copied().unwrap_or(Role::Other)
+    }
+}
+
+impl Language {
+    /// Returns the grammar, unless this build has none. Built when first asked for.
+    pub(crate) fn grammar(self) -> Option<&'static Grammar> {
+        static GRAMMARS: [OnceLock<Option<Grammar>>; 13] = [const { OnceLock::new() }; 13];
+        GRAMMARS.get(self as usize)?.get_or_init(|| Some(Grammar::new(self, self.parser_language()?))).as_ref()
+    }
+
+    fn parser_language(self) -> Option<tree_sitter::Language> {
+        let function = match self {
+            #[cfg(feature = "bash")]
+            Self::Bash => tree_sitter_bash::LANGUAGE,
+            #[cfg(feature = "c-sharp")]
+            Self::CSharp => tree_sitter_c_sharp::LANGUAGE,
+            #[cfg(feature = "cpp")]
+            Self::Cpp => tree_sitter_cpp::LANGUAGE,
+            #[cfg(feature = "php")]
+            Self::Php => tree_sitter_php::LANGUAGE_PHP,
+            #[cfg(feature = "ruby")]
+            Self::Ruby => tree_sitter_ruby::LANGUAGE,
+            Self::C => tree_sitter_c::LANGUAGE,
+            Self::Go => tree_sitter_go::LANGUAGE,
+            Self::Java => tree_sitter_java::LANGUAGE,
+            Self::JavaScript => tree_sitter_javascript::LANGUAGE,
+            Self::Python => tree_sitter_python::LANGUAGE,
+            Self::Rust => tree_sitter_rust::LANGUAGE,
+            Self::Tsx => tree_sitter_typescript::LANGUAGE_TSX,
+            Self::TypeScript => tree_sitter_typescript::LANGUAGE_TYPESCRIPT,
+            #[cfg(not(all(
+                feature = "bash",
+                feature = "c-sharp",
+                feature = "cpp",
+                feature = "php",
+                feature = "ruby"
+            )))]
+            _ => return None,
+        };
+        Some(function.into())
     }
 }
 

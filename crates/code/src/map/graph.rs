@@ -23,7 +23,7 @@ const KEPT: f32 = 10.0;
 const SEVERAL: u32 = 3;
 
 /// Definition of a name, for the graph.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Copy)]
 struct Definer {
     file: u32,
     /// Index in the definitions of the file.
@@ -32,49 +32,15 @@ struct Definer {
     is_type: bool,
 }
 
-/// Definitions of all names, by the numbers of the names.
-struct Definers {
-    /// Place of each name's first definition, and the end.
-    starts: Vec<u32>,
-    all: Vec<Definer>,
-    /// Weight of a use of each name, 0 for one without definitions or with too many.
-    weights: Vec<f32>,
-}
-
-impl Definers {
-    fn new(index: &CodeIndex) -> Self {
-        let names = index.names().len();
-        let mut starts = vec![0_u32; names + 1];
-        each_definition(index, &mut |name, _| {
-            if let Some(count) = starts.get_mut(name as usize + 1) {
-                *count += 1;
-            }
-        });
-        let weight = |(name, definers): (u32, &u32)| name_weight(index, name, *definers as usize);
-        let weights = (0..).zip(starts.iter().skip(1)).map(weight).collect();
-        let mut sum = 0;
-        for start in &mut starts {
-            sum += *start;
-            *start = sum;
+/// Definitions that other files can use, by the numbers of their names.
+fn definers(index: &CodeIndex) -> Vec<Vec<Definer>> {
+    let mut definers = vec![Vec::new(); index.names().len()];
+    each_definition(index, &mut |name, definer| {
+        if let Some(definers) = definers.get_mut(name as usize) {
+            definers.push(definer);
         }
-        let mut all = vec![Definer::default(); sum as usize];
-        let mut next = starts.clone();
-        each_definition(index, &mut |name, definer| {
-            let Some(at) = next.get_mut(name as usize) else { return };
-            if let Some(place) = all.get_mut(*at as usize) {
-                *place = definer;
-            }
-            *at += 1;
-        });
-        Self { starts, all, weights }
-    }
-
-    /// Definitions of a name and the weight of a use, for names that count.
-    fn of(&self, name: u32) -> Option<(&[Definer], f32)> {
-        let weight = self.weights.get(name as usize).copied().filter(|weight| *weight > 0.0)?;
-        let (start, end) = (self.starts.get(name as usize)?, self.starts.get(name as usize + 1)?);
-        Some((self.all.get(*start as usize..*end as usize)?, weight))
-    }
+    });
+    definers
 }
 
 /// Calls back with each definition that another file can use. Blocks have the names of their types, and define nothing;
@@ -141,7 +107,7 @@ pub(super) struct Edge {
 /// Graph of files with weighted edges.
 pub(super) struct Graph<'index> {
     index: &'index CodeIndex,
-    definers: Definers,
+    definers: Vec<Vec<Definer>>,
     /// Edges of each slot.
     pub(super) edges: Vec<Vec<Edge>>,
     /// Weight of each slot that its rank is shared by: that of its edges, and what it keeps.
@@ -160,7 +126,7 @@ impl<'index> Graph<'index> {
     pub(super) fn new(index: &'index CodeIndex) -> Self {
         let edges = vec![Vec::new(); index.slots()];
         let totals = vec![0.0; index.slots()];
-        let mut graph = Self { index, definers: Definers::new(index), edges, totals };
+        let mut graph = Self { index, definers: definers(index), edges, totals };
         graph.connect();
         graph
     }
@@ -209,12 +175,12 @@ impl<'index> Graph<'index> {
     /// Calls back with each definition in another file of what a file uses, and the weight of the use.
     fn uses(&self, slot: u32, file: &IndexedFile, tell: &mut impl FnMut(Definer, f32)) {
         for (name, count) in &file.uses {
-            let Some((definers, weight)) = self.definers.of(*name) else { continue };
+            let Some(definers) = self.definers.get(*name as usize) else { continue };
+            let weight = name_weight(self.index, *name, definers.len()) * f32::from(*count).sqrt();
             // A file that defines what it uses means its own.
-            if definers.iter().any(|definer| definer.file == slot) {
+            if weight <= 0.0 || definers.iter().any(|definer| definer.file == slot) {
                 continue;
             }
-            let weight = weight * f32::from(*count).sqrt();
             let is_kin = |definer: &&Definer| match (file.language, definer.language) {
                 (Some(own), Some(other)) => own.is_kin(other),
                 _ => false,
@@ -245,36 +211,33 @@ impl<'index> Graph<'index> {
     }
 
     fn pass_on(&self, ranks: &[f32]) -> Vec<RankedDefinition> {
-        let mut starts = vec![0_u32; self.index.slots()];
-        let mut found = Vec::new();
+        let mut found = vec![Vec::new(); self.index.slots()];
         for (slot, file) in self.index.live_files() {
-            if let Some(start) = starts.get_mut(slot as usize) {
-                *start = count(found.len());
+            if let Some(found) = found.get_mut(slot as usize) {
+                *found = vec![0.0; file.definitions.len()];
             }
-            let definitions = 0..count(file.definitions.len());
-            found.extend(definitions.map(|definition| RankedDefinition { file: slot, definition, rank: 0.0 }));
         }
         let mut trust = vec![0.0_f32; self.index.slots()];
         for (slot, file) in self.index.live_files() {
-            let rank = ranks.get(slot as usize).copied().unwrap_or_default();
-            let total = self.totals.get(slot as usize).copied().unwrap_or_default();
-            if total <= 0.0 {
-                continue;
-            }
+            let of = |numbers: &[f32]| numbers.get(slot as usize).copied().unwrap_or_default();
+            let (rank, total) = (of(ranks), of(&self.totals));
             for edge in self.edges.get(slot as usize).into_iter().flatten() {
                 if let Some(place) = trust.get_mut(edge.to as usize) {
                     *place = edge.trust;
                 }
             }
             self.uses(slot, file, &mut |definer, weight| {
-                let start = starts.get(definer.file as usize).copied().unwrap_or_default();
                 let trust = trust.get(definer.file as usize).copied().unwrap_or_default();
-                if let Some(ranked) = found.get_mut((start + definer.definition) as usize) {
-                    ranked.rank += rank * weight * trust / total;
+                let ranks = found.get_mut(definer.file as usize);
+                if let Some(place) = ranks.and_then(|ranks| ranks.get_mut(definer.definition as usize)) {
+                    *place += rank * weight * trust / total;
                 }
             });
         }
-        found
+        let ranked = |(file, ranks): (u32, Vec<f32>)| {
+            (0..).zip(ranks).map(move |(definition, rank)| RankedDefinition { file, definition, rank })
+        };
+        (0..).zip(found).flat_map(ranked).collect()
     }
 
     /// Weight of the file of a slot by its kind; 0 for a free slot.

@@ -7,7 +7,7 @@ use hashbrown::DefaultHashBuilder;
 use super::SearchQuery;
 use crate::{
     file_kind,
-    index::{CodeIndex, IndexedFile, scores::Scores},
+    index::{CodeIndex, IndexedFile, Scores},
     symbols::is_within,
 };
 
@@ -48,7 +48,7 @@ pub(super) fn full(index: &CodeIndex, query: &SearchQuery, mut scores: Scores, l
     let top_sum = files.values().map(|file| file.sum).fold(0.0, f32::max).max(f32::MIN_POSITIVE);
     let top = if top > 0.0 { top } else { 1.0 };
     let mut weights: HashMap<u32, (f32, f32), DefaultHashBuilder> = HashMap::default();
-    let asked: Vec<u32> = query.terms().iter().filter_map(|(term, _)| index.term(term)).collect();
+    let asked: Vec<u32> = query.terms.iter().filter_map(|(term, _)| index.term(term)).collect();
     for (slot, file) in &files {
         let Some(indexed) = index.file(*slot) else { continue };
         let bonus = COHERENCE * file.sum / top_sum + NAMED * name_match(indexed, &asked);
@@ -93,16 +93,16 @@ fn file_scores(index: &CodeIndex, scores: &Scores) -> HashMap<u32, FileScore, De
 
 /// Chunks that define what the query names, and the share of the best score that it is worth.
 fn defining_chunks(index: &CodeIndex, query: &SearchQuery) -> Vec<(u32, f32)> {
-    let names: Vec<u32> = query.symbols().iter().filter_map(|name| index.names().get(name)).collect();
+    let names: Vec<u32> = query.symbols.iter().filter_map(|name| index.names().get(name)).collect();
     let mut chunks = Vec::new();
     if names.is_empty() {
         return chunks;
     }
-    let last = query.symbols().last().and_then(|name| index.names().get(name));
-    for (_, file) in index.live_files().filter(|(_, file)| is_within(&file.path, query.below())) {
+    let last = query.symbols.last().and_then(|name| index.names().get(name));
+    for (_, file) in index.live_files().filter(|(_, file)| is_within(&file.path, &query.below)) {
         for definition in file.definitions.iter().filter(|definition| names.contains(&definition.name)) {
             // Of `Type::method`, the method is meant.
-            let is_meant = query.is_symbol() && Some(definition.name) == last;
+            let is_meant = query.is_symbol && Some(definition.name) == last;
             let mut share = if is_meant { DEFINED_QUERY } else { DEFINED_NAME };
             if definition.kind == crate::tags::SymbolKind::Impl {
                 share *= 0.25;

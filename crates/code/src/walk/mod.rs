@@ -1,6 +1,5 @@
 //! Files of a folder: which of them belong to its code.
 
-mod generated;
 mod outer;
 mod refresh;
 
@@ -12,13 +11,12 @@ use std::{
 
 use ignore::{DirEntry, WalkBuilder};
 
-pub(crate) use generated::{is_generated_name, is_generated_text};
 pub use outer::OuterRules;
 pub(crate) use outer::{OuterIgnore, outer_rules};
 pub use refresh::{RefreshReport, RefreshStep};
 pub(crate) use refresh::{SkippedFiles, refresh, update};
 
-use crate::{index::FileStamp, text::MAX_BYTES};
+use crate::{file_kind::is_generated_name, index::FileStamp, text::MAX_BYTES};
 
 /// Files that are listed at most.
 pub const MAX_FILES: usize = 100_000;

@@ -14,8 +14,9 @@ use std::{
 
 use agentd_core::code::SkipReason;
 
-use super::{FileTree, ListedFile, absolute, is_generated_text, is_listed, list, regular_file, stamp};
+use super::{FileTree, ListedFile, absolute, is_listed, list, regular_file, stamp};
 use crate::{
+    file_kind::is_generated_text,
     index::{CodeIndex, FileAnalysis, FileStamp, analysis::Analyser},
     source::Parser,
     text::{MAX_BYTES, decode},

@@ -1,14 +1,24 @@
-//! Frames between the daemon and a worker: a length, and as much JSON.
+//! Frames between the daemon and a worker: a length, and as much JSON. And limits on what the daemon believes of a worker: no more than was
+//! asked for, in names that are names and lines that are lines.
 
 use std::{
     io::{self, Read, Write},
     path::PathBuf,
 };
 
-use agentd_core::code::{CodeProgress, CodeQuestion, CodeReply};
+use agentd_core::code::{
+    CodeAnswer, CodeHit, CodeProgress, CodeQuestion, CodeReply, HitSymbol, MapFile, OutlineEntry, SourceLine,
+    SymbolLocations, SymbolUse,
+};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
-use crate::walk::OuterRules;
+use crate::{
+    folder::MAX_ANSWER,
+    search::MAX_HITS,
+    symbols::{MAX_OUTLINE, MAX_SYMBOL_DEFINITIONS, MAX_SYMBOL_REFERENCES},
+    text::start_of,
+    walk::OuterRules,
+};
 
 /// Bytes of a frame at most. The longest answer is an outline.
 pub(super) const MAX_FRAME: usize = 4 << 20;
@@ -98,6 +108,82 @@ pub(super) fn checked_length(length: [u8; 4]) -> io::Result<usize> {
         .ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, format!("a frame of {length} bytes")))
 }
 
+/// Bytes of a path. No file has a longer one.
+const MAX_PATH: usize = 4096;
+/// Bytes of a name, of a line, and of words about a failure.
+const MAX_LINE: usize = 300;
+/// Bytes of a token of code, on average.
+const BYTES_PER_TOKEN: usize = 4;
+
+/// A reply within the limits of its question.
+pub(super) fn checked(reply: CodeReply, question: &CodeQuestion) -> CodeReply {
+    let answer = match reply.answer {
+        CodeAnswer::Hits(hits) => {
+            let most = match question {
+                CodeQuestion::Search { limit, .. } => (*limit).min(MAX_HITS),
+                _ => 0,
+            };
+            CodeAnswer::Hits(hits.into_iter().filter(|hit| is_path(&hit.path)).take(most).map(hit).collect())
+        }
+        CodeAnswer::Symbol(found) => CodeAnswer::Symbol(symbol(found)),
+        CodeAnswer::Outline(entries) => CodeAnswer::Outline(definitions(entries, MAX_OUTLINE)),
+        CodeAnswer::Map(files) => {
+            let tokens = match question {
+                CodeQuestion::Map { max_tokens, .. } => *max_tokens,
+                _ => 0,
+            };
+            CodeAnswer::Map(map(files, tokens.saturating_mul(BYTES_PER_TOKEN)))
+        }
+    };
+    CodeReply { answer, index: reply.index }
+}
+
+/// Words on one line, without characters that steer a terminal.
+pub(super) fn plain(words: &str) -> String {
+    start_of(&words.chars().filter(|letter| !letter.is_control()).collect::<String>(), MAX_LINE).to_owned()
+}
+
+fn is_path(path: &str) -> bool {
+    path.len() <= MAX_PATH && !path.contains('\0') && crate::walk::is_below(path)
+}
+
+fn hit(hit: CodeHit) -> CodeHit {
+    let symbol = hit.symbol.map(|symbol| HitSymbol { name: plain(&symbol.name), kind: symbol.kind });
+    CodeHit { symbol, text: start_of(&hit.text, MAX_ANSWER).to_owned(), ..hit }
+}
+
+fn line(line: SourceLine) -> SourceLine {
+    SourceLine { text: plain(&line.text), ..line }
+}
+
+fn definitions(entries: Vec<OutlineEntry>, most: usize) -> Vec<OutlineEntry> {
+    let entries = entries.into_iter().filter(|entry| is_path(&entry.at.path)).take(most);
+    entries.map(|entry| OutlineEntry { name: plain(&entry.name), at: line(entry.at), ..entry }).collect()
+}
+
+fn symbol(found: SymbolLocations) -> SymbolLocations {
+    let uses = found.references.into_iter().filter(|found| is_path(&found.at.path)).take(MAX_SYMBOL_REFERENCES);
+    let checked = |SymbolUse { at, within }| SymbolUse { at: line(at), within: within.as_deref().map(plain) };
+    SymbolLocations {
+        definitions: definitions(found.definitions, MAX_SYMBOL_DEFINITIONS),
+        references: uses.map(checked).collect(),
+        is_truncated: found.is_truncated,
+    }
+}
+
+fn map(files: Vec<MapFile>, most: usize) -> Vec<MapFile> {
+    let mut left = most;
+    let mut kept = Vec::new();
+    for file in files.into_iter().filter(|file| is_path(&file.path)) {
+        let lines = file.lines.into_iter().map(|(line, row)| (line, plain(&row))).collect();
+        let file = MapFile { path: file.path, lines };
+        let Some(rest) = left.checked_sub(MapFile::render(std::slice::from_ref(&file)).len()) else { break };
+        left = rest;
+        kept.push(file);
+    }
+    kept
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
@@ -126,5 +212,54 @@ mod tests {
         assert_eq!(read::<Request>(&mut &b""[..]).unwrap(), None);
         assert!(read::<Request>(&mut &b"\x05\0\0\0{}"[..]).is_err());
         assert!(read::<Request>(&mut &b"\xff\xff\xff\xff"[..]).is_err());
+    }
+}
+
+#[cfg(test)]
+mod answers_tests {
+    use agentd_core::code::{CodeIndexState, SymbolKind};
+
+    use super::*;
+
+    fn reply(answer: CodeAnswer) -> CodeReply {
+        CodeReply { answer, index: CodeIndexState::default() }
+    }
+
+    #[test]
+    fn no_more_is_believed_than_was_asked_for() {
+        let row = "x".repeat(100_000);
+        let file = |path: &str| MapFile {
+            path: path.to_owned(),
+            lines: vec![(u32::MAX, row.clone()), (0, "a\u{1b}[2Jb".into())],
+        };
+        let files: Vec<MapFile> = ["a.rs", "../b.rs", "/etc/passwd", "c\0d", "", "e/./f", "g.rs"]
+            .map(file)
+            .into_iter()
+            .cycle()
+            .take(10_000)
+            .collect();
+        let question = CodeQuestion::Map { max_tokens: 200 };
+        let CodeAnswer::Map(map) = checked(reply(CodeAnswer::Map(files)), &question).answer else { panic!("a map") };
+        assert!(MapFile::render(&map).len() <= 800 && !map.is_empty());
+        assert!(map.iter().all(|file| ["a.rs", "g.rs"].contains(&file.path.as_str())));
+        assert_eq!(map[0].lines[1].1, "a[2Jb");
+
+        let hit = |path: &str| CodeHit {
+            path: path.to_owned(),
+            first_line: 1,
+            last_line: u32::MAX,
+            symbol: Some(HitSymbol { name: row.clone(), kind: SymbolKind::Function }),
+            score: f32::NAN,
+            text: row.clone(),
+            is_stale: false,
+        };
+        let hits = reply(CodeAnswer::Hits(vec![hit("a/../../b"), hit("a.rs"), hit("b.rs"), hit("c.rs")]));
+        let question = CodeQuestion::Search { query: String::new(), below: String::new(), limit: 2 };
+        let CodeAnswer::Hits(hits) = checked(hits, &question).answer else { panic!("hits") };
+        assert_eq!(hits.iter().map(|hit| hit.path.as_str()).collect::<Vec<_>>(), ["a.rs", "b.rs"]);
+        assert!(hits[0].text.len() <= MAX_ANSWER && hits[0].symbol.as_ref().unwrap().name.len() <= MAX_LINE);
+        // To another question there is no answer.
+        let other = checked(reply(CodeAnswer::Hits(vec![hit("a.rs")])), &CodeQuestion::Outline { path: String::new() });
+        assert_eq!(other.answer, CodeAnswer::Hits(Vec::new()));
     }
 }

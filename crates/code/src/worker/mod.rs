@@ -5,15 +5,12 @@
 //! when nobody asks any more. What a file does to the parser ends the worker, and nothing else: the next one reads file by
 //! file, and the one after that leaves out what its predecessor died of.
 //!
-//! - `frame`: what is asked and what is told.
+//! - `frame`: what is asked and what is told, and what is believed of a worker.
 //! - `serve`: the worker's side, [`run_worker`]; `watch` hears of changes.
-//! - `answers`: what is believed of a worker.
-//! - `pool`: the daemon's side, [`CodePool`]; `process` is the task of one folder.
+//! - `pool`: the daemon's side, [`CodePool`], with a task for each folder.
 
-mod answers;
 mod frame;
 mod pool;
-mod process;
 mod serve;
 mod watch;
 

@@ -6,24 +6,19 @@
 //! - [`runs`]: where words end, and where scripts without spaces begin.
 //! - [`exact`](mod@exact): every word as it is written, parts of `camelCase` beside the whole, and scripts without spaces as pairs of
 //!   letters; with positions, so that phrases are found to the letter.
-//! - [`language`]: the language of a text, told by its smallest words.
+//! - [`language`]: the language of a text, told by its smallest words; words that say nothing about what a text is about.
 //! - [`words`](mod@words): words by their stems, Chinese words of a dictionary, pairs of letters of other scripts without spaces; by these chunks are
 //!   ranked.
-//! - [`dictionary`]: the Chinese dictionary, which is large and therefore there only while it is needed.
-//! - [`stop`]: Chinese and Japanese words that say nothing about what a text is about.
 
-pub mod dictionary;
 pub mod exact;
 pub mod language;
 pub mod normal;
 pub mod runs;
-pub mod stop;
 pub mod words;
 
-pub use dictionary::Dictionary;
 pub use exact::{Form, Token, exact};
 pub use language::Language;
-pub use words::{stem, stems, words};
+pub use words::{Dictionary, stem, stems, words};
 
 /// Counts up whenever the same text gives other terms than before: an index made by another version is made anew.
 pub const ANALYSIS_VERSION: u32 = 3;

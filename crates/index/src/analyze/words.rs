@@ -1,10 +1,13 @@
-//! The words of a text by which it is ranked.
+//! The words of a text by which it is ranked, and the Chinese dictionary.
+
+use std::sync::OnceLock;
 
 use frostem::Stemmer;
+use jieba_rs::Jieba;
 use unicode_normalization::{UnicodeNormalization as _, char::is_combining_mark};
 
 use super::{
-    Dictionary, Language,
+    Language,
     exact::{parts, small},
     normal::Normal,
     runs::{LetterRun, MOST_GROUPS, Script, grouped_number, runs},
@@ -123,6 +126,35 @@ pub(crate) fn pairs(stretch: &str, tell: &mut dyn FnMut(String)) {
     }
 }
 
+/// The Chinese dictionary: tens of megabytes, so it is loaded when first needed.
+#[derive(Default)]
+pub struct Dictionary(OnceLock<Jieba>);
+
+impl Dictionary {
+    /// The words of Chinese letters and the words within words: what is indexed.
+    pub fn all_words(&self, letters: &str, tell: &mut dyn FnMut(String)) {
+        for token in self.loaded().cut_for_search(letters, true) {
+            tell(token.word.to_owned());
+        }
+    }
+
+    /// The words of Chinese letters, one after the other: what is asked for.
+    #[must_use]
+    pub fn cut(&self, letters: &str) -> Vec<String> {
+        self.loaded().cut(letters, true).into_iter().map(|token| token.word.to_owned()).collect()
+    }
+
+    fn loaded(&self) -> &Jieba {
+        self.0.get_or_init(Jieba::new)
+    }
+}
+
+impl std::fmt::Debug for Dictionary {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Dictionary").finish_non_exhaustive()
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -156,7 +188,7 @@ mod tests {
         check(&dictionary, "한국어", &["한국", "국어"]);
         check(&dictionary, "กรุงเทพ", &["กร", "รุ", "ุง", "งเ", "เท", "ทพ"]);
         check(&dictionary, "cost 1,234,567.5", &["cost", "1234567", "1", "234", "567", "5"]);
-        assert!(!dictionary.is_loaded(), "nothing Chinese was asked for");
+        assert!(dictionary.0.get().is_none(), "nothing Chinese was asked for");
         check(&dictionary, "我来到北京清华大学", &["我", "来到", "北京", "清华", "华大", "大学", "清华大学"]);
         check(&dictionary, "使用PDF文件", &["使用", "pdf", "文件"]);
         check(&dictionary, "東京の天気", &["東京", "の", "天", "気"]);

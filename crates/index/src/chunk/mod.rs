@@ -3,23 +3,17 @@
 //! A chunk ends where a paragraph ends, or else a sentence, or else a word; the next one begins a little before that, so that
 //! what stands on the edge can be found in one of them. No chunk goes beyond its page, sheet or slide, so its place is true.
 //!
-//! - [`sentence`]: where sentences end, in English, Chinese, Japanese and Korean.
-//! - `unit`: a text taken apart into headings, lines of lists and tables, and sentences.
+//! - [`unit`]: a text taken apart into headings, lines of lists and tables, and sentences.
 //! - `prose`: units packed into chunks.
-//! - `lines`: the lines that chunks of a text stand in.
-//! - `table`: rows packed into chunks, each with the names of the columns.
 
-mod lines;
 mod prose;
-pub mod sentence;
-mod table;
 mod unit;
 
 use std::ops::Range;
 
 use serde::{Deserialize, Serialize};
 
-use crate::document::{Body, DocumentPlace, Part};
+use crate::document::{Body, DocumentPlace, Part, Row, Table};
 
 /// Size of chunks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -90,11 +84,11 @@ impl Chunker {
             place => place,
         };
         let mut chunks = match &part.body {
-            Body::Table(table) if part.notes.is_none() => table::chunks(at, table, &self.config),
+            Body::Table(table) if part.notes.is_none() => table_chunks(at, table, &self.config),
             _ => prose::chunks(at, &part.markdown(), &mut self.headings, &self.config),
         };
         if let DocumentPlace::Lines { first, .. } = at {
-            lines::number(&mut chunks, &part.markdown(), *first);
+            number_lines(&mut chunks, &part.markdown(), *first);
         }
         if let DocumentPlace::Inner { path, .. } = &part.place {
             for chunk in &mut chunks {
@@ -108,3 +102,60 @@ impl Chunker {
 
 #[cfg(test)]
 mod tests;
+
+/// Gives each chunk the lines that it stands in. `first` is the number of the text's first line.
+pub(super) fn number_lines(chunks: &mut [Chunk], text: &str, first: u32) {
+    let ends = |text: Option<&str>| {
+        let ends = text.unwrap_or_default().bytes().filter(|byte| *byte == b'\n').count();
+        u32::try_from(ends).unwrap_or(u32::MAX)
+    };
+    let (mut at, mut line) = (0, first);
+    for chunk in chunks {
+        // Chunks come in order, though each begins a little before the end of the one before.
+        if chunk.bytes.start < at {
+            (at, line) = (0, first);
+        }
+        line = line.saturating_add(ends(text.get(at..chunk.bytes.start)));
+        at = chunk.bytes.start;
+        let last = line.saturating_add(ends(text.get(chunk.bytes.clone())));
+        chunk.place = DocumentPlace::Lines { first: line, last };
+    }
+}
+
+/// The chunks of the rows of a sheet, each under the names of its columns.
+pub(super) fn table_chunks(place: &DocumentPlace, table: &Table, config: &ChunkConfig) -> Vec<Chunk> {
+    let DocumentPlace::Sheet { number, name, .. } = place else { return Vec::new() };
+    let mut chunks = Vec::new();
+    let mut start = 0;
+    while start < table.rows.len() {
+        let end = end_of_rows(&table.rows, start, config);
+        let rows = &table.rows[start..end];
+        chunks.push(Chunk {
+            place: DocumentPlace::Sheet { number: *number, name: name.clone(), range: table.range_of(rows) },
+            text: table.markdown_of(rows),
+            heading: None,
+            bytes: 0..0,
+        });
+        if end == table.rows.len() {
+            break;
+        }
+        // At least one row that was not there before.
+        start = end.saturating_sub(config.row_overlap).max(start + 1);
+    }
+    chunks
+}
+
+fn end_of_rows(rows: &[Row], start: usize, config: &ChunkConfig) -> usize {
+    let mut letters = 0;
+    let mut end = start;
+    // One row more than is told again, so that there is always something new.
+    let least = start + config.row_overlap + 1;
+    for row in rows[start..].iter().take(config.rows.max(config.row_overlap + 1)) {
+        letters += row.cells.iter().map(|cell| cell.chars().count() + 3).sum::<usize>();
+        if end >= least && letters > config.table_letters {
+            break;
+        }
+        end += 1;
+    }
+    end
+}

@@ -65,10 +65,10 @@ type Visitor<'a> = dyn FnMut(File<'_>) -> Result<ControlFlow<()>, Failure> + 'a;
 
 /// Tells of all documents in an archive, and then what there is in it; or only that, where no more is wanted.
 pub(super) fn extract(bytes: Vec<u8>, kind: Kind, teller: &mut Teller<'_>) -> Result<(), Failure> {
-    let limits = *teller.limits();
-    let lists_only = teller.lists_only();
+    let limits = *teller.limits;
+    let lists_only = teller.lists_only;
     // Names are never encrypted.
-    let password = teller.password().filter(|_| !lists_only).map(str::to_owned);
+    let password = teller.password.clone().filter(|_| !lists_only);
     if kind == Kind::Zip && !lists_only && is_locked(&bytes, password.as_deref(), &limits) {
         return Err(Failure::Encrypted(kind));
     }
@@ -96,20 +96,14 @@ pub(super) fn extract(bytes: Vec<u8>, kind: Kind, teller: &mut Teller<'_>) -> Re
         let unpacked = unpacked(file, &limits, left);
         left = left.saturating_sub(unpacked.as_ref().map_or(0, |bytes| bytes.len() as u64));
         let why = match unpacked {
-            Ok(bytes) => tell(&path, bytes, password.as_deref(), teller)?
-                .map(|failure| (is_serious(&failure), failure.to_string())),
-            Err(why) => Some((true, why.to_string())),
-        };
-        match why {
-            None => lines.push(format!("- {path} ({size})")),
-            Some((is_serious, why)) => {
-                let why = why.trim_start_matches("could not read ").to_owned();
-                lines.push(format!("- {path} ({size}), not read: {why}"));
-                if is_serious {
-                    failed.0.push(format!("{path}: {why}"));
-                }
+            Ok(bytes) => tell(&path, bytes, password.as_deref(), teller)?.map(|failure| failed.add(&path, &failure)),
+            Err(why) => {
+                failed.0.push(format!("{path}: {why}"));
+                Some(why.to_string())
             }
-        }
+        };
+        let why = why.map(|why| format!(", not read: {why}")).unwrap_or_default();
+        lines.push(format!("- {path} ({size}){why}"));
         Ok(ControlFlow::Continue(()))
     });
     let heading = format!("Files in the {kind}, {files} in all:\n\n");
@@ -123,12 +117,13 @@ pub(super) fn extract(bytes: Vec<u8>, kind: Kind, teller: &mut Teller<'_>) -> Re
 pub(super) struct Unread(Vec<String>);
 
 impl Unread {
-    /// Takes note of a file, unless it is of a kind that nobody reads.
-    pub(super) fn add(&mut self, name: &str, failure: &Failure) {
+    /// Takes note of a file, unless it is of a kind that nobody reads, and returns the reason.
+    pub(super) fn add(&mut self, name: &str, failure: &Failure) -> String {
+        let why = failure.to_string().trim_start_matches("could not read ").to_owned();
         if is_serious(failure) {
-            let why = failure.to_string();
-            self.0.push(format!("{name}: {}", why.trim_start_matches("could not read ")));
+            self.0.push(format!("{name}: {why}"));
         }
+        why
     }
 
     /// The failure that they are, of so many files in all.
@@ -162,7 +157,7 @@ pub(super) fn tell(
     password: Option<&str>,
     outer: &mut Teller<'_>,
 ) -> Result<Option<Failure>, Failure> {
-    let limits = *outer.limits();
+    let limits = *outer.limits;
     let named = Kind::of_name(path);
     let opened = super::unlocked(bytes, named, password);
     let recognised = opened.and_then(|bytes| Ok((super::recognise(&bytes, named)?, bytes)));
@@ -171,17 +166,17 @@ pub(super) fn tell(
         Ok(recognised) => recognised,
         Err(failure) => return Ok(Some(failure)),
     };
-    let (mut stopped, scanner) = (None, outer.take_scanner());
+    let (mut stopped, scanner) = (None, std::mem::take(&mut outer.scanner));
     let mut listener = |piece| {
         let crate::frame::Piece::Part(mut part) = piece else { return Ok(()) };
         part.place = DocumentPlace::Inner { path: path.to_owned(), place: Box::new(part.place) };
         outer.part(part).inspect_err(|failure| stopped = Some(failure.clone()))
     };
-    let inner = Teller::new(kind, &limits, &mut listener).with_password(password.map(str::to_owned));
-    let mut inner = inner.with_scanner(scanner).within_another(true);
+    let mut inner = Teller::new(kind, &limits, &mut listener);
+    (inner.password, inner.scanner, inner.is_inner) = (password.map(str::to_owned), scanner, true);
     let outcome = catch_unwind(AssertUnwindSafe(|| super::extract(bytes, kind, &mut inner)));
-    let scanner = inner.take_scanner();
-    *outer.scanner() = scanner;
+    let scanner = std::mem::take(&mut inner.scanner);
+    outer.scanner = scanner;
     let outcome = outcome.unwrap_or_else(|_| Err(broken(kind, "its reader gave up")));
     match (stopped, outcome) {
         (Some(failure), _) | (None, Err(failure @ Failure::NeedsRecognition)) => Err(failure),

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use super::{
     clean,
-    package::Package,
+    package::{self, Package},
     recognise::contains,
     xml::{self, Node},
 };
@@ -27,24 +27,19 @@ const MOST: usize = 100_000;
 /// Bytes of one comment; a cell has as many letters.
 const LENGTH: usize = 32 * 1024;
 
-/// The comments of all sheets, and the bytes again.
-pub(super) fn read(bytes: Vec<u8>, limits: &Limits) -> (BookComments, Vec<u8>) {
-    if !contains(&bytes, b"comments") {
-        return (BookComments::default(), bytes);
+/// The comments of all sheets. A workbook without comments is still one: what is wrong is found by whoever reads its cells.
+pub(super) fn read(bytes: &[u8], limits: &Limits) -> BookComments {
+    if !contains(bytes, b"comments") {
+        return BookComments::default();
     }
-    // A workbook without comments is still one: what is wrong is found by whoever reads its cells.
-    match Package::open(bytes.clone(), Kind::Xlsx, limits) {
-        Ok(mut package) => (found(&mut package).unwrap_or_default(), bytes),
-        Err(_) => (BookComments::default(), bytes),
-    }
+    Package::open(bytes, Kind::Xlsx, limits).and_then(|mut package| found(&mut package)).unwrap_or_default()
 }
 
-fn found(package: &mut Package) -> Result<BookComments, Failure> {
+fn found(package: &mut Package<&[u8]>) -> Result<BookComments, Failure> {
     let mut all = BookComments::default();
     let Some(book) = tree(package, "xl/workbook.xml")? else { return Ok(all) };
     let sheets = related(package, "xl/workbook.xml")?;
-    let mut named = Vec::new();
-    book.all("sheet", &mut named);
+    let named = book.all("sheet");
     for sheet in named {
         let (Some(name), Some(id)) = (sheet.attribute("name"), sheet.attribute("id")) else { continue };
         let Some((_, _, path)) = sheets.iter().find(|(own, ..)| own == id) else { continue };
@@ -59,45 +54,28 @@ fn found(package: &mut Package) -> Result<BookComments, Failure> {
     Ok(all)
 }
 
-fn tree(package: &mut Package, path: &str) -> Result<Option<Node>, Failure> {
+fn tree(package: &mut Package<&[u8]>, path: &str) -> Result<Option<Node>, Failure> {
     Ok(package.text(path)?.and_then(|text| xml::parse(&text).ok()))
 }
 
 /// Files that a file names: id, kind and path of each.
-fn related(package: &mut Package, path: &str) -> Result<Vec<(String, String, String)>, Failure> {
+fn related(package: &mut Package<&[u8]>, path: &str) -> Result<Vec<(String, String, String)>, Failure> {
     let (folder, name) = path.rsplit_once('/').unwrap_or(("", path));
     let Some(list) = tree(package, &format!("{folder}/_rels/{name}.rels"))? else { return Ok(Vec::new()) };
-    let mut found = Vec::new();
-    list.all("Relationship", &mut found);
+    let found = list.all("Relationship");
     let of = |node: &&Node| {
         let target = node.attribute("Target")?;
-        let path = match target.strip_prefix('/') {
-            Some(path) => path.to_owned(),
-            None => joined(folder, target),
-        };
+        let path = package::resolved(if target.starts_with('/') { "" } else { folder }, target);
         Some((node.attribute("Id")?.to_owned(), node.attribute("Type")?.to_owned(), path))
     };
     Ok(found.iter().filter_map(of).collect())
 }
 
-fn joined(folder: &str, target: &str) -> String {
-    let mut parts: Vec<&str> = folder.split('/').collect();
-    for part in target.split('/') {
-        match part {
-            ".." => drop(parts.pop()),
-            part => parts.push(part),
-        }
-    }
-    parts.join("/")
-}
-
 /// The comments of a sheet, and what it has too much of.
 fn comments(told: &Node) -> (Comments, Option<String>) {
     let mut is_long = false;
-    let mut authors = Vec::new();
-    told.all("author", &mut authors);
-    let mut list = Vec::new();
-    told.all("comment", &mut list);
+    let authors = told.all("author");
+    let list = told.all("comment");
     let mut of = |comment: &&Node| {
         let place = place(comment.attribute("ref")?)?;
         let by: Option<usize> = comment.attribute("authorId").and_then(|id| id.parse().ok());

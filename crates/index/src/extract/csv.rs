@@ -1,6 +1,6 @@
 //! Tables as text: commas, semicolons, tabs or bars between the cells.
 
-use super::{Teller, broken, encoding, sheet::Sheet};
+use super::{Teller, broken, clean, sheet::Sheet};
 use crate::{failure::Failure, kind::Kind};
 
 const SEPARATORS: [u8; 4] = [b',', b';', b'\t', b'|'];
@@ -9,7 +9,7 @@ const SEPARATORS: [u8; 4] = [b',', b';', b'\t', b'|'];
 const SAMPLE_LINES: usize = 20;
 
 pub(super) fn extract(bytes: &[u8], teller: &mut Teller<'_>) -> Result<(), Failure> {
-    let text = encoding::decode(bytes, None);
+    let text = clean::decode(bytes, None);
     teller.head(None, Some(1))?;
     let mut reader = csv::ReaderBuilder::new()
         .delimiter(separator(&text))

@@ -2,7 +2,11 @@
 
 use std::collections::HashSet;
 
-use super::{Teller, broken, html, package::Package, xml};
+use super::{
+    Teller, broken, html,
+    package::{self, Package},
+    xml,
+};
 use crate::{failure::Failure, kind::Kind};
 
 /// Chapters that are read of a book.
@@ -10,7 +14,7 @@ const MOST: usize = 5000;
 
 pub(super) fn extract(bytes: Vec<u8>, teller: &mut Teller<'_>) -> Result<(), Failure> {
     let damaged = |why: String| broken(Kind::Epub, &why);
-    let mut package = Package::open(bytes, Kind::Epub, teller.limits())?;
+    let mut package = Package::open(bytes, Kind::Epub, teller.limits)?;
     let container = xml::parse(&package.needed("META-INF/container.xml")?).map_err(damaged)?;
     let root = container.find("rootfile").and_then(|root| root.attribute("full-path")).unwrap_or_default().to_owned();
     let book = xml::parse(&package.needed(&root)?).map_err(damaged)?;
@@ -18,7 +22,7 @@ pub(super) fn extract(bytes: Vec<u8>, teller: &mut Teller<'_>) -> Result<(), Fai
     let (Some(manifest), Some(spine)) = (book.find("manifest"), book.find("spine")) else {
         return Err(damaged("it does not say what is in it".to_owned()));
     };
-    let folder = root.rsplit_once('/').map(|(folder, _)| format!("{folder}/")).unwrap_or_default();
+    let folder = root.rsplit_once('/').map(|(folder, _)| folder.to_owned()).unwrap_or_default();
     let chapters = || spine.nodes().filter(|item| item.name == "itemref").filter_map(|item| item.attribute("idref"));
     let item = |id: &str| manifest.nodes().find(|item| item.attribute("id") == Some(id));
     let path = |id: &str| Some(resolved(&folder, item(id)?.attribute("href")?));
@@ -57,8 +61,7 @@ fn protected(package: &mut Package) -> HashSet<String> {
     const OF_FONTS: [&str; 2] = ["http://www.idpf.org/2008/embedding", "http://ns.adobe.com/pdf/enc#RC"];
     let list = package.text("META-INF/encryption.xml").ok().flatten();
     let list = list.and_then(|list| xml::parse(&list).ok()).unwrap_or_default();
-    let mut encrypted = Vec::new();
-    list.all("EncryptedData", &mut encrypted);
+    let encrypted = list.all("EncryptedData");
     let path = |data: &xml::Node| {
         let algorithm = data.node("EncryptionMethod").and_then(|method| method.attribute("Algorithm"));
         let is_font = algorithm.is_some_and(|algorithm| OF_FONTS.contains(&algorithm));
@@ -85,16 +88,7 @@ fn resolved(folder: &str, href: &str) -> String {
             }
         }
     }
-    let path = format!("{folder}{}", String::from_utf8_lossy(&bytes));
-    let mut parts: Vec<&str> = Vec::new();
-    for part in path.split('/') {
-        match part {
-            ".." => drop(parts.pop()),
-            "." | "" => {}
-            part => parts.push(part),
-        }
-    }
-    parts.join("/")
+    package::resolved(folder, &String::from_utf8_lossy(&bytes))
 }
 
 #[cfg(test)]

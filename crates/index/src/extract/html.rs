@@ -2,7 +2,7 @@
 
 use htmd::HtmlToMarkdown;
 
-use super::{Teller, broken, encoding};
+use super::{Teller, broken, clean};
 use crate::{failure::Failure, kind::Kind};
 
 /// Elements of a page that are not its text.
@@ -29,7 +29,7 @@ pub(super) fn extract(bytes: &[u8], teller: &mut Teller<'_>) -> Result<(), Failu
 
 /// A page as text, in the encoding that it declares.
 pub(super) fn decoded(bytes: &[u8]) -> String {
-    encoding::decode(bytes, declared(bytes).as_deref())
+    clean::decode(bytes, declared(bytes).as_deref())
 }
 
 /// The page as a reader sees it, as Markdown.

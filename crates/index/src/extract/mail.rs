@@ -104,7 +104,7 @@ fn property(file: &mut CfbReader<Cursor<Vec<u8>>>, folder: &str, number: u16) ->
     }
     let bytes = file.open_stream_by_path(&format!("{folder}__substg1.0_{number:04X}001E")).unwrap_or_default();
     let end = bytes.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);
-    super::encoding::decode(&bytes[..end], None)
+    super::clean::decode(&bytes[..end], None)
 }
 
 /// A file that is attached to a message.
@@ -180,11 +180,11 @@ impl Message {
             .collect();
         lines.extend(self.files.iter().map(|file| format!("Attached file: {}", file.name)));
         teller.text(DocumentPlace::Whole, format!("{}\n\n{}", lines.join("\n"), self.text.trim()), None)?;
-        if teller.lists_only() || teller.is_inner() {
+        if teller.lists_only || teller.is_inner {
             return Ok(());
         }
         let (count, mut unread) = (u32::try_from(self.files.len()).unwrap_or(u32::MAX), Unread::default());
-        let password = teller.password().map(str::to_owned);
+        let password = teller.password.clone();
         for Attachment { name, content } in self.files {
             let Some(content) = content else { continue };
             if let Some(failure) = archive::tell(&name, content, password.as_deref(), teller)? {

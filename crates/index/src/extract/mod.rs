@@ -2,36 +2,29 @@
 //!
 //! - [`recognise()`]: what the bytes are, whatever the name says.
 //! - `teller`: [`Teller`] keeps the limits, and cuts what is large into pieces.
-//! - `pdf`, `docx`, `pptx`, `epub`, `rtf`, `notebook`, `html`, `markdown`, `plain`: one file a format.
+//! - `pdf`, `office` (Word and PowerPoint), `epub`, `rtf`, `notebook`, `html`: one file a format.
 //! - `open_document`: texts and presentations of LibreOffice. `mail`: messages. `package`, `xml`: what many formats are made of.
-//! - `xlsx`, `xlsb`: workbooks, those of Excel before 2007 and of LibreOffice too; `csv`; both are told by `sheet`, row by row. `comments` on cells and `merged` ones; what a `cell` shows, and its `number`; `equation`s and the `numbering` of Word.
+//! - `xlsx`, `xlsb`: workbooks, those of Excel before 2007 and of LibreOffice too; `csv`; both are told by `sheet`, row by row. `comments` on cells; what a `cell` shows; `equation`s and the `numbering` of Word.
 //! - `archive`: documents in archives. `unlock`: documents of Office 2007 and later that are encrypted with a password.
 //! - `scan`: pages that are pictures, whose letters are recognised.
-//! - [`encoding`]: bytes of text files as text.
-//! - [`clean`]: text as everybody can show it.
+//! - [`clean`]: text as everybody can show it, from the bytes of files.
 
 mod archive;
 mod cell;
 pub mod clean;
 mod comments;
 mod csv;
-mod docx;
-pub mod encoding;
 mod epub;
 mod equation;
 mod html;
 mod mail;
-mod markdown;
-mod merged;
 mod notebook;
-mod number;
 mod numbering;
 mod office;
 mod open_document;
 mod package;
 mod pdf;
-mod plain;
-mod pptx;
+pub(crate) mod picture;
 mod recognise;
 mod rtf;
 mod scan;
@@ -59,8 +52,8 @@ pub fn extract(bytes: Vec<u8>, kind: Kind, teller: &mut Teller<'_>) -> Result<()
     let told = match kind {
         Kind::Pdf => pdf::extract(bytes, teller),
         Kind::Zip | Kind::Tar => archive::extract(bytes, kind, teller),
-        Kind::Docx | Kind::Doc => docx::extract(bytes, kind, teller),
-        Kind::Pptx | Kind::Ppt => pptx::extract(bytes, kind, teller),
+        Kind::Docx | Kind::Doc => office::text(bytes, kind, teller),
+        Kind::Pptx | Kind::Ppt => office::slides(bytes, kind, teller),
         Kind::Odt => open_document::text(bytes, teller),
         Kind::Odp => open_document::presentation(bytes, teller),
         Kind::Rtf => rtf::extract(&bytes, teller),
@@ -74,9 +67,8 @@ pub fn extract(bytes: Vec<u8>, kind: Kind, teller: &mut Teller<'_>) -> Result<()
         Kind::Ods => xlsx::ods(bytes, teller),
         Kind::Csv => csv::extract(&bytes, teller),
         Kind::Html => html::extract(&bytes, teller),
-        Kind::Markdown => markdown::extract(&bytes, teller),
         Kind::Picture => scan::picture(&bytes, teller),
-        Kind::Plain => plain::extract(&bytes, teller),
+        Kind::Markdown | Kind::Plain => lines(&bytes, kind, teller),
     };
     match (told, teller.truncated()) {
         (Ok(()), None) => teller.end(),
@@ -84,6 +76,14 @@ pub fn extract(bytes: Vec<u8>, kind: Kind, teller: &mut Teller<'_>) -> Result<()
         (Err(failure), Some(what)) => Err(failure.with_truncated(&what)),
         (Err(failure), None) => Err(failure),
     }
+}
+
+/// Tells of a text as it is, with its lines. Markdown is called by its first heading.
+fn lines(bytes: &[u8], kind: Kind, teller: &mut Teller<'_>) -> Result<(), Failure> {
+    let text = clean::decode(bytes, None);
+    let title = text.lines().find_map(|line| line.strip_prefix("# ")).filter(|_| kind == Kind::Markdown);
+    teller.head(title, None)?;
+    teller.lines(&text)
 }
 
 /// More than the limits allow; a size in bytes.

@@ -4,14 +4,14 @@ use std::fmt::Write as _;
 
 use serde_json::Value;
 
-use super::{Teller, broken, encoding};
+use super::{Teller, broken, clean};
 use crate::{failure::Failure, kind::Kind};
 
 /// Characters of the output of one cell.
 const OUTPUT: usize = 10_000;
 
 pub(super) fn extract(bytes: &[u8], teller: &mut Teller<'_>) -> Result<(), Failure> {
-    let text = encoding::decode(bytes, None);
+    let text = clean::decode(bytes, None);
     let book: Value = serde_json::from_str(&text).map_err(|error| broken(Kind::Ipynb, &error.to_string()))?;
     // The third version has its cells one level deeper.
     let cells = book.get("cells").or_else(|| book.pointer("/worksheets/0/cells")).and_then(Value::as_array);

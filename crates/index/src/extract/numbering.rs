@@ -40,10 +40,8 @@ impl Numbering {
     pub(super) fn of(package: &mut Package) -> Option<Self> {
         let numbering = package.text("word/numbering.xml").ok()??;
         let styles = package.text("word/styles.xml").ok().flatten().unwrap_or_default();
-        let (mut definitions, mut decimal) = (Vec::new(), HashSet::new());
-        let tree = xml::parse(&numbering).ok()?;
-        tree.all("abstractNum", &mut definitions);
-        for definition in definitions {
+        let mut decimal = HashSet::new();
+        for definition in xml::parse(&numbering).ok()?.all("abstractNum") {
             let id = definition.attribute("abstractNumId").and_then(|id| id.parse().ok());
             let levels = definition.nodes().filter(|level| level.node("isLgl").is_some());
             decimal.extend(levels.filter_map(|level| Some((id?, level.attribute("ilvl")?.parse().ok()?))));

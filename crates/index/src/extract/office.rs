@@ -1,27 +1,28 @@
-//! What documents of Word and PowerPoint have in common: one library reads them into one form.
+//! Documents of Word and PowerPoint, which one library reads into one form. Word: one text, for its pages are made when it is printed,
+//! with what stands above and below its pages. PowerPoint: slide by slide, with the speaker's notes.
 
 use std::io::Cursor;
 
 use office_oxide::{
     Document as Office, DocumentFormat, DocumentIR, OfficeError,
-    ir::{Element, Section},
+    ir::{Element, HeaderFooter, Section},
     limits,
     options::ParseOptions,
 };
 
-use super::{broken, equation, numbering::Numbering, package::Package};
-use crate::{failure::Failure, kind::Kind, limits::Limits};
+use super::{Teller, broken, equation, numbering::Numbering, package::Package};
+use crate::{document::DocumentPlace, failure::Failure, kind::Kind, limits::Limits};
 
 /// Reads it whole; the library has its own limits, which are told to be no wider than ours. With it comes what is missing,
 /// because it is damaged or too large.
-pub(super) fn read(bytes: Vec<u8>, kind: Kind, ours: &Limits) -> Result<(DocumentIR, Result<(), Failure>), Failure> {
+fn read(bytes: Vec<u8>, kind: Kind, ours: &Limits) -> Result<(DocumentIR, Result<(), Failure>), Failure> {
     let format = match kind {
         Kind::Pptx => DocumentFormat::Pptx,
         Kind::Ppt => DocumentFormat::Ppt,
         Kind::Doc => DocumentFormat::Doc,
         _ => DocumentFormat::Docx,
     };
-    let bytes = if matches!(kind, Kind::Docx | Kind::Pptx) { spelled_out(bytes, kind, ours)? } else { bytes };
+    let bytes = if matches!(kind, Kind::Docx | Kind::Pptx) { spelled_out(bytes, kind, ours) } else { bytes };
     let mut options = ParseOptions::default();
     options.limits = limits::Limits::strict();
     options.limits.text_chars = usize::try_from(ours.bytes_out).unwrap_or(usize::MAX);
@@ -33,8 +34,8 @@ pub(super) fn read(bytes: Vec<u8>, kind: Kind, ours: &Limits) -> Result<(Documen
 }
 
 /// The document with its equations and the numbers of its lists spelled out. One that is damaged is left as it is: the library reads more of it.
-fn spelled_out(bytes: Vec<u8>, kind: Kind, limits: &Limits) -> Result<Vec<u8>, Failure> {
-    let Ok(mut package) = Package::open(bytes.clone(), kind, limits) else { return Ok(bytes) };
+fn spelled_out(bytes: Vec<u8>, kind: Kind, limits: &Limits) -> Vec<u8> {
+    let Ok(mut package) = Package::open(bytes.clone(), kind, limits) else { return bytes };
     let mut numbering = if kind == Kind::Docx { Numbering::of(&mut package) } else { None };
     let mut changed = Vec::new();
     for name in package.names() {
@@ -49,11 +50,11 @@ fn spelled_out(bytes: Vec<u8>, kind: Kind, limits: &Limits) -> Result<Vec<u8>, F
             changed.extend(numbers.or(equations).map(|text| (name, text.into_bytes())));
         }
     }
-    if changed.is_empty() { Ok(bytes) } else { package.rewritten(&changed).or(Ok(bytes)) }
+    if changed.is_empty() { bytes } else { package.rewritten(&changed).unwrap_or(bytes) }
 }
 
 /// Some of a document as Markdown.
-pub(super) fn markdown(elements: Vec<Element>) -> String {
+fn markdown(elements: Vec<Element>) -> String {
     let section = Section { elements, ..Section::default() };
     DocumentIR { sections: vec![section], ..DocumentIR::default() }.to_markdown()
 }
@@ -83,6 +84,46 @@ fn told(kind: Kind, why: &str) -> Failure {
     )
 }
 
+/// Tells of a document of Word.
+pub(super) fn text(bytes: Vec<u8>, kind: Kind, teller: &mut Teller<'_>) -> Result<(), Failure> {
+    let (document, whole) = read(bytes, kind, teller.limits)?;
+    teller.head(document.metadata.title.as_deref(), None)?;
+    let (mut blocks, mut around) = (Vec::new(), Vec::new());
+    for mut section in document.sections {
+        around.extend(margins(&mut section));
+        blocks.push(markdown(section.elements));
+    }
+    super::add_margins(&mut blocks, around);
+    teller.unpaged(blocks.join("\n\n"))?;
+    whole
+}
+
+/// Lines above and below the pages of a section.
+fn margins(section: &mut Section) -> Vec<String> {
+    let mut lines = Vec::new();
+    let above = [&mut section.header, &mut section.first_page_header, &mut section.even_page_header];
+    let below = [&mut section.footer, &mut section.first_page_footer, &mut section.even_page_footer];
+    for (name, margins) in [("Header", above), ("Footer", below)] {
+        for HeaderFooter { content } in margins.into_iter().filter_map(Option::take) {
+            let text = markdown(content);
+            let told = text.lines().map(str::trim).filter(|line| line.chars().any(char::is_alphanumeric));
+            lines.extend(told.map(|line| format!("{name}: {line}")));
+        }
+    }
+    lines
+}
+
+/// Tells of slides.
+pub(super) fn slides(bytes: Vec<u8>, kind: Kind, teller: &mut Teller<'_>) -> Result<(), Failure> {
+    let (document, whole) = read(bytes, kind, teller.limits)?;
+    teller.head(document.metadata.title.as_deref(), Some(document.sections.len()))?;
+    for (number, slide) in (1..).zip(document.sections) {
+        let notes = slide.speaker_notes.map(markdown);
+        teller.text(DocumentPlace::Slide(number), markdown(slide.elements), notes)?;
+    }
+    whole
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -91,7 +132,11 @@ mod tests {
     fn a_limit_of_the_library_is_no_damage() {
         let strict = limits::Limits::strict();
         assert_eq!((strict.part_bytes, strict.package_entries), (64 * 1024 * 1024, 12_500));
-        let code = |why: &str| told(Kind::Docx, why).code();
+        let code = |why: &str| match told(Kind::Docx, why) {
+            Failure::TooLarge { .. } => "too_large",
+            Failure::Broken { .. } => "broken",
+            other => panic!("{other}"),
+        };
         assert_eq!(code("decompression limit exceeded: part 'word/document.xml' expands to more"), "too_large");
         assert_eq!(
             (code("package limit exceeded: the package declares 60001"), code("bad XML")),

@@ -14,8 +14,7 @@ const REPEATED: usize = 100;
 
 /// Takes note where a table has more cells than are told. Empty ones fill a row up to its end.
 fn note_repeated(content: &Node, teller: &mut Teller<'_>) {
-    let mut cells = Vec::new();
-    content.all("table-cell", &mut cells);
+    let cells = content.all("table-cell");
     if cells.into_iter().any(|cell| repeated(cell) > REPEATED && !cell.text().trim().is_empty()) {
         teller.leave_out(format!("a row of a table has the same cell more than {REPEATED} times"));
     }
@@ -29,22 +28,15 @@ fn repeated(cell: &Node) -> usize {
 /// A text, with what stands above and below its pages.
 pub(super) fn text(bytes: Vec<u8>, teller: &mut Teller<'_>) -> Result<(), Failure> {
     let (mut package, content) = opened(bytes, Kind::Odt, teller)?;
-    let mut blocks = Vec::new();
-    if let Some(body) = content.find("body").and_then(|body| body.node("text")) {
-        write(body, 0, &mut blocks);
-    }
+    let body = content.find("body").and_then(|body| body.node("text"));
+    let mut blocks = body.map(|body| written(body, 0)).unwrap_or_default();
     let styles = package.text("styles.xml")?.map(|styles| xml::parse(&styles)).and_then(Result::ok);
     let mut margins = Vec::new();
     for name in ["header", "footer", "header-first", "footer-first", "header-left", "footer-left"] {
-        let mut found = Vec::new();
-        if let Some(styles) = styles.as_ref().and_then(|styles| styles.find("master-styles")) {
-            styles.all(name, &mut found);
-        }
-        for one in found {
-            let mut lines = Vec::new();
-            write(one, 0, &mut lines);
+        let masters = styles.as_ref().and_then(|styles| styles.find("master-styles"));
+        for one in masters.map(|masters| masters.all(name)).unwrap_or_default() {
             let what = if name.starts_with("header") { "Header" } else { "Footer" };
-            margins.extend(lines.into_iter().map(|line| format!("{what}: {line}")));
+            margins.extend(written(one, 0).into_iter().map(|line| format!("{what}: {line}")));
         }
     }
     super::add_margins(&mut blocks, margins);
@@ -54,13 +46,12 @@ pub(super) fn text(bytes: Vec<u8>, teller: &mut Teller<'_>) -> Result<(), Failur
 /// Slides with their speaker's notes.
 pub(super) fn presentation(bytes: Vec<u8>, teller: &mut Teller<'_>) -> Result<(), Failure> {
     let (_, content) = opened(bytes, Kind::Odp, teller)?;
-    let mut pages = Vec::new();
-    content.all("page", &mut pages);
+    let pages = content.all("page");
     for (number, page) in (1..).zip(pages) {
         let (mut blocks, mut notes) = (Vec::new(), Vec::new());
         for node in page.nodes() {
             if node.name == "notes" {
-                write(node, 0, &mut notes);
+                notes.extend(written(node, 0));
             } else if let Some(text) = title_of(node) {
                 blocks.push(format!("# {text}"));
             } else {
@@ -74,17 +65,13 @@ pub(super) fn presentation(bytes: Vec<u8>, teller: &mut Teller<'_>) -> Result<()
 }
 
 fn opened(bytes: Vec<u8>, kind: Kind, teller: &mut Teller<'_>) -> Result<(Package, Node), Failure> {
-    let mut package = Package::open(bytes, kind, teller.limits())?;
+    let mut package = Package::open(bytes, kind, teller.limits)?;
     if package.text("META-INF/manifest.xml")?.is_some_and(|manifest| manifest.contains("encryption-data")) {
         return Err(Failure::Encrypted(kind));
     }
     let content = xml::parse(&package.needed("content.xml")?).map_err(|why| broken(kind, &why))?;
     let title = package.text("meta.xml")?.and_then(|meta| Some(xml::parse(&meta).ok()?.find("title")?.text()));
-    let slides = (kind == Kind::Odp).then(|| {
-        let mut pages = Vec::new();
-        content.all("page", &mut pages);
-        pages.len()
-    });
+    let slides = (kind == Kind::Odp).then(|| content.all("page").len());
     teller.head(title.as_deref(), slides)?;
     note_repeated(&content, teller);
     Ok((package, content))
@@ -95,42 +82,34 @@ fn title_of(node: &Node) -> Option<String> {
     if node.attribute("class") != Some("title") {
         return None;
     }
-    let mut blocks = Vec::new();
-    write(node, 0, &mut blocks);
-    Some(blocks.join(" ")).filter(|text| !text.is_empty())
+    Some(written(node, 0).join(" ")).filter(|text| !text.is_empty())
 }
 
-fn write(node: &Node, depth: usize, blocks: &mut Vec<String>) {
+/// The blocks of all that is in an element.
+fn written(node: &Node, depth: usize) -> Vec<String> {
+    let mut blocks = Vec::new();
     for node in node.nodes() {
-        write_one(node, depth, blocks);
+        write_one(node, depth, &mut blocks);
     }
+    blocks
 }
 
 fn write_one(node: &Node, depth: usize, blocks: &mut Vec<String>) {
     match node.name.as_str() {
         "h" => {
             let level = node.attribute("outline-level").and_then(|level| level.parse().ok()).unwrap_or(1_usize);
-            let text = line(node);
-            if !text.is_empty() {
-                blocks.push(format!("{} {text}", "#".repeat(level.clamp(1, 6))));
-            }
+            let text = Some(line(node)).filter(|text| !text.is_empty());
+            blocks.extend(text.map(|text| format!("{} {text}", "#".repeat(level.clamp(1, 6)))));
         }
         "p" => {
-            let text = line(node);
-            if !text.is_empty() {
-                blocks.push(text);
-            }
+            blocks.extend(Some(line(node)).filter(|text| !text.is_empty()));
             // Frames are anchored in a paragraph and stand beside it.
-            let mut frames = Vec::new();
-            node.all("text-box", &mut frames);
-            frames.into_iter().for_each(|frame| write(frame, depth, blocks));
+            blocks.extend(node.all("text-box").into_iter().flat_map(|frame| written(frame, depth)));
         }
         "list" => {
             for item in node.nodes() {
-                let mut inner = Vec::new();
-                write(item, depth + 1, &mut inner);
                 let indent = "  ".repeat(depth);
-                for (number, block) in inner.into_iter().enumerate() {
+                for (number, block) in written(item, depth + 1).into_iter().enumerate() {
                     let is_nested = block.trim_start().starts_with("- ");
                     let mark = if number == 0 && !is_nested { format!("{indent}- ") } else { String::new() };
                     blocks.push(format!("{mark}{block}"));
@@ -140,23 +119,19 @@ fn write_one(node: &Node, depth: usize, blocks: &mut Vec<String>) {
         "table" => blocks.extend(table(node)),
         // What was deleted, and forms of tables of contents, stand in the text a second time.
         "tracked-changes" | "index-title-template" | "table-of-content-source" | "notes" | "sequence-decls" => {}
-        _ => write(node, depth, blocks),
+        _ => blocks.extend(written(node, depth)),
     }
 }
 
 fn table(node: &Node) -> Option<String> {
-    let mut rows = Vec::new();
-    node.all("table-row", &mut rows);
-    let rows: Vec<Vec<String>> = rows.into_iter().map(cells).collect();
+    let rows: Vec<Vec<String>> = node.all("table-row").into_iter().map(cells).collect();
     super::table(&rows)
 }
 
 fn cells(row: &Node) -> Vec<String> {
     let mut cells = Vec::new();
     for cell in row.nodes().filter(|cell| cell.name.ends_with("table-cell")) {
-        let mut blocks = Vec::new();
-        write(cell, 0, &mut blocks);
-        let text = blocks.join("<br>");
+        let text = written(cell, 0).join("<br>");
         (0..repeated(cell).min(REPEATED)).for_each(|_| cells.push(text.clone()));
     }
     cells
@@ -227,10 +202,8 @@ mod tests {
              </table:table></office:text>",
         )
         .unwrap();
-        let mut blocks = Vec::new();
-        write(&body, 0, &mut blocks);
         assert_eq!(
-            blocks,
+            written(&body, 0),
             ["## Rules", "One  two [Note: see below]", "- keys", "  - of doors", "| A | B\\| |\n| --- | --- |"]
         );
     }

@@ -52,7 +52,7 @@ impl<B: AsRef<[u8]>> Package<B> {
 
     /// The file of that name as text; none where there is no such file.
     pub(super) fn text(&mut self, name: &str) -> Result<Option<String>, Failure> {
-        Ok(self.bytes(name)?.map(|bytes| super::encoding::decode(&bytes, None)))
+        Ok(self.bytes(name)?.map(|bytes| super::clean::decode(&bytes, None)))
     }
 
     /// The content of the file of that name; `None` if there is no such file.
@@ -98,6 +98,19 @@ impl<B: AsRef<[u8]>> Package<B> {
     pub(super) fn needed(&mut self, name: &str) -> Result<String, Failure> {
         self.text(name)?.ok_or_else(|| broken(self.kind, &format!("{name} is missing")))
     }
+}
+
+/// Path in the archive of what a file in this folder names, without `..`.
+pub(super) fn resolved(folder: &str, target: &str) -> String {
+    let mut parts: Vec<&str> = Vec::new();
+    for part in folder.split('/').chain(target.split('/')) {
+        match part {
+            ".." => drop(parts.pop()),
+            "." | "" => {}
+            part => parts.push(part),
+        }
+    }
+    parts.join("/")
 }
 
 /// Returns whether a stream of XML may have a tag of this name, as far as it can be read. What it takes is taken from what is `left`;

@@ -5,7 +5,7 @@ use std::io::{Cursor, Read as _};
 use infer::MatcherType;
 use office_oxide::cfb::CfbReader;
 
-use super::{broken, encoding, scan::tiff};
+use super::{broken, clean, scan::tiff};
 use crate::{failure::Failure, kind::Kind};
 
 /// Distance from its start within which a PDF may say that it is one; some have a header of the mail that brought them
@@ -23,6 +23,14 @@ const CFB_PARTS: [(&str, Option<Kind>); 6] = [
     ("WordDocument", Some(Kind::Doc)),
     ("PowerPoint Document", Some(Kind::Ppt)),
     ("__properties_version1.0", Some(Kind::Msg)),
+];
+
+/// Kinds by the types that archives say.
+const TYPES: [(&str, Kind); 4] = [
+    ("application/vnd.oasis.opendocument.spreadsheet", Kind::Ods),
+    ("application/vnd.oasis.opendocument.text", Kind::Odt),
+    ("application/vnd.oasis.opendocument.presentation", Kind::Odp),
+    ("application/epub+zip", Kind::Epub),
 ];
 
 /// Name of the list of types in a package of Office.
@@ -65,7 +73,7 @@ pub fn recognise(bytes: &[u8], named: Option<Kind>) -> Result<Kind, Failure> {
     if let Some(what) = named_by_its_bytes(bytes) {
         return Err(foreign(named, &what));
     }
-    if encoding::is_text(bytes) {
+    if clean::is_text(bytes) {
         return text(bytes, named);
     }
     Err(foreign(named, "its bytes are no text, and of no kind that is known"))
@@ -172,20 +180,9 @@ fn zipped(bytes: &[u8], named: Option<Kind>) -> Result<Kind, Failure> {
     let mut archive = match zip::ZipArchive::new(Cursor::new(bytes)) {
         Ok(archive) => archive,
         Err(error) => {
-            let named = named.filter(|kind| {
-                matches!(
-                    kind,
-                    Kind::Docx
-                        | Kind::Xlsx
-                        | Kind::Xlsb
-                        | Kind::Pptx
-                        | Kind::Ods
-                        | Kind::Odt
-                        | Kind::Odp
-                        | Kind::Epub
-                        | Kind::Zip
-                )
-            });
+            use Kind::{Docx, Epub, Odp, Ods, Odt, Pptx, Xlsb, Xlsx, Zip};
+            let is_zip = |kind: &Kind| matches!(kind, Docx | Xlsx | Xlsb | Pptx | Ods | Odt | Odp | Epub | Zip);
+            let named = named.filter(is_zip);
             return Err(match named {
                 Some(kind) => broken(kind, &format!("its parts cannot be separated: {error}")),
                 None => foreign(None, &format!("it is a damaged ZIP archive ({error})")),
@@ -212,20 +209,12 @@ fn zipped(bytes: &[u8], named: Option<Kind>) -> Result<Kind, Failure> {
         // What is no text is no type.
         let _ = file.take(100).read_to_string(&mut type_said);
     }
-    Err(match type_said.trim() {
-        "application/vnd.oasis.opendocument.spreadsheet"
-        | "application/vnd.oasis.opendocument.spreadsheet-template" => {
-            return Ok(Kind::Ods);
-        }
-        "application/vnd.oasis.opendocument.text" | "application/vnd.oasis.opendocument.text-template" => {
-            return Ok(Kind::Odt);
-        }
-        "application/vnd.oasis.opendocument.presentation"
-        | "application/vnd.oasis.opendocument.presentation-template" => return Ok(Kind::Odp),
-        "application/epub+zip" => return Ok(Kind::Epub),
-        _ if named == Some(Kind::Zip) => return Ok(Kind::Zip),
-        _ => foreign(named, "it is a ZIP archive"),
-    })
+    let types = TYPES.iter().find(|(known, _)| *known == type_said.trim().trim_end_matches("-template"));
+    match types {
+        Some((_, kind)) => Ok(*kind),
+        None if named == Some(Kind::Zip) => Ok(Kind::Zip),
+        None => Err(foreign(named, "it is a ZIP archive")),
+    }
 }
 
 /// The old container of office files, which also holds encrypted new ones. What it holds is named in UTF-16.
@@ -286,7 +275,12 @@ mod tests {
     fn bytes_say_what_it_is_before_the_name_does() {
         let check = |bytes: &[u8], name: &str, expected: Result<Kind, &str>| {
             let outcome = recognise(bytes, Kind::of_name(name));
-            let told = outcome.as_ref().map(|kind| *kind).map_err(Failure::code);
+            let told = outcome.as_ref().map(|kind| *kind).map_err(|failure| match failure {
+                Failure::Mismatch { .. } => "mismatch",
+                Failure::Foreign { .. } => "foreign",
+                Failure::Broken { .. } => "broken",
+                other => panic!("{other}"),
+            });
             assert_eq!(told, expected, "{name}: {outcome:?}");
         };
         check(b"%PDF-1.7\n", "letter.docx", Ok(Kind::Pdf));

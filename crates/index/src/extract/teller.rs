@@ -16,18 +16,27 @@ type Listener<'a> = &'a mut dyn FnMut(Piece) -> Result<(), Failure>;
 
 /// Tells a document to a listener: its head, its parts, its end.
 pub struct Teller<'a> {
-    limits: &'a Limits,
+    /// Limits on the cost of reading.
+    pub(crate) limits: &'a Limits,
     listener: Listener<'a>,
     kind: Kind,
     has_head: bool,
-    first: u32,
-    last_page: Option<u32>,
-    window: Option<Window>,
-    lists_only: bool,
-    is_inner: bool,
-    password: Option<String>,
-    scanner: Scanner,
-    parts: u32,
+    /// The first page or sheet that is wanted, counted from 1.
+    pub(crate) first: u32,
+    /// The last page that is wanted, where not all are.
+    pub(crate) last_page: Option<u32>,
+    /// Rows that are wanted, where not all are.
+    pub(crate) window: Option<Window>,
+    /// Set if of an archive only the names of its files are wanted.
+    pub(crate) lists_only: bool,
+    /// Set if it is in an archive or attached to a mail: nothing within it is opened.
+    pub(crate) is_inner: bool,
+    /// The password that may open it.
+    pub(crate) password: Option<String>,
+    /// Recogniser of pages that are pictures.
+    pub(crate) scanner: Scanner,
+    /// Number of pages, sheets or slides so far.
+    pub(crate) parts: u32,
     bytes: u64,
     cells: u64,
     last: Option<DocumentPlace>,
@@ -56,88 +65,6 @@ impl<'a> Teller<'a> {
             last: None,
             truncated: (Vec::new(), 0),
         }
-    }
-
-    /// The same, for whoever wants no page before the first one, counted from 1, and none behind the last one.
-    #[must_use]
-    pub fn pages(self, first: u32, last_page: Option<u32>) -> Self {
-        Self { first: first.max(1), last_page, ..self }
-    }
-
-    /// The same, for whoever wants no more than these rows.
-    #[must_use]
-    pub fn within(self, window: Option<Window>) -> Self {
-        Self { window, ..self }
-    }
-
-    /// The same, for whoever wants to know of an archive what is in it, and no more.
-    #[must_use]
-    pub fn listing(self, lists_only: bool) -> Self {
-        Self { lists_only, ..self }
-    }
-
-    /// The same, of a document that is in an archive or attached to a mail: nothing within it is opened.
-    #[must_use]
-    pub fn within_another(self, is_inner: bool) -> Self {
-        Self { is_inner, ..self }
-    }
-
-    /// The same, of a document that this password may open.
-    #[must_use]
-    pub fn with_password(self, password: Option<String>) -> Self {
-        Self { password, ..self }
-    }
-
-    /// The same, with this for pages that are pictures.
-    #[must_use]
-    pub(crate) fn with_scanner(self, scanner: Scanner) -> Self {
-        Self { scanner, ..self }
-    }
-
-    /// Recogniser of pages that are pictures.
-    pub(super) const fn scanner(&mut self) -> &mut Scanner {
-        &mut self.scanner
-    }
-
-    /// Takes the same out, for the teller of a document in this one.
-    pub(super) fn take_scanner(&mut self) -> Scanner {
-        std::mem::take(&mut self.scanner)
-    }
-
-    /// Returns whether of an archive only the names of its files are wanted.
-    pub(super) const fn lists_only(&self) -> bool {
-        self.lists_only
-    }
-
-    /// Returns whether it is in an archive or attached to a mail.
-    pub(super) const fn is_inner(&self) -> bool {
-        self.is_inner
-    }
-
-    /// The password that may open it.
-    pub(super) fn password(&self) -> Option<&str> {
-        self.password.as_deref()
-    }
-
-    /// The first page or sheet that is wanted, counted from 1.
-    pub(super) const fn first(&self) -> u32 {
-        self.first
-    }
-
-    /// The last page that is wanted, where not all are.
-    pub(super) const fn last_page(&self) -> Option<u32> {
-        self.last_page
-    }
-
-    /// Number of pages, sheets or slides so far.
-    #[must_use]
-    pub const fn parts(&self) -> u32 {
-        self.parts
-    }
-
-    /// Limits on the cost of reading.
-    pub(super) const fn limits(&self) -> &Limits {
-        self.limits
     }
 
     /// Tells what it calls itself, and how many parts there will be. The first thing to be told.

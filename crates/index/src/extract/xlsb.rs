@@ -8,8 +8,8 @@ use regex::bytes::{Captures, Regex};
 use super::{
     Teller, broken,
     cell::shown,
-    merged::{MergedCells, Merging},
     package::Package,
+    sheet::{MergedCells, Merging},
     xlsx::{Bytes, cursor, lost, without_macros},
 };
 use crate::{Limits, failure::Failure, kind::Kind};
@@ -20,9 +20,9 @@ pub(super) fn xlsb(bytes: Vec<u8>, teller: &mut Teller<'_>) -> Result<(), Failur
         XlsbError::Password => Failure::Encrypted(Kind::Xlsb),
         error => broken(Kind::Xlsb, &error.to_string()),
     };
-    let bytes = cursor(as_released(bytes, teller.limits()));
+    let bytes = cursor(as_released(bytes, teller.limits));
     let opened: Result<Xlsb<Bytes>, XlsbError> = match Xlsb::new(bytes.clone()) {
-        Err(error @ XlsbError::Unrecognized { .. }) => match without_macros(&bytes, teller.limits()) {
+        Err(error @ XlsbError::Unrecognized { .. }) => match without_macros(&bytes, teller.limits) {
             Some(other) => Xlsb::new(cursor(other)),
             None => Err(error),
         },

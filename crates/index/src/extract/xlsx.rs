@@ -9,36 +9,24 @@ use super::{
     Teller, broken,
     cell::{SheetFormats, UNREADABLE, is_unreadable, shown},
     comments,
-    merged::{MergedCells, Merging, merged},
     package::Package,
-    sheet::Sheet,
+    sheet::{MergedCells, Merging, Sheet, merged},
 };
 use crate::{failure::Failure, kind::Kind};
 
-pub(super) type Bytes = Cursor<Shared>;
-
 /// A file that is read more than once.
-#[derive(Clone)]
-pub(super) struct Shared(Rc<Vec<u8>>);
-
-impl AsRef<[u8]> for Shared {
-    fn as_ref(&self) -> &[u8] {
-        &self.0
-    }
-}
+pub(super) type Bytes = Cursor<Rc<[u8]>>;
 
 pub(super) fn cursor(bytes: Vec<u8>) -> Bytes {
-    Cursor::new(Shared(Rc::new(bytes)))
+    Cursor::new(bytes.into())
 }
 
 /// A workbook of Excel.
 pub(super) fn xlsx(bytes: Vec<u8>, teller: &mut Teller<'_>) -> Result<(), Failure> {
-    let (mut comments, bytes) = comments::read(bytes, teller.limits());
-    let bytes = match has_blanks(&bytes, teller.limits()).then(|| mended(&bytes, teller.limits())).flatten() {
-        Some(mended) => mended,
-        None => bytes,
-    };
-    let (bytes, mut workbook) = opened(cursor(bytes), teller.limits())?;
+    let mut comments = comments::read(&bytes, teller.limits);
+    let mended_bytes = has_blanks(&bytes, teller.limits).then(|| mended(&bytes, teller.limits)).flatten();
+    let bytes = mended_bytes.unwrap_or(bytes);
+    let (bytes, mut workbook) = opened(cursor(bytes), teller.limits)?;
     let names = workbook.sheet_names();
     teller.head(None, Some(names.len()))?;
     comments.truncated.into_iter().for_each(|sheet| teller.leave_out(sheet));
@@ -50,7 +38,7 @@ pub(super) fn xlsx(bytes: Vec<u8>, teller: &mut Teller<'_>) -> Result<(), Failur
             continue;
         }
         // They are told behind all cells.
-        let may_have_merged = *has_merged.get_or_insert_with(|| may_have_merged(bytes.get_ref(), teller.limits()));
+        let may_have_merged = *has_merged.get_or_insert_with(|| may_have_merged(bytes.get_ref(), teller.limits));
         let regions = may_have_merged.then(|| workbook.merge_cells_by_sheet_name(&name).unwrap_or_default());
         let merged = merged(regions.unwrap_or_default());
         let own = comments.sheets.remove(&name).unwrap_or_default();
@@ -60,7 +48,7 @@ pub(super) fn xlsx(bytes: Vec<u8>, teller: &mut Teller<'_>) -> Result<(), Failur
         // What was read up to there stays; the rest is read once more, with its numbers as they should stand.
         if !is_mended
             && told.as_ref().is_err_and(is_unreadable)
-            && let Some(mended) = mended(bytes.get_ref().as_ref(), teller.limits())
+            && let Some(mended) = mended(bytes.get_ref(), teller.limits)
         {
             is_mended = true;
             if let Ok(again) = Xlsx::new(cursor(mended)) {
@@ -104,7 +92,7 @@ pub(super) fn without_macros(bytes: &Bytes, limits: &crate::Limits) -> Option<Ve
         ("/xlIntlMacrosheet\"", "/dialogsheet\""),
         ("macrosheets/", "dialogsheets/"),
     ];
-    let mut package = Package::open(bytes.get_ref().as_ref().to_vec(), Kind::Xlsx, limits).ok()?;
+    let mut package = Package::open(bytes.get_ref().clone(), Kind::Xlsx, limits).ok()?;
     let is_list = |name: &String| name.ends_with("workbook.xml.rels") || name.ends_with("workbook.bin.rels");
     let list = package.names().into_iter().find(is_list)?;
     let text = package.text(&list).ok().flatten()?;
@@ -116,7 +104,7 @@ pub(super) fn without_macros(bytes: &Bytes, limits: &crate::Limits) -> Option<Ve
 /// such a value for another one.
 fn has_blanks(bytes: &[u8], limits: &crate::Limits) -> bool {
     const LOOK_AT: u64 = 64 * 1024;
-    let Ok(mut package) = Package::open(bytes.to_vec(), Kind::Xlsx, limits) else { return false };
+    let Ok(mut package) = Package::open(bytes, Kind::Xlsx, limits) else { return false };
     let sheets: Vec<String> = package.names().into_iter().filter(|name| is_sheet(name)).collect();
     let has_blank = |start: &str| {
         start.split("<v>").skip(1).any(|value| {
@@ -128,10 +116,10 @@ fn has_blanks(bytes: &[u8], limits: &crate::Limits) -> bool {
 }
 
 /// Returns whether any sheet may have merged cells.
-fn may_have_merged(bytes: &Shared, limits: &crate::Limits) -> bool {
+fn may_have_merged(bytes: &[u8], limits: &crate::Limits) -> bool {
     // These are large, and no sheets. All others may be, whatever they are called.
     const OTHERS: [&str; 4] = ["xl/sharedStrings.xml", "xl/styles.xml", "xl/media/", "xl/pivotCache/"];
-    let Ok(mut package) = Package::open(bytes.clone(), Kind::Xlsx, limits) else { return true };
+    let Ok(mut package) = Package::open(bytes, Kind::Xlsx, limits) else { return true };
     package.may_have_tag("mergeCell", |name| OTHERS.iter().any(|other| name.starts_with(other)))
 }
 
@@ -142,7 +130,7 @@ fn is_sheet(name: &str) -> bool {
 /// The workbook with the values of its cells without blanks around them, which some programs write; none where that
 /// changes nothing.
 fn mended(bytes: &[u8], limits: &crate::Limits) -> Option<Vec<u8>> {
-    let mut package = Package::open(bytes.to_vec(), Kind::Xlsx, limits).ok()?;
+    let mut package = Package::open(bytes, Kind::Xlsx, limits).ok()?;
     let blank = regex::Regex::new(r"(<(?:\w+:)?v(?:\s[^>]*)?>)\s*([^<\s]+)\s*(</(?:\w+:)?v>)").ok()?;
     let mut changed = Vec::new();
     for name in package.names().into_iter().filter(|name| is_sheet(name)) {
@@ -298,7 +286,7 @@ mod tests {
 
     use zip::{ZipWriter, write::SimpleFileOptions};
 
-    use super::{super::merged::READ_ON, *};
+    use super::{super::sheet::READ_ON, *};
     use crate::{Body, DocumentPlace, Limits, Piece, frame::Window};
 
     /// A workbook of one sheet with this XML in it.
@@ -355,7 +343,8 @@ mod tests {
             Ok(())
         };
         let limits = Limits::default();
-        let mut teller = Teller::new(Kind::Xlsx, &limits, &mut listener).within(Some(Window { row, letters }));
+        let mut teller = Teller::new(Kind::Xlsx, &limits, &mut listener);
+        teller.window = Some(Window { row, letters });
         xlsx(workbook, &mut teller).unwrap();
         (cells, place.map(|part| part.place).unwrap_or(DocumentPlace::Whole).to_string())
     }

@@ -51,14 +51,8 @@ impl Node {
     }
 
     /// All elements of that name below it, in order; not those within one of them.
-    pub(super) fn all<'a>(&'a self, name: &str, found: &mut Vec<&'a Self>) {
-        for node in self.nodes() {
-            if node.name == name {
-                found.push(node);
-            } else {
-                node.all(name, found);
-            }
-        }
+    pub(super) fn all(&self, name: &str) -> Vec<&Self> {
+        self.nodes().flat_map(|node| if node.name == name { vec![node] } else { node.all(name) }).collect()
     }
 
     /// All text in it.

@@ -17,7 +17,7 @@ pub struct IndexConfig {
     pub commit_documents: usize,
     /// Time that a finished document may wait for others.
     pub commit_wait: Duration,
-    /// After how long without work the memory for writing and the Chinese dictionary are given back.
+    /// After how long without work the memory for writing is given back.
     pub rest_after: Duration,
     /// For how long a document without use is kept in any case, as long as it is no older.
     pub stale_after: Duration,

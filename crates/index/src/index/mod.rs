@@ -7,23 +7,20 @@
 //! - [`id`]: which document: what is in it, and how it was read.
 //! - [`config`] and [`error`]: what it may cost, and how it can fail.
 //! - [`schema`]: the fields, and the terms that go into them.
-//! - [`folder`]: the files: one version of the fields a folder, made anew when it is damaged; [`files`]: how they are read.
-//! - [`view`]: what is there to be found, all of one moment.
-//! - [`writer`]: the thread that writes, its queue, its rests; [`batch`] are the documents it is at;
-//!   [`merges`]: how few segments it leaves; [`shared`]: what it shares with whoever searches.
+//! - [`folder`]: the files: one version of the fields a folder, made anew when it is damaged, and when segments are merged; [`files`]: how
+//!   they are read.
+//! - [`view`]: what is there to be found, all of one moment, and what the writer shares with whoever searches.
+//! - [`writer`]: the thread that writes, its queue, its rests.
 //! - [`uses`]: when a document was last used, and what may therefore go.
-//! - [`indexing`]: documents on their way into it.
+//! - [`indexing`]: documents on their way into it, and those that the writer is at.
 
-pub mod batch;
 pub mod config;
 pub mod error;
 pub mod files;
 pub mod folder;
 pub mod id;
 pub mod indexing;
-pub mod merges;
 pub mod schema;
-pub mod shared;
 pub mod uses;
 pub mod view;
 pub mod writer;

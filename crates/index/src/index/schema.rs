@@ -4,7 +4,7 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 
 use tantivy::{
     schema::{FAST, Field, INDEXED, IndexRecordOption, STORED, Schema, TextFieldIndexing, TextOptions},
-    tokenizer::{TextAnalyzer, Token, TokenStream, Tokenizer, TokenizerManager},
+    tokenizer::{PreTokenizedStream, PreTokenizedString, TextAnalyzer, Token, Tokenizer, TokenizerManager},
 };
 
 use crate::analyze::{self, Dictionary};
@@ -81,9 +81,9 @@ enum Analyzer {
 }
 
 impl Tokenizer for Analyzer {
-    type TokenStream<'a> = Terms;
+    type TokenStream<'a> = PreTokenizedStream;
 
-    fn token_stream<'a>(&'a mut self, text: &'a str) -> Terms {
+    fn token_stream<'a>(&'a mut self, text: &'a str) -> PreTokenizedStream {
         let mut tokens = Vec::with_capacity(text.len() / 4);
         match self {
             Self::Words(dictionary) => analyze::words(text, dictionary, &mut |text| {
@@ -96,30 +96,7 @@ impl Tokenizer for Analyzer {
                 });
             }
         }
-        Terms { tokens, next: 0 }
-    }
-}
-
-struct Terms {
-    tokens: Vec<Token>,
-    /// One more than the token it is at.
-    next: usize,
-}
-
-impl TokenStream for Terms {
-    fn advance(&mut self) -> bool {
-        self.next += 1;
-        self.next <= self.tokens.len()
-    }
-
-    #[expect(clippy::indexing_slicing, reason = "called only after `advance` said that there is a token")]
-    fn token(&self) -> &Token {
-        &self.tokens[self.next - 1]
-    }
-
-    #[expect(clippy::indexing_slicing, reason = "called only after `advance` said that there is a token")]
-    fn token_mut(&mut self) -> &mut Token {
-        &mut self.tokens[self.next - 1]
+        PreTokenizedString { text: String::new(), tokens }.into()
     }
 }
 

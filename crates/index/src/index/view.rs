@@ -1,26 +1,32 @@
-//! What is there to be found, all of one moment.
+//! What is there to be found, all of one moment, and the state that the writer shares with all who search.
 
 use std::{
     collections::HashMap,
     path::PathBuf,
-    sync::{Arc, OnceLock},
+    sync::{
+        Arc, OnceLock, PoisonError, RwLock,
+        atomic::{AtomicBool, Ordering},
+    },
 };
 
 use serde::{Deserialize, Serialize};
 use tantivy::{
-    DocAddress, DocSet as _, Searcher, SegmentOrdinal, SegmentReader, TERMINATED, TantivyDocument, Term,
+    DocAddress, Searcher, SegmentOrdinal, SegmentReader, TantivyDocument, Term,
+    collector::DocSetCollector,
     columnar::ColumnValues,
+    query::TermQuery,
     schema::{IndexRecordOption, Value as _},
-    store::StoreReader,
 };
 
 use super::{
+    config::IndexConfig,
     error::IndexError,
     folder::{Folder, size},
     id::DocumentId,
     schema::{ENTRY_ORDINAL, Fields, key, split_key},
+    uses::Uses,
 };
-use crate::{chunk::Chunk, kind::Kind, recognition::RecognitionStamp};
+use crate::{analyze::Dictionary, chunk::Chunk, kind::Kind, recognition::RecognitionStamp};
 
 /// Properties of a document besides its text.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -119,29 +125,13 @@ impl View {
     /// Where a chunk is kept; none where there is no such chunk.
     pub(crate) fn find(&self, owner: u32, ordinal: u32) -> Result<Option<DocAddress>, IndexError> {
         let term = Term::from_field_u64(self.fields.key, key(owner, ordinal));
-        for (segment, reader) in (0..).zip(self.searcher.segment_readers()) {
-            let index = reader.inverted_index(self.fields.key)?;
-            let Some(mut postings) = index.read_postings(&term, IndexRecordOption::Basic)? else { continue };
-            let mut doc = postings.doc();
-            while doc != TERMINATED {
-                if !reader.is_deleted(doc) {
-                    return Ok(Some(DocAddress::new(segment, doc)));
-                }
-                doc = postings.advance();
-            }
-        }
-        Ok(None)
+        let query = TermQuery::new(term, IndexRecordOption::Basic);
+        Ok(self.searcher.search(&query, &DocSetCollector)?.into_iter().next())
     }
 
     /// A chunk.
     pub(crate) fn chunk(&self, address: DocAddress) -> Result<Chunk, IndexError> {
         let document: TantivyDocument = self.searcher.doc(address)?;
-        from_record(&document, &self.fields)
-    }
-
-    /// A chunk, through a reader of its own that keeps what lies near for the next one.
-    pub(crate) fn chunk_through(&self, store: &StoreReader, doc: u32) -> Result<Chunk, IndexError> {
-        let document: TantivyDocument = store.get(doc)?;
         from_record(&document, &self.fields)
     }
 
@@ -200,4 +190,40 @@ pub(crate) fn look_through(folder: &Folder) -> Result<IndexContent, IndexError> 
     let whole: std::collections::HashSet<u32> = entries.values().map(|entry| entry.owner).collect();
     owners.retain(|owner| !whole.contains(owner));
     Ok(IndexContent { entries, orphans: owners, next_owner })
+}
+
+/// State that the writer shares with everybody else.
+pub(crate) struct Shared {
+    pub(crate) config: IndexConfig,
+    pub(crate) dictionary: Arc<Dictionary>,
+    pub(crate) uses: Uses,
+    view: RwLock<Arc<View>>,
+    /// Set if the writer holds what closing has to wait for.
+    is_at_work: AtomicBool,
+}
+
+impl Shared {
+    pub(crate) fn new(config: IndexConfig, dictionary: Arc<Dictionary>, uses: Uses, view: View) -> Self {
+        Self { config, dictionary, uses, view: RwLock::new(Arc::new(view)), is_at_work: AtomicBool::new(false) }
+    }
+
+    /// Sets whether the writer holds anything that closing has to wait for.
+    pub(crate) fn set_at_work(&self, is_at_work: bool) {
+        self.is_at_work.store(is_at_work, Ordering::Release);
+    }
+
+    /// Returns whether the writer holds nothing that closing has to wait for.
+    pub(crate) fn is_asleep(&self) -> bool {
+        !self.is_at_work.load(Ordering::Acquire)
+    }
+
+    /// The current view.
+    pub(crate) fn view(&self) -> Arc<View> {
+        Arc::clone(&self.view.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Shows this from now on.
+    pub(crate) fn publish(&self, view: View) {
+        *self.view.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(view);
+    }
 }

@@ -11,15 +11,13 @@ use tantivy::{IndexWriter, Term, indexer::IndexWriterOptions};
 use tokio::sync::{mpsc, oneshot};
 
 use super::{
-    batch::{Batch, PendingDocument, Reply, chunk_document, entry_document},
     config::IndexConfig,
     error::IndexError,
-    folder::{Folder, guarded},
+    folder::{Folder, at_rest, at_work, guarded},
     id::DocumentId,
-    merges,
-    shared::Shared,
+    indexing::{Batch, PendingDocument, Reply, chunk_document, entry_document},
     uses::{Uses, leaving},
-    view::{About, Entries, Entry, View, look_through},
+    view::{About, Entries, Entry, Shared, View, look_through},
 };
 use crate::{analyze::Dictionary, chunk::Chunk};
 
@@ -29,27 +27,8 @@ const QUEUE: usize = 8;
 /// Interval, in seconds, of the search for unused documents.
 const SWEEP_EVERY: u64 = 3600;
 
-/// Command of the writer.
-pub(crate) enum Command {
-    /// Begin a document; the answer is its number.
-    Begin { id: DocumentId, title: Option<String>, reply: Reply<u32> },
-    /// More of it.
-    Add { owner: u32, chunks: Vec<Chunk>, reply: Reply<()> },
-    /// That was all of it.
-    Finish { owner: u32, about: About, reply: Reply<Arc<Entry>> },
-    /// Nobody goes on with it.
-    Abandon { owner: u32 },
-    /// Take a document out, if it is there.
-    Remove { id: DocumentId, reply: Reply<bool> },
-    /// Take out what nobody uses; the answer is how many.
-    Sweep { reply: Reply<usize> },
-    /// Begin the index anew, unless that was done since.
-    Renew { epoch: u64, why: String, reply: Reply<()> },
-    /// Look whether there is something to give back: a search made memory grow.
-    Rouse,
-    /// Write down what there is, and end.
-    Close { reply: Reply<()> },
-}
+/// What the writer is asked to do.
+pub(crate) type Command = Box<dyn FnOnce(&mut Writer) + Send>;
 
 /// The shared state once the index is open.
 pub(crate) type OpenIndex = oneshot::Receiver<Result<Arc<Shared>, IndexError>>;
@@ -73,7 +52,8 @@ pub(crate) fn start(config: IndexConfig) -> io::Result<(mpsc::Sender<Command>, O
     Ok((sender, is_open))
 }
 
-struct Writer {
+/// The thread's own state.
+pub(crate) struct Writer {
     shared: Arc<Shared>,
     folder: Folder,
     /// There only while there is work: it holds much memory. It is never dropped but [at rest](Self::rest) or after a failure,
@@ -90,6 +70,8 @@ struct Writer {
     epoch: u64,
     /// Set if nothing was written since segments were merged for a rest.
     is_merged: bool,
+    /// Whoever asked that it ends.
+    closing: Option<Reply<()>>,
 }
 
 impl Writer {
@@ -131,12 +113,12 @@ impl Writer {
             swept_at: 0,
             epoch: 0,
             is_merged: false,
+            closing: None,
         })
     }
 
     fn run(mut self, mut queue: mpsc::Receiver<Command>, timer: &tokio::runtime::Runtime) {
-        let mut closing = None;
-        while closing.is_none() {
+        while self.closing.is_none() {
             let command = if let Some(since) = self.waiting_since {
                 match self.next_while_waiting(since, &mut queue, timer) {
                     Some(command) => Some(command),
@@ -145,7 +127,7 @@ impl Writer {
                         continue;
                     }
                 }
-            } else if self.writer.is_some() || self.shared.dictionary.is_loaded() {
+            } else if self.writer.is_some() {
                 let rest_after = self.shared.config.rest_after;
                 match timer.block_on(async { tokio::time::timeout(rest_after / 2, queue.recv()).await }) {
                     Ok(command) => command,
@@ -155,22 +137,15 @@ impl Writer {
                     }
                 }
             } else {
-                self.shared.fall_asleep();
-                // What was loaded just before is seen here, what is loaded after rouses.
-                if self.shared.dictionary.is_loaded() {
-                    self.shared.wake();
-                    continue;
-                }
-                let command = queue.blocking_recv();
-                self.shared.wake();
-                command
+                self.shared.set_at_work(false);
+                queue.blocking_recv()
             };
             let Some(command) = command else { break };
-            closing = self.act(command);
+            command(&mut self);
         }
         self.batch.fail(&IndexError::Closed);
         self.rest();
-        if let Some(reply) = closing {
+        if let Some(reply) = self.closing.take() {
             // The lock on the files is let go before whoever waits is told.
             drop(self);
             let _ = reply.send(Ok(()));
@@ -195,30 +170,25 @@ impl Writer {
         timer.block_on(async { tokio::time::timeout(left, queue.recv()).await }).ok().flatten()
     }
 
-    /// Does what is asked. What is answered is for whoever asked; an answer that nobody waits for is dropped.
-    fn act(&mut self, command: Command) -> Option<Reply<()>> {
-        match command {
-            Command::Begin { id, title, reply } => drop(reply.send(self.begin(id, title))),
-            Command::Add { owner, chunks, reply } => drop(reply.send(self.add(owner, &chunks))),
-            Command::Finish { owner, about, reply } => self.finish(owner, about, reply),
-            Command::Abandon { owner } => {
-                if self.batch.open.remove(&owner).is_some() {
-                    self.orphans.push(owner);
-                }
-            }
-            Command::Remove { id, reply } => drop(reply.send(self.remove(&id))),
-            Command::Sweep { reply } => drop(reply.send(self.sweep())),
-            Command::Renew { epoch, why, reply } => {
-                let renewed = if epoch == self.epoch { self.renew(&why) } else { Ok(()) };
-                drop(reply.send(renewed));
-            }
-            Command::Rouse => {}
-            Command::Close { reply } => return Some(reply),
-        }
-        None
+    /// Writes down what there is, and ends.
+    pub(crate) fn close(&mut self, reply: Reply<()>) {
+        self.closing = Some(reply);
     }
 
-    fn begin(&mut self, id: DocumentId, title: Option<String>) -> Result<u32, IndexError> {
+    /// Nobody goes on with a document.
+    pub(crate) fn abandon(&mut self, owner: u32) {
+        if self.batch.open.remove(&owner).is_some() {
+            self.orphans.push(owner);
+        }
+    }
+
+    /// Begins the index anew, unless that was done since.
+    pub(crate) fn renew_since(&mut self, epoch: u64, why: &str) -> Result<(), IndexError> {
+        if epoch == self.epoch { self.renew(why) } else { Ok(()) }
+    }
+
+    /// Begins a document; the answer is its number.
+    pub(crate) fn begin(&mut self, id: DocumentId, title: Option<String>) -> Result<u32, IndexError> {
         if !self.folder.is_there() {
             self.renew("its folder is gone")?;
         }
@@ -232,7 +202,8 @@ impl Writer {
         Ok(owner)
     }
 
-    fn add(&mut self, owner: u32, chunks: &[Chunk]) -> Result<(), IndexError> {
+    /// Adds more of it.
+    pub(crate) fn add(&mut self, owner: u32, chunks: &[Chunk]) -> Result<(), IndexError> {
         let Some(open) = self.batch.open.get_mut(&owner) else { return Err(self.batch.failure()) };
         let numbered = chunks.iter().map(|chunk| (open.number(&chunk.place), chunk));
         let numbered: Vec<(u32, &Chunk)> = numbered.collect();
@@ -249,7 +220,8 @@ impl Writer {
         })
     }
 
-    fn finish(&mut self, owner: u32, about: About, reply: Reply<Arc<Entry>>) {
+    /// That was all of it.
+    pub(crate) fn finish(&mut self, owner: u32, about: About, reply: Reply<Arc<Entry>>) {
         let Some(PendingDocument { id, title, chunks, .. }) = self.batch.open.remove(&owner) else {
             drop(reply.send(Err(self.batch.failure())));
             return;
@@ -272,13 +244,15 @@ impl Writer {
         }
     }
 
-    fn remove(&mut self, id: &DocumentId) -> Result<bool, IndexError> {
+    /// Takes a document out, if it is there.
+    pub(crate) fn remove(&mut self, id: &DocumentId) -> Result<bool, IndexError> {
         let Some(entry) = self.entries.get(id).cloned() else { return Ok(false) };
         self.take_out(&[entry])?;
         Ok(true)
     }
 
-    fn sweep(&mut self) -> Result<usize, IndexError> {
+    /// Takes out what nobody uses; the answer is how many.
+    pub(crate) fn sweep(&mut self) -> Result<usize, IndexError> {
         let Shared { config, uses, .. } = &*self.shared;
         let now = (config.now)();
         self.swept_at = now;
@@ -301,14 +275,14 @@ impl Writer {
             entries.remove(&entry.id);
         }
         self.awake()?;
-        self.write(|writer| writer.commit().map(drop).map_err(IndexError::from))?;
+        self.write(commit)?;
         self.committed()
     }
 
     /// Writes for good what is done, and tells whoever waits for it.
     fn commit(&mut self) {
         self.waiting_since = None;
-        if self.write(|writer| writer.commit().map(drop).map_err(IndexError::from)).is_ok()
+        if self.write(commit).is_ok()
             && let Err(error) = self.committed()
         {
             self.failed(&error);
@@ -344,12 +318,13 @@ impl Writer {
                 .build();
             self.folder.gate.clear();
             let writer: IndexWriter = guarded(|| Ok(self.folder.index.writer_with_options(options)?))?;
-            writer.set_merge_policy(merges::at_work(self.shared.config.in_memory));
+            writer.set_merge_policy(at_work(self.shared.config.in_memory));
             self.writer = Some(writer);
+            self.shared.set_at_work(true);
         }
         if let Some(writer) = &self.writer {
             if std::mem::take(&mut self.is_merged) {
-                writer.set_merge_policy(merges::at_work(self.shared.config.in_memory));
+                writer.set_merge_policy(at_work(self.shared.config.in_memory));
             }
             for owner in self.orphans.drain(..) {
                 writer.delete_term(Term::from_field_u64(self.folder.fields.owner, u64::from(owner)));
@@ -430,8 +405,8 @@ impl Writer {
         }
         // With a commit it looks for what is to be merged.
         let begun = self.write(|writer| {
-            writer.set_merge_policy(merges::at_rest());
-            writer.commit().map(drop).map_err(IndexError::from)
+            writer.set_merge_policy(at_rest());
+            commit(writer)
         });
         self.is_merged = begun.is_ok();
     }
@@ -443,14 +418,12 @@ impl Writer {
         }
         // Before the merges, for which not everybody waits.
         self.save_uses();
-        if let Some(mut writer) = self.writer.take() {
+        if !self.orphans.is_empty() && self.writer.is_some() {
+            // It is told where it fails, and tried again at the next start.
+            let _ = self.write(commit);
+        }
+        if let Some(writer) = self.writer.take() {
             let rested = guarded(|| {
-                if !self.orphans.is_empty() {
-                    for owner in self.orphans.drain(..) {
-                        writer.delete_term(Term::from_field_u64(self.folder.fields.owner, u64::from(owner)));
-                    }
-                    writer.commit()?;
-                }
                 writer.wait_merging_threads()?;
                 Ok(self.folder.reader.reload()?)
             });
@@ -459,7 +432,6 @@ impl Writer {
             }
             self.publish();
         }
-        self.shared.dictionary.rest(self.shared.config.rest_after);
     }
 
     fn save_uses(&self) {
@@ -469,6 +441,11 @@ impl Writer {
             tracing::debug!(%error, "could not write down when documents were used");
         }
     }
+}
+
+fn commit(writer: &mut IndexWriter) -> Result<(), IndexError> {
+    writer.commit()?;
+    Ok(())
 }
 
 /// Time limit for closing: a merge may be long.

@@ -9,10 +9,11 @@ use std::{
 
 use agentd_core::knowledge::{DocumentProgress, Password};
 use futures_util::{StreamExt as _, stream};
+use lru::LruCache;
 use tokio::time::timeout_at;
 use tokio_util::sync::CancellationToken;
 
-use super::{bounded::BoundedCache, digests};
+use super::digests;
 use crate::{
     ChunkConfig, Extractor, Failure, Kind, Piece, ReadingPass, RecognitionStamp, UnreadReason, WantedParts, WorkerTurn,
     chunk::Chunker,
@@ -45,10 +46,14 @@ pub(super) struct KnownDocument {
 
 /// Documents that could not be read at all, and why, each with the recognition by which it was tried. One that took more than it may is
 /// tried once more.
-#[derive(Debug, Default, Clone)]
-pub(super) struct FailureCache(Arc<Mutex<Failures>>);
+#[derive(Debug, Clone)]
+pub(super) struct FailureCache(Arc<Mutex<LruCache<DocumentId, KnownFailure>>>);
 
-type Failures = BoundedCache<DocumentId, KnownFailure, MAX_BROKEN>;
+impl Default for FailureCache {
+    fn default() -> Self {
+        Self(Arc::new(Mutex::new(LruCache::unbounded())))
+    }
+}
 
 #[derive(Debug)]
 struct KnownFailure {
@@ -61,13 +66,13 @@ impl FailureCache {
     /// The reason why it could not be read, where that is known and trying again with this recognition would come to the same.
     pub(super) fn why(&self, id: &DocumentId, recognition: &RecognitionStamp) -> Option<Failure> {
         let broken = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let KnownFailure { failure, recognition: before, is_final } = broken.get(id)?;
+        let KnownFailure { failure, recognition: before, is_final } = broken.peek(id)?;
         let is_outdated = failure.lacks_recognition() && recognition.promises_more_than(before);
         Some(failure.clone()).filter(|_| *is_final && !is_outdated)
     }
 
     pub(super) fn forget(&self, id: &DocumentId) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(id);
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).pop(id);
     }
 
     /// Remembers a failure. What went wrong with the machine and not with the document is tried again, and so it is not.
@@ -76,8 +81,11 @@ impl FailureCache {
             return;
         }
         let mut broken = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let is_final = !failure.may_pass() || broken.get(&id).is_some_and(|before| before.failure.may_pass());
-        broken.insert(id, KnownFailure { failure, recognition, is_final });
+        let is_final = !failure.may_pass() || broken.peek(&id).is_some_and(|before| before.failure.may_pass());
+        broken.put(id, KnownFailure { failure, recognition, is_final });
+        if broken.len() > MAX_BROKEN {
+            broken.pop_lru();
+        }
     }
 }
 

@@ -9,9 +9,9 @@ use std::{
     time::{Duration, SystemTime},
 };
 
+use lru::LruCache;
 use tokio_util::sync::CancellationToken;
 
-use super::bounded::BoundedCache;
 use crate::index::{ContentHash, folder::private};
 
 /// Files that are remembered at the most, of about 200 bytes each.
@@ -20,13 +20,17 @@ const MAX_KNOWN: usize = 100_000;
 const SETTLED: Duration = Duration::from_secs(2);
 
 /// Hashes of files.
-#[derive(Debug, Default, Clone)]
-pub(super) struct Digests {
-    known: Arc<Mutex<Hashes>>,
+#[derive(Debug, Clone)]
+pub(super) struct Digests(Arc<Mutex<Hashes>>);
+
+impl Default for Digests {
+    fn default() -> Self {
+        Self(Arc::new(Mutex::new(LruCache::unbounded())))
+    }
 }
 
 /// By device and number of the file.
-type Hashes = BoundedCache<(u64, u64), (Stamp, ContentHash), MAX_KNOWN>;
+type Hashes = LruCache<(u64, u64), (Stamp, ContentHash)>;
 
 /// Properties that change when a file does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -66,7 +70,7 @@ impl Digests {
         if stamp.size > most {
             return Err(DigestError::TooLarge);
         }
-        if let Some((known, hash)) = self.lock().get(&identity)
+        if let Some((known, hash)) = self.lock().peek(&identity)
             && *known == stamp
         {
             return Ok(*hash);
@@ -79,13 +83,17 @@ impl Digests {
             return Err(DigestError::TooLarge);
         }
         if is_settled && Stamp::of(file)?.1 == stamp {
-            self.lock().insert(identity, (stamp, hash));
+            let mut known = self.lock();
+            known.put(identity, (stamp, hash));
+            if known.len() > MAX_KNOWN {
+                known.pop_lru();
+            }
         }
         Ok(hash)
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, Hashes> {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

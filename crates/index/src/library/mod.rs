@@ -1,19 +1,16 @@
 //! Documents read and searched: the port [`Knowledge`] on extraction, chunks and index.
 //!
 //! - `digests`: which document a file is, so that what did not change is not read again to tell; and copies that stay.
-//! - `bounded`: what is remembered of so many things at the most.
 //! - `bring`: a document on its way from a file into the index.
 //! - `shelf`: the index while it is needed.
 //! - `told`: what is known of the documents that somebody asks about, and what is found in them as it is told.
-//! - `reading`: which parts of a document are shown; `fitting`: how much of each, and where it is read on; pure.
+//! - `reading`: which parts of a document are shown, how much of each, and where it is read on; pure.
 //!
 //! A document comes into the index at its first search, and stays there for everybody who has the same bytes. Nobody finds
 //! what he does not have: a search names its documents, and they are told by their bytes.
 
-mod bounded;
 mod bring;
 mod digests;
-mod fitting;
 mod reading;
 mod shelf;
 mod told;
@@ -30,6 +27,7 @@ use agentd_core::{
 use futures_util::{FutureExt as _, future::BoxFuture};
 use tokio_util::sync::CancellationToken;
 
+pub use self::shelf::give_back;
 use self::{
     bring::{FailureCache, IngestReport, Ingester, KnownDocument},
     digests::Digests,
@@ -163,8 +161,7 @@ impl Library {
         tokio::task::spawn_blocking(look).await.map_err(|_| IndexError::Closed)
     }
 
-    /// Looks at documents and searches them, at once where all of them are in the index: mostly nothing has changed since
-    /// the last search, and then one thread does it all.
+    /// Looks at documents and searches them.
     async fn ask(
         &self,
         documents: Vec<OpenDocument>,
@@ -173,86 +170,47 @@ impl Library {
         cancel: &CancellationToken,
     ) -> Result<DocumentFinds, IndexError> {
         let (open, locked): (Vec<_>, Vec<_>) = documents.into_iter().partition(|document| document.password.is_none());
-        let mut finds = if open.is_empty() {
-            DocumentFinds::default()
-        } else {
-            self.ask_open(open, query, progress, cancel).await?
-        };
+        let mut finds = DocumentFinds::default();
+        if !open.is_empty() {
+            let index = self.shelf.take().await?;
+            let told = self.look_at(open, PictureRule::Single, cancel).await?;
+            let mut found = self.find(&index, &self.broken, &told, query, progress, cancel).await;
+            if let Err(IndexError::Lost(why)) = &found {
+                tracing::warn!(%why, "searching again, because the index was rebuilt");
+                found = self.find(&index, &self.broken, &told, query, progress, cancel).await;
+            }
+            finds = found?;
+        }
         for document in locked {
-            finds.add(self.ask_locked(document, query, progress, cancel).await?, query.limit);
+            // In an index that is held in memory and is gone with the answer.
+            let config = IndexConfig { in_memory: true, ..self.shelf.config().clone() };
+            let index = Arc::new(IndexHandle::open(config).await?);
+            let told = self.look_at(vec![document], PictureRule::Single, cancel).await?;
+            let found = self.find(&index, &FailureCache::default(), &told, query, progress, cancel).await?;
+            index.close().await?;
+            finds.add(found, query.limit);
         }
         Ok(finds)
     }
 
-    /// Searches a document that a password opens, in an index that is held in memory and is gone with the answer.
-    async fn ask_locked(
-        &self,
-        document: OpenDocument,
-        query: &DocumentQuery,
-        progress: &OnProgress,
-        cancel: &CancellationToken,
-    ) -> Result<DocumentFinds, IndexError> {
-        let config = IndexConfig { in_memory: true, ..self.shelf.config().clone() };
-        let index = Arc::new(IndexHandle::open(config).await?);
-        let told = self.look_at(vec![document], PictureRule::Single, cancel).await?;
-        let broken = FailureCache::default();
-        let report = self.bring_in(&index, &broken, &told, query.begin_by, progress, cancel).await?;
-        let answer = index.search(told.request(query), cancel.clone()).await?;
-        let finds = told.finds(&index, answer, report, query, &broken);
-        index.close().await?;
-        Ok(finds)
-    }
-
     /// Searches documents that are in the index or come there.
-    async fn ask_open(
-        &self,
-        documents: Vec<OpenDocument>,
-        query: &DocumentQuery,
-        progress: &OnProgress,
-        cancel: &CancellationToken,
-    ) -> Result<DocumentFinds, IndexError> {
-        let index = self.shelf.take().await?;
-        let broken = self.broken.clone();
-        let (digests, asked, stop) = (self.digests.clone(), query.clone(), cancel.child_token());
-        let (most, recognition) = (self.extractor.limits().bytes_in, self.recognition());
-        let _abandoned = stop.clone().drop_guard();
-        let look = move || {
-            let told = ResolvedDocuments::of(documents, PictureRule::Single, &digests, most, recognition, &stop);
-            let has_all = is_current(&index, &told);
-            let answer = if has_all { index.search_at_once(&told.request(&asked), stop) } else { None };
-            let finds = answer.map(|answer| told.finds(&index, answer, IngestReport::default(), &asked, &broken));
-            (told, finds)
-        };
-        let (told, finds) = tokio::task::spawn_blocking(look).await.map_err(|_| IndexError::Closed)?;
-        let found = match finds {
-            Some(finds) => Ok(finds),
-            None => match self.find(&told, query, progress, cancel).await {
-                Err(IndexError::Lost(why)) => {
-                    tracing::warn!(%why, "searching again, because the index was rebuilt");
-                    self.find(&told, query, progress, cancel).await
-                }
-                found => found,
-            },
-        };
-        // Hundreds of files are closed, and nobody has to wait for that.
-        drop(tokio::task::spawn_blocking(move || drop(told)));
-        found
-    }
-
     async fn find(
         &self,
+        index: &Arc<IndexHandle>,
+        failures: &FailureCache,
         told: &ResolvedDocuments,
         query: &DocumentQuery,
         progress: &OnProgress,
         cancel: &CancellationToken,
     ) -> Result<DocumentFinds, IndexError> {
-        let index = self.shelf.take().await?;
-        let mut report = IngestReport::default();
-        if !is_current(&index, told) {
-            report = self.bring_in(&index, &self.broken, told, query.begin_by, progress, cancel).await?;
-        }
+        let is_current = index.has_all(told.known.iter().map(|known| &known.id), &told.recognition)
+            && index.replaced(told.places()).is_empty();
+        let report = match is_current {
+            true => IngestReport::default(),
+            false => self.bring_in(index, failures, told, query.begin_by, progress, cancel).await?,
+        };
         let answer = index.search(told.request(query), cancel.clone()).await?;
-        Ok(told.finds(&index, answer, report, query, &self.broken))
+        Ok(told.finds(index, answer, report, query, failures))
     }
 
     /// Indexes what is not there yet. A document that fails does so alone, and is told with the reason; a failing index fails
@@ -331,26 +289,19 @@ impl Library {
     ) -> Vec<DocumentState> {
         let mut states = Vec::new();
         for (id, name) in names {
-            let named = Kind::of_name(&name).unwrap_or(Kind::Plain);
             let entry = index.entry(&id);
-            let why = unreadable.iter().find(|(broken, _)| *broken == name).map(|(_, why)| why.clone());
-            states.push(match entry {
-                Some(entry) => DocumentState {
-                    name,
-                    format: entry.about.kind.unwrap_or(named).to_string(),
-                    title: entry.title.clone(),
-                    parts: entry.about.parts,
-                    chunks: Some(entry.chunks),
-                    problem: entry.about.flaw.clone(),
-                },
-                None => DocumentState {
-                    name,
-                    format: named.to_string(),
-                    title: None,
-                    parts: 0,
-                    chunks: None,
-                    problem: why.or_else(|| self.broken.why(&id, recognition).map(|failure| told(&failure))),
-                },
+            let about = entry.as_ref().map(|entry| entry.about.clone()).unwrap_or_default();
+            let why = || {
+                let told_now = unreadable.iter().find(|(broken, _)| *broken == name).map(|(_, why)| why.clone());
+                told_now.or_else(|| self.broken.why(&id, recognition).map(|failure| told(&failure)))
+            };
+            states.push(DocumentState {
+                format: about.kind.or_else(|| Kind::of_name(&name)).unwrap_or(Kind::Plain).to_string(),
+                title: entry.as_ref().and_then(|entry| entry.title.clone()),
+                parts: about.parts,
+                chunks: entry.as_ref().map(|entry| entry.chunks),
+                problem: if entry.is_some() { about.flaw } else { why() },
+                name,
             });
         }
         let known: Vec<String> = states.iter().map(|state| state.name.clone()).collect();
@@ -433,12 +384,6 @@ impl Knowledge for Library {
     fn stats(&self) -> BoxFuture<'_, Result<KnowledgeStats, KnowledgeError>> {
         self.count().map(|stats| stats.map_err(|error| of_index(&error))).boxed()
     }
-}
-
-/// Returns true if the index has all these documents as they would be read now, and none that one of them replaced.
-fn is_current(index: &IndexHandle, told: &ResolvedDocuments) -> bool {
-    index.has_all(told.known.iter().map(|known| &known.id), &told.recognition)
-        && index.replaced(told.places()).is_empty()
 }
 
 async fn until_cancelled<T>(

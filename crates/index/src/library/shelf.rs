@@ -10,7 +10,6 @@ use tokio::{sync::Mutex, time::Instant};
 use crate::{
     handle::IndexHandle,
     index::{IndexConfig, IndexError},
-    memory,
 };
 
 /// The index, open or put away. Clones are of the same one.
@@ -100,8 +99,24 @@ async fn close(index: Arc<IndexHandle>) {
         tracing::warn!("the index of documents was left as it was: {error}");
     }
     drop(index);
-    memory::give_back();
+    give_back();
 }
+
+/// Gives freed memory back to the system, here after the index has closed.
+///
+/// The allocator keeps freed blocks for whoever asks next, of the dictionary and the writer some tens of megabytes. In a
+/// daemon that idles for days nobody asks.
+#[cfg(all(target_os = "linux", target_env = "gnu"))]
+#[allow(unsafe_code, reason = "the allocator offers this as a foreign function only")]
+pub fn give_back() {
+    // SAFETY: `malloc_trim` takes a number and no pointer, may be called at any time from any thread, and touches
+    // nothing but pages that hold no allocation.
+    let _ = unsafe { libc::malloc_trim(0) };
+}
+
+/// Other allocators give back by themselves.
+#[cfg(not(all(target_os = "linux", target_env = "gnu")))]
+pub fn give_back() {}
 
 #[cfg(test)]
 mod tests {

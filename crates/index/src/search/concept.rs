@@ -1,13 +1,15 @@
 //! Words of a query: the terms of the index that each stands for, and its weight.
 
+use std::collections::HashSet;
+
 use tantivy::{
-    DocId, DocSet as _, TERMINATED, Term,
-    query::{Bm25StatisticsProvider as _, EnableScoring, FuzzyTermQuery, Query},
+    DocAddress, DocSet as _, TERMINATED, Term,
+    collector::DocSetCollector,
+    query::{FuzzyTermQuery, Query},
     schema::IndexRecordOption,
 };
 
 use super::{
-    frequencies::Frequencies,
     parse::{ParsedQuery, Unit},
     plan::Planner,
 };
@@ -37,6 +39,9 @@ const ENOUGH: u64 = 100;
 /// Chunks with a word that are looked at to tell how many of them may be seen.
 const LOOKED_AT: usize = 20_000;
 
+/// Chunks that a query finds.
+pub(super) type FoundChunks = HashSet<DocAddress>;
+
 /// Something that is asked for, and the forms in which a chunk may have it.
 pub(super) struct Concept {
     pub(super) weight: f32,
@@ -45,39 +50,38 @@ pub(super) struct Concept {
     pub(super) is_required: bool,
 }
 
-/// A form of it, and what that is worth.
+/// A form of it.
 pub(super) enum Alternative {
-    /// A word in the text.
+    /// A word in the text or in the heading, and what that is worth.
     Term(Term, f32),
-    /// A word in the heading.
-    Heading(Term, f32),
-    /// Chunks, by segment.
-    Chunks(Vec<Vec<DocId>>, f32),
+    /// Chunks that have it.
+    Chunks(FoundChunks),
 }
 
 /// Makes concepts of what was asked for.
 pub(super) struct Concepts<'a> {
-    pub(super) view: &'a View,
-    pub(super) planner: &'a Planner<'a>,
-    pub(super) frequencies: &'a Frequencies<'a>,
+    view: &'a View,
+    planner: &'a Planner<'a>,
     made: Vec<Concept>,
     /// Words that were taken for what was meant.
-    pub(super) meant: Vec<String>,
+    meant: Vec<String>,
 }
 
 impl<'a> Concepts<'a> {
-    pub(super) const fn new(view: &'a View, planner: &'a Planner<'a>, frequencies: &'a Frequencies<'a>) -> Self {
-        Self { view, planner, frequencies, made: Vec::new(), meant: Vec::new() }
-    }
-
     /// The concepts of a query, the rarest first, and the words that were taken for what was meant.
-    pub(super) fn of(mut self, parsed: &ParsedQuery) -> Result<(Vec<Concept>, Vec<String>), IndexError> {
+    pub(super) fn of(
+        parsed: &ParsedQuery,
+        view: &'a View,
+        planner: &'a Planner<'a>,
+    ) -> Result<(Vec<Concept>, Vec<String>), IndexError> {
+        let mut concepts = Self { view, planner, made: Vec::new(), meant: Vec::new() };
         for unit in &parsed.units {
-            self.add(unit, parsed.units.len() == 1)?;
+            concepts.add(unit, parsed.units.len() == 1)?;
         }
-        self.made.retain(|concept| !concept.alternatives.is_empty());
-        self.made.sort_by(|one, other| other.weight.total_cmp(&one.weight));
-        Ok((self.made, self.meant))
+        let Self { mut made, meant, .. } = concepts;
+        made.retain(|concept| !concept.alternatives.is_empty());
+        made.sort_by(|one, other| other.weight.total_cmp(&one.weight));
+        Ok((made, meant))
     }
 
     fn add(&mut self, unit: &Unit, is_alone: bool) -> Result<(), IndexError> {
@@ -143,12 +147,12 @@ impl<'a> Concepts<'a> {
         if is_there(&text) {
             return Ok(0);
         }
-        let known = self.frequencies.doc_freq(&text)?;
+        let known = self.view.searcher.doc_freq(&text)?;
         if known > 0 {
             into.push(Alternative::Term(text, quality));
         }
-        if self.frequencies.doc_freq(&heading)? > 0 {
-            into.push(Alternative::Heading(heading, quality * IN_HEADING));
+        if self.view.searcher.doc_freq(&heading)? > 0 {
+            into.push(Alternative::Term(heading, quality * IN_HEADING));
         }
         Ok(known)
     }
@@ -157,10 +161,10 @@ impl<'a> Concepts<'a> {
         let mut alternatives = Vec::new();
         let known = self.take(letters, 1.0, &mut alternatives)?;
         let count = letters.chars().count();
-        let found = self.found(self.planner.phrase(letters))?;
-        let size = count_of(&found);
+        let found = found(self.view, self.planner.phrase(letters))?;
+        let size = found.len() as u64;
         if size > 0 {
-            alternatives.push(Alternative::Chunks(found, 1.0));
+            alternatives.push(Alternative::Chunks(found));
         }
         let weight = self.rarity(known.max(size));
         self.made.push(Concept { weight, alternatives, is_required: false });
@@ -177,7 +181,7 @@ impl<'a> Concepts<'a> {
 
     fn pair(&mut self, pair: &str) -> Result<(), IndexError> {
         let term = Term::from_field_text(self.planner.fields.exact, pair);
-        let known = self.frequencies.doc_freq(&term)?;
+        let known = self.view.searcher.doc_freq(&term)?;
         if known > 0 {
             let weight = PART * self.rarity(known);
             self.made.push(Concept { weight, alternatives: vec![Alternative::Term(term, 1.0)], is_required: false });
@@ -186,20 +190,16 @@ impl<'a> Concepts<'a> {
     }
 
     fn chunks(&mut self, query: Option<Box<dyn Query>>, is_required: bool) -> Result<(), IndexError> {
-        let found = self.found(query)?;
-        let weight = self.rarity(count_of(&found));
-        self.made.push(Concept { weight, alternatives: vec![Alternative::Chunks(found, 1.0)], is_required });
+        let found = found(self.view, query)?;
+        let weight = self.rarity(found.len() as u64);
+        self.made.push(Concept { weight, alternatives: vec![Alternative::Chunks(found)], is_required });
         Ok(())
-    }
-
-    fn found(&self, query: Option<Box<dyn Query>>) -> Result<Vec<Vec<DocId>>, IndexError> {
-        query.map_or_else(|| Ok(Vec::new()), |query| found(self.view, &*query))
     }
 
     /// Number of chunks with a term that whoever asks may see, up to `most`. Of a term that very many others have not all are
     /// looked at.
     fn seen(&self, term: &Term, most: u64) -> Result<u64, IndexError> {
-        let mut left = LOOKED_AT.min(usize::try_from(self.frequencies.doc_freq(term)?).unwrap_or(usize::MAX));
+        let mut left = LOOKED_AT.min(usize::try_from(self.view.searcher.doc_freq(term)?).unwrap_or(usize::MAX));
         let mut seen = 0;
         for (segment, reader) in (0..).zip(self.view.searcher.segment_readers()) {
             let index = reader.inverted_index(term.field())?;
@@ -207,7 +207,8 @@ impl<'a> Concepts<'a> {
             let keys = self.view.keys(segment)?;
             while postings.doc() != TERMINATED && left > 0 && seen < most {
                 let doc = postings.doc();
-                let is_seen = self.planner.allowed.has(split_key(keys.get_val(doc)).0) && !reader.is_deleted(doc);
+                let is_seen = self.planner.allowed.positions.contains_key(&split_key(keys.get_val(doc)).0)
+                    && !reader.is_deleted(doc);
                 seen += u64::from(is_seen);
                 left -= 1;
                 postings.advance();
@@ -250,29 +251,13 @@ impl<'a> Concepts<'a> {
     /// Worth of what so many chunks have.
     #[expect(clippy::cast_precision_loss, reason = "it goes into a logarithm")]
     fn rarity(&self, chunks: u64) -> f32 {
-        let all = self.planner.all_chunks.max(chunks) as f32;
+        let all = self.view.searcher.num_docs().max(chunks) as f32;
         let chunks = chunks as f32;
         (1.0 + (all - chunks + 0.5) / (chunks + 0.5)).ln()
     }
 }
 
-/// Chunks that a query finds, by segment.
-pub(super) fn found(view: &View, query: &dyn Query) -> Result<Vec<Vec<DocId>>, IndexError> {
-    let weight = query.weight(EnableScoring::disabled_from_searcher(&view.searcher))?;
-    let of_segment = |reader| -> Result<Vec<DocId>, IndexError> {
-        let mut scorer = weight.scorer(reader, 1.0)?;
-        let mut docs = Vec::new();
-        let mut doc = scorer.doc();
-        while doc != TERMINATED {
-            docs.push(doc);
-            doc = scorer.advance();
-        }
-        Ok(docs)
-    };
-    view.searcher.segment_readers().iter().map(of_segment).collect()
-}
-
-/// Chunks of all segments.
-pub(super) fn count_of(found: &[Vec<DocId>]) -> u64 {
-    found.iter().map(|docs| docs.len() as u64).sum()
+/// Chunks that a query finds; none where there is no query.
+pub(super) fn found(view: &View, query: Option<Box<dyn Query>>) -> Result<FoundChunks, IndexError> {
+    query.map_or_else(|| Ok(FoundChunks::new()), |query| Ok(view.searcher.search(&query, &DocSetCollector)?))
 }

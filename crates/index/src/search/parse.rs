@@ -3,11 +3,10 @@
 use crate::analyze::{
     Dictionary, Form,
     exact::{small, tokens},
-    language::small_words,
+    language::{is_stop_word, small_words},
     normal::Normal,
     runs::runs,
     stems,
-    stop::is_stop_word,
 };
 
 /// Bytes of a query that are read.

@@ -1,20 +1,26 @@
-//! Searching by regular expressions: the index narrows, then the chunks that are left are read.
+//! Searching by regular expressions: the index narrows to the chunks that have the letters of every match, and those are read.
 
-use std::{collections::HashMap, ops::Range, time::Instant};
+use std::{ops::Range, time::Instant};
 
 use regex::{Regex, RegexBuilder};
-use tantivy::store::StoreReader;
+use regex_syntax::{
+    ParserBuilder,
+    hir::{Class, Hir, HirKind},
+};
+use tantivy::query::{BooleanQuery, Occur, Query};
 use tokio_util::sync::CancellationToken;
+use unicode_normalization::char::canonical_combining_class;
 
 use super::{
-    FoundChunk,
-    collect::{All, AllowedDocuments, Candidate},
+    Answer, How, MOST_HITS, Request,
+    concept::found,
     hit,
-    narrow::Need,
-    plan::Planner,
-    request::{Answer, How, MOST_HITS, Request},
+    plan::{AllowedDocuments, Candidate, Planner},
 };
-use crate::index::{error::IndexError, view::View};
+use crate::{
+    analyze::{Form, exact::tokens},
+    index::{error::IndexError, view::View},
+};
 
 /// Bytes that an expression may take once it is compiled.
 const COMPILED: usize = 2 * 1024 * 1024;
@@ -22,8 +28,6 @@ const COMPILED: usize = 2 * 1024 * 1024;
 const MARKS: usize = 64;
 /// After how many chunks it is asked whether to go on.
 const CHECK_EVERY: usize = 64;
-/// Number of spans that are kept for the next chunk.
-const KEPT: usize = 4;
 
 /// When to stop.
 #[derive(Debug, Clone)]
@@ -70,7 +74,7 @@ pub(crate) fn search(
     pattern: &Pattern,
     stop: &Stop,
 ) -> Result<Answer, IndexError> {
-    let planner = Planner { fields: &view.fields, allowed, all_chunks: view.searcher.num_docs() };
+    let planner = Planner { fields: &view.fields, allowed };
     let narrowed = pattern.need.query(&planner);
     let how = if narrowed.is_some() { How::Narrowed } else { How::Scan };
     let mut answer = Answer::of(how);
@@ -78,10 +82,13 @@ pub(crate) fn search(
         return Ok(answer);
     }
     let query = narrowed.unwrap_or_else(|| planner.seen());
-    let mut candidates: Vec<Candidate> = view.searcher.search(&query, &All { view, allowed })?;
+    let mut candidates = Vec::new();
+    for address in found(view, Some(query))? {
+        let key = view.keys(address.segment_ord)?.get_val(address.doc_id);
+        candidates.extend(allowed.candidate(key, address, 0.0));
+    }
     candidates.sort_by_key(Candidate::place);
     let limit = request.limit.clamp(1, MOST_HITS);
-    let mut texts = Texts { view, stores: HashMap::new() };
     for (read, candidate) in candidates.iter().enumerate() {
         if read % CHECK_EVERY == 0 {
             if stop.cancel.is_cancelled() {
@@ -93,7 +100,7 @@ pub(crate) fn search(
                 break;
             }
         }
-        let chunk = texts.chunk(candidate)?;
+        let chunk = view.chunk(candidate.address)?;
         let marks = pattern.marks(&chunk.text);
         if marks.is_empty() {
             continue;
@@ -104,26 +111,202 @@ pub(crate) fn search(
         }
         #[expect(clippy::cast_precision_loss, reason = "there are few marks")]
         let candidate = Candidate { score: marks.len() as f32, ..*candidate };
-        answer.hits.extend(hit(view, request, &candidate, FoundChunk { chunk, marks }));
+        answer.hits.extend(hit(view, request, &candidate, chunk, &marks));
     }
     Ok(answer)
 }
 
-/// Texts one after the other, of which those that lie side by side are unpacked together.
-struct Texts<'a> {
-    view: &'a View,
-    stores: HashMap<u32, StoreReader>,
+/// Fewer letters of a word are in too many words to be looked for.
+const SHORTEST: usize = 3;
+/// More letters make too large an automaton.
+const LONGEST: usize = 32;
+/// More alternatives are not looked at one by one.
+const MOST: usize = 32;
+
+/// The rest of a word of a script with spaces. Without the others most terms need no look, as those are pairs of letters.
+const SPACED: &str = "[^\u{E00}-\u{EFF}\u{1000}-\u{109F}\u{1780}-\u{17FF}\u{3005}-\u{3007}\u{3041}-\u{30FF}\u{3131}-\u{318E}\u{31F0}-\u{31FF}\u{3400}-\u{9FFF}\u{AC00}-\u{D7FF}]*";
+
+/// Property of every match.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Need {
+    /// Nothing that is known.
+    Nothing,
+    /// These letters, in small ones.
+    Letters(String),
+    /// All of these.
+    All(Vec<Need>),
+    /// One of these.
+    One(Vec<Need>),
 }
 
-impl Texts<'_> {
-    fn chunk(&mut self, candidate: &Candidate) -> Result<crate::chunk::Chunk, IndexError> {
-        let segment = candidate.address.segment_ord;
-        let store = match self.stores.entry(segment) {
-            std::collections::hash_map::Entry::Occupied(store) => store.into_mut(),
-            std::collections::hash_map::Entry::Vacant(empty) => {
-                empty.insert(self.view.searcher.segment_reader(segment).get_store_reader(KEPT)?)
+impl Need {
+    /// Property of every match of an expression. Nothing is known of one that cannot be read.
+    pub(crate) fn of(pattern: &str) -> Self {
+        // Without regard to case here: letters are compared in small ones anyway.
+        let parsed = ParserBuilder::new().multi_line(true).nest_limit(64).build().parse(pattern);
+        parsed.map_or(Self::Nothing, |hir| Self::of_hir(&hir))
+    }
+
+    fn of_hir(hir: &Hir) -> Self {
+        match hir.kind() {
+            HirKind::Empty | HirKind::Look(_) => Self::Nothing,
+            HirKind::Literal(_) | HirKind::Class(_) => letters(hir).map_or(Self::Nothing, Self::Letters),
+            HirKind::Repetition(repetition) if repetition.min > 0 => Self::of_hir(&repetition.sub),
+            HirKind::Repetition(_) => Self::Nothing,
+            HirKind::Capture(capture) => Self::of_hir(&capture.sub),
+            HirKind::Concat(parts) => Self::of_sequence(parts),
+            HirKind::Alternation(parts) => {
+                let needs: Vec<Self> = parts.iter().take(MOST + 1).map(Self::of_hir).collect();
+                if needs.len() > MOST || needs.contains(&Self::Nothing) { Self::Nothing } else { Self::One(needs) }
             }
+        }
+    }
+
+    fn of_sequence(parts: &[Hir]) -> Self {
+        let mut all = Vec::new();
+        let mut run = String::new();
+        for part in parts {
+            if let Some(letters) = letters(part) {
+                run.push_str(&letters);
+                continue;
+            }
+            if !run.is_empty() {
+                all.push(Self::Letters(std::mem::take(&mut run)));
+            }
+            match Self::of_hir(part) {
+                Self::Nothing => {}
+                need => all.push(need),
+            }
+        }
+        if !run.is_empty() {
+            all.push(Self::Letters(run));
+        }
+        match all.len() {
+            0 => Self::Nothing,
+            1 => all.pop().unwrap_or(Self::Nothing),
+            _ => Self::All(all),
+        }
+    }
+
+    /// The chunks that can match. None where it can be any.
+    pub(crate) fn query(&self, planner: &Planner<'_>) -> Option<Box<dyn Query>> {
+        match self {
+            Self::Nothing => None,
+            Self::Letters(letters) => all_of(terms(letters).iter().filter_map(|term| term.query(planner)).collect()),
+            Self::All(needs) => all_of(needs.iter().filter_map(|need| need.query(planner)).collect()),
+            Self::One(needs) => {
+                let queries: Option<Vec<_>> = needs.iter().map(|need| need.query(planner)).collect();
+                queries.map(|queries| Box::new(BooleanQuery::union(queries)) as Box<dyn Query>)
+            }
+        }
+    }
+}
+
+fn all_of(queries: Vec<Box<dyn Query>>) -> Option<Box<dyn Query>> {
+    if queries.is_empty() {
+        return None;
+    }
+    Some(Box::new(BooleanQuery::new(queries.into_iter().map(|query| (Occur::Must, query)).collect())))
+}
+
+/// The letters of an expression that matches only them, large or small.
+fn letters(hir: &Hir) -> Option<String> {
+    match hir.kind() {
+        HirKind::Literal(literal) => std::str::from_utf8(&literal.0).ok().map(str::to_lowercase),
+        HirKind::Class(Class::Unicode(class)) => {
+            let mut letters = class.iter().flat_map(|range| range.start()..=range.end());
+            let first = folded(letters.next()?);
+            // A letter has few forms; a class with more letters is no letter.
+            let few = letters.by_ref().take(4).all(|letter| folded(letter) == first);
+            (few && letters.next().is_none()).then_some(first)
+        }
+        HirKind::Capture(capture) => letters(&capture.sub),
+        _ => None,
+    }
+}
+
+/// A letter as it is in the index.
+fn folded(letter: char) -> String {
+    crate::analyze::exact::small(crate::analyze::normal::Normal::new(letter.encode_utf8(&mut [0; 4])).text())
+}
+
+/// A term that every text with some letters has.
+#[derive(Debug, PartialEq, Eq)]
+struct RequiredTerm {
+    text: String,
+    /// Set if more may stand before it in its word.
+    open_start: bool,
+    /// Set if more may stand after it in its word.
+    open_end: bool,
+}
+
+impl RequiredTerm {
+    fn query(&self, planner: &Planner<'_>) -> Option<Box<dyn Query>> {
+        if !self.open_start && !self.open_end {
+            return Some(planner.term(planner.fields.exact, &self.text));
+        }
+        let length = self.text.chars().count();
+        if !(SHORTEST..=LONGEST).contains(&length) {
+            return None;
+        }
+        let before = if self.open_start { SPACED } else { "" };
+        let after = if self.open_end { SPACED } else { "" };
+        planner.matching(&format!("{before}{}{after}", self.text))
+    }
+}
+
+fn terms(letters: &str) -> Vec<RequiredTerm> {
+    let required = |token: crate::analyze::Token| {
+        let (open_start, open_end) = match token.form {
+            // At the edges of the letters a word may go on.
+            Form::Word => (token.range.start == 0, token.range.end == letters.len()),
+            // A mark may be another one's neighbour in the text than in the index, where marks are in order.
+            Form::Pair if token.text.chars().any(|letter| canonical_combining_class(letter) > 0) => return None,
+            Form::Pair => (false, false),
+            Form::Part | Form::Last => return None,
         };
-        self.view.chunk_through(store, candidate.address.doc_id)
+        Some(RequiredTerm { text: token.text, open_start, open_end })
+    };
+    tokens(letters).into_iter().filter_map(required).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn told(need: &Need) -> String {
+        let list = |needs: &[Need], between| needs.iter().map(told).collect::<Vec<_>>().join(between);
+        match need {
+            Need::Nothing => "-".to_owned(),
+            Need::Letters(letters) => letters.clone(),
+            Need::All(needs) => format!("({})", list(needs, " & ")),
+            Need::One(needs) => format!("({})", list(needs, " | ")),
+        }
+    }
+
+    fn check(pattern: &str, expected: &str) {
+        assert_eq!(told(&Need::of(pattern)), expected, "{pattern}");
+    }
+
+    #[test]
+    fn every_match_has_the_letters_of_its_expression() {
+        check("ERROR: code \\d+ in (\\w+) module", "(error: code  &  in  &  module)");
+        check("(?i)Error", "error");
+        check("(foo|bar)baz", "((foo | bar) & baz)");
+        check("(foo|\\d+)", "-");
+        check("(abc)+x?", "abc");
+        check("\\d{3}-\\d{4}", "-");
+        check("^total.*sum$", "(total & sum)");
+        check("人工.*智能", "(人工 & 智能)");
+        check(".*", "-");
+        check("(unclosed", "-");
+    }
+
+    #[test]
+    fn words_at_the_edges_may_go_on() {
+        let told: Vec<(String, bool, bool)> =
+            terms("foo bar baz").into_iter().map(|term| (term.text, term.open_start, term.open_end)).collect();
+        let expected = [("foo", true, false), ("bar", false, false), ("baz", false, true)];
+        assert_eq!(told, expected.map(|(text, start, end)| (text.to_owned(), start, end)));
     }
 }

@@ -3,95 +3,158 @@
 //!
 //! Chunks are about equally long, so how often a word stands in one says little, and so does a heading.
 
-use std::{cmp::Reverse, collections::BinaryHeap};
-
-use tantivy::DocId;
+use tantivy::{
+    DocAddress, DocId, DocSet as _, SegmentOrdinal, TERMINATED, postings::Postings as _, schema::IndexRecordOption,
+};
 
 use super::{
-    board::Board,
-    collect::{AllowedDocuments, Candidate},
-    concept::Concept,
+    concept::{Alternative, Concept, FoundChunks},
+    plan::{AllowedDocuments, Candidate},
 };
 use crate::index::{error::IndexError, view::View};
+
+/// Share by which the second and later places of a word in a chunk can add to the first.
+const REPEATED: f32 = 0.3;
+/// Share of the length of a chunk that counts against it.
+const LENGTH: f32 = 0.2;
+/// Bonus of a word in the text that is in the heading, too: no more than any number of repetitions adds.
+const HEADING: f32 = 0.25;
+/// Share of the worth of words that a chunk lacks and one beside it on the page has. A page says in one paragraph what it is about, and
+/// in the next what is asked.
+const BESIDE: f32 = 0.4;
+/// More than all words together are worth, so that what was asked for to the letter comes first.
+const WHOLE_PHRASE: f32 = 1000.0;
 
 /// Chunks that are looked for.
 pub(super) struct RankQuery {
     /// The rarest first.
     pub(super) concepts: Vec<Concept>,
-    /// Chunks that are looked at, by segment; none for all.
-    pub(super) within: Option<Vec<Vec<DocId>>>,
-    /// Chunks that are left out, by segment.
-    pub(super) without: Vec<Vec<Vec<DocId>>>,
-    /// Chunks that have the query to the letter, by segment.
-    pub(super) whole: Option<Vec<Vec<DocId>>>,
+    /// Chunks that are looked at; none for all.
+    pub(super) within: Option<FoundChunks>,
+    /// Chunks that are left out.
+    pub(super) without: FoundChunks,
+    /// Chunks that have the query to the letter.
+    pub(super) whole: FoundChunks,
 }
 
-/// The best chunks of those that may be seen, at most so many; the best first.
+/// Score of a chunk, and the concepts that it has.
+#[derive(Debug, Clone, Copy, Default)]
+struct Tally {
+    score: f32,
+    /// A bit for each of the first concepts that it has.
+    concepts: u32,
+    /// Worth of the concept that is counted, in the text of the chunk and in its heading.
+    text: f32,
+    heading: f32,
+}
+
+/// The best chunks of those that may be seen, at most so many; the best first, and of equal ones the first in the order of the documents.
 pub(super) fn best(
     view: &View,
     allowed: &AllowedDocuments,
     wanted: &RankQuery,
     most: usize,
 ) -> Result<Vec<Candidate>, IndexError> {
-    let mut best = Best { allowed, most, heap: BinaryHeap::with_capacity(most + 1) };
     let average = average_length(view)?;
-    for (segment, _) in (0..).zip(view.searcher.segment_readers()) {
-        Board::new(view, segment, average, wanted)?.fill(&mut best)?;
+    let mut found = Vec::new();
+    for (segment, reader) in (0..).zip(view.searcher.segment_readers()) {
+        let (tallies, keys) = (tallies(view, segment, average, wanted)?, view.keys(segment)?);
+        for (doc, tally) in (0..).zip(&tallies).filter(|(_, tally)| tally.score > 0.0) {
+            if reader.is_deleted(doc) {
+                continue;
+            }
+            let (address, key) = (DocAddress::new(segment, doc), keys.get_val(doc));
+            // Chunks of a page are written together, up to 64 of them, so they mostly are neighbours here; where they are not, they count
+            // nothing.
+            let beside = |other: Option<DocId>| {
+                let lacking = tallies.get(other? as usize)?.concepts & !tally.concepts;
+                (lacking != 0 && keys.get_val(other?).abs_diff(key) == 1).then_some(lacking)
+            };
+            let beside = [doc.checked_sub(1), doc.checked_add(1)].map(|other| beside(other).unwrap_or_default());
+            let whole = if wanted.whole.contains(&address) { WHOLE_PHRASE } else { 0.0 };
+            let score = tally.score + whole + BESIDE * worth(&wanted.concepts, beside[0] | beside[1]);
+            found.extend(allowed.candidate(key, address, score));
+        }
     }
-    let mut found: Vec<Candidate> = best.heap.into_iter().map(|Reverse(ranked)| ranked.0).collect();
-    found.sort_by(|one, other| other.score.total_cmp(&one.score).then_with(|| one.place().cmp(&other.place())));
+    let order = |one: &Candidate, other: &Candidate| {
+        other.score.total_cmp(&one.score).then_with(|| one.place().cmp(&other.place()))
+    };
+    if found.len() > most {
+        found.select_nth_unstable_by(most, order);
+        found.truncate(most);
+    }
+    found.sort_by(order);
     Ok(found)
+}
+
+/// The scores of the chunks of a segment; `average` is the length of a chunk in words.
+fn tallies(view: &View, segment: SegmentOrdinal, average: f32, wanted: &RankQuery) -> Result<Vec<Tally>, IndexError> {
+    let reader = view.searcher.segment_reader(segment);
+    let lengths = reader.get_fieldnorms_reader(view.fields.words)?;
+    let in_text = |doc: DocId, quality: f32, times: u32| {
+        let number = |number: u32| f32::from(u16::try_from(number).unwrap_or(u16::MAX));
+        let length = (1.0 - LENGTH + LENGTH * number(lengths.fieldnorm(doc)) / average).max(1.0);
+        quality * number(times) * (1.0 + REPEATED) / (number(times) + REPEATED * length)
+    };
+    let mut tallies = vec![Tally::default(); reader.max_doc() as usize];
+    // None for the concepts behind the first.
+    let bits = (0..u32::BITS).map(|bit| 1 << bit).chain(std::iter::repeat(0));
+    for (concept, bit) in wanted.concepts.iter().zip(bits) {
+        for alternative in &concept.alternatives {
+            let (term, quality) = match alternative {
+                Alternative::Chunks(found) => {
+                    for chunk in found.iter().filter(|chunk| chunk.segment_ord == segment) {
+                        if let Some(tally) = tallies.get_mut(chunk.doc_id as usize) {
+                            tally.text = tally.text.max(in_text(chunk.doc_id, 1.0, 1));
+                        }
+                    }
+                    continue;
+                }
+                Alternative::Term(term, quality) => (term, *quality),
+            };
+            let index = reader.inverted_index(term.field())?;
+            let Some(mut postings) = index.read_postings(term, IndexRecordOption::WithFreqs)? else { continue };
+            while postings.doc() != TERMINATED {
+                let doc = postings.doc();
+                if let Some(tally) = tallies.get_mut(doc as usize) {
+                    if term.field() == view.fields.heading {
+                        tally.heading = tally.heading.max(quality);
+                    } else {
+                        tally.text = tally.text.max(in_text(doc, quality, postings.term_freq()));
+                    }
+                }
+                postings.advance();
+            }
+        }
+        for tally in &mut tallies {
+            let (text, heading) = (std::mem::take(&mut tally.text), std::mem::take(&mut tally.heading));
+            let factor = if text > 0.0 && heading > 0.0 { text + HEADING } else { text.max(heading) };
+            if factor > 0.0 {
+                tally.score += concept.weight * factor;
+                tally.concepts |= bit;
+            }
+        }
+    }
+    let is_wanted = |chunk: DocAddress| {
+        !wanted.without.contains(&chunk) && wanted.within.as_ref().is_none_or(|within| within.contains(&chunk))
+    };
+    for (doc, tally) in (0..).zip(&mut tallies).filter(|(_, tally)| tally.score > 0.0) {
+        if !is_wanted(DocAddress::new(segment, doc)) {
+            *tally = Tally::default();
+        }
+    }
+    Ok(tallies)
 }
 
 #[expect(clippy::cast_precision_loss, reason = "it is an average")]
 fn average_length(view: &View) -> Result<f32, IndexError> {
-    let tokens = view
-        .searcher
-        .segment_readers()
-        .iter()
-        .map(|reader| reader.inverted_index(view.fields.words).map(|index| index.total_num_tokens()));
-    let tokens: u64 = tokens.sum::<tantivy::Result<u64>>()?;
+    let tokens = view.searcher.segment_readers().iter().map(|reader| reader.inverted_index(view.fields.words));
+    let tokens: u64 = tokens.map(|index| index.map(|index| index.total_num_tokens())).sum::<tantivy::Result<u64>>()?;
     Ok((tokens as f32 / view.searcher.num_docs().max(1) as f32).max(1.0))
 }
 
-/// Ordered by score; of equal ones the first in the order of the documents is the better one.
-#[derive(PartialEq)]
-struct RankedChunk(Candidate);
-
-impl Eq for RankedChunk {}
-
-impl Ord for RankedChunk {
-    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
-        self.0.score.total_cmp(&other.0.score).then_with(|| other.0.place().cmp(&self.0.place()))
-    }
-}
-
-impl PartialOrd for RankedChunk {
-    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-/// The best of the segments that were looked through.
-pub(super) struct Best<'a> {
-    pub(super) allowed: &'a AllowedDocuments,
-    pub(super) most: usize,
-    heap: BinaryHeap<Reverse<RankedChunk>>,
-}
-
-impl Best<'_> {
-    /// A score that is not among the best.
-    pub(super) fn beaten(&self) -> f32 {
-        match self.heap.peek() {
-            Some(Reverse(worst)) if self.heap.len() == self.most => worst.0.score,
-            _ => 0.0,
-        }
-    }
-
-    pub(super) fn add(&mut self, candidate: Candidate) {
-        self.heap.push(Reverse(RankedChunk(candidate)));
-        if self.heap.len() > self.most {
-            self.heap.pop();
-        }
-    }
+/// Weights of all concepts whose bits are set.
+fn worth(concepts: &[Concept], of: u32) -> f32 {
+    let set = concepts.iter().take(u32::BITS as usize).enumerate().filter(|(bit, _)| of >> bit & 1 != 0);
+    set.map(|(_, concept)| concept.weight).sum()
 }

@@ -3,16 +3,13 @@
 use std::collections::HashSet;
 
 use super::{
-    FoundChunk,
-    collect::{AllowedDocuments, Candidate},
-    concept::{Alternative, Concepts, found},
-    frequencies::Frequencies,
+    Answer, Hit, How, MOST_HITS, Request,
+    concept::{Alternative, Concepts, FoundChunks, found},
     hit,
     marks::HighlightTerms,
     parse::{ParsedQuery, Unit, parse},
-    plan::Planner,
+    plan::{AllowedDocuments, Candidate, Planner},
     rank::{RankQuery, best},
-    request::{Answer, Hit, How, MOST_HITS, Request},
 };
 use crate::{
     analyze::{Dictionary, exact::tokens},
@@ -80,49 +77,29 @@ fn candidates(
     parsed: &ParsedQuery,
     most: usize,
 ) -> Result<FoundCandidates, IndexError> {
-    let planner = Planner { fields: &view.fields, allowed, all_chunks: view.searcher.num_docs() };
-    let frequencies = Frequencies::new(&view.searcher);
-    let (concepts, meant) = Concepts::new(view, &planner, &frequencies).of(parsed)?;
-    let mut without = Vec::new();
-    for query in parsed.excluded.iter().filter_map(|unit| planner.excluded(unit)) {
-        without.push(found(view, &*query)?);
+    let planner = Planner { fields: &view.fields, allowed };
+    let (concepts, meant) = Concepts::of(parsed, view, &planner)?;
+    let mut without = FoundChunks::new();
+    for unit in &parsed.excluded {
+        without.extend(found(view, planner.excluded(unit))?);
     }
     let is_short = parsed.units.len() > 1 && tokens(&parsed.whole).len() <= MOST_WHOLE;
-    let whole = planner.phrase(&parsed.whole).filter(|_| is_short);
-    let whole = whole.map(|query| found(view, &*query)).transpose()?;
-    let within = if planner.is_few() { Some(found(view, &*planner.seen())?) } else { None };
+    let whole = found(view, planner.phrase(&parsed.whole).filter(|_| is_short))?;
+    let required = concepts.iter().filter(|concept| concept.is_required && !parsed.any);
+    let required = required.flat_map(|concept| &concept.alternatives).filter_map(|form| match form {
+        Alternative::Chunks(found) => Some(found.clone()),
+        Alternative::Term(..) => None,
+    });
+    let within = required.reduce(|one, other| one.intersection(&other).copied().collect());
     let mut wanted = RankQuery { concepts, within, without, whole };
-    let required = wanted.concepts.iter().filter(|concept| concept.is_required);
-    let required: Vec<&Vec<Vec<u32>>> = required
-        .flat_map(|concept| &concept.alternatives)
-        .filter_map(|form| if let Alternative::Chunks(docs, _) = form { Some(docs) } else { None })
-        .collect();
+    let mut candidates = best(view, allowed, &wanted, most)?;
     // Who writes quotes wants nothing else, unless there is nothing of the kind.
-    if !parsed.any && !required.is_empty() {
-        let with_all = common(&required, wanted.within.as_ref());
-        let anywhere = wanted.within.replace(with_all);
-        let found = best(view, allowed, &wanted, most)?;
-        if !found.is_empty() {
-            return Ok(FoundCandidates { candidates: found, meant, is_loose: false });
-        }
-        wanted.within = anywhere;
+    let mut is_loose = false;
+    if candidates.is_empty() && wanted.within.take().is_some() {
+        candidates = best(view, allowed, &wanted, most)?;
+        is_loose = has_phrase(parsed) && !candidates.is_empty();
     }
-    let candidates = best(view, allowed, &wanted, most)?;
-    let is_loose = has_phrase(parsed) && !candidates.is_empty();
     Ok(FoundCandidates { candidates, meant, is_loose })
-}
-
-/// Chunks that are in all of them, by segment.
-fn common(all: &[&Vec<Vec<u32>>], within: Option<&Vec<Vec<u32>>>) -> Vec<Vec<u32>> {
-    let mut sets = all.iter().copied().chain(within);
-    let Some(first) = sets.next() else { return Vec::new() };
-    let mut common = first.clone();
-    for set in sets {
-        for (docs, other) in common.iter_mut().zip(set) {
-            docs.retain(|doc| other.binary_search(doc).is_ok());
-        }
-    }
-    common
 }
 
 /// The best chunk of each page first, and then others of the same pages, as far as there is room.
@@ -149,7 +126,7 @@ fn hits(
     // Marks are looked for in those that are told only: a text is taken apart for them.
     let marked = |(candidate, chunk): (&Candidate, Chunk)| {
         let marks = needles.marks(&chunk.text);
-        hit(view, request, candidate, FoundChunk { chunk, marks })
+        hit(view, request, candidate, chunk, &marks)
     };
     Ok(chosen.into_iter().filter_map(marked).collect())
 }

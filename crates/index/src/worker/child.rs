@@ -10,20 +10,19 @@ use std::{
     thread,
 };
 
+use agentd_confine::{Access, ProcessLimits};
 use nix::{
     errno::Errno,
     poll::{PollFd, PollFlags, PollTimeout, poll},
     unistd::dup2_stdout,
 };
 
-use super::confine;
 use crate::{
     extract,
     failure::Failure,
     frame::{self, Frame, Job, PRIVATE_BYTES, Private},
     kind::Kind,
     limits::Limits,
-    recognition::OpenRecognition,
 };
 
 /// Documents may nest; what reads them recurses. A stack that is used up ends the worker and nothing else.
@@ -50,13 +49,13 @@ fn work(arguments: &[OsString]) -> io::Result<()> {
     // The models are the daemon's own files. Once the rights are gone, none can be opened.
     let recognition = std::mem::take(&mut job.recognition);
     let threads = recognition.budget().map_or(1, |budget| u32::try_from(budget.threads).unwrap_or(1));
-    let recognition = recognition.open();
+    let scanner = extract::Scanner::new(recognition);
     // The time is that of a clock on the wall; several threads use up that of the processor sooner.
     let (file, mut out) = enter(&Limits { time: job.limits.time.saturating_mul(threads), ..job.limits })?;
     thread::Builder::new()
         .name("extract".to_owned())
         .stack_size(STACK_BYTES)
-        .spawn(move || tell(&mut out, file, &job, recognition))?
+        .spawn(move || tell(&mut out, file, &job, scanner))?
         .join()
         .map_err(|_| io::Error::other("the reader gave up"))?
 }
@@ -66,8 +65,8 @@ pub(super) fn enter(limits: &Limits) -> io::Result<(File, File)> {
     let out = take_stdout()?;
     let file = File::from(io::stdin().as_fd().try_clone_to_owned()?);
     let leash = OwnedFd::from(out.try_clone()?);
-    confine::limit(limits)?;
-    confine::give_up_rights()?;
+    agentd_confine::limit(&ProcessLimits { memory: limits.memory, time: Some(limits.time), open_files: OPEN_FILES })?;
+    agentd_confine::give_up_rights(&Access::Nothing)?;
     hold_leash(leash)?;
     // A panic is an answer as well, and nobody is there to read about it.
     std::panic::set_hook(Box::new(|_| {}));
@@ -106,7 +105,7 @@ fn private(file: &mut File) -> io::Result<Private> {
     Ok(serde_json::from_slice(&bytes)?)
 }
 
-fn tell(out: &mut File, mut file: File, job: &Job, recognition: OpenRecognition) -> io::Result<()> {
+fn tell(out: &mut File, mut file: File, job: &Job, scanner: extract::Scanner) -> io::Result<()> {
     let Private { password, inner } = if job.private { private(&mut file)? } else { Private::default() };
     let recognised = read_all(file, &job.limits).and_then(|bytes| {
         let (bytes, named) = match &inner {
@@ -129,12 +128,12 @@ fn tell(out: &mut File, mut file: File, job: &Job, recognition: OpenRecognition)
             Failure::Cancelled
         })
     };
-    let teller = extract::Teller::new(kind, &job.limits, &mut listener).pages(job.first, job.last).within(job.window);
-    let scanner = extract::Scanner::new(recognition);
-    let teller = teller.listing(job.listing).within_another(inner.is_some());
-    let mut teller = teller.with_password(password).with_scanner(scanner);
+    let mut teller = extract::Teller::new(kind, &job.limits, &mut listener);
+    (teller.first, teller.last_page, teller.window) = (job.first.max(1), job.last, job.window);
+    (teller.lists_only, teller.is_inner) = (job.listing, inner.is_some());
+    (teller.password, teller.scanner) = (password, scanner);
     let outcome = catch_unwind(AssertUnwindSafe(|| extract::extract(bytes, kind, &mut teller)));
-    let read = teller.parts();
+    let read = teller.parts;
     match (broken_pipe, outcome.unwrap_or_else(|panic| Err(gave_up(kind, panic.as_ref())))) {
         (Some(error), _) => Err(error),
         (None, Ok(())) => Ok(()),
@@ -164,3 +163,6 @@ fn gave_up(kind: Kind, panic: &(dyn std::any::Any + Send)) -> Failure {
     let why = why.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_default();
     Failure::Broken { kind, parts: 0, why: extract::clean::line(&format!("its reader gave up: {why}"), 200) }
 }
+
+/// Descriptors that a worker needs: its three streams, and a copy of one.
+const OPEN_FILES: u64 = 16;

@@ -3,17 +3,17 @@
 use std::{
     fs::File,
     io::{self, Seek as _, Write as _},
-    os::unix::fs::FileExt as _,
-    path::PathBuf,
-    process::Stdio,
+    os::unix::{fs::FileExt as _, process::ExitStatusExt as _},
+    path::{Path, PathBuf},
+    process::{ExitStatus, Stdio},
 };
 
 use agentd_core::knowledge::Password;
-
 use nix::{
     sys::signal::{Signal, killpg},
     unistd::Pid,
 };
+use serde::Serialize;
 use tokio::{
     io::{AsyncReadExt as _, BufReader},
     process::{Child, ChildStderr, ChildStdout, Command},
@@ -22,7 +22,7 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    WORKER_ARGUMENT, post_mortem,
+    WORKER_ARGUMENT,
     turn::{ReadingPass, WorkerTurn, WorkerTurns},
 };
 use crate::{
@@ -31,7 +31,7 @@ use crate::{
     frame::{FRAME_BYTES, Frame, Job, PRIVATE_BYTES, Piece, Private, Summary, Window},
     kind::Kind,
     limits::Limits,
-    recognition::{Recognition, RecognitionConfig},
+    recognition::{MEMORY, Recognition, RecognitionConfig},
 };
 
 /// Bytes that are read of a worker's standard error.
@@ -147,19 +147,16 @@ impl Extractor {
             (&file).rewind()?;
             Stdio::from(file)
         };
-        Command::new(&self.program)
-            .arg(WORKER_ARGUMENT)
-            .arg(serde_json::to_string(&job)?)
-            .env_clear()
-            .envs(FEW_THREADS)
-            .current_dir("/")
-            .stdin(stdin)
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .process_group(0)
-            .kill_on_drop(true)
-            .spawn()
+        command(&self.program, WORKER_ARGUMENT, &job)?.envs(FEW_THREADS).stdin(stdin).stderr(Stdio::piped()).spawn()
     }
+}
+
+/// The command that starts a program as a worker with this job.
+pub(crate) fn command(program: &Path, argument: &str, job: &impl Serialize) -> io::Result<Command> {
+    let mut command = Command::new(program);
+    command.arg(argument).arg(serde_json::to_string(job)?).env_clear().current_dir("/").stdout(Stdio::piped());
+    command.process_group(0).kill_on_drop(true);
+    Ok(command)
 }
 
 /// Settings of the libraries of a worker: it starts the threads that it needs, and each that lies idle takes address space.
@@ -170,7 +167,7 @@ fn with_recognition(limits: Limits, recognition: &Recognition) -> Limits {
     match recognition.budget() {
         Some(budget) => {
             let time = limits.time.saturating_add(budget.time);
-            Limits { time, memory: limits.memory.saturating_add(budget.memory()), ..limits }
+            Limits { time, memory: limits.memory.saturating_add(MEMORY), ..limits }
         }
         None => limits,
     }
@@ -330,7 +327,7 @@ impl Worker {
         };
         const MOMENT: std::time::Duration = std::time::Duration::from_secs(2);
         match tokio::time::timeout(MOMENT, waiting).await {
-            Ok(Ok(status)) => post_mortem::examine(status, &clean::text(&String::from_utf8_lossy(&said)), kind, limits),
+            Ok(Ok(status)) => examine(status, &clean::text(&String::from_utf8_lossy(&said)), kind, limits),
             Ok(Err(error)) => Failure::Worker(format!("its reader was lost: {error}")),
             Err(_) => Failure::Worker("its reader stopped telling and did not end".to_owned()),
         }
@@ -367,25 +364,16 @@ async fn read_frame(out: &mut BufReader<ChildStdout>) -> Result<Option<Frame>, S
 /// Checks that hold for any document, whatever its worker says.
 #[derive(Debug)]
 struct Checks {
+    limits: Limits,
     kind: Option<Kind>,
     parts: u32,
-    most_parts: u32,
     bytes_left: u64,
-    /// Allowed bytes of text.
-    bytes: u64,
     last: Option<crate::DocumentPlace>,
 }
 
 impl Checks {
     fn new(limits: &Limits) -> Self {
-        Self {
-            kind: None,
-            parts: 0,
-            most_parts: limits.parts,
-            bytes_left: limits.bytes_out,
-            bytes: limits.bytes_out,
-            last: None,
-        }
+        Self { limits: *limits, bytes_left: limits.bytes_out, kind: None, parts: 0, last: None }
     }
 
     fn check(&mut self, piece: Piece) -> Result<Piece, Failure> {
@@ -406,11 +394,11 @@ impl Checks {
                     return nonsense("a place that cannot be");
                 }
                 let is_new = self.last.as_ref().is_none_or(|last| !last.is_same(&part.place));
-                if is_new && self.parts == self.most_parts {
-                    return Err(Failure::too_many_parts(self.most_parts));
+                if is_new && self.parts == self.limits.parts {
+                    return Err(Failure::too_many_parts(self.limits.parts));
                 }
-                self.bytes_left =
-                    self.bytes_left.checked_sub(part.size()).ok_or_else(|| too_large("its text", self.bytes))?;
+                let too_large = || too_large("its text", self.limits.bytes_out);
+                self.bytes_left = self.bytes_left.checked_sub(part.size()).ok_or_else(too_large)?;
                 self.parts += u32::from(is_new);
                 self.last = Some(part.place.clone());
                 Ok(Piece::Part(part))
@@ -421,6 +409,66 @@ impl Checks {
                 }
                 Ok(Piece::End(Summary { parts: self.parts }))
             }
+        }
+    }
+}
+
+/// The runtime's words when it gets no more memory, before it ends the process.
+const NO_MEMORY: &str = "memory allocation of";
+/// The runtime's words when a stack is used up.
+const NO_STACK: &str = "has overflowed its stack";
+
+/// Why a worker ended that did not say why. `stderr` is the last of what it said to people.
+fn examine(status: ExitStatus, stderr: &str, kind: Option<Kind>, limits: &Limits) -> Failure {
+    let broken = |why: &str| match kind {
+        Some(kind) => Failure::Broken { kind, parts: 0, why: why.to_owned() },
+        None => Failure::Worker(format!("its reader crashed: {why}")),
+    };
+    if stderr.contains(NO_MEMORY) {
+        return Failure::OutOfMemory { limit: limits.memory, parts: 0 };
+    }
+    if stderr.contains(NO_STACK) {
+        return broken("what it holds is nested too deeply");
+    }
+    match status.signal().map(Signal::try_from) {
+        Some(Ok(Signal::SIGXCPU)) => Failure::TookTooLong { limit: limits.time, parts: 0 },
+        // No limit of its own ends it so: an administrator, a service manager, or a machine without memory.
+        Some(Ok(Signal::SIGKILL)) => Failure::Worker("its reader was ended by another program".to_owned()),
+        Some(Ok(signal)) => broken(&format!("its reader crashed with {}", signal.as_str())),
+        Some(Err(_)) => broken("its reader crashed"),
+        None => {
+            let said = stderr.lines().last().unwrap_or("it said nothing").trim();
+            Failure::Worker(format!("its reader ended without a word ({said})"))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_end_of_a_worker_is_told_in_words() {
+        let limits = Limits::default();
+        let signal = |number: i32| ExitStatus::from_raw(number);
+        let cases = [
+            (signal(6), "memory allocation of 99 bytes failed", "out_of_memory"),
+            (signal(6), "thread 'extract' has overflowed its stack", "broken"),
+            (signal(6), "", "broken"),
+            (signal(11), "", "broken"),
+            (signal(24), "", "took_too_long"),
+            (signal(9), "", "worker"),
+            (ExitStatus::from_raw(1 << 8), "no rights to give up", "worker"),
+        ];
+        for (status, stderr, code) in cases {
+            let told = match examine(status, stderr, Some(Kind::Pdf), &limits) {
+                Failure::OutOfMemory { .. } => "out_of_memory",
+                Failure::Broken { .. } => "broken",
+                Failure::TookTooLong { .. } => "took_too_long",
+                Failure::Worker(_) => "worker",
+                other => panic!("{other}"),
+            };
+            assert_eq!(told, code, "{status:?} {stderr}");
         }
     }
 }

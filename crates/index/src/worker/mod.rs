@@ -4,20 +4,18 @@
 //! frame. The worker gives up all rights before it looks at the first byte: it can open no file, make no connection, start
 //! no program, and take no more memory and time than it was given. Whatever a document makes of it, the daemon goes on.
 //!
-//! - `child`: the worker's side, [`run_worker`]; [`confine`](mod@confine) is how it gives up its rights.
+//! - `child`: the worker's side, [`run_worker`].
 //! - `extraction`: the daemon's side: [`Extractor`] starts workers, [`Extraction`] reads and checks one.
 //! - `picture`: the same for pictures, [`run_picture_worker`].
 //! - `turn`: how many workers there are at a time.
-//! - `post_mortem`: what the end of a worker says about the document that it read.
 
 mod child;
-pub mod confine;
 mod extraction;
 mod picture;
-mod post_mortem;
 mod turn;
 
 pub use child::run_worker;
+pub(crate) use extraction::command;
 pub use extraction::{Extraction, Extractor, WantedParts};
 pub use picture::{PICTURE_WORKER_ARGUMENT, run_picture_worker};
 pub(crate) use picture::{PictureHeader, SIDE};

@@ -11,30 +11,27 @@ use std::{
 };
 
 use image::{
-    DynamicImage, ExtendedColorType, ImageDecoder as _, ImageEncoder as _, ImageError, ImageFormat, ImageReader, Rgb,
-    RgbImage,
+    DynamicImage, ExtendedColorType, ImageDecoder as _, ImageEncoder as _, ImageError, ImageFormat,
     codecs::{jpeg::JpegEncoder, png::PngEncoder},
     error::LimitErrorKind,
-    imageops::FilterType,
 };
 use serde::{Deserialize, Serialize};
 
 use super::child;
-use crate::limits::Limits;
+use crate::{
+    extract::picture::{self, MAX_SIDE},
+    limits::Limits,
+};
 
 /// The first argument by which a program knows that it is to be the worker for pictures.
 pub const PICTURE_WORKER_ARGUMENT: &str = "picture-worker";
 
 /// The longer side of what models are shown, in pixels: beyond it providers make a picture smaller themselves.
 pub(crate) const SIDE: u32 = 1568;
-/// The longer side of what is read, in pixels.
-const MAX_SIDE: u32 = 30_000;
 /// The shorter side of what is shown, in pixels: some providers refuse the whole conversation for less.
 const MIN_SIDE: u32 = 10;
 /// Maximum ratio of the longer side to the shorter one, for the same reason.
 const MAX_RATIO: u32 = 100;
-/// Memory limit of decoding, in bytes: about a hundred million pixels.
-const MAX_DECODED: u64 = 420 << 20;
 /// Maximum size of a PNG that stays one, in bytes. Larger ones are photographs, which a JPEG holds better.
 const MAX_PNG: usize = 1 << 20;
 /// Quality of the JPEG, of 100.
@@ -109,29 +106,13 @@ fn tell(out: &mut File, file: File, limits: &Limits) -> io::Result<()> {
 
 /// The picture as models are shown it, with its type and its bytes.
 fn prepare(bytes: &[u8]) -> Result<(&'static str, DynamicImage, Vec<u8>), String> {
-    let mut reader = ImageReader::new(Cursor::new(bytes)).with_guessed_format().map_err(|error| error.to_string())?;
-    let is_photograph = reader.format() == Some(ImageFormat::Jpeg);
-    let mut most = image::Limits::default();
-    most.max_image_width = Some(MAX_SIDE);
-    most.max_image_height = Some(MAX_SIDE);
-    most.max_alloc = Some(MAX_DECODED);
-    reader.limits(most.clone());
-    let mut decoder = reader.into_decoder().map_err(|error| why(&error))?;
-    // Reading takes it all at once, whatever the limit says.
-    most.reserve(decoder.total_bytes()).map_err(|error| why(&error))?;
+    let (format, decoder) = picture::opened(Cursor::new(bytes)).map_err(|error| why(&error))?;
     let (width, height) = decoder.dimensions();
     if width.min(height) < MIN_SIDE || width.max(height) / width.min(height).max(1) > MAX_RATIO {
         return Err(format!("it is {width} × {height} pixels, which is too small or too narrow to be seen"));
     }
-    // One whose file says nonsense about it is shown as it lies.
-    let orientation = decoder.orientation().ok();
-    let mut image = DynamicImage::from_decoder(decoder).map_err(|error| why(&error))?;
-    if image.width().max(image.height()) > SIDE {
-        image = image.resize(SIDE, SIDE, FilterType::Triangle);
-    }
-    if let Some(orientation) = orientation {
-        image.apply_orientation(orientation);
-    }
+    let image = picture::decoded(decoder, SIDE).map_err(|error| why(&error))?;
+    let is_photograph = format == Some(ImageFormat::Jpeg);
     let encoded = encode(&image, is_photograph).map_err(|error| why(&error))?;
     Ok((encoded.0, image, encoded.1))
 }
@@ -152,24 +133,8 @@ fn encode(image: &DynamicImage, is_photograph: bool) -> Result<(&'static str, Ve
     }
     let mut content = Vec::new();
     let encoder = JpegEncoder::new_with_quality(&mut content, QUALITY);
-    encoder.write_image(&on_white(image), width, height, ExtendedColorType::Rgb8)?;
+    encoder.write_image(&picture::on_white(image.clone()).into_rgb8(), width, height, ExtendedColorType::Rgb8)?;
     Ok(("image/jpeg", content))
-}
-
-/// Puts transparent pictures on white, as on a page.
-fn on_white(image: &DynamicImage) -> RgbImage {
-    if !image.color().has_alpha() {
-        return image.to_rgb8();
-    }
-    let through = image.to_rgba8();
-    RgbImage::from_fn(through.width(), through.height(), |x, y| {
-        let [r, g, b, alpha] = through.get_pixel(x, y).0;
-        let over = |colour: u8| {
-            let mixed = (u32::from(colour) * u32::from(alpha) + 255 * (255 - u32::from(alpha))) / 255;
-            u8::try_from(mixed).unwrap_or(u8::MAX)
-        };
-        Rgb([over(r), over(g), over(b)])
-    })
 }
 
 /// In words for people.

@@ -14,6 +14,7 @@ use flate2::{Compression, write::GzEncoder};
 use tokio_util::sync::CancellationToken;
 use zip::{CompressionMethod, ZipWriter, write::SimpleFileOptions};
 
+use crate::codes::Code as _;
 use crate::{
     bench::{extractor, fixture, read},
     library::{Shop, first, named},

@@ -2,6 +2,7 @@
 
 use agentd_index::{Kind, Limits};
 
+use crate::codes::Code as _;
 use crate::{
     bench::{document, extractor, fixture, read, read_fixture, told},
     hostile::part,

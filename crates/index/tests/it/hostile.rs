@@ -10,6 +10,7 @@ use futures_util::{StreamExt as _, stream};
 use zip::{CompressionMethod, ZipArchive, ZipWriter, write::SimpleFileOptions};
 
 use crate::bench::{Document, extractor, fixture, read};
+use crate::codes::Code as _;
 
 const MIB: u64 = 1024 * 1024;
 

@@ -5,6 +5,7 @@
 mod archives;
 mod bench;
 mod changes;
+mod codes;
 mod documents;
 mod formats;
 mod hostile;

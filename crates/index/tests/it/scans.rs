@@ -23,6 +23,7 @@ use futures_util::future::join;
 use image::{GrayImage, ImageFormat, Luma};
 use tokio_util::sync::CancellationToken;
 
+use crate::codes::Code as _;
 use crate::{
     bench::{Document, extractor, fixture, read, read_file, told},
     library::{Shop, named, open, query},

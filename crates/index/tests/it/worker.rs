@@ -6,6 +6,7 @@ use agentd_index::{Extractor, Kind, Limits, Piece, WantedParts};
 use tokio_util::sync::CancellationToken;
 
 use crate::bench::{Document, extractor, fixture, read, read_file, told, worker};
+use crate::codes::Code as _;
 
 #[tokio::test]
 async fn texts_are_read_and_named() {

@@ -6,10 +6,7 @@
 
 use unicode_normalization::UnicodeNormalization as _;
 
-use super::{
-    glyph::{GAP, is_mark},
-    letter::{Letter, is_wide},
-};
+use super::letter::{GAP, Letter, is_mark, is_wide};
 
 /// Marks of a page that are looked for letters to stand on.
 const MOST_MARKS: usize = 20_000;

@@ -1,24 +1,127 @@
-//! The operators of a content that draw: PDF 32000-1, sections 8 and 14.
-//!
-//! Those that set text are followed in [`setting`](super::setting), those that draw lines in [`path`](super::path).
+//! Content of a page as it is drawn: letters with their places, lines, and how much of it pictures cover. The operators that draw:
+//! PDF 32000-1, sections 8 and 14; those that set text are followed in [`setting`](super::setting).
 
-use hayro_font::kurbo::Affine;
+use std::collections::HashSet;
+
+use hayro_font::kurbo::{Affine, Point, Rect as Area};
 use hayro_syntax::{
+    Pdf,
     content::{TypedIter, ops::TypedInstruction},
-    object::{Dict, Name, Object, Stream, String as Bytes},
-    page::Resources,
+    object::{Array, Dict, MaybeRef, Name, Number, Object, ObjectIdentifier, Rect, Stream, String as Bytes},
+    page::{Page, Resources, Rotation},
 };
 
 use super::{
-    content::Content,
     font::Fonts,
-    glyph,
-    layer::Layers,
-    path::Path,
+    letter::{self, Glyph, Place, place},
     setting::{Cursor, Setting, affine},
-    stream::unpacked,
-    string,
 };
+
+/// Share of a page from which on pictures are most of it.
+const MOSTLY: f64 = 0.5;
+/// Letters of a page that has a text of its own, at least. A stamp, a note and a page number have fewer.
+const TEXT: usize = 100;
+/// Letters of a page of text, at least, where one picture lies below: a form that was filled in and a poster have fewer.
+const WHOLE_TEXT: usize = 400;
+/// Share of a page that one picture covers where it may be the page, although the page has letters of its own.
+const COVERING: f64 = 0.7;
+
+/// Content of a page, as it is drawn.
+#[derive(Debug, Default)]
+pub(super) struct Content {
+    pub(super) glyphs: Vec<Glyph>,
+    /// Straight lines from one point to the other.
+    pub(super) lines: Vec<(Place, Place)>,
+    pub(super) has_picture: bool,
+    /// Share of the page that pictures cover, each counted by itself.
+    pub(super) pictured: f64,
+    /// Share that the largest one covers, of those through which one cannot see.
+    largest: f64,
+    /// More than is followed of it, as the end of a sentence, where there is more.
+    pub(super) truncated: Option<String>,
+    /// Number of the first letter that no picture can cover that was drawn so far.
+    covered: usize,
+    /// Degrees by which the page is turned clockwise to be seen.
+    pub(super) rotation: f32,
+    /// Part of the stored page that is seen: left, bottom, right, top.
+    pub(super) corners: [f32; 4],
+}
+
+impl Content {
+    /// Reads what the stored content of a page draws.
+    pub(super) fn of<'a>(page: &Page<'a>, stored: &[u8], fonts: &Fonts<'a>, layers: &Layers) -> Self {
+        let empty = Self { rotation: rotation(page), corners: corners(page), ..Self::default() };
+        let mut content = Drawing::new(empty, fonts, layers).of(stored, page.resources());
+        let [left, bottom, right, top] = content.corners;
+        // What hangs over the edge a little is seen.
+        const OVER: f32 = 2.0;
+        content.glyphs.retain(|glyph| {
+            let (x, y) = glyph.start;
+            (left - OVER..=right + OVER).contains(&x) && (bottom - OVER..=top + OVER).contains(&y)
+        });
+        content
+    }
+
+    /// Takes note of a picture, which fills the unit square of this place. What was drawn before is not seen below one that is most
+    /// of the page, unless one can see through it.
+    pub(super) fn add_picture(&mut self, place: Affine, is_opaque: bool) {
+        let [left, bottom, right, top] = self.corners.map(f64::from);
+        let page = Area::new(left, bottom, right, top);
+        let covered = place.transform_rect_bbox(Area::new(0.0, 0.0, 1.0, 1.0)).intersect(page);
+        self.has_picture = true;
+        let share = if page.area() > 0.0 { covered.area() / page.area() } else { 0.0 };
+        self.pictured += share;
+        if is_opaque {
+            self.largest = self.largest.max(share);
+        }
+        if share > MOSTLY && is_opaque {
+            let is_below = |glyph: &Glyph| covered.contains(Point::new(glyph.start.0.into(), glyph.start.1.into()));
+            let new = self.glyphs.get_mut(self.covered..).unwrap_or_default();
+            new.iter_mut().for_each(|glyph| glyph.is_hidden |= is_below(glyph));
+            self.covered = self.glyphs.len();
+        }
+    }
+
+    /// Number of letters that are not seen.
+    pub(super) fn hidden_letters(&self) -> usize {
+        self.glyphs.iter().filter(|glyph| glyph.is_hidden && glyph.letter.is_alphanumeric()).count()
+    }
+
+    /// Returns whether what the page says is in pictures: it has no letters, or next to none beside a picture that is most of it.
+    pub(super) fn is_scan(&self) -> bool {
+        let letters = self.glyphs.iter().filter(|glyph| glyph.is_ink()).take(TEXT).count();
+        self.has_picture && (letters == 0 || letters < TEXT && self.pictured > MOSTLY)
+    }
+
+    /// Returns whether a picture that is most of it may say more than the letters that stand on it. What another program recognised on
+    /// it says all.
+    pub(super) fn may_be_scan(&self) -> bool {
+        let seen = self.glyphs.iter().filter(|glyph| glyph.is_ink() && !glyph.is_hidden).take(WHOLE_TEXT).count();
+        self.largest > COVERING && seen < WHOLE_TEXT && self.hidden_letters() < TEXT
+    }
+}
+
+fn rotation(page: &Page<'_>) -> f32 {
+    match page.rotation() {
+        Rotation::None => 0.0,
+        Rotation::Horizontal => 90.0,
+        Rotation::Flipped => 180.0,
+        Rotation::FlippedHorizontal => 270.0,
+    }
+}
+
+#[expect(clippy::cast_possible_truncation, reason = "points on a page")]
+fn corners(page: &Page<'_>) -> [f32; 4] {
+    let seen = page.intersected_crop_box();
+    let seen = if seen.width() > 1.0 && seen.height() > 1.0 { seen } else { page.media_box() };
+    [seen.x0 as f32, seen.y0 as f32, seen.x1 as f32, seen.y1 as f32]
+}
+
+/// The corners of a rectangle: left, bottom, right, top.
+#[expect(clippy::cast_possible_truncation, reason = "points on a page")]
+pub(super) fn rectangle(rectangle: &Rect) -> [f32; 4] {
+    [rectangle.x0, rectangle.y0, rectangle.x1, rectangle.y1].map(|number| number as f32)
+}
 
 /// Operators of a page that are followed.
 const MOST_STEPS: u32 = 20_000_000;
@@ -141,7 +244,7 @@ impl<'f, 'a> Drawing<'f, 'a> {
             self.truncate(&format!("more than {MOST_FORMS} drawings, or some that are {DEEPEST} deep"));
             return;
         }
-        let Some(data) = unpacked(form) else { return };
+        let Some(data) = form.decoded_data().ok() else { return };
         let own = form.dict().get::<Dict<'a>>("Resources").map(Resources::new);
         let cursor = self.cursor;
         self.states.push(self.state.clone());
@@ -194,7 +297,7 @@ impl<'f, 'a> Drawing<'f, 'a> {
     fn end_mark(&mut self) {
         if let Some((text, first)) = self.marks.pop().and_then(|mark| mark.instead) {
             let glyphs = self.content.glyphs.split_off(first.min(self.content.glyphs.len()));
-            self.content.glyphs.extend(glyph::instead(&glyphs, &text));
+            self.content.glyphs.extend(letter::instead(&glyphs, &text));
         }
     }
 
@@ -218,5 +321,114 @@ impl<'f, 'a> Drawing<'f, 'a> {
 
 /// Text that a marked part says instead of its glyphs.
 fn actual_text(properties: &Dict<'_>) -> Option<String> {
-    properties.get::<Bytes<'_>>("ActualText").map(|text| string::text(text.as_bytes()))
+    properties.get::<Bytes<'_>>("ActualText").map(|text| letter::string(text.as_bytes()))
+}
+
+/// A path that is not yet drawn, in points of the page.
+#[derive(Default)]
+pub(super) struct Path {
+    lines: Vec<(Place, Place)>,
+    start: Place,
+    pen: Place,
+}
+
+impl Path {
+    /// Follows an operator of paths, and gives the straight lines of a path that is drawn.
+    pub(super) fn follow(&mut self, step: &TypedInstruction<'_, '_>, page: Affine) -> Option<Vec<(Place, Place)>> {
+        let seen = |x: Number, y: Number| place(page * Point::new(x.as_f64(), y.as_f64()));
+        match step {
+            TypedInstruction::MoveTo(to) => {
+                self.pen = seen(to.0, to.1);
+                self.start = self.pen;
+            }
+            TypedInstruction::LineTo(to) => self.line_to(seen(to.0, to.1)),
+            TypedInstruction::CubicTo(to) => self.pen = seen(to.4, to.5),
+            TypedInstruction::CubicStartTo(to) => self.pen = seen(to.2, to.3),
+            TypedInstruction::CubicEndTo(to) => self.pen = seen(to.2, to.3),
+            TypedInstruction::ClosePath(_) => self.line_to(self.start),
+            TypedInstruction::RectPath(r) => self.rectangle([r.0, r.1, r.2, r.3], page),
+            TypedInstruction::CloseAndStrokePath(_)
+            | TypedInstruction::CloseFillAndStrokeNonZero(_)
+            | TypedInstruction::CloseFillAndStrokeEvenOdd(_) => {
+                self.line_to(self.start);
+                return Some(std::mem::take(&mut self.lines));
+            }
+            TypedInstruction::StrokePath(_)
+            | TypedInstruction::FillPathNonZero(_)
+            | TypedInstruction::FillPathNonZeroCompatibility(_)
+            | TypedInstruction::FillPathEvenOdd(_)
+            | TypedInstruction::FillAndStrokeNonZero(_)
+            | TypedInstruction::FillAndStrokeEvenOdd(_) => return Some(std::mem::take(&mut self.lines)),
+            TypedInstruction::EndPath(_) => self.lines.clear(),
+            _ => {}
+        }
+        None
+    }
+
+    fn line_to(&mut self, to: Place) {
+        if self.lines.len() <= MOST_LINES {
+            self.lines.push((self.pen, to));
+        }
+        self.pen = to;
+    }
+
+    fn rectangle(&mut self, sides: [Number; 4], page: Affine) {
+        let [x, y, width, height] = sides.map(|number| number.as_f64());
+        let corner = |x, y| place(page * Point::new(x, y));
+        let first = corner(x, y);
+        (self.start, self.pen) = (first, first);
+        for to in [corner(x + width, y), corner(x + width, y + height), corner(x, y + height), first] {
+            self.line_to(to);
+        }
+    }
+}
+
+/// Layers that are looked at.
+const MOST_LAYERS: usize = 10_000;
+
+/// The layers that are not seen.
+#[derive(Debug, Default)]
+pub(super) struct Layers(HashSet<ObjectIdentifier>);
+
+impl Layers {
+    pub(super) fn of(document: &Pdf) -> Self {
+        let off = || {
+            let catalog = document.xref().get::<Dict<'_>>(document.xref().root_id())?;
+            let usual = catalog.get::<Dict<'_>>("OCProperties")?.get::<Dict<'_>>("D")?;
+            Some(references(&usual.get::<Array<'_>>("OFF")?))
+        };
+        Self(off().unwrap_or_default().into_iter().collect())
+    }
+
+    /// Returns whether a drawing belongs to a layer that is not seen.
+    pub(super) fn hides(&self, drawing: &Dict<'_>) -> bool {
+        !self.0.is_empty() && self.hides_key(drawing, b"OC")
+    }
+
+    /// Returns whether the layer of this name is not seen.
+    pub(super) fn hides_entry(&self, properties: &Dict<'_>, name: &Name<'_>) -> bool {
+        !self.0.is_empty() && self.hides_key(properties, name.as_ref())
+    }
+
+    fn hides_key(&self, dictionary: &Dict<'_>, key: &[u8]) -> bool {
+        if dictionary.get_ref(key).is_some_and(|layer| self.0.contains(&layer.into())) {
+            return true;
+        }
+        // Some belong to several layers, and are seen where one of them is.
+        let Some(several) = dictionary.get::<Dict<'_>>(key) else { return false };
+        let layers = match several.get_raw::<Object<'_>>("OCGs") {
+            Some(MaybeRef::NotRef(Object::Array(layers))) => references(&layers),
+            Some(MaybeRef::Ref(layer)) => vec![layer.into()],
+            _ => Vec::new(),
+        };
+        !layers.is_empty() && layers.iter().all(|layer| self.0.contains(layer))
+    }
+}
+
+fn references(array: &Array<'_>) -> Vec<ObjectIdentifier> {
+    let reference = |item| match item {
+        MaybeRef::Ref(layer) => Some(ObjectIdentifier::from(layer)),
+        MaybeRef::NotRef(_) => None,
+    };
+    array.raw_iter().take(MOST_LAYERS).filter_map(reference).collect()
 }

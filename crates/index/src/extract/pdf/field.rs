@@ -6,7 +6,7 @@ use hayro_syntax::{
     page::Page,
 };
 
-use super::{content, line::Piece, string, turn::View};
+use super::{drawing, letter, line::Piece, turn::View};
 
 /// Characters that are read of each.
 const MOST_LETTERS: usize = 100_000;
@@ -79,7 +79,7 @@ impl Beside {
             && !text.trim().is_empty()
         {
             let text = self.bounded(&text);
-            self.texts.push((text, content::rectangle(&place)));
+            self.texts.push((text, drawing::rectangle(&place)));
         }
     }
 
@@ -137,10 +137,10 @@ fn option(options: Option<&Array<'_>>, chosen: String) -> String {
 
 fn shown(value: &Object<'_>) -> Option<String> {
     match value {
-        Object::String(text) => Some(string::text(text.as_bytes())),
+        Object::String(text) => Some(letter::string(text.as_bytes())),
         Object::Name(name) => Some(name.as_str().to_owned()),
         // Long texts may be kept apart.
-        Object::Stream(text) => text.decoded_data().ok().map(|text| string::text(&text)),
+        Object::Stream(text) => text.decoded_data().ok().map(|text| letter::string(&text)),
         _ => None,
     }
 }
@@ -186,7 +186,7 @@ pub(super) fn attached(document: &Pdf) -> Vec<String> {
 
 fn file_name(file: &Object<'_>) -> Option<String> {
     let file = match file {
-        Object::String(name) => return Some(string::text(name.as_bytes())),
+        Object::String(name) => return Some(letter::string(name.as_bytes())),
         Object::Dict(file) => file,
         _ => return None,
     };
@@ -195,5 +195,5 @@ fn file_name(file: &Object<'_>) -> Option<String> {
 
 /// Text of a property.
 fn text(of: &Dict<'_>, key: &str) -> Option<String> {
-    of.get::<Bytes<'_>>(key).map(|text| string::text(text.as_bytes()))
+    of.get::<Bytes<'_>>(key).map(|text| letter::string(text.as_bytes()))
 }

@@ -1,9 +1,10 @@
-//! Letters that stand beside each other as pieces of lines; pure.
+//! Letters that stand beside each other as pieces of lines, with the accents that are printed over them; pure.
+
+use unicode_normalization::char::compose;
 
 use super::{
-    accent, direction,
-    glyph::GAP,
-    letter::{Letter, is_wide},
+    direction,
+    letter::{GAP, Letter, is_wide},
 };
 
 /// Distance that a letter may stand above or below its line, as a part of its size: notes and indexes do.
@@ -89,7 +90,7 @@ fn cut(mut row: Vec<Letter>, pieces: &mut Vec<Piece>) {
     row.sort_by(|one, other| one.left.total_cmp(&other.left));
     let mut open: Option<OpenPiece> = None;
     let (mut has_space, mut has_gap) = (false, false);
-    for letter in accent::joined(row) {
+    for letter in joined(row) {
         if !letter.is_ink() {
             has_gap |= letter.letter == GAP;
             has_space |= letter.letter != GAP;
@@ -128,6 +129,7 @@ fn cut(mut row: Vec<Letter>, pieces: &mut Vec<Piece>) {
 }
 
 /// A piece to which letters are added.
+#[derive(Default)]
 struct OpenPiece {
     text: String,
     left: f32,
@@ -143,17 +145,8 @@ struct OpenPiece {
 
 impl OpenPiece {
     fn new(letter: Letter) -> Self {
-        let mut open = Self {
-            text: String::new(),
-            left: letter.left,
-            last: letter,
-            right: letter.right,
-            base: letter.base,
-            count: 0,
-            bold: 0,
-            mono: 0,
-            sizes: Vec::new(),
-        };
+        let Letter { left, right, base, .. } = letter;
+        let mut open = Self { left, last: letter, right, base, ..Self::default() };
         open.push(letter, false);
         open
     }
@@ -244,6 +237,65 @@ pub(super) fn rows(mut pieces: Vec<Piece>) -> Rows {
     rows
 }
 
+/// Joins accents with the letters that they stand above or below. The letters are those of one line, from left to right.
+pub(super) fn joined(row: Vec<Letter>) -> Vec<Letter> {
+    if !row.iter().any(|letter| mark(letter.letter).is_some()) {
+        return row;
+    }
+    let mut joined: Vec<Letter> = Vec::with_capacity(row.len());
+    let mut row = row.into_iter().peekable();
+    while let Some(letter) = row.next() {
+        let Some(mark) = mark(letter.letter) else {
+            joined.push(letter);
+            continue;
+        };
+        if let Some(next) = row.peek_mut()
+            && let Some(whole) = accented(&letter, next, mark)
+        {
+            next.letter = whole;
+        } else if let Some(last) = joined.last_mut()
+            && let Some(whole) = accented(&letter, last, mark)
+        {
+            last.letter = whole;
+        } else {
+            joined.push(letter);
+        }
+    }
+    joined
+}
+
+/// The letter with its accent, where the accent stands over it.
+fn accented(accent: &Letter, letter: &Letter, mark: char) -> Option<char> {
+    let shared = accent.right.min(letter.right) - accent.left.max(letter.left);
+    let width = (accent.right - accent.left).min(letter.right - letter.left);
+    let base = match letter.letter {
+        'ı' => 'i',
+        'ȷ' => 'j',
+        letter => letter,
+    };
+    (width > 0.0 && shared > 0.5 * width).then(|| compose(base, mark)).flatten()
+}
+
+/// The mark that goes with a letter, for one that stands by itself.
+const fn mark(accent: char) -> Option<char> {
+    Some(match accent {
+        '`' => '\u{300}',
+        '´' => '\u{301}',
+        'ˆ' => '\u{302}',
+        '˜' => '\u{303}',
+        '¯' => '\u{304}',
+        '˘' => '\u{306}',
+        '˙' => '\u{307}',
+        '¨' => '\u{308}',
+        '˚' => '\u{30a}',
+        '˝' => '\u{30b}',
+        'ˇ' => '\u{30c}',
+        '¸' => '\u{327}',
+        '˛' => '\u{328}',
+        _ => return None,
+    })
+}
+
 #[cfg(test)]
 pub(super) mod tests {
     use super::*;
@@ -297,5 +349,23 @@ pub(super) mod tests {
         check([set("港口", 0.0, 0.0, 10.0), set("管理", 23.0, 0.0, 10.0)].concat(), &["港口管理"]);
         check(set("港口 PDF 文件", 0.0, 0.0, 10.0), &["港口 PDF 文件"]);
         check(set("第一章 总则", 0.0, 0.0, 10.0), &["第一章 总则"]);
+    }
+}
+
+#[cfg(test)]
+mod accent_tests {
+    use super::{super::line::tests::set, *};
+
+    #[test]
+    fn accents_join_the_letters_below_them() {
+        let told = |letters: Vec<Letter>| joined(letters).iter().map(|letter| letter.letter).collect::<String>();
+        let over = |accent: &str, letter: &str, shift: f32| {
+            [set(accent, shift, 0.0, 10.0), set(letter, 0.0, 0.0, 10.0)].concat()
+        };
+        assert_eq!(told(over("´", "ı", -0.5)), "í");
+        let mut after = over("¨", "o", 0.5);
+        after.reverse();
+        assert_eq!(told(after), "ö");
+        assert_eq!(told(set("a´b", 0.0, 0.0, 10.0)), "a´b");
     }
 }

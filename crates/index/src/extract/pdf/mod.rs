@@ -2,42 +2,50 @@
 //!
 //! Libraries read the file and its fonts. What is drawn, and what it makes, is told here:
 //!
-//! - [`content`]: what is drawn on a page. [`drawing`]: the operators, with those of [`setting`] and [`path`]; [`font`]: their fonts,
-//!   [`glyph`]: the letters as they are drawn. [`layer`]: what is switched off.
-//! - [`letter`]: the letters. [`turn`]: which of them stand upright together. [`direction`]: scripts that are not read from the left.
-//! - [`line`](mod@line): pieces of lines, with [`accent`]s on their letters. [`column`](mod@column): in which order they are read.
-//! - [`pages`]: page by page, with those that are pictures. `recognised`: letters that were recognised, laid out.
-//! - [`field`]: what was filled in, comments and attached files. [`string`]: their texts. [`stream`]: what is packed. [`ruled`]: tables that are drawn with lines. [`text`]: paragraphs, headings, lists and listings.
+//! - [`drawing`]: what is drawn on a page: the operators, with those of [`setting`]; [`font`]: their fonts, [`letter`]: the letters.
+//! - [`turn`]: which letters stand upright together. [`direction`]: scripts that are not read from the left.
+//! - [`line`](mod@line): pieces of lines. [`column`](mod@column): in which order they are read. `recognised`: letters that were recognised,
+//!   laid out.
+//! - [`field`]: what was filled in, comments and attached files. [`ruled`]: tables that are drawn with lines. [`text`]: paragraphs,
+//!   headings, lists and listings.
 
-mod accent;
 mod column;
-mod content;
 mod direction;
 mod drawing;
 mod field;
 mod font;
-mod glyph;
-mod layer;
 mod letter;
 mod line;
-mod pages;
-mod path;
 #[cfg(feature = "ocr")]
 mod recognised;
 mod ruled;
 mod setting;
-mod stream;
-mod string;
 mod text;
 mod turn;
 
-use hayro_syntax::{DecryptionError, LoadPdfError, Pdf, PdfData};
+use hayro_syntax::{
+    DecryptionError, LoadPdfError, Pdf, PdfData,
+    object::{Object, Stream},
+    page::Page,
+};
 use memchr::memmem;
 
 #[cfg(feature = "ocr")]
 pub(super) use self::recognised::recognised;
-use super::{Teller, broken, clean};
-use crate::{failure::Failure, kind::Kind};
+use self::{
+    drawing::{Content, Layers},
+    field::Beside,
+    font::Fonts,
+};
+use super::{
+    Teller, broken, clean,
+    scan::{MORE_TEXT, RecognisedText},
+};
+use crate::{
+    document::DocumentPlace,
+    failure::{Failure, UnreadPages, UnreadReason},
+    kind::Kind,
+};
 
 /// Mark that must stand near the end of every PDF that came whole.
 const END_MARK: &[u8] = b"%%EOF";
@@ -59,7 +67,7 @@ pub(super) fn extract(bytes: Vec<u8>, teller: &mut Teller<'_>) -> Result<(), Fai
         }
     };
     let mut opened = Pdf::new(data.clone());
-    if let (true, Some(password)) = (is_locked(&opened), teller.password()) {
+    if let (true, Some(password)) = (is_locked(&opened), teller.password.as_deref()) {
         opened = Pdf::new_with_password(data.clone(), password);
     }
     if is_locked(&opened) {
@@ -77,14 +85,14 @@ pub(super) fn extract(bytes: Vec<u8>, teller: &mut Teller<'_>) -> Result<(), Fai
     if pages == 0 {
         return Err(if is_whole { broken(Kind::Pdf, "it has no pages") } else { cut_off() });
     }
-    let title = document.metadata().title.as_deref().map(string::text);
+    let title = document.metadata().title.as_deref().map(letter::string);
     teller.head(title.as_deref(), Some(pages))?;
-    let read = pages::tell(&document, teller)?;
+    let read = tell(&document, teller)?;
     let pages = u32::try_from(pages).unwrap_or(u32::MAX);
     let is_cut_off = !is_whole && !read.is_partial;
     let damage = if is_cut_off { Some(CUT_OFF.to_owned()) } else { read.first_error };
     // Those of pages that were not looked at are not known; each one that is told says so itself.
-    match (read.unread.filter(|_| teller.first() == 1 && !read.is_partial), damage) {
+    match (read.unread.filter(|_| teller.first == 1 && !read.is_partial), damage) {
         (Some(unread), damage) => {
             let besides = damage.map(|damage| clean::line(&format!("it is damaged, too ({damage})"), 200));
             Err(Failure::Scanned { kind: Kind::Pdf, unread, pages, besides })
@@ -92,4 +100,122 @@ pub(super) fn extract(bytes: Vec<u8>, teller: &mut Teller<'_>) -> Result<(), Fai
         (None, Some(damage)) => Err(broken(Kind::Pdf, &damage)),
         (None, None) => Ok(()),
     }
+}
+
+/// Flaws of the pages that were told.
+#[derive(Default)]
+struct PageFlaws {
+    /// Pages that are pictures and were not recognised.
+    unread: Option<UnreadPages>,
+    /// Set if pages behind the last one that is wanted were not looked at.
+    is_partial: bool,
+    /// Failure of the first page that could not be read; the others are read nevertheless.
+    first_error: Option<String>,
+}
+
+/// Tells the pages that are wanted.
+fn tell(document: &Pdf, teller: &mut Teller<'_>) -> Result<PageFlaws, Failure> {
+    let mut flaws = PageFlaws::default();
+    let (fonts, layers) = (Fonts::new(), Layers::of(document));
+    let first = usize::try_from(teller.first - 1).unwrap_or(usize::MAX);
+    for (page, number) in document.pages().iter().zip(1..).skip(first) {
+        if teller.last_page.is_some_and(|last| number > last) {
+            flaws.is_partial = true;
+            break;
+        }
+        let stored = stored(page);
+        let mut content = Content::of(page, stored.as_deref().unwrap_or_default(), &fonts, &layers);
+        let is_scan = content.is_scan();
+        let is_looked_at = is_scan || content.may_be_scan() && teller.scanner.is_wanted();
+        let recognised = if is_looked_at { Some(teller.scanner.page(number, page)?) } else { None };
+        let (mut place, mut texts, mut unread) = (DocumentPlace::Page(number), Vec::new(), None);
+        match recognised {
+            // A picture below the letters of the page, which says nothing.
+            Some(Ok(RecognisedText { text, .. })) if !is_scan && text.trim().is_empty() => {}
+            // What another program recognised before says the same.
+            Some(Ok(RecognisedText { text, is_cut })) if content.hidden_letters() <= letters(&text) => {
+                if is_cut {
+                    teller.leave_out(format!("page {number} has {MORE_TEXT}"));
+                }
+                content.glyphs.retain(|glyph| !glyph.is_hidden);
+                place = DocumentPlace::ScannedPage(number);
+                texts.push(text);
+            }
+            Some(Err(UnreadReason::Undrawn)) if !is_scan => {}
+            Some(Err(why)) => unread = Some(why),
+            Some(Ok(_)) | None => {}
+        }
+        let beside = Beside::of(page);
+        for what in [&content.truncated, &beside.truncated].into_iter().flatten() {
+            teller.leave_out(format!("page {number} has {what}"));
+        }
+        texts.extend(own_texts(beside, &content));
+        if number == 1 {
+            texts.extend(field::attached(document).iter().map(|file| format!("Attached file: {file}")));
+        }
+        texts.retain(|text| !text.trim().is_empty());
+        if let Some(why) = unread {
+            let page = UnreadPages::one(why, !texts.is_empty());
+            flaws.unread = Some(flaws.unread.map_or(page, |before| before.and(page)));
+        }
+        if stored.is_none() {
+            flaws.first_error.get_or_insert(format!("page {number}: its content cannot be unpacked"));
+        }
+        teller.page(place, texts.join("\n\n"), unread)?;
+    }
+    Ok(flaws)
+}
+
+/// Number of letters of a text.
+fn letters(text: &str) -> usize {
+    text.chars().filter(|letter| letter.is_alphanumeric()).count()
+}
+
+/// The content of a page, which may be stored in parts. None if there is some and nothing of it can be unpacked.
+fn stored(page: &Page<'_>) -> Option<Vec<u8>> {
+    let parts: Vec<Stream<'_>> = match page.raw().get::<Object<'_>>("Contents") {
+        Some(Object::Stream(whole)) => vec![whole],
+        Some(Object::Array(parts)) => parts.iter::<Stream<'_>>().collect(),
+        _ => Vec::new(),
+    };
+    let mut stored = Vec::new();
+    for part in &parts {
+        if let Some(part) = part.decoded_data().ok() {
+            stored.extend_from_slice(&part);
+            // No word goes on from one part to the next.
+            stored.push(b'\n');
+        }
+    }
+    let has_some = || parts.iter().any(|part| !part.raw_data().trim_ascii().is_empty());
+    (!stored.trim_ascii().is_empty() || !has_some()).then_some(stored)
+}
+
+/// The texts of a page itself: what is upright or most, then what is turned, then comments.
+fn own_texts(beside: Beside, content: &Content) -> Vec<String> {
+    let mut texts = Vec::new();
+    for view in turn::views(content) {
+        let mut letters = view.letters.clone();
+        let mut pieces = line::pieces(letters.clone());
+        if has_cells(&pieces) {
+            let tables = ruled::tables(&mut letters, &ruled::strokes(content, &view));
+            if !tables.is_empty() {
+                pieces = line::pieces(letters);
+                pieces.extend(tables);
+            }
+        }
+        if view.is_upright {
+            pieces.extend(beside.pieces(&view));
+        }
+        texts.push(text::markdown(&column::regions(pieces)));
+    }
+    texts.push(turn::others(content));
+    texts.extend(beside.comments);
+    texts.extend(beside.files.iter().map(|file| format!("Attached file: {file}")));
+    texts
+}
+
+/// Returns whether some lines have gaps as between cells, so that it is worth while to look for a table.
+fn has_cells(pieces: &[line::Piece]) -> bool {
+    let has_gap = |row: &&Vec<line::Piece>| row.windows(2).any(|pair| pair[0].is_far_from(&pair[1]));
+    line::rows(pieces.to_vec()).iter().filter(has_gap).count() > 1
 }

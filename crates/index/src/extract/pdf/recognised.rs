@@ -43,10 +43,7 @@ fn letters(line: &Line, size: f32) -> impl Iterator<Item = Letter> {
         right: letter.right,
         base: -line.base,
         size,
-        is_bold: false,
-        is_mono: false,
-        from_right: false,
-        word_gap: None,
+        ..Letter::default()
     })
 }
 

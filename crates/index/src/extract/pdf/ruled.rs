@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use super::{
-    content::Content,
+    drawing::Content,
     letter::Letter,
     line::{Piece, pieces, rows},
     text,

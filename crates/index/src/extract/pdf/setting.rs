@@ -10,7 +10,7 @@ use hayro_syntax::{
 
 use super::{
     font::Face,
-    glyph::{GAP, Glyph, place},
+    letter::{GAP, Glyph, place},
 };
 
 /// The way in which text is set.

@@ -2,10 +2,9 @@
 //! Each way of standing is a view of its own, so that no line holds letters of two of them.
 
 use super::{
-    content::Content,
     direction::{self, Writing},
-    glyph::{Glyph, Place},
-    letter::Letter,
+    drawing::Content,
+    letter::{Glyph, Letter, Place},
 };
 
 /// Degrees by which letters of one view may differ: scans are a little askew, and so is what was recognised on them.

@@ -1,13 +1,11 @@
 //! Pages that are pictures: their letters are recognised, within a budget for the whole document.
 //!
 //! - [`Scanner`]: what is left of the budget, and the models, which are loaded for the first page that needs them.
-//! - `drawing`: a page of a PDF as a picture. `photo`: the picture that a file is. Both in builds with recognition only.
+//! - `drawing`: a page of a PDF as a picture, in builds with recognition only.
 //! - `tiff`: pictures with several pages.
 
 #[cfg(feature = "ocr")]
 mod drawing;
-#[cfg(feature = "ocr")]
-mod photo;
 #[cfg(feature = "ocr")]
 mod present;
 pub(super) mod tiff;
@@ -49,13 +47,13 @@ pub(super) fn picture(bytes: &[u8], teller: &mut Teller<'_>) -> Result<(), Failu
         return Err(broken(Kind::Picture, "it has no pages"));
     }
     let (mut unread, mut damage, mut is_partial) = (None, None, false);
-    let first = usize::try_from(teller.first() - 1).unwrap_or(usize::MAX);
+    let first = usize::try_from(teller.first - 1).unwrap_or(usize::MAX);
     for (page, number) in pages.into_iter().zip(1..).skip(first) {
-        if count > 1 && teller.last_page().is_some_and(|last| number > last) {
+        if count > 1 && teller.last_page.is_some_and(|last| number > last) {
             is_partial = true;
             break;
         }
-        match teller.scanner().photo(number, bytes, page) {
+        match teller.scanner.photo(number, bytes, page) {
             Ok(Ok(RecognisedText { text, is_cut })) => {
                 if is_cut {
                     let which = if count > 1 { format!("page {number}") } else { "it".to_owned() };
@@ -76,7 +74,7 @@ pub(super) fn picture(bytes: &[u8], teller: &mut Teller<'_>) -> Result<(), Failu
             }
         }
     }
-    match (unread.filter(|_| teller.first() == 1 && !is_partial), damage) {
+    match (unread.filter(|_| teller.first == 1 && !is_partial), damage) {
         (Some(unread), damage) => {
             let besides = damage.map(|failure| clean::line(&failure.to_string(), 200));
             Err(Failure::Scanned { kind: Kind::Picture, unread, pages: count, besides })
@@ -92,12 +90,10 @@ pub(crate) struct Scanner(UnreadReason);
 
 #[cfg(not(feature = "ocr"))]
 impl Scanner {
-    pub(crate) fn new(opened: crate::recognition::OpenRecognition) -> Self {
-        match opened {
-            crate::recognition::OpenRecognition::Missing(why) => Self(why),
-            crate::recognition::OpenRecognition::Deferred | crate::recognition::OpenRecognition::Ready { .. } => {
-                Self(UnreadReason::NotBuilt)
-            }
+    pub(crate) fn new(recognition: crate::recognition::Recognition) -> Self {
+        match recognition {
+            crate::recognition::Recognition::Missing(why) => Self(why),
+            _ => Self(UnreadReason::NotBuilt),
         }
     }
 

@@ -1,21 +1,24 @@
-//! Recognition in a build that has it.
+//! Recognition in a build that has it, of pages of a PDF and of the picture that a file is.
 
 use std::{
     fs::File,
-    io::Read as _,
+    io::{self, BufReader, Read as _},
     num::NonZeroUsize,
     panic::{AssertUnwindSafe, catch_unwind},
     time::{Duration, Instant},
 };
 
+use agentd_core::knowledge::RECOGNITION_MODELS;
 use agentd_ocr::{ModelFiles, OcrError, PageText, Picture, Recogniser};
 use hayro_syntax::page::Page;
+use image::ImageError;
 
-use super::{RecognisedText, drawing, photo};
+use super::{RecognisedText, drawing, tiff::FromPage};
 use crate::{
-    extract::pdf,
+    extract::{broken, pdf, picture, too_large},
     failure::{Failure, UnreadReason},
-    recognition::{OpenRecognition, RecognitionBudget},
+    kind::Kind,
+    recognition::Recognition,
 };
 
 /// Size of a model's file at the most, in bytes.
@@ -41,20 +44,28 @@ enum Models {
 
 impl Default for Scanner {
     fn default() -> Self {
-        Self::new(OpenRecognition::Missing(UnreadReason::Off))
+        Self::without(Models::Missing(UnreadReason::Off))
     }
 }
 
 impl Scanner {
-    pub(crate) fn new(opened: OpenRecognition) -> Self {
-        match opened {
-            OpenRecognition::Missing(why) => Self { models: Models::Missing(why), pages: 0, time: Duration::ZERO },
-            OpenRecognition::Deferred => Self { models: Models::Deferred, pages: 0, time: Duration::ZERO },
-            OpenRecognition::Ready { files, budget: RecognitionBudget { pages, time, threads } } => {
-                let threads = NonZeroUsize::new(threads).unwrap_or(NonZeroUsize::MIN);
-                Self { models: Models::Opened(files, threads), pages, time }
-            }
-        }
+    /// A scanner with the models' files, opened as long as files can be.
+    pub(crate) fn new(recognition: Recognition) -> Self {
+        let (folder, budget) = match recognition {
+            Recognition::Missing(why) => return Self::without(Models::Missing(why)),
+            Recognition::Deferred => return Self::without(Models::Deferred),
+            Recognition::Ready { folder, budget } => (folder, budget),
+        };
+        let files = RECOGNITION_MODELS.map(|name| File::open(folder.join(name)));
+        let Ok(files) = files.into_iter().collect::<io::Result<Vec<File>>>() else {
+            return Self::without(Models::Missing(UnreadReason::NoModels));
+        };
+        let threads = NonZeroUsize::new(budget.threads).unwrap_or(NonZeroUsize::MIN);
+        Self { models: Models::Opened(files, threads), pages: budget.pages, time: budget.time }
+    }
+
+    const fn without(models: Models) -> Self {
+        Self { models, pages: 0, time: Duration::ZERO }
     }
 
     /// Returns whether letters are recognised, so that it is worth while to look at what may have some.
@@ -83,7 +94,7 @@ impl Scanner {
     ) -> Result<Result<RecognisedText, UnreadReason>, Failure> {
         // One that is too large or damaged is so whether or not anybody can read its letters.
         let mut failure = None;
-        let read = self.read(number, || photo::picture(bytes, page).map_err(|why| failure = Some(why)).ok());
+        let read = self.read(number, || photo(bytes, page).map_err(|why| failure = Some(why)).ok());
         failure.map_or(read, Err)
     }
 
@@ -161,4 +172,24 @@ fn load(files: &mut [File], threads: NonZeroUsize) -> Option<Recogniser> {
         letters: String::from_utf8(read(letters)?).ok()?,
     };
     Recogniser::load(files, threads).ok()
+}
+
+/// The longer side of what is recognised, in pixels; letters of larger pictures are larger, too.
+const SIDE: u32 = 2600;
+
+/// Decodes a picture, turns it upright and makes it small enough: of a file with pages that which is described there.
+fn photo(bytes: &[u8], page: Option<u32>) -> Result<Picture, Failure> {
+    let opened = picture::opened(BufReader::new(FromPage::new(bytes, page)));
+    let decoded = opened.and_then(|(_, decoder)| picture::decoded(decoder, SIDE));
+    let decoded = decoded.map_err(|error| match error {
+        ImageError::Limits(_) => too_large("its picture", picture::MAX_DECODED),
+        // It is whole, and of a kind that few programs write.
+        ImageError::Unsupported(_) => Failure::Foreign {
+            found: "it has a picture in an unsupported form, such as a group 3 fax; save it as PNG".to_owned(),
+        },
+        error => broken(Kind::Picture, &error.to_string()),
+    })?;
+    let grey = picture::on_white(decoded).into_luma8();
+    let (width, height) = (grey.width() as usize, grey.height() as usize);
+    Picture::new(width, height, grey.into_raw()).ok_or_else(|| broken(Kind::Picture, "it has no pixels"))
 }

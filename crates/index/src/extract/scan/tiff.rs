@@ -71,7 +71,7 @@ impl File<'_> {
     }
 }
 
-/// The file with another page as its first.
+/// The file, with another page as its first where one is named.
 #[cfg(feature = "ocr")]
 pub(super) struct FromPage<'a> {
     bytes: &'a [u8],
@@ -81,11 +81,14 @@ pub(super) struct FromPage<'a> {
 
 #[cfg(feature = "ocr")]
 impl<'a> FromPage<'a> {
-    pub(super) fn new(bytes: &'a [u8], page: u32) -> Self {
+    pub(super) fn new(bytes: &'a [u8], page: Option<u32>) -> Self {
         let mut header = [0; HEADER];
         let known = bytes.len().min(HEADER);
         header[..known].copy_from_slice(&bytes[..known]);
-        header[4..].copy_from_slice(&if bytes.starts_with(b"II") { page.to_le_bytes() } else { page.to_be_bytes() });
+        if let Some(page) = page {
+            let place = if bytes.starts_with(b"II") { page.to_le_bytes() } else { page.to_be_bytes() };
+            header[4..].copy_from_slice(&place);
+        }
         Self { bytes, header, position: 0 }
     }
 }

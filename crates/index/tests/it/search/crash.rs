@@ -10,6 +10,7 @@ use std::{
 use agentd_index::{IndexHandle, Visible};
 
 use super::support::{START, Shelf, cited, config, put};
+use crate::codes::Code as _;
 
 const FOLDER: &str = "INDEX_TEST_FOLDER";
 

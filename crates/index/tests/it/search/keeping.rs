@@ -6,6 +6,7 @@ use agentd_index::IndexHandle;
 use futures_util::FutureExt as _;
 
 use super::support::{START, Shelf, cited, config, id_of, page};
+use crate::codes::Code as _;
 
 const HOUR: u64 = 3600;
 

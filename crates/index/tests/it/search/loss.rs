@@ -4,6 +4,7 @@ use agentd_index::{IndexHandle, Query, Request};
 use tokio_util::sync::CancellationToken;
 
 use super::support::{Shelf, cited, config};
+use crate::codes::Code as _;
 
 fn files(shelf: &Shelf) -> Vec<std::path::PathBuf> {
     let versions = std::fs::read_dir(shelf.folder.path().join("index")).unwrap();

@@ -1,0 +1,359 @@
+//! Terms: the words by which code is found, of identifiers and of plain questions alike.
+//!
+//! Identifiers of a text and the parts of each, words without their endings, and the terms of one file, numbered, with their counts in
+//! its chunks.
+
+use std::{collections::HashMap, hash::BuildHasher};
+
+use frostem::{Algorithm, Stemmer};
+use hashbrown::{DefaultHashBuilder, HashTable};
+
+/// Returns the terms of a text in order: each identifier's parts, stemmed and in small letters, and the identifier as a
+/// whole if it has more than one part.
+#[must_use]
+pub fn terms(text: &str) -> Vec<String> {
+    let mut stems = Stems::default();
+    let mut terms = Vec::new();
+    stems.terms(text, &mut |term| terms.push(term.to_owned()));
+    terms
+}
+
+impl Stems {
+    /// Calls back with the terms of a text in order.
+    pub(crate) fn terms(&mut self, text: &str, tell: &mut dyn FnMut(&str)) {
+        words(text, &mut |word| parts(word, self, tell));
+    }
+}
+
+/// Longest identifier that is a term as a whole, in characters.
+const MAX_WHOLE: usize = 64;
+/// Parts that an identifier has at most; what comes after is not indexed. Data in base64 has hundreds.
+const MAX_PARTS: usize = 24;
+
+/// Returns whether a byte may be part of an identifier. Bytes of other scripts are.
+pub(crate) fn is_identifier_byte(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || byte == b'_' || byte >= 0x80
+}
+
+/// Calls back with each identifier, number and word of a text.
+pub(crate) fn words<'text>(text: &'text str, tell: &mut dyn FnMut(&'text str)) {
+    let bytes = text.as_bytes();
+    let mut at = 0;
+    while let Some(byte) = bytes.get(at) {
+        if !is_identifier_byte(*byte) {
+            at += 1;
+            continue;
+        }
+        let start = at;
+        while bytes.get(at).is_some_and(|byte| is_identifier_byte(*byte)) {
+            at += 1;
+        }
+        // Both ends are next to an ASCII byte or to an end of the text, so at characters.
+        if let Some(word) = text.get(start..at) {
+            tell(word);
+        }
+    }
+}
+
+/// Calls back with the terms of an identifier.
+pub(super) fn parts(word: &str, stems: &mut Stems, tell: &mut dyn FnMut(&str)) {
+    if !word.is_ascii() {
+        return other_scripts(word, stems, tell);
+    }
+    let bytes = word.as_bytes();
+    let mut whole = String::new();
+    let mut count = 0;
+    let mut start = 0;
+    for at in 1..=bytes.len() {
+        if at < bytes.len() && !begins(bytes, at) {
+            continue;
+        }
+        let part = word.get(start..at).unwrap_or_default().trim_matches('_');
+        start = at;
+        if part.is_empty() {
+            continue;
+        }
+        count += 1;
+        if count > MAX_PARTS {
+            return;
+        }
+        if whole.len() + part.len() <= MAX_WHOLE {
+            whole.push_str(&part.to_ascii_lowercase());
+        }
+        // A single letter says nothing, unless it is all that there is.
+        if part.len() > 1 && part.len() <= MAX_WHOLE {
+            tell(stems.stem(part));
+        }
+    }
+    if count > 1 || whole.len() == 1 {
+        tell(&whole);
+    }
+}
+
+/// Returns whether a part begins at a byte that is not the first one.
+fn begins(bytes: &[u8], at: usize) -> bool {
+    let (Some(before), Some(byte)) = (bytes.get(at - 1), bytes.get(at)) else { return false };
+    match (before, byte) {
+        (b'_', _) | (_, b'_') => *before != *byte,
+        (before, byte) if before.is_ascii_digit() != byte.is_ascii_digit() => true,
+        (before, byte) if byte.is_ascii_uppercase() => {
+            // In `HTTPServer` the last capital belongs to the word after it.
+            !before.is_ascii_uppercase() || bytes.get(at + 1).is_some_and(u8::is_ascii_lowercase)
+        }
+        _ => false,
+    }
+}
+
+/// Words of other scripts are not stemmed; in those without spaces, each pair of letters is a term.
+fn other_scripts(word: &str, stems: &mut Stems, tell: &mut dyn FnMut(&str)) {
+    let is_spaced = |letter: char| letter < '\u{2e80}';
+    let mut rest = word;
+    for _ in 0..MAX_PARTS {
+        let Some(first) = rest.chars().next() else { return };
+        let of_kind = |letter: char| {
+            letter.is_alphanumeric() == first.is_alphanumeric()
+                && letter.is_ascii() == first.is_ascii()
+                && is_spaced(letter) == is_spaced(first)
+        };
+        // Latin words with accents are one run, whatever of it is ASCII.
+        let of_run = |letter: char| {
+            if is_spaced(first) { is_spaced(letter) && letter.is_alphanumeric() } else { of_kind(letter) }
+        };
+        let end = rest.find(|letter| !of_run(letter)).unwrap_or(rest.len()).max(first.len_utf8());
+        let (run, after) = rest.split_at(end);
+        rest = after;
+        if !first.is_alphanumeric() {
+            continue;
+        }
+        if is_spaced(first) {
+            let small: String = run.chars().take(MAX_WHOLE).flat_map(char::to_lowercase).collect();
+            tell(if small.is_ascii() { stems.stem(&small) } else { &small });
+        } else {
+            pairs(run, tell);
+        }
+    }
+}
+
+fn pairs(run: &str, tell: &mut dyn FnMut(&str)) {
+    let starts: Vec<usize> = run.char_indices().map(|(at, _)| at).chain([run.len()]).take(MAX_WHOLE).collect();
+    if let [first, last] = starts.as_slice() {
+        return tell(run.get(*first..*last).unwrap_or_default());
+    }
+    for pair in starts.windows(3) {
+        if let [first, _, last] = pair {
+            tell(run.get(*first..*last).unwrap_or_default());
+        }
+    }
+}
+
+/// Words that are remembered: code repeats few of them very often.
+const MAX_REMEMBERED: usize = 50_000;
+
+/// Stemmer that remembers what it has stemmed.
+pub(crate) struct Stems {
+    stemmer: Stemmer,
+    known: HashMap<Box<str>, Box<str>, hashbrown::DefaultHashBuilder>,
+    small: String,
+    unknown: String,
+}
+
+impl Default for Stems {
+    fn default() -> Self {
+        Self {
+            stemmer: Stemmer::new(Algorithm::English),
+            known: HashMap::default(),
+            small: String::new(),
+            unknown: String::new(),
+        }
+    }
+}
+
+impl Stems {
+    /// The word in small letters without its ending. Only for ASCII.
+    pub(crate) fn stem(&mut self, word: &str) -> &str {
+        self.small.clear();
+        self.small.push_str(word);
+        self.small.make_ascii_lowercase();
+        if self.small.len() < 4 || self.small.bytes().any(|byte| !byte.is_ascii_alphabetic()) {
+            return &self.small;
+        }
+        if !self.known.contains_key(self.small.as_str()) {
+            let stem = self.stemmer.stem(&self.small).into_owned();
+            if self.known.len() >= MAX_REMEMBERED {
+                self.unknown = stem;
+                return &self.unknown;
+            }
+            self.known.insert(self.small.as_str().into(), stem.into());
+        }
+        self.known.get(self.small.as_str()).map_or("", |stem| stem)
+    }
+}
+
+impl std::fmt::Debug for Stems {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Stems").field("known", &self.known.len()).finish_non_exhaustive()
+    }
+}
+
+/// Words of questions that say nothing about what is looked for.
+const STOP_WORDS: [&str; 78] = [
+    "a", "about", "after", "all", "also", "an", "and", "any", "are", "as", "at", "be", "been", "but", "by", "can",
+    "code", "could", "did", "do", "does", "done", "during", "each", "file", "find", "for", "from", "get", "has",
+    "have", "how", "i", "if", "in", "into", "is", "it", "its", "me", "must", "my", "not", "of", "on", "only", "or",
+    "our", "please", "show", "so", "some", "than", "that", "the", "their", "them", "then", "there", "these", "they",
+    "this", "to", "used", "uses", "using", "was", "we", "were", "what", "when", "where", "which", "while", "who",
+    "why", "will", "with",
+];
+
+/// Returns whether a word, in small letters, says nothing in a question where others do.
+pub(crate) fn is_stop_word(word: &str) -> bool {
+    STOP_WORDS.binary_search(&word).is_ok()
+}
+
+/// Different texts, each stored once and numbered from 0.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Interner {
+    hasher: DefaultHashBuilder,
+    table: HashTable<u32>,
+    bytes: String,
+    /// End of each text in the bytes.
+    ends: Vec<u32>,
+}
+
+impl Interner {
+    /// Number of a text, which is stored if it is new.
+    pub(crate) fn intern(&mut self, text: &str) -> u32 {
+        if let Some(known) = self.get(text) {
+            return known;
+        }
+        let number = count(self.ends.len());
+        self.bytes.push_str(text);
+        self.ends.push(count(self.bytes.len()));
+        let Self { hasher, table, bytes, ends } = self;
+        let hash = hasher.hash_one(text);
+        table.insert_unique(hash, number, |number| hasher.hash_one(text_of(bytes, ends, *number)));
+        number
+    }
+
+    /// Number of a text, if it is stored.
+    pub(crate) fn get(&self, text: &str) -> Option<u32> {
+        let hash = self.hasher.hash_one(text);
+        self.table.find(hash, |number| self.text(*number) == text).copied()
+    }
+
+    /// Text of a number; empty if there is none.
+    pub(crate) fn text(&self, number: u32) -> &str {
+        text_of(&self.bytes, &self.ends, number)
+    }
+
+    /// Number of texts.
+    pub(crate) fn len(&self) -> usize {
+        self.ends.len()
+    }
+}
+
+fn text_of<'all>(bytes: &'all str, ends: &[u32], number: u32) -> &'all str {
+    let at = number as usize;
+    let start = at.checked_sub(1).and_then(|before| ends.get(before)).copied().unwrap_or(0);
+    let end = ends.get(at).copied().unwrap_or(start);
+    bytes.get(start as usize..end as usize).unwrap_or_default()
+}
+
+/// Counts of terms of one chunk: the term's number in its file's [`TermTable`] and its weight.
+pub(crate) type TermCounts = Vec<(u32, u32)>;
+
+/// Terms of one file. Identifiers repeat, so each is split and stemmed once.
+#[derive(Debug, Default)]
+pub(crate) struct TermTable<'text> {
+    /// Terms by their numbers.
+    pub(crate) terms: Interner,
+    /// Numbers of the terms of each word.
+    words: HashMap<&'text str, Vec<u32>, DefaultHashBuilder>,
+    /// Weight of each term in the chunk that is counted.
+    counts: HashMap<u32, u32, DefaultHashBuilder>,
+}
+
+impl<'text> TermTable<'text> {
+    /// Adds the words of a text to the chunk that is counted, each with a weight.
+    pub(crate) fn add(&mut self, text: &'text str, weight: u32, stems: &mut Stems) {
+        let Self { terms, words: known, counts } = self;
+        words(text, &mut |word| {
+            let numbers = known.entry(word).or_insert_with(|| {
+                let mut numbers = Vec::new();
+                parts(word, stems, &mut |term| numbers.push(terms.intern(term)));
+                numbers
+            });
+            for term in numbers {
+                *counts.entry(*term).or_default() += weight;
+            }
+        });
+    }
+
+    /// Ends a chunk: its counts, by the numbers of the terms.
+    pub(crate) fn finish_chunk(&mut self) -> TermCounts {
+        let mut counts: TermCounts = self.counts.drain().collect();
+        counts.sort_unstable();
+        counts
+    }
+}
+
+/// A length as a number of the index. Bounds on files and terms keep it far below the end.
+pub(crate) fn count(length: usize) -> u32 {
+    u32::try_from(length).unwrap_or(u32::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(text: &str, expected: &[&str]) {
+        assert_eq!(terms(text), expected, "{text}");
+    }
+
+    #[test]
+    fn identifiers_have_parts_and_are_whole() {
+        check("getHTTPServer", &["get", "http", "server", "gethttpserver"]);
+        check("JoinSet join_set", &["join", "set", "joinset", "join", "set", "joinset"]);
+        check("MAX_RETRIES", &["max", "retri", "maxretries"]);
+        check("sha256", &["sha", "256", "sha256"]);
+        check("v4 x", &["v4", "x"]);
+        check("__init__", &["init"]);
+        check("foo.barBaz(qux)", &["foo", "bar", "baz", "barbaz", "qux"]);
+    }
+
+    #[test]
+    fn questions_have_the_terms_of_the_code() {
+        assert_eq!(terms("serialization"), terms("Serializer"));
+        check("how connections are retried", &["how", "connect", "are", "retri"]);
+        check("读取配置", &["读取", "取配", "配置"]);
+        check("Größe", &["größe"]);
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn terms_are_small_and_bounded(text in ".{0,200}") {
+            for term in terms(&text) {
+                proptest::prop_assert!(!term.is_empty() && term.len() <= 4 * 64);
+                proptest::prop_assert!(!term.bytes().any(|byte| byte.is_ascii_uppercase()));
+            }
+        }
+
+        #[test]
+        fn case_does_not_matter_to_parts(parts in proptest::collection::vec("[a-z]{2,8}", 1..4)) {
+            let snake = parts.join("_");
+            let camel: String = parts.iter().map(|part| part[..1].to_uppercase() + &part[1..]).collect();
+            proptest::prop_assert_eq!(terms(&snake), terms(&camel));
+        }
+    }
+}
+
+#[cfg(test)]
+mod stem_tests {
+    use super::*;
+
+    #[test]
+    fn stop_words_are_sorted() {
+        assert!(STOP_WORDS.is_sorted());
+        assert!(is_stop_word("how") && !is_stop_word("mutex"));
+    }
+}

@@ -1,0 +1,58 @@
+//! Pictures, decoded within limits.
+
+use std::io::{BufRead, Seek};
+
+use image::{DynamicImage, ImageDecoder, ImageError, ImageFormat, ImageReader, Rgb, RgbImage, imageops::FilterType};
+
+/// The longer side of what is read, in pixels.
+pub(crate) const MAX_SIDE: u32 = 30_000;
+/// Memory limit of decoding, in bytes: about a hundred million pixels.
+pub(crate) const MAX_DECODED: u64 = 420 << 20;
+
+/// A decoder of a picture, and its format.
+pub(crate) fn opened<'a>(
+    from: impl BufRead + Seek + 'a,
+) -> Result<(Option<ImageFormat>, impl ImageDecoder + 'a), ImageError> {
+    let mut reader = ImageReader::new(from).with_guessed_format()?;
+    let mut most = image::Limits::default();
+    most.max_image_width = Some(MAX_SIDE);
+    most.max_image_height = Some(MAX_SIDE);
+    most.max_alloc = Some(MAX_DECODED);
+    reader.limits(most.clone());
+    let format = reader.format();
+    let decoder = reader.into_decoder()?;
+    // Reading takes it all at once, whatever the limit says.
+    most.reserve(decoder.total_bytes())?;
+    Ok((format, decoder))
+}
+
+/// The picture, turned upright, and so small that its longer side has at most so many pixels.
+pub(crate) fn decoded(mut decoder: impl ImageDecoder, side: u32) -> Result<DynamicImage, ImageError> {
+    // One whose file says nonsense about it is read as it lies.
+    let orientation = decoder.orientation().ok();
+    let mut image = DynamicImage::from_decoder(decoder)?;
+    if image.width().max(image.height()) > side {
+        image = image.resize(side, side, FilterType::Triangle);
+    }
+    if let Some(orientation) = orientation {
+        image.apply_orientation(orientation);
+    }
+    Ok(image)
+}
+
+/// Puts transparent pictures on white, as on a page.
+pub(crate) fn on_white(image: DynamicImage) -> DynamicImage {
+    if !image.color().has_alpha() {
+        return image;
+    }
+    let through = image.into_rgba8();
+    let white = RgbImage::from_fn(through.width(), through.height(), |x, y| {
+        let [r, g, b, alpha] = through.get_pixel(x, y).0;
+        let over = |colour: u8| {
+            let mixed = (u32::from(colour) * u32::from(alpha) + 255 * (255 - u32::from(alpha))) / 255;
+            u8::try_from(mixed).unwrap_or(u8::MAX)
+        };
+        Rgb([over(r), over(g), over(b)])
+    });
+    DynamicImage::ImageRgb8(white)
+}
