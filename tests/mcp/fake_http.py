@@ -58,7 +58,10 @@ class Handler(BaseHTTPRequestHandler):
         note("methods", method or "")
         if method == "server/discover" and HOW == "hangs":
             time.sleep(60)
-        elif method == "initialize":
+        elif method == "server/discover" and HOW == "refuses":
+            error = {"code": -32000, "message": "the key is missing"}
+            self.reply(200, {"jsonrpc": "2.0", "id": number, "error": error})
+        elif method == "initialize" and HOW != "refuses":
             session = "s%d" % next(sessions)
             known.add(session)
             answer({"protocolVersion": message["params"]["protocolVersion"], "capabilities": {"tools": {}},

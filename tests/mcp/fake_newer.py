@@ -98,6 +98,8 @@ def main():
                 refuse(message, -32601, "no such method")
         elif not IS_OLD and meta.get(VERSION) != "2026-07-28":
             refuse(message, -32022, "no such version", supported=["2026-07-28"], requested=str(meta.get(VERSION)))
+        elif method == "server/discover" and HOW == "refuses":
+            refuse(message, -32000, "the key is missing")
         elif method == "server/discover":
             info = {"io.modelcontextprotocol/serverInfo": {"name": "fake", "version": "2"}}
             answer(message, {"supportedVersions": ["2026-07-28"], "capabilities": capabilities, "_meta": info,

@@ -3,9 +3,9 @@
 use agentd_core::{environment::ClientEnvironment, error::ErrorKind};
 use agentd_mcp::{
     SessionServers,
-    config::HttpWire,
+    config::{HttpWire, ServerAddress},
     pool::ServerReport,
-    session::{ServerRefusal, SessionServer, SessionServerAddress},
+    session::{ServerRefusal, SessionServer},
 };
 use agentd_proto::{
     convert::WireError,
@@ -51,16 +51,17 @@ impl Context {
 
 fn definition(server: v1::SessionServer) -> Result<SessionServer, WireError> {
     let address = match server.address.ok_or(WireError::Missing("the program or the address of an MCP server"))? {
-        Address::Program(v1::ServerProgram { command, args, env, cwd }) => SessionServerAddress::Program {
+        Address::Program(v1::ServerProgram { command, args, env, cwd }) => ServerAddress::Stdio {
             command,
-            args,
+            args: args.iter().map(|arg| arg.as_str().into()).collect(),
             env: env.into_iter().map(|(name, value)| (name, value.into())).collect(),
-            cwd: Some(cwd).filter(|cwd| !cwd.is_empty()).map(Into::into),
+            cwd: cwd.into(),
         },
-        Address::Url(v1::ServerUrl { url, headers, sse }) => SessionServerAddress::Http {
-            url,
+        Address::Url(v1::ServerUrl { url, headers, sse }) => ServerAddress::Http {
+            url: url.as_str().into(),
             headers: headers.into_iter().map(|(name, value)| (name, value.into())).collect(),
             wire: if sse { HttpWire::Sse } else { HttpWire::Streamable },
+            client: None,
         },
     };
     Ok(SessionServer { name: server.name, address })

@@ -123,39 +123,33 @@ impl Gguf {
 
     /// A list of texts.
     pub(crate) fn texts(&self, key: &str) -> Result<Vec<&str>, LoadError> {
-        self.list(key)?
-            .iter()
-            .map(|value| match value {
-                Value::String(text) => Ok(text.as_str()),
-                _ => Err(self.damaged(format!("{key} holds something that is not a text"))),
-            })
-            .collect()
+        self.list(key, "not a text", |value| match value {
+            Value::String(text) => Some(text.as_str()),
+            _ => None,
+        })
     }
 
     /// A list of whole numbers, empty where the key is missing.
     pub(crate) fn numbers(&self, key: &str) -> Result<Vec<i64>, LoadError> {
-        if !self.content.metadata.contains_key(key) {
-            return Ok(Vec::new());
-        }
-        self.list(key)?
-            .iter()
-            .map(|value| {
-                whole(value).ok_or_else(|| self.damaged(format!("{key} holds something that is not a number")))
-            })
-            .collect()
+        if self.content.metadata.contains_key(key) { self.list(key, "not a number", whole) } else { Ok(Vec::new()) }
     }
 
     /// A list of real numbers.
     pub(crate) fn reals(&self, key: &str) -> Result<Vec<f32>, LoadError> {
-        self.list(key)?
-            .iter()
-            .map(|value| value.to_f32().map_err(|_| self.damaged(format!("{key} holds something that is no number"))))
-            .collect()
+        self.list(key, "no number", |value| value.to_f32().ok())
     }
 
-    fn list(&self, key: &str) -> Result<&Vec<Value>, LoadError> {
+    fn list<'a, T>(
+        &'a self,
+        key: &str,
+        other: &str,
+        read: impl Fn(&'a Value) -> Option<T>,
+    ) -> Result<Vec<T>, LoadError> {
         match self.content.metadata.get(key) {
-            Some(Value::Array(values)) => Ok(values),
+            Some(Value::Array(values)) => {
+                let values: Option<Vec<T>> = values.iter().map(read).collect();
+                values.ok_or_else(|| self.damaged(format!("{key} holds something that is {other}")))
+            }
             Some(_) => Err(self.damaged(format!("{key} is not a list"))),
             None => Err(self.damaged(format!("{key} is missing"))),
         }

@@ -3,19 +3,19 @@
 //! Everything here is deterministic. [`Stop`] is asked before every token and every chunk of a prompt, so that an answer ends
 //! soon after nobody wants it any more.
 
-use std::{path::Path, sync::Arc};
+use std::{
+    path::Path,
+    sync::{Arc, atomic::Ordering},
+};
 
 use agentd_core::model::Finish;
 
 use crate::{
-    cache::Cache,
     error::{LoadError, RunError},
     gguf::Gguf,
-    llama::Llama,
-    repetition::Repetition,
+    llama::{Cache, Llama},
     status::Counters,
-    vocabulary::chat::Turn,
-    vocabulary::{TextJoiner, Vocabulary},
+    vocabulary::{TextJoiner, Vocabulary, chat::Turn},
 };
 
 /// A prompt is evaluated in chunks of this many tokens. Longer ones are hardly quicker, cost memory by the square, and
@@ -96,7 +96,7 @@ impl Inference {
             // next call truncates to it.
             let rows = self.llama.forward(chunk, &mut track.cache)?;
             track.tokens.extend_from_slice(chunk);
-            self.counters.add_evaluated(chunk.len());
+            self.counters.evaluated.fetch_add(chunk.len() as u64, Ordering::Relaxed);
             last = Some(rows.narrow(0, chunk.len() - 1, 1)?);
         }
         let last = last.ok_or_else(|| RunError::Tokens("an empty prompt".to_owned()))?;
@@ -127,7 +127,7 @@ impl Inference {
                 break;
             }
             answered.tokens += 1;
-            self.counters.add_generated(1);
+            self.counters.generated.fetch_add(1, Ordering::Relaxed);
             tokens.push(token);
             if repetition.push(token) {
                 answered.finish = Finish::Runaway;
@@ -171,6 +171,35 @@ fn best(logits: &[f32]) -> Result<u32, RunError> {
     best.map(|(token, _)| token).ok_or(RunError::NotFinite)
 }
 
+/// The longest phrase, in tokens, whose repetition is noticed.
+const LONGEST: usize = 160;
+/// A phrase of more tokens than this, such as a verse, is a circle when it comes twice in a row.
+const LONG: usize = 32;
+/// A phrase is a circle when its repetitions are at least this many tokens together.
+const STRETCH: usize = 32;
+/// And when it has come this many times in a row.
+const TIMES: usize = 3;
+
+/// The tokens of an answer so far.
+#[derive(Debug, Default)]
+struct Repetition {
+    tokens: Vec<u32>,
+}
+
+impl Repetition {
+    /// Adds a token, and tells whether the answer now ends in a phrase that was said over and over.
+    pub(crate) fn push(&mut self, token: u32) -> bool {
+        self.tokens.push(token);
+        (1..=LONGEST).any(|length| {
+            let times = if length > LONG { 2 } else { TIMES };
+            let stretch = (length * times).max(STRETCH);
+            let Some(start) = self.tokens.len().checked_sub(stretch) else { return false };
+            let last = &self.tokens[start..];
+            last[length..].iter().zip(last).all(|(later, earlier)| later == earlier)
+        })
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -186,5 +215,23 @@ mod tests {
     fn the_best_token_is_the_first_of_the_finite_ones() {
         assert_eq!(best(&[f32::NAN, 1.0, 3.0, f32::INFINITY]).unwrap(), 2);
         assert!(matches!(best(&[f32::NAN]), Err(RunError::NotFinite)));
+    }
+
+    use super::*;
+
+    #[test]
+    fn circles_are_noticed_and_lists_are_not() {
+        let check = |tokens: Vec<u32>, expected: Option<usize>| {
+            let mut repetition = Repetition::default();
+            assert_eq!(tokens.into_iter().position(|token| repetition.push(token)).map(|at| at + 1), expected);
+        };
+        check(vec![7; 100], Some(32));
+        check((0..10).cycle().take(100).collect(), Some(32));
+        check((0..20).cycle().take(200).collect(), Some(60));
+        check((0..60).cycle().take(400).collect(), Some(120));
+        check((0..170).cycle().take(600).collect(), None);
+        check((0..400).collect(), None);
+        // A list whose lines start alike but go on differently is no circle.
+        check((0..300).map(|index| if index % 5 == 4 { index } else { index % 5 }).collect(), None);
     }
 }

@@ -7,10 +7,10 @@
 //!   tools, and the model writes free text only.
 //! - `worker`: the one thread that owns the weights, loads them on first use and releases them when idle; `status`: what can be
 //!   counted from outside.
-//! - `inference`: evaluating prompts and answering greedily; `repetition`: answers that go round in circles.
-//! - `gguf`: the file, opened and checked; `llama`: weights and one step through them; `cache`: keys and values that
-//!   can be cut back; `vocabulary` and `chat`: text to tokens and turns to prompts.
-//! - `memory`: giving back what the weights took; `config` and `error`.
+//! - `inference`: evaluating prompts and answering greedily, unless that goes round in circles.
+//! - `gguf`: the file, opened and checked; `llama`: weights, one step through them, and keys and values that can be cut back;
+//!   `vocabulary` and `chat`: text to tokens and turns to prompts.
+//! - `config` and `error`.
 //!
 //! # Threads
 //!
@@ -18,17 +18,14 @@
 //! which is read once when the first model is loaded. The daemon's `main` sets both to [`recommended_threads`] before
 //! any thread starts, where the person has not set them.
 
-mod cache;
 mod config;
 mod error;
 mod gguf;
 mod harness;
 mod inference;
 mod llama;
-mod memory;
 mod model;
 mod recording;
-mod repetition;
 mod status;
 mod vocabulary;
 mod worker;

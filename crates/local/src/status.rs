@@ -22,9 +22,9 @@ pub struct EmbeddedStatus {
 pub(crate) struct Counters {
     loaded: AtomicBool,
     loads: AtomicU64,
-    busy: AtomicBool,
-    evaluated: AtomicU64,
-    generated: AtomicU64,
+    pub(crate) busy: AtomicBool,
+    pub(crate) evaluated: AtomicU64,
+    pub(crate) generated: AtomicU64,
 }
 
 // The counters order nothing else, so that relaxed operations do.
@@ -42,17 +42,5 @@ impl Counters {
     pub(crate) fn set_loaded(&self, loaded: bool) {
         self.loaded.store(loaded, Ordering::Relaxed);
         self.loads.fetch_add(u64::from(loaded), Ordering::Relaxed);
-    }
-
-    pub(crate) fn set_busy(&self, busy: bool) {
-        self.busy.store(busy, Ordering::Relaxed);
-    }
-
-    pub(crate) fn add_evaluated(&self, tokens: usize) {
-        self.evaluated.fetch_add(tokens as u64, Ordering::Relaxed);
-    }
-
-    pub(crate) fn add_generated(&self, tokens: usize) {
-        self.generated.fetch_add(tokens as u64, Ordering::Relaxed);
     }
 }

@@ -87,24 +87,15 @@ async fn login(pool: &McpPool) -> Result<(), String> {
 }
 
 fn server(url: String) -> ServerConfig {
+    let (url, headers) = (url.as_str().into(), BTreeMap::new());
+    let reached = ServerAddress::Http { url, headers, wire: HttpWire::Streamable, client: registered() };
+    let limit = Duration::from_secs(20);
     ServerConfig {
-        enabled: true,
-        reached: ServerAddress::Http {
-            url: url.as_str().into(),
-            headers: BTreeMap::new(),
-            wire: HttpWire::Streamable,
-            client: registered(),
-        },
-        tools: BTreeMap::new(),
-        defaults: Default::default(),
-        grants: Default::default(),
-        sampling: Default::default(),
-        eager: false,
-        start_timeout: Duration::from_secs(20),
-        call_timeout: Duration::from_secs(20),
-        call_limit: Duration::from_secs(20),
+        start_timeout: limit,
+        call_timeout: limit,
+        call_limit: limit,
         idle_stop: None,
-        plugin: None,
+        ..ServerConfig::new(reached)
     }
 }
 

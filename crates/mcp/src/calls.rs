@@ -165,26 +165,20 @@ impl Call {
         }
     }
 
-    /// Takes a question in, unless several wait already. It is one of them as long as this is held.
-    pub(crate) fn takes_question(&self) -> Option<TakenIn<'_>> {
-        let taken = TakenIn(&self.questions);
-        let before = self.questions.fetch_add(1, Ordering::AcqRel);
-        if before >= MOST_WAITING {
+    /// Asks a question, unless several wait already; whoever answers a call that is over answers nobody.
+    pub(crate) async fn question<T>(&self, asking: impl Future<Output = T>) -> Result<T, NoQuestion> {
+        let _taken = TakenIn(&self.questions);
+        if self.questions.fetch_add(1, Ordering::AcqRel) >= MOST_WAITING {
             // It counts as one that was asked.
             let _ = self.next_question();
-            return None;
+            return Err(NoQuestion::TooMany);
         }
-        Some(taken)
+        self.over.run_until_cancelled(asking).await.ok_or(NoQuestion::Over)
     }
 
     /// Lets one question be asked at a time, as long as this is held.
     pub(crate) async fn asks(&self) -> tokio::sync::MutexGuard<'_, ()> {
         self.asking.lock().await
-    }
-
-    /// Returns when the call is over.
-    pub(crate) async fn is_over(&self) {
-        self.over.cancelled().await;
     }
 
     /// The number of the next question of this call; none where there were so many already that nobody is asked any more.
@@ -248,8 +242,17 @@ pub(crate) enum ExpiredLimit {
     Questions,
 }
 
+/// Why a question was not asked, or has no answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum NoQuestion {
+    /// Several of the call wait.
+    TooMany,
+    /// The call is over.
+    Over,
+}
+
 /// A question that is asked, or waits for that.
-pub(crate) struct TakenIn<'a>(&'a AtomicUsize);
+struct TakenIn<'a>(&'a AtomicUsize);
 
 impl Drop for TakenIn<'_> {
     fn drop(&mut self) {
@@ -281,7 +284,8 @@ impl Drop for UnderWay<'_> {
     }
 }
 
-async fn until(time: Option<Instant>) {
+/// Returns at this time, if there is one.
+pub(crate) async fn until(time: Option<Instant>) {
     match time {
         Some(time) => tokio::time::sleep_until(time).await,
         None => std::future::pending().await,

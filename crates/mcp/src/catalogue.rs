@@ -17,31 +17,25 @@ const MOST_BYTES: u64 = 8 << 20;
 
 /// Everything that a server offers.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Catalogue {
     /// The [fingerprint](crate::ServerConfig::fingerprint) of the server that said so.
     pub fingerprint: String,
     /// Its name and version, as it says.
-    #[serde(default)]
     pub says_it_is: String,
     /// Its own description, verbatim.
-    #[serde(default)]
     pub about: String,
     /// Its tools, sorted by name.
     pub tools: Vec<KnownTool>,
     /// Set if it offers more than is taken.
-    #[serde(default)]
     pub cut_off: bool,
     /// Definitions of tools that could not be used as they are, a sentence each.
-    #[serde(default)]
     pub odd: Vec<String>,
     /// Set if it has resources that can be read.
-    #[serde(default)]
     pub resources: bool,
     /// Set if it has prompts that can be asked for.
-    #[serde(default)]
     pub prompts: bool,
     /// Version of the protocol that it speaks.
-    #[serde(default)]
     pub protocol: String,
 }
 
@@ -59,14 +53,13 @@ impl Catalogue {
 
 /// A tool of a server.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct KnownTool {
     /// Its name there.
     pub name: String,
     /// The server's description.
-    #[serde(default)]
     pub description: String,
     /// The schema of its arguments.
-    #[serde(default)]
     pub schema: Map<String, Value>,
 }
 

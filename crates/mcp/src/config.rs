@@ -2,11 +2,14 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
+    fmt,
     path::PathBuf,
+    sync::Arc,
     time::Duration,
 };
 
 use agentd_core::tool::Effect;
+use futures_util::{FutureExt as _, future::BoxFuture};
 use secrecy::{ExposeSecret as _, SecretString};
 use sha2::{Digest as _, Sha256};
 
@@ -104,23 +107,6 @@ pub struct OAuthClient {
     pub issuer: Option<String>,
 }
 
-impl OAuthClient {
-    fn filled(&self, values: &BTreeMap<String, String>) -> Result<Self, String> {
-        let text = |text: &str| variables::filled(text, values);
-        let secret = self.secret.as_ref().map(|secret| text(secret.expose_secret()).map(SecretString::from));
-        Ok(Self {
-            id: text(&self.id)?,
-            secret: secret.transpose()?,
-            issuer: self.issuer.as_deref().map(text).transpose()?,
-        })
-    }
-
-    fn is_same(&self, other: &Self) -> bool {
-        let secret = |of: &Self| of.secret.as_ref().map(|secret| secret.expose_secret().to_owned());
-        self.id == other.id && self.issuer == other.issuer && secret(self) == secret(other)
-    }
-}
-
 /// A text of the configuration that may hold a secret: as it is, and as it is shown.
 #[derive(Clone, PartialEq, Eq)]
 pub struct ConfigText {
@@ -138,8 +124,8 @@ impl From<&str> for ConfigText {
     }
 }
 
-impl std::fmt::Debug for ConfigText {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+impl fmt::Debug for ConfigText {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:?}", self.shown)
     }
 }
@@ -234,6 +220,25 @@ impl McpConfig {
 }
 
 impl ServerConfig {
+    /// A server that is reached in this way, with the time limits of the shipped configuration.
+    #[must_use]
+    pub fn new(reached: ServerAddress) -> Self {
+        Self {
+            enabled: true,
+            reached,
+            tools: BTreeMap::new(),
+            defaults: ToolDefaults::default(),
+            grants: ToolGrants::default(),
+            sampling: Sampling::default(),
+            eager: false,
+            start_timeout: Duration::from_secs(30),
+            call_timeout: Duration::from_secs(60),
+            call_limit: Duration::from_secs(30 * 60),
+            idle_stop: Some(Duration::from_secs(15 * 60)),
+            plugin: None,
+        }
+    }
+
     /// The setting of one of its tools, with what holds for all of them where nothing else is said of it.
     #[must_use]
     pub fn tool(&self, name: &str) -> ToolSetting {
@@ -248,25 +253,8 @@ impl ServerConfig {
     /// Returns whether both are the same server, reached in the same way, secrets included.
     #[must_use]
     pub(crate) fn same_place(&self, other: &Self) -> bool {
-        let same = |one: &BTreeMap<String, SecretString>, other: &BTreeMap<String, SecretString>| {
-            let plain = |(name, value): (&String, &SecretString)| (name.clone(), value.expose_secret().to_owned());
-            one.iter().map(plain).eq(other.iter().map(plain))
-        };
-        self.fingerprint() == other.fingerprint()
-            && match (&self.reached, &other.reached) {
-                (ServerAddress::Stdio { env: one, .. }, ServerAddress::Stdio { env: other, .. }) => same(one, other),
-                (
-                    ServerAddress::Http { headers: one, wire: wire_of_one, client: client_of_one, .. },
-                    ServerAddress::Http { headers: other, wire: wire_of_other, client: client_of_other, .. },
-                ) => {
-                    let same_client = match (client_of_one, client_of_other) {
-                        (Some(one), Some(other)) => one.is_same(other),
-                        (one, other) => one.is_none() && other.is_none(),
-                    };
-                    same(one, other) && wire_of_one == wire_of_other && same_client
-                }
-                _ => false,
-            }
+        let place = |server: &Self| (server.fingerprint(), server.transport());
+        place(self) == place(other) && self.texts() == other.texts()
     }
 
     /// Distinguishes this server from another of the same name: its catalogue is stored under it. Secrets are not in
@@ -317,6 +305,7 @@ impl ServerConfig {
         self.missing(&BTreeMap::new()).iter().any(|name| variables::is_project(name))
     }
 
+    /// Everything that a person wrote of it, but names; what is left out of a client is empty.
     fn texts(&self) -> Vec<&str> {
         match &self.reached {
             ServerAddress::Stdio { command, args, env, cwd } => {
@@ -326,9 +315,10 @@ impl ServerConfig {
             }
             ServerAddress::Http { url, headers, client, .. } => {
                 let headers = headers.values().map(|value| value.expose_secret());
-                let secret = client.as_ref().and_then(|client| client.secret.as_ref());
-                let client = client.iter().flat_map(|client| [Some(client.id.as_str()), client.issuer.as_deref()]);
-                let client = client.flatten().chain(secret.map(|secret| secret.expose_secret()));
+                let client = client.iter().flat_map(|OAuthClient { id, secret, issuer }| {
+                    let secret = secret.as_ref().map_or("", |secret| secret.expose_secret());
+                    [id.as_str(), issuer.as_deref().unwrap_or_default(), secret]
+                });
                 [url.value.as_str()].into_iter().chain(headers).chain(client).collect()
             }
         }
@@ -336,34 +326,36 @@ impl ServerConfig {
 
     /// The server with the values of its variables, or the name of one that has none.
     pub(crate) fn filled(&self, values: &BTreeMap<String, String>) -> Result<Self, String> {
-        let text = |text: &str| variables::filled(text, values);
-        let written = |written: &ConfigText| {
+        let text = |text: &mut String| variables::filled(text, values).map(|filled| *text = filled);
+        let secret = |secret: &mut SecretString| {
+            variables::filled(secret.expose_secret(), values).map(|filled| *secret = filled.into())
+        };
+        let written = |written: &mut ConfigText| {
             let lent = variables::names(&written.value).filter(|(name, _)| !variables::is_place(name));
-            let used = lent.filter_map(|(name, _)| values.get(name)).cloned();
-            let secrets = written.secrets.iter().cloned().chain(used).collect();
-            Ok::<_, String>(ConfigText { value: text(&written.value)?, shown: written.shown.clone(), secrets })
+            written.secrets.extend(lent.filter_map(|(name, _)| values.get(name)).cloned());
+            text(&mut written.value)
         };
-        let secrets = |secrets: &BTreeMap<String, SecretString>| {
-            let fill = |(name, value): (&String, &SecretString)| {
-                Ok::<_, String>((name.clone(), SecretString::from(text(value.expose_secret())?)))
-            };
-            secrets.iter().map(fill).collect::<Result<BTreeMap<_, _>, _>>()
-        };
-        let reached = match &self.reached {
-            ServerAddress::Stdio { command, args, env, cwd } => ServerAddress::Stdio {
-                command: text(command)?,
-                args: args.iter().map(written).collect::<Result<_, _>>()?,
-                env: secrets(env)?,
-                cwd: cwd.to_str().map_or_else(|| Ok(cwd.clone()), |cwd| text(cwd).map(PathBuf::from))?,
-            },
-            ServerAddress::Http { url, headers, wire, client } => ServerAddress::Http {
-                url: written(url)?,
-                headers: secrets(headers)?,
-                wire: *wire,
-                client: client.as_ref().map(|client| client.filled(values)).transpose()?,
-            },
-        };
-        Ok(Self { reached, ..self.clone() })
+        let mut server = self.clone();
+        match &mut server.reached {
+            ServerAddress::Stdio { command, args, env, cwd } => {
+                text(command)?;
+                args.iter_mut().try_for_each(written)?;
+                env.values_mut().try_for_each(secret)?;
+                if let Some(filled) = cwd.to_str().map(|cwd| variables::filled(cwd, values)).transpose()? {
+                    *cwd = filled.into();
+                }
+            }
+            ServerAddress::Http { url, headers, client, .. } => {
+                written(url)?;
+                headers.values_mut().try_for_each(secret)?;
+                if let Some(client) = client {
+                    text(&mut client.id)?;
+                    client.issuer.iter_mut().try_for_each(text)?;
+                    client.secret.iter_mut().try_for_each(secret)?;
+                }
+            }
+        }
+        Ok(server)
     }
 
     /// Where it is, in a few words: a command line or an address, without secrets.
@@ -390,5 +382,36 @@ impl ServerConfig {
             ServerAddress::Http { wire: HttpWire::Streamable, .. } => "http",
             ServerAddress::Http { wire: HttpWire::Sse, .. } => "sse",
         }
+    }
+}
+
+type CheckTask = dyn Fn(&str) -> BoxFuture<'static, Result<(), String>> + Send + Sync;
+
+/// The check of a plugin, by its name, before one of its servers is reached: its files may have changed since the person agreed
+/// to them. Without one, no server of a plugin is reached.
+#[derive(Clone)]
+pub struct PluginCheck(Arc<CheckTask>);
+
+impl PluginCheck {
+    /// A check whose error is the reason why nothing of the plugin may run.
+    #[must_use]
+    pub fn new(check: impl Fn(&str) -> BoxFuture<'static, Result<(), String>> + Send + Sync + 'static) -> Self {
+        Self(Arc::new(check))
+    }
+
+    pub(crate) async fn run(&self, plugin: &str) -> Result<(), String> {
+        (self.0)(plugin).await
+    }
+}
+
+impl Default for PluginCheck {
+    fn default() -> Self {
+        Self::new(|_| std::future::ready(Err("plugins are not used here".to_owned())).boxed())
+    }
+}
+
+impl fmt::Debug for PluginCheck {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("PluginCheck")
     }
 }

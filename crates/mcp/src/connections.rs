@@ -96,16 +96,14 @@ impl Connections {
 
 #[cfg(test)]
 mod tests {
-    use std::{sync::Arc, time::Duration};
+    use std::sync::Arc;
 
     use super::*;
     use crate::{
-        clean::Clean,
-        config::{HttpWire, ServerAddress, ServerConfig},
-        log::Log,
+        config::{HttpWire, PluginCheck, ServerAddress, ServerConfig},
         login::Logins,
-        plugin_check::PluginCheck,
-        server::ServerDeps,
+        reason::Clean,
+        server::{Opening, ServerDeps},
     };
 
     fn key(number: usize) -> Key {
@@ -124,34 +122,19 @@ mod tests {
             wire: HttpWire::Sse,
             client: None,
         };
-        let config = ServerConfig {
-            enabled: true,
-            reached,
-            tools: BTreeMap::new(),
-            defaults: Default::default(),
-            grants: Default::default(),
-            sampling: Default::default(),
-            eager: false,
-            start_timeout: Duration::from_secs(1),
-            call_timeout: Duration::from_secs(1),
-            call_limit: Duration::from_secs(1),
-            idle_stop: None,
-            plugin: None,
-        };
+        let config = ServerConfig::new(reached);
         let (guard, logins) = ("/nonexistent".into(), Arc::new(Logins::new("/nonexistent".into())));
         let (clean, plugin_check) = (Clean::default(), PluginCheck::default());
         let supplies = ServerDeps { guard, logins, clean, learn: Box::new(|_, _| {}), plugin_check };
-        let fingerprint = config.fingerprint();
-        let (config, supplies) = (Arc::new(config), Arc::new(supplies));
-        ServerHandle::spawn(
-            "s".to_owned(),
-            fingerprint,
-            Default::default(),
-            config,
-            Arc::default(),
-            supplies,
-            Arc::<Log>::default(),
-        )
+        ServerHandle::spawn(Opening {
+            name: "s".to_owned(),
+            fingerprint: config.fingerprint(),
+            era: Default::default(),
+            config: Arc::new(config),
+            environment: Arc::default(),
+            supplies: Arc::new(supplies),
+            log: Arc::default(),
+        })
     }
 
     #[tokio::test]

@@ -10,7 +10,10 @@ use agentd_core::{
 use rmcp::model::{ElicitRequestParams, ElicitResult, ElicitationAction};
 use serde_json::{Map, Value};
 
-use crate::{calls::Call, log::Log};
+use crate::{
+    calls::{Call, NoQuestion},
+    log::Log,
+};
 
 /// Maximum length of a server's words to a person, in characters.
 const LONGEST: usize = 2000;
@@ -30,15 +33,13 @@ pub(crate) async fn ask(
         log.note("it asked a person outside of any call, which cannot be shown");
         return declined();
     };
-    let Some(_taken) = call.takes_question() else {
-        log.note("it asked a person while several of its questions were waiting; no more are taken");
-        return declined();
-    };
-    // Whoever answers a call that is over answers nobody.
-    tokio::select! {
-        biased;
-        () = call.is_over() => cancelled(),
-        answer = ask_in(server, &call, may_be_others, log, request) => answer,
+    match call.question(ask_in(server, &call, may_be_others, log, request)).await {
+        Ok(answer) => answer,
+        Err(NoQuestion::TooMany) => {
+            log.note("it asked a person while several of its questions were waiting; no more are taken");
+            declined()
+        }
+        Err(NoQuestion::Over) => cancelled(),
     }
 }
 

@@ -6,20 +6,19 @@
 //! - `server/`: one server: an actor that starts it, knows whether it lives, and stops it when nobody needs it.
 //! - `connections`: which of them are open, and which end where there are too many.
 //! - [`catalogue`]: what a server offers, as it was last seen, kept on the disk; [`published`]: what of that models are
-//!   offered, under which names; `offered`: for how many of them there is room in every turn.
+//!   offered, under which names.
 //! - `schema`, `answer`: what servers say, made fit for models. All of it is the word of strangers.
 //! - `elicitation`: questions of servers to a person. `sampling`: their requests to a model, which a person allows.
 //! - `calls`: those that are under way with one server. `http_client`: requests to servers.
 //! - [`login`]: who is known where, for servers behind an address.
 //! - [`variables`]: those that the configuration names and only clients have.
 //! - [`session`]: servers that a client brings for one session.
-//! - `clean`, `reason`: words of servers without secrets, and why one is not there.
+//! - `reason`: why a server is not there, in words of servers without secrets.
 //! - [`guard`]: the process between agentd and a server, which leaves nothing of the server behind.
 
 mod answer;
 mod calls;
 pub mod catalogue;
-mod clean;
 pub mod config;
 mod connections;
 mod elicitation;
@@ -27,8 +26,6 @@ pub mod guard;
 mod http_client;
 pub mod log;
 pub mod login;
-mod offered;
-mod plugin_check;
 pub mod pool;
 pub mod published;
 mod reason;
@@ -40,12 +37,10 @@ pub mod toolbox;
 pub mod variables;
 
 pub use self::{
-    clean::Clean,
-    config::{McpConfig, ServerConfig},
+    config::{McpConfig, PluginCheck, ServerConfig},
     guard::{GUARD_ARGUMENT, run_guard},
-    plugin_check::PluginCheck,
     pool::McpPool,
-    reason::Reason,
+    reason::{Clean, Reason},
     server::Health,
     session::SessionServers,
     toolbox::McpToolbox,

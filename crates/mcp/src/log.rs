@@ -5,7 +5,7 @@ use std::{
     sync::{Mutex, PoisonError},
 };
 
-use crate::{clean::Clean, reason::line};
+use crate::reason::{Clean, line};
 
 /// Maximum number of stored lines, and of bytes of all and of one.
 const MOST_LINES: usize = 1000;

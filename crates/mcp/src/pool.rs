@@ -1,7 +1,7 @@
 //! All servers together. One connection to each, shared by all sessions; another only for a client whose environment
 //! differs in what the server would see.
 //!
-//! - `listing`: what servers offer that were never reached. `login`: who is known to servers. `report`: how each of them is.
+//! - `listing`: what servers offer that were never reached. `report`: how each of them is, and who is known to them.
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
@@ -19,22 +19,19 @@ use agentd_core::{
 use futures_util::future::join_all;
 
 mod listing;
-mod login;
 mod report;
 
 use self::listing::{Listing, ListingKey};
 pub use self::report::ServerReport;
 use crate::{
     catalogue::{Catalogue, CatalogueFolder},
-    clean::Clean,
-    config::{McpConfig, ServerAddress, ServerConfig},
+    config::{McpConfig, PluginCheck, ServerAddress, ServerConfig},
     connections::{Connections, Key, MOST},
     log::Log,
     login::Logins,
-    plugin_check::PluginCheck,
     published::{PublishedTools, publish},
-    reason::Reason,
-    server::{Era, Lease, Need, ServerDeps, ServerHandle},
+    reason::{Clean, Reason},
+    server::{Era, Lease, Need, Opening, ServerDeps, ServerHandle},
     variables::{LentValues, is_place, is_project},
 };
 
@@ -332,13 +329,17 @@ impl McpPool {
                  `agentctl mcp stop {server}` ends them"
             )));
         };
-        let log = state.log(server, &self.supplies.clean);
-        let environment = Arc::new(key.environment.clone());
-        let supplies = Arc::clone(&self.supplies);
         let known = state.known.get(server).filter(|known| known.fingerprint == fingerprint);
         let era = known.map_or_else(Era::default, |known| Era::of(&known.protocol));
-        let handle =
-            ServerHandle::spawn(server.to_owned(), fingerprint, era, Arc::new(config), environment, supplies, log);
+        let handle = ServerHandle::spawn(Opening {
+            name: server.to_owned(),
+            fingerprint,
+            era,
+            config: Arc::new(config),
+            environment: Arc::new(key.environment.clone()),
+            supplies: Arc::clone(&self.supplies),
+            log: state.log(server, &self.supplies.clean),
+        });
         state.connections.add(key, handle.clone(), is_called);
         if !ended.is_empty() {
             tokio::spawn(async move { join_all(ended.iter().map(ServerHandle::stop)).await });

@@ -1,4 +1,5 @@
-//! What models are offered of all servers, and under which names. Pure: configuration and catalogues in, tools out.
+//! What models are offered of all servers, under which names, and for how many of them there is room in every turn. Pure:
+//! configuration and catalogues in, tools out.
 
 use std::{
     borrow::Borrow,
@@ -13,9 +14,8 @@ use agentd_core::{
 use serde_json::json;
 
 use crate::{
-    catalogue::{Catalogue, KnownTool},
-    config::{McpConfig, ServerConfig, ToolGrants, ToolSetting},
-    offered::{self, Offer},
+    catalogue::Catalogue,
+    config::{McpConfig, ServerConfig, ToolGrants},
     schema,
 };
 
@@ -104,8 +104,8 @@ pub fn publish<C: Borrow<Catalogue>>(
         config.broken.keys().map(|name| ServerCard { name: name.clone(), is_broken: true, ..Default::default() });
     published.servers.extend(broken);
     published.servers.sort_by(|one, other| one.name.cmp(&other.name));
-    let sizes: Vec<(String, usize)> = open.iter().map(|(server, offer)| (server.clone(), offer.len())).collect();
-    published.offered = offered::with_room(open, config.offered_tools);
+    let sizes: Vec<(String, usize)> = open.iter().map(|(server, offer)| (server.clone(), offer.tools.len())).collect();
+    published.offered = with_room(open, config.offered_tools);
     for (server, tools) in sizes {
         let is_offered = |name: &String| published.foreign.get(name).is_some_and(|foreign| foreign.server == server);
         if !published.offered.iter().any(is_offered) {
@@ -161,13 +161,13 @@ impl Publisher<'_> {
         let Some(known) = known else {
             // It was never started: what the configuration names can be offered all the same, and starts it.
             for tool in server.tools.keys() {
-                let known = KnownTool { name: tool.clone(), ..KnownTool::default() };
-                self.tool(name, &known, server, schema::open());
+                self.offer(name, server, (tool, ToolTarget::Tool(tool.clone())), "", schema::open());
             }
             return;
         };
         for tool in &known.tools {
-            self.tool(name, tool, server, schema::parameters(&tool.schema));
+            let deed = ToolTarget::Tool(tool.name.clone());
+            self.offer(name, server, (&tool.name, deed), &tool.description, schema::parameters(&tool.schema));
         }
         let is_there = |tool: &str| known.tools.iter().any(|there| there.name == tool) || known.has_deed(tool);
         for tool in server.tools.keys().filter(|tool| !is_there(tool)) {
@@ -191,7 +191,7 @@ impl Publisher<'_> {
             ("get_prompt", ToolTarget::GetPrompt, "Says one of the prompts of this server.", prompt),
         ] {
             if known.has_deed(verb) {
-                self.deed(name, server, verb, deed, about, parameters);
+                self.offer(name, server, (verb, deed), about, parameters);
             }
         }
         self.note_unknown_grants(name, server);
@@ -212,66 +212,54 @@ impl Publisher<'_> {
         }
     }
 
-    fn tool(&mut self, server: &str, tool: &KnownTool, config: &ServerConfig, parameters: serde_json::Value) {
-        let setting = config.tool(&tool.name);
+    /// Offers a tool of the server, or an ability of it that is no tool there.
+    fn offer(
+        &mut self,
+        server: &str,
+        config: &ServerConfig,
+        (tool, deed): (&str, ToolTarget),
+        about: &str,
+        parameters: serde_json::Value,
+    ) {
+        let setting = config.tool(tool);
         if setting.enabled == Some(false) {
             return;
         }
-        let name = self.name(server, &tool.name, setting.alias.as_deref());
-        if self.is_taken(&name) {
-            return self.note(server, format!("`{name}` is taken, so `{}` is left out", shown(&tool.name)));
+        let is_tool = matches!(deed, ToolTarget::Tool(_));
+        let (alias, words) = (setting.alias.as_deref(), setting.description.as_deref());
+        let name = self.name(server, tool, alias.filter(|_| is_tool));
+        if (self.reserved)(&name) || self.specs.contains_key(&name) {
+            let note = match is_tool {
+                true => format!("`{name}` is taken, so `{}` is left out", shown(tool)),
+                false => format!("`{name}` is a tool already, so this server's {tool} is left out"),
+            };
+            return self.note(server, note);
         }
-        let words = setting.description.as_deref().unwrap_or(&tool.description);
         let spec = ToolSpec {
             name: name.clone(),
-            description: schema::description(server, words),
+            description: schema::description(server, words.filter(|_| is_tool).unwrap_or(about)),
             parameters,
             // What a server says of its own harmlessness is believed by nobody.
             effect: setting.effect.unwrap_or(Effect::Execute),
         };
-        let granted = config.grants.hold(&tool.name);
-        self.add(
-            server,
-            spec,
-            ToolTarget::Tool(tool.name.clone()),
-            &setting,
-            self.foreign(server, &tool.name, granted),
-        );
-    }
-
-    fn foreign(&self, server: &str, tool: &str, granted: bool) -> Foreign {
-        Foreign {
+        match setting.always_available {
+            Some(true) => drop(self.published.always.insert(name.clone())),
+            Some(false) => {}
+            None => self.open.entry(server.to_owned()).or_default().add(&spec),
+        }
+        let foreign = Foreign {
             server: server.to_owned(),
             tool: shown(tool),
             rule: schema::name(server, tool),
             server_rule: schema::all_of(server),
             entry: self.place.clone(),
-            granted,
+            granted: config.grants.hold(tool),
             needs_project: self.needs_project,
-        }
-    }
-
-    /// An ability of the server that is no tool there.
-    fn deed(
-        &mut self,
-        server: &str,
-        config: &ServerConfig,
-        verb: &str,
-        deed: ToolTarget,
-        about: &str,
-        parameters: serde_json::Value,
-    ) {
-        let name = schema::name(server, verb);
-        if self.is_taken(&name) {
-            return self.note(server, format!("`{name}` is a tool already, so this server's {verb} is left out"));
-        }
-        let setting = config.tool(verb);
-        if setting.enabled == Some(false) {
-            return;
-        }
-        let description = schema::description(server, about);
-        let spec = ToolSpec { name, description, parameters, effect: setting.effect.unwrap_or(Effect::Execute) };
-        self.add(server, spec, deed, &setting, self.foreign(server, verb, config.grants.hold(verb)));
+        };
+        self.published.foreign.insert(name.clone(), Arc::new(foreign));
+        let route = Route { server: server.to_owned(), deed, place: self.place.clone() };
+        self.published.routes.insert(name.clone(), route);
+        self.specs.insert(name, spec);
     }
 
     /// The alias where there is one that can be used; otherwise the name that is made of the server's and the tool's. Neither
@@ -294,24 +282,46 @@ impl Publisher<'_> {
         own
     }
 
-    fn is_taken(&self, name: &str) -> bool {
-        (self.reserved)(name) || self.specs.contains_key(name)
-    }
-
-    fn add(&mut self, server: &str, spec: ToolSpec, deed: ToolTarget, setting: &ToolSetting, foreign: Foreign) {
-        match setting.always_available {
-            Some(true) => drop(self.published.always.insert(spec.name.clone())),
-            Some(false) => {}
-            None => self.open.entry(server.to_owned()).or_default().add(&spec),
-        }
-        self.published.foreign.insert(spec.name.clone(), Arc::new(foreign));
-        let route = Route { server: server.to_owned(), deed, place: self.place.clone() };
-        self.published.routes.insert(spec.name.clone(), route);
-        self.specs.insert(spec.name.clone(), spec);
-    }
-
     fn note(&mut self, server: &str, note: String) {
         self.published.notes.push((server.to_owned(), note));
+    }
+}
+
+/// Maximum size of these tools in each request, in bytes.
+const MOST_BYTES: usize = 64 << 10;
+
+/// The tools of one server of which nothing is said about when they are offered. A model that is shown hundreds of tools chooses
+/// badly, and each request repeats them: those of all servers are offered in every turn as long as they are few.
+#[derive(Debug, Default)]
+struct Offer {
+    tools: Vec<String>,
+    bytes: usize,
+}
+
+impl Offer {
+    fn add(&mut self, spec: &ToolSpec) {
+        self.tools.push(spec.name.clone());
+        self.bytes += spec.name.len() + spec.description.len() + spec.parameters.to_string().len();
+    }
+}
+
+/// The tools for which there is room: those of the largest servers go first, and of servers that are as large as each other
+/// those of the last by name. It depends on nothing else, so that the same is offered as long as the servers offer the same.
+fn with_room(mut offers: BTreeMap<String, Offer>, most: usize) -> BTreeSet<String> {
+    loop {
+        let tools: usize = offers.values().map(|offer| offer.tools.len()).sum();
+        let bytes: usize = offers.values().map(|offer| offer.bytes).sum();
+        let largest = if tools > most {
+            offers.iter().max_by_key(|(name, offer)| (offer.tools.len(), *name))
+        } else if bytes > MOST_BYTES {
+            offers.iter().max_by_key(|(name, offer)| (offer.bytes, *name))
+        } else {
+            None
+        };
+        let Some(largest) = largest.map(|(name, _)| name.clone()) else {
+            return offers.into_values().flat_map(|offer| offer.tools).collect();
+        };
+        offers.remove(&largest);
     }
 }
 

@@ -1,28 +1,18 @@
-use std::time::Duration;
-
 use super::*;
-use crate::config::{HttpWire, ServerAddress, ToolDefaults};
+use crate::{
+    catalogue::KnownTool,
+    config::{HttpWire, ServerAddress, ToolDefaults, ToolSetting},
+};
 
 fn server(tools: &[(&str, ToolSetting)]) -> ServerConfig {
-    ServerConfig {
-        enabled: true,
-        reached: ServerAddress::Http {
-            url: "http://x/".into(),
-            headers: BTreeMap::new(),
-            wire: HttpWire::Streamable,
-            client: None,
-        },
-        tools: tools.iter().map(|(name, setting)| ((*name).to_owned(), setting.clone())).collect(),
-        defaults: Default::default(),
-        grants: Default::default(),
-        sampling: Default::default(),
-        eager: false,
-        start_timeout: Duration::from_secs(1),
-        call_timeout: Duration::from_secs(1),
-        call_limit: Duration::from_secs(1),
-        idle_stop: None,
-        plugin: None,
-    }
+    let reached = ServerAddress::Http {
+        url: "http://x/".into(),
+        headers: BTreeMap::new(),
+        wire: HttpWire::Streamable,
+        client: None,
+    };
+    let tools = tools.iter().map(|(name, setting)| ((*name).to_owned(), setting.clone())).collect();
+    ServerConfig { tools, ..ServerConfig::new(reached) }
 }
 
 fn known(server: &ServerConfig, tools: &[&str]) -> Catalogue {
@@ -174,4 +164,34 @@ fn resources_and_prompts_are_tools_too() {
     assert_eq!(published.routes["mcp_s_list_prompts"].deed, ToolTarget::Tool("list_prompts".to_owned()));
     assert!(published.specs.iter().all(|spec| spec.effect == Effect::Execute));
     assert_eq!(published.notes.len(), 1);
+}
+
+fn offers(servers: &[(&str, usize, usize)]) -> BTreeMap<String, Offer> {
+    let mut offers = BTreeMap::<String, Offer>::new();
+    for (server, tools, bytes) in servers {
+        for number in 0..*tools {
+            let name = format!("{server}{number}");
+            let (description, parameters) = ("x".repeat(*bytes), serde_json::json!({}));
+            let spec = ToolSpec { name, description, parameters, effect: Effect::Execute };
+            offers.entry((*server).to_owned()).or_default().add(&spec);
+        }
+    }
+    offers
+}
+
+#[test]
+fn the_largest_servers_make_room() {
+    let check = |servers: &[(&str, usize, usize)], expected: &[&str]| {
+        let offered = with_room(offers(servers), 30);
+        let there: BTreeSet<&str> =
+            offered.iter().map(|name| name.trim_end_matches(|c: char| c.is_numeric())).collect();
+        assert_eq!(there.into_iter().collect::<Vec<_>>(), expected, "{servers:?}");
+    };
+    check(&[("a", 30, 0)], &["a"]);
+    check(&[("a", 31, 0)], &[]);
+    check(&[("a", 20, 0), ("b", 15, 0), ("c", 3, 0)], &["b", "c"]);
+    check(&[("a", 16, 0), ("b", 16, 0), ("c", 14, 0)], &["a", "c"]);
+    // Few that are as large as many.
+    check(&[("a", 2, 40_000), ("b", 20, 100)], &["b"]);
+    assert!(with_room(offers(&[("a", 1, 0)]), 0).is_empty());
 }

@@ -1,12 +1,10 @@
 //! Why a server is not there: what we know of it, and what the server itself said. Both are kept apart from where they are
 //! made, so that nobody takes its words for ours, and its words are few and harmless from there on.
 
-use std::{error::Error, fmt, time::Duration};
+use std::{error::Error, fmt, sync::Arc, time::Duration};
 
 use agentd_core::untrusted::{self, UntrustedSource};
 use rmcp::service::{ClientInitializeError, ServiceError};
-
-use crate::clean::Clean;
 
 /// Maximum length of a server's words, in characters.
 const LONGEST: usize = 400;
@@ -125,6 +123,31 @@ pub(crate) fn span(time: Duration) -> String {
         0 => format!("{} ms", time.as_millis()),
         seconds if seconds % 60 == 0 => format!("{} min", seconds / 60),
         seconds => format!("{seconds} s"),
+    }
+}
+
+type Cleaner = dyn Fn(&str) -> String + Send + Sync;
+
+/// Takes secrets out of words. Servers may say what they were told: the keys that they are given.
+#[derive(Clone, Default)]
+pub struct Clean(Option<Arc<Cleaner>>);
+
+impl Clean {
+    /// By this function.
+    #[must_use]
+    pub fn new(clean: impl Fn(&str) -> String + Send + Sync + 'static) -> Self {
+        Self(Some(Arc::new(clean)))
+    }
+
+    /// The words without secrets.
+    pub(crate) fn words(&self, words: &str) -> String {
+        self.0.as_ref().map_or_else(|| words.to_owned(), |clean| clean(words))
+    }
+}
+
+impl fmt::Debug for Clean {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Clean").field(&self.0.is_some()).finish()
     }
 }
 

@@ -19,7 +19,7 @@ use rmcp::model::{
 };
 
 use crate::{
-    calls::Call,
+    calls::{Call, NoQuestion},
     elicitation::{self, Reply},
     log::Log,
 };
@@ -51,15 +51,15 @@ pub(crate) async fn ask(
 ) -> Result<CreateMessageResult, ErrorData> {
     let outcome = match call {
         None => Err(invalid("agentd lets a server use its models only during a call, where the user sees it")),
-        Some((call, may_be_others)) => match call.takes_question() {
-            None => Err(invalid("too many requests of this call wait; ask for one after the other")),
-            // Whoever answers a call that is over answers nobody.
-            Some(_taken) => tokio::select! {
-                biased;
-                () = call.is_over() => Err(invalid("the call is over")),
-                answer = ask_in(server, &call, may_be_others, log, request) => answer,
-            },
-        },
+        Some((call, may_be_others)) => {
+            let asked = call.question(ask_in(server, &call, may_be_others, log, request)).await;
+            asked.unwrap_or_else(|none| {
+                Err(match none {
+                    NoQuestion::TooMany => invalid("too many requests of this call wait; ask for one after the other"),
+                    NoQuestion::Over => invalid("the call is over"),
+                })
+            })
+        }
     };
     match outcome {
         Ok(SampleAnswer { text, model, cut }) => {

@@ -60,49 +60,37 @@ impl McpToolbox {
         }
     }
 
-    async fn run(&self, context: &ToolContext, call: &ToolCall) -> ToolOutput {
-        let Route { server, deed, place } = match self.route(context, call) {
-            Ok(route) => route,
-            Err(output) => return output,
-        };
-        let arguments = match arguments(&call.arguments) {
-            Ok(arguments) => arguments,
-            Err(output) => return output,
-        };
-        let Some(config) = self.pool.config_of(&server) else {
-            return ToolOutput::error(
-                ToolErrorCode::UnknownTool,
-                format!("the MCP server {server} is not there any more"),
-            );
-        };
+    async fn run(&self, context: &ToolContext, call: &ToolCall) -> Result<ToolOutput, ToolOutput> {
+        let Route { server, deed, place } = self.route(context, call)?;
+        let arguments = arguments(&call.arguments)?;
+        let config = self.pool.config_of(&server).ok_or_else(|| {
+            ToolOutput::error(ToolErrorCode::UnknownTool, format!("the MCP server {server} is not there any more"))
+        })?;
         let from = match &deed {
             ToolTarget::Tool(tool) => format!("{server}/{tool}"),
             _ => server.clone(),
         };
         let lists_resources = deed == ToolTarget::ListResources;
-        let request = match request(deed, arguments) {
-            Ok(request) => request,
-            Err(output) => return output,
-        };
+        let request = request(deed, arguments)?;
         let lease = tokio::select! {
             biased;
             () = context.cancel.cancelled() => {
-                return ToolOutput::error(ToolErrorCode::Cancelled, "the turn ended before the server was there");
+                return Err(ToolOutput::error(ToolErrorCode::Cancelled, "the turn ended before the server was there"));
             }
             lease = self.pool.lease(&server, &place, context) => lease,
         };
-        let lease = match lease {
-            Ok(lease) => lease,
-            Err(why) => {
-                let why = why.for_model(&server);
-                let text = format!("the MCP server {server} is not there. The call did not run: {why}");
-                return ToolOutput::error(ToolErrorCode::Tool, text);
-            }
-        };
+        let lease = lease.map_err(|why| {
+            let why = why.for_model(&server);
+            let text = format!("the MCP server {server} is not there. The call did not run: {why}");
+            ToolOutput::error(ToolErrorCode::Tool, text)
+        })?;
         let time = CallTime { silence: config.call_timeout, all: config.call_limit };
-        let answered = call::request(&lease.connection, request, context, time).await;
-        match answered {
-            Ok(ServerResult::ListResourcesResult(result)) if lists_resources => {
+        let answered = call::request(&lease.connection, request, context, time).await.map_err(|none| {
+            let words = self.pool.log(&server).and_then(|log| log.last_words());
+            none.told(&server, &from, time, words, |refusal| self.pool.refused(&server, &config, refusal))
+        })?;
+        Ok(match answered {
+            ServerResult::ListResourcesResult(result) if lists_resources => {
                 let wanted = ClientRequest::ListResourceTemplatesRequest(ListResourceTemplatesRequest::default());
                 // One that knows no templates refuses to list them, and has resources all the same.
                 let templates = match call::request(&lease.connection, wanted, context, time).await {
@@ -111,12 +99,8 @@ impl McpToolbox {
                 };
                 resources(&from, &result, templates)
             }
-            Ok(result) => told(&from, result),
-            Err(none) => {
-                let words = self.pool.log(&server).and_then(|log| log.last_words());
-                none.told(&server, &from, time, words, |refusal| self.pool.refused(&server, &config, refusal))
-            }
-        }
+            result => told(&from, result),
+        })
     }
 }
 
@@ -144,7 +128,7 @@ impl Toolbox for McpToolbox {
     }
 
     fn call<'a>(&'a self, context: &'a ToolContext, call: &'a ToolCall) -> BoxFuture<'a, ToolOutput> {
-        self.run(context, call).boxed()
+        self.run(context, call).map(|outcome| outcome.unwrap_or_else(|refused| refused)).boxed()
     }
 }
 
@@ -237,7 +221,7 @@ fn listed(from: &str, mut lines: Vec<String>, more: bool, nothing: &str) -> Tool
 
 #[cfg(test)]
 mod tests {
-    use std::{collections::BTreeMap, time::Duration};
+    use std::collections::BTreeMap;
 
     use agentd_core::ids::CallId;
 
@@ -251,25 +235,10 @@ mod tests {
     };
 
     fn config(url: &str) -> McpConfig {
-        let server = ServerConfig {
-            enabled: true,
-            reached: ServerAddress::Http {
-                url: url.into(),
-                headers: BTreeMap::new(),
-                wire: HttpWire::Streamable,
-                client: None,
-            },
-            tools: [("act".to_owned(), ToolSetting::default())].into(),
-            defaults: Default::default(),
-            grants: Default::default(),
-            sampling: Default::default(),
-            eager: false,
-            start_timeout: Duration::from_secs(10),
-            call_timeout: Duration::from_secs(10),
-            call_limit: Duration::from_secs(10),
-            idle_stop: None,
-            plugin: None,
-        };
+        let reached =
+            ServerAddress::Http { url: url.into(), headers: BTreeMap::new(), wire: HttpWire::Streamable, client: None };
+        let tools = [("act".to_owned(), ToolSetting::default())].into();
+        let server = ServerConfig { tools, idle_stop: None, ..ServerConfig::new(reached) };
         McpConfig { servers: [("s".to_owned(), server)].into(), ..McpConfig::default() }
     }
 

@@ -3,7 +3,6 @@
 
 mod adapting;
 mod reading;
-mod words;
 
 use std::{
     collections::{BTreeSet, VecDeque},
@@ -27,10 +26,7 @@ use futures_util::{
 };
 use reqwest::Response;
 
-use self::{
-    reading::{Progress, Reading},
-    words::Words,
-};
+use self::reading::{Progress, Reading, Words};
 use crate::{
     config::ModelConfig,
     facts::{
@@ -39,10 +35,10 @@ use crate::{
         server,
     },
     http::{
-        deadline::Deadline,
         failure::Failure,
         learning::{Change, RequestForm, Trials},
         recording::{AttemptRequest, Recording},
+        request::Deadline,
         retry::{Retries, Retry},
         target::Target,
     },
@@ -62,8 +58,6 @@ pub(crate) struct HttpModel {
 
 struct Inner {
     dialect: Box<dyn Dialect>,
-    target: Target,
-    config: ModelConfig,
     facts: ModelFacts,
     /// Changes of parts that the server has taken since the daemon was started.
     unneeded: Mutex<BTreeSet<Change>>,
@@ -77,8 +71,8 @@ impl HttpModel {
         records: &Arc<ModelRecords>,
     ) -> Self {
         let record = records.of(RecordKey::new(target.shown(), &config));
-        let facts = ModelFacts::new(&config, &target, record);
-        Self { inner: Arc::new(Inner { dialect, target, config, facts, unneeded: Mutex::default() }) }
+        let facts = ModelFacts::new(config, target, record);
+        Self { inner: Arc::new(Inner { dialect, facts, unneeded: Mutex::default() }) }
     }
 }
 
@@ -88,20 +82,19 @@ impl Model for HttpModel {
     }
 
     fn look_up(&self) -> BoxFuture<'_, ()> {
-        Box::pin(self.inner.look_up())
+        Box::pin(self.inner.facts.look_up())
     }
 
     fn look_for_sight(&self) -> BoxFuture<'_, ()> {
-        let Inner { facts, target, config, .. } = &*self.inner;
-        Box::pin(facts.look_for_sight(target, config))
+        Box::pin(self.inner.facts.look_for_sight())
     }
 
     fn is_known(&self) -> bool {
-        self.inner.facts.are_known(&self.inner.config)
+        self.inner.facts.are_known()
     }
 
     fn listed(&self) -> BoxFuture<'_, Result<Vec<ListedModel>, ModelError>> {
-        let Inner { target, config, .. } = &*self.inner;
+        let ModelFacts { target, config, .. } = &self.inner.facts;
         Box::pin(async move { server::listed(target, config).await.map_err(|failure| failure.error) })
     }
 
@@ -115,19 +108,16 @@ impl Model for HttpModel {
     }
 
     fn prices(&self) -> Option<Prices> {
-        let Inner { facts, target, config, .. } = &*self.inner;
-        facts.prices(target, config)
+        self.inner.facts.prices()
     }
 
     fn note_window(&self, tokens: u64, source: WindowSource) {
-        let Inner { facts, target, config, .. } = &*self.inner;
-        facts.limit_to(tokens, source, target, config);
+        self.inner.facts.limit_to(tokens, source);
     }
 
     fn forget(&self) {
-        let Inner { facts, target, config, .. } = &*self.inner;
         self.inner.unneeded().clear();
-        facts.forget(target, config);
+        self.inner.facts.forget();
     }
 
     fn learnt(&self) -> Vec<LearntForm> {
@@ -136,7 +126,7 @@ impl Model for HttpModel {
     }
 
     fn can_forbid_calls(&self) -> bool {
-        !self.inner.form().has(&Change::WithoutNamedTools)
+        !self.inner.facts.form().has(&Change::WithoutNamedTools)
     }
 }
 
@@ -174,11 +164,11 @@ struct Call {
 
 impl Call {
     fn new(model: Arc<Inner>, request: ModelRequest) -> Self {
-        let retries = Retries::new(&model.config).hurried(request.has_fallback);
+        let retries = Retries::new(&model.facts.config).hurried(request.has_fallback);
         // Where nothing is to be tried again, this is not.
-        let cuts = if model.config.retries == 0 { 0 } else { MOST_CUTS };
+        let cuts = if model.facts.config.retries == 0 { 0 } else { MOST_CUTS };
         let cut_retries =
-            Retries::new(&ModelConfig { retries: cuts, ..model.config.clone() }).hurried(request.has_fallback);
+            Retries::new(&ModelConfig { retries: cuts, ..model.facts.config.clone() }).hurried(request.has_fallback);
         let tools = Arc::clone(&request.tools);
         let (trials, phase, chunks) = (Trials::default(), Phase::Opening, VecDeque::new());
         let (attempts, recording) = (0, Recording::default());
@@ -205,16 +195,16 @@ impl Call {
             if let Some(chunk) = self.chunks.pop_front() {
                 match &chunk {
                     ModelChunk::ToolCall { .. } if self.names_only() => {
-                        self.model.count(&[Change::WithoutNamedTools]);
+                        self.model.facts.count(&[Change::WithoutNamedTools]);
                     }
-                    ModelChunk::Usage(usage) => self.model.counted(usage.prompt_tokens),
+                    ModelChunk::Usage(usage) => self.model.facts.counted(usage.prompt_tokens),
                     _ => {}
                 }
                 return Some(Ok(chunk));
             }
             let outcome = match &mut self.phase {
                 Phase::Opening => {
-                    let mut form = self.model.form();
+                    let mut form = self.model.facts.form();
                     form.extend(self.trials.current().iter().cloned());
                     let leaves_out = self.names_only() && form.has(&Change::WithoutNamedTools);
                     self.request.tools = if leaves_out { Arc::default() } else { sent_tools(&self.tools, &form) };
@@ -241,7 +231,8 @@ impl Call {
                     Ok(Some(Phase::Opening))
                 }
                 Phase::Reading(reading) => {
-                    let progress = reading.advance(&self.model.target, &mut self.chunks, &mut self.recording).await;
+                    let progress =
+                        reading.advance(&self.model.facts.target, &mut self.chunks, &mut self.recording).await;
                     self.recording.chunks(&self.chunks);
                     match progress {
                         Ok(Progress::More) => Ok(None),
@@ -286,7 +277,7 @@ impl Call {
         if has_begun {
             return match self.cut_retries.after(failure) {
                 Ok(retry) => {
-                    self.retries = Retries::new(&self.model.config).hurried(self.request.has_fallback);
+                    self.retries = Retries::new(&self.model.facts.config).hurried(self.request.has_fallback);
                     self.chunks.push_back(ModelChunk::Discarded);
                     self.wait_for(retry)
                 }
@@ -308,7 +299,7 @@ impl Call {
         self.pauses += 1;
         self.phase = match std::mem::replace(&mut self.phase, Phase::Opening) {
             Phase::Reading(_) if self.pauses > MOST_PAUSES => {
-                let message = format!("the model at {} paused its answer without end", self.model.target);
+                let message = format!("the model at {} paused its answer without end", self.model.facts.target);
                 Phase::Failed(Failure::protocol(message).error)
             }
             Phase::Reading(reading) => {
@@ -357,21 +348,21 @@ async fn open(
     recording: &mut Recording,
 ) -> Result<OpenedAnswer, Failure> {
     let Attempt { number, form, paused } = attempt;
-    let depends = model.config.needs_id() || model.facts.lacks_abilities(&model.config);
+    let depends = model.facts.config.needs_id() || model.facts.lacks_abilities();
     if depends {
-        model.look_up().await;
+        model.facts.look_up().await;
     }
-    let deadline = model.target.deadlines.first_byte();
+    let deadline = model.facts.target.deadlines.first_byte();
     let Outgoing { path, body, reader } = model.dialect.outgoing(&Order { paused, ..model.order(request, form) })?;
     *recording = Recording::begin(&request.tap, || {
-        let (url, headers) = model.target.shown_call(&path);
-        let (wire, model) = (model.config.wire.as_str(), model.facts.info().id.as_str());
+        let (url, headers) = model.facts.target.shown_call(&path);
+        let (wire, model) = (model.facts.config.wire.as_str(), model.facts.info().id.as_str());
         AttemptRequest { wire, model, url, headers, attempt: number, body: &body }
     });
-    let posted = pin!(model.target.post(&path, body, &deadline, recording));
+    let posted = pin!(model.facts.target.post(&path, body, &deadline, recording));
     let looking = pin!(async {
         if !depends {
-            model.look_up().await
+            model.facts.look_up().await
         }
     });
     let response = match select(posted, looking).await {
@@ -390,8 +381,8 @@ struct OpenedAnswer {
 
 impl OpenedAnswer {
     fn reading(self, model: &Inner, request: &ModelRequest, form: &RequestForm) -> Reading {
-        let words = Words::new(request.tools.clone(), !form.native_tools(&model.config));
-        Reading::new(self.response, self.deadline, self.reader, words, model.facts.prices(&model.target, &model.config))
+        let words = Words::new(request.tools.clone(), !form.native_tools(&model.facts.config));
+        Reading::new(self.response, self.deadline, self.reader, words, model.facts.prices())
     }
 }
 
@@ -400,30 +391,11 @@ impl Inner {
         self.unneeded.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The form in which its server takes requests, as far as it is known.
-    fn form(&self) -> RequestForm {
-        self.facts.form(&self.target)
-    }
-
     /// A request to be written, for the model as it is known now.
     fn order<'a>(&'a self, request: &'a ModelRequest, form: &'a RequestForm) -> Order<'a> {
+        let ModelFacts { config, target, .. } = &self.facts;
         let (info, abilities) = (self.facts.info(), self.facts.abilities());
-        Order { target: &self.target, info, abilities, request, form, paused: None }
-    }
-
-    /// Counts changes with which the server has taken a request; returns those that were not known.
-    fn count(&self, changes: &[Change]) -> Vec<Change> {
-        let new = self.facts.record().count(changes);
-        self.facts.renew(&self.target, &self.config);
-        new
-    }
-
-    fn counted(&self, tokens: u64) {
-        self.facts.counted(tokens, &self.target, &self.config);
-    }
-
-    async fn look_up(&self) {
-        self.facts.look_up(&self.target, &self.config).await;
+        Order { config, target, info, abilities, request, form, paused: None }
     }
 }
 
@@ -438,7 +410,7 @@ mod tests {
             let mut config = ModelConfig::new(Wire::OpenAi, base_url.to_owned());
             (config.id, config.prices) = (id.to_owned(), configured);
             let target = Target::new(&config, &mut Clients::default()).unwrap();
-            let dialect = Box::new(OpenAi::new(config.clone()));
+            let dialect = Box::new(OpenAi::default());
             HttpModel::new(dialect, target, config, &Arc::default()).prices()
         };
         let published = prices("https://api.openai.com/v1", "gpt-4o", None).unwrap();

@@ -7,7 +7,7 @@ use agentd_core::{
     usage::Prices,
 };
 use secrecy::SecretString;
-use serde::{Deserialize, Deserializer, Serialize};
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 /// The window of a model on this machine of which nobody says how large it is, in tokens.
@@ -76,84 +76,60 @@ pub enum Effort {
     Max,
 }
 
-/// One model of `models.yaml`. Only `base_url` is needed.
-#[derive(Debug, Clone, Deserialize)]
-#[serde(deny_unknown_fields)]
+/// One model of `models.yaml`.
+#[derive(Debug, Clone)]
 pub struct ModelConfig {
     /// The dialect.
-    #[serde(default)]
     pub wire: Wire,
     /// Where the server is: for `openai` and `responses` usually up to and with `/v1`, for `llamacpp` the server's root, for `anthropic` with
     /// or without `/v1`.
     pub base_url: String,
-    /// The key; an empty one counts as none.
-    #[serde(default, deserialize_with = "secret")]
+    /// The key.
     pub api_key: Option<SecretString>,
     /// The model's id at the server. Where it is empty, the first model that the server lists is used.
-    #[serde(default)]
     pub id: String,
     /// Randomness, 0 to 2; the server's own where absent.
-    #[serde(default)]
     pub temperature: Option<f64>,
     /// The tokens that an answer may have; the server's own limit where absent.
-    #[serde(default)]
     pub max_tokens: Option<u64>,
     /// The tokens that request and answer may have together; where absent, as many as the server tells.
-    #[serde(default)]
     pub context_window: Option<u64>,
     /// Set if tool calls travel in the wire's own fields. Where not, they are written into and read from the text. The
     /// default is what the dialect can do; `llamacpp` never can.
-    #[serde(default)]
     pub native_tools: Option<bool>,
     /// Set if earlier reasoning is sent back: some providers demand it, others refuse it.
-    #[serde(default)]
     pub echo_reasoning: bool,
     /// Set if it can be shown pictures, or cannot; where absent, as its server tells. `llamacpp` never is.
-    #[serde(default)]
     pub sees_pictures: Option<bool>,
     /// Thinking; where absent, adaptive if the server tells that the model can. For `anthropic` and
     /// `responses`.
-    #[serde(default)]
     pub thinking: Option<Thinking>,
     /// Effort; the server's own where absent. For `anthropic` and `responses`.
-    #[serde(default)]
     pub effort: Option<Effort>,
     /// Set if the server is asked why it did not find the last request in its cache; where absent, only Anthropic's own is. For
     /// `anthropic` and `responses`.
-    #[serde(default)]
     pub cache_reasons: Option<bool>,
     /// Prices of tokens.
-    #[serde(default)]
     pub prices: Option<Prices>,
     /// Time limit of a connection, in milliseconds.
-    #[serde(default = "default_connect_timeout_ms")]
     pub connect_timeout_ms: u64,
     /// Time limit of the first byte of an answer, counted from the request, in milliseconds.
-    #[serde(default = "default_first_byte_timeout_ms")]
     pub first_byte_timeout_ms: u64,
     /// Time limit of silence within an answer, in milliseconds. [`Self::new`] sets a longer one for `responses`.
-    #[serde(default = "default_idle_timeout_ms")]
     pub idle_timeout_ms: u64,
     /// Maximum number of retries before the first token.
-    #[serde(default = "default_retries")]
     pub retries: u32,
     /// The wait before the first retry, in milliseconds; it doubles each time and varies by chance.
-    #[serde(default = "default_retry_delay_ms")]
     pub retry_delay_ms: u64,
     /// The longest wait before a retry, in milliseconds. A server that asks for a longer one ends the call.
-    #[serde(default = "default_max_retry_delay_ms")]
     pub max_retry_delay_ms: u64,
     /// Headers to send besides the usual ones. Their values are kept as secrets.
-    #[serde(default, deserialize_with = "secrets")]
     pub headers: BTreeMap<String, SecretString>,
     /// Fields to add to every request's body; they win over ours.
-    #[serde(default)]
     pub body: Map<String, Value>,
     /// Template that `llamacpp` writes a conversation into.
-    #[serde(default)]
     pub chat_template: ChatTemplate,
     /// Models that answer in place of this one where its server does not, in their order.
-    #[serde(skip)]
     pub fallback: Vec<Fallback>,
 }
 
@@ -187,12 +163,12 @@ impl ModelConfig {
             effort: None,
             cache_reasons: None,
             prices: None,
-            connect_timeout_ms: default_connect_timeout_ms(),
-            first_byte_timeout_ms: default_first_byte_timeout_ms(),
-            idle_timeout_ms: if wire == Wire::Responses { THINKING_TIMEOUT_MS } else { default_idle_timeout_ms() },
-            retries: default_retries(),
-            retry_delay_ms: default_retry_delay_ms(),
-            max_retry_delay_ms: default_max_retry_delay_ms(),
+            connect_timeout_ms: 10_000,
+            first_byte_timeout_ms: 120_000,
+            idle_timeout_ms: if wire == Wire::Responses { THINKING_TIMEOUT_MS } else { 60_000 },
+            retries: 3,
+            retry_delay_ms: 500,
+            max_retry_delay_ms: 60_000,
             headers: BTreeMap::new(),
             body: Map::new(),
             chat_template: ChatTemplate::default(),
@@ -298,38 +274,4 @@ pub enum ModelConfigError {
     /// The HTTP client could not be made.
     #[error("could not set up the HTTP client")]
     Client(#[source] reqwest::Error),
-}
-
-fn secret<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<SecretString>, D::Error> {
-    let text = Option::<String>::deserialize(deserializer)?;
-    Ok(text.filter(|text| !text.trim().is_empty()).map(|text| SecretString::from(text.trim())))
-}
-
-fn secrets<'de, D: Deserializer<'de>>(deserializer: D) -> Result<BTreeMap<String, SecretString>, D::Error> {
-    let texts = BTreeMap::<String, String>::deserialize(deserializer)?;
-    Ok(texts.into_iter().map(|(name, value)| (name, SecretString::from(value))).collect())
-}
-
-fn default_connect_timeout_ms() -> u64 {
-    10_000
-}
-
-fn default_first_byte_timeout_ms() -> u64 {
-    120_000
-}
-
-fn default_idle_timeout_ms() -> u64 {
-    60_000
-}
-
-fn default_retries() -> u32 {
-    3
-}
-
-fn default_retry_delay_ms() -> u64 {
-    500
-}
-
-fn default_max_retry_delay_ms() -> u64 {
-    60_000
 }

@@ -22,13 +22,7 @@ mod http;
 pub mod router;
 mod wire;
 
+pub use agentd_http::init_crypto;
 pub use config::{ChatTemplate, Effort, Fallback, Frame, ModelConfig, ModelConfigError, Thinking, Wire};
 pub use facts::{catalogue::default_models, records::ModelRecords};
 pub use router::{ModelRouter, SlotError, connect};
-
-/// Installs the process's TLS cryptography. Building a client without it would fail, so the router and every test
-/// call it first; calling it again, or after somebody else did, changes nothing.
-pub fn init_crypto() {
-    // An error only says that a provider is there already, which is all that is wanted.
-    let _ = rustls::crypto::ring::default_provider().install_default();
-}

@@ -75,19 +75,14 @@ impl ModelRouter {
         routes: Routes,
     ) -> Result<Self, SlotError> {
         let mut clients = Clients::new(routes);
-        let filled = slots
-            .iter()
-            .map(|(slot, config)| match open(config, &mut clients, &records) {
-                Ok(model) => Ok((*slot, model)),
-                Err(source) => Err(SlotError { slot: *slot, source }),
-            })
-            .collect::<Result<_, _>>()?;
-        let mut standing_by: BTreeMap<_, Vec<_>> = BTreeMap::new();
+        let (mut filled, mut standing_by) = (BTreeMap::new(), BTreeMap::<_, Vec<_>>::new());
         for (slot, config) in slots {
+            let mut open =
+                |config| open(config, &mut clients, &records).map_err(|source| SlotError { slot: *slot, source });
+            filled.insert(*slot, open(config)?);
             for (place, fallback) in config.fallback.iter().enumerate() {
                 let Fallback::Model(config) = fallback else { continue };
-                let model = open(config, &mut clients, &records).map_err(|source| SlotError { slot: *slot, source })?;
-                standing_by.entry(*slot).or_default().push((place, model));
+                standing_by.entry(*slot).or_default().push((place, open(config)?));
             }
         }
         let named = Mutex::new(NamedModels { clients, models: HashMap::new() });
@@ -178,10 +173,10 @@ fn open(
 ) -> Result<Arc<dyn Model>, ModelConfigError> {
     let target = Target::new(config, clients)?;
     let dialect: Box<dyn Dialect> = match config.wire {
-        Wire::OpenAi => Box::new(OpenAi::new(config.clone())),
-        Wire::LlamaCpp => Box::new(LlamaCpp::new(config.clone())),
-        Wire::Anthropic => Box::new(Anthropic::new(config.clone())),
-        Wire::Responses => Box::new(Responses::new(config.clone())),
+        Wire::OpenAi => Box::new(OpenAi::default()),
+        Wire::LlamaCpp => Box::new(LlamaCpp),
+        Wire::Anthropic => Box::new(Anthropic::default()),
+        Wire::Responses => Box::new(Responses::default()),
     };
     Ok(Arc::new(HttpModel::new(dialect, target, config.clone(), records)))
 }

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use prost::Message;
-use reqwest::{Client, Proxy, StatusCode, header, redirect};
+use reqwest::{Client, StatusCode, header, redirect};
 use secrecy::{ExposeSecret as _, SecretString};
 use tonic::{
     Code,
@@ -198,24 +198,8 @@ fn reason(error: impl std::error::Error) -> String {
 }
 
 fn client(config: &SignalConfig) -> reqwest::Result<Client> {
-    // An error only says that a provider is there already, which is all that is wanted.
-    let _ = rustls::crypto::ring::default_provider().install_default();
-    let routes = config.routes.clone();
-    let builder = || {
-        let routes = routes.clone();
-        Client::builder()
-            .proxy(Proxy::custom(move |url| routes.of(url.as_str()).proxy()))
-            .user_agent(concat!("agentd/", env!("CARGO_PKG_VERSION")))
-            .connect_timeout(config.timeout)
-            // A redirect would take keys somewhere else.
-            .redirect(redirect::Policy::none())
-    };
-    if config.endpoint.scheme() != "https" {
-        return builder().tls_certs_only([]).build();
-    }
-    builder().build().or_else(|_| {
-        let roots = webpki_root_certs::TLS_SERVER_ROOT_CERTS;
-        let roots = roots.iter().filter_map(|root| reqwest::Certificate::from_der(root).ok());
-        builder().tls_certs_only(roots).build()
+    agentd_http::client(config.endpoint.scheme() == "https", Some(&config.routes), |builder| {
+        // A redirect would take keys somewhere else.
+        builder.connect_timeout(config.timeout).redirect(redirect::Policy::none())
     })
 }

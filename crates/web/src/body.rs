@@ -24,18 +24,20 @@ pub(crate) struct BodyBytes {
 
 /// Encoding of an answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Packing {
+enum Packing {
     Gzip,
     Deflate,
     Brotli,
 }
 
-/// Encodings that an answer names, the innermost first.
-pub(crate) fn packings(response: &Response) -> Result<Vec<Packing>, WebError> {
+/// Receives at most so many bytes, and unpacks at most so many of them. Whoever waits for more has a deadline of its own.
+pub(crate) async fn receive(response: Response, most: usize) -> Result<BodyBytes, WebError> {
     let headers = response.headers().get_all(CONTENT_ENCODING);
-    read(headers.iter().filter_map(|value| value.to_str().ok()))
+    let packings = read(headers.iter().filter_map(|value| value.to_str().ok()))?;
+    unpack(taken(response, most).await?, packings, most).await
 }
 
+/// Encodings that an answer names, the innermost first.
 fn read<'a>(headers: impl Iterator<Item = &'a str>) -> Result<Vec<Packing>, WebError> {
     let mut packings = Vec::new();
     for name in headers.flat_map(|header| header.split(',')) {
@@ -56,8 +58,7 @@ fn read<'a>(headers: impl Iterator<Item = &'a str>) -> Result<Vec<Packing>, WebE
     Ok(packings)
 }
 
-/// Receives at most so many bytes. Whoever waits for more has a deadline of its own.
-pub(crate) async fn receive(mut response: Response, most: usize) -> Result<BodyBytes, WebError> {
+async fn taken(mut response: Response, most: usize) -> Result<BodyBytes, WebError> {
     let mut bytes = Vec::new();
     loop {
         match response.chunk().await {
@@ -75,7 +76,7 @@ pub(crate) async fn receive(mut response: Response, most: usize) -> Result<BodyB
 }
 
 /// Unpacks at most so many bytes, on a thread that may take its time.
-pub(crate) async fn unpack(taken: BodyBytes, packings: Vec<Packing>, most: usize) -> Result<BodyBytes, WebError> {
+async fn unpack(taken: BodyBytes, packings: Vec<Packing>, most: usize) -> Result<BodyBytes, WebError> {
     if packings.is_empty() || taken.bytes.is_empty() {
         return Ok(taken);
     }

@@ -1,17 +1,88 @@
-//! The connections: two clients, which differ in whose addresses they connect to, so that a connection to what a person
-//! named is never used for anything else.
+//! Names to addresses. They are resolved once for each connection, all of them are looked at, and the connection goes to
+//! one of those: there is no second look-up between the check and the connection that could say something else. And the
+//! connections: two clients, which differ in whose addresses they connect to, so that a connection to what a person named is never
+//! used for anything else.
 
-use std::sync::{Arc, OnceLock};
+use std::{
+    fmt, io,
+    net::{IpAddr, SocketAddr},
+    sync::{Arc, OnceLock},
+};
 
 use agentd_core::error::{ErrorKind, WebError};
-use reqwest::{Certificate, Client, redirect};
+use futures_util::{FutureExt as _, future::BoxFuture};
+use reqwest::{
+    Client,
+    dns::{Addrs, Name, Resolve, Resolving},
+    redirect,
+};
 
 use crate::{
+    allow::{self, AllowedHost},
     config::WebConfig,
-    own::OwnAddresses,
-    resolve::{Guard, Lookup},
-    target::Trust,
+    target::{OwnAddresses, Trust},
 };
+
+/// Whoever knows the addresses of names.
+pub trait Lookup: fmt::Debug + Send + Sync {
+    /// The addresses of a host.
+    fn addresses(&self, host: String) -> BoxFuture<'static, io::Result<Vec<IpAddr>>>;
+}
+
+/// The machine's own way.
+#[derive(Debug)]
+pub(crate) struct SystemLookup;
+
+impl Lookup for SystemLookup {
+    fn addresses(&self, host: String) -> BoxFuture<'static, io::Result<Vec<IpAddr>>> {
+        async move { Ok(tokio::net::lookup_host((host, 0)).await?.map(|address| address.ip()).collect()) }.boxed()
+    }
+}
+
+/// A name leads where nobody may go.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("{address} is not public ({what})")]
+pub(crate) struct RefusedAddress {
+    pub(crate) address: IpAddr,
+    pub(crate) what: &'static str,
+}
+
+/// Resolves names for a client, and hands out only addresses that may be connected to.
+#[derive(Debug, Clone)]
+pub(crate) struct Guard {
+    pub(crate) lookup: Arc<dyn Lookup>,
+    pub(crate) allow: Arc<[AllowedHost]>,
+    pub(crate) own: OwnAddresses,
+    pub(crate) trust: Trust,
+}
+
+impl Guard {
+    /// One address that may not be reached spoils all: a name that leads to both is meant to deceive.
+    fn check(&self, addresses: &[IpAddr]) -> Result<(), RefusedAddress> {
+        if self.trust == Trust::Named {
+            return Ok(());
+        }
+        match self.own.refused(addresses, |address| allow::covers(&self.allow, address)) {
+            Some((address, what)) => Err(RefusedAddress { address, what }),
+            None => Ok(()),
+        }
+    }
+}
+
+impl Resolve for Guard {
+    fn resolve(&self, name: Name) -> Resolving {
+        let guard = self.clone();
+        Box::pin(async move {
+            let addresses = guard.lookup.addresses(name.as_str().to_owned()).await?;
+            guard.check(&addresses)?;
+            if addresses.is_empty() {
+                return Err(io::Error::new(io::ErrorKind::NotFound, "the name has no address").into());
+            }
+            let addresses: Addrs = Box::new(addresses.into_iter().map(|address| SocketAddr::new(address, 0)));
+            Ok(addresses)
+        })
+    }
+}
 
 /// Made when they are needed: reading the system's certificates takes a while, and many never ask the web.
 #[derive(Debug)]
@@ -37,30 +108,22 @@ impl Clients {
             return Ok(client.clone());
         }
         let guard = Arc::new(Guard { trust, ..self.guard.clone() });
-        let made = build(&self.config, guard).map_err(|error| {
+        let made = build(&self.config, &guard).map_err(|error| {
             WebError::new(ErrorKind::Internal, "could not make ready to ask the web").with_source(error)
         })?;
         Ok(place.get_or_init(|| made).clone())
     }
 }
 
-fn build(config: &WebConfig, guard: Arc<Guard>) -> reqwest::Result<Client> {
-    // An error only says that a provider is there already, which is all that is wanted.
-    let _ = rustls::crypto::ring::default_provider().install_default();
-    let builder = || {
-        Client::builder()
+fn build(config: &WebConfig, guard: &Arc<Guard>) -> reqwest::Result<Client> {
+    // A proxy of the environment would connect to whatever it is told, and nobody could look at the address.
+    agentd_http::client(true, None, |builder| {
+        builder
             .user_agent(config.agent())
             .connect_timeout(config.connect_timeout)
-            .dns_resolver(Arc::clone(&guard))
-            // A proxy of the environment would connect to whatever it is told, and nobody could look at the address.
-            .no_proxy()
+            .dns_resolver(Arc::clone(guard))
             .referer(false)
             // They are followed by hand, so that each is looked at.
             .redirect(redirect::Policy::none())
-    };
-    builder().build().or_else(|error| {
-        tracing::warn!(%error, "the system's certificates cannot be read, using the built-in ones");
-        let roots = webpki_root_certs::TLS_SERVER_ROOT_CERTS;
-        builder().tls_certs_only(roots.iter().filter_map(|root| Certificate::from_der(root).ok())).build()
     })
 }

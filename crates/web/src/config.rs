@@ -41,7 +41,7 @@ impl WebConfig {
     /// The name under which servers know agentd: its version, and whom to ask about it.
     #[must_use]
     pub fn agent(&self) -> String {
-        let name = concat!("agentd/", env!("CARGO_PKG_VERSION"));
+        let name = agentd_http::AGENT;
         match self.contact.as_deref().map(str::trim).filter(|contact| !contact.is_empty()) {
             Some(contact) => format!("{name} (+{contact})"),
             None => name.to_owned(),

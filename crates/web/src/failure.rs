@@ -5,7 +5,7 @@ use std::{error::Error as _, net::IpAddr, time::Duration};
 use agentd_core::error::{ErrorKind, WebError};
 use reqwest::Url;
 
-use crate::resolve::RefusedAddress;
+use crate::client::RefusedAddress;
 
 /// An address is not for everybody, and no person has allowed it.
 pub(crate) fn private(host: &str, address: IpAddr, what: &str) -> WebError {

@@ -15,14 +15,12 @@ use reqwest::{
 
 use crate::{
     body, charset,
-    client::Clients,
+    client::{Clients, Lookup, SystemLookup},
     config::WebConfig,
     failure,
-    hop::Hop,
-    own::OwnAddresses,
-    redirect,
-    resolve::{Lookup, SystemLookup},
-    search, target,
+    hop::{Hop, redirected},
+    search,
+    target::{self, OwnAddresses},
 };
 
 /// Headers of an answer that say something of its content, or of what to do next.
@@ -71,7 +69,7 @@ impl Fetcher {
             let response = self.send(&hop).await?;
             let status = response.status().as_u16();
             let location = response.headers().get(LOCATION).map(HeaderValue::as_bytes);
-            let Some(next) = redirect::next(&hop, status, location)? else {
+            let Some(next) = redirected(&hop, status, location)? else {
                 return self.answer(hop, passed, response).await;
             };
             self.may_follow(&next, passed.len(), rules)?;
@@ -117,9 +115,7 @@ impl Fetcher {
         let said = response.headers().get(CONTENT_TYPE).map(|value| String::from_utf8_lossy(value.as_bytes()));
         let (media_type, charset) = charset::declared(said.as_deref().unwrap_or_default());
         let headers = told(response.headers());
-        let packings = body::packings(&response)?;
         let taken = body::receive(response, self.config.max_bytes).await?;
-        let taken = body::unpack(taken, packings, self.config.max_bytes).await?;
         let text = charset::text(&taken.bytes, &media_type, charset.as_deref());
         Ok(WebAnswer {
             url: hop.url.into(),

@@ -1,12 +1,15 @@
-//! One request on its way, as it is sent to one server.
+//! One request on its way, as it is sent to one server, and what becomes of it where that sends it on. Pure.
+//!
+//! Whoever answered decides where it goes, so nothing goes along that was meant for that server alone: to another one
+//! go neither headers that could be keys nor anything but a fetch.
 
 use agentd_core::{
     error::{ErrorKind, WebError},
-    web::{WebMethod, WebRequest},
+    web::{WebMethod, WebRequest, is_harmless_header},
 };
 use reqwest::{
     Url,
-    header::{HeaderMap, HeaderName, HeaderValue},
+    header::{CONTENT_ENCODING, CONTENT_LANGUAGE, CONTENT_LOCATION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue},
 };
 
 use crate::{failure, target};
@@ -77,6 +80,57 @@ fn refused(why: impl Into<String>, hint: &str) -> WebError {
     WebError::new(ErrorKind::InvalidInput, why).with_hint(hint)
 }
 
+/// The next request, where the answer is a redirect and it may be followed.
+pub(crate) fn redirected(hop: &Hop, status: u16, location: Option<&[u8]>) -> Result<Option<Hop>, WebError> {
+    let (301..=303 | 307 | 308, Some(location)) = (status, location) else { return Ok(None) };
+    let location = String::from_utf8_lossy(location);
+    let mut url =
+        hop.url.join(location.trim()).map_err(|error| not_followed(&hop.url, &location, &error.to_string(), None))?;
+    // A fragment is for whoever reads the page.
+    url.set_fragment(None);
+    target::check_form(&url).map_err(|why| not_followed(&hop.url, &location, why, None))?;
+    if hop.url.scheme() == "https" && url.scheme() == "http" {
+        return Err(not_followed(
+            &hop.url,
+            &location,
+            "it leaves https for http, where anybody can read along",
+            Some(&url),
+        ));
+    }
+    let method = match (status, hop.method) {
+        (303, WebMethod::Get | WebMethod::Head) => hop.method,
+        (303, _) | (301 | 302, WebMethod::Post) => WebMethod::Get,
+        (_, method) => method,
+    };
+    let elsewhere = url.origin() != hop.url.origin();
+    if elsewhere && !method.is_fetch() {
+        let why = format!("a {} request meant for one server does not go to another", method.as_str());
+        return Err(not_followed(&hop.url, &location, &why, Some(&url)));
+    }
+    let mut headers = if elsewhere { harmless(&hop.headers) } else { hop.headers.clone() };
+    let body = if method == hop.method { hop.body.clone() } else { None };
+    if body.is_none() {
+        for about_the_body in [CONTENT_TYPE, CONTENT_ENCODING, CONTENT_LANGUAGE, CONTENT_LOCATION] {
+            headers.remove(about_the_body);
+        }
+    }
+    Ok(Some(Hop { method, url, headers, body }))
+}
+
+fn harmless(headers: &HeaderMap) -> HeaderMap {
+    let kept = headers.iter().filter(|(name, _)| is_harmless_header(name.as_str()));
+    kept.map(|(name, value)| (name.clone(), value.clone())).collect()
+}
+
+fn not_followed(from: &Url, location: &str, why: &str, ask: Option<&Url>) -> WebError {
+    let from = from.host_str().unwrap_or_default();
+    let error = WebError::new(ErrorKind::Rejected, format!("{from} redirects to {}: {why}", failure::quoted(location)));
+    match ask {
+        Some(url) => error.with_hint(format!("to go there all the same, ask for {url} itself")),
+        None => error,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -95,5 +149,68 @@ mod tests {
         check(with("x", "a\r\nHost: internal"), "none can carry");
         check(WebRequest { headers: vec![("a".into(), "b".into()); 33], ..get() }, "more than 32");
         assert!(Hop::first(WebRequest { body: Some(String::new()), ..get() }).is_ok());
+    }
+
+    fn hop(method: WebMethod, url: &str) -> Hop {
+        let mut headers = HeaderMap::new();
+        for name in ["accept", "authorization", "cookie", "content-type"] {
+            headers.insert(name, "value".parse().unwrap());
+        }
+        let body = (!method.is_fetch()).then(|| "body".to_owned());
+        Hop { method, url: url.parse().unwrap(), headers, body }
+    }
+
+    /// The next request as `METHOD address [headers] body`, or why there is none.
+    fn told(method: WebMethod, from: &str, status: u16, location: &str) -> String {
+        match redirected(&hop(method, from), status, Some(location.as_bytes())) {
+            Ok(None) => "answer".to_owned(),
+            Ok(Some(next)) => {
+                let names: Vec<&str> = next.headers.keys().map(|name| name.as_str()).collect();
+                format!("{} {} [{}] {}", next.method.as_str(), next.url, names.join(" "), next.body.unwrap_or_default())
+            }
+            Err(error) => error.to_string(),
+        }
+    }
+
+    #[test]
+    fn requests_are_sent_on_as_the_standard_says_and_no_further() {
+        use WebMethod::{Delete, Get, Head, Post};
+        let all = "accept authorization cookie";
+        let check = |method, from, status, location, expected: &str| {
+            let told = told(method, from, status, location);
+            assert_eq!(told.trim(), expected.trim(), "{status} {location}");
+        };
+        check(Get, "http://a/x/y", 302, "z?q#f", &format!("GET http://a/x/z?q [{all}]"));
+        check(Get, "http://a/", 301, "//b/c", "GET http://b/c [accept]");
+        check(Get, "http://a/", 308, "http://a:8080/", "GET http://a:8080/ [accept]");
+        check(Get, "http://a/", 307, "https://a/", "GET https://a/ [accept]");
+        check(Head, "http://a/", 303, "/b", &format!("HEAD http://a/b [{all}]"));
+        check(Post, "http://a/", 303, "/b", &format!("GET http://a/b [{all}]"));
+        check(Post, "http://a/", 302, "http://b/", "GET http://b/ [accept]");
+        check(Post, "http://a/", 307, "/b", &format!("POST http://a/b [{all} content-type] body"));
+        check(Delete, "http://a/", 301, "/b", &format!("DELETE http://a/b [{all} content-type] body"));
+        for status in [200, 204, 300, 304, 305, 400, 500] {
+            check(Get, "http://a/", status, "http://b/", "answer");
+        }
+    }
+
+    #[test]
+    fn redirects_that_lead_astray_are_refused() {
+        use WebMethod::{Delete, Get, Post};
+        for (method, from, status, location, why) in [
+            (Get, "https://a/", 302, "http://a/", "leaves https for http"),
+            (Get, "http://a/", 302, "file:///etc/passwd", "neither http nor https"),
+            (Get, "http://a/", 302, "javascript:alert(1)", "neither http nor https"),
+            (Get, "http://a/", 302, "http://user:secret@b/", "before the @"),
+            (Get, "http://a/", 302, "http://[nonsense", "invalid"),
+            (Post, "http://a/", 307, "http://b/", "does not go to another"),
+            (Post, "http://a/", 308, "http://a:8080/", "does not go to another"),
+            (Delete, "http://a/", 302, "http://b/", "does not go to another"),
+        ] {
+            let told = told(method, from, status, location);
+            assert!(told.contains(why) && !told.contains("secret"), "{location}: {told}");
+        }
+        assert!(told(Get, "http://a/", 302, &format!("/{}", "a".repeat(8 * 1024))).contains("longer than 8 KB"));
+        assert!(redirected(&hop(Get, "http://a/"), 302, None).unwrap().is_none());
     }
 }

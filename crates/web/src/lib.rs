@@ -5,12 +5,12 @@
 //!
 //! - [`config`]: what a person sets; no call changes any of it.
 //! - [`address`]: which addresses are public, and what is wrong with the others; pure. [`allow`]: those that a person
-//!   allows besides. `own`: this machine's, which are not public either.
-//! - `target`: whether an address of a page may be asked at all; `resolve`: names to addresses that were looked at.
-//! - `redirect`: what becomes of a request that is sent on; pure. `hop`: one request on its way.
-//! - `client`: the connections; `fetch`: from a request to its answer.
+//!   allows besides.
+//! - `target`: whether an address of a page may be asked at all, and this machine's own, which are not public either.
+//! - `client`: names to addresses that were looked at, and the connections.
+//! - `hop`: one request on its way, and what becomes of it where it is sent on; pure. `fetch`: from a request to its answer.
 //! - `body`: what came, unpacked and bounded; `charset`: the same as text.
-//! - [`search`]: search engines, one file a dialect.
+//! - [`search`]: search engines.
 //! - `failure`: what went wrong, in words.
 
 pub mod address;
@@ -22,13 +22,10 @@ pub mod config;
 mod failure;
 mod fetch;
 mod hop;
-mod own;
-mod redirect;
-mod resolve;
 pub mod search;
 mod target;
 
 pub use allow::AllowedHost;
+pub use client::Lookup;
 pub use config::WebConfig;
 pub use fetch::Fetcher;
-pub use resolve::Lookup;

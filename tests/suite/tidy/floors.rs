@@ -192,7 +192,7 @@ const EXTENSIONS: Floors =
 const TOOLS: Floors = &[&["arguments", "mount", "patch"], &["builtin", "folders"], &["meant"], &["toolbox"]];
 
 const LOCAL: Floors = &[
-    &["cache", "config", "error", "memory", "recording", "repetition", "status"],
+    &["config", "error", "recording", "status"],
     &["gguf"],
     &["llama", "vocabulary"],
     &["harness", "inference"],
@@ -201,7 +201,7 @@ const LOCAL: Floors = &[
 ];
 
 const MCP: Floors = &[
-    &["answer", "calls", "clean", "guard", "http_client", "offered", "plugin_check", "schema", "variables"],
+    &["answer", "calls", "guard", "http_client", "schema", "variables"],
     &["catalogue", "config", "reason"],
     &["log", "published"],
     &["elicitation", "login"],

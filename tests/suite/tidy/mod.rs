@@ -185,16 +185,17 @@ fn types_are_nouns() {
 }
 
 /// Which crates of the house a crate may know, and which libraries are its alone.
-const HOUSE: [(&str, &[&str]); 28] = [
+const HOUSE: [(&str, &[&str]); 29] = [
     ("crates/core", &[]),
     ("crates/policy", &["agentd-core"]),
     ("crates/context", &["agentd-core"]),
     ("crates/engine", &["agentd-context", "agentd-core", "agentd-policy"]),
     ("crates/exchange", &["agentd-core"]),
-    ("crates/models", &["agentd-core"]),
+    ("crates/http", &["agentd-core"]),
+    ("crates/models", &["agentd-core", "agentd-http"]),
     ("crates/local", &["agentd-core"]),
     ("crates/lsp", &["agentd-core"]),
-    ("crates/telemetry", &["agentd-core", "agentd-trace"]),
+    ("crates/telemetry", &["agentd-core", "agentd-http", "agentd-trace"]),
     ("crates/workspace", &["agentd-core"]),
     ("crates/sandbox", &["agentd-core", "agentd-workspace"]),
     ("crates/worktrees", &["agentd-core", "agentd-sandbox", "agentd-workspace"]),
@@ -208,9 +209,9 @@ const HOUSE: [(&str, &[&str]); 28] = [
     ("crates/code", &["agentd-confine", "agentd-core"]),
     ("crates/confine", &[]),
     ("crates/index", &["agentd-confine", "agentd-core", "agentd-ocr"]),
-    ("crates/mcp", &["agentd-core"]),
+    ("crates/mcp", &["agentd-core", "agentd-http"]),
     ("crates/ocr", &[]),
-    ("crates/web", &["agentd-core"]),
+    ("crates/web", &["agentd-core", "agentd-http"]),
     ("proto", &["agentd-core"]),
     ("agentctl", &["agentd-core", "agentd-proto", "agentd-trace"]),
     (
@@ -248,7 +249,7 @@ const WIRES: [(&str, &[&str]); 19] = [
     ("tonic", &["proto", "agentd", "crates/telemetry"]),
     ("prost", &["proto", "agentd", "crates/telemetry"]),
     ("interprocess", &["proto"]),
-    ("reqwest", &["crates/mcp", "crates/models", "crates/telemetry", "crates/web"]),
+    ("reqwest", &["crates/http", "crates/mcp", "crates/models", "crates/telemetry", "crates/web"]),
     ("rmcp", &["agentctl", "crates/mcp"]),
     ("rusqlite", &["crates/store"]),
     ("candle-core", &["crates/local"]),

@@ -1,15 +1,13 @@
 //! Logging in to servers behind an address, by OAuth. Tokens are kept in a file for each server and address that only its
 //! owner can read; they are renewed when they have run out.
 //!
-//! - `refusal`: that a server does not answer, and what it says of whom it would answer. `wanted`: what is remembered of that.
-//! - `discovery`: where a server lets people log in. `fitting`: what of that is believed.
+//! - `refusal`: that a server does not answer, what it says of whom it would answer, and what is remembered of that.
+//! - `discovery`: where a server lets people log in, and what of that is believed.
 //! - `files`: what only their owner can read.
 
 mod discovery;
 mod files;
-mod fitting;
 mod refusal;
-mod wanted;
 
 use std::{
     collections::HashMap,
@@ -28,9 +26,13 @@ use sha2::{Digest as _, Sha256};
 pub(crate) use self::refusal::Refusal;
 use self::{
     files::{TokenFile, TokenLookup, TokenSource},
-    wanted::{Remedy, WantedLogins},
+    refusal::{Remedy, WantedLogins},
 };
-use crate::{clean::Clean, config::OAuthClient, log::Log, reason::Reason};
+use crate::{
+    config::OAuthClient,
+    log::Log,
+    reason::{Clean, Reason},
+};
 
 /// Time limit for a server to say where to log in, and to give a token.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -241,8 +243,7 @@ impl Logins {
         site: ServerUrl<'_>,
         wanted: &WantedLogins,
     ) -> Result<(AuthorizationManager, TokenSource), AuthError> {
-        // An error only says that a provider is there already, which is all that is wanted.
-        let _ = rustls::crypto::ring::default_provider().install_default();
+        agentd_http::init_crypto();
         let mut manager = discovery::manager(site.url, &self.routes).await?;
         let metadata = discovery::metadata(&manager, site, wanted, &self.routes).await?;
         let giver = TokenSource::from(&metadata);

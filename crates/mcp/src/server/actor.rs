@@ -1,12 +1,14 @@
 //! The actor of one server: it starts it when it is called, knows whether it lives, and stops it when nobody needs it.
 
 use std::{
-    collections::BTreeMap,
     sync::Arc,
     time::{Duration, Instant},
 };
 
-use futures_util::{FutureExt as _, future::BoxFuture};
+use futures_util::{
+    FutureExt as _,
+    future::{BoxFuture, OptionFuture},
+};
 use rmcp::service::RunningService;
 use tokio::{
     sync::{Notify, mpsc, oneshot, watch},
@@ -15,19 +17,12 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    budget::Budget,
-    changes,
-    connect::{Connection, OpenConnection, Opening, ServerDeps},
-    era::Era,
+    connect::{Connection, Era, OpenConnection, Opening},
     handler::Handler,
     listing,
     process::{self, Process},
 };
-use crate::{
-    config::ServerConfig,
-    log::Log,
-    reason::{Reason, span},
-};
+use crate::reason::{Reason, span};
 
 /// Delay after a change of what a server offers, before it is listed: one that changes all the time is asked this
 /// often.
@@ -98,31 +93,11 @@ impl Drop for Lease {
 
 impl ServerHandle {
     /// A server that is not started yet. The actor ends, and the server with it, when all handles are gone.
-    pub(crate) fn spawn(
-        name: String,
-        fingerprint: String,
-        era: Era,
-        config: Arc<ServerConfig>,
-        environment: Arc<BTreeMap<String, String>>,
-        supplies: Arc<ServerDeps>,
-        log: Arc<Log>,
-    ) -> Self {
+    pub(crate) fn spawn(opening: Opening) -> Self {
         let (commands, received) = mpsc::channel(64);
         let (told, health) = watch::channel(Health::Stopped);
-        let actor = Actor {
-            name,
-            fingerprint,
-            era,
-            config,
-            environment,
-            supplies,
-            log,
-            health: told,
-            budget: Budget::default(),
-            waiting: Vec::new(),
-            released: Arc::new(Notify::new()),
-        };
-        tokio::spawn(actor.run(received));
+        let (budget, waiting, released) = Default::default();
+        tokio::spawn(Actor { opening, health: told, budget, waiting, released }.run(received));
         Self { commands, health }
     }
 
@@ -156,15 +131,8 @@ impl ServerHandle {
 }
 
 struct Actor {
-    name: String,
-    /// Of the configuration without the values of its variables.
-    fingerprint: String,
-    /// That of the last connection.
-    era: Era,
-    config: Arc<ServerConfig>,
-    environment: Arc<BTreeMap<String, String>>,
-    supplies: Arc<ServerDeps>,
-    log: Arc<Log>,
+    /// How it is reached; its era is that of the last connection.
+    opening: Opening,
     health: watch::Sender<Health>,
     budget: Budget,
     /// Callers that wait for the start, and why.
@@ -226,22 +194,21 @@ impl Actor {
                 Event::Started(started) => self.started(*started),
                 Event::Ended => self.ended(state).await,
                 Event::Idle => {
-                    let only_listed = matches!(&state, State::Running(running) if running.only_listed);
-                    let why = if only_listed {
-                        "it was stopped: it was started only to list its tools"
-                    } else {
-                        "it was stopped because it was idle"
+                    let why = match &state {
+                        State::Running(running) if running.only_listed => {
+                            "it was stopped: it was started only to list its tools"
+                        }
+                        _ => "it was stopped because it was idle",
                     };
                     self.stop(state, why).await;
                     State::Stopped
                 }
-                Event::Released => match state {
-                    State::Running(mut running) => {
+                Event::Released => {
+                    if let State::Running(running) = &mut state {
                         running.idle_since = Instant::now();
-                        State::Running(running)
                     }
-                    other => other,
-                },
+                    state
+                }
                 Event::Changed | Event::Listed => self.listing(state, matches!(event, Event::Changed)),
             };
         }
@@ -266,7 +233,7 @@ impl Actor {
                     () = idle => Event::Idle,
                     () = self.released.notified() => Event::Released,
                     () = changed.notified(), if !asks => Event::Changed,
-                    () = listed(&mut running.listing), if asks => Event::Listed,
+                    _ = OptionFuture::from(running.listing.as_mut()), if asks => Event::Listed,
                 }
             }
         }
@@ -276,7 +243,7 @@ impl Actor {
     fn idle(&self, running: &RunningServer) -> BoxFuture<'static, ()> {
         // What it was started for is over then. It is there a little longer, for a call of the turn that made it known.
         let listed = running.only_listed.then_some(LISTED);
-        match self.config.idle_stop.into_iter().chain(listed).min() {
+        match self.opening.config.idle_stop.into_iter().chain(listed).min() {
             Some(limit) if Arc::strong_count(&running.in_use) == 1 => {
                 let until = time::Instant::from_std(running.idle_since + limit);
                 time::sleep_until(until).boxed()
@@ -302,8 +269,8 @@ impl Actor {
                     self.budget.forgive();
                 }
                 if let Some(wait) = self.budget.wait(Instant::now()) {
-                    let why = match &*self.health.borrow() {
-                        Health::Down { why, .. } => why.clone(),
+                    let why = match self.health.borrow().clone() {
+                        Health::Down { why, .. } => why,
                         _ => Reason::ours("it failed"),
                     };
                     let _ = answer.send(Err(why.tried_again_in(&span(wait.max(Duration::from_secs(1))))));
@@ -311,19 +278,16 @@ impl Actor {
                 }
                 self.waiting.push((need, answer));
                 self.health.send_replace(Health::Starting);
-                self.log.note("it is started");
-                let opening = Opening {
-                    name: self.name.clone(),
-                    fingerprint: self.fingerprint.clone(),
-                    era: self.era,
-                    config: Arc::clone(&self.config),
-                    environment: Arc::clone(&self.environment),
-                    supplies: Arc::clone(&self.supplies),
-                    log: Arc::clone(&self.log),
-                };
+                self.opening.log.note("it is started");
                 let given_up = CancellationToken::new();
-                State::Starting(opening.open(given_up.clone()).boxed(), given_up)
+                State::Starting(self.opening.clone().open(given_up.clone()).boxed(), given_up)
             }
+        }
+    }
+
+    fn answer_all(&mut self, answer: impl Fn(&Self) -> Result<Lease, Reason>) {
+        for (_, waiting) in std::mem::take(&mut self.waiting) {
+            let _ = waiting.send(answer(self));
         }
     }
 
@@ -339,11 +303,13 @@ impl Actor {
     fn started(&mut self, started: Result<OpenConnection, Reason>) -> State {
         match started {
             Ok(OpenConnection { connection, service, process, catalogue, era, changed }) => {
-                self.era = era;
+                self.opening.era = era;
                 let offered = catalogue.tools.len();
-                self.log.note(&format!("it runs, and offers {offered} tool{}", if offered == 1 { "" } else { "s" }));
+                self.opening
+                    .log
+                    .note(&format!("it runs, and offers {offered} tool{}", if offered == 1 { "" } else { "s" }));
                 // Whoever sees that it runs sees its tools.
-                (self.supplies.learn)(&self.name, catalogue);
+                (self.opening.supplies.learn)(&self.opening.name, catalogue);
                 self.health.send_replace(Health::Running(process.as_ref().and_then(Process::id)));
                 let closing = CancellationToken::new();
                 let now = Instant::now();
@@ -360,20 +326,16 @@ impl Actor {
                     listing: None,
                     changed,
                 });
-                for (_, waiting) in std::mem::take(&mut self.waiting) {
-                    let _ = waiting.send(Ok(self.leased(&running)));
-                }
+                self.answer_all(|actor| Ok(actor.leased(&running)));
                 State::Running(running)
             }
             Err(why) => {
                 // Where it was another one than before, it is found out anew.
-                self.era = Era::default();
-                self.log.note(&format!("it could not be started: {why}"));
+                self.opening.era = Era::default();
+                self.opening.log.note(&format!("it could not be started: {why}"));
                 self.budget.failed(Duration::ZERO, Instant::now());
                 self.down(why.clone());
-                for (_, waiting) in std::mem::take(&mut self.waiting) {
-                    let _ = waiting.send(Err(why.clone()));
-                }
+                self.answer_all(|_| Err(why.clone()));
                 State::Stopped
             }
         }
@@ -387,7 +349,7 @@ impl Actor {
             Some(process) => process::told(process.gone().await),
             None => "the connection was closed".to_owned(),
         };
-        self.log.note(&format!("{status} by itself"));
+        self.opening.log.note(&format!("{status} by itself"));
         self.budget.failed(since.elapsed(), Instant::now());
         self.down(Reason::ours(status));
         State::Stopped
@@ -403,7 +365,7 @@ impl Actor {
         match state {
             State::Stopped => {}
             State::Starting(starting, given_up) => {
-                self.log.note(why);
+                self.opening.log.note(why);
                 given_up.cancel();
                 // Where it came up in this moment it is stopped as one that runs.
                 if let Ok(open) = starting.await {
@@ -412,12 +374,10 @@ impl Actor {
                         process.gone().await;
                     }
                 }
-                for (_, waiting) in std::mem::take(&mut self.waiting) {
-                    let _ = waiting.send(Err(Reason::ours(why)));
-                }
+                self.answer_all(|_| Err(Reason::ours(why)));
             }
             State::Running(running) => {
-                self.log.note(why);
+                self.opening.log.note(why);
                 running.closing.cancel();
                 let _ = time::timeout(CLOSING, running.ended).await;
                 if let Some(process) = running.process {
@@ -432,13 +392,12 @@ impl Actor {
     fn listing(&self, state: State, changed: bool) -> State {
         let State::Running(mut running) = state else { return state };
         running.listing = changed.then(|| {
-            let (connection, supplies) = (Arc::clone(&running.connection), Arc::clone(&self.supplies));
-            let (name, fingerprint, log) = (self.name.clone(), self.fingerprint.clone(), Arc::clone(&self.log));
-            let limit = self.config.start_timeout;
+            let (connection, opening) = (Arc::clone(&running.connection), self.opening.clone());
             async move {
+                let Opening { name, fingerprint, config, supplies, log, .. } = opening;
                 time::sleep(SETTLING).await;
                 let listed = listing::catalogue(&connection.peer, &connection.info, fingerprint);
-                match time::timeout(limit, listed).await {
+                match time::timeout(config.start_timeout, listed).await {
                     Ok(Ok(catalogue)) => (supplies.learn)(&name, catalogue),
                     Ok(Err(error)) => {
                         let why = listing::none(&error, &supplies.clean);
@@ -450,12 +409,6 @@ impl Actor {
             .boxed()
         });
         State::Running(running)
-    }
-}
-
-async fn listed(listing: &mut Option<BoxFuture<'static, ()>>) {
-    if let Some(listing) = listing {
-        listing.await;
     }
 }
 
@@ -472,7 +425,7 @@ fn until_ended(
         tokio::pin!(ended);
         tokio::select! {
             _ = &mut ended => {}
-            never = changes::follow(&connection, &changed) => match never {},
+            never = connection.follow(&changed) => match never {},
             () = async { tokio::select! { () = closing.cancelled() => {}, () = connection.lost.cancelled() => {} } } => {
                 close.cancel();
                 let _ = ended.await;
@@ -480,4 +433,74 @@ fn until_ended(
         }
     }
     .boxed()
+}
+
+/// Delays after the first failure, the second, and so on. The last holds for all that follow.
+const WAITS: [Duration; 6] = [
+    Duration::ZERO,
+    Duration::ZERO,
+    Duration::from_secs(2),
+    Duration::from_secs(10),
+    Duration::from_secs(30),
+    Duration::from_secs(60),
+];
+
+/// Uptime after which a server's failures are forgotten.
+const STEADY: Duration = Duration::from_secs(60);
+
+/// Failures of a server, and how soon it may be started again. A call never waits for a server that keeps failing: it is told at
+/// once when the next try may be. No server is given up for good.
+#[derive(Debug, Default)]
+struct Budget {
+    failures: usize,
+    next_try: Option<Instant>,
+}
+
+impl Budget {
+    /// Time until it may be started, if not now.
+    fn wait(&self, now: Instant) -> Option<Duration> {
+        self.next_try.map(|next| next.saturating_duration_since(now)).filter(|wait| !wait.is_zero())
+    }
+
+    /// It could not be started, or ended by itself after it had lived so long.
+    fn failed(&mut self, lived: Duration, now: Instant) {
+        if lived >= STEADY {
+            self.failures = 0;
+        }
+        let wait = WAITS[self.failures.min(WAITS.len() - 1)];
+        self.failures += 1;
+        self.next_try = Some(now + wait);
+    }
+
+    /// A person wants it to be tried at once.
+    fn forgive(&mut self) {
+        *self = Self::default();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_keeps_failing_is_tried_less_and_less_but_never_given_up() {
+        let mut budget = Budget::default();
+        let mut now = Instant::now();
+        let mut waits = Vec::new();
+        for _ in 0..8 {
+            assert_eq!(budget.wait(now), None);
+            budget.failed(Duration::from_secs(1), now);
+            let wait = budget.wait(now).unwrap_or_default();
+            waits.push(wait.as_secs());
+            now += wait;
+        }
+        assert_eq!(waits, [0, 0, 2, 10, 30, 60, 60, 60]);
+        budget.failed(STEADY, now);
+        assert_eq!(budget.wait(now), None, "one that lived long begins anew");
+        budget.failed(Duration::ZERO, now);
+        budget.failed(Duration::ZERO, now);
+        assert!(budget.wait(now).is_some());
+        budget.forgive();
+        assert_eq!(budget.wait(now), None);
+    }
 }

@@ -19,7 +19,7 @@ use tokio::{
     time::{Instant, sleep_until},
 };
 
-use crate::log::Log;
+use crate::{calls::until, log::Log};
 
 /// Maximum number of a server's requests that wait for their answers, or for the server to read these.
 const MOST: usize = 64;
@@ -184,13 +184,6 @@ impl<T: Transport<RoleClient>> Transport<RoleClient> for BoundedTransport<T> {
 
     async fn close(&mut self) -> Result<(), Self::Error> {
         self.inner.close().await
-    }
-}
-
-async fn until(time: Option<Instant>) {
-    match time {
-        Some(time) => sleep_until(time).await,
-        None => std::future::pending().await,
     }
 }
 

@@ -185,22 +185,19 @@ impl NoAnswer {
     ) -> ToolOutput {
         let (code, text) = match self {
             Self::Cancelled => (ToolErrorCode::Cancelled, "the turn ended while this ran".to_owned()),
-            Self::Expired(ExpiredLimit::Silence) => (
-                ToolErrorCode::Timeout,
-                format!(
-                    "the MCP server {server} was silent for {} and the call was cancelled; it may have done part of \
-                     the work. Ask it for less, or try another way",
-                    span(time.silence)
-                ),
-            ),
-            Self::Expired(ExpiredLimit::InAll) => (
-                ToolErrorCode::Timeout,
-                format!(
-                    "the MCP server {server} took longer than {} and the call was cancelled; it may have done part of \
-                     the work. Ask it for less, or try another way",
-                    span(time.all)
-                ),
-            ),
+            Self::Expired(limit @ (ExpiredLimit::Silence | ExpiredLimit::InAll)) => {
+                let how_long = match limit {
+                    ExpiredLimit::Silence => format!("was silent for {}", span(time.silence)),
+                    _ => format!("took longer than {}", span(time.all)),
+                };
+                (
+                    ToolErrorCode::Timeout,
+                    format!(
+                        "the MCP server {server} {how_long} and the call was cancelled; it may have done part of the work. \
+                         Ask it for less, or try another way"
+                    ),
+                )
+            }
             Self::Expired(ExpiredLimit::Questions) => (
                 ToolErrorCode::Tool,
                 format!(

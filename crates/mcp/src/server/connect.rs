@@ -1,34 +1,46 @@
-//! From a configuration to a connection that was greeted and says what it offers.
+//! From a configuration to a connection that was greeted and says what it offers; and the two eras of the protocol: up to
+//! 2025-11-25 a connection begins with `initialize`, and from 2026-07-28 on every request says which version it is of.
 
-use std::{collections::BTreeMap, path::PathBuf, sync::Arc};
+use std::{
+    collections::BTreeMap, convert::Infallible, error::Error, future::pending, path::PathBuf, sync::Arc, time::Duration,
+};
 
 use rmcp::{
-    model::ServerPeerInfo,
-    service::{
-        ClientInitializeError, Peer, RoleClient, RunningService, ServiceError, serve_client_with_lifecycle_and_ct,
-    },
+    ClientLifecycleMode,
+    model::{ErrorCode, ErrorData, ProtocolVersion, ServerPeerInfo, SubscriptionFilter},
+    service::{ClientInitializeError, Peer, RoleClient, RunningService, ServiceError, serve_client_with_lifecycle},
 };
-use tokio::{sync::Notify, time::timeout};
+use tokio::{
+    sync::Notify,
+    time::{Instant, sleep, timeout_at},
+};
 use tokio_util::sync::CancellationToken;
 
 use super::{
     bounded::BoundedTransport,
-    era::{Era, FINDING_OUT},
     handler::Handler,
     http::Address,
     listing,
-    pipes::Pipes,
-    process::{self, Process, Start},
+    process::{self, Pipes, Process, Start},
 };
 use crate::{
     catalogue::Catalogue,
-    clean::Clean,
-    config::{ServerAddress, ServerConfig},
+    config::{HttpWire, PluginCheck, ServerAddress, ServerConfig},
     log::Log,
     login::{Logins, Refusal, ServerUrl},
-    plugin_check::PluginCheck,
-    reason::{Reason, span},
+    reason::{Clean, Reason, span},
 };
+
+/// Time for a server behind an address to show that it is of the newer era, where nothing says so yet.
+const FINDING_OUT: Duration = Duration::from_secs(5);
+/// The codes for failures of a server's own, such as a key that is missing.
+const OWN_FAILURES: [ErrorCode; 2] = [ErrorCode(-32000), ErrorCode::INTERNAL_ERROR];
+/// The codes that only servers of the newer era know.
+const NEWER_FAILURES: [ErrorCode; 3] = [
+    ErrorCode::HEADER_MISMATCH,
+    ErrorCode::MISSING_REQUIRED_CLIENT_CAPABILITY,
+    ErrorCode::UNSUPPORTED_PROTOCOL_VERSION,
+];
 
 type LearnTask = dyn Fn(&str, Catalogue) + Send + Sync;
 
@@ -57,6 +69,46 @@ pub(crate) struct Connection {
     pub(crate) lost: CancellationToken,
 }
 
+/// Delay before a subscription that has ended is made again.
+const AGAIN: Duration = Duration::from_secs(30);
+
+impl Connection {
+    /// Tells `changed` of each change of what a server of the newer era offers, as long as it is polled. It reports them only to
+    /// those who subscribe.
+    pub(super) async fn follow(&self, changed: &Notify) -> Infallible {
+        let Some(wanted) = wanted(&self.info) else { return pending().await };
+        loop {
+            match self.peer.listen(wanted.clone()).await {
+                Ok(mut subscription) => {
+                    while let Ok(Some(_)) = subscription.next().await {
+                        changed.notify_one();
+                    }
+                }
+                // It names changes among its capabilities, and reports none.
+                Err(ServiceError::McpError(_) | ServiceError::UnexpectedResponse) => return pending().await,
+                Err(_) => {}
+            }
+            sleep(AGAIN).await;
+            // Nobody heard of the changes of that time.
+            changed.notify_one();
+        }
+    }
+}
+
+/// Subscription to all that changes of a server, by its capabilities; none where it reports changes to everybody.
+fn wanted(info: &ServerPeerInfo) -> Option<SubscriptionFilter> {
+    if info.protocol_version.has_initialize() {
+        return None;
+    }
+    let capabilities = &info.capabilities;
+    let mut wanted = SubscriptionFilter::new();
+    wanted.tools_list_changed = capabilities.tools.as_ref().and_then(|tools| tools.list_changed);
+    wanted.resources_list_changed = capabilities.resources.as_ref().and_then(|resources| resources.list_changed);
+    wanted.prompts_list_changed = capabilities.prompts.as_ref().and_then(|prompts| prompts.list_changed);
+    let changes = [wanted.tools_list_changed, wanted.resources_list_changed, wanted.prompts_list_changed];
+    changes.contains(&Some(true)).then_some(wanted)
+}
+
 /// A connection with all that keeps it up.
 pub(super) struct OpenConnection {
     pub(super) connection: Arc<Connection>,
@@ -70,16 +122,17 @@ pub(super) struct OpenConnection {
 }
 
 /// Ingredients of a connection.
-pub(super) struct Opening {
-    pub(super) name: String,
+#[derive(Clone)]
+pub(crate) struct Opening {
+    pub(crate) name: String,
     /// Of the configuration without the values of its variables.
-    pub(super) fingerprint: String,
+    pub(crate) fingerprint: String,
     /// Era of its last connection.
-    pub(super) era: Era,
-    pub(super) config: Arc<ServerConfig>,
-    pub(super) environment: Arc<BTreeMap<String, String>>,
-    pub(super) supplies: Arc<ServerDeps>,
-    pub(super) log: Arc<Log>,
+    pub(crate) era: Era,
+    pub(crate) config: Arc<ServerConfig>,
+    pub(crate) environment: Arc<BTreeMap<String, String>>,
+    pub(crate) supplies: Arc<ServerDeps>,
+    pub(crate) log: Arc<Log>,
 }
 
 impl Opening {
@@ -97,68 +150,91 @@ impl Opening {
             sampling: self.config.sampling,
             changed: Arc::clone(&changed),
         };
-        let ((service, info, catalogue), process, era) = match &self.config.reached {
-            ServerAddress::Stdio { command, args, env, cwd } => {
-                let start =
-                    Start { guard: &self.supplies.guard, command, args, environment: &self.environment, env, cwd };
-                let mut era = self.era;
-                let (greeted, process) = match self.program(&start, era, &handler, &given_up).await {
-                    Err((why, true)) => {
-                        self.log.note("it seems to be of the other era of the protocol, and is started again");
-                        era = era.other();
-                        let again = self.program(&start, era, &handler, &given_up).await;
-                        // Of two refusals that of `initialize` counts, which most servers know.
-                        let first_counts = |refuses| refuses && self.era == Era::Initialize;
-                        again.map_err(|(other, refuses)| if first_counts(refuses) { why } else { other })?
-                    }
-                    greeted => greeted.map_err(|(why, _)| why)?,
-                };
-                (greeted, Some(process), era)
-            }
-            ServerAddress::Http { url, headers, wire, client } => {
-                let ServerDeps { logins, clean, .. } = &*self.supplies;
-                let address = Address {
-                    site: ServerUrl { server: &self.name, url: &url.value, client: client.as_ref() },
-                    headers,
-                    wire: *wire,
-                    era: self.era,
-                    finding_out: FINDING_OUT.min(self.config.start_timeout / 2),
-                    logins,
-                    clean,
-                    log: &self.log,
-                };
-                let greeted = self.within(&given_up, async {
-                    let (service, era) = address.greet(&handler).await?;
-                    let refused = |error: &ServiceError| Some(address.refused(&Refusal::of_request(error)?));
-                    Ok((self.greeted(service, refused).await?, era))
-                });
-                let closed = || Reason::ours("it closed the connection");
-                let (greeted, era) = greeted.await.map_err(|trouble| trouble.why.unwrap_or_else(closed))?;
-                (greeted, None, era)
-            }
+        let limit = Instant::now() + self.config.start_timeout;
+        let (first, other) = match &self.config.reached {
+            ServerAddress::Stdio { .. } => (self.era, Some(self.era.other())),
+            ServerAddress::Http { wire: HttpWire::Streamable, .. } => (Era::Discover, Some(Era::Initialize)),
+            ServerAddress::Http { wire: HttpWire::Sse, .. } => (Era::Initialize, None),
         };
+        let tried = match (self.attempt(first, &handler, limit, &given_up).await, other) {
+            (Err(trouble), Some(other)) if trouble.is_of_era => {
+                let again = self.attempt(other, &handler, limit, &given_up).await;
+                again.map_err(|later| match other {
+                    Era::Initialize => Trouble::that_counts(trouble, later),
+                    Era::Discover => Trouble::that_counts(later, trouble),
+                })
+            }
+            (tried, _) => tried,
+        };
+        let closed = || Reason::ours("it closed the connection");
+        let (GreetedServer { service, info, catalogue }, process, era) =
+            tried.map_err(|trouble| trouble.why.unwrap_or_else(closed))?;
         let connection =
             Arc::new(Connection { peer: service.peer().clone(), handler, info, lost: CancellationToken::new() });
         Ok(OpenConnection { connection, service, process, catalogue, era, changed })
     }
 
-    /// Starts a program, and asks what it offers. An error says besides whether it may be of the other era.
+    /// Reaches the server as one of this era. A program is started for that, and has its own time.
+    async fn attempt(
+        &self,
+        era: Era,
+        handler: &Handler,
+        limit: Instant,
+        given_up: &CancellationToken,
+    ) -> Result<(GreetedServer, Option<Process>, Era), Trouble> {
+        match &self.config.reached {
+            ServerAddress::Stdio { command, args, env, cwd } => {
+                let start =
+                    Start { guard: &self.supplies.guard, command, args, environment: &self.environment, env, cwd };
+                if era != self.era {
+                    self.log.note("it seems to be of the other era of the protocol, and is started again");
+                }
+                let (greeted, process) = self.program(&start, era, handler, given_up).await?;
+                Ok((greeted, Some(process), era))
+            }
+            ServerAddress::Http { url, headers, wire, client } => {
+                let ServerDeps { logins, clean, .. } = &*self.supplies;
+                let finding_out = FINDING_OUT.min(self.config.start_timeout / 2);
+                let address = Address {
+                    site: ServerUrl { server: &self.name, url: &url.value, client: client.as_ref() },
+                    headers,
+                    wire: *wire,
+                    finding_out: (self.era == Era::Initialize).then_some(finding_out),
+                    logins,
+                    clean,
+                    log: &self.log,
+                };
+                let greeted = self.within(limit, given_up, async {
+                    let service = address.greet(handler, era).await?;
+                    self.greeted(service, |error| Some(address.refused(&Refusal::of_request(error)?))).await
+                });
+                Ok((greeted.await?, None, era))
+            }
+        }
+    }
+
+    /// Starts a program, and asks what it offers.
     async fn program(
         &self,
         start: &Start<'_>,
         era: Era,
         handler: &Handler,
         given_up: &CancellationToken,
-    ) -> Result<(GreetedServer, Process), (Reason, bool)> {
+    ) -> Result<(GreetedServer, Process), Trouble> {
         let (process, stdout, stdin) = Process::start(start, &self.log).map_err(|error| {
-            let why = format!("could not start `{}` in {}: {error}", start.command, start.cwd.display());
-            (Reason::ours(why), false)
+            Reason::ours(format!("could not start `{}` in {}: {error}", start.command, start.cwd.display()))
         })?;
         let pipes = BoundedTransport::new(Pipes::new(stdout, stdin, Arc::clone(&self.log)), Arc::clone(&self.log));
-        let greeting =
-            serve_client_with_lifecycle_and_ct(handler.clone(), pipes, era.lifecycle(), CancellationToken::new());
-        let greeted = self.within(given_up, async {
-            let service = greeting.await.map_err(|error| Trouble::of(era, &error, &self.supplies.clean))?;
+        let greeting = serve_client_with_lifecycle(handler.clone(), pipes, era.lifecycle());
+        let greeted = self.within(Instant::now() + self.config.start_timeout, given_up, async {
+            let service = greeting.await.map_err(|error| {
+                let ended = matches!(
+                    error,
+                    ClientInitializeError::ConnectionClosed(_) | ClientInitializeError::TransportError { .. }
+                );
+                let trouble = Trouble::of(era, &error, Reason::of_greeting(&error, &self.supplies.clean));
+                Trouble { why: trouble.why.filter(|_| !ended), ..trouble }
+            })?;
             self.greeted(service, |_| None).await
         });
         match greeted.await {
@@ -167,17 +243,18 @@ impl Opening {
                 // Its input was closed with all that was dropped.
                 let status = process.gone().await;
                 let why = trouble.why.unwrap_or_else(|| Reason::ours(process::told(status)));
-                Err((why.with_last_words(self.log.last_words()), trouble.is_of_era))
+                Err(Trouble { why: Some(why.with_last_words(self.log.last_words())), ..trouble })
             }
         }
     }
 
     async fn within<T>(
         &self,
+        limit: Instant,
         given_up: &CancellationToken,
         opened: impl Future<Output = Result<T, Trouble>>,
     ) -> Result<T, Trouble> {
-        match given_up.run_until_cancelled(timeout(self.config.start_timeout, opened)).await {
+        match given_up.run_until_cancelled(timeout_at(limit, opened)).await {
             Some(Ok(opened)) => opened,
             Some(Err(_)) => {
                 Err(Reason::ours(format!("it did not answer within {}", span(self.config.start_timeout))).into())
@@ -197,36 +274,164 @@ impl Opening {
             return Err(Reason::ours("it did not say who it is").into());
         };
         match listing::catalogue(&peer, &info, self.fingerprint.clone()).await {
-            Ok(catalogue) => Ok((service, info, catalogue)),
+            Ok(catalogue) => Ok(GreetedServer { service, info, catalogue }),
             Err(error) => Err(match refused(&error) {
                 Some(why) => why.into(),
-                None if peer.is_transport_closed() => Trouble { why: None, is_of_era: false },
+                None if peer.is_transport_closed() => Trouble { why: None, is_of_era: false, is_own: true },
                 None => listing::none(&error, &self.supplies.clean).into(),
             }),
         }
     }
 }
 
-type GreetedServer = (RunningService<RoleClient, Handler>, Arc<ServerPeerInfo>, Catalogue);
+/// A server that was greeted, and what it offers.
+struct GreetedServer {
+    service: RunningService<RoleClient, Handler>,
+    info: Arc<ServerPeerInfo>,
+    catalogue: Catalogue,
+}
 
 /// Why a server could not be greeted.
 pub(super) struct Trouble {
     /// The reason, unless it ended, which tells more.
-    why: Option<Reason>,
+    pub(super) why: Option<Reason>,
     /// Set if it may be of the other era.
-    is_of_era: bool,
+    pub(super) is_of_era: bool,
+    /// Set if the server has a reason of its own, and does not just fail to understand.
+    pub(super) is_own: bool,
 }
 
 impl From<Reason> for Trouble {
     fn from(why: Reason) -> Self {
-        Self { why: Some(why), is_of_era: false }
+        Self { why: Some(why), is_of_era: false, is_own: true }
     }
 }
 
 impl Trouble {
-    fn of(era: Era, error: &ClientInitializeError, clean: &Clean) -> Self {
-        let ended =
-            matches!(error, ClientInitializeError::ConnectionClosed(_) | ClientInitializeError::TransportError { .. });
-        Self { why: (!ended).then(|| Reason::of_greeting(error, clean)), is_of_era: era.may_be_wrong(error) }
+    /// Trouble with a greeting in this era.
+    pub(super) fn of(era: Era, error: &ClientInitializeError, why: Reason) -> Self {
+        Self { why: Some(why), is_of_era: era.may_be_wrong(error), is_own: era.is_refused_by(error) }
+    }
+
+    /// Silence where a server had to show that it is of the newer era.
+    pub(super) fn silence() -> Self {
+        Self { why: None, is_of_era: true, is_own: false }
+    }
+
+    /// The one that counts where a server was greeted in both eras: that of the older, which most servers know, unless only
+    /// the newer brought out a reason of the server's own.
+    fn that_counts(discover: Self, initialize: Self) -> Self {
+        if discover.is_own && !initialize.is_own { discover } else { initialize }
+    }
+}
+
+/// Era of a server.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) enum Era {
+    /// Connections begin with `initialize`. Also that of servers of which nothing is known.
+    #[default]
+    Initialize,
+    /// Connections begin with `server/discover`.
+    Discover,
+}
+
+impl Era {
+    /// Era of a version of the protocol.
+    pub(crate) fn of(version: &str) -> Self {
+        // The names are dates; others are of drafts.
+        let is_date = version.starts_with(|letter: char| letter.is_ascii_digit());
+        if is_date && version >= ProtocolVersion::NO_INITIALIZE.as_str() { Self::Discover } else { Self::Initialize }
+    }
+
+    fn other(self) -> Self {
+        if self == Self::Initialize { Self::Discover } else { Self::Initialize }
+    }
+
+    pub(super) fn lifecycle(self) -> ClientLifecycleMode {
+        match self {
+            Self::Initialize => ClientLifecycleMode::Initialize,
+            Self::Discover => ClientLifecycleMode::Discover { preferred_versions: vec![ProtocolVersion::V_2026_07_28] },
+        }
+    }
+
+    /// Returns true if a connection of this era may have failed because the server is of the other one.
+    fn may_be_wrong(self, error: &ClientInitializeError) -> bool {
+        match (self, error) {
+            (Self::Initialize, ClientInitializeError::JsonRpcError(_)) => !self.is_refused_by(error),
+            (Self::Initialize, _) | (Self::Discover, ClientInitializeError::Cancelled) => false,
+            (Self::Discover, ClientInitializeError::TransportError { error, .. }) => {
+                !is_unreachable(error.error.as_ref())
+            }
+            (Self::Discover, _) => true,
+        }
+    }
+
+    /// Returns true if a server that knows this era has refused a greeting, for a reason of its own.
+    fn is_refused_by(self, error: &ClientInitializeError) -> bool {
+        match error {
+            ClientInitializeError::JsonRpcError(ErrorData { code, .. }) => {
+                OWN_FAILURES.contains(code) || self == Self::Discover && NEWER_FAILURES.contains(code)
+            }
+            ClientInitializeError::NoCompatibleProtocolVersion { .. } => self == Self::Discover,
+            _ => false,
+        }
+    }
+}
+
+/// Returns true if there was no server to hear the request.
+fn is_unreachable(error: &(dyn Error + 'static)) -> bool {
+    let mut causes = std::iter::successors(Some(error), |&error| error.source());
+    causes.any(|cause| cause.downcast_ref::<reqwest::Error>().is_some_and(reqwest::Error::is_connect))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions_have_their_era() {
+        for (version, era) in [
+            ("", Era::Initialize),
+            ("2025-11-25", Era::Initialize),
+            ("DRAFT-2026", Era::Initialize),
+            ("2026-07-28", Era::Discover),
+            ("2027-01-01", Era::Discover),
+        ] {
+            assert_eq!(Era::of(version), era, "{version}");
+        }
+    }
+
+    fn refusal(code: i32) -> ClientInitializeError {
+        ClientInitializeError::JsonRpcError(ErrorData::new(ErrorCode(code), "no", None))
+    }
+
+    #[test]
+    fn a_refusal_to_initialize_may_come_of_the_newer_era() {
+        let check = |code: i32, expected: bool| {
+            assert_eq!(Era::Initialize.may_be_wrong(&refusal(code)), expected, "{code}");
+            assert!(Era::Discover.may_be_wrong(&refusal(code)), "{code}");
+        };
+        check(-32601, true);
+        check(-32602, true);
+        check(-32022, true);
+        check(-32000, false);
+        check(-32603, false);
+        assert!(!Era::Initialize.may_be_wrong(&ClientInitializeError::ConnectionClosed(String::new())));
+    }
+
+    #[test]
+    fn a_reason_of_the_servers_own_counts() {
+        let trouble = |era: Era, code: i32| Trouble::of(era, &refusal(code), Reason::ours(format!("{era:?}")));
+        let check = |discover: i32, initialize: i32, expected: Era| {
+            let (discover, initialize) = (trouble(Era::Discover, discover), trouble(Era::Initialize, initialize));
+            let why = Trouble::that_counts(discover, initialize).why;
+            assert_eq!(why, Some(Reason::ours(format!("{expected:?}"))));
+        };
+        check(-32000, -32601, Era::Discover);
+        check(-32603, -32602, Era::Discover);
+        check(-32022, -32601, Era::Discover);
+        check(-32601, -32602, Era::Initialize);
+        check(-32601, -32000, Era::Initialize);
+        check(-32000, -32000, Era::Initialize);
     }
 }

@@ -1,116 +1,139 @@
-//! Servers behind an address, and which of three ways of speaking they have.
+//! Servers behind an address, and which of three ways of speaking they have: the two eras of the way of today, and the way
+//! before it, an event stream that stays open, with an address, named by its first event, that messages are posted to.
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{
+    collections::{BTreeMap, HashMap},
+    io,
+    sync::Arc,
+    time::Duration,
+};
 
-use reqwest::Client;
+use futures_util::{StreamExt as _, future::BoxFuture};
+use reqwest::{
+    Client, Url,
+    header::{HeaderName, HeaderValue},
+};
 use rmcp::{
+    RoleClient,
+    model::ClientJsonRpcMessage,
     service::{
-        ClientInitializeError, RoleClient, RunningService, serve_client_with_ct, serve_client_with_lifecycle_and_ct,
+        ClientInitializeError, RunningService, RxJsonRpcMessage, TxJsonRpcMessage, serve_client,
+        serve_client_with_lifecycle,
     },
     transport::{
-        AuthClient, DynamicTransportError, StreamableHttpClientTransport,
-        streamable_http_client::{StreamableHttpClientTransportConfig, StreamableHttpError},
+        AuthClient, DynamicTransportError, StreamableHttpClientTransport, Transport,
+        common::client_side_sse::BoxedSseResponse,
+        streamable_http_client::{
+            SseError, StreamableHttpClient, StreamableHttpClientTransportConfig, StreamableHttpError,
+            StreamableHttpPostResponse, StreamableHttpResponseLimits,
+        },
     },
 };
 use secrecy::SecretString;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
-use super::{bounded::BoundedTransport, era::Era, event_stream::EventStream, handler::Handler};
+use super::{
+    bounded::BoundedTransport,
+    connect::{Era, Trouble},
+    handler::Handler,
+};
 use crate::{
-    clean::Clean,
     config::HttpWire,
     http_client::client,
     log::Log,
     login::{Logins, Refusal, ServerUrl},
-    reason::Reason,
+    reason::{Clean, Reason},
 };
 
 /// The longest message that is taken, in bytes.
-pub(super) const LONGEST: usize = 16 << 20;
+const LONGEST: usize = 16 << 20;
+
 /// Address of a server and what is needed to reach it.
 pub(super) struct Address<'a> {
     pub(super) site: ServerUrl<'a>,
     pub(super) headers: &'a BTreeMap<String, SecretString>,
     pub(super) wire: HttpWire,
-    /// Era of its last connection.
-    pub(super) era: Era,
     /// Time for it to show that it is of the newer era, where nothing says so yet.
-    pub(super) finding_out: Duration,
+    pub(super) finding_out: Option<Duration>,
     pub(super) logins: &'a Logins,
     pub(super) clean: &'a Clean,
     pub(super) log: &'a Arc<Log>,
 }
 
 impl Address<'_> {
-    /// Greets the server: as one of the newer era first, unless it is said to be of the oldest way, then by `initialize`, and
-    /// then in the oldest way.
-    pub(super) async fn greet(&self, handler: &Handler) -> Result<(RunningService<RoleClient, Handler>, Era), Reason> {
+    /// Greets the server as one of this era; one of the older also in the oldest way, where it is said to be of that.
+    pub(super) async fn greet(
+        &self,
+        handler: &Handler,
+        era: Era,
+    ) -> Result<RunningService<RoleClient, Handler>, Trouble> {
         let client = client(self.headers, &self.logins.routes)
             .map_err(|error| Reason::ours(format!("could not make ready to ask it: {}", error.without_url())))?;
-        if self.wire == HttpWire::Streamable {
-            let greeting = self.streamable(client.clone(), Era::Discover, handler);
-            let greeted = match self.era {
-                Era::Initialize => timeout(self.finding_out, greeting).await,
-                Era::Discover => Ok(greeting.await),
-            };
-            match greeted {
-                Ok(Ok(service)) => return Ok((service, Era::Discover)),
-                Ok(Err((why, false))) => return Err(why),
-                // Without an answer, it is asked in the way that all servers know.
-                Ok(Err((_, true))) | Err(_) => {}
-            }
+        let greeting = self.streamable(client.clone(), era, handler);
+        if era == Era::Discover {
+            let Some(limit) = self.finding_out else { return greeting.await };
+            return timeout(limit, greeting).await.unwrap_or_else(|_| Err(Trouble::silence()));
         }
-        let greeted = match self.streamable(client.clone(), Era::Initialize, handler).await {
-            Err((_, true)) if self.wire == HttpWire::Sse => {
-                let transport = EventStream::open(client, self.site.url, &self.route()).await.map_err(Reason::ours)?;
-                let greeting =
-                    serve_client_with_ct(handler.clone(), self.bounded(transport), CancellationToken::new()).await;
-                greeting.map_err(|error| self.told(&error))
+        match greeting.await {
+            Err(trouble) if trouble.is_of_era && self.wire == HttpWire::Sse => {
+                let stream = EventStream::open(client, self.site.url, &self.route()).await.map_err(Reason::ours)?;
+                let greeting = serve_client(handler.clone(), self.bounded(stream));
+                greeting.await.map_err(|error| self.told(&error).into())
             }
-            greeted => greeted.map_err(|(why, _)| why),
-        };
-        greeted.map(|service| (service, Era::Initialize))
+            greeted => greeted,
+        }
     }
 
-    /// Greets the server in this way. An error says besides whether another way is worth a try.
+    /// Greets the server in this way.
     async fn streamable(
         &self,
         client: Client,
         era: Era,
         handler: &Handler,
-    ) -> Result<RunningService<RoleClient, Handler>, (Reason, bool)> {
+    ) -> Result<RunningService<RoleClient, Handler>, Trouble> {
+        match self.logins.manager(self.site, self.log).await {
+            Ok(Some(manager)) => self.greet_by(AuthClient::new(client, manager), era, handler).await,
+            Ok(None) => self.greet_by(client, era, handler).await,
+            Err(why) => {
+                let why = Reason::of_server("it does not say who may ask it", &why, self.clean);
+                Err(Trouble { is_of_era: era == Era::Initialize, ..why.into() })
+            }
+        }
+    }
+
+    async fn greet_by<C: StreamableHttpClient + Sync>(
+        &self,
+        client: C,
+        era: Era,
+        handler: &Handler,
+    ) -> Result<RunningService<RoleClient, Handler>, Trouble> {
         let config = StreamableHttpClientTransportConfig::with_uri(self.site.url)
             .max_sse_event_size(LONGEST)
             // It would send again what was not answered, and a call is never sent twice.
             .reinit_on_expired_session(false);
-        let (handler, token) = (handler.clone(), CancellationToken::new());
-        let greeting = match self.logins.manager(self.site, self.log).await {
-            Ok(Some(manager)) => {
-                let transport = StreamableHttpClientTransport::with_client(AuthClient::new(client, manager), config);
-                serve_client_with_lifecycle_and_ct(handler, self.bounded(transport), era.lifecycle(), token).await
+        let given_up = CancellationToken::new();
+        let guard = given_up.clone().drop_guard();
+        let transport = StreamableHttpClientTransport::with_client(GreetingClient { client, given_up }, config);
+        let greeting = serve_client_with_lifecycle(handler.clone(), self.bounded(transport), era.lifecycle());
+        let service = greeting.await.map_err(|error| match Refusal::of_greeting(&error) {
+            Some(refusal) => self.refused(&refusal).into(),
+            None => {
+                let trouble = Trouble::of(era, &error, self.told(&error));
+                Trouble { is_of_era: trouble.is_of_era || era == Era::Initialize, ..trouble }
             }
-            Ok(None) => {
-                let transport = StreamableHttpClientTransport::with_client(client, config);
-                serve_client_with_lifecycle_and_ct(handler, self.bounded(transport), era.lifecycle(), token).await
-            }
-            Err(why) => {
-                return Err((
-                    Reason::of_server("it does not say who may ask it", &why, self.clean),
-                    era == Era::Initialize,
-                ));
-            }
-        };
-        greeting.map_err(|error| match Refusal::of_greeting(&error) {
-            Some(refusal) => (self.refused(&refusal), false),
-            None => (self.told(&error), era == Era::Initialize || era.may_be_wrong(&error)),
-        })
+        })?;
+        guard.disarm();
+        Ok(service)
     }
 
     fn route(&self) -> String {
-        // In the form that clients ask for.
-        let url = reqwest::Url::parse(self.site.url).map(String::from).unwrap_or_default();
-        self.logins.routes.of(&url).to_string()
+        self.logins.routes.of(&self.plain_url()).to_string()
+    }
+
+    /// The address in the form that clients ask for.
+    fn plain_url(&self) -> String {
+        Url::parse(self.site.url).map(String::from).unwrap_or_default()
     }
 
     fn bounded<T>(&self, transport: T) -> BoundedTransport<T> {
@@ -124,12 +147,10 @@ impl Address<'_> {
 
     /// Reason of a failed start, with the route. The address is left out: a key may stand in it.
     fn told(&self, error: &ClientInitializeError) -> Reason {
-        let as_it_is_told = reqwest::Url::parse(self.site.url).map(String::from).unwrap_or_default();
-        let (url, clean) = (self.site.url.to_owned(), self.clean.clone());
+        let (urls, clean) = ([self.site.url.to_owned(), self.plain_url()], self.clean.clone());
         let without_url = Clean::new(move |words| {
-            let words = words.replace(&url, "[its address]");
-            let told = as_it_is_told.as_str();
-            clean.words(&if told.is_empty() { words } else { words.replace(told, "[its address]") })
+            let urls = urls.iter().filter(|url| !url.is_empty());
+            clean.words(&urls.fold(words.to_owned(), |words, url| words.replace(url, "[its address]")))
         });
         let reason = Reason::of_greeting(error, &without_url);
         let is_of_the_way = matches!(error, ClientInitializeError::TransportError { .. });
@@ -142,4 +163,197 @@ impl Address<'_> {
 pub(super) fn has_forgotten_us(error: &DynamicTransportError) -> bool {
     let error = error.error.downcast_ref::<StreamableHttpError<reqwest::Error>>();
     matches!(error, Some(StreamableHttpError::SessionExpired))
+}
+
+/// A client whose requests end with the greeting that they belong to, where that fails or is given up: the worker of the
+/// library waits for the first answer whatever becomes of who asked.
+#[derive(Clone)]
+struct GreetingClient<C> {
+    client: C,
+    given_up: CancellationToken,
+}
+
+type Headers = HashMap<HeaderName, HeaderValue>;
+type Outcome<T, C> = Result<T, StreamableHttpError<<C as StreamableHttpClient>::Error>>;
+
+impl<C: StreamableHttpClient + Sync> StreamableHttpClient for GreetingClient<C> {
+    type Error = C::Error;
+
+    async fn post_message(
+        &self,
+        url: Arc<str>,
+        message: ClientJsonRpcMessage,
+        session: Option<Arc<str>>,
+        token: Option<String>,
+        headers: Headers,
+    ) -> Outcome<StreamableHttpPostResponse, C> {
+        let limits = StreamableHttpResponseLimits::default();
+        self.post_message_with_response_limits(url, message, session, token, headers, limits).await
+    }
+
+    async fn post_message_with_response_limits(
+        &self,
+        url: Arc<str>,
+        message: ClientJsonRpcMessage,
+        session: Option<Arc<str>>,
+        token: Option<String>,
+        headers: Headers,
+        limits: StreamableHttpResponseLimits,
+    ) -> Outcome<StreamableHttpPostResponse, C> {
+        let posting = self.client.post_message_with_response_limits(url, message, session, token, headers, limits);
+        let answered = self.given_up.run_until_cancelled(posting).await;
+        Ok(match answered.ok_or(StreamableHttpError::TransportChannelClosed)?? {
+            StreamableHttpPostResponse::Sse(events, session) => {
+                let events = events.take_until(self.given_up.clone().cancelled_owned()).boxed();
+                StreamableHttpPostResponse::Sse(events, session)
+            }
+            answer => answer,
+        })
+    }
+
+    fn delete_session(
+        &self,
+        url: Arc<str>,
+        session: Arc<str>,
+        token: Option<String>,
+        headers: Headers,
+    ) -> impl Future<Output = Outcome<(), C>> + Send + '_ {
+        self.client.delete_session(url, session, token, headers)
+    }
+
+    fn get_stream(
+        &self,
+        url: Arc<str>,
+        session: Option<Arc<str>>,
+        last_event: Option<String>,
+        token: Option<String>,
+        headers: Headers,
+    ) -> impl Future<Output = Outcome<BoxedSseResponse, C>> + Send + '_ {
+        self.client.get_stream_with_max_sse_event_size(url, session, last_event, token, headers, LONGEST)
+    }
+}
+
+/// A server that is spoken to in the oldest way.
+struct EventStream {
+    client: Client,
+    /// Where messages go.
+    post: Url,
+    /// The events; none once it is closed.
+    events: Option<BoxedSseResponse>,
+}
+
+impl EventStream {
+    /// Opens the stream and waits for the address.
+    async fn open(client: Client, url: &str, route: &str) -> Result<Self, String> {
+        let base = Url::parse(url).map_err(|error| format!("it has an address that is none: {error}"))?;
+        let opened = client.get_stream_with_max_sse_event_size(url.into(), None, None, None, Headers::new(), LONGEST);
+        let mut events = opened.await.map_err(|error| match error {
+            StreamableHttpError::Client(error) if error.status().is_none() => {
+                format!("could not reach it {route}: {}", error.without_url())
+            }
+            StreamableHttpError::Client(error) => format!("it gives no events: {}", error.without_url()),
+            other => format!("it gives no events: {other}"),
+        })?;
+        while let Some((name, address)) = next_event(&mut events).await {
+            if name == "endpoint" {
+                let post = base.join(address.trim()).map_err(|_| "it named an address that is none".to_owned())?;
+                // Keys go with every message: they stay with whom they were meant for.
+                if post.origin() != base.origin() {
+                    return Err("it wants messages to be sent to another host".to_owned());
+                }
+                return Ok(Self { client, post, events: Some(events) });
+            }
+        }
+        Err("its events ended before it named an address for messages".to_owned())
+    }
+}
+
+impl Transport<RoleClient> for EventStream {
+    type Error = io::Error;
+
+    fn send(&mut self, item: TxJsonRpcMessage<RoleClient>) -> impl Future<Output = io::Result<()>> + Send + 'static {
+        let request = self.client.post(self.post.clone()).json(&item);
+        let sent: BoxFuture<'static, io::Result<()>> = Box::pin(async move {
+            let answer = request.send().await.and_then(reqwest::Response::error_for_status);
+            answer.map(drop).map_err(|error| io::Error::other(error.without_url()))
+        });
+        sent
+    }
+
+    async fn receive(&mut self) -> Option<RxJsonRpcMessage<RoleClient>> {
+        loop {
+            let (name, data) = next_event(self.events.as_mut()?).await?;
+            if matches!(name.as_str(), "" | "message")
+                && let Ok(message) = serde_json::from_str(&data)
+            {
+                return Some(message);
+            }
+        }
+    }
+
+    async fn close(&mut self) -> io::Result<()> {
+        self.events = None;
+        Ok(())
+    }
+}
+
+/// The next event, by its name and its data. It can be dropped between two reads, and nothing is lost.
+async fn next_event(events: &mut BoxedSseResponse) -> Option<(String, String)> {
+    loop {
+        match events.next().await? {
+            Ok(event) => return Some((event.event.unwrap_or_default(), event.data.unwrap_or_default())),
+            Err(SseError::Body(_)) => return None,
+            // What is no event is passed over.
+            Err(_) => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use agentd_core::route::Routes;
+    use tokio::{
+        io::{AsyncReadExt as _, AsyncWriteExt as _},
+        net::TcpListener,
+    };
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_greeting_that_is_given_up_leaves_no_request() {
+        let stream = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n";
+        for (era, answer) in [(Era::Discover, ""), (Era::Discover, stream), (Era::Initialize, "")] {
+            let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+            let url = format!("http://{}/mcp", listener.local_addr().unwrap());
+            let heard = tokio::spawn(async move {
+                let (mut asked, mut heard) = (listener.accept().await.unwrap().0, Vec::new());
+                asked.read_buf(&mut heard).await.unwrap();
+                asked.write_all(answer.as_bytes()).await.unwrap();
+                let _ = asked.read_to_end(&mut heard).await;
+                String::from_utf8_lossy(&heard).into_owned()
+            });
+            let (headers, logins) = (BTreeMap::new(), Logins::none(Routes::default()));
+            let (clean, log) = (Clean::default(), Arc::default());
+            let address = Address {
+                site: ServerUrl { server: "s", url: &url, client: None },
+                headers: &headers,
+                wire: HttpWire::Streamable,
+                finding_out: Some(Duration::from_millis(200)),
+                logins: &logins,
+                clean: &clean,
+                log: &log,
+            };
+            let handler = Handler {
+                server: "s".to_owned(),
+                calls: Arc::default(),
+                log: Arc::clone(&log),
+                sampling: Default::default(),
+                changed: Arc::default(),
+            };
+            let greeted = timeout(Duration::from_millis(400), address.greet(&handler, era)).await;
+            assert!(!matches!(greeted, Ok(Ok(_))), "nobody answered");
+            let heard = timeout(Duration::from_secs(5), heard).await.expect("the request is still open").unwrap();
+            assert!(heard.contains(if era == Era::Discover { "server/discover" } else { "initialize" }), "{heard}");
+        }
+    }
 }

@@ -11,9 +11,8 @@ use serde_json::{Map, Value};
 
 use crate::{
     catalogue::{Catalogue, KnownTool, MOST_TOOLS},
-    clean::Clean,
     published::shown,
-    reason::Reason,
+    reason::{Clean, Reason},
 };
 
 /// Maximum number of pages of a list.

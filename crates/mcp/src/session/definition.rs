@@ -1,16 +1,12 @@
 //! A server as a client describes it, checked before anything of it is kept. Its texts are taken literally: there are no
 //! variables in them.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    path::{Path, PathBuf},
-    time::Duration,
-};
+use std::path::Path;
 
 use secrecy::SecretString;
 
 use crate::{
-    config::{ConfigText, HttpWire, McpConfig, Sampling, ServerAddress, ServerConfig},
+    config::{McpConfig, ServerAddress, ServerConfig},
     schema, variables,
 };
 
@@ -24,44 +20,13 @@ pub const MAX_SERVER_NAME: usize = 100;
 /// Characters of a server's name that the names of its tools begin with.
 const PART_OF_NAME: usize = 24;
 
-/// Time limits, as the shipped configuration has them for the daemon's own servers.
-const START_TIMEOUT: Duration = Duration::from_secs(30);
-const CALL_TIMEOUT: Duration = Duration::from_secs(60);
-const CALL_LIMIT: Duration = Duration::from_secs(30 * 60);
-const IDLE_STOP: Duration = Duration::from_secs(15 * 60);
-
 /// A server that a client brings for one session.
 #[derive(Debug, Clone)]
 pub struct SessionServer {
     /// The client's name for it.
     pub name: String,
-    /// The way to reach it.
-    pub address: SessionServerAddress,
-}
-
-/// The way to reach a server that a client brings.
-#[derive(Debug, Clone)]
-pub enum SessionServerAddress {
-    /// A program of this machine.
-    Program {
-        /// The program.
-        command: String,
-        /// Its arguments.
-        args: Vec<String>,
-        /// Environment variables besides the defaults.
-        env: BTreeMap<String, SecretString>,
-        /// Its working folder; absent for the folder of the client.
-        cwd: Option<PathBuf>,
-    },
-    /// An address.
-    Http {
-        /// The address.
-        url: String,
-        /// Headers of each request.
-        headers: BTreeMap<String, SecretString>,
-        /// The way of speaking.
-        wire: HttpWire,
-    },
+    /// The way to reach it. An empty working folder stands for that of the client.
+    pub address: ServerAddress,
 }
 
 /// Refusal of servers: the problem, and a remedy.
@@ -139,19 +104,19 @@ fn check(server: &SessionServer) -> Result<(), String> {
         return wrong("has a text with characters that no program takes", "leave them out");
     }
     match address {
-        SessionServerAddress::Program { command, env, cwd, .. } => {
+        ServerAddress::Stdio { command, env, cwd, .. } => {
             if command.trim().is_empty() {
                 return wrong("has no command", "name a program, or the address of a server that has one");
             }
             if env.keys().any(|name| name.is_empty() || name.contains('=')) {
                 return wrong("has a variable without a name", "name variables as a shell does");
             }
-            if cwd.as_ref().is_some_and(|cwd| !cwd.is_absolute()) {
+            if !cwd.as_os_str().is_empty() && !cwd.is_absolute() {
                 return wrong("has a folder that is no absolute path", "begin it with `/`, or leave it out");
             }
         }
-        SessionServerAddress::Http { url, headers, .. } => {
-            let parsed = reqwest::Url::parse(url).ok().filter(|url| matches!(url.scheme(), "http" | "https"));
+        ServerAddress::Http { url, headers, .. } => {
+            let parsed = reqwest::Url::parse(&url.value).ok().filter(|url| matches!(url.scheme(), "http" | "https"));
             match parsed {
                 None => return wrong("has no address of http or https", "write one such as https://example.org/mcp"),
                 Some(url) if !url.username().is_empty() || url.password().is_some() => {
@@ -170,69 +135,49 @@ fn check(server: &SessionServer) -> Result<(), String> {
 }
 
 fn server_config(server: &SessionServer, folder: &Path) -> ServerConfig {
-    let reached = match server.address.clone() {
-        SessionServerAddress::Program { command, args, env, cwd } => {
-            let args = args.iter().map(|arg| ConfigText::from(arg.as_str())).collect();
-            ServerAddress::Stdio { command, args, env, cwd: cwd.unwrap_or_else(|| folder.to_owned()) }
-        }
-        SessionServerAddress::Http { url, headers, wire } => {
-            ServerAddress::Http { url: url.as_str().into(), headers, wire, client: None }
-        }
-    };
-    ServerConfig {
-        plugin: None,
-        enabled: true,
-        reached,
-        tools: BTreeMap::new(),
-        defaults: Default::default(),
-        grants: Default::default(),
-        sampling: Sampling::Never,
-        eager: false,
-        start_timeout: START_TIMEOUT,
-        call_timeout: CALL_TIMEOUT,
-        call_limit: CALL_LIMIT,
-        idle_stop: Some(IDLE_STOP),
+    let mut reached = server.address.clone();
+    if let ServerAddress::Stdio { cwd, .. } = &mut reached
+        && cwd.as_os_str().is_empty()
+    {
+        folder.clone_into(cwd);
     }
+    ServerConfig::new(reached)
 }
 
 /// Everything that the client wrote of a server.
 fn texts(server: &SessionServer) -> impl Iterator<Item = &str> {
-    let (words, pairs, cwd) = match &server.address {
-        SessionServerAddress::Program { command, args, env, cwd } => {
-            let words: Vec<&str> = std::iter::once(command).chain(args).map(String::as_str).collect();
-            (words, env, cwd.as_deref())
-        }
-        SessionServerAddress::Http { url, headers, .. } => (vec![url.as_str()], headers, None),
+    let (word, args, pairs, cwd) = match &server.address {
+        ServerAddress::Stdio { command, args, env, cwd } => (command, args.as_slice(), env, cwd.to_str()),
+        ServerAddress::Http { url, headers, .. } => (&url.value, [].as_slice(), headers, None),
     };
+    let words = std::iter::once(word.as_str()).chain(args.iter().map(|arg| arg.value.as_str()));
     let pairs = pairs.iter().flat_map(|(name, value)| [name.as_str(), plain(value)]);
-    std::iter::once(server.name.as_str()).chain(words).chain(pairs).chain(cwd.and_then(Path::to_str))
+    std::iter::once(server.name.as_str()).chain(words).chain(pairs).chain(cwd)
 }
 
 fn plain(secret: &SecretString) -> &str {
     secrecy::ExposeSecret::expose_secret(secret)
 }
 
-/// The secrets of servers: what must never be shown.
-pub(super) fn secrets(config: &McpConfig) -> BTreeSet<String> {
-    config.secrets().map(str::to_owned).collect()
-}
-
 #[cfg(test)]
 mod tests {
+    use std::{collections::BTreeMap, path::PathBuf};
+
     use proptest::prelude::*;
 
     use super::*;
+    use crate::config::HttpWire;
 
     fn program(name: &str, command: &str, env: &[(&str, &str)]) -> SessionServer {
         let env = env.iter().map(|(name, value)| ((*name).to_owned(), SecretString::from(*value))).collect();
-        let address =
-            SessionServerAddress::Program { command: command.to_owned(), args: vec!["-v".to_owned()], env, cwd: None };
+        let (command, args) = (command.to_owned(), vec!["-v".into()]);
+        let address = ServerAddress::Stdio { command, args, env, cwd: PathBuf::new() };
         SessionServer { name: name.to_owned(), address }
     }
 
     fn http(url: &str, headers: &[(&str, &str)]) -> SessionServer {
         let headers = headers.iter().map(|(name, value)| ((*name).to_owned(), SecretString::from(*value))).collect();
-        let address = SessionServerAddress::Http { url: url.to_owned(), headers, wire: HttpWire::Streamable };
+        let address = ServerAddress::Http { url: url.into(), headers, wire: HttpWire::Streamable, client: None };
         SessionServer { name: "web".to_owned(), address }
     }
 
@@ -269,11 +214,11 @@ mod tests {
         check(&[program("a", &variables::mark("HOME"), &[])], "no program takes");
         check(&[program("a", "/bin/a", &[("", "s3cret")])], "without a name");
         check(&[program("a", "/bin/a", &[("A=B", "s3cret")])], "without a name");
-        let relative = SessionServerAddress::Program {
+        let relative = ServerAddress::Stdio {
             command: "a".to_owned(),
             args: Vec::new(),
             env: BTreeMap::new(),
-            cwd: Some("up/../down".into()),
+            cwd: "up/../down".into(),
         };
         check(&[SessionServer { name: "a".to_owned(), address: relative }], "no absolute path");
         check(&[http("file:///etc/passwd", &[])], "no address");

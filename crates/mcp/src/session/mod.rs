@@ -7,7 +7,7 @@
 mod definition;
 
 use std::{
-    collections::{BTreeMap, HashMap},
+    collections::{BTreeMap, BTreeSet, HashMap},
     path::{Path, PathBuf},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
@@ -16,14 +16,13 @@ use agentd_core::{environment::ClientEnvironment, ids::SessionId, ports::ToolUse
 use futures_util::future::join_all;
 
 pub use self::definition::{
-    MAX_SERVER_NAME, MAX_SESSION_SERVER_BYTES, MAX_SESSION_SERVERS, ServerRefusal, SessionServer, SessionServerAddress,
-    is_of_session_server,
+    MAX_SERVER_NAME, MAX_SESSION_SERVER_BYTES, MAX_SESSION_SERVERS, ServerRefusal, SessionServer, is_of_session_server,
 };
 use crate::{
     catalogue::CatalogueFolder,
-    clean::Clean,
     login::Logins,
     pool::{McpPool, PoolOwner, PoolParts, ServerReport},
+    reason::Clean,
 };
 
 /// Sessions that have servers at the same time. Beyond it the servers of the session end whose client brought them longest ago.
@@ -103,7 +102,7 @@ impl SessionServers {
         let (config, names) = definition::config(servers, client.folder().unwrap_or(Path::new(home)))?;
         let mut environment = self.parts.environment.clone();
         environment.extend(client.iter().map(|(name, value)| (name.to_owned(), value.to_owned())));
-        let secrets: Vec<String> = definition::secrets(&config).into_iter().collect();
+        let secrets: Vec<String> = config.secrets().map(str::to_owned).collect::<BTreeSet<_>>().into_iter().collect();
         let (version, pool, ended) = {
             let mut state = self.state();
             if state.closed {

@@ -5,7 +5,10 @@ use std::sync::Arc;
 use secrecy::SecretString;
 
 use super::*;
-use crate::{config::HttpWire, server::Health};
+use crate::{
+    config::{HttpWire, ServerAddress},
+    server::Health,
+};
 
 /// The secrets that were told last.
 type Learned = Arc<Mutex<Vec<String>>>;
@@ -26,11 +29,8 @@ fn servers() -> (SessionServers, Learned) {
 /// A server at an address where nothing listens.
 fn nobody(name: &str, key: &str) -> SessionServer {
     let headers = [("X-Key".to_owned(), SecretString::from(key))].into();
-    let url = "http://127.0.0.1:9/mcp".to_owned();
-    SessionServer {
-        name: name.to_owned(),
-        address: SessionServerAddress::Http { url, headers, wire: HttpWire::Streamable },
-    }
+    let (url, wire) = ("http://127.0.0.1:9/mcp".into(), HttpWire::Streamable);
+    SessionServer { name: name.to_owned(), address: ServerAddress::Http { url, headers, wire, client: None } }
 }
 
 async fn set(servers: &SessionServers, session: SessionId, brought: &[SessionServer], replaces: Option<u64>) -> u64 {

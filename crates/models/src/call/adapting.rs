@@ -26,7 +26,7 @@ impl Call {
     /// Picks another form where the server has refused this one, and describes it.
     pub(super) fn adapt(&mut self, failure: &mut Failure) -> Option<String> {
         let refusal = *failure.refusal.take()?;
-        let may_pass = refusal.status == 500 && self.model.config.retries > 0;
+        let may_pass = refusal.status == 500 && self.model.facts.config.retries > 0;
         if may_pass && !mem::replace(&mut self.has_failed, true) {
             return None;
         }
@@ -37,8 +37,8 @@ impl Call {
 
     /// The parts of the request that it could do without, in the form that is usual for this model.
     fn sent(&self) -> SentParts {
-        let Inner { config, dialect, .. } = &*self.model;
-        let form = self.model.form();
+        let Inner { facts, dialect, .. } = &*self.model;
+        let (config, form) = (&facts.config, facts.form());
         let order = self.model.order(&self.request, &form);
         let is_native = form.native_tools(config);
         let named_only = is_native && self.names_only();
@@ -84,7 +84,7 @@ impl Call {
             self.model.facts.record().refute(&unneeded);
         }
         if taken.contains(&Change::WithoutSignedThoughts) {
-            self.model.dialect.distrust_thoughts(&self.model.order(&self.request, &self.model.form()));
+            self.model.dialect.distrust_thoughts(&self.model.order(&self.request, &self.model.facts.form()));
         }
         let mut lasting: Vec<Change> = taken.into_iter().filter(Change::is_lasting).collect();
         // A model that was refused two pictures, and never took one, sees none.
@@ -95,7 +95,7 @@ impl Call {
         if lasting.is_empty() {
             return;
         }
-        let new = self.model.count(&lasting);
+        let new = self.model.facts.count(&lasting);
         let id = &self.model.facts.info().id;
         let mut notices: Vec<ModelChunk> = new.iter().filter_map(|change| notice(change, id)).collect();
         notices.dedup();

@@ -2,7 +2,6 @@
 //! done once for each model, when it is first asked for something, so that a start of the daemon does not wait for it.
 
 pub(crate) mod catalogue;
-mod figures;
 pub(crate) mod records;
 pub(crate) mod server;
 
@@ -15,7 +14,7 @@ use std::{
 };
 
 use agentd_core::{
-    model::{ModelInfo, WindowSource},
+    model::{ModelFigure, ModelInfo, ROUTE, WindowSource},
     usage::Prices,
 };
 use tokio::{
@@ -26,6 +25,7 @@ use tokio::{
 use crate::{
     config::{ModelConfig, Wire},
     facts::{
+        catalogue::PublishedModel,
         records::{RecordHandle, WindowLimit},
         server::{ModelAbilities, ServerFacts},
     },
@@ -51,8 +51,11 @@ const REFUTED_BY: u64 = 20;
 const MAX_STATES: u32 = 256;
 
 /// Facts about one model.
-#[derive(Debug)]
 pub(crate) struct ModelFacts {
+    /// What is configured of it.
+    pub(crate) config: ModelConfig,
+    /// Where it is.
+    pub(crate) target: Target,
     /// First of the states: whoever was lent an older one still holds it.
     first: KnownFacts,
     states: AtomicU32,
@@ -96,9 +99,11 @@ impl KnownFacts {
 
 impl ModelFacts {
     /// Facts that are known from the configuration and the record.
-    pub(crate) fn new(config: &ModelConfig, target: &Target, record: RecordHandle) -> Self {
-        let info = known(config, target, &record);
+    pub(crate) fn new(config: ModelConfig, target: Target, record: RecordHandle) -> Self {
+        let info = known(&config, &target, &record);
         Self {
+            config,
+            target,
             first: KnownFacts::of(info),
             states: AtomicU32::new(0),
             record,
@@ -123,9 +128,9 @@ impl ModelFacts {
     }
 
     /// Its prices, as they are configured, published, or listed by its server.
-    pub(crate) fn prices(&self, target: &Target, config: &ModelConfig) -> Option<Prices> {
-        let published = || catalogue::published(target.host(), &self.info().id)?.prices.clone();
-        config.prices.clone().or_else(published).or_else(|| self.record.prices())
+    pub(crate) fn prices(&self) -> Option<Prices> {
+        let published = || catalogue::published(self.target.host(), &self.info().id)?.prices.clone();
+        self.config.prices.clone().or_else(published).or_else(|| self.record.prices())
     }
 
     /// The record of the model.
@@ -134,13 +139,20 @@ impl ModelFacts {
     }
 
     /// The form in which its server takes requests: as its provider publishes, and as refusals have shown.
-    pub(crate) fn form(&self, target: &Target) -> RequestForm {
-        form(target, &self.record)
+    pub(crate) fn form(&self) -> RequestForm {
+        form(&self.target, &self.record)
+    }
+
+    /// Counts changes with which the server took a request. Returns those that are new.
+    pub(crate) fn count(&self, changes: &[Change]) -> Vec<Change> {
+        let new = self.record.count(changes);
+        self.renew();
+        new
     }
 
     /// Takes in what the record has now.
-    pub(crate) fn renew(&self, target: &Target, config: &ModelConfig) {
-        let mut info = known(config, target, &self.record);
+    fn renew(&self) {
+        let mut info = known(&self.config, &self.target, &self.record);
         let mut last = self.first.last();
         if info == last.info || self.states.fetch_add(1, Ordering::Relaxed) >= MAX_STATES {
             return;
@@ -153,54 +165,55 @@ impl ModelFacts {
     }
 
     /// Takes in a window that a refusal or a count has shown.
-    pub(crate) fn limit_to(&self, tokens: u64, source: WindowSource, target: &Target, config: &ModelConfig) {
+    pub(crate) fn limit_to(&self, tokens: u64, source: WindowSource) {
         self.record.limit_to(tokens, source);
-        self.renew(target, config);
+        self.renew();
     }
 
     /// Takes in that a request of so many tokens was answered: a window that is smaller is none.
-    pub(crate) fn counted(&self, tokens: u64, target: &Target, config: &ModelConfig) {
+    pub(crate) fn counted(&self, tokens: u64) {
         let refutes = |limit: WindowLimit| tokens > limit.tokens.saturating_add(limit.tokens / REFUTED_BY);
         if self.record.limit().is_some_and(refutes) {
             self.record.lift_limit();
-            self.renew(target, config);
+            self.renew();
         }
     }
 
     /// Forgets what refusals and counts have shown, and lets the server be asked again.
-    pub(crate) fn forget(&self, target: &Target, config: &ModelConfig) {
+    pub(crate) fn forget(&self) {
         self.record.forget();
         self.asks_again.store(1, Ordering::Relaxed);
-        self.renew(target, config);
+        self.renew();
     }
 
     /// Asks the server for what is missing, unless it was asked.
-    pub(crate) async fn look_up(&self, target: &Target, config: &ModelConfig) {
+    pub(crate) async fn look_up(&self) {
         // What was remembered may be forgotten by now.
-        self.renew(target, config);
-        let lacks_something = config.id.is_empty() || config.context_window.is_none() || self.lacks_abilities(config);
+        self.renew();
+        let lacks_something =
+            self.config.id.is_empty() || self.config.context_window.is_none() || self.lacks_abilities();
         if !lacks_something || self.rests() || self.unlisted.load(Ordering::Relaxed) {
             return;
         }
         if self.told.initialized() {
-            return self.look_again(target, config).await;
+            return self.look_again().await;
         }
         let ask = || async {
-            match server::ask(target, config, false).await {
+            match server::ask(&self.target, &self.config, false).await {
                 // A server that lists nothing now may list something later, and its first model is the one that is asked.
-                Some(ServerFacts { id: None, .. }) if config.needs_id() => {
+                Some(ServerFacts { id: None, .. }) if self.config.needs_id() => {
                     self.unlisted.store(true, Ordering::Relaxed);
                     Err(())
                 }
                 Some(facts) => {
                     self.asks_again.store(if facts.loads_later { MAX_ASKED_AGAIN } else { 0 }, Ordering::Relaxed);
-                    self.take_in(facts, target, config);
+                    self.take_in(facts);
                     self.tell();
                     Ok(())
                 }
                 None => {
                     // A request that must name its model asks each time, as the server may be starting.
-                    if !config.needs_id() {
+                    if !self.config.needs_id() {
                         self.rest();
                     }
                     Err(())
@@ -213,19 +226,19 @@ impl ModelFacts {
     }
 
     /// Asks the server whether the model sees, unless somebody configured it or it was asked.
-    pub(crate) async fn look_for_sight(&self, target: &Target, config: &ModelConfig) {
-        self.look_up(target, config).await;
-        if config.sees_pictures.is_some() || config.wire == Wire::LlamaCpp || self.rests() {
+    pub(crate) async fn look_for_sight(&self) {
+        self.look_up().await;
+        if self.config.sees_pictures.is_some() || self.config.wire == Wire::LlamaCpp || self.rests() {
             return;
         }
         let ask = || async {
-            let Some(facts) = server::ask(target, config, true).await else {
-                if !config.needs_id() {
+            let Some(facts) = server::ask(&self.target, &self.config, true).await else {
+                if !self.config.needs_id() {
                     self.rest();
                 }
                 return Err(());
             };
-            self.take_in(facts, target, config);
+            self.take_in(facts);
             Ok::<(), ()>(())
         };
         // Where it could not be asked, a later request with pictures asks again.
@@ -238,31 +251,31 @@ impl ModelFacts {
     }
 
     /// Asks again a server that had not loaded the model when it was asked.
-    async fn look_again(&self, target: &Target, config: &ModelConfig) {
+    async fn look_again(&self) {
         if self.asks_again.load(Ordering::Relaxed) == 0 {
             return;
         }
         let Ok(_asking) = self.asking_again.try_lock() else { return };
         self.asks_again.fetch_sub(1, Ordering::Relaxed);
-        if let Some(facts) = server::ask(target, config, false).await {
+        if let Some(facts) = server::ask(&self.target, &self.config, false).await {
             if !facts.loads_later {
                 self.asks_again.store(0, Ordering::Relaxed);
             }
-            self.take_in(facts, target, config);
+            self.take_in(facts);
         }
     }
 
-    fn take_in(&self, mut facts: ServerFacts, target: &Target, config: &ModelConfig) {
+    fn take_in(&self, mut facts: ServerFacts) {
         if facts.abilities.pictures.is_some() {
             let _ = self.sight.set(());
-        } else if !config.id.is_empty() || facts.id == self.record.id() {
+        } else if !self.config.id.is_empty() || facts.id == self.record.id() {
             // Not each question is about it.
             facts.abilities.pictures = self.abilities().pictures;
         }
-        let window = facts.window.tokens(target.assumed_window());
-        let id = facts.id.as_deref().filter(|_| config.id.is_empty());
+        let window = facts.window.tokens(self.target.assumed_window());
+        let id = facts.id.as_deref().filter(|_| self.config.id.is_empty());
         self.record.tell(id, window, facts.abilities, facts.prices);
-        self.renew(target, config);
+        self.renew();
     }
 
     /// Tells the operator what is known, and where nobody said how large the window is.
@@ -278,14 +291,14 @@ impl ModelFacts {
     }
 
     /// Returns whether requests depend on abilities of which the server has not told yet.
-    pub(crate) fn lacks_abilities(&self, config: &ModelConfig) -> bool {
-        config.wire == Wire::Anthropic && self.abilities() == ModelAbilities::default()
+    pub(crate) fn lacks_abilities(&self) -> bool {
+        self.config.wire == Wire::Anthropic && self.abilities() == ModelAbilities::default()
     }
 
     /// Returns whether there is nothing to ask the server for, or it was asked, whatever came of it.
-    pub(crate) fn are_known(&self, config: &ModelConfig) -> bool {
-        let has_id = !config.id.is_empty() || self.record.id().is_some();
-        let has_window = config.context_window.is_some() || self.record.told().is_some();
+    pub(crate) fn are_known(&self) -> bool {
+        let has_id = !self.config.id.is_empty() || self.record.id().is_some();
+        let has_window = self.config.context_window.is_some() || self.record.told().is_some();
         (has_id && has_window) || self.asked.load(Ordering::Relaxed)
     }
 
@@ -335,6 +348,85 @@ fn known(config: &ModelConfig, target: &Target, record: &RecordHandle) -> ModelI
         sees_pictures: config.wire != Wire::LlamaCpp && sees && !form.has(&Change::WithoutPictures),
         figures: Vec::new(),
     };
-    let figures = figures::figures(&info, config, record, published, target.route());
+    let figures = figures(&info, config, record, published, target.route());
     ModelInfo { figures, ..info }
+}
+
+/// The figures of a model, out of the configuration, what its server told and what is published of it.
+fn figures(
+    info: &ModelInfo,
+    config: &ModelConfig,
+    record: &RecordHandle,
+    published: Option<&PublishedModel>,
+    route: String,
+) -> Vec<ModelFigure> {
+    let abilities = record.abilities();
+    let page = published.map(PublishedModel::origin).unwrap_or_default();
+    let mut figures = vec![figure("window", tokens(info.context_window), window_source(info.window_source, &page))];
+    let answer = config.max_tokens.map(|most| (most, CONFIGURED));
+    let answer = answer.or_else(|| Some((abilities.max_answer?, "its server")));
+    let answer = answer.or_else(|| Some((published?.answer?, page.as_str())));
+    figures.extend(answer.map(|(most, source)| figure("answer", tokens(most), source)));
+    figures.push(figure("tools", if info.native_tools { "in their own field" } else { "in the text" }, "its form"));
+    let pictures = if info.sees_pictures { "yes" } else { "no" };
+    let of_pictures = match (config.sees_pictures, abilities.pictures, published) {
+        (Some(_), ..) => CONFIGURED,
+        (None, Some(_), _) => "its server",
+        (None, None, Some(_)) => page.as_str(),
+        (None, None, None) => "by default",
+    };
+    figures.push(figure("pictures", pictures, of_pictures));
+    if published.is_some_and(|published| published.thinking) {
+        figures.push(figure("thinking", "yes", &page));
+    }
+    let of_page = published.and_then(|published| published.prices.clone());
+    let prices = config.prices.clone().map(|prices| (prices, CONFIGURED));
+    let prices = prices.or_else(|| Some((of_page?, page.as_str())));
+    let prices = prices.or_else(|| Some((record.prices()?, "its server")));
+    figures.push(match prices {
+        Some((prices, source)) => figure("prices", in_words(&prices), source),
+        None => figure("prices", "unknown", "set prices in models.yaml"),
+    });
+    figures.push(figure(ROUTE, route, "the daemon's environment"));
+    figures
+        .extend(record.learnt().iter().map(|learnt| figure("requests", learnt.change.to_string(), learnt.standing())));
+    figures
+}
+
+const CONFIGURED: &str = "models.yaml or the environment";
+
+fn window_source(source: WindowSource, page: &str) -> &str {
+    match source {
+        WindowSource::Default => "assumed: nobody says",
+        WindowSource::Configured => CONFIGURED,
+        WindowSource::Catalogue => page,
+        WindowSource::Server => "its server",
+        WindowSource::Refusal => "a refusal of its server",
+        WindowSource::Cut => "its server's counts: it cuts longer requests",
+    }
+}
+
+fn figure(name: &str, value: impl Into<String>, source: impl Into<String>) -> ModelFigure {
+    ModelFigure { name: name.to_owned(), value: value.into(), source: source.into() }
+}
+
+fn tokens(count: u64) -> String {
+    format!("{count} tokens")
+}
+
+/// Dollars for a million tokens.
+fn in_words(prices: &Prices) -> String {
+    let tiers = prices.tiers.iter().map(|tier| format!("; in requests above {} tokens {}", tier.above, rates(tier)));
+    format!("{} for a million tokens{}", rates(prices), tiers.collect::<String>())
+}
+
+fn rates(prices: &Prices) -> String {
+    let more = |name: &str, price: Option<f64>| price.map(|price| format!(", {name} ${price}")).unwrap_or_default();
+    let cached = [
+        ("cached", prices.cached_input),
+        ("cache writes", prices.cache_write),
+        ("cache writes for an hour", prices.cache_write_1h),
+    ];
+    let cached: String = cached.into_iter().map(|(name, price)| more(name, price)).collect();
+    format!("in ${}{cached}, out ${}{}", prices.input, prices.output, more("reasoning", prices.reasoning))
 }

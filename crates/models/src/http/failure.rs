@@ -1,10 +1,8 @@
 //! What went wrong with a call, and whether trying again can help.
 //!
-//! - `error_body`: a server's words, out of the many shapes of error bodies, and their meaning.
-//! - `error_headers`: the name of the request, and waits.
+//! - `error_body`: a server's words, out of the many shapes of error bodies, and their meaning; the name of the request, and waits.
 
 mod error_body;
-mod error_headers;
 
 use std::time::Duration;
 
@@ -17,11 +15,8 @@ use reqwest::{
     header::{HeaderMap, LOCATION},
 };
 
-pub(crate) use self::{error_body::excerpt, error_headers::request_id};
-use self::{
-    error_body::{Cause, ServerError},
-    error_headers::{limit_reset, retry_after, retry_at},
-};
+use self::error_body::{Cause, ServerError, limit_reset, retry_after, retry_at};
+pub(crate) use self::error_body::{excerpt, request_id};
 use crate::http::{
     learning::Refusal,
     target::Target,
@@ -94,6 +89,11 @@ impl Failure {
         self
     }
 
+    pub(crate) fn caused_by(mut self, error: reqwest::Error) -> Self {
+        self.error = self.error.with_source(error.without_url());
+        self
+    }
+
     fn again(self, again: Again) -> Self {
         Self { again, ..self }
     }
@@ -134,28 +134,21 @@ impl Failure {
         }
         if error.is_connect() {
             let cause = innermost(&error);
-            let mut failure = Self::new(
+            return Self::new(
                 ErrorKind::Unreachable,
                 format!("could not connect to the model at {target} {}: {}", target.route(), excerpt(target, &cause)),
             )
-            .hint("is the model server running, and is base_url right?");
-            failure.error = failure.error.with_source(error);
-            return failure;
+            .hint("is the model server running, and is base_url right?")
+            .caused_by(error);
         }
         if error.is_builder() {
             return Self::new(ErrorKind::Configuration, format!("could not write the request to {target}: {error}"));
         }
         let cause = innermost(&error);
-        let mut failure = Self::new(
-            ErrorKind::CutStream,
-            format!(
-                "the model at {target} closed the connection without an answer: {}{}",
-                excerpt(target, &cause),
-                target.proxy_note()
-            ),
-        );
-        failure.error = failure.error.with_source(error);
-        failure
+        let cause = excerpt(target, &cause);
+        let note = target.proxy_note();
+        Self::cut(format!("the model at {target} closed the connection without an answer: {cause}{note}"))
+            .caused_by(error)
     }
 
     /// An answer with a status other than success.

@@ -4,17 +4,14 @@ use std::{collections::HashMap, fmt, time::Duration};
 
 use agentd_core::route::{self, Routes};
 use reqwest::{
-    Certificate, Client, Proxy, Url,
+    Client, Url,
     header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue},
     redirect,
 };
 use secrecy::{ExposeSecret, SecretString};
 
-use super::deadline::Deadlines;
-use crate::{
-    config::{LOCAL_WINDOW, ModelConfig, ModelConfigError, REMOTE_WINDOW, Wire},
-    init_crypto,
-};
+use super::request::Deadlines;
+use crate::config::{LOCAL_WINDOW, ModelConfig, ModelConfigError, REMOTE_WINDOW, Wire};
 
 /// Version of the Messages wire.
 const ANTHROPIC_VERSION: &str = "2023-06-01";
@@ -37,36 +34,14 @@ impl Clients {
         if let Some(client) = self.made.get(&(connect_timeout, tls)) {
             return Ok(client.clone());
         }
-        let client = build(connect_timeout, tls, &self.routes).map_err(ModelConfigError::Client)?;
+        let client = agentd_http::client(tls, Some(&self.routes), |builder| {
+            // A redirected POST would lose its body or its key without a word; the address is corrected instead.
+            builder.connect_timeout(connect_timeout).tcp_nodelay(true).redirect(redirect::Policy::none())
+        });
+        let client = client.map_err(ModelConfigError::Client)?;
         self.made.insert((connect_timeout, tls), client.clone());
         Ok(client)
     }
-}
-
-fn build(connect_timeout: Duration, tls: bool, routes: &Routes) -> reqwest::Result<Client> {
-    init_crypto();
-    let builder = || {
-        Client::builder()
-            .user_agent(concat!("agentd/", env!("CARGO_PKG_VERSION")))
-            .connect_timeout(connect_timeout)
-            .proxy(proxy(routes.clone()))
-            .tcp_nodelay(true)
-            // A redirected POST would lose its body or its key without a word; the address is corrected instead.
-            .redirect(redirect::Policy::none())
-    };
-    if !tls {
-        // Reading the system's certificates costs milliseconds and fails where there are none, for nothing.
-        return builder().tls_certs_only([]).build();
-    }
-    builder().build().or_else(|error| {
-        tracing::warn!(%error, "the system's certificates cannot be read, using the built-in ones");
-        let roots = webpki_root_certs::TLS_SERVER_ROOT_CERTS;
-        builder().tls_certs_only(roots.iter().filter_map(|root| Certificate::from_der(root).ok())).build()
-    })
-}
-
-fn proxy(routes: Routes) -> Proxy {
-    Proxy::custom(move |url| routes.of(url.as_str()).proxy())
 }
 
 /// Where a model is and how its server is addressed. Its text is safe to show: no password, no query, no key.

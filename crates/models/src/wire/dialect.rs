@@ -6,12 +6,16 @@
 
 use agentd_core::{
     answer_schema::AnswerSchema,
+    error::ErrorKind,
     model::{ModelInfo, ModelRequest},
     origin::ServerFields,
 };
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value, value::RawValue};
 
 use crate::{
     answer::{Answer, RawCall},
+    config::ModelConfig,
     facts::server::ModelAbilities,
     http::{failure::Failure, learning::RequestForm, target::Target},
 };
@@ -39,6 +43,8 @@ pub(crate) trait Dialect: Send + Sync + 'static {
 /// A request to be written.
 #[derive(Clone, Copy)]
 pub(crate) struct Order<'a> {
+    /// What is configured of the model.
+    pub(crate) config: &'a ModelConfig,
     /// The server.
     pub(crate) target: &'a Target,
     /// Facts about the model.
@@ -82,17 +88,162 @@ pub(crate) trait AnswerReader: Send {
     }
 }
 
-/// Names of fields that a request can do without: ours, and the configured ones but for the fixed ones.
-pub(crate) fn sent_fields<'a>(
-    form: &RequestForm,
-    own: impl IntoIterator<Item = (&'static str, bool)>,
-    configured: impl IntoIterator<Item = &'a String>,
-    fixed: &[&str],
-) -> Vec<String> {
-    let own = own.into_iter().filter(|(_, is_sent)| *is_sent).map(|(name, _)| name.to_owned());
-    let of_body = |name: &&String| !fixed.contains(&name.as_str()) && name.len() <= RequestForm::MAX_FIELD;
-    let configured = configured.into_iter().filter(of_body).cloned();
-    let mut fields: Vec<String> = own.chain(configured).filter(|name| form.sends(name)).collect();
-    fields.dedup();
-    fields
+impl Order<'_> {
+    /// An empty body, with what is configured of it.
+    pub(crate) fn body(&self) -> Body {
+        Body::new(self.form.configured(&self.config.body))
+    }
+
+    /// Returns whether calls are written and read in their own field.
+    pub(crate) fn is_native(&self) -> bool {
+        self.form.native_tools(self.config)
+    }
+
+    /// Names of fields that the request can do without: ours, and the configured ones but for the fixed ones.
+    pub(crate) fn sent_fields(
+        &self,
+        own: impl IntoIterator<Item = (&'static str, bool)>,
+        fixed: &[&str],
+    ) -> Vec<String> {
+        let own = own.into_iter().filter(|(_, is_sent)| *is_sent).map(|(name, _)| name.to_owned());
+        let of_body = |name: &&String| !fixed.contains(&name.as_str()) && name.len() <= RequestForm::MAX_FIELD;
+        let configured = self.config.body.keys().filter(of_body).cloned();
+        let mut fields: Vec<String> = own.chain(configured).filter(|name| self.form.sends(name)).collect();
+        fields.dedup();
+        fields
+    }
+}
+
+/// A body while it is written. What a person configured takes the place of a field, or comes behind all of them.
+pub(crate) struct Body {
+    json: String,
+    configured: Map<String, Value>,
+}
+
+impl Body {
+    pub(crate) fn new(configured: Map<String, Value>) -> Self {
+        Self { json: String::new(), configured }
+    }
+
+    /// Writes a field.
+    pub(crate) fn set(&mut self, name: &str, value: &impl Serialize) -> Result<(), Failure> {
+        self.set_raw(name, &serde_json::to_string(value).map_err(unwritable)?);
+        Ok(())
+    }
+
+    /// Writes a field, if it has a value.
+    pub(crate) fn set_some(&mut self, name: &str, value: Option<impl Serialize>) -> Result<(), Failure> {
+        value.map_or(Ok(()), |value| self.set(name, &value))
+    }
+
+    /// Writes a field whose value is JSON already. Its bytes are kept: some hold what a server signed.
+    pub(crate) fn set_raw(&mut self, name: &str, json: &str) {
+        let configured = self.configured.shift_remove(name).map(|value| value.to_string());
+        self.json.push(if self.json.is_empty() { '{' } else { ',' });
+        self.json.push_str(&Value::from(name).to_string());
+        self.json.push(':');
+        self.json.push_str(configured.as_deref().unwrap_or(json));
+    }
+
+    /// The whole body.
+    pub(crate) fn finish(mut self) -> String {
+        for (name, value) in std::mem::take(&mut self.configured) {
+            self.set_raw(&name, &value.to_string());
+        }
+        self.json.push('}');
+        self.json
+    }
+}
+
+/// An event, or a whole answer.
+pub(crate) fn parsed<'a, T: Deserialize<'a>>(target: &Target, data: &'a str) -> Result<T, Failure> {
+    serde_json::from_str(data).map_err(|error| Failure::unreadable(target, data, &error))
+}
+
+/// Failure of a request that cannot be written.
+pub(crate) fn unwritable(error: serde_json::Error) -> Failure {
+    Failure::new(ErrorKind::Internal, format!("could not write the request: {error}"))
+}
+
+/// Hosts whose answers may call tools though a schema is set. Elsewhere a server may hold all that the model writes to the
+/// schema, so that it could not call one.
+const CALLS_IN_FORM: [&str; 1] = ["api.openai.com"];
+
+/// A schema with its name.
+#[derive(Serialize)]
+pub(crate) struct AnswerFormat {
+    name: &'static str,
+    /// Set where the schema is in the part of the language that the model can be held to.
+    strict: bool,
+    schema: Box<RawValue>,
+}
+
+impl AnswerFormat {
+    pub(crate) fn of(schema: &AnswerSchema) -> Result<Self, Failure> {
+        let strict = serde_json::from_str(schema.text()).is_ok_and(|value| is_strict(&value));
+        Ok(Self { name: "answer", strict, schema: raw(schema)? })
+    }
+}
+
+/// The schema as JSON, as it is.
+pub(crate) fn raw(schema: &AnswerSchema) -> Result<Box<RawValue>, Failure> {
+    RawValue::from_string(schema.text().to_owned()).map_err(unwritable)
+}
+
+/// The schema of a request to this host, where its field would keep no call from being made.
+pub(crate) fn sendable<'a>(request: &'a ModelRequest, host: &str) -> Option<&'a AnswerSchema> {
+    let may_call = request.may_call && !request.tools.is_empty();
+    let takes_both = CALLS_IN_FORM.iter().any(|known| host.eq_ignore_ascii_case(known));
+    request.answer_schema.as_deref().filter(|_| takes_both || !may_call)
+}
+
+/// Keys that schemas may have which a model can be held to.
+const STRICT: &str = "type properties required additionalProperties items enum const anyOf $defs definitions $ref description \
+    title pattern format minimum maximum multipleOf minItems maxItems $schema $id";
+
+/// Returns whether each object names all that it has, and nothing stands in it that no model is held to.
+fn is_strict(schema: &Value) -> bool {
+    let Value::Object(object) = schema else { return false };
+    let all = |parts: &Map<String, Value>| parts.values().all(is_strict);
+    let known = object.iter().all(|(key, value)| match (key.as_str(), value) {
+        ("properties" | "$defs" | "definitions", Value::Object(parts)) => all(parts),
+        ("items", part) => is_strict(part),
+        ("anyOf", Value::Array(parts)) => parts.iter().all(is_strict),
+        (key, _) => STRICT.split(' ').any(|known| known == key),
+    });
+    known && (object.get("type") != Some(&Value::from("object")) || names_all(object))
+}
+
+fn names_all(object: &Map<String, Value>) -> bool {
+    let required = object.get("required").and_then(Value::as_array);
+    let is_required = |name: &String| required.is_some_and(|names| names.iter().any(|required| required == name));
+    let properties = object.get("properties").and_then(Value::as_object);
+    object.get("additionalProperties") == Some(&Value::Bool(false))
+        && properties.is_some_and(|properties| properties.keys().all(is_required))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn schemas_that_name_all_are_strict() {
+        let check = |schema: &str, strict: bool| {
+            assert_eq!(is_strict(&serde_json::from_str(schema).unwrap()), strict, "{schema}");
+        };
+        check(
+            r#"{"type":"object","properties":{"a":{"type":"string"}},"required":["a"],"additionalProperties":false}"#,
+            true,
+        );
+        check(
+            r#"{"type":"object","properties":{"a":{"type":"string"}},"required":[],"additionalProperties":false}"#,
+            false,
+        );
+        check(r#"{"type":"object","properties":{"a":{"type":"string"}},"required":["a"]}"#, false);
+        check(r#"{"type":"object"}"#, false);
+        check(r#"{"type":"array","items":{"type":"object"}}"#, false);
+        check(r#"{"type":"array","items":{"type":"number","minimum":1}}"#, true);
+        check(r#"{"oneOf":[{"type":"string"}]}"#, false);
+        check(r#"{"anyOf":[{"type":"string"},{"type":"null"}]}"#, true);
+    }
 }

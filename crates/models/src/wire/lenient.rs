@@ -1,18 +1,31 @@
-//! Texts and numbers as servers write them: borrowed where that can be, and lenient where servers are known to differ.
+//! Texts and numbers as servers write them: borrowed where that can be, and lenient where servers are known to differ. And
+//! whether every reader takes a JSON text.
 
-use std::{borrow::Cow, fmt};
+use std::{borrow::Cow, fmt, ops::Deref};
 
 use serde::{
     Deserialize, Deserializer,
-    de::{self, IgnoredAny, MapAccess, SeqAccess, Visitor},
+    de::{Error, IgnoredAny, MapAccess, SeqAccess, Visitor},
 };
+use serde_json::value::RawValue;
+
+/// Methods of a visitor that read one value each.
+macro_rules! reads {
+    ($($visit:ident($($value:ident: $kind:ty)?) => $read:expr,)*) => {
+        $(fn $visit<E: Error>(self, $($value: $kind)?) -> Result<Self::Value, E> {
+            Ok($read)
+        })*
+    };
+}
 
 /// A text that is borrowed where it has no escapes. Content in parts is joined; anything else counts as nothing.
 #[derive(Debug, Default)]
 pub(crate) struct Text<'a>(Cow<'a, str>);
 
-impl Text<'_> {
-    pub(crate) fn as_str(&self) -> &str {
+impl Deref for Text<'_> {
+    type Target = str;
+
+    fn deref(&self) -> &str {
         &self.0
     }
 }
@@ -28,50 +41,33 @@ struct TextVisitor;
 impl<'de> Visitor<'de> for TextVisitor {
     type Value = Cow<'de, str>;
 
+    reads! {
+        visit_borrowed_str(text: &'de str) => text.into(),
+        visit_str(text: &str) => text.to_owned().into(),
+        visit_unit() => "".into(),
+        visit_bool(_is_set: bool) => "".into(),
+        visit_i64(number: i64) => number.to_string().into(),
+        visit_u64(number: u64) => number.to_string().into(),
+        visit_f64(number: f64) => number.to_string().into(),
+    }
+
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("a text")
-    }
-
-    fn visit_borrowed_str<E: de::Error>(self, text: &'de str) -> Result<Self::Value, E> {
-        Ok(Cow::Borrowed(text))
-    }
-
-    fn visit_str<E: de::Error>(self, text: &str) -> Result<Self::Value, E> {
-        Ok(Cow::Owned(text.to_owned()))
-    }
-
-    fn visit_unit<E: de::Error>(self) -> Result<Self::Value, E> {
-        Ok(Cow::Borrowed(""))
-    }
-
-    fn visit_bool<E: de::Error>(self, _: bool) -> Result<Self::Value, E> {
-        Ok(Cow::Borrowed(""))
-    }
-
-    fn visit_i64<E: de::Error>(self, number: i64) -> Result<Self::Value, E> {
-        Ok(Cow::Owned(number.to_string()))
-    }
-
-    fn visit_u64<E: de::Error>(self, number: u64) -> Result<Self::Value, E> {
-        Ok(Cow::Owned(number.to_string()))
-    }
-
-    fn visit_f64<E: de::Error>(self, number: f64) -> Result<Self::Value, E> {
-        Ok(Cow::Owned(number.to_string()))
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut parts: A) -> Result<Self::Value, A::Error> {
         let mut joined = String::new();
         while let Some(part) = parts.next_element::<Text<'de>>()? {
-            joined.push_str(part.as_str());
+            joined.push_str(&part);
         }
-        Ok(Cow::Owned(joined))
+        Ok(joined.into())
     }
 
+    /// A part of a content.
     fn visit_map<A: MapAccess<'de>>(self, mut part: A) -> Result<Self::Value, A::Error> {
         let mut text = Cow::Borrowed("");
         while let Some(key) = part.next_key::<Text<'de>>()? {
-            if key.as_str() == "text" {
+            if &*key == "text" {
                 text = part.next_value::<Text<'de>>()?.0;
             } else {
                 part.next_value::<IgnoredAny>()?;
@@ -96,33 +92,17 @@ struct CountVisitor;
 impl<'de> Visitor<'de> for CountVisitor {
     type Value = u64;
 
+    reads! {
+        visit_u64(number: u64) => number,
+        visit_i64(number: i64) => u64::try_from(number).unwrap_or(0),
+        visit_f64(number: f64) => saturated(number),
+        visit_str(text: &str) => text.trim().parse().unwrap_or(0),
+        visit_bool(_is_set: bool) => 0,
+        visit_unit() => 0,
+    }
+
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("a number")
-    }
-
-    fn visit_u64<E: de::Error>(self, number: u64) -> Result<u64, E> {
-        Ok(number)
-    }
-
-    fn visit_i64<E: de::Error>(self, number: i64) -> Result<u64, E> {
-        Ok(u64::try_from(number).unwrap_or(0))
-    }
-
-    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "the cast saturates at both ends")]
-    fn visit_f64<E: de::Error>(self, number: f64) -> Result<u64, E> {
-        Ok(number as u64)
-    }
-
-    fn visit_str<E: de::Error>(self, text: &str) -> Result<u64, E> {
-        Ok(text.trim().parse().unwrap_or(0))
-    }
-
-    fn visit_bool<E: de::Error>(self, _: bool) -> Result<u64, E> {
-        Ok(0)
-    }
-
-    fn visit_unit<E: de::Error>(self) -> Result<u64, E> {
-        Ok(0)
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut parts: A) -> Result<u64, A::Error> {
@@ -133,5 +113,89 @@ impl<'de> Visitor<'de> for CountVisitor {
     fn visit_map<A: MapAccess<'de>>(self, mut parts: A) -> Result<u64, A::Error> {
         while parts.next_entry::<IgnoredAny, IgnoredAny>()?.is_some() {}
         Ok(0)
+    }
+}
+
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "the cast saturates at both ends")]
+fn saturated(number: f64) -> u64 {
+    number as u64
+}
+
+/// The arguments of a call, or a piece of them: most servers write their JSON into a text.
+pub(crate) fn argument_text(raw: &RawValue) -> String {
+    match raw.get() {
+        text if text.starts_with('"') => serde_json::from_str(text).unwrap_or_default(),
+        "null" => String::new(),
+        object => object.to_owned(),
+    }
+}
+
+/// Returns whether the text is an object that every reader takes.
+pub(crate) fn is_object(text: &str) -> bool {
+    text.trim_start().starts_with('{') && is_json(text)
+}
+
+/// Returns whether the text is JSON that every reader takes: no half of a surrogate pair, no number beyond a double, no depth
+/// without end. Nothing is kept of what is read, because each request looks at all arguments of its history.
+pub(crate) fn is_json(text: &str) -> bool {
+    serde_json::from_str::<Anything>(text).is_ok()
+}
+
+/// Anything. [`IgnoredAny`] would skip texts and numbers without a look at what they mean.
+struct Anything;
+
+struct AnythingVisitor;
+
+impl<'de> Deserialize<'de> for Anything {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(AnythingVisitor)
+    }
+}
+
+impl<'de> Visitor<'de> for AnythingVisitor {
+    type Value = Anything;
+
+    reads! {
+        visit_unit() => Anything,
+        visit_bool(_is_set: bool) => Anything,
+        visit_i64(_number: i64) => Anything,
+        visit_u64(_number: u64) => Anything,
+        visit_f64(_number: f64) => Anything,
+        visit_str(_text: &str) => Anything,
+    }
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("JSON")
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut elements: A) -> Result<Anything, A::Error> {
+        while let Some(Anything) = elements.next_element()? {}
+        Ok(Anything)
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<Anything, A::Error> {
+        while let Some((Anything, Anything)) = entries.next_entry()? {}
+        Ok(Anything)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_objects_that_every_reader_takes() {
+        let check = |text: &str, expected: bool| assert_eq!(is_object(text), expected, "{text}");
+        check("{}", true);
+        check(" { \"a\" : [1, -2, 0.5, null, true, {\"b\": \"\\ud83d\\ude00 \\n\"}] }\n", true);
+        check("", false);
+        check("[1]", false);
+        check("\"a\"", false);
+        check("{\"a\":1", false);
+        check("{\"a\":1} x", false);
+        check("{\"a\":\"\\ud83d\"}", false);
+        check("{\"\\ude00\":1}", false);
+        check("{\"a\":1e999}", false);
+        check(&format!("{{\"a\":{}{}}}", "[".repeat(300), "]".repeat(300)), false);
     }
 }

@@ -1,10 +1,17 @@
-//! Parts of a conversation in a form that no server refuses: what one of them refuses makes its session useless for good.
+//! Parts of a conversation in a form that no server refuses: what one of them refuses makes its session useless for good. And ids of
+//! calls, as one request names them: a server gets the ids that it gave, as they were, for some read the tool's name and the number
+//! of the call in them. All other calls get an id that every server takes, made from ours, so that the same call has the same one in
+//! each request.
 
-use std::borrow::Cow;
+use std::{
+    borrow::Cow,
+    collections::{HashMap, HashSet},
+};
 
+use agentd_core::{ids::CallId, model::Message};
 use serde_json::json;
 
-use crate::wire::readable;
+use super::lenient::is_object;
 
 /// The longest tool name that providers accept.
 const MAX_NAME: usize = 64;
@@ -15,6 +22,17 @@ pub(crate) const GO_ON: &str = "(go on)";
 pub(crate) const NO_OUTPUT: &str = "(no output)";
 /// Stands before pictures without words.
 pub(crate) const PICTURES: &str = "(pictures)";
+
+/// The instructions in front of a conversation, and all behind them.
+pub(crate) fn split_instructions(messages: &[Message]) -> (Vec<&str>, &[Message]) {
+    let leading = messages.iter().take_while(|message| matches!(message, Message::System { .. })).count();
+    let (system, messages) = messages.split_at(leading);
+    let texts = system.iter().filter_map(|message| match message {
+        Message::System { text } if !is_blank(text) => Some(text.as_str()),
+        _ => None,
+    });
+    (texts.collect(), messages)
+}
 
 /// Returns whether a text says nothing. Most servers take blank words, but some, and gateways in front of others, refuse the
 /// whole conversation for them.
@@ -48,10 +66,73 @@ pub(crate) fn tool_arguments(arguments: &str) -> Cow<'_, str> {
     if arguments.trim().is_empty() {
         return "{}".into();
     }
-    if readable::is_object(arguments) {
+    if is_object(arguments) {
         return arguments.into();
     }
     json!({ "invalid_json": arguments }).to_string().into()
+}
+
+/// Length of an id that every server takes: Mistral demands nine letters and digits, others allow forty and more.
+const LENGTH: usize = 9;
+
+const DIGITS: &[u8; 62] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
+
+/// The ids of one request, given in the order of its calls. What a call gets depends on those before it only, so that a
+/// request repeats the one before it.
+#[derive(Debug, Default)]
+pub(crate) struct WireIds<'a> {
+    given: HashMap<&'a CallId, Cow<'a, str>>,
+    taken: HashSet<Cow<'a, str>>,
+}
+
+impl<'a> WireIds<'a> {
+    /// The id of a call, for which its server gave this one, or none that may be used.
+    pub(crate) fn of_call(&mut self, call: &'a CallId, servers: Option<&'a str>) -> Cow<'a, str> {
+        if let Some(known) = self.given.get(call) {
+            return known.clone();
+        }
+        // Some servers number the calls of each answer from zero.
+        let servers = servers.filter(|id| !id.is_empty() && !self.taken.contains(*id)).map(Cow::Borrowed);
+        let id = servers.unwrap_or_else(|| self.free(call));
+        self.taken.insert(id.clone());
+        self.given.insert(call, id.clone());
+        id
+    }
+
+    /// The id of the call that a result answers.
+    pub(crate) fn of_result(&mut self, call: &'a CallId) -> Cow<'a, str> {
+        self.of_call(call, None)
+    }
+
+    fn free(&self, call: &CallId) -> Cow<'a, str> {
+        let mut number = 0_u64;
+        loop {
+            let id = short_id(call.as_str(), number);
+            if !self.taken.contains(id.as_str()) {
+                return id.into();
+            }
+            number += 1;
+        }
+    }
+}
+
+/// Nine letters and digits out of a text, another nine for each number.
+fn short_id(text: &str, number: u64) -> String {
+    // FNV-1a, then the finish of SplitMix64: never another one, for what was sent must stay as it was.
+    let mut hash = 0xcbf2_9ce4_8422_2325_u64;
+    for byte in text.bytes().chain(number.to_le_bytes()) {
+        hash = (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3);
+    }
+    hash = (hash ^ (hash >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    hash = (hash ^ (hash >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    hash ^= hash >> 31;
+    let mut id = String::with_capacity(LENGTH);
+    for _ in 0..LENGTH {
+        let digit = usize::try_from(hash % DIGITS.len() as u64).unwrap_or_default();
+        id.push(char::from(DIGITS[digit]));
+        hash /= DIGITS.len() as u64;
+    }
+    id
 }
 
 #[cfg(test)]
@@ -68,5 +149,46 @@ mod tests {
         check("functions.read file", "[1]", ("functions_read_file", r#"{"invalid_json":"[1]"}"#));
         check("x", r#"{"a":"\ud83d"}"#, ("x", r#"{"invalid_json":"{\"a\":\"\\ud83d\"}"}"#));
         assert_eq!(tool_name(&"x".repeat(100)).len(), MAX_NAME);
+    }
+
+    fn call(id: &str) -> CallId {
+        CallId::from(id.to_owned())
+    }
+
+    #[test]
+    fn a_servers_id_stays_and_a_repeated_one_is_replaced() {
+        let calls = [call("a"), call("b"), call("c"), call("d")];
+        let mut ids = WireIds::default();
+        assert_eq!(ids.of_call(&calls[0], Some("functions.now:0")), "functions.now:0");
+        let again = ids.of_call(&calls[1], Some("functions.now:0"));
+        let none = ids.of_call(&calls[2], None);
+        let blank = ids.of_call(&calls[3], Some(""));
+        for id in [&again, &none, &blank] {
+            assert!(id.len() == LENGTH && id.bytes().all(|byte| byte.is_ascii_alphanumeric()), "{id}");
+        }
+        assert_eq!(HashSet::from([&again, &none, &blank]).len(), 3);
+        assert_eq!(ids.of_result(&calls[0]), "functions.now:0");
+        assert_eq!(ids.of_result(&calls[1]), again);
+    }
+
+    #[test]
+    fn the_same_call_has_the_same_id_for_ever() {
+        assert_eq!(short_id("call_01a2062d70bd3a7d02865118", 0), "hMhs2rbkF");
+        let made: HashSet<String> = (0..100_000).map(|n| short_id(&format!("call_{n}"), 0)).collect();
+        assert_eq!(made.len(), 100_000);
+    }
+
+    #[test]
+    fn a_collision_has_one_outcome() {
+        let (first, other) = (call("call_1"), call("call_2"));
+        // A server gave one call the id that another would get.
+        let taken = short_id("call_2", 0);
+        let mut ids = WireIds::default();
+        ids.of_call(&first, Some(&taken));
+        assert_eq!(ids.of_call(&other, None), short_id("call_2", 1));
+        // And where it gives it later, that one yields.
+        let mut ids = WireIds::default();
+        assert_eq!(ids.of_call(&other, None), taken);
+        assert_eq!(ids.of_call(&first, Some(&taken)), short_id("call_1", 0));
     }
 }

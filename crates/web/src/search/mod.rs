@@ -1,13 +1,7 @@
-//! Search engines: what each is asked, and where in its answer the finds stand. One file a dialect, all of them pure; the
-//! way of a question to the engine and back is here.
+//! Search engines: what each is asked, and where in its answer the finds stand; and the way of a question to the engine and back.
 //!
 //! A person named the engine, so its address may be any, and it is asked over the client for what people named. It is
 //! never followed elsewhere: its key would go along.
-
-mod brave;
-mod json;
-mod searxng;
-mod tavily;
 
 use std::fmt;
 
@@ -17,12 +11,11 @@ use agentd_core::{
 };
 use reqwest::{
     Method, StatusCode, Url,
-    header::{ACCEPT, ACCEPT_ENCODING, CONTENT_TYPE, HeaderName, HeaderValue},
+    header::{ACCEPT, ACCEPT_ENCODING, AUTHORIZATION, CONTENT_TYPE, HeaderName, HeaderValue},
 };
 use secrecy::{ExposeSecret, SecretString};
-use serde_json::Value;
+use serde_json::{Value, json};
 
-pub use self::json::JsonFields;
 use crate::{body, client::Clients, failure, target::Trust};
 
 /// Settings of a search engine.
@@ -88,6 +81,24 @@ impl fmt::Display for Dialect {
     }
 }
 
+/// Where things stand.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct JsonFields {
+    /// The list of finds, as a JSON pointer: `/results`; empty where the whole answer is the list.
+    pub results: String,
+    /// The field of a find that is its title.
+    pub title: String,
+    /// The field that is its address.
+    pub url: String,
+    /// The field that says what it is about.
+    pub snippet: String,
+    /// The header in which the key goes; none for `Authorization: Bearer …`.
+    pub key_header: Option<String>,
+}
+
+/// Finds of one answer at the most.
+const MOST: usize = 20;
+
 /// A question in the words of a dialect.
 #[derive(Debug, PartialEq, Eq)]
 struct Question {
@@ -130,9 +141,7 @@ pub(crate) async fn find(
     }
     let response = request.send().await.map_err(|error| failure::unsent(&url, error))?;
     let status = response.status();
-    let packings = body::packings(&response)?;
     let taken = body::receive(response, max_bytes).await?;
-    let taken = body::unpack(taken, packings, max_bytes).await?;
     if !status.is_success() {
         return Err(refused(engine, status));
     }
@@ -144,12 +153,61 @@ pub(crate) async fn find(
 }
 
 fn question(config: &SearchConfig, query: &str, most: usize) -> Result<Question, WebError> {
+    let (mut url, mut headers, mut body) = (config.base_url.clone(), Vec::new(), None);
+    let bearer = || secret(AUTHORIZATION, &format!("Bearer {}", key(config)));
     match &config.dialect {
-        Dialect::Searxng => Ok(searxng::question(config, query)),
-        Dialect::Brave => brave::question(config, query, most),
-        Dialect::Tavily => tavily::question(config, query, most),
-        Dialect::Json(fields) => json::question(config, fields, query, most),
+        Dialect::Searxng => {
+            let path = url.path().trim_end_matches('/').to_owned();
+            if !path.ends_with("/search") {
+                url.set_path(&format!("{path}/search"));
+            }
+            url.query_pairs_mut().append_pair("q", query).append_pair("format", "json");
+        }
+        Dialect::Brave => {
+            url.query_pairs_mut().append_pair("q", query).append_pair("count", &most.min(MOST).to_string());
+            headers.push(secret(HeaderName::from_static("x-subscription-token"), key(config))?);
+        }
+        Dialect::Tavily => {
+            headers.push(bearer()?);
+            body = Some(json!({"query": query, "max_results": most.min(MOST)}));
+        }
+        Dialect::Json(fields) => {
+            url = filled(&url, query, most)?;
+            let name = fields.key_header.as_ref().map(|name| HeaderName::from_bytes(name.as_bytes()));
+            let name = name.transpose().map_err(|_| wrong("search.key_header is no name of a header"));
+            if config.api_key.is_some() {
+                headers.push(name?.map_or_else(bearer, |name| secret(name, key(config)))?);
+            }
+        }
     }
+    let method = if body.is_some() { Method::POST } else { Method::GET };
+    Ok(Question { method, url, headers, body })
+}
+
+/// The address with the question and how many finds are wanted in place of `{query}` and `{count}`. Braces are written otherwise
+/// in an address that was read.
+fn filled(base_url: &Url, query: &str, most: usize) -> Result<Url, WebError> {
+    let mut text = base_url.as_str().to_owned();
+    for (place, value) in [("query", encoded(query)), ("count", most.to_string())] {
+        text = text.replace(&format!("{{{place}}}"), &value).replace(&format!("%7B{place}%7D"), &value);
+    }
+    Url::parse(&text).map_err(|error| wrong(&format!("search.base_url is no address: {error}")))
+}
+
+fn wrong(what: &str) -> WebError {
+    WebError::new(ErrorKind::Configuration, format!("web.yaml cannot be followed: {what}"))
+}
+
+/// The text as a part of an address, byte by byte.
+fn encoded(text: &str) -> String {
+    text.bytes().fold(String::new(), |mut encoded, byte| {
+        if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
+            encoded.push(char::from(byte));
+        } else {
+            encoded.push_str(&format!("%{byte:02X}"));
+        }
+        encoded
+    })
 }
 
 fn read(dialect: &Dialect, answer: &Value) -> Option<Vec<WebFind>> {

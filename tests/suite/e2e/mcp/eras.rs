@@ -83,6 +83,14 @@ async fn a_wrong_memory_of_a_silent_server_costs_a_start() {
 }
 
 #[tokio::test]
+async fn a_servers_own_reason_is_told_and_not_that_it_knows_no_initialize() {
+    let world = daemon("refuses").await;
+    let told = world.act("now").await;
+    assert!(told.contains("the key is missing") && !told.contains("no such version"), "{told}");
+    world.all_are_gone().await;
+}
+
+#[tokio::test]
 async fn each_request_says_who_asks() {
     let world = daemon("meta").await;
     let told = world.act("now").await;

@@ -79,6 +79,15 @@ async fn a_server_that_is_silent_to_the_newer_way_is_asked_in_the_older_one() {
 }
 
 #[tokio::test]
+async fn a_reason_of_a_server_of_the_newer_era_is_told() {
+    let server = Server::start("refuses").await;
+    let world = behind(&server.url).await;
+    let told = world.act("").await;
+    assert!(told.contains("the key is missing") && !told.contains("no such method"), "{told}");
+    world.all_are_gone().await;
+}
+
+#[tokio::test]
 async fn nobody_else_is_sent_the_keys_or_asked_at_all() {
     let other = Server::start("ok").await;
     let server = Server::start(&format!("sends_to:{}", other.url)).await;

@@ -8,10 +8,7 @@ use std::{ops::Range, sync::Arc};
 
 use agentd_core::{model::UnrunReason, tool::ToolSpec};
 
-use super::{
-    call::{self, Balance, FENCE},
-    spellings::{self, marks},
-};
+use super::call::{self, Balance, FENCE, marks};
 use crate::answer::{RawCall, code_spans::CodeSpans};
 
 /// The bytes of an object that are waited for; larger ones are words.
@@ -117,7 +114,7 @@ impl Scanner {
         // Other spellings than JSON end with a mark, unless the limit has cut them.
         let is_whole = self.held.trim_end().ends_with(['>', ']', '}']) && self.doubtful.is_none();
         let named = mark.filter(|_| is_whole || is_cut).and_then(|at| {
-            let name = spellings::named_in(&self.held[at..], &self.tools)?;
+            let name = call::named_in(&self.held[at..], &self.tools)?;
             Some((at, name))
         });
         if let Some((at, name)) = named {

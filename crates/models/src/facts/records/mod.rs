@@ -1,10 +1,9 @@
 //! What was learnt of models, kept from one start of the daemon to the next: what their servers told, and what their refusals
 //! and counts have shown.
 //!
-//! - `record`: what is known of one model, and for how long it is believed; `file`: how it is kept.
+//! - `record`: what is known of one model, for how long it is believed, and how it is kept.
 //! - this file: all of them, and the handle of one.
 
-mod file;
 mod record;
 
 use std::{
@@ -49,7 +48,7 @@ impl ModelRecords {
     /// Those of a file, which may be missing or damaged. It is written when something is learnt.
     #[must_use]
     pub fn open(path: PathBuf) -> Arc<Self> {
-        let models = file::read(&path, now());
+        let models = record::read_all(&path, now());
         Arc::new(Self { path: Some(path), state: Mutex::new(State { models, ..State::default() }) })
     }
 
@@ -89,7 +88,7 @@ impl ModelRecords {
                 }
                 state.models.clone()
             };
-            if let Err(error) = file::write(path, &models) {
+            if let Err(error) = record::write_all(path, &models) {
                 tracing::warn!("what was learnt of models cannot be kept in {}: {error}", path.display());
             }
         }

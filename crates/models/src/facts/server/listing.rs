@@ -1,14 +1,11 @@
-//! The list of models. Each server tells other things of a model, under other names; what has another type than it should
-//! is passed over, and so is an id that could be none.
+//! The list of models, prices in it, and documents of single kinds of server beside it. Each server tells other things of a model,
+//! under other names; what has another type than it should is passed over, and so is an id that could be none.
 
 use agentd_core::{model::is_model_id, usage::Prices};
 use serde::Deserialize;
 use serde_json::{Value, value::RawValue};
 
-use super::{
-    ModelAbilities, WindowFacts,
-    pricing::{self, number},
-};
+use super::{ModelAbilities, ServerFacts, WindowFacts};
 
 /// A model of the list.
 #[derive(Debug, Clone, PartialEq)]
@@ -130,9 +127,101 @@ impl WireModel {
             pictures: supports("/image_input").or_else(|| supports("/vision")).or_else(inputs).or_else(kind),
             adaptive_thinking: supports("/thinking/types/adaptive"),
         };
-        let prices = self.pricing.as_ref().and_then(pricing::prices);
+        let prices = self.pricing.as_ref().and_then(prices);
         ListedEntry { id: self.id, owner, window, abilities, prices }
     }
+}
+
+/// Borders of prices that are read of one model.
+const MAX_TIERS: usize = 8;
+
+/// Prices of a model; none if they have another form, or vary with the model that answers.
+fn prices(pricing: &Value) -> Option<Prices> {
+    let overrides = pricing.get("overrides").and_then(Value::as_array).into_iter().flatten();
+    let mut tiers: Vec<Prices> = overrides.filter_map(|over| tier(over, pricing)).take(MAX_TIERS).collect();
+    tiers.sort_by_key(|tier| tier.above);
+    Some(Prices { tiers, ..rates(|name| dollars(pricing.get(name)?))? }).filter(Prices::are_sound)
+}
+
+/// Prices from a number of tokens on. Those that it does not name are as below.
+fn tier(over: &Value, base: &Value) -> Option<Prices> {
+    let from = number(over.get("min_prompt_tokens")?)?;
+    let rates = rates(|name| dollars(over.get(name).or_else(|| base.get(name))?))?;
+    Some(Prices { above: from.checked_sub(1).filter(|above| *above > 0)?, ..rates })
+}
+
+fn rates(of: impl Fn(&str) -> Option<f64>) -> Option<Prices> {
+    Some(Prices {
+        input: of("prompt")?,
+        cached_input: of("input_cache_read"),
+        cache_write: of("input_cache_write"),
+        cache_write_1h: of("input_cache_write_1h"),
+        output: of("completion")?,
+        ..Prices::default()
+    })
+}
+
+/// Dollars for a million tokens, without the noise of binary fractions.
+fn dollars(price: &Value) -> Option<f64> {
+    let price = price.as_f64().or_else(|| price.as_str()?.trim().parse().ok())?;
+    Some((price * 1e12).round() / 1e6)
+}
+
+/// A number, however it is written.
+fn number(value: &Value) -> Option<u64> {
+    match value {
+        Value::String(text) => text.trim().parse().ok(),
+        #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "what is out of range is cut to it")]
+        Value::Number(number) => number.as_u64().or_else(|| number.as_f64().filter(|n| *n >= 0.0).map(|n| n as u64)),
+        _ => None,
+    }
+}
+
+/// llama.cpp's `/props`: the window of one of its slots, and the name or the file of its model.
+pub(super) fn properties(text: &[u8]) -> ServerFacts {
+    let Ok(properties) = serde_json::from_slice::<Value>(text) else { return ServerFacts::default() };
+    let window = properties.pointer("/default_generation_settings/n_ctx").or_else(|| properties.get("n_ctx"));
+    let named = |field: &str| properties.get(field).and_then(Value::as_str);
+    let file = named("model_path").map(|path| path.rsplit(['/', '\\']).next().unwrap_or(path));
+    let id = named("model_alias").filter(|alias| is_model_id(alias)).or(file).filter(|id| is_model_id(id));
+    ServerFacts {
+        id: id.map(str::to_owned),
+        window: WindowFacts::exact(window.and_then(number)),
+        abilities: pictures(properties.pointer("/modalities/vision").and_then(Value::as_bool)),
+        ..ServerFacts::default()
+    }
+}
+
+/// Ollama's `/api/ps`: the window that a model was given when it was loaded.
+pub(super) fn running(text: &[u8], id: &str) -> WindowFacts {
+    let Ok(running) = serde_json::from_slice::<Value>(text) else { return WindowFacts::default() };
+    let models = running.get("models").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
+    let tagged = format!("{id}:latest");
+    let is_named = |model: &&Value| {
+        ["name", "model"].iter().filter_map(|field| model.get(field)?.as_str()).any(|name| name == id || name == tagged)
+    };
+    let model = models.iter().find(is_named);
+    WindowFacts::exact(model.and_then(|model| number(model.get("context_length")?)))
+}
+
+fn pictures(sees: Option<bool>) -> ModelAbilities {
+    ModelAbilities { pictures: sees, ..ModelAbilities::default() }
+}
+
+/// Ollama's `/api/show`: the abilities of a model, and the window that its file sets; else the one for which the model was made,
+/// of which Ollama gives it a part, and cuts what does not fit in silence.
+pub(super) fn modelfile(text: &[u8]) -> ServerFacts {
+    let Ok(shown) = serde_json::from_slice::<Value>(text) else { return ServerFacts::default() };
+    let parameters = shown.get("parameters").and_then(Value::as_str).unwrap_or_default();
+    let mut set = parameters.lines().filter_map(|line| line.trim().strip_prefix("num_ctx"));
+    let set = set.find_map(|number| number.trim().parse().ok());
+    let made_for = shown.get("model_info").and_then(Value::as_object).and_then(|info| {
+        let mut lengths = info.iter().filter(|(name, _)| name.ends_with(".context_length"));
+        lengths.find_map(|(_, length)| number(length))
+    });
+    let window = WindowFacts::exact(set).or(WindowFacts::bound(made_for));
+    let sees = shown.get("capabilities").and_then(Value::as_array).map(|all| all.iter().any(|one| one == "vision"));
+    ServerFacts { window, abilities: pictures(sees), ..ServerFacts::default() }
 }
 
 #[cfg(test)]
@@ -221,5 +310,77 @@ mod tests {
         assert_eq!(tokens(None, Some(131_072)), None);
         assert_eq!(tokens(None, Some(8192)), Some(8192));
         assert_eq!(tokens(None, None), None);
+    }
+
+    #[test]
+    fn prices_for_a_token_become_prices_for_a_million() {
+        let listed = json!({
+            "prompt": "0.000003", "completion": 0.000_015, "request": "0", "image": "0.0048", "internal_reasoning": "0",
+            "input_cache_read": "0.0000003", "input_cache_write": "0.00000375", "input_cache_write_1h": "0.000006",
+            "overrides": [{"min_prompt_tokens": 200_001, "prompt": "0.000006", "completion": "0.0000225"}, {"prompt": "1"}],
+        });
+        let rates = Prices {
+            input: 3.0,
+            cached_input: Some(0.3),
+            cache_write: Some(3.75),
+            cache_write_1h: Some(6.0),
+            output: 15.0,
+            ..Prices::default()
+        };
+        let tier = Prices { above: 200_000, input: 6.0, output: 22.5, ..rates.clone() };
+        assert_eq!(prices(&listed), Some(Prices { tiers: vec![tier], ..rates }));
+        assert_eq!(prices(&json!({"prompt": "0", "completion": "0"})), Some(Prices::default()), "a free model");
+    }
+
+    #[test]
+    fn other_forms_and_implausible_prices_are_ignored() {
+        for odd in [
+            json!(null),
+            json!("0.1"),
+            json!({"prompt": "0.000003"}),
+            json!({"prompt": "-1", "completion": "-1"}),
+            json!({"prompt": "NaN", "completion": "0.1"}),
+            json!({"prompt": "inf", "completion": "0"}),
+            json!({"prompt": "1", "completion": "1"}),
+            json!({"input": 0.2, "output": 0.2}),
+        ] {
+            assert_eq!(prices(&odd), None, "{odd}");
+        }
+    }
+
+    #[test]
+    fn llama_cpp_tells_the_window_of_a_slot() {
+        let facts = |value: Value| properties(value.to_string().as_bytes());
+        let told = facts(json!({"default_generation_settings": {"n_ctx": 4096}, "total_slots": 4,
+            "model_path": "/models/coder.gguf"}));
+        assert_eq!((told.id.as_deref(), told.window.exact), (Some("coder.gguf"), Some(4096)));
+        assert_eq!(facts(json!({"model_alias": "coder", "model_path": "x"})).id.as_deref(), Some("coder"));
+        assert_eq!(facts(json!({"model_alias": "", "model_path": 7})), ServerFacts::default());
+        assert_eq!(facts(json!([])), ServerFacts::default());
+        assert_eq!(properties(b"<html>"), ServerFacts::default());
+    }
+
+    #[test]
+    fn ollama_tells_the_window_of_a_loaded_model() {
+        let told = |value: Value, id: &str| running(value.to_string().as_bytes(), id);
+        let models = json!({"models": [7, {"name": "llama:8b", "context_length": 4096},
+            {"name": "qwen:latest", "model": "qwen:latest", "context_length": 32_768}]});
+        assert_eq!(told(models.clone(), "qwen"), WindowFacts::exact(Some(32_768)));
+        assert_eq!(told(models.clone(), "llama:8b"), WindowFacts::exact(Some(4096)));
+        assert_eq!(told(models, "other"), WindowFacts::default());
+        assert_eq!(told(json!({"models": [{"name": "qwen"}]}), "qwen"), WindowFacts::default());
+        assert_eq!(told(json!({"models": 3}), "qwen"), WindowFacts::default());
+    }
+
+    #[test]
+    fn ollama_tells_the_parameter_before_the_model() {
+        let told = |value: Value| modelfile(value.to_string().as_bytes()).window;
+        let info = json!({"general.architecture": "qwen2", "qwen2.context_length": 131_072});
+        let both =
+            json!({"parameters": "stop    \"<|end|>\"\nnum_ctx                        8192", "model_info": info});
+        assert_eq!(told(both), WindowFacts { exact: Some(8192), bound: Some(131_072) });
+        assert_eq!(told(json!({"model_info": info})), WindowFacts { exact: None, bound: Some(131_072) });
+        assert_eq!(told(json!({"parameters": 3, "model_info": 4})), WindowFacts::default());
+        assert_eq!(modelfile(b""), ServerFacts::default());
     }
 }

@@ -1,14 +1,12 @@
 //! What servers tell of their models: which there are, and how large their windows are.
 //!
-//! - `listing`: the list of models; `pricing`: prices in it; `documents`: what some servers tell elsewhere. All are pure.
+//! - `listing`: the list of models, and what some servers tell elsewhere. It is pure.
 //! - this file: which of them is asked for.
 //!
 //! All of it is a server's word: bounded, and believed only where it is plausible. A window that turns out to be smaller is
 //! learnt from the server's refusals.
 
-mod documents;
 mod listing;
-mod pricing;
 
 use agentd_core::{
     error::ErrorKind,
@@ -21,7 +19,12 @@ use serde_json::json;
 use self::listing::ListedEntry;
 use crate::{
     config::{ModelConfig, Wire},
-    http::{deadline::Deadline, failure::Failure, request::Document, target::Target, window},
+    http::{
+        failure::Failure,
+        request::{Deadline, Document},
+        target::Target,
+        window,
+    },
 };
 
 /// Facts that a server told of a model.
@@ -91,7 +94,7 @@ pub(crate) async fn ask(target: &Target, config: &ModelConfig, sight: bool) -> O
     let deadline = target.deadlines.listing();
     if config.wire == Wire::LlamaCpp {
         return match target.get(&target.beside("/props"), &deadline).await {
-            Document::There(text) => Some(documents::properties(&text)),
+            Document::There(text) => Some(listing::properties(&text)),
             Document::Refused => Some(ServerFacts::default()),
             Document::Unreachable(_) => None,
         };
@@ -135,17 +138,17 @@ async fn elsewhere(
     let text = |document: Document| document.text().unwrap_or_default();
     // Ollama.
     if is_of("library") {
-        let running = documents::running(&text(target.get(&target.beside("/api/ps"), deadline).await), id);
+        let running = listing::running(&text(target.get(&target.beside("/api/ps"), deadline).await), id);
         if running.exact.is_some() && !sight {
             return ServerFacts { window: running, loads_later: true, ..ServerFacts::default() };
         }
         let question = json!({ "model": id }).to_string();
-        let shown = documents::modelfile(&text(target.ask(&target.beside("/api/show"), question, deadline).await));
+        let shown = listing::modelfile(&text(target.ask(&target.beside("/api/show"), question, deadline).await));
         return ServerFacts { window: running.or(shown.window), loads_later: true, ..shown };
     }
     // llama.cpp.
     if is_of("llamacpp") || entries.iter().any(|entry| entry.window.bound.is_some()) {
-        return documents::properties(&text(target.get(&target.beside("/props"), deadline).await));
+        return listing::properties(&text(target.get(&target.beside("/props"), deadline).await));
     }
     // LM Studio.
     if is_of("organization_owner") {

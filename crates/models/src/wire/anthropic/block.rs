@@ -1,8 +1,12 @@
-//! One part of a message, as JSON.
+//! One part of a message, as JSON; and what stands before an answer. A server binds signed thoughts to that: where anything of it
+//! is another since, they must not go back.
+
+use std::hash::Hasher as _;
 
 use base64::{Engine as _, prelude::BASE64_STANDARD};
 use serde::Serialize;
 use serde_json::value::RawValue;
+use siphasher::sip128::{Hasher128 as _, SipHasher13};
 
 use crate::wire::sendable::tool_arguments;
 
@@ -102,5 +106,37 @@ pub(super) fn mark(out: &mut String) {
         out.pop();
         out.push_str(CACHED);
         out.push('}');
+    }
+}
+
+/// All that stands before a place in a conversation, as a hash of 128 bits. All of a request goes through it in front of the first
+/// token, so it is a fast one: whoever finds another text with the same hash has his own thoughts refused by the server.
+pub(super) struct Prefix(SipHasher13);
+
+impl Prefix {
+    /// The prefix of a conversation: instructions and tools.
+    pub(super) fn new(system: &[Block], tools: &str) -> Self {
+        let mut prefix = Self(SipHasher13::new());
+        prefix.add(b't', tools);
+        for block in system {
+            prefix.add(b's', block.json());
+        }
+        prefix
+    }
+
+    /// Adds a block of a message.
+    pub(super) fn append(&mut self, role: Role, block: &Block) {
+        self.add(if role == Role::User { b'u' } else { b'a' }, block.json());
+    }
+
+    /// Fingerprint of all of it.
+    pub(super) fn fingerprint(&self) -> String {
+        format!("{:032x}", self.0.finish128().as_u128())
+    }
+
+    fn add(&mut self, kind: u8, json: &str) {
+        self.0.write(&[kind]);
+        self.0.write(&json.len().to_le_bytes());
+        self.0.write(json.as_bytes());
     }
 }

@@ -4,18 +4,14 @@
 //! An answer goes back as it came, signed thoughts and all, to the model that gave it, as long as all before it is sent as it
 //! was then. Where it is not, its words and calls go alone: a server refuses thoughts behind another prefix for good.
 
-use std::{borrow::Cow, collections::HashSet};
+use std::collections::HashSet;
 
 use agentd_core::{model::Message, origin::AnswerOrigin, tool::ToolCall, untrusted};
 
-use super::{
-    block::{Block, Role},
-    prefix::Prefix,
-    stored::{Place, StoredAnswer, is_thought},
-};
+use super::block::{Block, Prefix, Role};
 use crate::wire::{
-    call_ids::WireIds,
-    sendable::{GO_ON, NO_OUTPUT, PICTURES, is_blank, is_plain_id, tool_name},
+    partial::{AnswerPart, FilledPlace, StoredAnswer},
+    sendable::{GO_ON, NO_OUTPUT, PICTURES, WireIds, is_blank, is_plain_id, split_instructions, tool_name},
 };
 
 /// One message.
@@ -49,13 +45,8 @@ pub(super) struct Recipient<'a> {
 
 /// Writes a conversation; the tools are those of the request, as JSON.
 pub(super) fn write(messages: &[Message], tools: &str, recipient: Recipient<'_>) -> serde_json::Result<Conversation> {
-    let leading = messages.iter().take_while(|message| matches!(message, Message::System { .. })).count();
-    let (system, messages) = messages.split_at(leading);
-    let system = system.iter().filter_map(|message| match message {
-        Message::System { text } if !is_blank(text) => Some(Block::text(text)),
-        _ => None,
-    });
-    let system = system.collect::<serde_json::Result<Vec<_>>>()?;
+    let (system, messages) = split_instructions(messages);
+    let system = system.into_iter().map(Block::text).collect::<serde_json::Result<Vec<_>>>()?;
     let mut writer = Writer {
         recipient,
         ids: WireIds::default(),
@@ -81,7 +72,7 @@ pub(super) fn prefixes_of_answers(messages: &[Message], origin: &str) -> Vec<Str
         Message::Assistant { origin: of_answer, .. } => StoredAnswer::parse(of_answer.blocks_of(origin)?),
         _ => None,
     });
-    stored.map(|answer| answer.behind.into_owned()).collect()
+    stored.filter_map(|answer| answer.behind).collect()
 }
 
 struct Writer<'a> {
@@ -93,14 +84,6 @@ struct Writer<'a> {
     /// Answers that stand side by side: items of one, or several of which the person said nothing.
     run: Vec<AnswerPart<'a>>,
     messages: Vec<WireMessage>,
-}
-
-/// An answer, or a part of one.
-#[derive(Clone, Copy)]
-struct AnswerPart<'a> {
-    text: &'a str,
-    calls: &'a [ToolCall],
-    origin: &'a AnswerOrigin,
 }
 
 impl<'a> Writer<'a> {
@@ -181,65 +164,28 @@ impl<'a> Writer<'a> {
     fn as_it_came(&mut self, parts: &[AnswerPart<'a>], behind: &str) -> serde_json::Result<Option<Vec<Block>>> {
         let Some(last) = parts.last() else { return Ok(None) };
         let stored = last.origin.blocks_of(self.recipient.origin).and_then(StoredAnswer::parse);
-        let Some(stored) = stored.filter(|stored| stored.behind == behind) else { return Ok(None) };
+        let Some(stored) = stored.filter(|stored| stored.behind.as_deref() == Some(behind)) else { return Ok(None) };
         if self.recipient.without_thoughts || self.recipient.distrusted.contains(behind) {
             return Ok(None);
         }
-        let words: Cow<'_, str> = match parts {
-            [only] => only.text.into(),
-            several => several.iter().map(|part| part.text).collect(),
-        };
-        let calls: Vec<(&ToolCall, &AnswerOrigin)> =
-            parts.iter().flat_map(|part| part.calls.iter().map(|call| (call, part.origin))).collect();
-        let Some(places) = stored.places() else { return Ok(None) };
-        self.put_back(&places, &words, &calls)
-    }
-
-    fn put_back(
-        &mut self,
-        places: &[Place<'_>],
-        words: &str,
-        calls: &[(&'a ToolCall, &'a AnswerOrigin)],
-    ) -> serde_json::Result<Option<Vec<Block>>> {
-        let (mut blocks, mut words, mut calls) = (Vec::new(), words, calls.iter());
+        let recipient = self.recipient;
+        let server_id = |call: &ToolCall, origin| server_id(call, origin, recipient.origin);
+        let Some(filled) = stored.filled(parts, &mut self.ids, server_id) else { return Ok(None) };
+        let mut blocks = Vec::new();
         // Set once something is missing: thoughts behind that would stand behind another prefix.
         let mut is_whole = true;
-        for place in places {
+        for place in filled {
             match place {
-                // They are not sent, and may not have been kept.
-                Place::Blank(bytes) => {
-                    let kept = words.split_at_checked(*bytes).filter(|(text, _)| is_blank(text));
-                    words = kept.map_or(words, |(_, rest)| rest);
+                FilledPlace::Words(text, _) => blocks.push(Block::text(&text)?),
+                FilledPlace::Call(call, id) => {
+                    blocks.push(Block::call(&id, &tool_name(&call.name), &call.arguments)?);
                 }
-                Place::Words(bytes) => {
-                    let Some((text, rest)) = words.split_at_checked(*bytes) else { return Ok(None) };
-                    words = rest;
-                    if !is_blank(text) {
-                        blocks.push(Block::text(text)?);
-                    }
-                }
-                Place::Call(id) => {
-                    let mut ahead = calls.clone();
-                    match ahead.next() {
-                        Some((call, origin)) if self.server_id(call, origin) == Some(&**id) => {
-                            if self.ids.of_call(&call.call_id, Some(self.server_id(call, origin).unwrap_or_default()))
-                                != **id
-                            {
-                                return Ok(None);
-                            }
-                            blocks.push(Block::call(id, &tool_name(&call.name), &call.arguments)?);
-                            calls = ahead;
-                        }
-                        // One that was cut, or not run.
-                        _ => is_whole = false,
-                    }
-                }
-                Place::AsItCame(raw) if is_whole => blocks.push(Block::as_it_came(raw, is_thought(raw))),
-                Place::AsItCame(_) => {}
+                FilledPlace::Missing => is_whole = false,
+                FilledPlace::AsItCame(raw, is_thought) if is_whole => blocks.push(Block::as_it_came(raw, is_thought)),
+                FilledPlace::AsItCame(..) | FilledPlace::Blank => {}
             }
         }
-        let all_there = is_blank(words) && calls.next().is_none();
-        Ok(all_there.then_some(blocks))
+        Ok(Some(blocks))
     }
 
     /// Words and calls alone.
@@ -249,16 +195,10 @@ impl<'a> Writer<'a> {
             blocks.push(Block::text(part.text)?);
         }
         for call in part.calls {
-            let id = self.ids.of_call(&call.call_id, self.server_id(call, part.origin));
+            let id = self.ids.of_call(&call.call_id, server_id(call, part.origin, self.recipient.origin));
             blocks.push(Block::call(&id, &tool_name(&call.name), &call.arguments)?);
         }
         Ok(blocks)
-    }
-
-    /// The server's own id of a call, where it may be sent.
-    fn server_id(&self, call: &ToolCall, origin: &'a AnswerOrigin) -> Option<&'a str> {
-        let fields = origin.of_call(&call.call_id, self.recipient.origin)?;
-        Some(fields.call_id.as_str()).filter(|id| is_plain_id(id))
     }
 
     /// Takes thoughts off the end of the answer, where none may stand.
@@ -302,6 +242,12 @@ impl<'a> Writer<'a> {
             self.sealed = (at, message.blocks.len());
         }
     }
+}
+
+/// The server's own id of a call, if it can be sent to it again.
+fn server_id<'a>(call: &ToolCall, origin: &'a AnswerOrigin, recipient: &str) -> Option<&'a str> {
+    let fields = origin.of_call(&call.call_id, recipient)?;
+    Some(fields.call_id.as_str()).filter(|id| is_plain_id(id))
 }
 
 #[cfg(test)]

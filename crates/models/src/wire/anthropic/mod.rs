@@ -1,77 +1,208 @@
 //! Anthropic's Messages, as Anthropic and servers in its form speak them.
 //!
-//! - `request`: the body; `conversation`: the messages in the order that the wire demands; `block`: one part of a message;
-//!   `stored`: the blocks of an answer as they are kept, for them to go back as they came; `prefix`: what stands before an
-//!   answer, of which signed thoughts are a part.
-//! - `event`: one event of an answer, typed and borrowed; `partial`: blocks, put together from their pieces; `reader`: events
-//!   into the answer; `usage`: what it took; `remark`: what the server says of the
-//!   request.
+//! - this file: the body; `conversation`: the messages in the order that the wire demands; `block`: one part of a message, and
+//!   what stands before an answer, of which signed thoughts are a part.
+//! - `event`: one event of an answer, typed and borrowed, what it took, and what the server says of the request; `partial`: blocks,
+//!   put together from their pieces; `reader`: events into the answer.
 
 mod block;
 mod conversation;
-mod event;
 mod partial;
-mod prefix;
 mod reader;
-mod remark;
-mod request;
-mod stored;
-mod usage;
 
-use agentd_core::answer_schema::AnswerSchema;
+use agentd_core::{answer_schema::AnswerSchema, tool::ToolSpec};
+use serde::Serialize;
+use serde_json::{Value, json, value::RawValue};
 
+use self::{
+    block::{Block, Role},
+    conversation::{Conversation, Recipient, WireMessage},
+};
+use super::{
+    dialect::{Dialect, Order, Outgoing, raw, unwritable},
+    memory::Memory,
+};
 use crate::{
-    config::ModelConfig,
-    http::failure::Failure,
-    wire::{
-        dialect::{Dialect, Order, Outgoing},
-        distrust::DistrustedThoughts,
-        last_answers::LastAnswers,
-        written_tools::WrittenTools,
-    },
+    answer::text_protocol,
+    config::{Effort, Thinking},
+    http::{failure::Failure, learning::Change},
 };
 
-/// The dialect of one model.
-pub(crate) struct Anthropic {
-    config: ModelConfig,
-    tools: WrittenTools,
-    /// Prefixes of answers whose signed thoughts the server has refused.
-    distrusted: DistrustedThoughts<String>,
-    last_answers: LastAnswers,
+/// Host of Anthropic's own server.
+const ANTHROPIC: &str = "api.anthropic.com";
+
+/// The tokens that an answer may have where nobody says, if the window has room for four such answers.
+const MAX_ANSWER: u64 = 32_000;
+
+/// Part of the window that an answer may have where nobody says.
+const ANSWER_PART: u64 = 4;
+
+/// Fields without which there is no request.
+const FIXED: [&str; 7] = ["model", "messages", "max_tokens", "system", "stream", "tools", "tool_choice"];
+
+/// The mark of the cache, as a field that a server may refuse.
+const CACHE: &str = "cache_control";
+const THINKING: &str = "thinking";
+/// Holds the effort.
+const OUTPUT: &str = "output_config";
+const DIAGNOSTICS: &str = "diagnostics";
+const TEMPERATURE: &str = "temperature";
+
+/// The dialect of one model. What it distrusts are the prefixes of answers.
+#[derive(Default)]
+pub(crate) struct Anthropic(Memory);
+
+#[derive(Serialize)]
+struct OutputSettings {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    effort: Option<Effort>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    format: Option<OutputFormat>,
 }
 
-impl Anthropic {
-    pub(crate) fn new(config: ModelConfig) -> Self {
-        Self {
-            config,
-            tools: WrittenTools::default(),
-            distrusted: DistrustedThoughts::default(),
-            last_answers: LastAnswers::default(),
-        }
-    }
+#[derive(Serialize)]
+struct OutputFormat {
+    r#type: &'static str,
+    schema: Box<RawValue>,
 }
 
 impl Dialect for Anthropic {
     fn outgoing(&self, order: &Order<'_>) -> Result<Outgoing, Failure> {
-        let history = request::RequestHistory {
-            tools: &self.tools,
-            distrusted: &self.distrusted.known(),
-            last_answer: self.last_answers.before(order.request),
-        };
-        let request::Written { body, behind } = request::write(&self.config, history, order)?;
-        let reader = Box::new(reader::Reader::new(behind, self.last_answers.note_of(order.request)));
-        Ok(Outgoing { path: "/messages".to_owned(), body, reader })
+        let Order { request, form, info, config, .. } = *order;
+        // Calls in a history without tools are refused, so both go into the words.
+        let tools = self.0.tools.of(order, wire_tool)?;
+        let messages = text_protocol::messages(request, tools.is_some());
+        let (origin, tools_json) = (info.origin(), tools.as_deref().map(RawValue::get).unwrap_or_default());
+        let without_thoughts = form.has(&Change::WithoutSignedThoughts);
+        let recipient = Recipient { origin: &origin, distrusted: &self.0.distrusted.known(), without_thoughts };
+        let conversation = conversation::write(&messages, tools_json, recipient).map_err(unwritable)?;
+        let is_cached = caches(order) && form.sends(CACHE);
+        let in_text = tools.is_none() && !request.tools.is_empty();
+        let mut body = order.body();
+        body.set("model", &info.id)?;
+        if !conversation.system.is_empty() {
+            body.set_raw("system", &joined(&conversation.system, is_cached));
+        }
+        body.set_raw("messages", &written(&conversation, order.paused, is_cached));
+        if let Some(all_but_end) = tools_json.strip_suffix(']') {
+            let mut tools = all_but_end.to_owned();
+            if is_cached {
+                block::mark(&mut tools);
+            }
+            body.set_raw("tools", &(tools + "]"));
+        }
+        body.set_some("tool_choice", (tools.is_some() && !request.may_call).then(|| json!({"type": "none"})))?;
+        body.set_some(THINKING, thinking(order).filter(|_| form.sends(THINKING)))?;
+        body.set_some(OUTPUT, output(order)?)?;
+        body.set_some(TEMPERATURE, config.temperature.filter(|_| form.sends(TEMPERATURE)))?;
+        body.set("max_tokens", &max_tokens(order))?;
+        body.set_some("stop_sequences", in_text.then_some([text_protocol::STOP]))?;
+        let last_answer = json!({"previous_message_id": self.0.last_answers.before(request)});
+        body.set_some(DIAGNOSTICS, Some(last_answer).filter(|_| asks_for_reasons(order) && form.sends(DIAGNOSTICS)))?;
+        body.set("stream", &true)?;
+        let reader = reader::Reader::new(conversation.behind, self.0.last_answers.note_of(request));
+        Ok(Outgoing { path: "/messages".to_owned(), body: body.finish(), reader: Box::new(reader) })
     }
 
     fn optional_fields(&self, order: &Order<'_>) -> Vec<String> {
-        request::optional_fields(&self.config, order)
+        let own = [
+            (TEMPERATURE, order.config.temperature.is_some()),
+            (THINKING, thinking(order).is_some()),
+            (OUTPUT, order.config.effort.is_some()),
+            (CACHE, caches(order)),
+            (DIAGNOSTICS, asks_for_reasons(order)),
+        ];
+        order.sent_fields(own, &FIXED)
     }
 
     fn sent_schema<'a>(&self, order: &Order<'a>) -> Option<&'a AnswerSchema> {
-        request::sent_schema(&self.config, order)
+        sent_schema(order)
     }
 
     fn distrust_thoughts(&self, order: &Order<'_>) {
-        self.distrusted.extend(conversation::prefixes_of_answers(&order.request.messages, &order.info.origin()));
+        self.0.distrusted.extend(conversation::prefixes_of_answers(&order.request.messages, &order.info.origin()));
     }
+}
+
+fn wire_tool(ToolSpec { name, description, parameters, .. }: &ToolSpec) -> Value {
+    json!({"name": name, "description": description, "input_schema": parameters})
+}
+
+/// The schema of the answer, where its field is ours to set. This wire calls tools as usual beside it.
+fn sent_schema<'a>(order: &Order<'a>) -> Option<&'a AnswerSchema> {
+    let Order { request, form, config, .. } = *order;
+    let schema = request.answer_schema.as_deref()?;
+    // Calls in the words are in no such form.
+    let in_words = request.may_call && !request.tools.is_empty() && !order.is_native();
+    Some(schema).filter(|schema| !in_words && !config.body.contains_key(OUTPUT) && form.takes_schema(schema))
+}
+
+/// Settings of the answer, where there are any.
+fn output(order: &Order<'_>) -> Result<Option<OutputSettings>, Failure> {
+    let effort = order.config.effort.filter(|_| order.form.sends(OUTPUT));
+    let schema = sent_schema(order).map(raw).transpose()?;
+    let format = schema.map(|schema| OutputFormat { r#type: "json_schema", schema });
+    Ok((effort.is_some() || format.is_some()).then_some(OutputSettings { effort, format }))
+}
+
+/// Thinking as it is configured; where it is not, adaptive for models of which their server tells that they can.
+fn thinking(order: &Order<'_>) -> Option<Value> {
+    let can = order.abilities.adaptive_thinking == Some(true);
+    Some(match order.config.thinking.or(can.then_some(Thinking::Adaptive))? {
+        // Some models tell nothing of their thoughts unless asked.
+        Thinking::Adaptive => json!({"type": "adaptive", "display": "summarized"}),
+        Thinking::Off => json!({"type": "disabled"}),
+    })
+}
+
+/// The wire wants a limit in every request.
+fn max_tokens(order: &Order<'_>) -> u64 {
+    let most = order.abilities.max_answer.unwrap_or(u64::MAX);
+    let learnt = order.form.answer_limit().unwrap_or(MAX_ANSWER);
+    let usual = MAX_ANSWER.min(learnt).min(order.info.context_window / ANSWER_PART).max(1);
+    order.config.most_tokens(order.request).unwrap_or(usual).min(most)
+}
+
+/// Returns whether the places behind which the server keeps what it has computed are ours to choose: it takes four at the most.
+fn caches(order: &Order<'_>) -> bool {
+    !order.config.body.contains_key(CACHE)
+}
+
+/// Returns whether the server is asked why its cache missed: its maker's own is, unless somebody says otherwise. Requests without
+/// tools are no part of a conversation.
+fn asks_for_reasons(order: &Order<'_>) -> bool {
+    let is_asked = order.config.cache_reasons.unwrap_or(order.target.host() == ANTHROPIC);
+    is_asked && !order.request.tools.is_empty() && !order.config.body.contains_key(DIAGNOSTICS)
+}
+
+/// The messages. The cache is marked behind the tools, the instructions, and the last messages of this request and of the one
+/// before it, whose mark finds again what was kept then.
+fn written(conversation: &Conversation, paused: Option<&str>, is_cached: bool) -> String {
+    let marked = marked(&conversation.messages);
+    let message = |(at, WireMessage { role, blocks }): (usize, &WireMessage)| {
+        let role = if *role == Role::User { "user" } else { "assistant" };
+        let content = joined(blocks, is_cached && marked.contains(&Some(at)));
+        format!("{{\"role\":\"{role}\",\"content\":{content}}}")
+    };
+    let begun = paused.map(|begun| format!("{{\"role\":\"assistant\",\"content\":{begun}}}"));
+    let messages: Vec<String> = conversation.messages.iter().enumerate().map(message).chain(begun).collect();
+    format!("[{}]", messages.join(","))
+}
+
+/// Messages behind which the cache is marked: the person's last two.
+fn marked(messages: &[WireMessage]) -> [Option<usize>; 2] {
+    let mut of_user = messages.iter().enumerate().rev().filter(|(_, message)| message.role == Role::User);
+    [of_user.next().map(|(at, _)| at), of_user.next().map(|(at, _)| at)]
+}
+
+fn joined(blocks: &[Block], is_cached: bool) -> String {
+    let mut out = "[".to_owned();
+    for (at, block) in blocks.iter().enumerate() {
+        if at > 0 {
+            out.push(',');
+        }
+        block.write_to(&mut out, is_cached && at + 1 == blocks.len());
+    }
+    out.push(']');
+    out
 }

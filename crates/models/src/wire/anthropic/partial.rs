@@ -1,21 +1,20 @@
 //! The blocks of an answer, put together from their pieces.
 
-use agentd_core::origin::{MAX_SERVER_CALL_ID, ServerFields};
 use serde::Serialize;
 use serde_json::value::{RawValue, to_raw_value};
 
 use super::{
     block::Block,
-    event::{BlockHead, Delta},
-    stored::AnswerBlocks,
+    reader::{BlockHead, Delta},
 };
 use crate::{
-    answer::{
-        Answer, Kind, MAX_ARGUMENT_BYTES, MAX_CALLS, RawCall,
-        runaway::{ARGUMENTS, Guard},
-    },
+    answer::{Answer, Kind, RawCall},
     http::{failure::Failure, target::Target},
-    wire::{lenient::Text, readable, sendable::is_blank},
+    wire::{
+        lenient::is_json,
+        partial::{AnswerParts, CallBounds, PartialCall},
+        sendable::is_blank,
+    },
 };
 
 /// Blocks that one answer may have.
@@ -25,8 +24,7 @@ const MAX_BLOCKS: usize = 4096;
 #[derive(Debug, Default)]
 pub(super) struct PartialBlocks {
     blocks: Vec<PartialBlock>,
-    calls: usize,
-    argument_bytes: usize,
+    bounds: CallBounds,
     /// Set once something came that has no place: then no thoughts go back, for they would stand behind another prefix.
     is_odd: bool,
 }
@@ -50,14 +48,6 @@ enum Body {
         raw: Box<RawValue>,
         input: String,
     },
-}
-
-#[derive(Debug)]
-struct PartialCall {
-    id: String,
-    name: String,
-    arguments: String,
-    guard: Guard,
 }
 
 /// Signed thoughts, as they go back.
@@ -86,22 +76,12 @@ impl PartialBlocks {
                 "the model at {target} answered with more than {MAX_BLOCKS} blocks"
             )));
         }
-        let text = |text: &Option<Text<'_>>| text.as_ref().map(|text| text.as_str().to_owned()).unwrap_or_default();
-        let body = match head.r#type.as_ref().map(Text::as_str).unwrap_or_default() {
+        let body = match &*head.r#type {
             "text" => Body::Words(String::new()),
-            "thinking" => Body::Thoughts { words: String::new(), signature: text(&head.signature) },
+            "thinking" => Body::Thoughts { words: String::new(), signature: head.signature.to_string() },
             "tool_use" => {
-                self.calls += 1;
-                if self.calls > MAX_CALLS {
-                    return Err(Failure::too_many_calls(target, MAX_CALLS));
-                }
-                let call = PartialCall {
-                    id: text(&head.id),
-                    name: text(&head.name),
-                    arguments: String::new(),
-                    guard: Guard::new(ARGUMENTS),
-                };
-                Body::Call(Box::new(call))
+                self.bounds.begin(target)?;
+                Body::Call(Box::new(PartialCall::new(&head.id, &head.name)))
             }
             _ => Body::Other { raw: raw.to_owned(), input: String::new() },
         };
@@ -113,8 +93,8 @@ impl PartialBlocks {
             answer.push(Kind::Reasoning, "\n\n")?;
         }
         // Whole blocks have their content at once.
-        self.words(index, &text(&head.text), answer)?;
-        self.thoughts(index, &text(&head.thinking), answer)?;
+        self.words(index, &head.text, answer)?;
+        self.thoughts(index, &head.thinking, answer)?;
         if let Some(input) = head.input.filter(|input| !matches!(input.get(), "{}" | "null")) {
             self.input(target, index, input.get(), answer)?;
         }
@@ -129,18 +109,17 @@ impl PartialBlocks {
         delta: &Delta<'_>,
         answer: &mut Answer,
     ) -> Result<(), Failure> {
-        let text = |text: &Option<Text<'_>>| text.as_ref().map(|text| text.as_str().to_owned()).unwrap_or_default();
-        match delta.r#type.as_ref().map(Text::as_str).unwrap_or_default() {
-            "text_delta" => self.words(index, &text(&delta.text), answer),
-            "thinking_delta" => self.thoughts(index, &text(&delta.thinking), answer),
+        match &*delta.r#type {
+            "text_delta" => self.words(index, &delta.text, answer),
+            "thinking_delta" => self.thoughts(index, &delta.thinking, answer),
             "signature_delta" => {
                 match self.block(index) {
-                    Some(Body::Thoughts { signature, .. }) => signature.push_str(&text(&delta.signature)),
+                    Some(Body::Thoughts { signature, .. }) => signature.push_str(&delta.signature),
                     _ => self.is_odd = true,
                 }
                 Ok(())
             }
-            "input_json_delta" => self.input(target, index, &text(&delta.partial_json), answer),
+            "input_json_delta" => self.input(target, index, &delta.partial_json, answer),
             // Sources of words, without which they go back as well.
             "citations_delta" => Ok(()),
             _ => {
@@ -154,16 +133,7 @@ impl PartialBlocks {
     pub(super) fn calls(&self, is_cut: bool) -> Vec<RawCall> {
         let last = self.blocks.len().saturating_sub(1);
         let call = |(at, block): (usize, &PartialBlock)| match &block.body {
-            Body::Call(call) => {
-                let has_none = call.arguments.trim().is_empty() && !(is_cut && at == last);
-                let arguments = if has_none { "{}".to_owned() } else { call.arguments.clone() };
-                let call_id = Some(call.id.clone()).filter(|id| id.len() <= MAX_SERVER_CALL_ID).unwrap_or_default();
-                Some(RawCall {
-                    name: call.name.clone(),
-                    arguments,
-                    fields: ServerFields { call_id, ..ServerFields::default() },
-                })
-            }
+            Body::Call(call) => Some(call.read(!(is_cut && at == last))),
             _ => None,
         };
         self.blocks.iter().enumerate().filter_map(call).collect()
@@ -175,21 +145,21 @@ impl PartialBlocks {
             self.warn_where_thoughts_are_lost();
             return None;
         }
-        let mut stored = AnswerBlocks::default();
+        let mut stored = AnswerParts::default();
         let fits = self.blocks.iter().try_for_each(|block| match &block.body {
             Body::Words(words) if words.is_empty() => Some(()),
-            Body::Words(words) => stored.words(words),
+            Body::Words(words) => stored.words(words, None),
             Body::Call(call) => stored.call(&call.id),
             // Of thoughts that were cut there is no signature yet, and without one they are refused.
             Body::Thoughts { signature, .. } if signature.is_empty() => Some(()),
-            Body::Thoughts { words, signature } => stored.as_it_came(signed(words, signature)?),
-            Body::Other { raw, input } => stored.as_it_came(with_input(raw, input)?),
+            Body::Thoughts { words, signature } => stored.as_it_came(&signed(words, signature)?),
+            Body::Other { raw, input } => stored.as_it_came(&with_input(raw, input)?),
         });
         if fits.is_none() {
             self.warn_where_thoughts_are_lost();
             return None;
         }
-        stored.written(behind)
+        stored.written(Some(behind))
     }
 
     /// All blocks in the form of a message; none where they cannot go back.
@@ -237,19 +207,9 @@ impl PartialBlocks {
     }
 
     fn input(&mut self, target: &Target, index: u64, piece: &str, answer: &mut Answer) -> Result<(), Failure> {
-        self.argument_bytes += piece.len();
-        answer.size += piece.len();
-        if self.argument_bytes > MAX_ARGUMENT_BYTES {
-            return Err(Failure::too_long_arguments(target));
-        }
+        self.bounds.take(target, piece.len(), answer)?;
         match self.block(index) {
-            Some(Body::Call(call)) => {
-                answer.began = true;
-                call.arguments.push_str(piece);
-                if let Some(runaway) = call.guard.check(piece) {
-                    answer.runaway = Some(runaway.what);
-                }
-            }
+            Some(Body::Call(call)) => call.push(piece, answer),
             Some(Body::Other { input, .. }) => input.push_str(piece),
             _ => self.is_odd = true,
         }
@@ -268,7 +228,7 @@ fn signed(words: &str, signature: &str) -> Option<Box<RawValue>> {
 
 /// A block as it came, with the input that came behind it.
 fn with_input(raw: &RawValue, input: &str) -> Option<Box<RawValue>> {
-    if !readable::is_json(raw.get()) {
+    if !is_json(raw.get()) {
         return None;
     }
     if input.is_empty() {

@@ -4,35 +4,32 @@
 //! the call with its number, else with its id, else to the last one; a new id or a second name begins a new call, and so
 //! does a name behind arguments that are whole. What is kept is limited, whatever numbers a server sends.
 
-use agentd_core::origin::{MAX_SERVER_CALL_ID, MAX_SERVER_FIELDS, ServerFields};
-use serde_json::value::RawValue;
+use agentd_core::origin::{MAX_SERVER_FIELDS, ServerFields};
 
 use super::chunk::CallDelta;
 use crate::{
-    answer::{
-        MAX_ARGUMENT_BYTES, MAX_CALLS, RawCall,
-        runaway::{ARGUMENTS, Guard},
-    },
+    answer::{Answer, RawCall},
     http::{failure::Failure, target::Target},
-    wire::readable,
+    wire::{
+        lenient::{argument_text, is_json},
+        partial::{CallBounds, PartialCall},
+    },
 };
 
 /// The calls of one answer.
 #[derive(Debug, Default)]
 pub(super) struct Calls {
-    calls: Vec<PartialCall>,
-    /// Bytes of names and arguments.
-    pub(super) argument_bytes: usize,
+    calls: Vec<NumberedCall>,
+    bounds: CallBounds,
     /// Bytes of the server's own fields.
     field_bytes: usize,
 }
 
 #[derive(Debug)]
-struct PartialCall {
+struct NumberedCall {
     index: Option<u64>,
-    id: String,
-    call: RawCall,
-    guard: Guard,
+    call: PartialCall,
+    extra_content: Option<String>,
     nesting: Nesting,
 }
 
@@ -55,75 +52,64 @@ struct Piece<'a> {
 }
 
 impl Calls {
-    /// Adds a piece. What repeats itself without end in the arguments is returned.
-    pub(super) fn add(&mut self, target: &Target, delta: &CallDelta<'_>) -> Result<Option<String>, Failure> {
-        let id = delta.id.as_ref().map(|id| id.as_str()).unwrap_or_default();
-        let function = delta.function.as_ref();
-        let name = function.and_then(|function| function.name.as_ref()).map(|name| name.as_str()).unwrap_or_default();
+    /// Adds a piece.
+    pub(super) fn add(&mut self, target: &Target, delta: &CallDelta<'_>, answer: &mut Answer) -> Result<(), Failure> {
+        let (id, function) = (&*delta.id, delta.function.as_ref());
+        let name = function.map_or("", |function| &*function.name);
         let arguments = function.and_then(|function| function.arguments).map(argument_text).unwrap_or_default();
         let piece = Piece { index: delta.index.map(|index| index.0), id, name, arguments: &arguments };
         let at = match self.find(&piece) {
             Some(at) => at,
-            None if self.calls.len() == MAX_CALLS => {
-                return Err(Failure::too_many_calls(target, MAX_CALLS));
-            }
             None => {
-                let call = RawCall::default();
-                let (index, id, guard) = (piece.index, id.to_owned(), Guard::new(ARGUMENTS));
-                self.calls.push(PartialCall { index, id, call, guard, nesting: Nesting::default() });
+                self.bounds.begin(target)?;
+                let (call, nesting) = (PartialCall::new(id, ""), Nesting::default());
+                self.calls.push(NumberedCall { index: piece.index, call, extra_content: None, nesting });
                 self.calls.len() - 1
             }
         };
-        let partial = &mut self.calls[at];
+        let NumberedCall { call, extra_content, nesting, .. } = &mut self.calls[at];
         if let Some(extra) = delta.extra_content {
             self.field_bytes += extra.get().len();
-            if self.field_bytes <= MAX_SERVER_FIELDS && readable::is_json(extra.get()) {
-                partial.call.fields.extra_content = Some(extra.get().to_owned());
+            if self.field_bytes <= MAX_SERVER_FIELDS && is_json(extra.get()) {
+                *extra_content = Some(extra.get().to_owned());
             } else {
                 tracing::warn!("the extra_content of a call is too large or cannot be read, and does not go back");
             }
         }
-        if partial.id.is_empty() {
-            partial.id.push_str(id);
+        if call.id.is_empty() {
+            call.id.push_str(id);
         }
         // Some servers repeat the name with every piece; a few cut it into pieces.
-        if partial.call.name != name {
-            partial.call.name.push_str(name);
+        if call.name != name {
+            call.name.push_str(name);
         }
-        self.argument_bytes += arguments.len() + name.len();
-        if self.argument_bytes > MAX_ARGUMENT_BYTES {
-            return Err(Failure::too_long_arguments(target));
-        }
-        partial.call.arguments.push_str(&arguments);
-        partial.nesting.read(&arguments);
-        Ok(partial.guard.check(&arguments).map(|runaway| runaway.what))
-    }
-
-    pub(super) fn is_empty(&self) -> bool {
-        self.calls.is_empty()
+        self.bounds.take(target, arguments.len() + name.len(), answer)?;
+        nesting.read(&arguments);
+        call.push(&arguments, answer);
+        Ok(())
     }
 
     /// All calls, in the order in which they began.
     pub(super) fn take(&mut self) -> Vec<RawCall> {
-        let call = |partial: PartialCall| {
-            let call_id = Some(partial.id).filter(|id| id.len() <= MAX_SERVER_CALL_ID).unwrap_or_default();
-            RawCall { fields: ServerFields { call_id, ..partial.call.fields }, ..partial.call }
+        let call = |NumberedCall { call, extra_content, .. }: NumberedCall| {
+            let RawCall { name, arguments, fields } = call.read(false);
+            RawCall { name, arguments, fields: ServerFields { extra_content, ..fields } }
         };
         self.calls.drain(..).map(call).collect()
     }
 
     fn find(&self, piece: &Piece<'_>) -> Option<usize> {
         let Piece { index, id, name, .. } = *piece;
-        let begins = |partial: &PartialCall| {
-            let other_id = !id.is_empty() && !partial.id.is_empty() && partial.id != id;
-            (other_id && !name.is_empty()) || (partial.id != id || id.is_empty()) && partial.is_followed_by(piece)
+        let begins = |NumberedCall { call, nesting, .. }: &NumberedCall| {
+            let other_id = !id.is_empty() && !call.id.is_empty() && call.id != id;
+            (other_id && !name.is_empty()) || (call.id != id || id.is_empty()) && nesting.is_followed_by(call, piece)
         };
         if let Some(index) = index {
-            let at = self.calls.iter().rposition(|partial| partial.index == Some(index))?;
+            let at = self.calls.iter().rposition(|numbered| numbered.index == Some(index))?;
             return (!begins(&self.calls[at])).then_some(at);
         }
         if !id.is_empty() {
-            return self.calls.iter().rposition(|partial| partial.id == id);
+            return self.calls.iter().rposition(|numbered| numbered.call.id == id);
         }
         let last = self.calls.len().checked_sub(1)?;
         let second_name = !name.is_empty() && !self.calls[last].call.name.is_empty();
@@ -131,24 +117,22 @@ impl Calls {
     }
 }
 
-impl PartialCall {
-    /// Returns whether a piece with its number begins another call: one that is named behind whole arguments, or that comes
-    /// whole behind a call by another name without any. A name may be repeated with each piece, or come in pieces.
-    fn is_followed_by(&self, piece: &Piece<'_>) -> bool {
-        let other_name = self.call.name != piece.name;
-        if piece.name.is_empty() || self.call.name.is_empty() {
+impl Nesting {
+    /// Returns whether a piece with the number of this call begins another one: one that is named behind whole arguments, or that
+    /// comes whole behind a call by another name without any. A name may be repeated with each piece, or come in pieces.
+    fn is_followed_by(&self, call: &PartialCall, piece: &Piece<'_>) -> bool {
+        let other_name = call.name != piece.name;
+        if piece.name.is_empty() || call.name.is_empty() {
             return false;
         }
-        if self.nesting.whole {
+        if self.whole {
             return other_name || !piece.arguments.trim().is_empty();
         }
-        let mut nesting = Nesting::default();
+        let mut nesting = Self::default();
         nesting.read(piece.arguments);
-        other_name && self.call.arguments.is_empty() && nesting.whole
+        other_name && call.arguments.is_empty() && nesting.whole
     }
-}
 
-impl Nesting {
     fn read(&mut self, arguments: &str) {
         for byte in arguments.bytes() {
             match byte {
@@ -166,23 +150,18 @@ impl Nesting {
     }
 }
 
-fn argument_text(raw: &RawValue) -> String {
-    let raw = raw.get();
-    if raw.starts_with('"') {
-        return serde_json::from_str(raw).unwrap_or_default();
-    }
-    if raw == "null" { String::new() } else { raw.to_owned() }
-}
-
 #[cfg(test)]
 mod tests {
+    use agentd_core::origin::MAX_SERVER_CALL_ID;
+
     use super::*;
+    use crate::answer::{MAX_ARGUMENT_BYTES, MAX_CALLS};
 
     fn check(pieces: &[&str], expected: &[(&str, &str)]) {
         let target = Target::for_tests("http://h", "");
         let mut calls = Calls::default();
         for piece in pieces {
-            calls.add(&target, &serde_json::from_str(piece).unwrap()).unwrap();
+            calls.add(&target, &serde_json::from_str(piece).unwrap(), &mut Answer::default()).unwrap();
         }
         let calls = calls.take();
         let found: Vec<_> = calls.iter().map(|call| (call.name.as_str(), call.arguments.as_str())).collect();
@@ -268,7 +247,8 @@ mod tests {
     fn a_servers_own_fields_are_kept_within_a_bound() {
         let target = Target::for_tests("http://h", "");
         let mut calls = Calls::default();
-        let mut add = |piece: &str| drop(calls.add(&target, &serde_json::from_str(piece).unwrap()).unwrap());
+        let mut add =
+            |piece: &str| calls.add(&target, &serde_json::from_str(piece).unwrap(), &mut Answer::default()).unwrap();
         let extra = r#"{"google": {"thought_signature":"A\/b=="}}"#;
         add(&format!(
             r#"{{"index":0,"id":"a:0","extra_content":{extra},"function":{{"name":"x","arguments":"{{}}"}}}}"#
@@ -293,7 +273,9 @@ mod tests {
         let target = Target::for_tests("http://h", "");
         let fails_after = |delta: &dyn Fn(usize) -> String| {
             let mut calls = Calls::default();
-            (0..2_000).position(|n| calls.add(&target, &serde_json::from_str(&delta(n)).unwrap()).is_err())
+            (0..2_000).position(|n| {
+                calls.add(&target, &serde_json::from_str(&delta(n)).unwrap(), &mut Answer::default()).is_err()
+            })
         };
         let call = |n| format!(r#"{{"index":{n},"function":{{"name":"x","arguments":"{{}}"}}}}"#);
         assert_eq!(fails_after(&call), Some(MAX_CALLS));

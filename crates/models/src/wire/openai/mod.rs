@@ -1,74 +1,198 @@
 //! OpenAI-compatible chat completions, as OpenAI, DeepSeek, Moonshot, GLM, vLLM, Ollama and llama.cpp speak them.
 //!
-//! - `request`: the body; `messages`: the conversation in the form
-//!   that the strictest templates accept; `cache`: marks of the prompt cache, where a server takes them.
-//! - `chunk`: one event of the answer, typed and borrowed; `usage`: the places where servers put what it took.
-//! - `calls`: native tool calls, put together from their pieces; `details`: signed thoughts, likewise; `reader`: events into
-//!   the answer.
-//! - `recipient`: who gets back which of a server's own fields.
+//! - this file: the body, and marks of the prompt cache, where a server takes them; `messages`: the conversation in
+//!   the form that the strictest templates accept, and who gets back which of a server's own fields.
+//! - `chunk`: one event of the answer, typed and borrowed, and what it took.
+//! - `calls`: native tool calls, put together from their pieces; `reader`: events into the answer, and signed thoughts.
 
-mod cache;
 mod calls;
 mod chunk;
-mod details;
 mod messages;
 mod reader;
-mod recipient;
-mod request;
-mod usage;
 
-use agentd_core::answer_schema::AnswerSchema;
+use std::borrow::Cow;
+
+use agentd_core::{answer_schema::AnswerSchema, origin::model_origin, tool::ToolSpec};
+use serde::Serialize;
+use serde_json::{Value, json};
 
 // llama.cpp's other dialect shares it.
-pub(crate) use self::usage::Timings;
+pub(crate) use self::chunk::Timings;
+use self::messages::{Part, Recipient, UserContent, WireMessage, wire_messages};
 use crate::{
-    config::ModelConfig,
+    answer::text_protocol,
     http::{failure::Failure, learning::Change},
     wire::{
-        answer_format,
-        dialect::{Dialect, Order, Outgoing, sent_fields},
-        written_tools::WrittenTools,
+        dialect::{AnswerFormat, Dialect, Order, Outgoing, sendable},
+        memory::WrittenTools,
     },
 };
 
 /// Fields without which there is no request.
 const FIXED: [&str; 5] = ["model", "messages", "stream", "tools", "tool_choice"];
+/// The field of the form of the answer.
+const RESPONSE_FORMAT: &str = "response_format";
+/// OpenRouter's question for the money, as one that a server may refuse.
+const USAGE: &str = "usage";
 
 /// The dialect of one model.
+#[derive(Default)]
 pub(crate) struct OpenAi {
-    config: ModelConfig,
     tools: WrittenTools,
 }
 
-impl OpenAi {
-    pub(crate) fn new(config: ModelConfig) -> Self {
-        Self { config, tools: WrittenTools::default() }
-    }
+#[derive(Serialize)]
+struct ResponseFormat {
+    r#type: &'static str,
+    json_schema: AnswerFormat,
 }
 
 impl Dialect for OpenAi {
     fn outgoing(&self, order: &Order<'_>) -> Result<Outgoing, Failure> {
-        let body = request::body(&self.config, &self.tools, order, self.sent_schema(order))?;
+        let Order { config, target, info, request, form, .. } = *order;
+        let (host, native, origin) = (target.host(), order.is_native(), model_origin(&info.id, target.shown()));
+        let messages = text_protocol::messages(request, native);
+        let tools = self.tools.of(order, wire_tool)?;
+        let renamed = form.has(&Change::MaxCompletionTokens);
+        let max_tokens = config.most_tokens(request).filter(|_| form.sends("max_tokens"));
+        let format = self.sent_schema(order).map(AnswerFormat::of).transpose()?;
+        let recipient = Recipient {
+            id: &info.id,
+            origin: &origin,
+            wants_thoughts: form.echoes(config),
+            wants_turns: form.has(&Change::WordsInResults),
+        };
+        let mut body = order.body();
+        body.set("model", &info.id)?;
+        body.set("messages", &sent(wire_messages(&messages, recipient), marks(order) && form.sends(CACHE)))?;
+        body.set_some("tools", tools.as_ref())?;
+        // The tools are named for the request to begin as the one before it did.
+        body.set_some("tool_choice", (tools.is_some() && !request.may_call).then_some("none"))?;
+        body.set_some("temperature", config.temperature.filter(|_| form.sends("temperature")))?;
+        body.set_some("max_tokens", max_tokens.filter(|_| !renamed))?;
+        body.set_some("max_completion_tokens", max_tokens.filter(|_| renamed))?;
+        body.set_some("stop", (!native && !request.tools.is_empty()).then_some([text_protocol::STOP]))?;
+        let format = format.map(|json_schema| ResponseFormat { r#type: "json_schema", json_schema });
+        body.set_some(RESPONSE_FORMAT, format)?;
+        body.set("stream", &true)?;
+        body.set_some("stream_options", form.sends("stream_options").then(|| json!({"include_usage": true})))?;
+        let asks_for_money = is_openrouter(host) && form.sends(USAGE);
+        body.set_some(USAGE, asks_for_money.then(|| json!({"include": true})))?;
         let reader = Box::new(reader::Reader::default());
-        Ok(Outgoing { path: "/chat/completions".to_owned(), body, reader })
+        Ok(Outgoing { path: "/chat/completions".to_owned(), body: body.finish(), reader })
     }
 
     fn optional_fields(&self, order: &Order<'_>) -> Vec<String> {
-        let form = order.form;
-        let limits_answer = self.config.most_tokens(order.request).is_some();
+        let Order { config, target, request, form, .. } = *order;
+        let limits_answer = config.most_tokens(request).is_some();
         let own = [
-            ("temperature", self.config.temperature.is_some()),
+            ("temperature", config.temperature.is_some()),
             ("max_tokens", limits_answer && !form.has(&Change::MaxCompletionTokens)),
             ("stream_options", true),
-            (cache::CACHE, request::marks(&self.config, order.target.host(), &order.info.id)),
-            (request::USAGE, cache::is_openrouter(order.target.host())),
+            (CACHE, marks(order)),
+            (USAGE, is_openrouter(target.host())),
         ];
-        sent_fields(form, own, self.config.body.keys(), &FIXED)
+        order.sent_fields(own, &FIXED)
     }
 
     fn sent_schema<'a>(&self, order: &Order<'a>) -> Option<&'a AnswerSchema> {
-        let schema = answer_format::sendable(order.request, order.target.host())?;
-        let is_ours = !self.config.body.contains_key(request::RESPONSE_FORMAT);
+        let schema = sendable(order.request, order.target.host())?;
+        let is_ours = !order.config.body.contains_key(RESPONSE_FORMAT);
         Some(schema).filter(|schema| is_ours && order.form.takes_schema(schema))
+    }
+}
+
+/// Returns true if the cache of this model is to be marked, unless a person has said so otherwise.
+fn marks(order: &Order<'_>) -> bool {
+    wants_marks(order.target.host(), &order.info.id) && !order.config.body.contains_key(CACHE)
+}
+
+fn wire_tool(ToolSpec { name, description, parameters, .. }: &ToolSpec) -> Value {
+    json!({"type": "function", "function": {"name": name, "description": description, "parameters": parameters}})
+}
+
+/// Host of OpenRouter.
+const OPENROUTER: &str = "openrouter.ai";
+
+/// The field, as one that a server may refuse.
+const CACHE: &str = "cache_control";
+
+/// Returns true for the host of OpenRouter and those of its regions.
+pub(super) fn is_openrouter(host: &str) -> bool {
+    host.strip_suffix(OPENROUTER).is_some_and(|region| region.is_empty() || region.ends_with('.'))
+}
+
+/// Returns true if the cache of this model at that host has to be marked.
+fn wants_marks(host: &str, id: &str) -> bool {
+    is_openrouter(host) && id.trim_start_matches('~').starts_with("anthropic/")
+}
+
+/// A message as it is sent.
+#[derive(Serialize)]
+#[serde(untagged)]
+enum SentMessage<'a> {
+    Plain(WireMessage<'a>),
+    Marked {
+        role: &'static str,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        tool_call_id: Option<Cow<'a, str>>,
+        content: Vec<SentPart<'a>>,
+    },
+}
+
+#[derive(Serialize)]
+struct SentPart<'a> {
+    #[serde(flatten)]
+    part: Part<'a>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    cache_control: Option<Mark>,
+}
+
+#[derive(Serialize)]
+struct Mark {
+    r#type: &'static str,
+}
+
+/// The messages, with marks behind the instructions and behind the last two places at which the model answers: each request
+/// finds there what the one before it stored.
+fn sent(messages: Vec<WireMessage<'_>>, marks: bool) -> Vec<SentMessage<'_>> {
+    let is_answer = |message: &WireMessage<'_>| matches!(message, WireMessage::Assistant { .. });
+    let is_place = |at: &usize| !is_answer(&messages[*at]) && messages.get(at + 1).is_none_or(is_answer);
+    let is_system = matches!(messages.first(), Some(WireMessage::System { .. }));
+    let places = (0..messages.len()).rev().filter(is_place).take(2).chain(is_system.then_some(0));
+    let marked: Vec<usize> = if marks { places.collect() } else { Vec::new() };
+    let sent = |(at, message)| if marked.contains(&at) { with_mark(message) } else { SentMessage::Plain(message) };
+    messages.into_iter().enumerate().map(sent).collect()
+}
+
+fn with_mark(message: WireMessage<'_>) -> SentMessage<'_> {
+    let (role, tool_call_id, parts) = match message {
+        WireMessage::System { content } => ("system", None, vec![Part::Text { text: content }]),
+        WireMessage::User { content: UserContent::Text(text) } => ("user", None, vec![Part::Text { text }]),
+        WireMessage::User { content: UserContent::Parts(parts) } => ("user", None, parts),
+        WireMessage::Tool { tool_call_id, content } => ("tool", Some(tool_call_id), vec![Part::Text { text: content }]),
+        answer @ WireMessage::Assistant { .. } => return SentMessage::Plain(answer),
+    };
+    let mut content: Vec<_> = parts.into_iter().map(|part| SentPart { part, cache_control: None }).collect();
+    if let Some(last) = content.last_mut() {
+        last.cache_control = Some(Mark { r#type: "ephemeral" });
+    }
+    SentMessage::Marked { role, tool_call_id, content }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_claude_at_openrouter_is_sent_marks() {
+        let check = |host, id, expected| assert_eq!(wants_marks(host, id), expected, "{host} {id}");
+        check("openrouter.ai", "anthropic/claude-sonnet-4.5", true);
+        check("eu.openrouter.ai", "~anthropic/claude-sonnet-latest", true);
+        check("openrouter.ai", "openai/gpt-5", false);
+        check("openrouter.ai", "other/anthropic/claude", false);
+        check("openrouter.ai.evil.example", "anthropic/claude-sonnet-4.5", false);
+        check("myopenrouter.ai", "anthropic/claude-sonnet-4.5", false);
+        check("127.0.0.1", "anthropic/claude-sonnet-4.5", false);
     }
 }

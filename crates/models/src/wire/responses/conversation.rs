@@ -3,17 +3,25 @@
 //! An answer goes back as it came, encrypted thoughts and all, to the model that gave it: its thoughts in front of what they
 //! came with, which a server demands behind them.
 
-use std::{borrow::Cow, collections::HashSet};
-
-use agentd_core::{model::Message, origin::AnswerOrigin, tool::ToolCall, untrusted};
-
-use super::{
-    item::{InputItem, Part, Role, WireItem},
-    stored::{Fingerprint, Place, StoredAnswer, fingerprint},
+use std::{
+    borrow::Cow,
+    collections::HashSet,
+    hash::{DefaultHasher, Hash as _, Hasher as _},
 };
+
+use agentd_core::{
+    model::{Message, ShownPicture},
+    origin::AnswerOrigin,
+    tool::ToolCall,
+    untrusted,
+};
+use base64::{Engine as _, prelude::BASE64_STANDARD};
+use serde::Serialize;
+use serde_json::value::RawValue;
+
 use crate::wire::{
-    call_ids::WireIds,
-    sendable::{GO_ON, NO_OUTPUT, PICTURES, is_blank, tool_arguments, tool_name},
+    partial::{AnswerPart, FilledPlace, StoredAnswer},
+    sendable::{GO_ON, NO_OUTPUT, PICTURES, WireIds, is_blank, split_instructions, tool_arguments, tool_name},
 };
 
 /// A written conversation.
@@ -30,7 +38,7 @@ pub(super) struct Recipient<'a> {
     /// Its name in the origin of what it said.
     pub(super) origin: &'a str,
     /// Answers whose thoughts it does not take.
-    pub(super) distrusted: &'a HashSet<Fingerprint>,
+    pub(super) distrusted: &'a HashSet<String>,
     /// Set if it gets none of its thoughts.
     pub(super) without_thoughts: bool,
     /// Set if it takes no words of the person right behind a tool's result.
@@ -39,13 +47,8 @@ pub(super) struct Recipient<'a> {
 
 /// Writes a conversation.
 pub(super) fn write<'a>(messages: &'a [Message], recipient: Recipient<'a>) -> Conversation<'a> {
-    let leading = messages.iter().take_while(|message| matches!(message, Message::System { .. })).count();
-    let (system, messages) = messages.split_at(leading);
-    let system = system.iter().filter_map(|message| match message {
-        Message::System { text } if !is_blank(text) => Some(text.as_str()),
-        _ => None,
-    });
-    let instructions = system.collect::<Vec<_>>().join("\n\n");
+    let (system, messages) = split_instructions(messages);
+    let instructions = system.join("\n\n");
     let mut writer = Writer { recipient, ids: WireIds::default(), run: Vec::new(), items: Vec::new() };
     for message in messages {
         writer.add(message);
@@ -59,7 +62,7 @@ pub(super) fn write<'a>(messages: &'a [Message], recipient: Recipient<'a>) -> Co
 }
 
 /// All answers with items of that model.
-pub(super) fn answers_of(messages: &[Message], origin: &str) -> Vec<Fingerprint> {
+pub(super) fn answers_of(messages: &[Message], origin: &str) -> Vec<String> {
     let stored = messages.iter().filter_map(|message| match message {
         Message::Assistant { origin: of_answer, .. } => of_answer.blocks_of(origin).map(fingerprint),
         _ => None,
@@ -73,14 +76,6 @@ struct Writer<'a> {
     /// Answers that stand side by side: items of one, or several of which the person said nothing.
     run: Vec<AnswerPart<'a>>,
     items: Vec<InputItem<'a>>,
-}
-
-/// An answer, or a part of one.
-#[derive(Clone, Copy)]
-struct AnswerPart<'a> {
-    text: &'a str,
-    calls: &'a [ToolCall],
-    origin: &'a AnswerOrigin,
 }
 
 impl<'a> Writer<'a> {
@@ -159,57 +154,22 @@ impl<'a> Writer<'a> {
         if self.recipient.without_thoughts || self.recipient.distrusted.contains(&fingerprint(json)) {
             return None;
         }
-        let places = StoredAnswer::parse(json)?.places()?;
-        let words: Cow<'a, str> = match parts {
-            [only] => only.text.into(),
-            several => several.iter().map(|part| part.text).collect::<String>().into(),
-        };
-        let calls: Vec<(&'a ToolCall, &'a AnswerOrigin)> =
-            parts.iter().flat_map(|part| part.calls.iter().map(|call| (call, part.origin))).collect();
-        self.put_back(places, &words, &calls)
-    }
-
-    fn put_back(
-        &mut self,
-        places: Vec<Place<'a>>,
-        mut words: &str,
-        calls: &[(&'a ToolCall, &'a AnswerOrigin)],
-    ) -> Option<Vec<InputItem<'a>>> {
-        let (mut items, mut calls) = (Vec::new(), calls.iter());
-        for place in places {
+        let stored = StoredAnswer::parse(json).filter(|stored| stored.behind.is_none())?;
+        let recipient = self.recipient;
+        let server_id = |call: &ToolCall, origin| server_id(call, origin, recipient.origin);
+        let mut items = Vec::new();
+        for place in stored.filled(parts, &mut self.ids, server_id)? {
             match place {
-                // They are not sent, and may not have been kept.
-                Place::Blank(bytes) => {
-                    let kept = words.split_at_checked(bytes).filter(|(text, _)| is_blank(text));
-                    words = kept.map_or(words, |(_, rest)| rest);
-                }
-                Place::Words(bytes, phase) => {
-                    let (text, rest) = words.split_at_checked(bytes)?;
-                    words = rest;
-                    if is_blank(text) {
-                        drop_thoughts(&mut items);
-                    } else {
-                        items.push(InputItem::answer(text.to_owned(), phase));
-                    }
-                }
-                Place::Call(id) => match calls.as_slice().first() {
-                    Some((call, origin)) if server_id(call, origin, self.recipient.origin) == Some(&*id) => {
-                        let own = self.ids.of_call(&call.call_id, server_id(call, origin, self.recipient.origin));
-                        if own != id {
-                            return None;
-                        }
-                        items.push(self.call(call, own));
-                        calls.next();
-                    }
-                    // One that was cut, or not run: thoughts go back only in front of what they came with.
-                    _ => drop_thoughts(&mut items),
-                },
-                Place::AsItCame(raw, true) => items.push(InputItem::Thoughts(raw)),
-                Place::AsItCame(raw, false) => items.push(InputItem::AsItCame(raw)),
+                FilledPlace::Words(text, phase) => items.push(InputItem::answer(text, phase)),
+                FilledPlace::Call(call, id) => items.push(written_call(call, id)),
+                // Thoughts go back only in front of what they came with.
+                FilledPlace::Blank | FilledPlace::Missing => drop_thoughts(&mut items),
+                FilledPlace::AsItCame(raw, true) => items.push(InputItem::Thoughts(raw)),
+                FilledPlace::AsItCame(raw, false) => items.push(InputItem::AsItCame(raw)),
             }
         }
         drop_thoughts(&mut items);
-        (is_blank(words) && calls.next().is_none()).then_some(items)
+        Some(items)
     }
 
     /// Words and calls alone.
@@ -220,15 +180,22 @@ impl<'a> Writer<'a> {
         }
         for call in part.calls {
             let id = self.ids.of_call(&call.call_id, server_id(call, part.origin, self.recipient.origin));
-            items.push(self.call(call, id));
+            items.push(written_call(call, id));
         }
         items
     }
+}
 
-    fn call(&self, call: &'a ToolCall, call_id: Cow<'a, str>) -> InputItem<'a> {
-        let (name, arguments) = (tool_name(&call.name), tool_arguments(&call.arguments));
-        InputItem::Written(WireItem::FunctionCall { call_id, name, arguments })
-    }
+fn written_call<'a>(call: &'a ToolCall, call_id: Cow<'a, str>) -> InputItem<'a> {
+    let (name, arguments) = (tool_name(&call.name), tool_arguments(&call.arguments));
+    InputItem::Written(WireItem::FunctionCall { call_id, name, arguments })
+}
+
+/// Name of a stored answer.
+fn fingerprint(json: &str) -> String {
+    let mut hasher = DefaultHasher::new();
+    json.hash(&mut hasher);
+    format!("{:x}", hasher.finish())
 }
 
 /// The server's own id of a call.
@@ -241,6 +208,85 @@ fn server_id<'a>(call: &ToolCall, origin: &'a AnswerOrigin, recipient: &str) -> 
 fn drop_thoughts(items: &mut Vec<InputItem<'_>>) {
     while items.last().is_some_and(InputItem::is_thought) {
         items.pop();
+    }
+}
+
+/// One item of the input.
+#[derive(Debug, Serialize)]
+#[serde(untagged)]
+pub(super) enum InputItem<'a> {
+    /// One that is written here.
+    Written(WireItem<'a>),
+    /// Thoughts of an answer as they came.
+    Thoughts(&'a RawValue),
+    /// Another item of an answer as it came.
+    AsItCame(&'a RawValue),
+}
+
+#[derive(Debug, Serialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub(super) enum WireItem<'a> {
+    Message {
+        role: Role,
+        content: Vec<Part<'a>>,
+        /// The server's own word for its purpose.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        phase: Option<Cow<'a, str>>,
+    },
+    FunctionCall {
+        call_id: Cow<'a, str>,
+        name: Cow<'a, str>,
+        arguments: Cow<'a, str>,
+    },
+    FunctionCallOutput {
+        call_id: Cow<'a, str>,
+        output: Cow<'a, str>,
+    },
+}
+
+/// Whose message it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum Role {
+    User,
+    Assistant,
+}
+
+#[derive(Debug, Serialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub(super) enum Part<'a> {
+    InputText { text: Cow<'a, str> },
+    InputImage { image_url: String, detail: &'static str },
+    OutputText { text: Cow<'a, str> },
+}
+
+impl<'a> Part<'a> {
+    pub(super) fn said(text: impl Into<Cow<'a, str>>) -> Self {
+        Self::InputText { text: text.into() }
+    }
+
+    /// A picture whose bytes are there.
+    pub(super) fn picture(shown: &ShownPicture) -> Option<Self> {
+        let content = shown.content.as_ref()?;
+        let image_url = format!("data:{};base64,{}", shown.picture.media_type, BASE64_STANDARD.encode(content));
+        Some(Self::InputImage { image_url, detail: "auto" })
+    }
+}
+
+impl<'a> InputItem<'a> {
+    /// Words of the model.
+    pub(super) fn answer(text: impl Into<Cow<'a, str>>, phase: Option<Cow<'a, str>>) -> Self {
+        let content = vec![Part::OutputText { text: text.into() }];
+        Self::Written(WireItem::Message { role: Role::Assistant, content, phase })
+    }
+
+    pub(super) fn is_thought(&self) -> bool {
+        matches!(self, Self::Thoughts(_))
+    }
+
+    /// Returns whether a model can answer behind it.
+    pub(super) fn asks(&self) -> bool {
+        matches!(self, Self::Written(WireItem::Message { role: Role::User, .. } | WireItem::FunctionCallOutput { .. }))
     }
 }
 

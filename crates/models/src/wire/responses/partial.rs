@@ -1,20 +1,17 @@
 //! The items of an answer, put together from their pieces. Pieces may come before the item that they belong to, and a server
 //! may send an item whole.
 
-use agentd_core::origin::{MAX_SERVER_CALL_ID, MAX_SERVER_FIELDS, ServerFields};
+use agentd_core::origin::MAX_SERVER_FIELDS;
 use serde_json::value::RawValue;
 
-use super::{
-    event::{ItemHead, ItemPlace},
-    stored::AnswerItems,
-};
+use super::reader::{ContentPart, ItemHead, ItemPlace};
 use crate::{
-    answer::{
-        Answer, Kind, MAX_ARGUMENT_BYTES, MAX_CALLS, RawCall,
-        runaway::{ARGUMENTS, Guard},
-    },
+    answer::{Answer, Kind, RawCall},
     http::{failure::Failure, target::Target},
-    wire::readable,
+    wire::{
+        lenient::{argument_text, is_json},
+        partial::{AnswerParts, CallBounds, PartialCall},
+    },
 };
 
 /// Items that one answer may have.
@@ -27,8 +24,7 @@ const BETWEEN: &str = "\n\n";
 #[derive(Debug, Default)]
 pub(super) struct PartialItems {
     items: Vec<PartialItem>,
-    calls: usize,
-    argument_bytes: usize,
+    bounds: CallBounds,
     /// Bytes of the items that are kept as they came.
     raw_bytes: usize,
     /// The message that has spoken last.
@@ -81,14 +77,6 @@ pub(super) enum ThoughtKind {
     Text,
 }
 
-#[derive(Debug)]
-struct PartialCall {
-    id: String,
-    name: String,
-    arguments: String,
-    guard: Guard,
-}
-
 impl PartialItems {
     /// Begins an item.
     pub(super) fn begin(
@@ -101,24 +89,26 @@ impl PartialItems {
             self.is_odd = true;
             return Ok(None);
         };
-        let place = ItemPlace { id: if place.id.is_empty() { head.id() } else { place.id }, ..place };
+        let place = ItemPlace { id: if place.id.is_empty() { &head.id } else { place.id }, ..place };
         let at = match self.find(place) {
-            Some(at) if is_of_kind(&self.items[at].body, head.kind()) => at,
+            Some(at) if is_of_kind(&self.items[at].body, &head.r#type) => at,
             // Another kind at the same number: an item by itself, which no piece of the other one may change.
             Some(_) => {
                 self.is_odd = true;
-                self.push(target, ItemPlace { index: None, ..place }, empty(head.kind()))?
+                self.push(target, ItemPlace { index: None, ..place }, empty(&head.r#type))?
             }
-            None => self.push(target, place, empty(head.kind()))?,
+            None => self.push(target, place, empty(&head.r#type))?,
         };
         if self.items[at].is_done {
             return Ok(Some(at));
         }
         match &mut self.items[at].body {
-            Body::Message(message) => message.phase = head.phase().map(str::to_owned).or(message.phase.take()),
+            Body::Message(message) => {
+                message.phase = Some(head.phase.to_string()).filter(|phase| !phase.is_empty()).or(message.phase.take())
+            }
             Body::Call(call) => {
-                head.call_id().clone_into(&mut call.id);
-                head.name().clone_into(&mut call.name);
+                head.call_id.clone_into(&mut call.id);
+                head.name.clone_into(&mut call.name);
             }
             Body::Thoughts(_) | Body::Other(_) => {}
         }
@@ -153,8 +143,8 @@ impl PartialItems {
         match &mut self.items[at].body {
             Body::Message(_) => {
                 let parts = head.content.as_deref().unwrap_or_default();
-                let whole: String = parts.iter().flat_map(|part| [part.words(), part.refusal()]).collect();
-                let is_refusal = parts.iter().any(|part| !part.refusal().is_empty());
+                let whole: String = parts.iter().flat_map(|part| [&*part.text, &*part.refusal]).collect();
+                let is_refusal = parts.iter().any(|part| !part.refusal.is_empty());
                 self.complete_words(at, &whole, is_refusal, answer)
             }
             Body::Thoughts(thoughts) => {
@@ -162,7 +152,9 @@ impl PartialItems {
                 if thoughts.told.is_some() {
                     return Ok(());
                 }
-                let parts = |parts: &Option<Vec<_>>| parts.iter().flatten().map(whole_thought).collect::<Vec<String>>();
+                let parts = |parts: &Option<Vec<ContentPart<'_>>>| {
+                    parts.iter().flatten().map(|part| part.text.to_string()).collect::<Vec<String>>()
+                };
                 let (summary, text) = (parts(&head.summary), parts(&head.content));
                 let (kind, told) =
                     if summary.is_empty() { (ThoughtKind::Text, text) } else { (ThoughtKind::Summary, summary) };
@@ -181,7 +173,7 @@ impl PartialItems {
 
     /// An item as it came, as long as all of them find room in what is stored.
     fn kept(&mut self, raw: &RawValue) -> Option<Box<RawValue>> {
-        if !readable::is_json(raw.get()) {
+        if !is_json(raw.get()) {
             return None;
         }
         self.raw_bytes = self.raw_bytes.saturating_add(raw.get().len());
@@ -247,13 +239,7 @@ impl PartialItems {
     /// The calls. One without arguments has none of them, unless the answer was cut before they came.
     pub(super) fn calls(&self, is_cut: bool) -> Vec<RawCall> {
         let call = |item: &PartialItem| match &item.body {
-            Body::Call(call) => {
-                let has_none = call.arguments.trim().is_empty() && (item.is_done || !is_cut);
-                let arguments = if has_none { "{}".to_owned() } else { call.arguments.clone() };
-                let call_id = Some(call.id.clone()).filter(|id| id.len() <= MAX_SERVER_CALL_ID).unwrap_or_default();
-                let fields = ServerFields { call_id, ..ServerFields::default() };
-                Some(RawCall { name: call.name.clone(), arguments, fields })
-            }
+            Body::Call(call) => Some(call.read(item.is_done || !is_cut)),
             _ => None,
         };
         self.in_order().into_iter().filter_map(call).collect()
@@ -261,7 +247,7 @@ impl PartialItems {
 
     /// All items as they are kept; none where nothing has to go back but words and calls.
     pub(super) fn stored(&self) -> Option<String> {
-        let mut stored = AnswerItems::default();
+        let mut stored = AnswerParts::default();
         let fits = self.in_order().into_iter().try_for_each(|item| match &item.body {
             Body::Message(message) => {
                 if !message.between.is_empty() {
@@ -273,7 +259,7 @@ impl PartialItems {
             Body::Call(call) => stored.call(&call.id),
             Body::Thoughts(_) | Body::Other(None) => Some(()),
         });
-        let stored = if fits.is_some() && !self.is_odd { stored.written() } else { None };
+        let stored = if fits.is_some() && !self.is_odd { stored.written(None) } else { None };
         if stored.is_none() && self.items.iter().any(PartialItem::goes_back) {
             tracing::warn!("items of an answer are too large or out of their order, and do not go back");
         }
@@ -315,10 +301,7 @@ impl PartialItems {
             return Err(Failure::protocol(format!("the model at {target} answered with more than {MAX_ITEMS} items")));
         }
         if matches!(body, Body::Call(_)) {
-            self.calls += 1;
-            if self.calls > MAX_CALLS {
-                return Err(Failure::too_many_calls(target, MAX_CALLS));
-            }
+            self.bounds.begin(target)?;
         }
         self.items.push(PartialItem { index: place.index, id: place.id.to_owned(), is_done: false, body });
         Ok(self.items.len() - 1)
@@ -402,16 +385,8 @@ impl PartialItems {
         answer: &mut Answer,
     ) -> Result<(), Failure> {
         let Body::Call(call) = &mut self.items[at].body else { return Ok(()) };
-        self.argument_bytes += piece.len();
-        answer.size += piece.len();
-        if self.argument_bytes > MAX_ARGUMENT_BYTES {
-            return Err(Failure::too_long_arguments(target));
-        }
-        answer.began = true;
-        call.arguments.push_str(piece);
-        if let Some(runaway) = call.guard.check(piece) {
-            answer.runaway = Some(runaway.what);
-        }
+        self.bounds.take(target, piece.len(), answer)?;
+        call.push(piece, answer);
         Ok(())
     }
 
@@ -427,9 +402,8 @@ impl PartialItems {
         if call.arguments == whole {
             return Ok(());
         }
-        self.argument_bytes -= call.arguments.len();
-        call.arguments.clear();
-        call.guard = Guard::new(ARGUMENTS);
+        self.bounds.give_back(call.arguments.len());
+        **call = PartialCall::new(&call.id, &call.name);
         self.add_arguments_at(target, at, whole, answer)
     }
 }
@@ -444,29 +418,11 @@ fn empty(kind: &str) -> Body {
     match kind {
         "message" => Body::Message(Message::default()),
         "reasoning" => Body::Thoughts(Thoughts::default()),
-        "function_call" => Body::Call(Box::new(PartialCall {
-            id: String::new(),
-            name: String::new(),
-            arguments: String::new(),
-            guard: Guard::new(ARGUMENTS),
-        })),
+        "function_call" => Body::Call(Box::new(PartialCall::new("", ""))),
         _ => Body::Other(None),
     }
 }
 
-fn whole_thought(part: &super::event::ContentPart<'_>) -> String {
-    part.words().to_owned()
-}
-
-fn argument_text(raw: &RawValue) -> String {
-    let raw = raw.get();
-    if raw.starts_with('"') {
-        return serde_json::from_str(raw).unwrap_or_default();
-    }
-    if raw == "null" { String::new() } else { raw.to_owned() }
-}
-
-/// Returns whether a body is of the kind that the wire names.
 fn is_of_kind(body: &Body, kind: &str) -> bool {
     match body {
         Body::Message(_) => kind == "message",

@@ -1,17 +1,21 @@
-//! Events into the answer.
+//! Events into the answer. Typed and borrowed, and lenient: kinds that are not known are passed over, and so are fields. They are
+//! numbered: a stream in which one is missing was cut somewhere.
 
-use agentd_core::{model::Finish, origin::ServerFields};
+use std::cmp::Ordering;
+
+use agentd_core::{model::Finish, origin::ServerFields, usage::Usage};
+use serde::Deserialize;
 use serde_json::{json, value::RawValue};
 
-use super::{
-    event::{CacheDiagnostics, Event, ItemPlace, WholeResponse},
-    numbering::{EventPlace, Numbering},
-    partial::{PartialItems, ThoughtKind},
-};
+use super::partial::{PartialItems, ThoughtKind};
 use crate::{
     answer::{Answer, RawCall},
     http::{failure::Failure, target::Target},
-    wire::{dialect::AnswerReader, last_answers::AnswerNote},
+    wire::{
+        dialect::{AnswerReader, parsed},
+        lenient::{Count, Text},
+        memory::AnswerNote,
+    },
 };
 
 /// Reads one answer.
@@ -33,12 +37,12 @@ impl AnswerReader for Reader {
             answer.done = true;
             return Ok(());
         }
-        let event: Event<'_> = serde_json::from_str(data).map_err(|error| Failure::unreadable(target, data, &error))?;
-        if event.is_whole() {
-            return self.end(target, data, answer);
+        let event: Event<'_> = parsed(target, data)?;
+        if &*event.object == "response" {
+            return self.end(target, data, "", answer);
         }
-        let kind = event.kind();
-        if kind == "error" || event.told_error().is_some() {
+        let kind = &*event.r#type;
+        if kind == "error" || event.error.is_some() {
             return Err(Failure::reported(target, data));
         }
         match self.numbering.next(event.sequence_number.map(|number| number.0)) {
@@ -51,8 +55,7 @@ impl AnswerReader for Reader {
                 return Err(Failure::cut(message).hint("something on the way to the server loses events; try again"));
             }
         }
-        let (place, piece) = (event.place(), event.piece());
-        let part = |number: Option<crate::wire::lenient::Count>| number.unwrap_or_default().0;
+        let (place, piece) = (event.place(), &*event.delta);
         match kind {
             "response.output_item.added" => {
                 if let Some(item) = event.item {
@@ -67,11 +70,11 @@ impl AnswerReader for Reader {
             "response.output_text.delta" => self.items.speak(target, place, piece, false, answer),
             "response.refusal.delta" => self.items.speak(target, place, piece, true, answer),
             "response.reasoning_summary_text.delta" => {
-                let part = (ThoughtKind::Summary, part(event.summary_index));
+                let part = (ThoughtKind::Summary, event.summary_index.0);
                 self.items.think(target, place, part, piece, answer)
             }
             "response.reasoning_text.delta" => {
-                let part = (ThoughtKind::Text, part(event.content_index));
+                let part = (ThoughtKind::Text, event.content_index.0);
                 self.items.think(target, place, part, piece, answer)
             }
             "response.function_call_arguments.delta" => self.items.add_arguments(target, place, piece, answer),
@@ -81,7 +84,7 @@ impl AnswerReader for Reader {
             },
             "response.completed" | "response.incomplete" | "response.failed" => {
                 let response = event.response.map_or("{}", RawValue::get);
-                self.end_as(target, response, kind.trim_start_matches("response."), answer)?;
+                self.end(target, response, kind.trim_start_matches("response."), answer)?;
                 answer.done = true;
                 Ok(())
             }
@@ -106,33 +109,28 @@ impl Reader {
     }
 
     /// A whole answer of a server that does not stream.
-    fn end(&mut self, target: &Target, data: &str, answer: &mut Answer) -> Result<(), Failure> {
-        self.end_as(target, data, "", answer)
-    }
-
-    /// The end of an answer in that state, or in the one that it names itself.
-    fn end_as(&mut self, target: &Target, data: &str, status: &str, answer: &mut Answer) -> Result<(), Failure> {
-        let whole: WholeResponse<'_> =
-            serde_json::from_str(data).map_err(|error| Failure::unreadable(target, data, &error))?;
-        let status = if status.is_empty() { whole.status() } else { status };
+    fn end(&mut self, target: &Target, data: &str, status: &str, answer: &mut Answer) -> Result<(), Failure> {
+        let whole: WholeResponse<'_> = parsed(target, data)?;
+        let status = if status.is_empty() { &*whole.status } else { status };
         // A failed answer is paid for, too.
         if let Some(usage) = whole.usage {
             answer.usage = Some(usage.usage());
         }
-        if status == "failed" || status == "cancelled" || whole.told_error().is_some() {
+        if status == "failed" || status == "cancelled" || whole.error.is_some() {
             return Err(failed(target, &whole, status));
         }
         for (item, index) in whole.output.iter().flatten().zip(0..) {
             self.items.finish(target, ItemPlace { index: Some(index), id: "" }, item, answer)?;
         }
-        self.note.record(whole.id());
+        self.note.record(&whole.id);
         // They explain, and are no reason to fail.
         let told: Option<CacheDiagnostics<'_>> =
             whole.prompt_cache_diagnostics.and_then(|told| serde_json::from_str(told.get()).ok());
-        if let Some((reason, tokens)) = told.as_ref().and_then(CacheDiagnostics::miss) {
-            answer.remark(reason, tokens);
+        if let Some(told) = told.filter(|told| &*told.r#type == "cache_miss") {
+            answer.remark(&told.reason, told.cache_missed_tokens.0);
         }
-        let finish = match (status, whole.incomplete_reason()) {
+        let reason = whole.incomplete_details.as_ref().map_or("", |details| &*details.reason);
+        let finish = match (status, reason) {
             ("incomplete", "content_filter") => Finish::Filtered,
             ("incomplete", _) => Finish::Length,
             _ if self.items.is_refusal() => Finish::Filtered,
@@ -146,8 +144,240 @@ impl Reader {
 
 /// Failure of an answer that its server has given up.
 fn failed(target: &Target, response: &WholeResponse<'_>, status: &str) -> Failure {
-    let error = response.told_error().map(RawValue::get);
+    let error = response.error.map(RawValue::get);
     let error = error.and_then(|error| serde_json::from_str(error).ok());
     let error: serde_json::Value = error.unwrap_or_else(|| json!({"message": format!("the answer {status}")}));
-    Failure::reported(target, &json!({"error": error, "request_id": response.id()}).to_string())
+    Failure::reported(target, &json!({"error": error, "request_id": &*response.id}).to_string())
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, bound(deserialize = "'de: 'a"))]
+struct Event<'a> {
+    r#type: Text<'a>,
+    sequence_number: Option<Count>,
+    /// Number of the item that it is about, and its id.
+    output_index: Option<Count>,
+    item_id: Text<'a>,
+    /// Part of that item.
+    summary_index: Count,
+    content_index: Count,
+    /// A piece of it.
+    delta: Text<'a>,
+    /// The arguments of a call, whole.
+    arguments: Option<&'a RawValue>,
+    /// The item itself.
+    item: Option<&'a RawValue>,
+    /// The answer so far, or all of it.
+    response: Option<&'a RawValue>,
+    error: Option<&'a RawValue>,
+    /// `response` for a whole answer.
+    object: Text<'a>,
+}
+
+/// Name of the item that an event is about.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct ItemPlace<'a> {
+    pub(super) index: Option<u64>,
+    pub(super) id: &'a str,
+}
+
+/// An answer, at its end or whole.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, bound(deserialize = "'de: 'a"))]
+struct WholeResponse<'a> {
+    id: Text<'a>,
+    status: Text<'a>,
+    output: Option<Vec<&'a RawValue>>,
+    usage: Option<WireUsage>,
+    /// The server's account of its cache.
+    prompt_cache_diagnostics: Option<&'a RawValue>,
+    error: Option<&'a RawValue>,
+    incomplete_details: Option<IncompleteDetails<'a>>,
+}
+
+/// The server's account of its cache.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, bound(deserialize = "'de: 'a"))]
+struct CacheDiagnostics<'a> {
+    r#type: Text<'a>,
+    reason: Text<'a>,
+    cache_missed_tokens: Count,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, bound(deserialize = "'de: 'a"))]
+struct IncompleteDetails<'a> {
+    reason: Text<'a>,
+}
+
+/// An item at its beginning, or a whole one.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, bound(deserialize = "'de: 'a"))]
+pub(super) struct ItemHead<'a> {
+    pub(super) r#type: Text<'a>,
+    pub(super) id: Text<'a>,
+    pub(super) status: Text<'a>,
+    pub(super) phase: Text<'a>,
+    pub(super) call_id: Text<'a>,
+    pub(super) name: Text<'a>,
+    pub(super) arguments: Option<&'a RawValue>,
+    pub(super) content: Option<Vec<ContentPart<'a>>>,
+    pub(super) summary: Option<Vec<ContentPart<'a>>>,
+    pub(super) encrypted_content: Text<'a>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, bound(deserialize = "'de: 'a"))]
+pub(super) struct ContentPart<'a> {
+    pub(super) text: Text<'a>,
+    pub(super) refusal: Text<'a>,
+}
+
+impl Event<'_> {
+    fn place(&self) -> ItemPlace<'_> {
+        ItemPlace { index: self.output_index.map(|index| index.0), id: &self.item_id }
+    }
+}
+
+impl ItemHead<'_> {
+    /// Returns whether the limit of the answer has cut it.
+    pub(super) fn is_cut(&self) -> bool {
+        &*self.status == "incomplete"
+    }
+
+    /// Returns whether thoughts have what their server wants back: without, it looks for them among stored ones.
+    pub(super) fn can_go_back(&self) -> bool {
+        let has_content = self.content.as_ref().is_some_and(|content| !content.is_empty());
+        !self.is_cut() && (has_content || !self.encrypted_content.is_empty())
+    }
+}
+
+#[derive(Debug, Clone, Copy, Default, Deserialize)]
+#[serde(default)]
+struct WireUsage {
+    input_tokens: Count,
+    input_tokens_details: Option<InputDetails>,
+    output_tokens: Count,
+    output_tokens_details: Option<OutputDetails>,
+}
+
+#[derive(Debug, Clone, Copy, Default, Deserialize)]
+#[serde(default)]
+struct InputDetails {
+    cached_tokens: Count,
+    cache_write_tokens: Count,
+}
+
+#[derive(Debug, Clone, Copy, Default, Deserialize)]
+#[serde(default)]
+struct OutputDetails {
+    reasoning_tokens: Count,
+}
+
+impl WireUsage {
+    fn usage(self) -> Usage {
+        let (input, output) = (self.input_tokens_details.unwrap_or_default(), self.output_tokens_details);
+        let (cached_tokens, written) = (input.cached_tokens.0, input.cache_write_tokens.0);
+        // More cached tokens than there are in all are counted beside them.
+        let of_cache = cached_tokens.saturating_add(written);
+        let all = self.input_tokens.0;
+        Usage {
+            prompt_tokens: if of_cache > all { all.saturating_add(of_cache) } else { all },
+            cached_tokens,
+            cache_write_tokens: written,
+            completion_tokens: self.output_tokens.0,
+            reasoning_tokens: output.unwrap_or_default().reasoning_tokens.0,
+            ..Usage::default()
+        }
+    }
+}
+
+/// Numbers of the events of one answer. Servers that number none, or all alike, are not held to it.
+#[derive(Debug, Default)]
+enum Numbering {
+    /// No number has come yet.
+    #[default]
+    Unknown,
+    /// The last number; `counted` once there was one behind another.
+    Last { number: u64, counted: bool },
+    /// This server does not number its events.
+    Absent,
+}
+
+/// Place of an event in its stream.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum EventPlace {
+    /// It is the next one.
+    Next,
+    /// It has come before.
+    Repeated,
+    /// One is missing before it: that of this number.
+    BehindGap(u64),
+}
+
+impl Numbering {
+    /// Takes the number of the next event.
+    fn next(&mut self, number: Option<u64>) -> EventPlace {
+        let now = match (&*self, number) {
+            // Gateways add events of their own.
+            (Self::Absent, _) | (Self::Last { .. }, None) => return EventPlace::Next,
+            (Self::Unknown, None) => Self::Absent,
+            (Self::Unknown, Some(number)) => Self::Last { number, counted: false },
+            (&Self::Last { number: last, counted }, Some(number)) => {
+                let expected = last.saturating_add(1);
+                match number.cmp(&expected) {
+                    Ordering::Greater => return EventPlace::BehindGap(expected),
+                    Ordering::Equal => Self::Last { number, counted: true },
+                    Ordering::Less if counted => return EventPlace::Repeated,
+                    Ordering::Less => Self::Absent,
+                }
+            }
+        };
+        *self = now;
+        EventPlace::Next
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cached_tokens_are_counted_in() {
+        let check = |json: &str, prompt_tokens: u64| {
+            let usage = serde_json::from_str::<WireUsage>(json).unwrap().usage();
+            let expected = Usage {
+                prompt_tokens,
+                cached_tokens: 100,
+                cache_write_tokens: 20,
+                completion_tokens: 30,
+                reasoning_tokens: 12,
+                ..Usage::default()
+            };
+            assert_eq!(usage, expected, "{json}");
+        };
+        let details = r#""input_tokens_details":{"cached_tokens":100,"cache_write_tokens":20},"output_tokens":30,
+            "output_tokens_details":{"reasoning_tokens":12},"total_tokens":157"#;
+        check(&format!(r#"{{"input_tokens":127,{details}}}"#), 127);
+        check(&format!(r#"{{"input_tokens":7,{details}}}"#), 127);
+    }
+
+    #[track_caller]
+    fn check(numbers: &[Option<u64>], expected: &[EventPlace]) {
+        let mut numbering = Numbering::default();
+        let places: Vec<EventPlace> = numbers.iter().map(|number| numbering.next(*number)).collect();
+        assert_eq!(places, expected, "{numbers:?}");
+    }
+
+    #[test]
+    fn a_missing_number_is_seen_and_servers_without_numbers_are_left_alone() {
+        use EventPlace::{BehindGap, Next, Repeated};
+        check(&[Some(0), Some(1), Some(2)], &[Next; 3]);
+        check(&[Some(1), Some(2), None, Some(3)], &[Next; 4]);
+        check(&[Some(0), Some(2)], &[Next, BehindGap(1)]);
+        check(&[Some(0), Some(1), Some(1), Some(0), Some(2)], &[Next, Next, Repeated, Repeated, Next]);
+        check(&[Some(0), Some(0), Some(0)], &[Next; 3]);
+        check(&[None, Some(7), Some(3)], &[Next; 3]);
+        check(&[Some(u64::MAX), Some(u64::MAX)], &[Next; 2]);
+    }
 }

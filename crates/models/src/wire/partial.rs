@@ -1,0 +1,257 @@
+//! Parts of an answer while its pieces come, and as they are kept beside what was read of it: those that nothing else holds as they
+//! came, and the places of its words and calls between them.
+
+use std::borrow::Cow;
+
+use agentd_core::{
+    origin::{AnswerOrigin, MAX_SERVER_CALL_ID, MAX_SERVER_FIELDS, ServerFields},
+    tool::ToolCall,
+};
+use serde::{Deserialize, Serialize};
+use serde_json::value::{RawValue, to_raw_value};
+
+use super::sendable::{WireIds, is_blank};
+use crate::{
+    answer::{
+        Answer, MAX_ARGUMENT_BYTES, MAX_CALLS, RawCall,
+        runaway::{ARGUMENTS, Guard},
+    },
+    http::{failure::Failure, target::Target},
+};
+
+/// A call while its pieces come.
+#[derive(Debug)]
+pub(crate) struct PartialCall {
+    pub(crate) id: String,
+    pub(crate) name: String,
+    pub(crate) arguments: String,
+    guard: Guard,
+}
+
+impl PartialCall {
+    pub(crate) fn new(id: &str, name: &str) -> Self {
+        let (id, name) = (id.to_owned(), name.to_owned());
+        Self { id, name, arguments: String::new(), guard: Guard::new(ARGUMENTS) }
+    }
+
+    /// Takes in a piece of the arguments.
+    pub(crate) fn push(&mut self, piece: &str, answer: &mut Answer) {
+        answer.began = true;
+        self.arguments.push_str(piece);
+        if let Some(runaway) = self.guard.check(piece) {
+            answer.runaway = Some(runaway.what);
+        }
+    }
+
+    /// The call. One that is whole takes an empty object where no arguments came.
+    pub(crate) fn read(&self, is_whole: bool) -> RawCall {
+        let has_none = is_whole && self.arguments.trim().is_empty();
+        let arguments = if has_none { "{}".to_owned() } else { self.arguments.clone() };
+        let call_id = Some(self.id.clone()).filter(|id| id.len() <= MAX_SERVER_CALL_ID).unwrap_or_default();
+        RawCall { name: self.name.clone(), arguments, fields: ServerFields { call_id, ..ServerFields::default() } }
+    }
+}
+
+/// Bounds of all calls of an answer.
+#[derive(Debug, Default)]
+pub(crate) struct CallBounds {
+    calls: usize,
+    bytes: usize,
+}
+
+impl CallBounds {
+    /// Counts another call.
+    pub(crate) fn begin(&mut self, target: &Target) -> Result<(), Failure> {
+        self.calls += 1;
+        if self.calls > MAX_CALLS { Err(Failure::too_many_calls(target, MAX_CALLS)) } else { Ok(()) }
+    }
+
+    /// Counts a piece of arguments of this length.
+    pub(crate) fn take(&mut self, target: &Target, bytes: usize, answer: &mut Answer) -> Result<(), Failure> {
+        self.bytes += bytes;
+        answer.size += bytes;
+        if self.bytes > MAX_ARGUMENT_BYTES { Err(Failure::too_long_arguments(target)) } else { Ok(()) }
+    }
+
+    /// Counts arguments no more that are replaced.
+    pub(crate) fn give_back(&mut self, bytes: usize) {
+        self.bytes -= bytes;
+    }
+}
+
+/// The parts of a stored answer: blocks of the Messages wire, or items of the Responses wire.
+#[derive(Debug, Deserialize)]
+#[serde(bound(deserialize = "'de: 'a"))]
+pub(crate) struct StoredAnswer<'a> {
+    /// Fingerprint of what stood before it, which only blocks have.
+    pub(crate) behind: Option<String>,
+    /// The parts: words by their length in bytes, which is below zero where they say nothing, or by phase and length; calls by
+    /// their ids; all else as it came.
+    #[serde(alias = "items")]
+    blocks: Vec<&'a RawValue>,
+}
+
+/// Kind of one of its parts.
+#[derive(Debug)]
+enum Place<'a> {
+    /// So many bytes of the words, in a message of that phase.
+    Words(usize, Option<Cow<'a, str>>),
+    /// So many bytes of words that say nothing.
+    Blank(usize),
+    /// The call of that id.
+    Call(Cow<'a, str>),
+    /// A part as it came; set if it holds thoughts.
+    AsItCame(&'a RawValue, bool),
+}
+
+#[derive(Deserialize)]
+struct Label<'a> {
+    #[serde(borrow)]
+    r#type: Option<Cow<'a, str>>,
+}
+
+#[derive(Deserialize)]
+struct Text<'a>(#[serde(borrow)] Cow<'a, str>);
+
+#[derive(Deserialize)]
+struct WordsInPhase<'a>(#[serde(borrow)] Cow<'a, str>, usize);
+
+impl<'a> StoredAnswer<'a> {
+    pub(crate) fn parse(json: &'a str) -> Option<Self> {
+        serde_json::from_str(json).ok()
+    }
+
+    /// Its parts in their order, with the words and calls of these parts of the conversation in their places; none where it cannot be
+    /// read, or they do not fit.
+    pub(crate) fn filled(
+        &self,
+        parts: &[AnswerPart<'a>],
+        ids: &mut WireIds<'a>,
+        server_id: impl Fn(&ToolCall, &'a AnswerOrigin) -> Option<&'a str>,
+    ) -> Option<Vec<FilledPlace<'a>>> {
+        let words: String = parts.iter().map(|part| part.text).collect();
+        let mut words = words.as_str();
+        let mut calls = parts.iter().flat_map(|part| part.calls.iter().map(|call| (call, part.origin))).peekable();
+        let mut filled = Vec::new();
+        for part in self.blocks.iter().copied() {
+            filled.push(match place(part)? {
+                // They are not sent, and may not have been kept.
+                Place::Blank(bytes) => {
+                    let kept = words.split_at_checked(bytes).filter(|(text, _)| is_blank(text));
+                    words = kept.map_or(words, |(_, rest)| rest);
+                    continue;
+                }
+                Place::Words(bytes, phase) => {
+                    let (text, rest) = words.split_at_checked(bytes)?;
+                    words = rest;
+                    if is_blank(text) { FilledPlace::Blank } else { FilledPlace::Words(text.to_owned(), phase) }
+                }
+                Place::Call(id) => match calls.next_if(|(call, origin)| server_id(call, *origin) == Some(&*id)) {
+                    Some((call, origin)) => {
+                        let own = ids.of_call(&call.call_id, server_id(call, origin));
+                        FilledPlace::Call(call, Some(own).filter(|own| *own == id)?)
+                    }
+                    None => FilledPlace::Missing,
+                },
+                Place::AsItCame(raw, is_thought) => FilledPlace::AsItCame(raw, is_thought),
+            });
+        }
+        (is_blank(words) && calls.next().is_none()).then_some(filled)
+    }
+}
+
+/// An answer of a conversation, or a part of one.
+#[derive(Clone, Copy)]
+pub(crate) struct AnswerPart<'a> {
+    pub(crate) text: &'a str,
+    pub(crate) calls: &'a [ToolCall],
+    pub(crate) origin: &'a AnswerOrigin,
+}
+
+/// A part of a stored answer that goes back.
+#[derive(Debug)]
+pub(crate) enum FilledPlace<'a> {
+    /// Words, in a message of that phase.
+    Words(String, Option<Cow<'a, str>>),
+    /// Words that say nothing.
+    Blank,
+    /// A call, by its id.
+    Call(&'a ToolCall, Cow<'a, str>),
+    /// A call that was cut, or not run.
+    Missing,
+    /// A part as it came; set if it holds thoughts.
+    AsItCame(&'a RawValue, bool),
+}
+
+fn place(part: &RawValue) -> Option<Place<'_>> {
+    let json = part.get();
+    Some(match json.as_bytes().first()? {
+        b'{' => Place::AsItCame(part, is_thought(json)),
+        b'"' => Place::Call(serde_json::from_str::<Text<'_>>(json).ok()?.0),
+        b'[' => {
+            let WordsInPhase(phase, bytes) = serde_json::from_str(json).ok()?;
+            Place::Words(bytes, Some(phase))
+        }
+        b'-' => Place::Blank(json.get(1..)?.parse().ok()?),
+        _ => Place::Words(json.parse().ok()?, None),
+    })
+}
+
+fn is_thought(json: &str) -> bool {
+    let label = serde_json::from_str::<Label<'_>>(json).ok().and_then(|label| label.r#type);
+    matches!(label.as_deref(), Some("thinking" | "redacted_thinking" | "reasoning"))
+}
+
+/// Parts of an answer on their way into the journal.
+#[derive(Debug, Default)]
+pub(crate) struct AnswerParts {
+    parts: Vec<Box<RawValue>>,
+    bytes: usize,
+    /// Set once there is one that nothing else holds.
+    has_own: bool,
+}
+
+impl AnswerParts {
+    pub(crate) fn words(&mut self, words: &str, phase: Option<&str>) -> Option<()> {
+        let bytes = i64::try_from(words.len()).ok()?;
+        match phase {
+            _ if is_blank(words) => self.push(to_raw_value(&-bytes).ok()?),
+            Some(phase) => {
+                self.has_own = true;
+                self.push(to_raw_value(&(phase, bytes)).ok()?)
+            }
+            None => self.push(to_raw_value(&bytes).ok()?),
+        }
+    }
+
+    pub(crate) fn call(&mut self, id: &str) -> Option<()> {
+        self.push(to_raw_value(id).ok()?)
+    }
+
+    pub(crate) fn as_it_came(&mut self, part: &RawValue) -> Option<()> {
+        self.has_own = true;
+        self.push(part.to_owned())
+    }
+
+    /// All of them as JSON, as blocks behind what stood before them, or else as items; none where words and calls alone say it
+    /// all.
+    pub(crate) fn written(self, behind: Option<&str>) -> Option<String> {
+        #[derive(Serialize)]
+        #[serde(untagged)]
+        enum Written<'a> {
+            Blocks { behind: &'a str, blocks: Vec<Box<RawValue>> },
+            Items { items: Vec<Box<RawValue>> },
+        }
+        let answer = match behind {
+            Some(behind) => Written::Blocks { behind, blocks: self.parts },
+            None => Written::Items { items: self.parts },
+        };
+        if self.has_own { serde_json::to_string(&answer).ok() } else { None }
+    }
+
+    fn push(&mut self, part: Box<RawValue>) -> Option<()> {
+        self.bytes += part.get().len();
+        self.parts.push(part);
+        (self.bytes <= MAX_SERVER_FIELDS).then_some(())
+    }
+}
