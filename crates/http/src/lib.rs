@@ -17,7 +17,7 @@ pub fn init_crypto() {
 /// milliseconds, and fails where there are none.
 ///
 /// # Errors
-/// What is set cannot be used.
+/// Reports settings that cannot be used.
 pub fn client(
     tls: bool,
     routes: Option<&Routes>,

@@ -35,10 +35,10 @@ use crate::{
         server,
     },
     http::{
+        deadline::Deadline,
         failure::Failure,
         learning::{Change, RequestForm, Trials},
         recording::{AttemptRequest, Recording},
-        request::Deadline,
         retry::{Retries, Retry},
         target::Target,
     },

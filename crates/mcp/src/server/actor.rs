@@ -131,7 +131,7 @@ impl ServerHandle {
 }
 
 struct Actor {
-    /// How it is reached; its era is that of the last connection.
+    /// The way to it; its era is that of the last connection.
     opening: Opening,
     health: watch::Sender<Health>,
     budget: Budget,

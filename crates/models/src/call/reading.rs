@@ -23,9 +23,9 @@ use crate::{
         thoughts::{Part, Splitter},
     },
     http::{
+        deadline::Deadline,
         failure::{Failure, excerpt},
         recording::Recording,
-        request::Deadline,
         sse::{Decoder, EventTooLarge},
         target::Target,
     },

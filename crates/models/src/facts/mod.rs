@@ -52,7 +52,7 @@ const MAX_STATES: u32 = 256;
 
 /// Facts about one model.
 pub(crate) struct ModelFacts {
-    /// What is configured of it.
+    /// Its configuration.
     pub(crate) config: ModelConfig,
     /// Where it is.
     pub(crate) target: Target,

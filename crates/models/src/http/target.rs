@@ -10,7 +10,7 @@ use reqwest::{
 };
 use secrecy::{ExposeSecret, SecretString};
 
-use super::request::Deadlines;
+use super::deadline::Deadlines;
 use crate::config::{LOCAL_WINDOW, ModelConfig, ModelConfigError, REMOTE_WINDOW, Wire};
 
 /// Version of the Messages wire.

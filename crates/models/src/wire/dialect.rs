@@ -43,7 +43,7 @@ pub(crate) trait Dialect: Send + Sync + 'static {
 /// A request to be written.
 #[derive(Clone, Copy)]
 pub(crate) struct Order<'a> {
-    /// What is configured of the model.
+    /// Configuration of the model.
     pub(crate) config: &'a ModelConfig,
     /// The server.
     pub(crate) target: &'a Target,

@@ -19,12 +19,7 @@ use serde_json::json;
 use self::listing::ListedEntry;
 use crate::{
     config::{ModelConfig, Wire},
-    http::{
-        failure::Failure,
-        request::{Deadline, Document},
-        target::Target,
-        window,
-    },
+    http::{deadline::Deadline, failure::Failure, request::Document, target::Target, window},
 };
 
 /// Facts that a server told of a model.
