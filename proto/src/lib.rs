@@ -2,7 +2,7 @@
 //!
 //! - [`v1`]: the generated messages and service stubs; their source, with all documentation for clients in other
 //!   languages, is `proto/agentd/v1/*.proto`. [`FILE_DESCRIPTOR_SET`] is what reflection serves.
-//! - [`convert`]: messages to the vocabulary of `agentd-core` and back, one noun a file.
+//! - [`convert`]: messages to the vocabulary of `agentd-core` and back, one topic a file.
 //! - [`view`]: what the daemon shows that is no word of the core: a session with what waits in it, its own state.
 //! - [`status`]: how failures travel: kind, message and hint.
 //! - [`local_servers`]: which model servers listen on this machine.
