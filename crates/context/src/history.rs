@@ -12,7 +12,7 @@ use agentd_core::{
     tool::{ToolCall, ToolResult},
 };
 
-use crate::frame::{harmless, one_line};
+use crate::text::{harmless, one_line};
 
 /// Prefix of a compaction's summary.
 const SUMMARY: &str = "<conversation_summary>";

@@ -10,10 +10,10 @@ use agentd_core::{
     usage::Usage,
 };
 
-use super::{
-    cuts::CountedRequest,
+use crate::{
     footprint::{Fingerprint, Footprint},
     tokens::{self, TokenCalibration},
+    windows::CountedRequest,
 };
 
 /// Pictures that one request shows at most.

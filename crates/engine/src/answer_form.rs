@@ -2,10 +2,7 @@
 
 use std::sync::Arc;
 
-use agentd_core::{
-    answer_schema::{AnswerSchema, InvalidSchema},
-    error::ErrorKind,
-};
+use agentd_core::answer_schema::{AnswerSchema, InvalidSchema};
 use jsonschema::Validator;
 use serde_json::Value;
 
@@ -103,11 +100,13 @@ fn no_schema(problem: &jsonschema::ValidationError<'_>) -> EngineError {
 }
 
 fn refused(problem: InvalidSchema) -> EngineError {
-    EngineError::new(ErrorKind::InvalidInput, problem.message).with_hint(problem.hint)
+    EngineError::invalid(problem.message, problem.hint)
 }
 
 #[cfg(test)]
 mod tests {
+    use agentd_core::error::ErrorKind;
+
     use super::*;
 
     fn form(schema: &str) -> Result<AnswerForm, EngineError> {

@@ -6,7 +6,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use agentd_context::{ToolSet, frame::harmless};
+use agentd_context::{ToolSet, text::harmless};
 use agentd_core::{
     error::WorkspaceError,
     files::{PendingAttachments, Picture, PreparedPicture, SessionTree, UploadReceipt},
@@ -15,11 +15,11 @@ use agentd_core::{
     item::{Item, ItemBody, NoticeSource, NoticeTopic},
     knowledge::has_document_name,
     path,
-    ports::{ArtifactDir, Pictures, Workspaces},
+    ports::{ArtifactDir, Workspaces},
 };
 use tokio::time::{Instant, timeout_at};
 
-use crate::error::EngineError;
+use crate::{config::Ports, error::EngineError};
 
 /// A text that is shorter stands in the notice whole, in bytes.
 const SHORT: usize = 10_000;
@@ -71,8 +71,7 @@ impl Attachment {
 
 /// Keeps a file, and a copy of it for models where it is a picture.
 pub(crate) async fn take(
-    workspaces: &dyn Workspaces,
-    pictures: Option<&dyn Pictures>,
+    Ports { workspaces, pictures, .. }: &Ports,
     session: SessionId,
     name: String,
     content: Vec<u8>,
@@ -84,7 +83,7 @@ pub(crate) async fn take(
     let path = workspaces.add_upload(session, name, content).await?;
     let shown = match prepared {
         Ok(None) => Ok(None),
-        Ok(Some(ready)) => keep_picture(workspaces, session, ready).await.map(Some),
+        Ok(Some(ready)) => keep_picture(&**workspaces, session, ready).await.map(Some),
         Err(error) => Err(error),
     };
     Ok(match shown {

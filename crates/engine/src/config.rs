@@ -1,10 +1,17 @@
-//! What can be set about sessions and turns.
+//! What can be set about sessions and turns, and the ports through which they reach all else.
 
 use std::{sync::Arc, time::Duration};
 
 use agentd_core::{
-    agent::Agents, guarded::GuardedNames, guide::GuideLimits, interrupt::Answer, model::Slot, policy::Explanation,
-    routing::Planning, session::SessionSettings,
+    agent::Agents,
+    guarded::GuardedNames,
+    guide::GuideLimits,
+    interrupt::Answer,
+    model::Slot,
+    policy::Explanation,
+    ports::{Audit, Clock, Exchanges, Languages, Models, Pictures, Snapshots, Store, Toolbox, Workspaces},
+    routing::Planning,
+    session::SessionSettings,
 };
 use tokio::sync::watch;
 
@@ -94,6 +101,30 @@ impl Default for EngineConfig {
             max_input_bytes: 8 << 20,
         }
     }
+}
+
+/// Ports of the engine, without its settings, which may change.
+pub struct Ports {
+    /// The models.
+    pub models: Arc<dyn Models>,
+    /// The tools.
+    pub toolbox: Arc<dyn Toolbox>,
+    /// The journal.
+    pub store: Arc<dyn Store>,
+    /// The sessions' files.
+    pub workspaces: Arc<dyn Workspaces>,
+    /// Makes pictures fit for models. Without it none is shown.
+    pub pictures: Option<Arc<dyn Pictures>>,
+    /// Storage of what calls change in those files.
+    pub snapshots: Arc<dyn Snapshots>,
+    /// The language servers.
+    pub languages: Arc<dyn Languages>,
+    /// The audit log.
+    pub audit: Arc<dyn Audit>,
+    /// Keeps what goes over the wires of models.
+    pub exchanges: Arc<dyn Exchanges>,
+    /// The time.
+    pub clock: Arc<dyn Clock>,
 }
 
 /// The rules as they stand at any moment: a call is judged by those that hold when it is made, whenever its turn began.

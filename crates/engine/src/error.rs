@@ -29,6 +29,19 @@ impl EngineError {
         self
     }
 
+    /// An error about a request that makes no sense.
+    pub(crate) fn invalid(message: impl Into<String>, hint: impl Into<String>) -> Self {
+        Self::new(ErrorKind::InvalidInput, message).with_hint(hint)
+    }
+
+    pub(crate) fn busy(message: impl Into<String>, hint: impl Into<String>) -> Self {
+        Self::new(ErrorKind::Busy, message).with_hint(hint)
+    }
+
+    pub(crate) fn not_found(message: impl Into<String>, hint: impl Into<String>) -> Self {
+        Self::new(ErrorKind::NotFound, message).with_hint(hint)
+    }
+
     /// Kind of the failure.
     #[must_use]
     pub fn kind(&self) -> ErrorKind {

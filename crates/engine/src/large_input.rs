@@ -5,8 +5,7 @@
 
 use agentd_context::{
     ToolSet,
-    excerpt::{self, Excerpt, grouped, sizes},
-    long_text::{ResultLimits, aside, at_once, from_behind, lines_at_once},
+    text::{self, Excerpt, ResultLimits, aside, at_once, from_behind, grouped, lines_at_once, sizes},
     tokens::estimate,
 };
 use agentd_core::{
@@ -149,7 +148,7 @@ fn part(text: &str, typed_bytes: Option<u64>, room: InputRoom) -> Parting {
     if !words.trim().is_empty() && words.len() < text.len() && in_front <= room.shown / 2 {
         let rest = &text[words.len()..];
         let given = words.len() + (rest.len() - rest.trim_start_matches(['\r', '\n']).len());
-        let head = given + excerpt::beginning(&text[given..], room.shown - in_front).len();
+        let head = given + text::head(&text[given..], room.shown - in_front).len();
         let at_once = lines_at_once(&text[given..], room.read);
         return Parting { words: words.len(), given, head, tail: text.len(), at_once };
     }
@@ -218,7 +217,7 @@ fn shown(text: &str, typed_bytes: Option<u64>, parting: Parting, path: String, t
     let stored = StoredInput {
         path,
         bytes: all.len() as u64,
-        lines: excerpt::lines(all) as u64,
+        lines: text::lines(all) as u64,
         shown_bytes: (head.len() + tail.len()) as u64,
         shown_lines,
     };

@@ -6,19 +6,18 @@
 //! - 8 `front/`: [`Engine`] finds, loads, forks and removes sessions, and dry-runs calls against the rules.
 //! - 7 `subagent/`: sessions that work for a call of another one; implements the kernel's trait `Subagents`.
 //! - 6 `session/`: one actor a session, the only writer of its facts. `journal` numbers, stores and then publishes them;
-//!   `subscribers` lets any number of readers follow without ever stalling the turn; `registry` is the map of sessions.
+//!   any number of readers follow without ever stalling the turn; `registry` is the map of sessions.
 //! - 5 `links/`: the capabilities that surround a turn, one file each; `standard` lists them and says why in that order.
 //!   `recovery/`: what a crash left behind, read from the journal only.
 //! - 4 `turn/`: the kernel. `run` is the loop, `step` decides purely, `sample` asks the model, `dispatch` runs tool calls,
 //!   `finalize` writes the last answer; `hooks` is what a capability can do. It names no capability.
 //! - 3 `instructions/`: what people wrote for models (AGENTS.md, memory, skills), told in the history.
-//! - 2 `agents/`: the agent that works in a turn, and its tools; `mentions/`: what an input names with `@`; `attachments`:
+//! - 2 `agents/`: the agent that works in a turn, and its tools; `mentions`: what an input names with `@`; `attachments`:
 //!   uploaded files shown to the model; `large_input`: an input that does not fit into the window; `answer_form`: the
-//!   schema that an answer has to match; `client_tools`: tools that the client answers; `client_files`:
-//!   files of the project that it holds; `grants`: what people allowed, live.
+//!   schema that an answer has to match; `client`: tools that the client answers, and files of the project that it
+//!   holds; `grants`: what people allowed, live.
 //! - 1 `intent`: what an input is about, by a few signs of it; `catalog/`: the tools that a turn shows, finds or hides, pure;
-//!   `state_changes`: changes of the session's own state
-//!   and how they are reverted; `config`.
+//!   `state_changes`: changes of the session's own state and how they are reverted; `config`.
 //! - 0 `error`.
 //!
 //! Two pure crates lie below: `agentd_context` builds what a model sees, `agentd_policy` decides about calls.
@@ -27,8 +26,7 @@ mod agents;
 mod answer_form;
 mod attachments;
 mod catalog;
-mod client_files;
-mod client_tools;
+mod client;
 pub mod config;
 pub mod error;
 pub mod front;
@@ -44,26 +42,22 @@ mod state_changes;
 mod subagent;
 mod turn;
 
-pub use client_files::{ClientFileQuestion, FileLine};
-pub use client_tools::{ClientLine, ClientToolRequest};
-pub use config::EngineConfig;
+pub use client::{ClientFileQuestion, ClientLine, ClientToolRequest, FileLine};
+pub use config::{EngineConfig, Ports};
 pub use error::EngineError;
 pub use front::{
-    Engine,
+    Engine, ProbedModel,
     archives::{SessionExport, importing::SessionImport},
     dry_run::{DryRunSubject, LookedUp, unknown_tool},
     forking::{ForkWishes, ForkedSession},
     starting::CheckedParts,
-    usage::ProbedModel,
 };
 pub use session::{
     ClientLines, SessionHandle, SessionView, StartedTurn, TurnStart,
+    history::journal::Subscription,
     registry::{
-        gauges::{Activity, EngineStats},
-        news::{MissedNews, NewsReader, SessionNews},
+        activity::{Activity, EngineStats, MissedNews, NewsReader, SessionNews},
         orders::{CleanOrder, SessionCleaned},
-        shared::Ports,
-        subscribers::Subscription,
     },
 };
 
@@ -76,7 +70,7 @@ pub fn own_tools() -> Vec<agentd_core::tool::ToolSpec> {
 /// The name of such a tool, for one that other systems have for it; any other name as it is.
 #[must_use]
 pub fn own_name(name: &str) -> &str {
-    agents::delegate_tool::canonical_name(name)
+    agents::handoff_tools::canonical_name(name)
 }
 
 /// Those of them that people may switch off.

@@ -16,7 +16,7 @@ type Floors = &'static [&'static [&'static str]];
 const ENGINE: Floors = &[
     &["error"],
     &["catalog", "config", "intent", "state_changes"],
-    &["agents", "answer_form", "attachments", "client_files", "client_tools", "grants", "large_input", "mentions"],
+    &["agents", "answer_form", "attachments", "client", "grants", "large_input", "mentions"],
     &["instructions"],
     &["turn"],
     &["links", "recovery"],

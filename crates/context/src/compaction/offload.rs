@@ -10,7 +10,7 @@ use agentd_core::{
     tool::ToolResult,
 };
 
-use crate::{excerpt::grouped, tokens::estimate};
+use crate::{text::grouped, tokens::estimate};
 
 /// Tokens of a result that is worth a file at the least.
 const LEAST: u64 = 150;

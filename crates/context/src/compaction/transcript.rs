@@ -33,10 +33,7 @@ pub fn within(items: &[Arc<Item>], bytes: usize, now: Timestamp) -> String {
         }
     }
     let text = write(items, LEAST, LEAST, now);
-    let mut from = text.len().saturating_sub(bytes);
-    while !text.is_char_boundary(from) {
-        from += 1;
-    }
+    let mut from = text.ceil_char_boundary(text.len().saturating_sub(bytes));
     // Where a line begins, so that no half of one stands as a whole.
     from += text[from..].find('\n').map_or(0, |end| end + 1);
     format!("[the beginning is left out]\n{}", &text[from..])
@@ -138,14 +135,7 @@ pub fn shortened(text: &str, most: usize) -> String {
     if text.len() <= most {
         return text.to_owned();
     }
-    let mut head = most / 2;
-    while !text.is_char_boundary(head) {
-        head -= 1;
-    }
-    let mut tail = text.len() - most / 2;
-    while !text.is_char_boundary(tail) {
-        tail += 1;
-    }
+    let (head, tail) = (text.floor_char_boundary(most / 2), text.ceil_char_boundary(text.len() - most / 2));
     format!("{}\n[… {} bytes left out …]\n{}", &text[..head], tail - head, &text[tail..])
 }
 

@@ -16,8 +16,7 @@ use agentd_core::{
 use serde_json::Value;
 
 use crate::{
-    excerpt::{Excerpt, grouped},
-    frame::one_line,
+    text::{Excerpt, grouped, one_line},
     tokens::estimate,
 };
 

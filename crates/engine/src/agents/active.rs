@@ -1,20 +1,27 @@
-//! Who works in a turn: the main agent, one that it has handed the session to, or a subagent. Pure.
+//! Who works in a turn: the main agent, one that it has handed the session to, or a subagent; what agents were shown last; and
+//! the agents that a project brings along, beside the configured ones.
 
-use std::{collections::BTreeSet, sync::Arc};
+use std::{
+    collections::BTreeSet,
+    sync::{Arc, Mutex, PoisonError},
+};
 
 use agentd_context::ToolSet;
 use agentd_core::{
     agent::{AgentCard, Agents, MAIN, Parent},
     catalogue::{CatalogueTool, ToolLabel, ToolOrigin, ToolStanding},
     error::ErrorKind,
+    event::EventKind,
     model::Slot,
+    ports::ProjectStanding,
+    project::ProjectTrust,
     session::SessionSettings,
     tool::ToolSpec,
 };
 
 use crate::{
-    agents::{delegate_tool, transfer_tool},
-    catalog::AgentScope,
+    agents::handoff_tools,
+    catalog::{AgentScope, ToolCatalog, ToolScope},
     config::EngineConfig,
     error::EngineError,
 };
@@ -77,13 +84,9 @@ impl ActiveAgent {
     pub(crate) fn check(&self) -> Result<(), EngineError> {
         match self.missing() {
             None => Ok(()),
-            Some(id) => Err(EngineError::new(
-                ErrorKind::Configuration,
-                format!(
+            Some(id) => Err(EngineError::new(ErrorKind::Configuration, format!(
                     "this session works as the agent `{id}`, which is not in agents.yaml any more, nor in a trusted project"
-                ),
-            )
-            .with_hint("put it back there, use another session, or name another agent: --agent main is the main one")),
+                )).with_hint("put it back there, use another session, or name another agent: --agent main is the main one")),
         }
     }
 
@@ -124,7 +127,7 @@ impl ActiveAgent {
         if self.is_subagent() {
             add(&config.subagent_prompt);
         } else if let [first, _, ..] = self.chain()[..] {
-            add(&transfer_tool::taken_over(first));
+            add(&handoff_tools::taken_over(first));
         }
         text
     }
@@ -149,7 +152,7 @@ impl ActiveAgent {
         let names: Vec<String> = transfers.iter().map(|transfer| transfer.name.clone()).collect();
         let told = |tool: &ToolSpec| {
             let is_shown = self.may_give(tool) && !names.contains(&tool.name);
-            is_shown.then(|| delegate_tool::told_of(tool, &self.offered()))
+            is_shown.then(|| handoff_tools::told_of(tool, &self.offered()))
         };
         may_use.rewritten(told, transfers)
     }
@@ -158,7 +161,7 @@ impl ActiveAgent {
     /// so only where it names that one, too.
     fn may_give(&self, tool: &ToolSpec) -> bool {
         let named = self.card().and_then(|card| card.tools.as_ref());
-        tool.name != delegate_tool::NAME || named.is_none_or(|named| named.contains(&tool.name))
+        tool.name != handoff_tools::DELEGATE || named.is_none_or(|named| named.contains(&tool.name))
     }
 
     /// The same of every tool, with the reason.
@@ -172,7 +175,7 @@ impl ActiveAgent {
                 let by = ToolOrigin::Conversation;
                 (standing.visible, standing.why) = (false, format!("another tool has its name ({by})"));
             }
-            standing.tool.spec = delegate_tool::told_of(&standing.tool.spec, &self.offered());
+            standing.tool.spec = handoff_tools::told_of(&standing.tool.spec, &self.offered());
         }
         let transfers = transfers.into_iter().map(|spec| ToolStanding {
             tool: CatalogueTool {
@@ -200,7 +203,7 @@ impl ActiveAgent {
         if self.is_subagent() {
             return Vec::new();
         }
-        let mut transfers = transfer_tool::specs(&self.chain(), &self.offered());
+        let mut transfers = handoff_tools::specs(&self.chain(), &self.offered());
         transfers.retain(|tool| self.may_transfer(&tool.name));
         transfers
     }
@@ -208,15 +211,153 @@ impl ActiveAgent {
     /// Returns true if this tool may hand the session on. A transfer back to the first agent is always allowed.
     pub(crate) fn may_transfer(&self, tool: &str) -> bool {
         let Some(own) = &self.own else { return true };
-        let to = tool.strip_prefix(transfer_tool::PREFIX);
+        let to = tool.strip_prefix(handoff_tools::TRANSFER);
         let named = self.card().and_then(|card| card.tools.as_ref());
         to != Some(MAIN) && (to == Some(own) || named.is_none_or(|named| named.iter().any(|name| name == tool)))
     }
 }
 
+/// The sets that are kept: of the main agent and its subagents, and of a few that turns mention.
+const KEPT: usize = 8;
+
+/// The sets of tools that turns were shown last, the latest at the end. A memo: its lock is held for no longer than a look.
+#[derive(Debug, Default)]
+pub(crate) struct ToolSetCache(Mutex<Vec<Entry>>);
+
+#[derive(Debug)]
+struct Entry {
+    stock: Arc<ToolCatalog>,
+    loaded: Vec<String>,
+    reach: ToolScope,
+    /// Held with its agents, so that no others can stand at their place in memory.
+    acting: ActiveAgent,
+    tools: ToolSet,
+}
+
+impl ToolSetCache {
+    /// The tools that an agent is shown of this stock: as they were shown to the same before, or made now.
+    pub(crate) fn tools(
+        &self,
+        stock: &Arc<ToolCatalog>,
+        loaded: &[String],
+        reach: &ToolScope,
+        acting: &ActiveAgent,
+    ) -> ToolSet {
+        self.get_or_make(stock, loaded, reach, acting, || toolset(stock, loaded, reach, acting))
+    }
+
+    fn get_or_make(
+        &self,
+        stock: &Arc<ToolCatalog>,
+        loaded: &[String],
+        reach: &ToolScope,
+        acting: &ActiveAgent,
+        make: impl FnOnce() -> ToolSet,
+    ) -> ToolSet {
+        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        // Of an older stock nothing is shown again.
+        kept.retain(|entry| Arc::ptr_eq(&entry.stock, stock));
+        if let Some(index) = kept.iter().position(|entry| entry.is_for(loaded, reach, acting)) {
+            let entry = kept.remove(index);
+            let tools = entry.tools.clone();
+            kept.push(entry);
+            return tools;
+        }
+        let tools = make();
+        if kept.len() == KEPT {
+            kept.remove(0);
+        }
+        let (stock, loaded, reach, acting) = (Arc::clone(stock), loaded.to_vec(), reach.clone(), acting.clone());
+        kept.push(Entry { stock, loaded, reach, acting, tools: tools.clone() });
+        tools
+    }
+}
+
+/// The tools that an agent is shown of this stock, made now.
+pub(crate) fn toolset(stock: &ToolCatalog, loaded: &[String], reach: &ToolScope, acting: &ActiveAgent) -> ToolSet {
+    let tools = acting.tools(stock.shown(loaded, reach), reach.only.as_ref());
+    if reach.brief { tools.brief() } else { tools }
+}
+
+impl Entry {
+    fn is_for(&self, loaded: &[String], reach: &ToolScope, acting: &ActiveAgent) -> bool {
+        self.loaded == loaded && self.reach == *reach && self.acting.is_shown_as(acting)
+    }
+}
+
+/// The code of the warning about a project that is not as it was trusted.
+const CHANGED: &str = "project_changed";
+
+/// Agents of a session's project.
+#[derive(Debug, Default)]
+pub(crate) struct ProjectAgents {
+    standing: ProjectStanding,
+    /// Configured agents, and those together with the project's: the same value as long as neither has changed.
+    merged: Option<(Arc<Agents>, Arc<Agents>)>,
+    /// A word to people, which the next turn tells.
+    pub(crate) warning: Option<EventKind>,
+}
+
+impl ProjectAgents {
+    /// All agents, where these are configured.
+    pub(crate) fn and(&self, configured: &Arc<Agents>) -> Arc<Agents> {
+        match (&self.merged, &self.standing.agents) {
+            (_, None) => Arc::clone(configured),
+            (Some((known, merged)), Some(_)) if Arc::ptr_eq(known, configured) => Arc::clone(merged),
+            (_, Some(agents)) => merged(configured, agents),
+        }
+    }
+
+    /// Takes in how the project stands now.
+    pub(crate) fn follow(&mut self, standing: ProjectStanding, configured: &Arc<Agents>) {
+        let was = std::mem::replace(&mut self.standing.trust, standing.trust);
+        if was == ProjectTrust::Trusted && standing.trust != ProjectTrust::Trusted {
+            self.warning = Some(lost(standing.trust));
+        }
+        let is_same = match (&self.standing.agents, &standing.agents) {
+            (Some(known), Some(now)) => Arc::ptr_eq(known, now),
+            (None, None) => true,
+            _ => false,
+        };
+        let is_known = self.merged.as_ref().is_some_and(|(known, _)| Arc::ptr_eq(known, configured));
+        if !is_same || !is_known {
+            let all = standing.agents.as_ref().map(|agents| merged(configured, agents));
+            self.merged = all.map(|all| (Arc::clone(configured), all));
+            self.standing.agents = standing.agents;
+        }
+    }
+}
+
+/// The project's agents beside the configured ones, of which they replace none. Names of tools are ours.
+fn merged(configured: &Agents, of_project: &Agents) -> Arc<Agents> {
+    let ours = |card: &AgentCard| {
+        let mut card = card.clone();
+        for name in card.tools.iter_mut().flatten() {
+            *name = handoff_tools::canonical_name(name).to_owned();
+        }
+        card
+    };
+    Arc::new(configured.and(&Agents::new(of_project.iter().map(ours))))
+}
+
+fn lost(trust: ProjectTrust) -> EventKind {
+    let why = match trust {
+        ProjectTrust::Changed => "`.agentd/` of the project has changed since you trusted it",
+        ProjectTrust::Empty => "`.agentd/` of the project, which you trusted, is gone",
+        ProjectTrust::Untrusted | ProjectTrust::Trusted => "`.agentd/` of the project is trusted no longer",
+    };
+    let message = format!("{why}: nothing of it is used; `agentctl project show` tells more");
+    EventKind::Warning { code: CHANGED.to_owned(), message }
+}
+
 #[cfg(test)]
 mod tests {
-    use agentd_core::tool::Effect;
+    use agentd_core::{
+        agent::{AgentCard, Agents, Parent},
+        ids::SessionId,
+        session::SessionSettings,
+        tool::Effect,
+    };
 
     use super::*;
 
@@ -253,5 +394,120 @@ mod tests {
             standings.iter().map(|standing| (standing.tool.spec.name.as_str(), standing.visible)).collect();
         let (critic, poet) = (names[0], names[1]);
         assert_eq!(visible, [(critic, true), (poet, false), (poet, true)]);
+    }
+
+    fn agents(id: &str) -> Arc<Agents> {
+        Arc::new(Agents::new([AgentCard::new(id)]))
+    }
+
+    fn main_among(agents: &Arc<Agents>) -> ActiveAgent {
+        ActiveAgent::of(&SessionSettings::default(), &[], agents)
+    }
+
+    fn child_among(agents: &Arc<Agents>, agent: Option<&str>) -> ActiveAgent {
+        let parent = Parent { session: SessionId::generate(), agent: agent.map(str::to_owned), tools: Vec::new() };
+        ActiveAgent::of(&SessionSettings { parent: Some(parent), ..SessionSettings::default() }, &[], agents)
+    }
+
+    /// A cache, and the stock whose tools it keeps.
+    struct Kept(ToolSetCache, Arc<ToolCatalog>);
+
+    fn kept() -> Kept {
+        Kept(ToolSetCache::default(), Arc::new(ToolCatalog::new(Arc::default(), Vec::new())))
+    }
+
+    fn told(kept: &Kept, loaded: &[String], reach: &ToolScope, acting: &ActiveAgent) -> ToolSet {
+        kept.0.get_or_make(&kept.1, loaded, reach, acting, || acting.tools(ToolSet::none(), None))
+    }
+
+    fn is_shared(one: &ToolSet, other: &ToolSet) -> bool {
+        Arc::ptr_eq(&one.specs, &other.specs)
+    }
+
+    #[test]
+    fn turns_that_show_the_same_share_it() {
+        let (kept, poet, any) = (kept(), agents("poet"), ToolScope::default());
+        let none = Vec::new();
+        let first = told(&kept, &none, &any, &main_among(&poet));
+        let child = told(&kept, &none, &any, &child_among(&poet, None));
+        assert_eq!((first.specs.len(), child.specs.len()), (1, 0));
+        assert!(is_shared(&first, &told(&kept, &none, &any, &main_among(&poet))));
+        assert!(is_shared(&child, &told(&kept, &none, &any, &child_among(&poet, None))));
+        let newer = Kept(kept.0, crate::agents::active::tests::kept().1);
+        assert!(!is_shared(&first, &told(&newer, &none, &any, &main_among(&poet))), "of another stock");
+    }
+
+    #[test]
+    fn nobody_is_shown_what_is_meant_for_others() {
+        let (kept, poet, any) = (kept(), agents("poet"), ToolScope::default());
+        let none = Vec::new();
+        let first = told(&kept, &none, &any, &main_among(&poet));
+        let others = [
+            told(&kept, &["grep".to_owned()], &any, &main_among(&poet)),
+            told(&kept, &none, &ToolScope { sees: true, ..any.clone() }, &main_among(&poet)),
+            // A configuration that was read again.
+            told(&kept, &none, &any, &main_among(&agents("critic"))),
+            told(&kept, &none, &any, &ActiveAgent::of(&SessionSettings::default(), &["poet".to_owned()], &poet)),
+            told(&kept, &none, &any, &child_among(&poet, None)),
+            told(&kept, &none, &any, &child_among(&poet, Some("poet"))),
+        ];
+        for (index, other) in others.iter().enumerate() {
+            assert!(!is_shared(&first, other), "{index}");
+            assert!(others[..index].iter().all(|earlier| !is_shared(earlier, other)), "{index}");
+        }
+    }
+
+    #[test]
+    fn few_are_kept() {
+        let (kept, poet, any) = (kept(), agents("poet"), ToolScope::default());
+        let tools = |name: usize| told(&kept, &[name.to_string()], &any, &main_among(&poet));
+        let (first, second) = (tools(0), tools(1));
+        for name in 2..KEPT {
+            tools(name);
+        }
+        assert!(is_shared(&first, &tools(0)), "all of them fit");
+        tools(KEPT);
+        assert!(is_shared(&first, &tools(0)), "it was shown since");
+        assert!(!is_shared(&second, &tools(1)), "it was the longest ago");
+    }
+
+    fn prompted(id: &str, prompt: &str) -> Arc<Agents> {
+        Arc::new(Agents::new([AgentCard { prompt: prompt.to_owned(), ..AgentCard::new(id) }]))
+    }
+
+    fn standing(trust: ProjectTrust, agents: Option<&Arc<Agents>>) -> ProjectStanding {
+        ProjectStanding { trust, agents: agents.cloned() }
+    }
+
+    #[test]
+    fn a_projects_agent_replaces_no_configured_one_and_all_stay_the_same_value() {
+        let configured = prompted("poet", "configured");
+        let of_project = Arc::new(prompted("poet", "theirs").and(&prompted("cook", "theirs")));
+        let mut project = ProjectAgents::default();
+        assert!(Arc::ptr_eq(&project.and(&configured), &configured));
+        project.follow(standing(ProjectTrust::Trusted, Some(&of_project)), &configured);
+        let all = project.and(&configured);
+        let prompts: Vec<_> = all.iter().map(|card| (card.id.as_str(), card.prompt.as_str())).collect();
+        assert_eq!(prompts, [("cook", "theirs"), ("poet", "configured")]);
+        project.follow(standing(ProjectTrust::Trusted, Some(&of_project)), &configured);
+        assert!(Arc::ptr_eq(&project.and(&configured), &all));
+        let other = prompted("clerk", "configured");
+        assert_eq!(project.and(&other).iter().count(), 3, "a reload counts at once");
+    }
+
+    #[test]
+    fn lost_trust_is_told_once_and_takes_the_agents_along() {
+        let configured = prompted("poet", "configured");
+        let of_project = prompted("cook", "theirs");
+        let mut project = ProjectAgents::default();
+        project.follow(standing(ProjectTrust::Changed, None), &configured);
+        assert_eq!(project.warning, None, "what never was is not lost");
+        project.follow(standing(ProjectTrust::Trusted, Some(&of_project)), &configured);
+        project.follow(standing(ProjectTrust::Changed, None), &configured);
+        let Some(EventKind::Warning { code, message }) = project.warning.take() else { panic!() };
+        assert!(code == CHANGED && message.contains("has changed since you trusted it"), "{message}");
+        assert!(Arc::ptr_eq(&project.and(&configured), &configured));
+        project.follow(standing(ProjectTrust::Changed, None), &configured);
+        assert_eq!(project.warning, None);
     }
 }

@@ -5,13 +5,9 @@
 //! - [`ToolScope`]: what a turn may use at the most, whatever is mentioned: by its agent, its depth, its model.
 //! - `visible`: from these and from what is mentioned to what is shown, and why.
 //! - [`Finds`]: what the model of a turn finds of the tools that the turn does not show, and may call from there on;
-//!   `words`: how well a tool fits what is looked for.
-//! - `nearest`: which tool a model may have meant that calls one that is not there.
+//!   `words`: how well a tool fits what is looked for, and which one a model may have meant that calls one that is not there.
 
 mod finds;
-mod nearest;
-mod scope;
-mod servers;
 mod visible;
 mod words;
 
@@ -20,15 +16,14 @@ use std::{collections::BTreeSet, sync::Arc};
 use agentd_context::ToolSet;
 use agentd_core::{
     catalogue::{Catalogue, CatalogueTool, ServerCard, ToolLabel, ToolOrigin, ToolStanding, ToolTier},
+    model::Slot,
     tool::{Effect, ToolSpec},
 };
 use agentd_policy::ForeignTools;
 
-use self::visible::Availability;
-pub(crate) use self::{
-    finds::Finds,
-    scope::{AgentScope, ToolScope},
-};
+use crate::catalog::visible::Availability;
+
+pub(crate) use crate::catalog::finds::Finds;
 
 /// The tool by which a model finds those that a turn does not show.
 pub(crate) const FIND_TOOL: &str = "find_tool";
@@ -174,4 +169,49 @@ fn labelled((spec, can_be_disabled): (ToolSpec, bool), catalogue: &Catalogue) ->
     let always_available = spec.effect != Effect::Write || told.always_available;
     let label = if can_be_disabled { told } else { ToolLabel { tier: ToolTier::Core, always_available, ..told } };
     CatalogueTool { spec, origin: ToolOrigin::Conversation, label, stands_for: None, foreign: None }
+}
+
+/// Upper bound on a turn's tools, whatever is mentioned. The default forbids nothing.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct ToolScope {
+    /// The agent that speaks, where it is not the main one.
+    pub(crate) agent: Option<AgentScope>,
+    /// The tools that the client of the turn allows; all where none.
+    pub(crate) only: Option<BTreeSet<String>>,
+    /// Set if the session is a child of another: it hands nothing on.
+    pub(crate) is_child: bool,
+    /// Set if there are pictures, and the turn's model sees them.
+    pub(crate) sees: bool,
+    /// Set if the turn's model is the one for code.
+    pub(crate) codes: bool,
+    /// Set if tools are described in a few words, since the window has little room for them.
+    pub(crate) brief: bool,
+    /// Set if the session has no project.
+    pub(crate) without_project: bool,
+}
+
+/// Tools that an agent may use.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct AgentScope {
+    /// Its id.
+    pub(crate) id: String,
+    /// The tools that it names; where it names none, it has what the main agent has. A tool that is discovered only is
+    /// there for an agent that names it.
+    pub(crate) tools: Option<BTreeSet<String>>,
+}
+
+impl ToolScope {
+    /// Returns true if the turn may use tools of that MCP server, whichever it has.
+    pub(crate) fn may_use(&self, server: &ServerCard) -> bool {
+        let has = |names: &BTreeSet<String>| names.iter().any(|name| name.starts_with(&server.prefix));
+        let named = self.agent.as_ref().and_then(|agent| agent.tools.as_ref());
+        !(server.needs_project && self.without_project)
+            && (server.always_available || named.is_none_or(has))
+            && self.only.as_ref().is_none_or(has)
+    }
+
+    /// The same for the model of a slot.
+    pub(crate) fn with_model(self, slot: Slot, sees: bool, brief: bool) -> Self {
+        Self { sees, codes: slot == Slot::Code, brief, ..self }
+    }
 }

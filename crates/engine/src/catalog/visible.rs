@@ -36,27 +36,18 @@ pub(super) enum Availability {
 
 impl Availability {
     pub(super) fn is_shown(&self) -> bool {
-        match self {
+        matches!(
+            self,
             Self::Core
-            | Self::Enabled
-            | Self::Mentioned
-            | Self::Allowed
-            | Self::NamedBy(_)
-            | Self::ForPictures
-            | Self::ForCode => true,
-            Self::NotMentioned { .. }
-            | Self::Off
-            | Self::NoProject
-            | Self::NothingToFind
-            | Self::Forbidden { .. }
-            | Self::Child
-            | Self::NotAllowed
-            | Self::Shadowed { .. } => false,
-        }
+                | Self::Enabled
+                | Self::Mentioned
+                | Self::Allowed
+                | Self::NamedBy(_)
+                | Self::ForPictures
+                | Self::ForCode
+        )
     }
-}
 
-impl Availability {
     /// Returns whether a mention is all that it takes.
     fn is_unmentioned(&self) -> bool {
         matches!(self, Self::NotMentioned { .. })

@@ -1,5 +1,5 @@
-//! How well a tool fits what is looked for: by the words of its name, of its server, of what is said of it, and of its
-//! arguments. All of it is pure, and the same for the same words.
+//! Words of tools: how well one fits what is looked for, and which one a model may have meant that calls one that is not there. All
+//! of it is pure, and the same for the same words.
 
 use std::collections::BTreeSet;
 
@@ -77,6 +77,40 @@ fn begins(beginning: &str, word: &str) -> bool {
     beginning.chars().count() >= LEAST_BEGINNING && word.starts_with(beginning)
 }
 
+/// Names that are told at the most.
+const MOST_NEAR: usize = 3;
+
+/// The names that are nearest to one that is called, the nearest first: those of the same words, those that end with its
+/// words, and those that are written nearly so.
+pub(super) fn nearest<'a>(called: &str, names: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
+    // Some models write whose tool it is in front.
+    let bare = called.rsplit(['.', ':', '/']).next().unwrap_or(called);
+    let wanted = words(bare);
+    if wanted.is_empty() {
+        return Vec::new();
+    }
+    let mut near: Vec<(usize, &str)> =
+        names.filter_map(|name| distance(&wanted, &words(name)).map(|distance| (distance, name))).collect();
+    near.sort_unstable();
+    near.truncate(MOST_NEAR);
+    near.into_iter().map(|(_, name)| name).collect()
+}
+
+/// Distance of a name from the wanted one: 0 where both have the same words, none where nobody would mean it.
+fn distance(wanted: &[String], name: &[String]) -> Option<usize> {
+    if wanted.concat() == name.concat() {
+        return Some(0);
+    }
+    // `weather` is the end of `mcp_lab_weather`, and `mcp_lab_weather` may be called for `weather`.
+    if name.ends_with(wanted) || wanted.ends_with(name) {
+        return Some(1);
+    }
+    let (wanted, name) = (wanted.join("_"), name.join("_"));
+    let tolerance = wanted.chars().count().div_ceil(3).clamp(1, 4);
+    let distance = strsim::damerau_levenshtein(&wanted, &name);
+    (distance <= tolerance).then_some(distance + 1)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -95,5 +129,20 @@ mod tests {
     fn empty_words_count_only_alone() {
         assert_eq!(of_query("find the weather in Bern"), ["bern", "weather"]);
         assert_eq!(of_query("the"), ["the"]);
+    }
+
+    #[test]
+    fn the_nearest_names_are_found() {
+        let names = ["apply_patch", "edit_file", "mcp_lab_weather", "mcp_sky__weather", "read_file", "todo_write"];
+        let check = |called: &str, expected: &[&str]| {
+            assert_eq!(nearest(called, names.into_iter()), expected, "{called}");
+        };
+        check("ReadFile", &["read_file"]);
+        check("default_api.readFile", &["read_file"]);
+        check("TodoWrite", &["todo_write"]);
+        check("weather", &["mcp_lab_weather", "mcp_sky__weather"]);
+        check("reed_file", &["read_file"]);
+        check("update_plan", &[]);
+        check("", &[]);
     }
 }

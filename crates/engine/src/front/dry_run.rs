@@ -82,19 +82,19 @@ impl Engine {
     pub async fn standpoint(&self, session: Option<SessionId>) -> Result<DryRunSubject, EngineError> {
         let kept = self.shared.kept.now();
         let others = Arc::new(self.shared.stock().others());
-        let unheld = !self.shared.parts.toolbox.holds_commands().await;
-        let contained = self.shared.parts.toolbox.contains_commands().await;
+        let unheld = !self.shared.ports.toolbox.holds_commands().await;
+        let contained = self.shared.ports.toolbox.contains_commands().await;
         let Some(id) = session else {
             let settings = self.shared.config().session_defaults.clone();
             return Ok(DryRunSubject { settings, workspace: None, kept, others, unheld, contained });
         };
-        let stored = self.shared.parts.store.session(id).await?;
+        let stored = self.shared.ports.store.session(id).await?;
         let stored =
             stored.ok_or_else(|| EngineError::new(ErrorKind::NotFound, format!("there is no session {id}")))?;
         let settings = stored.settings;
         // Nothing is made for it: whoever asks only wants to know. Where the project is gone no rule reaches into it, and
         // what the session is set to and what it was granted hold all the same.
-        let workspace = match self.shared.parts.workspaces.locate(id, settings.mounts()).await {
+        let workspace = match self.shared.ports.workspaces.locate(id, settings.mounts()).await {
             Ok(workspace) => Some(Arc::new(workspace)),
             Err(error) => {
                 tracing::debug!(session = %id, "calls are judged without the session's folders: {error}");
@@ -112,7 +112,7 @@ impl Engine {
     }
 
     async fn look_up_in(&self, context: &ToolContext, call: &ToolCall) -> LookedUp {
-        let toolbox = &self.shared.parts.toolbox;
+        let toolbox = &self.shared.ports.toolbox;
         LookedUp { followed: toolbox.follow(context, call).await, start: toolbox.start(context, call).await }
     }
 
@@ -120,7 +120,7 @@ impl Engine {
     #[must_use]
     pub fn meant(&self, tool: &ToolSpec, arguments: String) -> String {
         let call = call(tool, &arguments);
-        self.shared.parts.toolbox.meant(&call).map_or(arguments, |meant| meant.arguments)
+        self.shared.ports.toolbox.meant(&call).map_or(arguments, |meant| meant.arguments)
     }
 
     /// The question that a person would be asked who wants a call that waits to run with other arguments: with the
@@ -130,14 +130,14 @@ impl Engine {
     /// When nothing of that id waits for an approval, the rules deny these arguments, the call would fail with them, or it
     /// would do more than can be shown.
     pub async fn foresee(&self, id: InterruptId, args: Value) -> Result<Ask, EngineError> {
-        let waits = self.shared.parts.store.interrupt(id).await?;
+        let waits = self.shared.ports.store.interrupt(id).await?;
         let Some(StoredInterrupt {
             interrupt: Interrupt { session_id, ask: ask @ Ask::Approval { .. }, .. },
             answer: None,
         }) = waits
         else {
-            return Err(EngineError::new(ErrorKind::NotFound, format!("no approval {id} waits for an answer"))
-                .with_hint("agentctl interrupts shows what waits"));
+            let hint = "agentctl interrupts shows what waits";
+            return Err(EngineError::not_found(format!("no approval {id} waits for an answer"), hint));
         };
         if !args.is_object() || !is_shallow(&args) {
             return Err(EngineError::new(
@@ -155,7 +155,7 @@ impl Engine {
         let at = DryRunSubject { workspace: Some(Arc::clone(&workspace)), ..self.standpoint(Some(session_id)).await? };
         let call = call(&spec, &args.to_string());
         let context = ToolContext { state_files: state, ..self.context_of(&call, session_id, workspace) };
-        let toolbox = &self.shared.parts.toolbox;
+        let toolbox = &self.shared.ports.toolbox;
         let looked_up = self.look_up_in(&context, &call).await;
         let judged = at.judge(&self.policy(), &spec, &call.arguments, &looked_up);
         let reason = match &judged.verdict {
@@ -206,7 +206,7 @@ impl Engine {
             confinement: Confinement::Usual,
             guarded: Default::default(),
             closed: Arc::default(),
-            now: self.shared.parts.clock.now(),
+            now: self.shared.ports.clock.now(),
             cancel: CancellationToken::new(),
         }
     }
@@ -237,7 +237,6 @@ pub fn unknown_tool(name: &str) -> ToolSpec {
 fn changed_plan(args: &Value) -> Result<Ask, EngineError> {
     match args.get(Ask::PLAN).and_then(Value::as_str).filter(|plan| !plan.trim().is_empty()) {
         Some(plan) => Ok(Ask::of_plan(plan)),
-        None => Err(EngineError::new(ErrorKind::InvalidInput, "a changed plan needs its words")
-            .with_hint(r#"edit it as {"plan": "1. …"}"#)),
+        None => Err(EngineError::invalid("a changed plan needs its words", r#"edit it as {"plan": "1. …"}"#)),
     }
 }

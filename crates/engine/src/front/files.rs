@@ -9,8 +9,7 @@ use agentd_core::{
     ports::Workspace,
 };
 
-use super::Engine;
-use crate::{attachments, error::EngineError, instructions::skills, session::registry::shared::Ports};
+use crate::{attachments, config::Ports, error::EngineError, front::Engine, instructions::skills};
 
 impl Engine {
     /// Puts a file into a session's `uploads/`, and a copy that models are shown beside it where it is a picture. The next
@@ -28,11 +27,11 @@ impl Engine {
         // Until it is there and told of, the session stays.
         let _lease = handle.lease().await?;
         let view = handle.show().await?;
-        let Ports { workspaces, pictures, .. } = &self.shared.parts;
+        let workspaces = &self.shared.ports.workspaces;
         let settings = view.session.settings;
         let files_of = settings.files_of(session);
         workspaces.open(files_of, settings.mounts()).await?;
-        let uploaded = attachments::take(&**workspaces, pictures.as_deref(), files_of, name, content).await?;
+        let uploaded = attachments::take(&self.shared.ports, files_of, name, content).await?;
         // It is there, whether the session can be told or not.
         if let Err(error) = handle.uploaded(uploaded.path.clone(), uploaded.picture.clone()).await {
             tracing::warn!(session = %session, "the next turn will not see a notice of {}: {error}", uploaded.path);
@@ -46,7 +45,7 @@ impl Engine {
     /// When there is no such session or file.
     pub async fn list_files(&self, session: SessionId, path: String) -> Result<FileListing, EngineError> {
         let tree = self.tree(session).await?;
-        Ok(self.shared.parts.workspaces.list_files(tree, path).await?)
+        Ok(self.shared.ports.workspaces.list_files(tree, path).await?)
     }
 
     /// The documents of a session, open: the file of that path, or those in that folder; all of them where it is empty.
@@ -62,7 +61,7 @@ impl Engine {
         most: usize,
     ) -> Result<DocumentPage, EngineError> {
         let tree = self.tree(session).await?;
-        Ok(self.shared.parts.workspaces.open_documents(tree, path, skip, most).await?)
+        Ok(self.shared.ports.workspaces.open_documents(tree, path, skip, most).await?)
     }
 
     /// A piece of a file, from that byte on.
@@ -77,7 +76,7 @@ impl Engine {
         most: usize,
     ) -> Result<FilePiece, EngineError> {
         let tree = self.tree(session).await?;
-        Ok(self.shared.parts.workspaces.read_file(tree, path, offset, most).await?)
+        Ok(self.shared.ports.workspaces.read_file(tree, path, offset, most).await?)
     }
 
     /// Writes a whole file wherever tools may write, and returns its path. It is a person's own act, so nobody is asked.
@@ -88,8 +87,8 @@ impl Engine {
         let handle = self.session(session).await?;
         let _lease = handle.lease().await?;
         let tree = self.tree(session).await?;
-        let now = self.shared.parts.clock.now();
-        let written = self.shared.parts.workspaces.write_file(tree, path, content, now).await?;
+        let now = self.shared.ports.clock.now();
+        let written = self.shared.ports.workspaces.write_file(tree, path, content, now).await?;
         if let Some(change) = written.state {
             handle.change_state_file(change).await?;
         }
@@ -110,7 +109,7 @@ impl Engine {
     /// # Errors
     /// As of [`Self::workspace`].
     pub async fn skills(&self, session: Option<SessionId>) -> Result<Vec<(Skill, SkillListing)>, EngineError> {
-        let Ports { workspaces, models, .. } = &self.shared.parts;
+        let Ports { workspaces, models, .. } = &*self.shared.ports;
         let Some(shelf) = workspaces.skills() else { return Ok(Vec::new()) };
         let of = |slot| self.shared.windows.of(models.get(slot).info());
         let (workspace, window) = match session {
@@ -131,7 +130,7 @@ impl Engine {
     /// The files of a session, with its folders made.
     async fn tree(&self, session: SessionId) -> Result<SessionTree, EngineError> {
         let (files_of, tree) = self.session(session).await?.tree().await?;
-        self.shared.parts.workspaces.open(files_of, tree.workspace.mounts()).await?;
+        self.shared.ports.workspaces.open(files_of, tree.workspace.mounts()).await?;
         Ok(tree)
     }
 }

@@ -3,6 +3,10 @@
 //! What is copied are facts: the events up to the end of a turn, with their numbers. So the fork sees what the other session's
 //! model saw there, compactions and all, and what was compacted is found in it. The two share nothing from there on, but for
 //! a project folder that both have.
+//!
+//! Files of a fork can be brought to that turn: the journal tells what calls and undos did to files since, and the undo store
+//! holds what was there before. The fork's own copies are taken back to it, file by file, where they are as those calls left them.
+//! Nothing of the shared project is changed: what its files held then is written below a folder of the fork.
 
 use std::sync::Arc;
 
@@ -11,22 +15,26 @@ use agentd_core::{
     error::ErrorKind,
     event::{Event, EventKind, StateChange},
     files::{EarlierFiles, FilesCopied},
+    folder::Mounts,
     ids::SessionId,
     import_origin::ImportOrigin,
-    item::{Item, ItemBody, ItemStatus},
+    item::{Item, ItemBody},
     ports::Store,
     session::{NewFork, SessionMode, SessionSettings, TurnSpan},
+    tool::{FileChange, FileChangeKind, FileKind},
+    undo::{UndoOutcome, folded},
 };
 
-use super::{Engine, fork_files};
 use crate::{
+    config::Ports,
     error::EngineError,
-    session::{SessionHandle, plain_title, registry::news::SessionNews},
+    front::Engine,
+    recovery::reading,
+    session::{SessionHandle, plain_title, registry::activity::SessionNews},
     state_changes::FORK_NOTICE,
+    turn::recorder::whole,
 };
 
-/// Events that are read from the journal at once.
-const PAGE: u64 = 500;
 /// Characters of the other session's name that stand in that of a fork.
 const MAX_KNOWN: usize = 150;
 
@@ -71,7 +79,7 @@ impl Engine {
     /// # Errors
     /// When there is no such session or turn, the turn has not ended, or the journal or the files cannot be written.
     pub async fn fork_session(&self, from: SessionId, wishes: ForkWishes) -> Result<ForkedSession, EngineError> {
-        let parts = &self.shared.parts;
+        let parts = &self.shared.ports;
         // Its actor has settled what a stop left behind.
         let stored = self.session(from).await?.show().await?.session;
         let cut = cut(&parts.store.turns(from).await?, stored.summary.last_seq, wishes.at_turn)?;
@@ -100,7 +108,7 @@ impl Engine {
         };
         let made = async {
             let earlier = match wishes.earlier_files {
-                true => Some(fork_files::bring_back(parts, from, id, cut.through, cut.turn).await?),
+                true => Some(bring_back(parts, from, id, cut.through, cut.turn).await?),
                 false => None,
             };
             let facts = facts(&*parts.store, from, cut, settings, title, earlier.as_ref()).await?;
@@ -176,16 +184,7 @@ async fn history_file(store: &dyn Store, id: SessionId, through: u64) -> Result<
 
 /// Which part of the history a model saw at that event.
 async fn window_at(store: &dyn Store, id: SessionId, through: u64) -> Result<Window, EngineError> {
-    let mut before = through;
-    while before > 0 {
-        let after = before.saturating_sub(PAGE);
-        let page = store.events(id, after, usize::try_from(before - after).unwrap_or(usize::MAX)).await?;
-        if let Some(window) = page.iter().rev().find_map(|event| window_of(event)) {
-            return Ok(window);
-        }
-        before = after;
-    }
-    Ok(Window::default())
+    Ok(reading::last(store, id, 0, through, window_of).await?.unwrap_or_default())
 }
 
 fn window_of(event: &Event) -> Option<Window> {
@@ -215,9 +214,7 @@ async fn facts(
     facts.extend(title.map(|title| StateChange::Title { title }));
     let mut facts: Vec<EventKind> = facts.into_iter().map(|change| EventKind::StateChanged { change }).collect();
     // A notice belongs to a turn: to the last that is copied.
-    let last =
-        store.events(from, cut.through.saturating_sub(PAGE), usize::try_from(PAGE).unwrap_or(usize::MAX)).await?;
-    let turn_id = last.iter().filter(|event| event.seq <= cut.through).rev().find_map(|event| event.turn_id);
+    let turn_id = reading::last(store, from, 0, cut.through, |event| event.turn_id).await?;
     if let Some(turn_id) = turn_id {
         let text = format!(
             "{FORK_NOTICE} all before this is a copy of another session's history, up to the end of its turn {}. {} temp/ is \
@@ -226,8 +223,7 @@ async fn facts(
             words_on_files(earlier, cut.turn)
         );
         let item = Item::new(turn_id, ItemBody::notice(text));
-        facts.push(EventKind::ItemStarted { item: item.clone() });
-        facts.push(EventKind::ItemCompleted { item, status: ItemStatus::Done });
+        facts.extend(whole(item));
     }
     Ok(facts)
 }
@@ -271,8 +267,109 @@ fn name(given: Option<&str>, known: &str) -> Result<Option<String>, EngineError>
     }
 }
 
+/// Folders of a session's own tree that a fork has copies of.
+const COPIED: [&str; 2] = ["uploads/", "outputs/"];
+/// Trees of the person that sessions share.
+const SHARED: [&str; 2] = ["/project/", "/folders/"];
+/// Files that are named at the most, of each kind.
+const NAMED: usize = 100;
+
+/// Brings the files of a fork to that event, the end of that turn.
+pub(super) async fn bring_back(
+    ports: &Ports,
+    from: SessionId,
+    fork: SessionId,
+    through: u64,
+    turn: u64,
+) -> Result<EarlierFiles, EngineError> {
+    let changes = changes_behind(&*ports.store, from, through).await?;
+    let folder = format!("outputs/at-turn-{turn}");
+    let (own, shared): (Vec<_>, Vec<_>) = changes.into_iter().partition(|change| starts_with(change, &COPIED));
+    let own: Vec<FileChange> = own.into_iter().map(as_copied).collect();
+    let shared: Vec<FileChange> = shared
+        .iter()
+        .filter(|change| starts_with(change, &SHARED))
+        .filter_map(|change| beside(change, &folder))
+        .collect();
+    let mut earlier = EarlierFiles::default();
+    if own.is_empty() && shared.is_empty() {
+        return Ok(earlier);
+    }
+    let workspace = ports.workspaces.open(fork, Mounts::default()).await?;
+    for (changes, is_shared) in [(own, false), (shared, true)] {
+        let done = ports.snapshots.undo(fork, &workspace, changes, false).await?;
+        for file in done.files {
+            match file.outcome {
+                UndoOutcome::Done if is_shared => earlier.shared += 1,
+                UndoOutcome::Done => earlier.restored += 1,
+                UndoOutcome::Already => {}
+                UndoOutcome::Conflict | UndoOutcome::Failed if earlier.left.len() < NAMED => {
+                    let reason = file.reason.unwrap_or_default();
+                    earlier.left.push(format!("{}: {reason}", file.path));
+                }
+                UndoOutcome::Conflict | UndoOutcome::Failed => {}
+            }
+        }
+    }
+    if earlier.shared > 0 {
+        earlier.folder = folder;
+    }
+    Ok(earlier)
+}
+
+fn starts_with(change: &FileChange, folders: &[&str]) -> bool {
+    folders.iter().any(|folder| change.path.starts_with(folder))
+}
+
+/// The change as it looks in copies, which are their owner's alone.
+fn as_copied(mut change: FileChange) -> FileChange {
+    for state in change.before.iter_mut().chain(&mut change.after) {
+        state.mode = match state.kind {
+            FileKind::File => (state.mode & 0o700) | 0o600,
+            FileKind::Folder => 0o700,
+            FileKind::Link => state.mode,
+        };
+    }
+    change.shared = None;
+    change
+}
+
+/// The change whose undo writes what a shared file held below that folder; none where it held nothing, or was no file.
+fn beside(change: &FileChange, folder: &str) -> Option<FileChange> {
+    let before = change.before.clone().filter(|before| before.kind == FileKind::File)?;
+    let path = format!("{folder}{}", change.path);
+    Some(FileChange { before: Some(before), ..FileChange::new(path, FileChangeKind::Deleted) })
+}
+
+/// Sum of all changes of files behind that event, those that took others back among them.
+async fn changes_behind(store: &dyn Store, id: SessionId, through: u64) -> Result<Vec<FileChange>, EngineError> {
+    let mut changes = Vec::new();
+    let note = |event: Arc<Event>| {
+        if event.is_damaged() {
+            let message =
+                "a part of what happened behind that turn is damaged on the disk: files cannot be brought back";
+            return Err(EngineError::new(ErrorKind::Storage, message)
+                .with_hint("fork without --files, which copies them as they are now"));
+        }
+        changes.extend(files_of(&event).iter().cloned());
+        Ok(())
+    };
+    reading::each_after(store, id, through, note).await?;
+    Ok(folded(&changes))
+}
+
+fn files_of(event: &Event) -> &[FileChange] {
+    match &event.kind {
+        EventKind::ItemCompleted { item: Item { body: ItemBody::ToolResult(result), .. }, .. } => &result.files,
+        EventKind::StateChanged { change: StateChange::Undone { files, .. } } => files,
+        _ => &[],
+    }
+}
+
 #[cfg(test)]
 mod tests {
+    use agentd_core::tool::FileState;
+
     use super::*;
 
     #[track_caller]
@@ -306,5 +403,27 @@ mod tests {
         check(&inside, 40, Some(2), Ok((30, 2)));
         check(&inside, 40, Some(4), Err("turn 3 of this session has not ended"));
         check(&inside, 40, None, Ok((30, 2)));
+    }
+
+    #[test]
+    fn a_file_of_the_project_comes_back_beside_it() {
+        let state = |kind| FileState { kind, hash: "ab".to_owned(), size: 1, mode: 0o644 };
+        let change = |before, path: &str| FileChange {
+            before,
+            project: Some("/home/me/app".into()),
+            ..FileChange::new(path, FileChangeKind::Modified)
+        };
+        let check = |before, path: &str, expected: Option<&str>| {
+            let found = beside(&change(before, path), "outputs/at-turn-3");
+            assert_eq!(found.as_ref().map(|found| found.path.as_str()), expected);
+            if let Some(found) = found {
+                assert!(found.is_recorded() && found.project.is_none() && found.after.is_none(), "{found:?}");
+            }
+        };
+        check(Some(state(FileKind::File)), "/project/src/a.rs", Some("outputs/at-turn-3/project/src/a.rs"));
+        check(Some(state(FileKind::File)), "/folders/lib/a", Some("outputs/at-turn-3/folders/lib/a"));
+        check(Some(state(FileKind::Link)), "/project/link", None);
+        check(Some(state(FileKind::Folder)), "/project/src/", None);
+        check(None, "/project/new", None);
     }
 }

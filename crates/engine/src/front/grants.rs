@@ -1,5 +1,7 @@
 //! What people have allowed: for good, which is kept in the journal and seen by every session at once, and for one
-//! session, which that session keeps itself.
+//! session, which that session keeps itself; and the projects that they trust. Nothing that a model does leads here.
+
+use std::path::PathBuf;
 
 use agentd_core::{
     Timestamp,
@@ -8,11 +10,12 @@ use agentd_core::{
     grant::{Grant, GrantScope, HeldGrant},
     ids::SessionId,
     interrupt::AnsweredBy,
+    ports::Projects,
+    project::{ProjectProblem, ProjectReport},
 };
 use agentd_policy::{check_grant, check_grant_of_other};
 
-use super::Engine;
-use crate::{error::EngineError, grants::not_kept};
+use crate::{agents::handoff_tools, error::EngineError, front::Engine, grants::not_kept};
 
 /// Characters that are kept of a client's name.
 const MAX_NAME: usize = 100;
@@ -23,7 +26,7 @@ impl Engine {
     /// # Errors
     /// When there is no such session or the journal cannot be read.
     pub async fn grants(&self, session: Option<SessionId>) -> Result<Vec<HeldGrant>, EngineError> {
-        let store = &self.shared.parts.store;
+        let store = &self.shared.ports.store;
         let mut held: Vec<HeldGrant> =
             store.grants().await?.into_iter().map(|grant| HeldGrant { session_id: None, grant }).collect();
         match session {
@@ -47,20 +50,20 @@ impl Engine {
         let tools = self.tools();
         check_grant_of_other(&config.policy, &rule, &tools, &self.shared.stock().others())
             .unwrap_or_else(|| check_grant(&config.policy, &rule, &tools))
-            .map_err(|unfit| EngineError::new(ErrorKind::InvalidInput, unfit.problem).with_hint(unfit.hint))?;
-        let at = self.shared.parts.clock.now();
+            .map_err(|unfit| EngineError::invalid(unfit.problem, unfit.hint))?;
+        let at = self.shared.ports.clock.now();
         let fact = AuditFact::GrantAdded {
             rule: rule.clone(),
             scope: scope(session).as_str().to_owned(),
             by: AnsweredBy::Client(client.clone()),
         };
         // What is not in the audit log is not allowed.
-        self.shared.parts.audit.record(entry(at, session, fact)).await?;
+        self.shared.ports.audit.record(entry(at, session, fact)).await?;
         let grant = Grant { rule, at: Some(at), by: Some(client) };
         match session {
             Some(id) => self.session(id).await?.grant(grant).await,
             None => {
-                self.shared.parts.store.keep_grant(grant).await?;
+                self.shared.ports.store.keep_grant(grant).await?;
                 self.shared.kept.reload().await
             }
         }
@@ -87,16 +90,16 @@ impl Engine {
             None => self.revoke_for_good(rule).await?,
         }
         // What is taken back must not wait for a log that cannot be written.
-        self.shared.parts.audit.note(entry(self.shared.parts.clock.now(), session, fact)).await;
+        self.shared.ports.audit.note(entry(self.shared.ports.clock.now(), session, fact)).await;
         Ok(())
     }
 
     async fn revoke_for_good(&self, rule: String) -> Result<(), EngineError> {
-        let kept = self.shared.parts.store.grants().await?;
+        let kept = self.shared.ports.store.grants().await?;
         if !kept.iter().any(|grant| grant.rule == rule) {
             return Err(not_kept("for good", &rule));
         }
-        self.shared.parts.store.revoke_grant(rule).await?;
+        self.shared.ports.store.revoke_grant(rule).await?;
         self.shared.kept.reload().await
     }
 }
@@ -110,4 +113,90 @@ fn entry(at: Timestamp, session: Option<SessionId>, fact: AuditFact) -> AuditEnt
         Some(id) => AuditEntry::of_session(at, id, fact),
         None => AuditEntry::general(at, fact),
     }
+}
+
+/// Characters that are kept of a client's name.
+const MAX_CLIENT: usize = 100;
+
+impl Engine {
+    /// All that is known of a project: what it brings along, and whether the person trusts it.
+    ///
+    /// # Errors
+    /// When there is no such folder, or it cannot be read.
+    pub async fn show_project(&self, project: PathBuf) -> Result<ProjectReport, EngineError> {
+        let report = self.projects()?.show(project).await?;
+        Ok(self.checked(report))
+    }
+
+    /// Trusts a project as long as its content has this hash, in a client's name.
+    ///
+    /// # Errors
+    /// When it has another hash, there is nothing to trust, or the audit log or the trust cannot be stored.
+    pub async fn trust_project(
+        &self,
+        project: PathBuf,
+        hash: String,
+        client: String,
+    ) -> Result<ProjectReport, EngineError> {
+        let projects = self.projects()?;
+        let now = projects.show(project.clone()).await?;
+        if !now.hash.is_empty() && now.hash == hash {
+            let fact = AuditFact::ProjectTrusted {
+                project: now.path.display().to_string(),
+                sha256: hash.clone(),
+                by: client_of(&client),
+            };
+            // What is not in the audit log is not allowed.
+            self.shared.ports.audit.record(self.entry(fact)).await?;
+        }
+        let report = projects.trust(project, hash, client).await?;
+        Ok(self.checked(report))
+    }
+
+    /// Trusts a project no longer, in a client's name.
+    ///
+    /// # Errors
+    /// When it is not trusted, or that cannot be stored.
+    pub async fn distrust_project(&self, project: PathBuf, client: String) -> Result<ProjectReport, EngineError> {
+        let report = self.projects()?.distrust(project).await?;
+        let project = report.path.display().to_string();
+        let fact = AuditFact::ProjectDistrusted { project, by: client_of(&client) };
+        // What is taken back must not wait for a log that cannot be written.
+        self.shared.ports.audit.note(self.entry(fact)).await;
+        Ok(self.checked(report))
+    }
+
+    fn projects(&self) -> Result<&dyn Projects, EngineError> {
+        self.shared.ports.workspaces.projects().ok_or_else(|| {
+            EngineError::new(ErrorKind::Configuration, "this daemon keeps no trust in projects")
+                .with_hint("start it as usual")
+        })
+    }
+
+    fn entry(&self, fact: AuditFact) -> AuditEntry {
+        AuditEntry::general(self.shared.ports.clock.now(), fact)
+    }
+
+    /// The report with what the configuration has to say about its agents.
+    fn checked(&self, mut report: ProjectReport) -> ProjectReport {
+        let (configured, tools) = (self.agents(), self.tools());
+        let is_tool = |name: &str| tools.iter().any(|tool| tool.name == handoff_tools::canonical_name(name));
+        let mut problem = |message: String, is_fatal: bool| {
+            report.problems.push(ProjectProblem { file: String::new(), message, is_fatal });
+        };
+        for card in &report.agents {
+            if configured.get(&card.id).is_some() {
+                let told = "is not used, because the configuration has an agent of this name";
+                problem(format!("the agent `{}` {told}", card.id), true);
+            }
+            for name in card.named_tools().filter(|name| !is_tool(name)) {
+                problem(format!("the agent `{}` names the tool {name:?}, which is not there", card.id), false);
+            }
+        }
+        report
+    }
+}
+
+fn client_of(name: &str) -> AnsweredBy {
+    AnsweredBy::Client(name.chars().take(MAX_CLIENT).collect())
 }

@@ -1,34 +1,35 @@
-//! The front of the engine: finds and loads sessions.
+//! The front of the engine: finds and loads sessions; usage of all of them, and models for tests.
 
 pub mod archives;
-mod cleaning;
 pub mod dry_run;
 mod files;
-mod fork_files;
 pub mod forking;
 mod grants;
 mod listing;
-mod naming;
-mod projects;
 mod removal;
 pub mod starting;
-pub mod usage;
 mod worktrees;
 
 use std::{sync::Arc, time::Duration};
 
+use agentd_context::windows::ContextWindows;
 use agentd_core::{
+    Date,
     agent::Agents,
     catalogue::ToolStanding,
+    counters::DayCounters,
     error::ErrorKind,
     event::Event,
     ids::{InterruptId, SessionId},
     interrupt::{Answer, Interrupt},
     item::Item,
     model::{ListedModel, Slot, SlotInfo},
+    ports::{Clock, Model, Store},
     search::{SearchQuery, SearchResult},
-    session::{SessionMode, SessionPage, SessionSettings, SessionSummary},
+    session::{SessionFilter, SessionMode, SessionPage, SessionSettings, SessionSummary},
+    spending::{SideUsage, UsageQuery, UsageReport},
     tool::ToolSpec,
+    usage::Usage,
 };
 use futures_util::future::join_all;
 use tokio::{
@@ -37,9 +38,9 @@ use tokio::{
 };
 
 use crate::{
-    agents::{active::ActiveAgent, toolset_cache::ToolSetCache},
+    agents::active::{ActiveAgent, ToolSetCache},
     catalog::{MentionedTools, ToolCatalog, ToolScope},
-    config::EngineConfig,
+    config::{EngineConfig, Ports},
     error::EngineError,
     grants::KeptHandle,
     links,
@@ -48,12 +49,10 @@ use crate::{
         SessionHandle,
         models::settings::mode_set,
         registry::{
-            RegistryBuilder,
-            closed::ClosedFolders,
-            gauges::{Activity, EngineStats, Gauges},
-            news::{NewsReader, NewsSender, SessionNews},
-            shared::{Ports, Shared},
-            siblings::RegistryHandle,
+            RegistryBuilder, RegistryHandle,
+            activity::{Activity, EngineStats, Gauges, NewsReader, NewsSender, SessionNews},
+            shared::Shared,
+            worktree::ClosedFolders,
         },
     },
     subagent::SessionSubagents,
@@ -82,7 +81,7 @@ impl Engine {
         let registry = RegistryBuilder::new();
         let shared = Arc::new(Shared {
             closed: ClosedFolders::default(),
-            parts: ports,
+            ports: Arc::new(ports),
             stock,
             session_stocks: watch::Sender::default(),
             toolsets: ToolSetCache::default(),
@@ -94,7 +93,6 @@ impl Engine {
             news: NewsSender::default(),
             kept,
             subagents: Arc::new(SessionSubagents(registry.siblings())),
-            siblings: registry.siblings(),
             config: receiver,
         });
         let registry = registry.spawn(Arc::clone(&shared));
@@ -110,7 +108,7 @@ impl Engine {
     pub async fn recover(&self) -> Result<Vec<RecoveredTurn>, EngineError> {
         self.shared.kept.reload().await?;
         let mut recovered = Vec::new();
-        for id in self.shared.parts.store.open_turns().await? {
+        for id in self.shared.ports.store.open_turns().await? {
             match self.session(id).await?.recovered().await {
                 Ok(report) => recovered.extend(report),
                 Err(error) => tracing::error!(session = %id, "recovery after the last stop failed: {error}"),
@@ -151,7 +149,7 @@ impl Engine {
         if settings.mode == SessionMode::default() {
             return Ok(());
         }
-        let parts = &self.shared.parts;
+        let parts = &self.shared.ports;
         Ok(parts.audit.record(mode_set(id, parts.clock.now(), settings.mode, client)).await?)
     }
 
@@ -182,7 +180,7 @@ impl Engine {
     /// # Errors
     /// When the journal cannot be read.
     pub async fn sessions(&self, limit: usize) -> Result<Vec<SessionSummary>, EngineError> {
-        Ok(self.shared.parts.store.sessions(limit).await?)
+        Ok(self.shared.ports.store.sessions(limit).await?)
     }
 
     /// A page of them, behind what [`SessionPage::next`] of another says; if `children` is set, each is followed by those
@@ -196,18 +194,7 @@ impl Engine {
         limit: usize,
         children: bool,
     ) -> Result<SessionPage, EngineError> {
-        let store = &self.shared.parts.store;
-        let mut page = store.session_page(before, limit).await?;
-        if children {
-            let mut all = Vec::new();
-            for session in std::mem::take(&mut page.sessions) {
-                let id = session.id;
-                all.push(session);
-                all.extend(store.children(id).await?);
-            }
-            page.sessions = all;
-        }
-        Ok(page)
+        self.filtered_page(before, limit, children, &SessionFilter::default()).await
     }
 
     /// The last items that were completed above an event number, and below another if one is given, each with its number,
@@ -222,7 +209,7 @@ impl Engine {
         before: Option<u64>,
         limit: usize,
     ) -> Result<Vec<(u64, Item)>, EngineError> {
-        Ok(self.shared.parts.store.items_between(id, after, before, limit).await?)
+        Ok(self.shared.ports.store.items_between(id, after, before, limit).await?)
     }
 
     /// Finds what was said and done, in one session or in all, the best first.
@@ -239,7 +226,7 @@ impl Engine {
             EngineError::new(ErrorKind::InvalidInput, "there is no word to look for")
                 .with_hint("give a few words that were used, such as: agentctl sessions search tax papers")
         })?;
-        Ok(self.shared.parts.store.search(query, session, limit).await?)
+        Ok(self.shared.ports.store.search(query, session, limit).await?)
     }
 
     /// Pending interrupts, of one session or of all.
@@ -247,7 +234,7 @@ impl Engine {
     /// # Errors
     /// When the journal cannot be read.
     pub async fn interrupts(&self, session: Option<SessionId>) -> Result<Vec<Interrupt>, EngineError> {
-        Ok(self.shared.parts.store.pending_interrupts(session).await?)
+        Ok(self.shared.ports.store.pending_interrupts(session).await?)
     }
 
     /// Answers an interrupt of any session, once.
@@ -255,9 +242,8 @@ impl Engine {
     /// # Errors
     /// When there is no such interrupt, it was answered before, or the answer does not fit.
     pub async fn answer(&self, id: InterruptId, answer: Answer, client: String) -> Result<(), EngineError> {
-        let stored = self.shared.parts.store.interrupt(id).await?.ok_or_else(|| {
-            EngineError::new(ErrorKind::NotFound, format!("there is no interrupt {id}"))
-                .with_hint("agentctl interrupts shows what waits")
+        let stored = self.shared.ports.store.interrupt(id).await?.ok_or_else(|| {
+            EngineError::not_found(format!("there is no interrupt {id}"), "agentctl interrupts shows what waits")
         })?;
         self.session(stored.interrupt.session_id).await?.answer(id, answer, client).await
     }
@@ -265,12 +251,12 @@ impl Engine {
     /// All model slots.
     #[must_use]
     pub fn models(&self) -> Vec<SlotInfo> {
-        self.shared.parts.models.list()
+        self.shared.ports.models.list()
     }
 
     /// The same, after each server was asked for what nobody configured of its model.
     pub async fn models_looked_up(&self) -> Vec<SlotInfo> {
-        let models = &self.shared.parts.models;
+        let models = &self.shared.ports.models;
         let all: Vec<_> = Slot::ALL.into_iter().map(|slot| models.get(slot)).collect();
         // What is not told in time is not known.
         let _ = timeout(LOOK_UP, join_all(all.iter().map(|model| model.look_up()))).await;
@@ -282,7 +268,7 @@ impl Engine {
     /// # Errors
     /// When the slot has no server, or the server cannot be asked or lists none.
     pub async fn listed_models(&self, slot: Slot) -> Result<Vec<ListedModel>, EngineError> {
-        Ok(self.shared.parts.models.get(slot).listed().await?)
+        Ok(self.shared.ports.models.get(slot).listed().await?)
     }
 
     /// All tools that there are now, sorted by name, those included that no turn shows.
@@ -335,7 +321,7 @@ impl Engine {
     /// # Errors
     /// When the journal cannot be read.
     pub async fn stored_event(&self, session: SessionId, seq: u64) -> Result<Option<Arc<Event>>, EngineError> {
-        match self.shared.parts.store.events(session, seq.saturating_sub(1), 1).await {
+        match self.shared.ports.store.events(session, seq.saturating_sub(1), 1).await {
             Ok(events) => Ok(events.into_iter().next().filter(|event| event.seq == seq)),
             Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
             Err(error) => Err(error.into()),
@@ -347,7 +333,7 @@ impl Engine {
     /// # Errors
     /// When there is no such session or the journal cannot be read.
     pub async fn events(&self, session: SessionId, after: u64, limit: usize) -> Result<Vec<Arc<Event>>, EngineError> {
-        Ok(self.shared.parts.store.events(session, after, limit).await?)
+        Ok(self.shared.ports.store.events(session, after, limit).await?)
     }
 
     /// Settings in force.
@@ -361,7 +347,7 @@ impl Engine {
     /// # Errors
     /// When the journal cannot be read.
     pub async fn summary(&self, id: SessionId) -> Result<Option<SessionSummary>, EngineError> {
-        Ok(self.shared.parts.store.session(id).await?.map(|stored| stored.summary))
+        Ok(self.shared.ports.store.session(id).await?.map(|stored| stored.summary))
     }
 
     /// Figures about what is going on.
@@ -382,12 +368,62 @@ impl Engine {
     /// # Errors
     /// When the journal does not answer.
     pub async fn probe(&self) -> Result<(), EngineError> {
-        self.shared.parts.store.sessions(1).await.map(drop).map_err(EngineError::from)
+        self.shared.ports.store.sessions(1).await.map(drop).map_err(EngineError::from)
     }
 
     /// Takes no more turns, gives those that run until the deadline, suspends the rest, and unloads everything.
     /// Turns that wait for a person are left as they are: their answers find them after the next start.
     pub async fn drain(&self, deadline: Duration) {
         self.registry.drain(deadline).await;
+    }
+}
+
+/// A model for a test. Its calls are counted, and belong to no session.
+pub struct ProbedModel {
+    slot: Slot,
+    /// The model.
+    pub model: Arc<dyn Model>,
+    /// Windows as turns have learnt them.
+    pub windows: Arc<ContextWindows>,
+    store: Arc<dyn Store>,
+    clock: Arc<dyn Clock>,
+}
+
+impl ProbedModel {
+    /// Counts one call. A test continues where that cannot be stored.
+    pub async fn count(&self, usage: Usage) {
+        let model = self.model.info().id.clone();
+        let side = SideUsage { at: self.clock.now(), slot: self.slot, model, usage };
+        if let Err(error) = self.store.count_usage(side).await {
+            tracing::warn!("the usage of a model test is not counted: {error}");
+        }
+    }
+}
+
+impl Engine {
+    /// Usage of model calls by model, session, day or slot, that of deleted sessions included.
+    ///
+    /// # Errors
+    /// When the last day is before the first, or the journal cannot be read.
+    pub async fn usage(&self, query: UsageQuery) -> Result<UsageReport, EngineError> {
+        let Ports { store, clock, .. } = &*self.shared.ports;
+        Ok(store.usage(query, clock.now()).await?)
+    }
+
+    /// Counters of what happened from one day to another, day by day.
+    ///
+    /// # Errors
+    /// When the journal cannot be read.
+    pub async fn counters(&self, since: Option<Date>, until: Option<Date>) -> Result<Vec<DayCounters>, EngineError> {
+        Ok(self.shared.ports.store.counters(since, until).await?)
+    }
+
+    /// The model that serves a slot, for a test. Its server was asked which it is.
+    pub async fn probed_model(&self, slot: Slot) -> ProbedModel {
+        let Ports { models, store, clock, .. } = &*self.shared.ports;
+        let model = models.get(slot);
+        let _ = timeout(LOOK_UP, model.look_up()).await;
+        let (store, clock) = (Arc::clone(store), Arc::clone(clock));
+        ProbedModel { slot, model, windows: Arc::clone(&self.shared.windows), store, clock }
     }
 }

@@ -1,19 +1,28 @@
-//! Removing sessions: on a full disk, and damaged ones, too.
+//! Removing sessions, on a full disk and damaged ones, too; and cleaning those that nobody has used for long.
 //!
 //! First the session and those that work for it are retired: from then on everybody else is refused, and nothing of them is
 //! under way. Then the journal hides them and notes that their files are still there, all at once and durable. Then the
 //! files go. What a crash leaves of them, the next start removes.
+//!
+//! What is too old is for the caller to say; that nothing is removed of a session that somebody uses, that waits for somebody or
+//! that is pinned, is seen to here.
 
 use agentd_core::{
     Timestamp,
     error::{ErrorKind, WorkspaceError},
+    files::FilesRemoved,
     ids::SessionId,
 };
 
-use super::Engine;
 use crate::{
+    config::Ports,
     error::EngineError,
-    session::registry::{news::SessionNews, orders::SessionHold, shared::Ports, worktree},
+    front::Engine,
+    session::registry::{
+        activity::SessionNews,
+        orders::{CleanOrder, SessionCleaned, SessionHold},
+        worktree,
+    },
 };
 
 /// Number of tries for a session that was unloaded just when it was asked.
@@ -34,13 +43,13 @@ impl Engine {
     /// # Errors
     /// When the journal or the files cannot be read or removed.
     pub async fn finish_removals(&self) -> Result<(), EngineError> {
-        let left = self.shared.parts.store.files_left().await?;
+        let left = self.shared.ports.store.files_left().await?;
         if left.is_empty() {
             return Ok(());
         }
         tracing::info!(sessions = left.len(), "removing the files of deleted sessions, which was cut off");
-        remove_files(&self.shared.parts, left).await?;
-        self.shared.parts.workspaces.clean_leftovers(false).await?;
+        remove_files(&self.shared.ports, left).await?;
+        self.shared.ports.workspaces.clean_leftovers(false).await?;
         Ok(())
     }
 
@@ -49,7 +58,7 @@ impl Engine {
         // Where whoever waits for the removal goes away, it ends with this, and the sessions are found again.
         let hold = SessionHold::default();
         let Some(family) = self.retire(id, last_used, &hold).await? else { return Ok(false) };
-        let parts = &self.shared.parts;
+        let parts = &self.shared.ports;
         let summary = parts.store.session(id).await.ok().flatten().map(|stored| stored.summary);
         let works_for_another = summary.is_some_and(|summary| summary.parent.is_some());
         parts.store.delete_session(id).await?;
@@ -77,7 +86,7 @@ impl Engine {
             return Ok(None);
         }
         let mut family = vec![id];
-        for child in self.shared.parts.store.children(id).await? {
+        for child in self.shared.ports.store.children(id).await? {
             if !self.retire_one(child.id, last_used, hold).await? {
                 return Ok(None);
             }
@@ -121,7 +130,7 @@ async fn remove_files(parts: &Ports, sessions: Vec<SessionId>) -> Result<(), Eng
             parts.snapshots.remove(id).await?;
             parts.exchanges.remove(id).await?;
             // One that stays is found again.
-            worktree::leave(&*parts.workspaces, &*parts.store, id).await;
+            worktree::leave(parts, id).await;
             Ok::<_, WorkspaceError>(())
         };
         match removed.await {
@@ -136,4 +145,62 @@ async fn remove_files(parts: &Ports, sessions: Vec<SessionId>) -> Result<(), Eng
         tracing::warn!("could not record that files of deleted sessions are gone: {error}");
     }
     failed.map_or(Ok(()), |error| Err(error.into()))
+}
+
+impl Engine {
+    /// Removes what was not used for long of a session, and tells of it in its history. None where the session is in use,
+    /// waits, or is pinned: then nothing is removed.
+    ///
+    /// # Errors
+    /// When there is no such session, or the journal or the files cannot be read or written.
+    pub async fn clean_session(&self, id: SessionId, order: CleanOrder) -> Result<Option<SessionCleaned>, EngineError> {
+        if self.registry.live(id).await?.is_some() {
+            return Ok(None);
+        }
+        if !order.undo {
+            // Most have nothing to clean, and need not be loaded for that.
+            let found = self.shared.ports.workspaces.clean(id, order.areas.clone(), true).await?;
+            if found.is_empty() {
+                return Ok(Some(SessionCleaned::default()));
+            }
+        }
+        self.session(id).await?.clean(order).await
+    }
+
+    /// Deletes a session for good, as [`Self::delete_session`] does, unless it is in use, waits or is pinned, or it or one that
+    /// works for it was used since `last_used`. Says whether it did, or would in a trial.
+    ///
+    /// # Errors
+    /// As of [`Self::delete_session`].
+    pub async fn expire_session(&self, id: SessionId, last_used: Timestamp, trial: bool) -> Result<bool, EngineError> {
+        // Most that stay need not be loaded for that. All others decide themselves.
+        if !self.may_expire(id, last_used).await? {
+            return Ok(false);
+        }
+        if trial { Ok(true) } else { self.remove(id, Some(last_used)).await }
+    }
+
+    async fn may_expire(&self, id: SessionId, last_used: Timestamp) -> Result<bool, EngineError> {
+        let store = &self.shared.ports.store;
+        let Some(stored) = store.session(id).await? else { return Ok(false) };
+        let is_needed = stored.settings.pinned || stored.open_turn.is_some() || !stored.queue.is_empty();
+        Ok(!is_needed
+            && stored.summary.updated_at <= last_used
+            && self.registry.live(id).await?.is_none()
+            && store.pending_interrupts(Some(id)).await?.is_empty())
+    }
+
+    /// Removes what was left of sessions and workspaces whose removal was cut off. A trial only counts.
+    ///
+    /// # Errors
+    /// When the files cannot be read or removed.
+    pub async fn clean_leftovers(&self, trial: bool) -> Result<FilesRemoved, EngineError> {
+        if !trial {
+            if let Err(error) = self.settle_worktrees().await {
+                tracing::warn!(hint = error.hint(), "worktrees are as they were left: {error}");
+            }
+            self.finish_removals().await?;
+        }
+        Ok(self.shared.ports.workspaces.clean_leftovers(trial).await?)
+    }
 }

@@ -14,14 +14,15 @@ use agentd_core::{
     turn::IfBusy,
 };
 
-use super::Engine;
 use crate::{
     attachments,
+    config::Ports,
     error::EngineError,
+    front::Engine,
     session::{
         SessionHandle, StartedTurn, TurnStart,
-        models::{model_choice::checked, settings::with_folders},
-        registry::{shared::Ports, worktree},
+        models::settings::{checked, with_folders},
+        registry::worktree,
     },
 };
 
@@ -64,18 +65,18 @@ impl Engine {
         let mut start = start.into();
         let id = SessionId::generate();
         self.audit_first_mode(id, &settings, &start.start.client).await?;
-        let settings = self.with_worktree(id, settings).await?;
+        let settings = worktree::with_worktree(&self.shared.ports, id, settings).await?;
         let mounts = settings.mounts();
         let session = match self.registry.newborn(id, settings).await {
             Ok(session) => session,
             Err(error) => {
-                forget(&self.shared.parts, id).await;
+                forget(&self.shared.ports, id).await;
                 return Err(error);
             }
         };
         let started = async {
             if parts.0.iter().any(CheckedPart::has_file) {
-                self.shared.parts.workspaces.open(id, mounts).await?;
+                self.shared.ports.workspaces.open(id, mounts).await?;
             }
             self.keep_parts(id, parts, &mut start.start.attached).await?;
             session.start_turn(start).await
@@ -85,7 +86,7 @@ impl Engine {
             Err(error) => {
                 // It may be gone already, with its reason for the error.
                 let _ = session.close().await;
-                forget(&self.shared.parts, session.id()).await;
+                forget(&self.shared.ports, session.id()).await;
                 Err(error)
             }
         }
@@ -96,9 +97,9 @@ impl Engine {
     /// # Errors
     /// When they name a model or folders that it cannot have.
     pub(super) async fn admitted(&self, settings: SessionSettings) -> Result<SessionSettings, EngineError> {
-        let settings = checked(&*self.shared.parts.models, settings)?;
+        let settings = checked(&*self.shared.ports.models, settings)?;
         let project = Mounts::from(settings.project.clone());
-        let folders = with_folders(&*self.shared.parts.workspaces, project, settings.folders.clone()).await?;
+        let folders = with_folders(&*self.shared.ports.workspaces, project, settings.folders.clone()).await?;
         Ok(SessionSettings { folders, ..settings })
     }
 
@@ -121,21 +122,19 @@ impl Engine {
         let view = session.show().await?;
         match (view.live_turn, start.start.if_busy) {
             (Some(turn), IfBusy::Refuse) => {
-                return Err(EngineError::new(ErrorKind::Busy, format!("turn {turn} of this session is open"))
-                    .with_hint("wait for its end, cancel it, or ask to queue this one"));
+                let hint = "wait for its end, cancel it, or ask to queue this one";
+                return Err(EngineError::busy(format!("turn {turn} of this session is open"), hint));
             }
             (Some(_), IfBusy::Steer) => {
-                return Err(refused(
-                    "a running turn takes no parts: only words can be added to it".to_owned(),
-                    "queue it, so that it is a turn of its own",
-                ));
+                let message = "a running turn takes no parts: only words can be added to it".to_owned();
+                return Err(EngineError::invalid(message, "queue it, so that it is a turn of its own"));
             }
             _ => {}
         }
         let settings = view.session.settings;
         let files_of = settings.files_of(session.id());
         if parts.0.iter().any(CheckedPart::has_file) {
-            self.shared.parts.workspaces.open(files_of, settings.mounts()).await?;
+            self.shared.ports.workspaces.open(files_of, settings.mounts()).await?;
         }
         let mut kept = Vec::new();
         let started = async {
@@ -162,7 +161,7 @@ impl Engine {
         if parts.len() > MAX_INPUT_PARTS {
             let message =
                 format!("the input has {} parts beside its words; {MAX_INPUT_PARTS} are allowed", parts.len());
-            return Err(refused(message, "upload the files with Sessions.Upload, and name them"));
+            return Err(EngineError::invalid(message, "upload the files with Sessions.Upload, and name them"));
         }
         let mut checked = Vec::with_capacity(parts.len());
         for (at, part) in parts.into_iter().enumerate() {
@@ -195,7 +194,7 @@ impl Engine {
             let shown: String = media_type.chars().take(60).collect();
             let known: Vec<&str> = PICTURE_TYPES.iter().map(|(known, _)| *known).collect();
             let message = format!("{whose} is a picture of the type {shown:?}, which models do not see");
-            return Err(refused(message, format!("convert it to one of {}", known.join(", "))));
+            return Err(EngineError::invalid(message, format!("convert it to one of {}", known.join(", "))));
         };
         let name = name.unwrap_or_else(|| format!("picture.{ending}"));
         check_file(whose, &name, &content)?;
@@ -204,21 +203,21 @@ impl Engine {
     }
 
     async fn prepared(&self, whose: &str, content: &[u8]) -> Result<PreparedPicture, EngineError> {
-        let Some(pictures) = &self.shared.parts.pictures else {
+        let Some(pictures) = &self.shared.ports.pictures else {
             let message = format!("{whose} is a picture, and this daemon was built without what reads pictures");
             return Err(EngineError::new(ErrorKind::Configuration, message)
                 .with_hint("use a build with the feature `documents`"));
         };
         match pictures.prepare(content).await {
             Ok(Some(ready)) => Ok(ready),
-            Ok(None) => Err(refused(
+            Ok(None) => Err(EngineError::invalid(
                 format!("{whose} calls itself a picture, and its bytes are none"),
                 "send the bytes of the file as they are, or send it as a file",
             )),
             Err(error) => {
                 let message = format!("{whose} is a picture that cannot be shown: {error}");
                 let hint = error.hint().unwrap_or("save it again, or send it as a file").to_owned();
-                Err(refused(message, hint))
+                Err(EngineError::invalid(message, hint))
             }
         }
     }
@@ -230,7 +229,7 @@ impl Engine {
         parts: CheckedParts,
         kept: &mut Vec<AttachedPart>,
     ) -> Result<(), EngineError> {
-        let Ports { workspaces, pictures, .. } = &self.shared.parts;
+        let workspaces = &self.shared.ports.workspaces;
         for part in parts.0 {
             kept.push(match part {
                 CheckedPart::Picture(CheckedPicture { name, content, prepared }) => {
@@ -239,7 +238,7 @@ impl Engine {
                     AttachedPart::File { path, picture: Some(picture) }
                 }
                 CheckedPart::File { name, content } => {
-                    let taken = attachments::take(&**workspaces, pictures.as_deref(), session, name, content).await?;
+                    let taken = attachments::take(&self.shared.ports, session, name, content).await?;
                     AttachedPart::File { path: taken.path, picture: taken.picture }
                 }
                 CheckedPart::Selection(selection) => AttachedPart::Selection(selection),
@@ -252,7 +251,7 @@ impl Engine {
     async fn remove_parts(&self, session: SessionId, kept: Vec<AttachedPart>) {
         for part in kept {
             let AttachedPart::File { path, .. } = part else { continue };
-            if let Err(error) = self.shared.parts.workspaces.remove_upload(session, path).await {
+            if let Err(error) = self.shared.ports.workspaces.remove_upload(session, path).await {
                 tracing::warn!(%session, "a file of a turn that was refused is still there: {error}");
             }
         }
@@ -267,14 +266,14 @@ impl CheckedPart {
 
 fn check_file(whose: &str, name: &str, content: &[u8]) -> Result<(), EngineError> {
     if name.trim().is_empty() {
-        return Err(refused(format!("{whose} is a file without a name"), "name it"));
+        return Err(EngineError::invalid(format!("{whose} is a file without a name"), "name it"));
     }
     if content.is_empty() {
-        return Err(refused(format!("{whose} is empty"), "leave it out, or send its bytes"));
+        return Err(EngineError::invalid(format!("{whose} is empty"), "leave it out, or send its bytes"));
     }
     if content.len() > MAX_PART_BYTES {
         let message = format!("{whose} has {} bytes; a part has at most {} MiB", content.len(), MAX_PART_BYTES >> 20);
-        return Err(refused(message, "upload it with Sessions.Upload before the turn"));
+        return Err(EngineError::invalid(message, "upload it with Sessions.Upload before the turn"));
     }
     Ok(())
 }
@@ -282,17 +281,15 @@ fn check_file(whose: &str, name: &str, content: &[u8]) -> Result<(), EngineError
 fn check_selection(number: usize, Selection { uri, lines, text }: &Selection) -> Result<(), EngineError> {
     let whose = format!("part {number}");
     if uri.trim().is_empty() {
-        return Err(refused(
-            format!("{whose} is a selection of nothing that has a name"),
-            "give its path or address in `uri`",
-        ));
+        let hint = "give its path or address in `uri`";
+        return Err(EngineError::invalid(format!("{whose} is a selection of nothing that has a name"), hint));
     }
     if uri.len() > MAX_SELECTION_URI {
         let message = format!("{whose} has an address of {} bytes; {MAX_SELECTION_URI} are allowed", uri.len());
-        return Err(refused(message, "give a path, or a shorter name"));
+        return Err(EngineError::invalid(message, "give a path, or a shorter name"));
     }
     if text.trim().is_empty() {
-        return Err(refused(format!("{whose} is an empty selection"), "leave it out, or send its text"));
+        return Err(EngineError::invalid(format!("{whose} is an empty selection"), "leave it out, or send its text"));
     }
     if text.len() > MAX_SELECTION_BYTES {
         let message = format!(
@@ -300,19 +297,15 @@ fn check_selection(number: usize, Selection { uri, lines, text }: &Selection) ->
             text.len(),
             MAX_SELECTION_BYTES >> 10
         );
-        return Err(refused(message, "send it as a file, of which the model reads what it needs"));
+        return Err(EngineError::invalid(message, "send it as a file, of which the model reads what it needs"));
     }
     match lines {
         Some(LineRange { first, last }) if *first == 0 || last < first => {
             let message = format!("{whose} is of the lines {first} to {last}, which are none");
-            Err(refused(message, "count lines from 1, the first one first"))
+            Err(EngineError::invalid(message, "count lines from 1, the first one first"))
         }
         _ => Ok(()),
     }
-}
-
-fn refused(message: String, hint: impl Into<String>) -> EngineError {
-    EngineError::new(ErrorKind::InvalidInput, message).with_hint(hint)
 }
 
 /// Removes what was kept for a session that was never stored.
@@ -320,6 +313,6 @@ async fn forget(ports: &Ports, session: SessionId) {
     // A journal that cannot be read does not say if it is there.
     if let Ok(None) = ports.store.session(session).await {
         let _ = ports.workspaces.remove(session).await;
-        worktree::leave(&*ports.workspaces, &*ports.store, session).await;
+        worktree::leave(ports, session).await;
     }
 }

@@ -10,13 +10,10 @@ use agentd_core::{
     worktree::{KnownWorktree, WorktreeApplied, WorktreeDiff, WorktreeReport},
 };
 
-use super::Engine;
 use crate::{
     error::EngineError,
-    session::registry::{
-        closed::FolderClosure,
-        worktree::{leave, ported, users, with_worktree},
-    },
+    front::Engine,
+    session::registry::worktree::{FolderClosure, leave, ported, users, with_worktree},
 };
 
 /// Characters of a session's title in the message of a commit.
@@ -28,10 +25,10 @@ impl Engine {
     /// # Errors
     /// When they, or the journal, cannot be read.
     pub async fn worktrees(&self) -> Result<Vec<WorktreeReport>, EngineError> {
-        let Some(worktrees) = self.shared.parts.workspaces.worktrees() else { return Ok(Vec::new()) };
+        let Some(worktrees) = self.shared.ports.workspaces.worktrees() else { return Ok(Vec::new()) };
         let mut all = Vec::new();
         for known in worktrees.known().await? {
-            let is_orphan = self.shared.parts.store.session(known.session).await?.is_none();
+            let is_orphan = self.shared.ports.store.session(known.session).await?.is_none();
             match worktrees.report(known.name).await {
                 Ok(report) => all.push(WorktreeReport { is_orphan, ..report }),
                 // It was removed just now.
@@ -59,7 +56,7 @@ impl Engine {
         let known = self.worktree(named).await?;
         let _closed = self.close(&known, vec![known.top.clone(), known.main.clone()]).await?;
         let KnownWorktree { name, session, .. } = known;
-        let title = self.shared.parts.store.session(session).await?.map(|stored| stored.summary.title);
+        let title = self.shared.ports.store.session(session).await?.map(|stored| stored.summary.title);
         let title: String = title.unwrap_or_default().split_whitespace().collect::<Vec<_>>().join(" ");
         let title: String = title.chars().take(TITLE).collect();
         let subject = if title.is_empty() { format!("Changes of session {session}") } else { title };
@@ -83,7 +80,7 @@ impl Engine {
     /// # Errors
     /// When they, or the journal, cannot be read.
     pub async fn settle_worktrees(&self) -> Result<(), EngineError> {
-        let parts = &self.shared.parts;
+        let parts = &self.shared.ports;
         let Some(worktrees) = parts.workspaces.worktrees() else { return Ok(()) };
         let all = worktrees.known().await?;
         if all.is_empty() {
@@ -93,27 +90,18 @@ impl Engine {
         for KnownWorktree { session, .. } in all {
             // One that is being made for a session just now has it soon.
             if self.live_session(session).await?.is_none() && parts.store.session(session).await?.is_none() {
-                leave(&*parts.workspaces, &*parts.store, session).await;
+                leave(parts, session).await;
             }
         }
         Ok(())
     }
 
-    /// The settings of a session to be, with the worktree made that they wish for.
-    pub(super) async fn with_worktree(
-        &self,
-        id: SessionId,
-        settings: SessionSettings,
-    ) -> Result<SessionSettings, EngineError> {
-        with_worktree(&*self.shared.parts.workspaces, id, settings).await
-    }
-
     /// Stores a new session, with its worktree if it wishes for one.
     pub(super) async fn store_new(&self, id: SessionId, settings: SessionSettings) -> Result<(), EngineError> {
-        let settings = self.with_worktree(id, settings).await?;
-        let parts = &self.shared.parts;
+        let settings = with_worktree(&self.shared.ports, id, settings).await?;
+        let parts = &self.shared.ports;
         if let Err(error) = parts.store.create_session(id, parts.clock.now(), settings, Vec::new()).await {
-            leave(&*parts.workspaces, &*parts.store, id).await;
+            leave(parts, id).await;
             return Err(error.into());
         }
         Ok(())
@@ -138,14 +126,14 @@ impl Engine {
             Err(error) if error.kind() == ErrorKind::NotFound => return Err(unknown()),
             found => found?,
         };
-        let stored = self.shared.parts.store.session(session).await?;
+        let stored = self.shared.ports.store.session(session).await?;
         let own = stored.and_then(|stored| stored.settings.worktree).map(|worktree| worktree.name);
         let is_own = |known: &&KnownWorktree| own.as_ref().map_or(known.session == session, |own| *own == known.name);
         all.iter().find(is_own).cloned().ok_or_else(unknown)
     }
 
     fn ported(&self) -> Result<&dyn Worktrees, EngineError> {
-        ported(&*self.shared.parts.workspaces)
+        ported(&self.shared.ports)
     }
 
     /// Closes folders, so that no turn begins in them. Refused while one runs, or waits for its time, in a session that can change
@@ -153,7 +141,7 @@ impl Engine {
     async fn close(&self, known: &KnownWorktree, folders: Vec<PathBuf>) -> Result<FolderClosure, EngineError> {
         // First, so that no turn begins behind the look.
         let closed = self.shared.closed.close(folders.clone());
-        let users = users(&*self.shared.parts.store, &folders).await?;
+        let users = users(&self.shared.ports, &folders).await?;
         for id in users.into_iter().chain([known.session]) {
             let Some(live) = self.live_session(id).await? else { continue };
             if live.show().await.is_ok_and(|view| view.live_turn.is_some() || !view.session.queue.is_empty()) {
@@ -161,8 +149,7 @@ impl Engine {
                     "a turn runs in the session {id}, which works in the worktree {} or its main tree",
                     known.name
                 );
-                return Err(EngineError::new(ErrorKind::Busy, message)
-                    .with_hint("wait for its end, answer what it waits for, or cancel it"));
+                return Err(EngineError::busy(message, "wait for its end, answer what it waits for, or cancel it"));
             }
         }
         Ok(closed)

@@ -1,13 +1,12 @@
 //! Instructions of the person for models: notices in the history, so that the prompt only grows at its end and is the
 //! same after a restart. All but [`look`] and [`look_at_folders`] is pure.
 //!
-//! - [`memory`]: `AGENTS.md` files and the names of memories. [`folders`]: those of folders in the project. [`skills`]: the
-//!   catalogue of skills.
+//! - [`memory`]: `AGENTS.md` files, also those of folders in the project, and the names of memories. [`skills`]: the catalogue
+//!   of skills.
 //!
 //! Each makes a notice if the history lacks it: none was made yet, its source has changed, or a compaction has replaced
 //! the last one.
 
-pub(crate) mod folders;
 pub(crate) mod memory;
 pub(crate) mod skills;
 
@@ -294,8 +293,8 @@ mod tests {
         };
         #[track_caller]
         fn check(items: &[Arc<Item>], expected: &[&str]) {
-            let commands = folders::Commands { start: "/project", is_command: &|name| name == "run" };
-            assert_eq!(folders::touched(items.iter(), &commands), expected);
+            let commands = memory::Commands { start: "/project", is_command: &|name| name == "run" };
+            assert_eq!(memory::touched(items.iter(), &commands), expected);
         }
         let read = call("1", "read_file", json!({"path": "a/b.rs", "limit": 3, "paths": ["c"], "text": "two\nlines"}));
         check(&[Arc::clone(&read), result("1", None)], &["a/b.rs", "c"]);
@@ -321,18 +320,18 @@ mod tests {
     fn files_of_folders_have_one_room_for_all_and_say_what_is_gone() {
         let of = |name: &str, text: &str| file(&format!("/project/{name}/AGENTS.md"), GuideOrigin::Project, text);
         let limits = GuideLimits { max_total_bytes: 100, ..GuideLimits::default() };
-        let told = folders::notice(&[], &[of("a", &"x".repeat(70))], 100_000, limits).unwrap();
+        let told = memory::folder_notice(&[], &[of("a", &"x".repeat(70))], 100_000, limits).unwrap();
         let history = [item(told)];
-        assert_eq!(folders::known_files(&history)["/project/a/AGENTS.md"], format!("digest of {}", "x".repeat(70)));
+        assert_eq!(memory::known_files(&history)["/project/a/AGENTS.md"], format!("digest of {}", "x".repeat(70)));
         let files =
             [of("b", &"y".repeat(20)), of("b/c", &"z".repeat(20)), GuideFile::gone("/project/d/AGENTS.md".to_owned())];
-        let notice = folders::notice(&history, &files, 100_000, limits).unwrap();
+        let notice = memory::folder_notice(&history, &files, 100_000, limits).unwrap();
         let ItemBody::Notice { sources, .. } = &notice else { panic!() };
         let bytes: Vec<(u64, u64, bool)> =
             sources.iter().map(|source| (source.bytes, source.of_bytes, source.is_cut())).collect();
         // The nearest counts most.
         assert_eq!(bytes, [(10, 20, true), (20, 20, false), (0, 0, false)]);
         assert!(text(&notice).contains("the file is gone") && text(&notice).contains("(the first 10 of 20 bytes)"));
-        assert_eq!(folders::notice(&history, &[], 100_000, limits), None);
+        assert_eq!(memory::folder_notice(&history, &[], 100_000, limits), None);
     }
 }

@@ -1,12 +1,12 @@
 //! The catalogue of skills.
 
-use agentd_context::frame::{beginning, one_line};
+use agentd_context::text::{beginning, one_line};
 use agentd_core::{
     guide::{Skill, SkillListing, SkillOrigin},
     item::{ItemBody, NoticeSource, NoticeTopic},
 };
 
-use super::{PreambleContext, is_told, told};
+use crate::instructions::{PreambleContext, is_told, told};
 
 const PREFACE: &str = "Skills: folders with instructions for one kind of work, each with what it is for. If one fits, read \
                        skills/NAME/SKILL.md with read_file before you begin, and follow it; the files that it refers to are beside it, in skills/NAME/. That takes the place of what was told so before.";

@@ -8,23 +8,35 @@ use crate::{
             approvals::Approvals,
             audit::{AuditGate, AuditLogger},
         },
-        history::{compaction::Compaction, repair::Repair},
-        nudges::{answer_form::InForm, ask_again::AskAgain, open_todos::OpenTodos, repetition::Repetition},
+        history::{Repair, compaction::Compaction},
+        nudges::{
+            answers::{AskAgain, InForm},
+            open_todos::OpenTodos,
+            repetition::Repetition,
+        },
         preamble::{
-            files::Files, memory::Memory, mentions::MentionsOfInput, pins::Pins, plan_mode::PlanMode,
-            planning::TurnPlan, recall::Recall, skills::Skills, turn_instructions::TurnInstructions,
+            files::Files,
+            memory::Memory,
+            planning::TurnPlan,
+            recall::Recall,
+            reminders::{MentionsOfInput, Pins, PlanMode, TurnInstructions},
+            skills::Skills,
         },
         results::{
             bytes::BinaryOutput, diagnostics::EditDiagnostics, feedback::Condense, large_results::Truncation,
             undo::Undo,
         },
         tools::{
-            client_tools::OfClient, delegation::Delegation, find_tool::FindTool, handoff::Handoff,
-            mcp_servers::UnlistedServers, questions::Questions, search::Search, todos::Todos,
+            agents::{Delegation, Handoff},
+            client_tools::OfClient,
+            find_tool::{FindTool, UnlistedServers},
+            questions::Questions,
+            search::Search,
+            todos::Todos,
         },
     },
     turn::{
-        execute,
+        dispatch,
         hooks::{Chain, Link},
     },
 };
@@ -92,5 +104,5 @@ pub(crate) fn chain() -> Chain {
         Arc::new(Undo),
         Arc::new(OfClient),
     ];
-    Chain::new(links, execute::runner)
+    Chain::new(links, dispatch::runner)
 }

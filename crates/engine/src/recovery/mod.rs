@@ -3,10 +3,10 @@
 //! [`recover`] reads the events of a turn that has begun and not ended and says what to add to the journal, so
 //! that the story is whole and honest: which calls finished, which never ran, which are unknown. Pure.
 //!
-//! - [`subagents`]: what a stop left of the subagents of a turn, read from the journal; [`subagent_result`]: what the
-//!   parent's model is told of one, pure.
+//! - [`subagents`]: what a stop left of the subagents of a turn, read from the journal, and what the parent's model is told
+//!   of one; [`reading`]: how a journal is read.
 
-pub(crate) mod subagent_result;
+pub(crate) mod reading;
 pub(crate) mod subagents;
 
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -23,10 +23,12 @@ use agentd_core::{
 };
 use serde::{Deserialize, Serialize};
 
-use self::subagent_result::SubagentOutput;
-use crate::turn::{
-    InFlightCall,
-    recorder::{CallAnswers, ResolvedInterrupt},
+use crate::{
+    recovery::subagents::SubagentOutput,
+    turn::{
+        InFlightCall,
+        recorder::{CallAnswers, ResolvedInterrupt, whole},
+    },
 };
 
 /// Why a turn ends of which an event is damaged.
@@ -423,7 +425,7 @@ pub(crate) fn never_begun(turn_id: TurnId, calls: &[ToolCall], cut_off: &[EventK
 pub(crate) fn stand_in(turn_id: TurnId, call: &ToolCall, error: ToolErrorCode, text: String) -> [EventKind; 2] {
     let result = ToolResult { text, error: Some(error), ..ToolResult::empty(call.call_id.clone(), call.name.clone()) };
     let item = Item::new(turn_id, ItemBody::ToolResult(result));
-    [EventKind::ItemStarted { item: item.clone() }, EventKind::ItemCompleted { item, status: ItemStatus::Done }]
+    whole(item)
 }
 
 fn notice(turn_id: TurnId, report: &RecoveredTurn) -> [EventKind; 2] {
@@ -438,7 +440,7 @@ fn notice(turn_id: TurnId, report: &RecoveredTurn) -> [EventKind; 2] {
         }
     }
     let item = Item::new(turn_id, ItemBody::notice(text));
-    [EventKind::ItemStarted { item: item.clone() }, EventKind::ItemCompleted { item, status: ItemStatus::Done }]
+    whole(item)
 }
 
 #[cfg(test)]

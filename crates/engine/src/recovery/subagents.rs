@@ -1,4 +1,4 @@
-//! What a stop of the daemon left of the subagents that worked for a turn.
+//! Subagents after a stop of the daemon, and what the model that delegated is told of their work.
 //!
 //! One that had come to its end is not run again: its result is used. One that waits for a person goes on when it has the
 //! answer, and the parent's turn with it. Of any other the model is told that it was cut off, and how it can go on.
@@ -10,29 +10,25 @@ use agentd_core::{
     event::{Event, EventKind, StateChange},
     ids::{CallId, SessionId, TurnId},
     item::{Item, ItemBody},
-    ports::{Snapshots, Store},
     tool::{FileChange, ToolErrorCode, ToolOutput},
-    turn::{Denial, StopReason},
+    turn::{Denial, StopReason, TurnResult},
+    undo::folded,
+    usage::Usage,
     worktree::SessionWorktree,
 };
-use serde_json::Value;
+use serde_json::{Value, json};
 
-use super::{
-    Disposition, SubagentStatus, recover,
-    subagent_result::{SubagentOutput, SubagentResult},
-};
 use crate::{
+    config::Ports,
     error::EngineError,
-    turn::{hooks::Subagents, side_effects::DelegatedWork},
+    recovery::{Disposition, SubagentStatus, reading, recover},
+    state_changes::ROOT,
+    turn::{call_record::DelegatedWork, hooks::Subagents},
 };
-
-/// Events that are read from the journal at once.
-const PAGE: usize = 1000;
 
 /// The subagents of those calls that an open turn had begun and not ended, by their calls.
 pub(crate) async fn of_turn(
-    store: &dyn Store,
-    snapshots: &dyn Snapshots,
+    ports: &Ports,
     subagents: &dyn Subagents,
     parent: SessionId,
     events: &[Arc<Event>],
@@ -40,10 +36,10 @@ pub(crate) async fn of_turn(
     let mut fates = HashMap::new();
     for (call_id, subagent) in under_way(events) {
         let child = subagent.session_id;
-        let mut fate = find_out(store, subagents, subagent).await?;
+        let mut fate = find_out(ports, subagents, subagent).await?;
         if let SubagentStatus::Ended(ended) = &mut fate {
             let output = std::mem::take(&mut ended.output);
-            ended.output = handed_up(store, snapshots, child, parent, output).await;
+            ended.output = handed_up(ports, child, parent, output).await;
         }
         fates.insert(call_id, fate);
     }
@@ -68,7 +64,7 @@ fn under_way(events: &[Arc<Event>]) -> HashMap<CallId, Subagent> {
 }
 
 /// Denials of subagents whose calls have their results. The journal of the turn does not repeat them.
-pub(crate) async fn denials(store: &dyn Store, events: &[Arc<Event>]) -> Result<Vec<Denial>, EngineError> {
+pub(crate) async fn denials(ports: &Ports, events: &[Arc<Event>]) -> Result<Vec<Denial>, EngineError> {
     let at_work = under_way(events);
     let mut denials = Vec::new();
     for event in events {
@@ -76,7 +72,7 @@ pub(crate) async fn denials(store: &dyn Store, events: &[Arc<Event>]) -> Result<
             && !at_work.contains_key(&subagent.call_id)
         {
             let mut work = SubagentResult::new(subagent.clone());
-            for event in events_after(store, subagent.session_id, subagent.after).await? {
+            for event in events_after(ports, subagent.session_id, subagent.after).await? {
                 work.take_in(&event.kind);
             }
             denials.extend(work.denials());
@@ -85,13 +81,9 @@ pub(crate) async fn denials(store: &dyn Store, events: &[Arc<Event>]) -> Result<
     Ok(denials)
 }
 
-async fn find_out(
-    store: &dyn Store,
-    subagents: &dyn Subagents,
-    subagent: Subagent,
-) -> Result<SubagentStatus, EngineError> {
-    let Some(stored) = store.session(subagent.session_id).await? else { return Ok(never_began()) };
-    let events = events_after(store, subagent.session_id, subagent.after).await?;
+async fn find_out(ports: &Ports, subagents: &dyn Subagents, subagent: Subagent) -> Result<SubagentStatus, EngineError> {
+    let Some(stored) = ports.store.session(subagent.session_id).await? else { return Ok(never_began()) };
+    let events = events_after(ports, subagent.session_id, subagent.after).await?;
     if events.is_empty() {
         return Ok(never_began());
     }
@@ -115,16 +107,11 @@ fn outcome(subagent: Subagent, events: &[Arc<Event>], is_open: bool) -> Subagent
 }
 
 /// The same of one that ended before its call could follow it again.
-pub(crate) async fn ended(
-    store: &dyn Store,
-    snapshots: &dyn Snapshots,
-    parent: SessionId,
-    subagent: Subagent,
-) -> Result<SubagentOutput, EngineError> {
+pub(crate) async fn ended(ports: &Ports, parent: SessionId, subagent: Subagent) -> Result<SubagentOutput, EngineError> {
     let child = subagent.session_id;
-    let events = events_after(store, child, subagent.after).await?;
+    let events = events_after(ports, child, subagent.after).await?;
     let mut ended = outcome(subagent, &events, false);
-    ended.output = handed_up(store, snapshots, child, parent, ended.output).await;
+    ended.output = handed_up(ports, child, parent, ended.output).await;
     Ok(ended)
 }
 
@@ -136,23 +123,22 @@ fn goes_on(session: SessionId, turn: TurnId, events: &[Arc<Event>]) -> bool {
 }
 
 /// The worktree of a subagent that works in one of its own.
-pub(crate) async fn apart(store: &dyn Store, subagent: SessionId, parent: SessionId) -> Option<SessionWorktree> {
-    let own = store.session(subagent).await.ok()??.settings.worktree?;
-    let of_parent = store.session(parent).await.ok()??.settings.worktree;
+pub(crate) async fn apart(ports: &Ports, subagent: SessionId, parent: SessionId) -> Option<SessionWorktree> {
+    let own = ports.store.session(subagent).await.ok()??.settings.worktree?;
+    let of_parent = ports.store.session(parent).await.ok()??.settings.worktree;
     (of_parent.as_ref() != Some(&own)).then_some(own)
 }
 
 /// Output of a subagent as the session has it that it worked for: with changes that can be reverted there, or with the worktree
 /// that has them.
 pub(crate) async fn handed_up(
-    store: &dyn Store,
-    snapshots: &dyn Snapshots,
+    ports: &Ports,
     subagent: SessionId,
     parent: SessionId,
     mut output: ToolOutput,
 ) -> ToolOutput {
-    let Some(SessionWorktree { name, branch, .. }) = apart(store, subagent, parent).await else {
-        output.files = adopted(snapshots, subagent, parent, output.files).await;
+    let Some(SessionWorktree { name, branch, .. }) = apart(ports, subagent, parent).await else {
+        output.files = adopted(ports, subagent, parent, output.files).await;
         return output;
     };
     let note = format!(
@@ -178,14 +164,9 @@ fn with_note(mut output: ToolOutput, note: String) -> ToolOutput {
 }
 
 /// Changes of a subagent, so that they can be reverted with the turn that it worked for.
-async fn adopted(
-    snapshots: &dyn Snapshots,
-    subagent: SessionId,
-    parent: SessionId,
-    changes: Vec<FileChange>,
-) -> Vec<FileChange> {
+async fn adopted(ports: &Ports, subagent: SessionId, parent: SessionId, changes: Vec<FileChange>) -> Vec<FileChange> {
     let told = || changes.iter().map(|change| FileChange::new(change.path.clone(), change.change)).collect();
-    match snapshots.adopt(subagent, parent, changes.clone()).await {
+    match ports.snapshots.adopt(subagent, parent, changes.clone()).await {
         Ok(adopted) => adopted,
         Err(error) => {
             tracing::warn!(session = %parent, "what the subagent {subagent} changed can be undone only there: {error}");
@@ -200,12 +181,212 @@ fn never_began() -> SubagentStatus {
     SubagentStatus::Ended(Box::new(SubagentOutput { output, delegated: DelegatedWork::default() }))
 }
 
-async fn events_after(store: &dyn Store, session: SessionId, mut after: u64) -> Result<Vec<Arc<Event>>, EngineError> {
+async fn events_after(ports: &Ports, session: SessionId, after: u64) -> Result<Vec<Arc<Event>>, EngineError> {
     let mut events = Vec::new();
-    loop {
-        let page = store.events(session, after, PAGE).await?;
-        let Some(last) = page.last() else { return Ok(events) };
-        after = last.seq;
-        events.extend(page);
+    let keep = |event| {
+        events.push(event);
+        Ok(())
+    };
+    reading::each_after(&*ports.store, session, after, keep).await?;
+    Ok(events)
+}
+
+/// Output of the call that a subagent worked for, and what that work means for the turn.
+#[derive(Debug)]
+pub(crate) struct SubagentOutput {
+    pub(crate) output: ToolOutput,
+    pub(crate) delegated: DelegatedWork,
+}
+
+/// Result of a subagent's work for one call, as far as it is known.
+#[derive(Debug)]
+pub(crate) struct SubagentResult {
+    subagent: Subagent,
+    /// Results of its turns, in order.
+    turns: Vec<TurnResult>,
+    files: Vec<FileChange>,
+    usage: Usage,
+    steps: u32,
+    /// Why the parent told it to end.
+    stopped: Option<StopReason>,
+    /// Why nobody knows its end.
+    lost: Option<String>,
+}
+
+impl SubagentResult {
+    pub(crate) fn new(subagent: Subagent) -> Self {
+        Self {
+            subagent,
+            turns: Vec::new(),
+            files: Vec::new(),
+            usage: Usage::default(),
+            steps: 0,
+            stopped: None,
+            lost: None,
+        }
     }
+
+    pub(crate) fn subagent(&self) -> &Subagent {
+        &self.subagent
+    }
+
+    /// Takes in what the subagent's journal tells.
+    pub(crate) fn take_in(&mut self, fact: &EventKind) {
+        match fact {
+            EventKind::UsageUpdated { usage, .. } => {
+                self.usage += *usage;
+                self.steps = self.steps.saturating_add(1);
+            }
+            EventKind::ItemCompleted { item: Item { body: ItemBody::ToolResult(result), .. }, .. } => {
+                // What it keeps in its own state is no file that the parent could see. Whether it or another subagent
+                // changed a file is one to the turn of the parent; only after a crash may it have been somebody else.
+                let is_cut_off = result.error == Some(ToolErrorCode::UnknownOutcome);
+                let shared = result.files.iter().filter(|file| !file.path.starts_with(ROOT));
+                self.files.extend(shared.map(|file| FileChange { late: file.late && is_cut_off, ..file.clone() }));
+            }
+            EventKind::TurnEnded { result } => self.turns.push((**result).clone()),
+            _ => {}
+        }
+    }
+
+    /// The parent told it to end.
+    pub(crate) fn stopped_for(&mut self, reason: StopReason) {
+        self.stopped.get_or_insert(reason);
+    }
+
+    /// Nobody will hear its end.
+    pub(crate) fn end_lost(&mut self, why: String) {
+        self.lost = Some(why);
+    }
+
+    /// It could not be followed at all.
+    pub(crate) fn lost(mut self, why: &str) -> SubagentOutput {
+        self.end_lost(why.to_owned());
+        self.output()
+    }
+
+    /// Result of its last turn.
+    pub(crate) fn last(&self) -> Option<&TurnResult> {
+        self.turns.last()
+    }
+
+    /// Returns whether it has come to an answer, whatever became of the question for detail.
+    pub(crate) fn has_answered(&self) -> bool {
+        self.turns.iter().any(|turn| turn.stop_reason == StopReason::Completed)
+    }
+
+    /// Returns whether it shall be asked for detail: it came to its end, said little, and was not asked yet.
+    pub(crate) fn wants_detail(&self, short: usize) -> bool {
+        let [only] = self.turns.as_slice() else { return false };
+        self.stopped.is_none()
+            && self.lost.is_none()
+            && only.stop_reason == StopReason::Completed
+            && only.text.trim().chars().nth(short - 1).is_none()
+    }
+
+    /// Calls that it was denied, each under its name.
+    pub(crate) fn denials(&self) -> Vec<Denial> {
+        let named = |denial: &Denial| {
+            let tool = format!("{} of {}", denial.tool, self.subagent.name);
+            Denial { tool, ..denial.clone() }
+        };
+        self.turns.iter().flat_map(|turn| &turn.denials).map(named).collect()
+    }
+
+    /// The part that concerns the turn, where there is one. A run that asks nobody and shall fail then fails with it.
+    fn delegated(&self) -> DelegatedWork {
+        let denials = self.denials();
+        let fails = !denials.is_empty() && self.last().is_some_and(|last| last.stop_reason == StopReason::Denied);
+        DelegatedWork { usage: self.usage, denials, fails }
+    }
+
+    /// The result of the call.
+    pub(crate) fn output(self) -> SubagentOutput {
+        let reason = self.stopped.or(self.last().map(|last| last.stop_reason));
+        let error = self.error(reason);
+        let said = self.said();
+        let mut result = json!({
+            "ok": error.is_none(),
+            "result": said.unwrap_or_default(),
+            "context_id": self.subagent.session_id,
+            "loops": self.steps,
+        });
+        if let Some((_, why)) = &error {
+            result["error"] = why.as_str().into();
+        }
+        let (error, files) = (error.map(|(code, _)| code), folded(&self.files));
+        let output = ToolOutput { text: result.to_string(), error, files, ..ToolOutput::default() };
+        SubagentOutput { output, delegated: self.delegated() }
+    }
+
+    /// Its answer. Where it was asked for detail and came to nothing, what it had said before.
+    fn said(&self) -> Option<&str> {
+        let whole = self.turns.iter().rev().filter(|turn| turn.stop_reason == StopReason::Completed);
+        let any = self.turns.iter().rev();
+        whole.chain(any).map(|turn| turn.text.as_str()).find(|text| !text.trim().is_empty())
+    }
+
+    fn error(&self, reason: Option<StopReason>) -> Option<(ToolErrorCode, String)> {
+        use ToolErrorCode::{Cancelled, Tool, UnknownOutcome};
+        let go_on = "call delegate_task with this context_id to continue it";
+        if let (Some(why), None) = (&self.lost, self.stopped) {
+            return Some((Tool, format!("the subagent's end is not known: {why}")));
+        }
+        let told = |what: &str| format!("{what}; what it had until then is in `result`; {go_on}");
+        match reason? {
+            StopReason::Completed => None,
+            StopReason::Cancelled | StopReason::Suspended => {
+                Some((Cancelled, format!("the subagent was cancelled; what it did until then is done; {go_on}")))
+            }
+            // Asked for detail it could not give any: its first answer stands.
+            _ if self.has_answered() && self.stopped.is_none() => None,
+            StopReason::MaxSteps => Some((Tool, told("the subagent came to the limit of its steps"))),
+            StopReason::TimeLimit => Some((Tool, told("the time of the turn was over before the subagent ended"))),
+            StopReason::Budget => Some((Tool, told("the tokens of the turn were spent before the subagent ended"))),
+            StopReason::Loop => Some((Tool, told("the subagent repeated the same calls with the same results"))),
+            StopReason::NoAnswer => Some((Tool, told("the subagent's model gave no answer"))),
+            StopReason::Cut => Some((Tool, told("the subagent's answer is cut"))),
+            StopReason::WrongForm => Some((Tool, told("the subagent's answer is in the wrong form"))),
+            StopReason::Filtered => Some((Tool, told("the provider withheld the subagent's answer"))),
+            StopReason::Interrupted => Some((UnknownOutcome, interrupted(go_on))),
+            StopReason::Denied => Some((Tool, format!("the subagent needed an answer and got none; {go_on}"))),
+            StopReason::Failed => {
+                let why = self.last().and_then(|last| last.error.as_ref()).map_or("", |error| &error.message);
+                Some((Tool, format!("the subagent failed: {why}; {go_on}, or do it another way")))
+            }
+        }
+    }
+
+    /// Output for one that a stop of the daemon cut off.
+    pub(crate) fn cut_off(self) -> SubagentOutput {
+        let result = json!({
+            "ok": false,
+            "result": "",
+            "context_id": self.subagent.session_id,
+            "loops": self.steps,
+            "error": interrupted("call delegate_task with this context_id to continue it"),
+        });
+        let failed = ToolOutput::error(ToolErrorCode::UnknownOutcome, result.to_string());
+        SubagentOutput { output: ToolOutput { files: folded(&self.files), ..failed }, delegated: self.delegated() }
+    }
+}
+
+fn interrupted(go_on: &str) -> String {
+    format!("the daemon stopped while the subagent worked; what it had done is done, and it knows of it; {go_on}")
+}
+
+/// The start of a text, on one line.
+pub(crate) fn one_line(text: &str, most: usize) -> String {
+    let mut line = String::new();
+    for word in text.split(|c: char| c.is_whitespace() || c.is_control()).filter(|word| !word.is_empty()) {
+        if line.chars().count() + word.chars().count() >= most {
+            let room = most.saturating_sub(line.chars().count() + 1);
+            line.extend(word.chars().take(room));
+            line.push('…');
+            return line.trim_start().to_owned();
+        }
+        line.push(' ');
+        line.push_str(word);
+    }
+    line.trim_start().to_owned()
 }

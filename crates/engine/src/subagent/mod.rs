@@ -12,7 +12,7 @@ mod watch;
 use agentd_core::{
     agent::{Parent, SUBAGENT, Subagent},
     error::ErrorKind,
-    event::{EventKind, StateChange},
+    event::StateChange,
     ids::{SessionId, TurnId},
     session::SessionSettings,
     tool::{ToolErrorCode, ToolOutput},
@@ -21,24 +21,21 @@ use agentd_core::{
 };
 use futures_util::{FutureExt as _, future::BoxFuture};
 
-use self::watch::Monitor;
 use crate::{
     error::EngineError,
-    links::tools::delegation,
-    recovery::{
-        subagent_result::{self, SubagentOutput, SubagentResult},
-        subagents::{apart, ended, handed_up, without_changes},
-    },
+    links::tools::agents,
+    recovery::subagents::{self, SubagentOutput, SubagentResult, apart, ended, handed_up, without_changes},
     session::{
         ClientLines, SessionHandle, TurnStart,
         registry::{
-            siblings::WeakRegistry,
+            WeakRegistry,
             worktree::{check_number, leave_unchanged, with_worktree},
         },
     },
+    subagent::watch::Monitor,
     turn::{
         TurnContext, TurnExit, dispatch,
-        hooks::{Invocation, Subagents, Task},
+        hooks::{Hook, Invocation, Subagents, Task},
     },
 };
 
@@ -65,7 +62,7 @@ struct RunningSubagent {
 pub(crate) struct SessionSubagents(pub(crate) WeakRegistry);
 
 impl Subagents for SessionSubagents {
-    fn run<'a>(&'a self, call: &'a Invocation<'a>, task: Task) -> BoxFuture<'a, Result<ToolOutput, TurnExit>> {
+    fn run<'a>(&'a self, call: &'a Invocation<'a>, task: Task) -> Hook<'a, ToolOutput> {
         async move {
             match self.begin(call, &task).await? {
                 Ok(at_work) => self.follow(call, at_work, task.max_steps).await,
@@ -75,25 +72,17 @@ impl Subagents for SessionSubagents {
         .boxed()
     }
 
-    fn resume<'a>(
-        &'a self,
-        call: &'a Invocation<'a>,
-        subagent: Subagent,
-        max_steps: u32,
-    ) -> BoxFuture<'a, Result<ToolOutput, TurnExit>> {
+    fn resume<'a>(&'a self, call: &'a Invocation<'a>, subagent: Subagent, max_steps: u32) -> Hook<'a, ToolOutput> {
         async move {
             let context = call.context;
             let lost = match self.found(context, &subagent).await {
                 Ok((session, Some(turn))) => {
                     return self.follow(call, RunningSubagent { session, subagent, turn }, max_steps).await;
                 }
-                Ok((_, None)) => {
-                    match ended(&*context.records.store, &*context.files.snapshots, context.ids.session, subagent).await
-                    {
-                        Ok(ended) => return Ok(settled(call, ended)),
-                        Err(lost) => lost,
-                    }
-                }
+                Ok((_, None)) => match ended(&context.ports, context.ids.session, subagent).await {
+                    Ok(ended) => return Ok(settled(call, ended)),
+                    Err(lost) => lost,
+                },
                 Err(lost) => lost,
             };
             self.without(call, &lost).await
@@ -106,6 +95,17 @@ impl Subagents for SessionSubagents {
             match self.0.registry() {
                 Ok(registry) => matches!(registry.live(id).await, Ok(Some(_))),
                 Err(_) => false,
+            }
+        }
+        .boxed()
+    }
+
+    fn cancel(&self, id: SessionId) -> BoxFuture<'_, ()> {
+        async move {
+            // One that has ended meanwhile needs no cancel, and one that a stop of the daemon ends has it.
+            let cancelled = async { self.0.registry()?.get(id).await?.cancel(None).await };
+            if let Err(error) = cancelled.await {
+                tracing::debug!(session = %id, "the subagent was not cancelled: {error}");
             }
         }
         .boxed()
@@ -162,17 +162,16 @@ impl SessionSubagents {
             call_id: call.call.call_id.clone(),
             session_id,
             name: agent.clone().unwrap_or_else(|| SUBAGENT.to_owned()),
-            task: subagent_result::one_line(&task.text, TITLE),
+            task: subagents::one_line(&task.text, TITLE),
             after,
         };
         dispatch::begin(call).await?;
-        let change = StateChange::Subagent(subagent.clone());
-        context.recorder.fact(EventKind::StateChanged { change }).await?;
+        context.recorder.change(StateChange::Subagent(subagent.clone())).await?;
         context.recorder.flush().await?;
         let started = self.start(context, task, subagent, agent).await;
         if started.is_err() && task.worktree {
             // Nobody works in it.
-            leave_unchanged(context.files.session.workspaces(), &*context.records.store, session_id).await;
+            leave_unchanged(&context.ports, session_id).await;
         }
         Ok(started)
     }
@@ -196,11 +195,10 @@ impl SessionSubagents {
                 session
             }
             None if task.worktree => {
-                let (workspaces, store) = (context.files.session.workspaces(), &*context.records.store);
-                check_number(workspaces, store, context.ids.session).await?;
+                check_number(&context.ports, context.ids.session).await?;
                 let wish = Some(SessionWorktree::default());
                 let settings = SessionSettings { worktree: wish, ..settings };
-                let settings = with_worktree(workspaces, subagent.session_id, settings).await?;
+                let settings = with_worktree(&context.ports, subagent.session_id, settings).await?;
                 registry.newborn(subagent.session_id, settings).await?
             }
             None => registry.newborn(subagent.session_id, settings).await?,
@@ -213,7 +211,7 @@ impl SessionSubagents {
 
     /// Returns whether a subagent works in a worktree of its own.
     async fn is_apart(&self, context: &TurnContext, subagent: SessionId) -> bool {
-        apart(&*context.records.store, subagent, context.ids.session).await.is_some()
+        apart(&context.ports, subagent, context.ids.session).await.is_some()
     }
 
     /// Follows the subagent to its end, and asks it once for more where it said little.
@@ -243,13 +241,10 @@ impl SessionSubagents {
         }
         let output = settled(call, work.output());
         let context = call.context;
-        let (store, snapshots) = (&*context.records.store, &*context.files.snapshots);
-        if self.is_apart(context, session.id()).await
-            && leave_unchanged(context.files.session.workspaces(), store, session.id()).await
-        {
+        if self.is_apart(context, session.id()).await && leave_unchanged(&context.ports, session.id()).await {
             return Ok(without_changes(output));
         }
-        Ok(handed_up(store, snapshots, session.id(), context.ids.session, output).await)
+        Ok(handed_up(&context.ports, session.id(), context.ids.session, output).await)
     }
 }
 
@@ -267,18 +262,18 @@ async fn left_to_the_next_life<T>(call: &Invocation<'_>) -> Result<T, TurnExit> 
 /// The agent of a subagent of this session that has ended, and the number of its last event.
 async fn earlier(call: &Invocation<'_>, task: &Task, id: SessionId) -> Result<(Option<String>, u64), EngineError> {
     let context = call.context;
-    let stored = context.records.store.session(id).await?;
+    let stored = context.ports.store.session(id).await?;
     let is_ours = |parent: &Parent| parent.session == context.ids.session;
     match stored.as_ref().and_then(|stored| Some((stored, stored.settings.parent.clone().filter(is_ours)?))) {
         Some((stored, parent)) => {
             let named = task.agent.as_deref().filter(|_| task.is_named);
-            delegation::may_go_on(context, parent.agent.as_deref(), named)
+            agents::may_go_on(context, parent.agent.as_deref(), named)
                 .map_err(|why| EngineError::new(ErrorKind::InvalidInput, why))?;
             Ok((parent.agent, stored.summary.last_seq))
         }
         None => {
             let unknown = format!("no subagent of this session has the context_id {id}");
-            Err(EngineError::new(ErrorKind::NotFound, unknown).with_hint("leave context_id out for a new one"))
+            Err(EngineError::not_found(unknown, "leave context_id out for a new one"))
         }
     }
 }

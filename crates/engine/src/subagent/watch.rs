@@ -21,8 +21,8 @@ use tokio::time::{Instant, sleep_until};
 use crate::{
     error::EngineError,
     grants::LiveGrants,
-    recovery::subagent_result::{self, SubagentResult},
-    session::{SessionHandle, registry::subscribers::Subscription},
+    recovery::subagents::{self, SubagentResult},
+    session::{SessionHandle, history::journal::Subscription},
     turn::{TurnExit, hooks::Invocation, stopwatch::StopwatchGuard},
 };
 
@@ -166,7 +166,7 @@ impl<'a> Monitor<'a> {
 
     /// Tells its progress, in one line.
     fn tell(&self, work: &SubagentResult, call: &ToolCall) {
-        let arguments = subagent_result::one_line(&call.arguments, ARGUMENTS);
+        let arguments = subagents::one_line(&call.arguments, ARGUMENTS);
         self.progress.tell(&format!("{}: {} {arguments}", work.subagent().name, call.name));
     }
 

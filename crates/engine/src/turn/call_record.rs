@@ -1,4 +1,5 @@
-//! What is known of the decision on a call, gathered on its way through the chain, for the audit log.
+//! What is known of the decision on a call, gathered on its way through the chain, for the audit log; and the changes of the turn
+//! that it asks for beside its output. Only links ask for them: a tool behind a port cannot.
 
 use std::{
     path::PathBuf,
@@ -8,15 +9,20 @@ use std::{
 
 use agentd_core::{
     audit::DecidedBy,
+    context::CompactionStrategy,
     error::WorkspaceError,
+    files::Picture,
+    ids::CallId,
     policy::{Confinement, Explanation, Layer, Risk, Verdict},
     ports::{FilesBefore, SkillPackages},
-    session::SessionMode,
+    session::{SessionMode, Todo},
     tool::{ToolCall, ToolOutput},
+    turn::Denial,
+    usage::Usage,
 };
 use tokio::time::Instant;
 
-use super::{recorder::ResolvedInterrupt, side_effects::SideEffects};
+use crate::turn::recorder::ResolvedInterrupt;
 
 /// Record of the decision on one call, for the links around it and for the audit log.
 ///
@@ -28,6 +34,41 @@ pub(crate) struct CallRecord<'a> {
     note: Option<&'a str>,
     begun: Instant,
     entries: Mutex<Entries>,
+    pub(crate) marks: CallMarks,
+}
+
+/// Marks of links on a call.
+#[derive(Default)]
+pub(crate) struct CallMarks {
+    /// Set where the rules, or who was asked, let it through.
+    pub(crate) passed: Mark<bool>,
+    /// Set once the decision is in the audit log.
+    pub(crate) logged: Mark<bool>,
+    /// Set where the daemon does not let it run, whatever was decided: the log could not take the decision, or what a person
+    /// was shown is not what would happen.
+    pub(crate) shut: Mark<bool>,
+    /// Set where the log could not take the decision.
+    pub(crate) unwritten: Mark<bool>,
+    /// Its limits by the rules alone, as of the last verdict, whatever else makes it a question.
+    pub(crate) limits: Mark<Confinement>,
+    /// The limits of what it runs, where no person looked at this very call.
+    pub(crate) confinement: Mark<Confinement>,
+    /// Paths that it cannot change.
+    pub(crate) closed: Mark<Arc<[PathBuf]>>,
+}
+
+/// A value that one link sets and others read.
+#[derive(Default)]
+pub(crate) struct Mark<T>(Mutex<T>);
+
+impl<T: Clone> Mark<T> {
+    pub(crate) fn get(&self) -> T {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    pub(crate) fn set(&self, value: T) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = value;
+    }
 }
 
 #[derive(Default)]
@@ -46,20 +87,13 @@ struct Entries {
     replied: Option<ResolvedInterrupt>,
     /// Arguments that replaced the model's.
     edited: Option<String>,
-    passed: bool,
-    logged: bool,
-    shut: bool,
-    unwritten: bool,
-    limits: Confinement,
-    confinement: Confinement,
-    closed: Arc<[PathBuf]>,
     waited: Duration,
     effects: SideEffects,
 }
 
 impl<'a> CallRecord<'a> {
     pub(crate) fn of(written: &'a ToolCall, note: Option<&'a str>) -> Self {
-        Self { written, note, begun: Instant::now(), entries: Mutex::default() }
+        Self { written, note, begun: Instant::now(), entries: Mutex::default(), marks: CallMarks::default() }
     }
 
     fn entries(&self) -> MutexGuard<'_, Entries> {
@@ -152,56 +186,10 @@ impl<'a> CallRecord<'a> {
         self.entries().edited.clone()
     }
 
-    /// Records that the rules, or who was asked, let it through.
-    pub(crate) fn pass(&self) {
-        self.entries().passed = true;
-    }
-
-    /// Records that the decision is in the audit log.
-    pub(crate) fn tell(&self) {
-        self.entries().logged = true;
-    }
-
-    /// Records that the daemon does not let it run, whatever was decided: the log could not take the decision, or what a
-    /// person was shown is not what would happen.
-    pub(crate) fn shut(&self) {
-        self.entries().shut = true;
-    }
-
     /// Records that the log could not take the decision, so that it does not run.
     pub(crate) fn leave_unwritten(&self) {
-        let mut entries = self.entries();
-        (entries.unwritten, entries.shut) = (true, true);
-    }
-
-    /// Records the limits of what it runs, where no person looked at this very call.
-    pub(crate) fn confine(&self, confinement: Confinement) {
-        self.entries().confinement = confinement;
-    }
-
-    /// The limits of what it runs.
-    pub(crate) fn confinement(&self) -> Confinement {
-        self.entries().confinement
-    }
-
-    /// Records the limits by the rules alone, whatever else makes it a question.
-    pub(crate) fn limit(&self, limits: Confinement) {
-        self.entries().limits = limits;
-    }
-
-    /// Its limits by the rules alone, as of the last verdict.
-    pub(crate) fn limits(&self) -> Confinement {
-        self.entries().limits
-    }
-
-    /// Records paths that it cannot change.
-    pub(crate) fn close(&self, paths: Vec<PathBuf>) {
-        self.entries().closed = paths.into();
-    }
-
-    /// Paths that it cannot change.
-    pub(crate) fn closed(&self) -> Arc<[PathBuf]> {
-        Arc::clone(&self.entries().closed)
+        self.marks.unwritten.set(true);
+        self.marks.shut.set(true);
     }
 
     /// The verdict, the strictest where there are two; none where the rules were not asked.
@@ -228,23 +216,6 @@ impl<'a> CallRecord<'a> {
     pub(crate) fn replied(&self) -> Option<ResolvedInterrupt> {
         let entries = self.entries();
         entries.answered.as_ref().and(entries.replied.clone())
-    }
-
-    pub(crate) fn has_passed(&self) -> bool {
-        self.entries().passed
-    }
-
-    pub(crate) fn is_told(&self) -> bool {
-        self.entries().logged
-    }
-
-    pub(crate) fn is_shut(&self) -> bool {
-        self.entries().shut
-    }
-
-    /// Returns whether it was not let through because the decision could not be logged.
-    pub(crate) fn is_unwritten(&self) -> bool {
-        self.entries().unwritten
     }
 }
 
@@ -311,4 +282,42 @@ impl PackageNeed {
 
 fn millis(time: Duration) -> u64 {
     u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// Changes of the turn that one call asks for, gathered in its [record](super::call_record::CallRecord).
+#[derive(Debug, Default)]
+pub(crate) struct SideEffects {
+    /// A new todo list.
+    pub(crate) todos: Option<Vec<Todo>>,
+    /// The call whose edit it took back, or found to be taken back already.
+    pub(crate) takes_back: Option<CallId>,
+    /// The tools that it found for the model.
+    pub(crate) found: Vec<String>,
+    /// Words of the person for it: an answer, or a reason.
+    pub(crate) said: Option<String>,
+    /// Set if a person answered a question about it.
+    pub(crate) answered: bool,
+    /// Fingerprint of its text, where an earlier result shows the same.
+    pub(crate) unchanged: Option<u64>,
+    /// The history is compacted in this way before the model's next words.
+    pub(crate) compact: Option<CompactionStrategy>,
+    /// Another agent works in the session behind this step.
+    pub(crate) changes_agent: bool,
+    /// Work of another session for it.
+    pub(crate) delegated: DelegatedWork,
+    /// Usage of the model that it asked.
+    pub(crate) sampled: Usage,
+    /// Pictures that it returned, for models that see.
+    pub(crate) pictures: Vec<Picture>,
+}
+
+/// Work of another session for a call, as far as it concerns the turn.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(crate) struct DelegatedWork {
+    /// Usage of the model calls for it.
+    pub(crate) usage: Usage,
+    /// Denials there.
+    pub(crate) denials: Vec<Denial>,
+    /// Set if the turn ends with the last of these, because it asks nobody and shall fail then.
+    pub(crate) fails: bool,
 }

@@ -7,7 +7,7 @@ use std::{
     time::Duration,
 };
 
-use agentd_context::{ToolSet, long_text::ResultLimits, tokens::TokenCalibration, windows::ContextWindows};
+use agentd_context::{ToolSet, text::ResultLimits, tokens::TokenCalibration, windows::ContextWindows};
 use agentd_core::{
     agent::Subagent,
     answer_schema::AnswerSchema,
@@ -17,12 +17,10 @@ use agentd_core::{
     guide::GuideLimits,
     ids::{CallId, ItemId, SessionId, TraceId, TurnId},
     interrupt::Ask,
+    item::ItemBody,
     model::{ModelInfo, Slot},
     policy::{Confinement, Verdict},
-    ports::{
-        Audit, Clock, Exchanges, Languages, Model, ReadRules, Snapshots, Store, ToolContext, ToolUser, Toolbox,
-        Workspace,
-    },
+    ports::{Model, ReadRules, ToolContext, ToolUser, Workspace},
     session::SessionSettings,
     state_files::StateFiles,
     tool::{Effect, ToolCall, ToolErrorCode, ToolSpec},
@@ -33,25 +31,23 @@ use serde_json::json;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
-use super::{
-    TurnExit, TurnState,
-    answering::AnswerMode,
-    files::SessionFiles,
-    person,
-    recorder::{CallAnswers, Recorder, ResolvedInterrupt},
-    state::Phase,
-    stopwatch::Stopwatch,
-};
 use crate::{
-    agents::{active::ActiveAgent, delegate_tool},
+    agents::{active::ActiveAgent, handoff_tools},
     answer_form::AnswerForm,
     catalog::Finds,
-    client_files::FileLines,
-    client_tools::OfferedTools,
-    config::PolicyInForce,
+    client::{FileLines, OfferedTools},
+    config::{PolicyInForce, Ports},
     grants::LiveGrants,
     mentions::Mentions,
-    turn::hooks::{Chain, Subagents},
+    turn::{
+        TurnExit, TurnState,
+        answering::{self, AnswerMode},
+        files::SessionFiles,
+        hooks::{Chain, Subagents},
+        recorder::{CallAnswers, Recorder, ResolvedInterrupt},
+        state::Phase,
+        stopwatch::Stopwatch,
+    },
 };
 
 /// Time for an answer that is under way when the time of its turn is over, at least.
@@ -74,8 +70,8 @@ pub(crate) struct TurnContext {
     pub(crate) tools: TurnTools,
     pub(crate) files: TurnFiles,
     pub(crate) recorder: Recorder,
-    pub(crate) records: Records,
     pub(crate) control: Control,
+    pub(crate) ports: Arc<Ports>,
 }
 
 /// The names under which a turn is stored and traced.
@@ -140,7 +136,6 @@ pub(crate) struct TurnTools {
     pub(crate) of_client: OfferedTools,
     /// Mentions of the turn's input.
     pub(crate) mentions: Arc<Mentions>,
-    pub(crate) toolbox: Arc<dyn Toolbox>,
     pub(crate) chain: Arc<Chain>,
     /// Sessions that work for calls of this turn.
     pub(crate) subagents: Arc<dyn Subagents>,
@@ -154,21 +149,10 @@ pub(crate) struct TurnTools {
 pub(crate) struct TurnFiles {
     pub(crate) workspace: Arc<Workspace>,
     pub(crate) session: SessionFiles,
-    pub(crate) snapshots: Arc<dyn Snapshots>,
-    pub(crate) languages: Arc<dyn Languages>,
     /// The files of the session's own state, live.
     pub(crate) state: watch::Receiver<Arc<StateFiles>>,
     /// Clients that hold files of the project, live.
     pub(crate) of_client: Arc<FileLines>,
-}
-
-/// Earlier records, the audit log, and what went over wires. What happens in the turn goes through its recorder alone.
-pub(crate) struct Records {
-    /// The journal, to be searched.
-    pub(crate) store: Arc<dyn Store>,
-    pub(crate) audit: Arc<dyn Audit>,
-    /// Keeps what goes over the wires of models.
-    pub(crate) exchanges: Arc<dyn Exchanges>,
 }
 
 /// Cancellation and time of a turn.
@@ -177,7 +161,6 @@ pub(crate) struct Control {
     /// Stops the calls in flight: at a cancel, or when the time of the turn is over.
     pub(crate) calls: CancellationToken,
     pub(crate) stopwatch: Arc<Stopwatch>,
-    pub(crate) clock: Arc<dyn Clock>,
     pub(crate) environment: Arc<ClientEnvironment>,
 }
 
@@ -225,7 +208,7 @@ impl TurnContext {
             purpose,
             agent: self.acting.name().to_owned(),
         };
-        self.records.exchanges.tap(&source, self.settings.trace)
+        self.ports.exchanges.tap(&source, self.settings.trace)
     }
 
     /// Waits for the future or for the turn's cancel, whichever comes first. Dropping the future is its cancel.
@@ -267,6 +250,12 @@ impl TurnContext {
         if self.is_out_of_time() { ToolErrorCode::Timeout } else { ToolErrorCode::Cancelled }
     }
 
+    /// Tells the model something, behind the history.
+    pub(crate) async fn tell(&self, state: &mut TurnState, notice: ItemBody) -> Result<(), TurnExit> {
+        state.note(self.recorder.whole(notice).await?);
+        Ok(())
+    }
+
     /// Asks a person and waits for the answer or the turn's cancel. The wait is not counted as work.
     pub(crate) async fn ask(&self, call_id: CallId, ask: Ask) -> Result<ResolvedInterrupt, TurnExit> {
         let waiting = self.control.stopwatch.pause();
@@ -306,14 +295,14 @@ impl TurnContext {
         let found = || self.tools.finds.get(name).map(|tool| &tool.spec);
         // A name that others have for one of our tools means that one, unless a person gave it to another.
         let ours = |name: &str| {
-            visible(self.tools.toolbox.canonical_name(name)).or_else(|| visible(delegate_tool::canonical_name(name)))
+            visible(self.ports.toolbox.canonical_name(name)).or_else(|| visible(handoff_tools::canonical_name(name)))
         };
         visible(name).or_else(found).or_else(|| if self.tools.finds.is_known(name) { None } else { ours(name) })
     }
 
     /// Returns whether a call is one of `delegate_task`: nobody else's tool of that name.
     pub(crate) fn is_delegation(&self, name: &str) -> bool {
-        self.tool(name).is_some_and(|tool| tool.name == delegate_tool::NAME)
+        self.tool(name).is_some_and(|tool| tool.name == handoff_tools::DELEGATE)
     }
 
     /// Whose a visible tool is, where it is somebody else's.
@@ -397,7 +386,7 @@ impl TurnContext {
             reading: self.read_rules(call),
             environment: Arc::clone(&self.control.environment),
             progress: Default::default(),
-            person: person::of_call(
+            person: answering::of_call(
                 call.call_id.clone(),
                 self.recorder.clone(),
                 Arc::clone(&self.control.stopwatch),
@@ -411,7 +400,7 @@ impl TurnContext {
             confinement: Confinement::Usual,
             guarded: self.rules.policy.guarded(),
             closed: Arc::default(),
-            now: self.control.clock.now(),
+            now: self.ports.clock.now(),
             cancel: self.control.calls.clone(),
         }
     }

@@ -1,6 +1,10 @@
-//! Runs the calls of one step: independent read-only ones at once, the rest in the model's order.
+//! Runs the calls of one step: independent read-only ones at once, the rest in the model's order; and at the innermost end of the
+//! chain, the tool itself.
 
-use std::sync::{Arc, OnceLock};
+use std::{
+    sync::{Arc, OnceLock},
+    time::Duration,
+};
 
 use agentd_context::compaction::plan::CompactionRequest;
 use agentd_core::{
@@ -8,6 +12,7 @@ use agentd_core::{
     event::{EventKind, StateChange},
     ids::ItemId,
     item::{Item, ItemBody, ItemStatus},
+    ports::ToolContext,
     state_files::StateFileChange,
     tool::{AdaptedCall, Effect, ToolCall, ToolErrorCode, ToolOutput, ToolResult},
     turn::{Denial, StopReason},
@@ -16,12 +21,11 @@ use agentd_core::{
 use agentd_policy::only_fetches;
 use futures_util::{FutureExt as _, StreamExt as _, stream};
 
-use super::{TurnContext, TurnExit, TurnState};
 use crate::turn::{
-    Phase,
-    call_record::CallRecord,
-    hooks::Invocation,
-    side_effects::{DelegatedWork, SideEffects},
+    Phase, TurnContext, TurnExit, TurnState,
+    call_record::{CallRecord, DelegatedWork, SideEffects},
+    hooks::{Hook, Invocation},
+    sampler::SamplingBudget,
 };
 
 /// Runs every call that has no result. Those come first that are under way, since before a restart, and alone: who works
@@ -51,7 +55,7 @@ struct DueCall {
 
 impl DueCall {
     fn of(context: &TurnContext, written: &ToolCall) -> Self {
-        match context.tools.toolbox.meant(written) {
+        match context.ports.toolbox.meant(written) {
             Some(AdaptedCall { arguments, note }) => Self { call: ToolCall { arguments, ..written.clone() }, note },
             None => Self { call: written.clone(), note: None },
         }
@@ -146,7 +150,7 @@ async fn run_call<'a>(context: &TurnContext, due: &'a DueCall, state: &TurnState
             output => output?,
         }
     };
-    let (shut_out, ran_with, duration_ms) = (record.is_unwritten(), record.ran_with(), record.took());
+    let (shut_out, ran_with, duration_ms) = (record.marks.unwritten.get(), record.ran_with(), record.took());
     let effects = record.take_effects();
     Ok(EndedCall { call, item: started.get().copied(), output, effects, shut_out, ran_with, duration_ms })
 }
@@ -170,8 +174,7 @@ async fn store(context: &TurnContext, ended: EndedCall<'_>, step: u32, turn: &mu
     let (takes_back, found) = (effects.takes_back.take(), std::mem::take(&mut effects.found));
     let (said, unchanged) = (effects.said.take(), effects.unchanged);
     if !found.is_empty() {
-        let change = StateChange::Tools { names: context.tools.finds.names() };
-        context.recorder.fact(EventKind::StateChanged { change }).await?;
+        context.recorder.change(StateChange::Tools { names: context.tools.finds.names() }).await?;
     }
     let result = ToolResult {
         call_id,
@@ -218,7 +221,7 @@ async fn remember(context: &TurnContext, changes: Vec<StateFileChange>) -> Resul
         return Ok(());
     }
     for change in changes {
-        context.recorder.fact(EventKind::StateChanged { change: StateChange::File(change) }).await?;
+        context.recorder.change(StateChange::File(change)).await?;
     }
     context.recorder.flush().await
 }
@@ -245,8 +248,7 @@ async fn take_in(context: &TurnContext, state: &mut TurnState, outcome: Outcome)
     }
     if let Some(todos) = todos {
         state.todos.clone_from(&todos);
-        let change = StateChange::Todos { todos };
-        context.recorder.fact(EventKind::StateChanged { change }).await?;
+        context.recorder.change(StateChange::Todos { todos }).await?;
     }
     settle(state, delegated)
 }
@@ -284,4 +286,38 @@ pub(crate) async fn begin(invocation: &Invocation<'_>) -> Result<(), TurnExit> {
         let _ = started.set(id);
     }
     context.recorder.flush().await
+}
+
+/// Time for a tool to end its processes after a stop before it is dropped.
+const CANCEL_GRACE: Duration = Duration::from_secs(5);
+
+/// Runs the tool of a call, for the end of a chain.
+pub(crate) fn runner<'a>(invocation: &'a Invocation<'a>) -> Hook<'a, ToolOutput> {
+    execute(invocation).boxed()
+}
+
+/// Runs the tool. What it took of the turn's model is in the call's record.
+async fn execute(invocation: &Invocation<'_>) -> Result<ToolOutput, TurnExit> {
+    begin(invocation).await?;
+    let Invocation { context, call, started, record, .. } = invocation;
+    let progress = started.get().map(|id| context.recorder.progress(*id)).unwrap_or_default();
+    let tab = SamplingBudget::open(invocation);
+    let (confinement, closed) = (record.marks.confinement.get(), record.marks.closed.get());
+    let tool_context =
+        ToolContext { progress, sampler: tab.sampler(), confinement, closed, ..context.tool_context(call) };
+    let given_up = async {
+        context.control.calls.cancelled().await;
+        tokio::time::sleep(CANCEL_GRACE).await;
+    };
+    let mut output = tokio::select! {
+        biased;
+        output = context.ports.toolbox.call(&tool_context, call) => output,
+        () = given_up => ToolOutput::error(ToolErrorCode::Cancelled, "the turn ended while this ran"),
+    };
+    tab.settle().await;
+    if output.error == Some(ToolErrorCode::Cancelled) && context.is_out_of_time() {
+        output.error = Some(ToolErrorCode::Timeout);
+        output.text.push_str("\n[the time limit of the turn was reached]");
+    }
+    Ok(record.noted(output))
 }

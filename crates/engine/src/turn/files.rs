@@ -30,11 +30,6 @@ impl SessionFiles {
         Self { session, workspaces, made: OnceCell::new() }
     }
 
-    /// Where they are.
-    pub(crate) fn workspaces(&self) -> &dyn Workspaces {
-        &*self.workspaces
-    }
-
     /// Makes them where they are missing. Without them no tool may run.
     pub(crate) async fn make(&self, workspace: &Workspace) -> Result<(), TurnExit> {
         let open = || async { self.workspaces.open(self.session, workspace.mounts()).await.map(drop) };

@@ -3,8 +3,9 @@
 use agentd_context::ToolSet;
 use agentd_core::{event::EventKind, item::NoticeTopic, routing::ChoiceRule};
 
-use super::{TurnContext, TurnExit, TurnState, hooks::Reminder, reminders, route::SlotChoice, sample};
-use crate::turn::{Phase, Reply, request};
+use crate::turn::{
+    Phase, Reply, TurnContext, TurnExit, TurnState, hooks::Reminder, request, route::SlotChoice, sample,
+};
 
 /// Said at the end of the last request: a model that is only forbidden to call often says nothing instead.
 const LAST_WORDS: &str = "No tool can be called any more in this turn. Answer the person now, in words, with what you have: \
@@ -31,7 +32,7 @@ async fn last_answer(context: &TurnContext, state: &mut TurnState) -> Result<(),
     }
     if state.answer.is_none() {
         let message = "the model ended the turn without an answer".to_owned();
-        context.recorder.fact(EventKind::Warning { code: "empty_answer".to_owned(), message }).await?;
+        context.recorder.warn("empty_answer", message).await?;
     }
     Ok(())
 }
@@ -58,7 +59,7 @@ async fn ask(context: &TurnContext, state: &mut TurnState, tools: ToolSet) -> Re
 }
 
 async fn ask_once(context: &TurnContext, state: &mut TurnState, tools: ToolSet) -> Result<(), TurnExit> {
-    reminders::append(context, state, Some(Reminder::new(NoticeTopic::LastAnswer, LAST_WORDS))).await?;
+    request::append_reminders(context, state, Some(Reminder::new(NoticeTopic::LastAnswer, LAST_WORDS))).await?;
     let mut draft = request::assemble(context, state, tools).in_form(context.answer_schema());
     draft.forbid_calls();
     context.tools.chain.before_model(context, state, &mut draft);

@@ -14,12 +14,22 @@ use agentd_core::{
 use futures_util::{FutureExt as _, future::BoxFuture};
 use tokio::time::Instant;
 
-use super::call_record::CallRecord;
 use crate::{
-    agents::delegate_tool,
+    agents::handoff_tools,
     instructions::PreambleContext,
-    turn::{TurnContext, TurnExit, TurnState, recorder::ResolvedInterrupt},
+    turn::{TurnContext, TurnExit, TurnState, call_record::CallRecord, recorder::ResolvedInterrupt},
 };
+
+/// Work of a hook, which may end the turn.
+pub(crate) type Hook<'a, T = ()> = BoxFuture<'a, Result<T, TurnExit>>;
+
+/// Preview of a call, or what it would return.
+pub(crate) type Preview<'a> = BoxFuture<'a, Result<Option<String>, ToolOutput>>;
+
+/// A hook that has nothing to wait for.
+pub(crate) fn done<'a, T: Send + 'a, E: Send + 'a>(value: T) -> BoxFuture<'a, Result<T, E>> {
+    std::future::ready(Ok(value)).boxed()
+}
 
 /// A capability with hooks before the turn, before each model call and around each tool call.
 pub(crate) trait Link: Send + Sync {
@@ -45,18 +55,18 @@ pub(crate) trait Link: Send + Sync {
     }
 
     /// Called once, before the first step.
-    fn before_turn<'a>(&'a self, _: &'a TurnContext, _: &'a mut TurnState) -> BoxFuture<'a, Result<(), TurnExit>> {
-        std::future::ready(Ok(())).boxed()
+    fn before_turn<'a>(&'a self, _: &'a TurnContext, _: &'a mut TurnState) -> Hook<'a> {
+        done(())
     }
 
     /// Called before each step: before it is decided what comes next.
-    fn before_step<'a>(&'a self, _: &'a TurnContext, _: &'a mut TurnState) -> BoxFuture<'a, Result<(), TurnExit>> {
-        std::future::ready(Ok(())).boxed()
+    fn before_step<'a>(&'a self, _: &'a TurnContext, _: &'a mut TurnState) -> Hook<'a> {
+        done(())
     }
 
     /// Called once after the last step, where the turn came to its answer or to a limit.
-    fn on_finish<'a>(&'a self, _: &'a TurnContext, _: &'a mut TurnState) -> BoxFuture<'a, Result<(), TurnExit>> {
-        std::future::ready(Ok(())).boxed()
+    fn on_finish<'a>(&'a self, _: &'a TurnContext, _: &'a mut TurnState) -> Hook<'a> {
+        done(())
     }
 
     /// Reminder for the model as it should read before the next request. It is appended to the history where it changed.
@@ -69,13 +79,13 @@ pub(crate) trait Link: Send + Sync {
 
     /// Called before a call is judged, whoever answers it: may bring into the session what it is about, and note what it needs
     /// besides. An output is what the call comes to, for it could only fail.
-    fn prepare_call<'a>(&'a self, _: &'a Invocation<'a>) -> BoxFuture<'a, Result<Option<ToolOutput>, TurnExit>> {
-        std::future::ready(Ok(None)).boxed()
+    fn prepare_call<'a>(&'a self, _: &'a Invocation<'a>) -> Hook<'a, Option<ToolOutput>> {
+        done(None)
     }
 
     /// Preview of a call of one of its tools, as [`agentd_core::ports::Toolbox::preview`] gives for others. None where
     /// the link has no such tool, or nothing to show.
-    fn preview<'a>(&'a self, _: &'a Invocation<'a>) -> Option<BoxFuture<'a, Result<Option<String>, ToolOutput>>> {
+    fn preview<'a>(&'a self, _: &'a Invocation<'a>) -> Option<Preview<'a>> {
         None
     }
 
@@ -86,11 +96,7 @@ pub(crate) trait Link: Send + Sync {
     }
 
     /// May answer a call itself, change it, or let it through and look at what comes back.
-    fn around_tool<'a>(
-        &'a self,
-        call: &'a Invocation<'a>,
-        next: Next<'a>,
-    ) -> BoxFuture<'a, Result<ToolOutput, TurnExit>> {
+    fn around_tool<'a>(&'a self, call: &'a Invocation<'a>, next: Next<'a>) -> Hook<'a, ToolOutput> {
         next.run(call)
     }
 }
@@ -107,6 +113,12 @@ pub(crate) struct Reminder {
 impl Reminder {
     pub(crate) fn new(topic: NoticeTopic, text: impl Into<String>) -> Self {
         Self { topic, text: text.into() }
+    }
+
+    /// The notice that tells it.
+    pub(crate) fn notice(self) -> ItemBody {
+        let Self { topic, text } = self;
+        ItemBody::Notice { text, topic, sources: Vec::new(), pictures: Vec::new() }
     }
 }
 
@@ -153,18 +165,16 @@ impl Invocation<'_> {
 /// Sessions that work for calls of other sessions.
 pub(crate) trait Subagents: Send + Sync {
     /// Runs the task in a subagent, and returns its result.
-    fn run<'a>(&'a self, call: &'a Invocation<'a>, task: Task) -> BoxFuture<'a, Result<ToolOutput, TurnExit>>;
+    fn run<'a>(&'a self, call: &'a Invocation<'a>, task: Task) -> Hook<'a, ToolOutput>;
 
     /// Follows a subagent that works for this call since before a restart, and returns its result.
-    fn resume<'a>(
-        &'a self,
-        call: &'a Invocation<'a>,
-        subagent: Subagent,
-        max_steps: u32,
-    ) -> BoxFuture<'a, Result<ToolOutput, TurnExit>>;
+    fn resume<'a>(&'a self, call: &'a Invocation<'a>, subagent: Subagent, max_steps: u32) -> Hook<'a, ToolOutput>;
 
     /// Returns whether a subagent is still in memory, where only its parent was closed.
     fn is_alive(&self, id: SessionId) -> BoxFuture<'_, bool>;
+
+    /// Cancels a subagent whose call has ended without it.
+    fn cancel(&self, id: SessionId) -> BoxFuture<'_, ()>;
 }
 
 /// Task of a subagent.
@@ -190,11 +200,11 @@ pub(crate) struct Next<'a> {
 }
 
 /// Runs the tool of a call, behind all links.
-pub(crate) type ToolRunner = for<'a> fn(&'a Invocation<'a>) -> BoxFuture<'a, Result<ToolOutput, TurnExit>>;
+pub(crate) type ToolRunner = for<'a> fn(&'a Invocation<'a>) -> Hook<'a, ToolOutput>;
 
 impl<'a> Next<'a> {
     /// Passes the call on.
-    pub(crate) fn run(self, call: &'a Invocation<'a>) -> BoxFuture<'a, Result<ToolOutput, TurnExit>> {
+    pub(crate) fn run(self, call: &'a Invocation<'a>) -> Hook<'a, ToolOutput> {
         match self.links.split_first() {
             Some((link, links)) => link.around_tool(call, Next { links, tool: self.tool }),
             None => (self.tool)(call),
@@ -228,7 +238,7 @@ impl Chain {
 
     /// The tool of that name, where a link answers it, whether the turn offers it or not.
     pub(crate) fn own(&self, name: &str) -> Option<&ToolSpec> {
-        let name = delegate_tool::canonical_name(name);
+        let name = handoff_tools::canonical_name(name);
         self.own.iter().find(|tool| tool.name == name)
     }
 
@@ -289,7 +299,7 @@ impl Chain {
         match self.links.iter().find_map(|link| link.preview(call)) {
             Some(preview) => preview.await,
             None if self.own(&call.call.name).is_some() => Ok(None),
-            None => call.context.tools.toolbox.preview(&call.context.tool_context(call.call), call.call).await,
+            None => call.context.ports.toolbox.preview(&call.context.tool_context(call.call), call.call).await,
         }
     }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use agentd_core::{
     audit::DecidedBy,
     context::Compaction,
-    event::EventKind,
+    event::{EventKind, StateChange},
     ids::{CallId, ItemId, TurnId},
     interrupt::{Answer, AnsweredBy, Ask},
     item::{Item, ItemBody, ItemStatus},
@@ -14,7 +14,12 @@ use agentd_core::{
 };
 use tokio::sync::{mpsc, oneshot};
 
-use super::{TurnExit, TurnOutcome, TurnState, exit::UnansweredCall};
+use crate::turn::{TurnExit, TurnOutcome, TurnState, state::UnansweredCall};
+
+/// The facts of an item that is whole as it comes.
+pub(crate) fn whole(item: Item) -> [EventKind; 2] {
+    [EventKind::ItemStarted { item: item.clone() }, EventKind::ItemCompleted { item, status: ItemStatus::Done }]
+}
 
 /// Facts that wait for the session's writer at the most.
 const QUEUE: usize = 256;
@@ -137,6 +142,16 @@ impl Recorder {
     /// Tells facts of which the journal has all or none.
     pub(crate) async fn facts(&self, kinds: Vec<EventKind>) -> Result<(), TurnExit> {
         self.send(TurnMessage::Facts(kinds)).await
+    }
+
+    /// Warns the person.
+    pub(crate) async fn warn(&self, code: &str, message: impl Into<String>) -> Result<(), TurnExit> {
+        self.fact(EventKind::Warning { code: code.to_owned(), message: message.into() }).await
+    }
+
+    /// Tells a change of the session.
+    pub(crate) async fn change(&self, change: StateChange) -> Result<(), TurnExit> {
+        self.fact(EventKind::StateChanged { change }).await
     }
 
     /// Starts an item and returns its id.

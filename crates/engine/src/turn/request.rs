@@ -1,9 +1,26 @@
-//! The next request of a turn: its messages and tools, and about how large it is.
+//! The next request of a turn: its reminders, messages and tools, about how large it is, and what its size means: the level of the
+//! window, a higher price, and a server that reads only a part of it without a word.
+//!
+//! Reminders are notices at the end of the history, written where they changed, and never moved or removed. So a request begins
+//! with all bytes of the one before it.
 
-use agentd_context::{Next, RequestBuilder, ToolSet, history, meter, tokens};
-use agentd_core::model::{Message, ModelInfo};
+use std::sync::Arc;
 
-use super::{TurnContext, TurnState};
+use agentd_context::{
+    Next, RequestBuilder, ToolSet, history,
+    meter::{self, SentRequest},
+    tokens,
+    windows::least_tokens,
+};
+use agentd_core::{
+    ids::TurnId,
+    item::{Item, ItemBody, NoticeTopic},
+    model::{Message, ModelInfo, WindowSource},
+    ports::Model,
+    usage::Usage,
+};
+
+use crate::turn::{TurnContext, TurnExit, TurnState, hooks::Reminder};
 
 /// The request for the next model call, before the chain has seen it.
 pub(crate) fn assemble(context: &TurnContext, state: &TurnState, tools: ToolSet) -> RequestBuilder {
@@ -31,4 +48,135 @@ pub(crate) fn guess_fixed(context: &TurnContext, model: &ModelInfo) -> u64 {
 pub(crate) fn expected(context: &TurnContext, state: &TurnState, model: &ModelInfo) -> u64 {
     let next = Next { model, tools: context.tools.finds.tools().print };
     state.meter.expected(&context.models.scales, next, || guess(context, state, model))
+}
+
+/// Said where a request would end with the model's own words: no server takes it for the one to speak then.
+const CONTINUE: &str = "Your answer was not the end: go on where it stopped.";
+
+/// Appends the reminders that changed, and what else the next request has to end with.
+pub(crate) async fn append_reminders(
+    context: &TurnContext,
+    state: &mut TurnState,
+    extra: Option<Reminder>,
+) -> Result<(), TurnExit> {
+    let told = context.tools.chain.reminders(context, state).into_iter().chain(extra);
+    let changed: Vec<Reminder> = told
+        .filter(|Reminder { topic, text }| {
+            !text.is_empty() && last_reminder(&state.history, *topic, context.ids.turn) != Some(text.as_str())
+        })
+        .collect();
+    let ends_with_answer = matches!(state.history.last().map(|item| &item.body), Some(ItemBody::AgentMessage { text }) if !text.is_empty());
+    let go_on = (ends_with_answer && changed.is_empty()).then(|| Reminder::new(NoticeTopic::Continue, CONTINUE));
+    for reminder in changed.into_iter().chain(go_on) {
+        context.tell(state, reminder.notice()).await?;
+    }
+    Ok(())
+}
+
+/// The reminder on a topic that is in force; of one that belongs to a turn, only in that turn.
+pub(crate) fn last_reminder(history: &[Arc<Item>], topic: NoticeTopic, turn: TurnId) -> Option<&str> {
+    let of_turn = matches!(
+        topic,
+        NoticeTopic::Mentions
+            | NoticeTopic::LastAnswer
+            | NoticeTopic::Plan
+            | NoticeTopic::AnswerForm
+            | NoticeTopic::TurnInstructions
+    );
+    let summary =
+        history.iter().find(|item| matches!(&item.body, ItemBody::Compaction(summary) if !summary.summary.is_empty()));
+    history
+        .iter()
+        .rev()
+        // How full the window was before room was made is no longer true.
+        .take_while(|item| topic != NoticeTopic::Level || !matches!(item.body, ItemBody::Compaction(_)))
+        .filter(|item| topic != NoticeTopic::Level || summary.is_none_or(|summary| item.id > summary.id))
+        .find_map(|item| match &item.body {
+            ItemBody::Notice { topic: about, text, .. } if *about == topic => {
+                Some(text.as_str()).filter(|_| !of_turn || item.turn_id == turn)
+            }
+            _ => None,
+        })
+}
+
+/// Part of a request by which it may grow before the person is warned.
+const PRICE_MARGIN: u64 = 10;
+
+/// Takes in how full the window of the turn's model is now, whoever was asked last.
+pub(crate) async fn tell_level(context: &TurnContext, state: &mut TurnState) -> Result<(), TurnExit> {
+    let tokens = expected(context, state, context.models.model.info());
+    match state.meter.moved(tokens, context.window()) {
+        Some(change) => context.recorder.change(change).await,
+        None => Ok(()),
+    }
+}
+
+/// Warns where the next request comes near a size above which all of its tokens cost more: once in a session for each such
+/// size.
+pub(crate) async fn warn_of_price(
+    context: &TurnContext,
+    state: &mut TurnState,
+    model: &dyn Model,
+) -> Result<(), TurnExit> {
+    let Some(prices) = model.prices().filter(|prices| !prices.tiers.is_empty()) else { return Ok(()) };
+    let tokens = expected(context, state, model.info());
+    let dearer = prices.of_request(tokens.saturating_add(tokens / PRICE_MARGIN));
+    let usual = prices.of_request(dearer.above);
+    if dearer.input <= usual.input || !state.meter.comes_near(dearer.above) {
+        return Ok(());
+    }
+    let message = format!(
+        "this request to {} has about {tokens} tokens; above {} tokens, all input of a request costs ${} for a million tokens \
+         instead of ${}: /compact makes the next ones smaller",
+        model.info().id,
+        dearer.above,
+        dearer.input,
+        usual.input
+    );
+    context.recorder.warn("price_border", message).await
+}
+
+/// Looks at what was counted of a request that held so many items of the history, and returns the usage to measure by: none
+/// of its tokens where only a part was read, so that the guess stands.
+pub(crate) async fn look_for_cut(
+    context: &TurnContext,
+    state: &mut TurnState,
+    model: &dyn Model,
+    (sent, items): (&SentRequest, usize),
+    usage: Usage,
+) -> Result<Usage, TurnExit> {
+    let (info, windows) = (model.info(), &context.models.windows);
+    let (system, history) = (context.prompt.system.as_str(), &state.history[..items.min(state.history.len())]);
+    let least = || least_tokens(system) + history.iter().map(|item| of_item(item)).sum::<u64>();
+    let Some(window) = state.meter.cut(sent, usage, info, windows.largest(info), least) else { return Ok(usage) };
+    let before = windows.of(info);
+    windows.learn(info, sent.report.tokens, window);
+    if window < before {
+        model.note_window(window, WindowSource::Cut);
+    }
+    if window <= before && windows.tell_cut(info, window) {
+        let message = format!(
+            "the server of {} reads only {window} tokens of a request, and says nothing of it: this one has about {}, so a part \
+             of the conversation was not seen. {window} tokens are its window from now on. Give it a larger one: in Ollama set \
+             OLLAMA_CONTEXT_LENGTH, or num_ctx of the model; elsewhere the context size of the server. Then `agentctl models \
+             test` measures it again. What you know better, say in MODEL_BASIC_CONTEXT_WINDOW or in context_window in \
+             models.yaml",
+            info.id, sent.report.tokens
+        );
+        context.recorder.warn("window_cut", message).await?;
+    }
+    Ok(Usage { prompt_tokens: 0, ..usage })
+}
+
+/// The tokens that an item takes of a request at the least.
+fn of_item(item: &Item) -> u64 {
+    match &item.body {
+        ItemBody::UserMessage { text, .. } | ItemBody::AgentMessage { text } | ItemBody::Notice { text, .. } => {
+            least_tokens(text)
+        }
+        ItemBody::ToolCall(call) => least_tokens(&call.arguments),
+        ItemBody::ToolResult(result) => least_tokens(&result.text),
+        ItemBody::Compaction(compaction) => least_tokens(&compaction.summary),
+        ItemBody::Reasoning { .. } => 0,
+    }
 }

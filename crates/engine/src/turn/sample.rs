@@ -10,30 +10,26 @@ use agentd_core::{
     exchange::ExchangePurpose,
     ids::{CallId, ItemId},
     item::{Item, ItemBody, ItemStatus},
-    model::{CallUsage, Finish, ModelChunk, ModelInfo, Slot, UnrunReason, WindowSource},
+    model::{Finish, ModelChunk, ModelInfo, Slot, UnrunReason, WindowSource},
     origin::{ItemOrigin, ServerFields},
     ports::Model,
     tool::ToolCall,
-    usage::{CallTiming, Usage},
 };
-use futures_util::StreamExt as _;
 
-use super::{
-    TurnContext, TurnExit, TurnState,
-    call_clock::CallClock,
-    cuts, level,
+use crate::turn::{
+    Phase, Reply, TurnContext, TurnExit, TurnState,
     recorder::Recorder,
-    reminders,
+    request,
+    stopwatch::{CallCost, CallStream},
     unusable::{self, AnswerParts},
 };
-use crate::turn::{Phase, Reply, request};
 
 /// Calls of one answer that are run at the most. A model that asks for more has lost its way.
 const MAX_CALLS: usize = 64;
 
 /// Asks the turn's model with its tools.
 pub(crate) async fn sample(context: &TurnContext, state: &mut TurnState) -> Result<(), TurnExit> {
-    reminders::append(context, state, None).await?;
+    request::append_reminders(context, state, None).await?;
     let model = &*context.models.model;
     let tools = context.tools.finds.tools();
     // The answer is there, in the wrong form: nothing is to be called for it any more.
@@ -67,35 +63,23 @@ pub(crate) async fn ask(
     let mut sent = state.meter.sending(footprint, &context.models.scales, &model.info().id);
     let may_call = request.may_call;
     let items = state.history.len();
-    level::warn_of_price(context, state, model).await?;
+    request::warn_of_price(context, state, model).await?;
     let mut answer = Answer::new(&context.recorder, model);
     let latest = context.latest_answer();
-    let mut clock = CallClock::start();
-    let mut chunks = model.stream(request);
+    let mut chunks = CallStream::open(model, request);
     let end = loop {
-        let chunk = match context.or_too_late(latest, chunks.next()).await {
-            Ok(chunk) => chunk,
+        match context.or_too_late(latest, chunks.next()).await {
+            Ok(Ok(ModelChunk::End(finish))) => break Ok(finish),
+            Ok(Ok(chunk)) => answer.take(chunk).await?,
+            Ok(Err(error)) => break Err(error),
             Err(exit) => {
-                let usage = answer.usage.total(Usage::of_call(None));
-                count(context, state, slot, model.info(), usage, None, clock.timing()).await?;
+                count(context, state, slot, model.info(), chunks.close(true), None).await?;
                 return Err(exit);
-            }
-        };
-        if let Some(Ok(chunk)) = &chunk {
-            clock.note(chunk);
-        }
-        match chunk {
-            Some(Ok(ModelChunk::End(finish))) => break Ok(finish),
-            Some(Ok(chunk)) => answer.take(chunk).await?,
-            Some(Err(error)) => break Err(error),
-            None => {
-                break Err(ModelError::new(ErrorKind::Internal, "the model's adapter ended its stream without a word"));
             }
         }
     };
-    drop(chunks);
-    let timing = clock.timing();
-    let (spent, usage) = (answer.spent(end.is_ok()), answer.usage.counted().unwrap_or_default());
+    let cost = chunks.close(end.is_ok() || answer.words.have_begun());
+    let usage = cost.counted;
     let Answer { words, mut calls, unrun, without_tools, fields, remarks, .. } = answer;
     if without_tools {
         sent = state.meter.sent_without_tools(sent, &context.models.scales, &model.info().id);
@@ -104,7 +88,7 @@ pub(crate) async fn ask(
     // The embedded model reads of a request what it can make use of, and in its own words.
     let prompt = (!model.info().embedded).then(|| PromptReport { remarks, ..sent.report.clone() });
     // Told also where the server reported nothing: it is what counts the steps after a restart.
-    count(context, state, slot, model.info(), spent, prompt, timing).await?;
+    count(context, state, slot, model.info(), cost, prompt).await?;
     let finish = match end {
         Ok(finish) => finish,
         Err(error) => {
@@ -140,12 +124,12 @@ pub(crate) async fn ask(
         Box::pin(record_calls(context, state, model.info(), calls)).await?;
     } else if let Some(SampledCall { name, .. }) = calls.first() {
         let message = format!("the model called {name} when only its final answer was expected; the call did not run");
-        context.recorder.fact(EventKind::Warning { code: "call_not_run".to_owned(), message }).await?;
+        context.recorder.warn("call_not_run", message).await?;
     }
-    let known = cuts::look(context, state, model, (&sent, items), usage).await?;
+    let known = request::look_for_cut(context, state, model, (&sent, items), usage).await?;
     context.models.windows.answered(model.info(), sent.tokens(usage));
     state.meter.answered(sent, known, &context.models.scales, model.info());
-    level::tell(context, state).await?;
+    request::tell_level(context, state).await?;
     state.reply = if called_in_vain { Reply::CalledInVain } else { Reply::Useful };
     // The last answer at a limit is taken as it is.
     if matches!(state.phase, Phase::Working | Phase::Planning) {
@@ -160,10 +144,10 @@ pub(crate) async fn count(
     state: &mut TurnState,
     slot: Slot,
     info: &ModelInfo,
-    usage: Usage,
+    cost: CallCost,
     prompt: Option<PromptReport>,
-    timing: CallTiming,
 ) -> Result<(), TurnExit> {
+    let CallCost { spent: usage, timing, .. } = cost;
     state.usage += usage;
     let (step, model, turn) = (state.steps, info.id.clone(), state.usage);
     let timing = Some(timing);
@@ -210,7 +194,7 @@ pub(crate) async fn learn(
         info.id, info.context_window
     );
     model.note_window(said, WindowSource::Refusal);
-    context.recorder.fact(EventKind::Warning { code: "window_learned".to_owned(), message }).await
+    context.recorder.warn("window_learned", message).await
 }
 
 /// Says so where it is not the history that does not fit.
@@ -235,7 +219,7 @@ async fn warn_of_cut(context: &TurnContext, finish: Finish) -> Result<(), TurnEx
         }
         Finish::Filtered => ("answer_filtered", "the provider withheld the rest of the answer"),
     };
-    context.recorder.fact(EventKind::Warning { code: code.to_owned(), message: message.to_owned() }).await
+    context.recorder.warn(code, message).await
 }
 
 async fn record_calls(
@@ -252,7 +236,7 @@ async fn record_calls(
     }
     if asked > MAX_CALLS {
         let message = format!("the model asked for {asked} tool calls at once; only the first {MAX_CALLS} are run");
-        context.recorder.fact(EventKind::Warning { code: "too_many_calls".to_owned(), message }).await?;
+        context.recorder.warn("too_many_calls", message).await?;
     }
     Ok(())
 }
@@ -266,7 +250,6 @@ struct Answer<'a> {
     fields: Option<ServerFields>,
     /// The call that did not run, where there was one.
     unrun: Option<(String, UnrunReason)>,
-    usage: CallUsage,
     /// Remarks of the server on the request.
     remarks: Vec<ServerRemark>,
     /// Set if the request went without its tools.
@@ -298,20 +281,11 @@ impl<'a> Answer<'a> {
             calls: Vec::new(),
             unrun: None,
             fields: None,
-            usage: CallUsage::default(),
             remarks: Vec::new(),
             without_tools: false,
         }
     }
-
-    /// Usage of the call, with that of answers that broke off before.
-    fn spent(&self, is_whole: bool) -> Usage {
-        let has_answered = is_whole || self.words.have_begun();
-        self.usage.total(if has_answered { Usage::of_call(None) } else { Usage::of_failed_call() })
-    }
-
     async fn take(&mut self, chunk: ModelChunk) -> Result<(), TurnExit> {
-        self.usage.note(&chunk);
         match chunk {
             ModelChunk::Text(text) => self.words.add(self.recorder, text, false).await?,
             ModelChunk::Reasoning(text) => self.words.add(self.recorder, text, true).await?,
@@ -338,7 +312,7 @@ impl<'a> Answer<'a> {
     }
 
     async fn warn(&self, code: &str, message: String) -> Result<(), TurnExit> {
-        self.recorder.fact(EventKind::Warning { code: code.to_owned(), message }).await
+        self.recorder.warn(code, message).await
     }
 }
 

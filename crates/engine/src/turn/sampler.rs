@@ -15,15 +15,20 @@ use agentd_core::{
     exchange::{ExchangePurpose, RequestTap},
     ids::SessionId,
     model::{CallUsage, Finish, Message, ModelChunk, ModelRequest},
-    ports::{Audit, Clock, Model, SampleAnswer, SampleRequest, Sampler},
+    ports::{Model, SampleAnswer, SampleRequest, Sampler},
     usage::Usage,
 };
-use futures_util::{FutureExt as _, StreamExt as _};
+use futures_util::FutureExt as _;
 use tokio::{sync::watch, time::timeout};
 use tokio_util::sync::CancellationToken;
 
-use super::stopwatch::Stopwatch;
-use crate::turn::hooks::Invocation;
+use crate::{
+    config::Ports,
+    turn::{
+        hooks::Invocation,
+        stopwatch::{CallStream, Stopwatch},
+    },
+};
 
 /// Bytes that are read of an answer for each token that it may have, where its server holds to no limit.
 const BYTES_A_TOKEN: u64 = 16;
@@ -63,10 +68,9 @@ impl<'a> SamplingBudget<'a> {
             session: context.ids.session,
             tap: context.tap(state.steps, ExchangePurpose::Tool),
             model: Arc::clone(&context.models.model),
-            clock: Arc::clone(&context.control.clock),
-            audit: Arc::clone(&context.records.audit),
+            ports: Arc::clone(&context.ports),
             entry: AuditEntry {
-                at: context.control.clock.now(),
+                at: context.ports.clock.now(),
                 trace_id: Some(context.ids.trace),
                 session_id: Some(context.ids.session),
                 turn_id: Some(context.ids.turn),
@@ -104,8 +108,7 @@ struct Line {
     model: Arc<dyn Model>,
     /// Tap of each request.
     tap: RequestTap,
-    clock: Arc<dyn Clock>,
-    audit: Arc<dyn Audit>,
+    ports: Arc<Ports>,
     /// Audit entry of each request, but for what is not known before.
     entry: AuditEntry,
     /// The tokens that all calls of the turn may take together.
@@ -150,39 +153,29 @@ impl Line {
     }
 
     async fn tell(&self, may_take: u64) {
-        let mut entry = AuditEntry { at: self.clock.now(), ..self.entry.clone() };
+        let mut entry = AuditEntry { at: self.ports.clock.now(), ..self.entry.clone() };
         if let AuditFact::ModelAsked { max_tokens, .. } = &mut entry.fact {
             *max_tokens = may_take;
         }
-        self.audit.note(entry).await;
+        self.ports.audit.note(entry).await;
     }
 
     async fn answer(&self, request: ModelRequest, mut bill: SamplingCharge<'_>) -> Result<SampleAnswer, ModelError> {
         bill.asked = true;
         let (mut text, mut bytes) = (String::new(), 0u64);
-        let mut chunks = self.model.stream(request);
+        let mut chunks = CallStream::open(&*self.model, request);
         let finish = loop {
-            let chunk = chunks.next().await;
-            if let Some(Ok(chunk)) = &chunk {
-                bill.counted.note(chunk);
-            }
+            let chunk = chunks.next().await.inspect_err(|_| bill.has_failed = bytes == 0)?;
+            bill.counted.note(&chunk);
             match chunk {
-                Some(Ok(ModelChunk::Text(more))) => {
+                ModelChunk::Text(more) => {
                     bytes += bill.takes(&more);
                     text.push_str(&more);
                 }
-                Some(Ok(ModelChunk::Reasoning(more))) => bytes += bill.takes(&more),
-                Some(Ok(ModelChunk::WasReasoning | ModelChunk::Discarded)) => text.clear(),
-                Some(Ok(ModelChunk::End(finish))) => break finish,
-                Some(Ok(_)) => {}
-                Some(Err(error)) => {
-                    bill.has_failed = bytes == 0;
-                    return Err(error);
-                }
-                None => {
-                    let message = "the model's adapter ended its stream without a word";
-                    return Err(ModelError::new(ErrorKind::Internal, message));
-                }
+                ModelChunk::Reasoning(more) => bytes += bill.takes(&more),
+                ModelChunk::WasReasoning | ModelChunk::Discarded => text.clear(),
+                ModelChunk::End(finish) => break finish,
+                _ => {}
             }
             if bytes > bill.max_tokens.saturating_mul(BYTES_A_TOKEN) {
                 break Finish::Length;

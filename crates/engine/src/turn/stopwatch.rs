@@ -1,10 +1,17 @@
-//! How long a turn has worked. Waiting for people is no work.
+//! How long a turn has worked, and a model call. Waiting for people is no work.
 //!
 //! The watch stands still while somebody of the turn waits for a person, unless a session works for it meanwhile: then the
 //! turn works.
 
 use std::time::Duration;
 
+use agentd_core::{
+    error::{ErrorKind, ModelError},
+    model::{CallUsage, ModelChunk, ModelRequest},
+    ports::Model,
+    usage::{CallTiming, Usage},
+};
+use futures_util::{StreamExt as _, stream::BoxStream};
 use tokio::{
     sync::watch,
     time::{Instant, sleep},
@@ -109,6 +116,79 @@ impl Drop for StopwatchGuard<'_> {
     }
 }
 
+/// Runs from the request to the end of the answer.
+#[derive(Debug)]
+struct CallClock {
+    started: Instant,
+    first: Option<Duration>,
+}
+
+impl CallClock {
+    fn start() -> Self {
+        Self { started: Instant::now(), first: None }
+    }
+
+    /// Takes note of a part of the answer. The first one counts, also where its answer broke off: it was seen.
+    fn note(&mut self, chunk: &ModelChunk) {
+        let is_answer = match chunk {
+            ModelChunk::Text(text) | ModelChunk::Reasoning(text) => !text.is_empty(),
+            ModelChunk::ToolCall { .. } | ModelChunk::UnrunCall { .. } => true,
+            _ => false,
+        };
+        if is_answer && self.first.is_none() {
+            self.first = Some(self.started.elapsed());
+        }
+    }
+
+    fn timing(&self) -> CallTiming {
+        CallTiming { first_token_ms: self.first.map(milliseconds), duration_ms: milliseconds(self.started.elapsed()) }
+    }
+}
+
+/// A model call under way: its answer comes in chunks, counted and timed.
+pub(crate) struct CallStream {
+    chunks: BoxStream<'static, Result<ModelChunk, ModelError>>,
+    clock: CallClock,
+    usage: CallUsage,
+}
+
+/// Price of a model call that is over.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct CallCost {
+    /// Usage of all attempts.
+    pub(crate) spent: Usage,
+    /// Usage of the last attempt, as its server counted it.
+    pub(crate) counted: Usage,
+    pub(crate) timing: CallTiming,
+}
+
+impl CallStream {
+    pub(crate) fn open(model: &dyn Model, request: ModelRequest) -> Self {
+        let clock = CallClock::start();
+        Self { chunks: model.stream(request), clock, usage: CallUsage::default() }
+    }
+
+    /// The next chunk. Nothing is lost when the future is dropped.
+    pub(crate) async fn next(&mut self) -> Result<ModelChunk, ModelError> {
+        let left = || Err(ModelError::new(ErrorKind::Internal, "the model's adapter ended its stream without a word"));
+        let chunk = self.chunks.next().await.unwrap_or_else(left)?;
+        self.clock.note(&chunk);
+        self.usage.note(&chunk);
+        Ok(chunk)
+    }
+
+    /// Ends the call. One without an answer, whose server counted nothing, has cost nothing.
+    pub(crate) fn close(self, has_answered: bool) -> CallCost {
+        let uncounted = if has_answered { Usage::of_call(None) } else { Usage::of_failed_call() };
+        let counted = self.usage.counted().unwrap_or_default();
+        CallCost { spent: self.usage.total(uncounted), counted, timing: self.clock.timing() }
+    }
+}
+
+fn milliseconds(span: Duration) -> u64 {
+    u64::try_from(span.as_millis()).unwrap_or(u64::MAX)
+}
+
 #[cfg(test)]
 mod tests {
     use tokio::time::advance;
@@ -135,5 +215,20 @@ mod tests {
         advance(second).await;
         drop(waits);
         assert_eq!(stopwatch.worked(), 3 * second);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_first_part_of_an_answer_counts_and_nothing_before_it() {
+        let mut clock = CallClock::start();
+        let wait = |ms| tokio::time::advance(Duration::from_millis(ms));
+        wait(10).await;
+        clock.note(&ModelChunk::Retry { attempt: 1, delay_ms: 5, reason: "busy".to_owned() });
+        clock.note(&ModelChunk::Text(String::new()));
+        assert_eq!(clock.timing(), CallTiming { first_token_ms: None, duration_ms: 10 });
+        wait(20).await;
+        clock.note(&ModelChunk::Reasoning("well".to_owned()));
+        wait(30).await;
+        clock.note(&ModelChunk::Text("yes".to_owned()));
+        assert_eq!(clock.timing(), CallTiming { first_token_ms: Some(30), duration_ms: 60 });
     }
 }

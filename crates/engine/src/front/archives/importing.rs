@@ -26,8 +26,14 @@ use agentd_core::{
     session::{MAX_PIN, MAX_PINS, SessionMode, SessionSettings},
 };
 
-use super::{Engine, ending::OpenTurns, scrub};
-use crate::{error::EngineError, session::registry::news::SessionNews};
+use crate::{
+    error::EngineError,
+    front::{
+        Engine,
+        archives::{self, ending::OpenTurns},
+    },
+    session::registry::activity::SessionNews,
+};
 
 /// Length of a model's id at the most.
 const MAX_MODEL: usize = 200;
@@ -72,14 +78,14 @@ impl Engine {
             .iter()
             .map(|session| (session.id, if as_new { SessionId::generate() } else { session.id }))
             .collect();
-        let store = &self.shared.parts.store;
+        let store = &self.shared.ports.store;
         for id in ids.values() {
             if store.session(*id).await?.is_some() {
                 return Err(EngineError::new(ErrorKind::Conflict, format!("session {id} is here already"))
                     .with_hint("--as-new imports it beside that one, under a new id"));
             }
         }
-        let at = self.shared.parts.clock.now();
+        let at = self.shared.ports.clock.now();
         let mut import = SessionImport {
             engine: self.clone(),
             sessions: Vec::new(),
@@ -157,7 +163,7 @@ impl SessionImport {
     }
 
     fn journal(&self) -> Result<&dyn JournalImports, EngineError> {
-        self.engine.shared.parts.store.imports().ok_or_else(|| {
+        self.engine.shared.ports.store.imports().ok_or_else(|| {
             EngineError::new(ErrorKind::Configuration, "the journal of this daemon takes no sessions in")
         })
     }
@@ -184,7 +190,7 @@ impl SessionImport {
         if event.session_id != incoming.archived.id || event.seq != next || !event.kind.is_stored() {
             return Err(refused(format!("event {next} of a session is not where it belongs")));
         }
-        let mut event = renamed(scrub::for_travel(event), &self.ids);
+        let mut event = renamed(archives::for_travel(event), &self.ids);
         incoming.last_seq = next;
         incoming.turns += u64::from(matches!(event.kind, EventKind::TurnStarted { .. }));
         incoming.open.take(&event).map_err(|why| refused(why.to_owned()))?;
@@ -198,7 +204,7 @@ impl SessionImport {
     /// When its path leads out, something has that name, or the disk does not take it.
     pub fn add_file(&mut self, file: &TreeFile, content: &mut dyn Read) -> Result<(), EngineError> {
         if self.tree.is_none() {
-            let transport = self.engine.shared.parts.workspaces.transport().ok_or_else(|| {
+            let transport = self.engine.shared.ports.workspaces.transport().ok_or_else(|| {
                 EngineError::new(ErrorKind::Configuration, "sessions of this daemon have no files of their own")
             })?;
             self.tree = Some(transport.stage(self.id())?);
@@ -259,7 +265,7 @@ impl SessionImport {
             events: self.events(),
             by: AnsweredBy::Client(self.client.clone()),
         };
-        Ok(self.engine.shared.parts.audit.record(AuditEntry::of_session(self.at, self.id(), fact)).await?)
+        Ok(self.engine.shared.ports.audit.record(AuditEntry::of_session(self.at, self.id(), fact)).await?)
     }
 
     /// Id that the archive names, where the session gets another one.
@@ -274,7 +280,7 @@ impl SessionImport {
 
     async fn report(&self, files: FilesCopied, interrupted: bool) -> Result<ImportReport, EngineError> {
         let session_id = self.id();
-        let stored = self.engine.shared.parts.store.session(session_id).await?;
+        let stored = self.engine.shared.ports.store.session(session_id).await?;
         Ok(ImportReport {
             session_id,
             title: stored.map(|stored| stored.summary.title).unwrap_or_default(),
@@ -328,7 +334,7 @@ impl SessionImport {
         let imported = ImportOrigin { events: incoming.last_seq, context: incoming.archived.context.clone() };
         let defaults = self.engine.session_defaults();
         let SessionSettings { confirm_write, confirm_exec, slot, model, project, parent, agent, mode, .. } = came_with;
-        let models = &self.engine.shared.parts.models;
+        let models = &self.engine.shared.ports.models;
         let is_known = |id: &String| slot.is_some_and(|slot| models.named(slot, id).is_some());
         let parent = parent.map(|mut parent| {
             parent.session = self.ids.get(&parent.session).copied().unwrap_or(parent.session);

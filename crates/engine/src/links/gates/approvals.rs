@@ -7,7 +7,6 @@
 use agentd_core::{
     audit::DecidedBy,
     catalogue::Foreign,
-    event::EventKind,
     interrupt::{AFTER_REFUSAL as INSTEAD, Answer, Ask, Owner, REFUSED},
     policy::{Explanation, Layer, Verdict},
     session::SessionMode,
@@ -15,7 +14,7 @@ use agentd_core::{
     turn::{Denial, OnInterrupt},
 };
 use agentd_policy::{CallContext, SHELL_TOOL, for_good, roots};
-use futures_util::{FutureExt as _, future::BoxFuture};
+use futures_util::FutureExt as _;
 use serde_json::{Value, json};
 
 use crate::{
@@ -27,7 +26,7 @@ use crate::{
     turn::{
         Phase, TurnExit,
         call_record::asked_first,
-        hooks::{Invocation, Link, Next},
+        hooks::{Hook, Invocation, Link, Next},
         recorder::{CallAnswers, ResolvedInterrupt},
     },
 };
@@ -43,16 +42,12 @@ impl Link for Approvals {
         "asks a person where the rules want it, around all that answer calls, so that what is shown is exactly what runs"
     }
 
-    fn around_tool<'a>(
-        &'a self,
-        call: &'a Invocation<'a>,
-        next: Next<'a>,
-    ) -> BoxFuture<'a, Result<ToolOutput, TurnExit>> {
+    fn around_tool<'a>(&'a self, call: &'a Invocation<'a>, next: Next<'a>) -> Hook<'a, ToolOutput> {
         async move {
             let context = call.context;
             if context.is_under_way(call.call) {
                 // It was let run in an earlier life, and does.
-                call.record.pass();
+                call.record.marks.passed.set(true);
                 return next.run(call).await;
             }
             let Some(tool) = call.tool() else { return unknown(call).await };
@@ -66,7 +61,7 @@ impl Link for Approvals {
                 (Decision::Fail, failed) => Ok(failed.unwrap_or_else(|| refuse("it could not be prepared"))),
                 (Decision::Run | Decision::RunUnasked, _) => {
                     // Whatever its words were taken for, nobody looked at them.
-                    call.record.confine(call.record.limits());
+                    call.record.marks.confinement.set(call.record.marks.limits.get());
                     run(call, next, followed).await
                 }
                 (Decision::Obey(answered), _) => {
@@ -151,13 +146,13 @@ async fn unknown(call: &Invocation<'_>) -> Result<ToolOutput, TurnExit> {
     // The toolbox knows best how to say that it has no such tool; of one that it has and the turn has not, it would look
     // at what the call is about.
     let is_known = context.tools.finds.is_known(name);
-    let hidden = if is_known { name } else { context.tools.toolbox.canonical_name(name) };
+    let hidden = if is_known { name } else { context.ports.toolbox.canonical_name(name) };
     if let Some(why) = context.tools.finds.why_not(hidden) {
         let text = format!("{hidden} is there, and not among your tools: {why}");
         return Ok(ToolOutput::error(ToolErrorCode::UnknownTool, text));
     }
     let mut text = format!("{reason}; use one of those that you were shown");
-    if !context.tools.toolbox.specs().iter().any(|spec| spec.name == hidden)
+    if !context.ports.toolbox.specs().iter().any(|spec| spec.name == hidden)
         && let Err(output) = context.or_cancelled(context.tools.chain.preview(call)).await?
         && output.error == Some(ToolErrorCode::UnknownTool)
     {
@@ -173,7 +168,7 @@ async fn unknown(call: &Invocation<'_>) -> Result<ToolOutput, TurnExit> {
 async fn followed(call: &Invocation<'_>) -> Result<Option<FollowedLink>, TurnExit> {
     let context = call.context;
     let tool_context = context.tool_context(call.call);
-    context.or_cancelled(context.tools.toolbox.follow(&tool_context, call.call)).await
+    context.or_cancelled(context.ports.toolbox.follow(&tool_context, call.call)).await
 }
 
 /// Where the command of the call starts, if it runs one.
@@ -183,7 +178,7 @@ async fn start(call: &Invocation<'_>, tool: &ToolSpec) -> Result<Option<StartFol
     }
     let context = call.context;
     let tool_context = context.tool_context(call.call);
-    context.or_cancelled(context.tools.toolbox.start(&tool_context, call.call)).await
+    context.or_cancelled(context.ports.toolbox.start(&tool_context, call.call)).await
 }
 
 /// Lets the call run, in the form that leads through no link.
@@ -192,7 +187,7 @@ async fn run<'a>(
     next: Next<'a>,
     followed: Option<FollowedLink>,
 ) -> Result<ToolOutput, TurnExit> {
-    call.record.pass();
+    call.record.marks.passed.set(true);
     let unread = unread(call);
     let Some(FollowedLink { arguments, .. }) = followed else { return Ok(withhold(next.run(call).await?, &unread)) };
     let real = ToolCall { arguments, ..call.call.clone() };
@@ -248,8 +243,8 @@ async fn judge(
     let context = call.context;
     let start = start(call, tool).await?;
     let is_command = tool.name == SHELL_TOOL;
-    let held = !is_command || context.tools.toolbox.holds_commands().await;
-    let contained = is_command && context.tools.toolbox.contains_commands().await;
+    let held = !is_command || context.ports.toolbox.holds_commands().await;
+    let contained = is_command && context.ports.toolbox.contains_commands().await;
     let mut settings = context.rules.grants.of_session().over(&context.settings);
     if call.state.phase == Phase::Planning {
         settings.mode = SessionMode::Plan;
@@ -378,17 +373,17 @@ async fn no_longer_as_shown(
         _ => None,
     };
     let context = call.context;
-    undo::look(call, call.record.limits()).await?;
+    undo::look(call, call.record.marks.limits.get()).await?;
     let would = preview(call, followed).await?;
     if would.as_ref().ok().is_some_and(|preview| shown == Some(preview)) {
         return Ok(None);
     }
-    call.record.shut();
+    call.record.marks.shut.set(true);
     let message = format!(
         "{} did not run: what it would do is no longer what you were shown, because something has changed since",
         tool.name
     );
-    context.recorder.fact(EventKind::Warning { code: "changed_since_asked".to_owned(), message }).await?;
+    context.recorder.warn("changed_since_asked", message).await?;
     let mut text = "it did not run: its effect has changed since the person was asked, and they have not seen that. \
                     Look again at the files; if it is still needed, call it again, and the person is asked again"
         .to_owned();
@@ -406,12 +401,12 @@ async fn of_another(
     tool: &ToolSpec,
     answered: &ResolvedInterrupt,
 ) -> Result<ToolOutput, TurnExit> {
-    call.record.shut();
+    call.record.marks.shut.set(true);
     let message = format!(
         "{} did not run: its MCP server was configured differently when you were asked, or that is not known",
         tool.name
     );
-    call.context.recorder.fact(EventKind::Warning { code: "changed_since_asked".to_owned(), message }).await?;
+    call.context.recorder.warn("changed_since_asked", message).await?;
     let text = format!(
         "it did not run: the MCP server of this name was configured differently when the person was asked. Call it again if \
          it is still needed, and the person is asked again{}",
@@ -439,11 +434,11 @@ async fn run_approved<'a>(
     let judgement = judge(call, tool, followed.as_ref()).await?;
     if *by == DecidedBy::Grant {
         // A rule that was kept meanwhile: nobody looked at this call.
-        call.record.confine(call.record.limits());
+        call.record.marks.confinement.set(call.record.marks.limits.get());
     }
     if let Verdict::Deny { reason } = judgement.verdict {
         let message = format!("{} was approved, but the rules now deny it: {reason}; it did not run", tool.name);
-        call.context.recorder.fact(EventKind::Warning { code: "approval_denied".to_owned(), message }).await?;
+        call.context.recorder.warn("approval_denied", message).await?;
         return Ok(refuse(&format!("the person approved it, but the rules now deny it: {reason}")));
     }
     run(call, next, followed).await
@@ -466,7 +461,7 @@ async fn run_edited<'a>(
     drop(call.record.take_look());
     if let Verdict::Deny { reason } = judge(&invocation, tool, followed.as_ref()).await?.verdict {
         let message = format!("the edited arguments of {} are denied: {reason}; it did not run", tool.name);
-        call.context.recorder.fact(EventKind::Warning { code: "edit_denied".to_owned(), message }).await?;
+        call.context.recorder.warn("edit_denied", message).await?;
         return Ok(refuse(&format!("the person changed the arguments to {args}, and the rules deny that: {reason}")));
     }
     call.record.edit(&edited.arguments);

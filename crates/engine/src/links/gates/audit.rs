@@ -7,20 +7,19 @@
 use agentd_core::{
     audit::{AuditEntry, AuditFact, CallEnd, DecidedBy, Decision, Requester, VerdictName},
     error::AuditError,
-    event::EventKind,
     interrupt::{Answer, Ask},
     policy::{Explanation, Layer, Risk, Verdict},
     tool::{Effect, ToolCall, ToolErrorCode, ToolOutput},
     turn::StopReason,
 };
 use agentd_policy::is_shallow;
-use futures_util::{FutureExt as _, future::BoxFuture};
+use futures_util::FutureExt as _;
 use serde_json::Value;
 
 use crate::turn::{
     TurnExit,
     call_record::CallRecord,
-    hooks::{Invocation, Link, Next},
+    hooks::{Hook, Invocation, Link, Next},
 };
 
 /// Tells how a call ended, and of calls that never came to the gate what was decided.
@@ -38,20 +37,16 @@ impl Link for AuditLogger {
         "outermost: tells the audit log of every call and of what came of it"
     }
 
-    fn around_tool<'a>(
-        &'a self,
-        call: &'a Invocation<'a>,
-        next: Next<'a>,
-    ) -> BoxFuture<'a, Result<ToolOutput, TurnExit>> {
+    fn around_tool<'a>(&'a self, call: &'a Invocation<'a>, next: Next<'a>) -> Hook<'a, ToolOutput> {
         async move {
             let outcome = next.run(call).await;
             // What cannot be stored has no end that anybody knows: it is left open, as after a crash.
             if let Some(end) = ended(call, &outcome) {
-                if !call.record.is_told() {
+                if !call.record.marks.logged.get() {
                     let (allowed, by) = left(call, &outcome);
-                    call.context.records.audit.note(entry(call, decided(call, allowed, by))).await;
+                    call.context.ports.audit.note(entry(call, decided(call, allowed, by))).await;
                 }
-                call.context.records.audit.note(entry(call, AuditFact::CallEnded(end))).await;
+                call.context.ports.audit.note(entry(call, AuditFact::CallEnded(end))).await;
             }
             outcome
         }
@@ -68,13 +63,9 @@ impl Link for AuditGate {
         "lets nothing run or change anything before its decision is in the audit log"
     }
 
-    fn around_tool<'a>(
-        &'a self,
-        call: &'a Invocation<'a>,
-        next: Next<'a>,
-    ) -> BoxFuture<'a, Result<ToolOutput, TurnExit>> {
+    fn around_tool<'a>(&'a self, call: &'a Invocation<'a>, next: Next<'a>) -> Hook<'a, ToolOutput> {
         async move {
-            let audit = &call.context.records.audit;
+            let audit = &call.context.ports.audit;
             let is_own = call.context.tools.chain.own(&call.call.name).is_some();
             if is_own && (only_looks(call) || call.context.is_under_way(call.call)) {
                 // A link answers it, and perhaps a person: it is told with that, at its end.
@@ -86,7 +77,7 @@ impl Link for AuditGate {
             } else if let Err(error) = audit.record(decision).await {
                 return refuse(call, &error).await;
             }
-            call.record.tell();
+            call.record.marks.logged.set(true);
             next.run(call).await
         }
         .boxed()
@@ -104,7 +95,7 @@ async fn refuse(call: &Invocation<'_>, error: &AuditError) -> Result<ToolOutput,
     let tool = &call.call.name;
     let hint = error.hint().map(|hint| format!(" ({hint})")).unwrap_or_default();
     let message = format!("{tool} did not run, because the audit log could not be written: {error}{hint}");
-    call.context.recorder.fact(EventKind::Warning { code: "audit_unavailable".to_owned(), message }).await?;
+    call.context.recorder.warn("audit_unavailable", message).await?;
     Ok(ToolOutput::error(
         ToolErrorCode::NotRun,
         format!(
@@ -117,7 +108,7 @@ async fn refuse(call: &Invocation<'_>, error: &AuditError) -> Result<ToolOutput,
 fn entry(call: &Invocation<'_>, fact: AuditFact) -> AuditEntry {
     let context = call.context;
     AuditEntry {
-        at: context.control.clock.now(),
+        at: context.ports.clock.now(),
         trace_id: Some(context.ids.trace),
         session_id: Some(context.ids.session),
         turn_id: Some(context.ids.turn),
@@ -182,7 +173,7 @@ pub(crate) async fn record_kept(
         answer,
         reply: None,
     };
-    call.context.records.audit.record(entry(call, AuditFact::CallDecided(Box::new(decision)))).await
+    call.context.ports.audit.record(entry(call, AuditFact::CallDecided(Box::new(decision)))).await
 }
 
 fn requester(call: &Invocation<'_>) -> Requester {
@@ -213,13 +204,13 @@ fn admitted_by(call: &Invocation<'_>) -> DecidedBy {
 
 /// Decision on a call that did not come to the gate, or for which it did not open.
 fn left(call: &Invocation<'_>, outcome: &Result<ToolOutput, TurnExit>) -> (bool, DecidedBy) {
-    if call.record.is_shut() {
+    if call.record.marks.shut.get() {
         return (false, DecidedBy::Daemon);
     }
     let by = match (call.record.judgement().map(|judgement| judgement.verdict), call.record.answered(), outcome) {
         (_, _, Err(TurnExit::Denied(_))) => DecidedBy::OnInterrupt(call.context.rules.answering.said()),
         // A link answered its own tool.
-        _ if call.record.has_passed() => return (true, admitted_by(call)),
+        _ if call.record.marks.passed.get() => return (true, admitted_by(call)),
         (Some(Verdict::Deny { .. }), _, _) => DecidedBy::Rules,
         (_, Some(answered), _) => answered.by,
         (Some(Verdict::Ask { .. }), None, Ok(ToolOutput { error: Some(ToolErrorCode::Denied), .. })) => {

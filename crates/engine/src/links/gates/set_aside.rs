@@ -52,7 +52,7 @@ pub(crate) async fn settle(
     let kept = match decide(call, &what, &set_aside.changes).await {
         Ok(()) => {
             let kept =
-                context.files.snapshots.undo(context.ids.session, &context.files.workspace, set_aside.changes, false);
+                context.ports.snapshots.undo(context.ids.session, &context.files.workspace, set_aside.changes, false);
             kept.await.map_err(|error| error.to_string())
         }
         Err(why) => Err(why),
@@ -150,7 +150,7 @@ async fn ask(
 async fn preview(call: &Invocation<'_>, way_back: &[FileChange]) -> Result<String, String> {
     let context = call.context;
     let (session, workspace) = (context.ids.session, &context.files.workspace);
-    let foreseen = context.files.snapshots.undo(session, workspace, way_back.to_vec(), true).await;
+    let foreseen = context.ports.snapshots.undo(session, workspace, way_back.to_vec(), true).await;
     let foreseen = foreseen.map_err(|error| error.to_string())?;
     let mut shown = Vec::new();
     for file in &foreseen.files {
@@ -183,7 +183,7 @@ async fn deny(call: &Invocation<'_>, reason: String, output: &mut ToolOutput) ->
         effects.delegated.denials.push(denial);
         effects.delegated.fails |= fails;
     });
-    call.context.recorder.fact(EventKind::Warning { code: "guarded_files".to_owned(), message: reason }).await
+    call.context.recorder.warn("guarded_files", reason).await
 }
 
 /// The first of these names, and how many more there are.

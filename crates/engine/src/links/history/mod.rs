@@ -1,4 +1,236 @@
-//! Links that prepare the history of a request.
+//! Links that prepare the history of a request: `compaction`, and the repair of calls without results.
+//!
+//! Calls and results pair, whatever the journal holds: a request with a call that has no result, or a result
+//! without its call, is refused by every provider and would brick the session. So are blank words and ids with foreign
+//! letters. Names and arguments are the business of the model's adapter, which knows what its wire takes.
 
 pub(crate) mod compaction;
-pub(crate) mod repair;
+
+use std::collections::{HashMap, HashSet, hash_map::Entry};
+
+use agentd_context::RequestBuilder;
+use agentd_core::{ids::CallId, model::Message};
+
+use crate::turn::{TurnContext, TurnState, hooks::Link};
+
+/// Stand-in for a result that never came.
+const NO_RESULT: &str = "E_UNKNOWN_OUTCOME: this call has no result: it never ran, or what came of it is lost; look before you run it again";
+/// Stand-in for a result without words.
+const NO_OUTPUT: &str = "(no output)";
+/// The longest id of a call that all providers accept.
+const MAX_ID: usize = 40;
+
+pub(crate) struct Repair;
+
+impl Link for Repair {
+    fn name(&self) -> &'static str {
+        "repair"
+    }
+
+    fn description(&self) -> &'static str {
+        "every call in a request gets its result, whatever a crash or a cancel left behind; providers refuse others"
+    }
+
+    fn before_model(&self, _: &TurnContext, _: &TurnState, draft: &mut RequestBuilder) {
+        draft.messages = repair(std::mem::take(&mut draft.messages));
+    }
+}
+
+/// Puts each result right behind its call, in the order of the calls; makes up those that are missing; drops
+/// results that nobody asked for, calls that were made before, and messages that say nothing.
+fn repair(messages: Vec<Message>) -> Vec<Message> {
+    let messages = with_plain_ids(messages);
+    let mut results: HashMap<CallId, (String, String)> = HashMap::new();
+    let mut rest = Vec::with_capacity(messages.len());
+    for message in messages {
+        match message {
+            Message::Tool { call_id, name, text } => {
+                results.entry(call_id).or_insert((name, text));
+            }
+            other => rest.push(other),
+        }
+    }
+    let mut seen = HashSet::new();
+    let mut repaired = Vec::with_capacity(rest.len() + results.len());
+    for mut message in rest {
+        match &mut message {
+            Message::Assistant { text, tool_calls, .. } => {
+                tool_calls.retain(|call| seen.insert(call.call_id.clone()));
+                if is_blank(text) {
+                    text.clear();
+                }
+                // Thoughts that led to nothing are no answer either.
+                if text.is_empty() && tool_calls.is_empty() {
+                    continue;
+                }
+                let calls = tool_calls.clone();
+                repaired.push(message);
+                for call in calls {
+                    let found = results.remove(&call.call_id);
+                    let (name, text) = found.unwrap_or_else(|| (call.name, NO_RESULT.to_owned()));
+                    let text = if is_blank(&text) { NO_OUTPUT.to_owned() } else { text };
+                    repaired.push(Message::Tool { call_id: call.call_id, name, text });
+                }
+            }
+            Message::System { text } | Message::User { text } if is_blank(text) => {}
+            _ => repaired.push(message),
+        }
+    }
+    repaired
+}
+
+fn is_blank(text: &str) -> bool {
+    text.trim().is_empty()
+}
+
+fn is_plain(id: &CallId) -> bool {
+    let id = id.as_str();
+    let fine = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-');
+    (1..=MAX_ID).contains(&id.len()) && id.bytes().all(fine)
+}
+
+/// The messages with ids that all providers accept. Those that we give are; a journal may hold others.
+fn with_plain_ids(mut messages: Vec<Message>) -> Vec<Message> {
+    let (mut plain, mut foreign) = (HashSet::new(), Vec::new());
+    for id in messages.iter_mut().flat_map(ids) {
+        if is_plain(id) {
+            plain.insert(id.clone());
+        } else {
+            foreign.push(id.clone());
+        }
+    }
+    let mut given: HashMap<CallId, CallId> = HashMap::new();
+    for id in foreign {
+        if let Entry::Vacant(place) = given.entry(id) {
+            let free = free_id(place.key(), &plain);
+            plain.insert(free.clone());
+            place.insert(free);
+        }
+    }
+    if !given.is_empty() {
+        for id in messages.iter_mut().flat_map(ids) {
+            if let Some(plain) = given.get(id) {
+                *id = plain.clone();
+            }
+        }
+    }
+    messages
+}
+
+fn ids(message: &mut Message) -> Vec<&mut CallId> {
+    match message {
+        Message::Assistant { tool_calls, .. } => tool_calls.iter_mut().map(|call| &mut call.call_id).collect(),
+        Message::Tool { call_id, .. } => vec![call_id],
+        Message::System { .. } | Message::User { .. } | Message::Pictures { .. } => Vec::new(),
+    }
+}
+
+/// An id like this one that is plain and that nobody has.
+fn free_id(id: &CallId, taken: &HashSet<CallId>) -> CallId {
+    let plain = |character: char| if character.is_ascii_alphanumeric() { character } else { '_' };
+    let stem: String = id.as_str().chars().map(plain).take(MAX_ID - 8).collect();
+    let numbered = (0_u32..).map(|number| CallId::from(format!("{stem}_{number}")));
+    numbered.into_iter().find(|id| !taken.contains(id)).unwrap_or_else(CallId::generate)
+}
+
+#[cfg(test)]
+mod tests {
+    use agentd_core::tool::ToolCall;
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn id(n: u8) -> CallId {
+        const IDS: [&str; 8] = ["call_0", "call_1", "call_2", "a b", "a/b", "", "a_b_0", "\u{1f600}"];
+        match IDS.get(usize::from(n)) {
+            Some(id) => CallId::from((*id).to_owned()),
+            None => CallId::from("x".repeat(50 + usize::from(n))),
+        }
+    }
+
+    fn call(n: u8) -> ToolCall {
+        ToolCall { call_id: id(n), name: "now".to_owned(), arguments: "{}".to_owned() }
+    }
+
+    fn any_message() -> impl Strategy<Value = Message> {
+        let words = || prop_oneof![Just(""), Just(" \n"), Just("a"), Just("b")].prop_map(str::to_owned);
+        prop_oneof![
+            words().prop_map(|text| Message::User { text }),
+            words().prop_map(|text| Message::System { text }),
+            (proptest::collection::vec(0u8..10, 0..4), words(), proptest::option::of(words())).prop_map(
+                |(calls, text, reasoning)| Message::Assistant {
+                    text,
+                    reasoning,
+                    tool_calls: calls.into_iter().map(call).collect(),
+                    origin: Default::default(),
+                }
+            ),
+            (0u8..10, words()).prop_map(|(n, text)| Message::Tool { call_id: id(n), name: "now".to_owned(), text }),
+        ]
+    }
+
+    /// The rule that providers check: behind an assistant's calls come exactly their results.
+    fn pairs(messages: &[Message]) -> bool {
+        let mut waiting: Vec<CallId> = Vec::new();
+        for message in messages {
+            match message {
+                Message::Tool { call_id, .. } if waiting.first() == Some(call_id) => drop(waiting.remove(0)),
+                Message::Tool { .. } => return false,
+                _ if !waiting.is_empty() => return false,
+                Message::Assistant { tool_calls, .. } => {
+                    waiting = tool_calls.iter().map(|c| c.call_id.clone()).collect();
+                }
+                _ => {}
+            }
+        }
+        waiting.is_empty()
+    }
+
+    fn says_something(message: &Message) -> bool {
+        match message {
+            Message::Assistant { text, tool_calls, .. } => {
+                !is_blank(text) || (text.is_empty() && !tool_calls.is_empty())
+            }
+            Message::Pictures { text, pictures } => !is_blank(text) || !pictures.is_empty(),
+            Message::System { text } | Message::User { text } | Message::Tool { text, .. } => !is_blank(text),
+        }
+    }
+
+    #[test]
+    fn ids_that_no_provider_takes_are_replaced_on_both_sides() {
+        let asks = |calls: Vec<ToolCall>| Message::answer(String::new(), calls);
+        let result = |n: u8| Message::Tool { call_id: id(n), name: "now".to_owned(), text: n.to_string() };
+        let repaired = repair(vec![asks(vec![call(3), call(4), call(6)]), result(6), result(4), result(3)]);
+        let told: Vec<(&str, &str)> = repaired
+            .iter()
+            .filter_map(|message| match message {
+                Message::Tool { call_id, text, .. } => Some((call_id.as_str(), text.as_str())),
+                _ => None,
+            })
+            .collect();
+        assert_eq!(told, [("a_b_1", "3"), ("a_b_2", "4"), ("a_b_0", "6")]);
+        assert!(pairs(&repaired));
+    }
+
+    proptest! {
+        #[test]
+        fn whatever_the_history_holds_it_is_in_order(messages in proptest::collection::vec(any_message(), 0..20)) {
+            let repaired = repair(messages);
+            prop_assert!(pairs(&repaired), "{repaired:?}");
+            prop_assert!(repaired.iter().all(says_something), "{repaired:?}");
+            let mut repaired_ids = repaired.clone();
+            prop_assert!(repaired_ids.iter_mut().flat_map(ids).all(|id| is_plain(id)), "{repaired:?}");
+            prop_assert_eq!(repair(repaired.clone()), repaired, "a repaired history needs no repair");
+        }
+
+        #[test]
+        fn what_a_person_said_is_never_lost(messages in proptest::collection::vec(any_message(), 0..20)) {
+            let said = |messages: &[Message]| {
+                let spoken = messages.iter().filter(|m| matches!(m, Message::User { text } if !is_blank(text)));
+                spoken.cloned().collect::<Vec<_>>()
+            };
+            let before = said(&messages);
+            prop_assert_eq!(said(&repair(messages)), before);
+        }
+    }
+}

@@ -1,14 +1,17 @@
 //! A turn that wrote todos and ends with open ones is asked once to finish them, or to say why not.
 
 use agentd_core::{
-    event::EventKind,
     ids::TurnId,
     item::{Item, ItemBody},
     session::{SessionMode, Todo, TodoStatus},
 };
-use futures_util::{FutureExt as _, future::BoxFuture};
+use futures_util::FutureExt as _;
 
-use crate::turn::{Phase, TurnContext, TurnExit, TurnState, hooks::Link, unusable::BegunAnswer};
+use crate::turn::{
+    Phase, TurnContext, TurnState,
+    hooks::{Hook, Link},
+    unusable::BegunAnswer,
+};
 
 /// Beginning of what the model is told, by which it is known that it was.
 const ASKED: &str = "Your answer would end the work, but your todo list is not done";
@@ -30,11 +33,7 @@ impl Link for OpenTodos {
         "asks the model once to finish the todos that its turn leaves open, or to say why not"
     }
 
-    fn before_step<'a>(
-        &'a self,
-        context: &'a TurnContext,
-        state: &'a mut TurnState,
-    ) -> BoxFuture<'a, Result<(), TurnExit>> {
+    fn before_step<'a>(&'a self, context: &'a TurnContext, state: &'a mut TurnState) -> Hook<'a> {
         async move {
             let ends = state.phase == Phase::Working && state.pending_calls.is_empty();
             let Some(answer) = state.answer.as_deref().filter(|_| ends) else { return Ok(()) };
@@ -52,8 +51,8 @@ impl Link for OpenTodos {
             }
             let message = format!("the turn would end with {} open; the model is asked about them", count(open.len()));
             let notice = ItemBody::advice(asked);
-            context.recorder.fact(EventKind::Warning { code: "open_todos".to_owned(), message }).await?;
-            state.note(context.recorder.whole(notice).await?);
+            context.recorder.warn("open_todos", message).await?;
+            context.tell(state, notice).await?;
             // What it says now stands below what it has said, unless it works on.
             match context.answer_form {
                 None => state.begin_answer(BegunAnswer::Whole),

@@ -4,16 +4,15 @@
 use std::sync::Arc;
 
 use agentd_core::{
-    event::EventKind,
     item::{Item, ItemBody, NoticeTopic},
     tool::{FollowedLink, ToolCall, ToolOutput},
 };
-use futures_util::{FutureExt as _, future::BoxFuture};
+use futures_util::FutureExt as _;
 use serde_json::Value;
 
 use crate::turn::{
-    Phase, TurnContext, TurnExit, TurnState,
-    hooks::{Invocation, Link, Next},
+    Phase, TurnContext, TurnState,
+    hooks::{Hook, Invocation, Link, Next, Reminder, done},
     rounds::{MOST, NOTED, fingerprint},
 };
 
@@ -35,18 +34,14 @@ impl Link for Repetition {
         "tells the model when it makes the same calls again and again and gets the same results, and shows no file twice"
     }
 
-    fn before_step<'a>(
-        &'a self,
-        context: &'a TurnContext,
-        state: &'a mut TurnState,
-    ) -> BoxFuture<'a, Result<(), TurnExit>> {
+    fn before_step<'a>(&'a self, context: &'a TurnContext, state: &'a mut TurnState) -> Hook<'a> {
         let asks = matches!(state.phase, Phase::Working | Phase::Planning)
             && state.pending_calls.is_empty()
             && state.answer.is_none();
         let repeated = state.rounds.repeated();
         let (is_due, is_endless) = (repeated >= NOTED && !state.rounds.is_noted, repeated >= MOST);
         if !asks || !(is_due || is_endless) {
-            return std::future::ready(Ok(())).boxed();
+            return done(());
         }
         async move {
             let tool = state.rounds.tool.clone();
@@ -58,26 +53,21 @@ impl Link for Repetition {
                 |times| format!("made the same calls {times} times in a row with the same results")
             };
             let message = format!("the model {}, {tool} last{end}", what(times));
-            context.recorder.fact(EventKind::Warning { code: code.to_owned(), message }).await?;
+            context.recorder.warn(code, message).await?;
             if is_due {
                 let text = format!(
                     "You {}, {tool} last. Making them once more changes nothing: do something else, or say what stands in the way.",
                     what(NOTED)
                 );
-                let topic = NoticeTopic::Repetition;
-                let notice = ItemBody::Notice { text, topic, sources: Vec::new(), pictures: Vec::new() };
-                state.note(context.recorder.whole(notice).await?);
+                let notice = Reminder::new(NoticeTopic::Repetition, text).notice();
+                context.tell(state, notice).await?;
             }
             Ok(())
         }
         .boxed()
     }
 
-    fn around_tool<'a>(
-        &'a self,
-        call: &'a Invocation<'a>,
-        next: Next<'a>,
-    ) -> BoxFuture<'a, Result<ToolOutput, TurnExit>> {
+    fn around_tool<'a>(&'a self, call: &'a Invocation<'a>, next: Next<'a>) -> Hook<'a, ToolOutput> {
         // The embedded model answers from the last result alone.
         if call.context.models.model.info().embedded
             || call.context.tool(&call.call.name).is_none_or(|tool| tool.name != READS_FILES)
@@ -102,7 +92,7 @@ impl Link for Repetition {
 fn is_above(call: &Invocation<'_>, text: &str) -> bool {
     let history = &call.state.history;
     let is_of_file = |known: &ToolCall| {
-        let adapted = call.context.tools.toolbox.meant(known);
+        let adapted = call.context.ports.toolbox.meant(known);
         let path = path(adapted.as_ref().map_or(&known.arguments, |adapted| &adapted.arguments));
         path.is_some() && path == self::path(&call.call.arguments)
     };

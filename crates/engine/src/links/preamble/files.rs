@@ -4,17 +4,19 @@ use std::sync::Arc;
 
 use agentd_context::{RequestBuilder, meter::pictures_left_out};
 use agentd_core::{
-    event::EventKind,
     files::{Picture, SessionTree},
     item::ItemBody,
     model::Message,
 };
-use futures_util::{FutureExt as _, future::BoxFuture};
+use futures_util::FutureExt as _;
 
 use crate::{
     attachments,
     instructions::PreambleContext,
-    turn::{TurnContext, TurnExit, TurnState, hooks::Link},
+    turn::{
+        TurnContext, TurnExit, TurnState,
+        hooks::{Hook, Link, done},
+    },
 };
 
 /// Bytes of one picture. The daemon makes them far smaller; whatever else stands in that file now is none.
@@ -40,32 +42,24 @@ impl Link for Files {
         attachments::notice(opening.handed, opening.tools, opening.window)
     }
 
-    fn before_turn<'a>(
-        &'a self,
-        context: &'a TurnContext,
-        state: &'a mut TurnState,
-    ) -> BoxFuture<'a, Result<(), TurnExit>> {
+    fn before_turn<'a>(&'a self, context: &'a TurnContext, state: &'a mut TurnState) -> Hook<'a> {
         // One that goes on after a restart has said so.
         let begins = state.steps == 0 && !state.only_compacts();
         let of_this_turn = state.history.iter().filter(|item| item.turn_id == context.ids.turn).cloned();
         if !begins || sees(context) || attachments::pictures(&of_this_turn.collect::<Vec<_>>()).next().is_none() {
-            return std::future::ready(Ok(())).boxed();
+            return done(());
         }
         let message = format!(
             "the model {} gets no pictures: it has no vision. Name one that has in the slot `vision` of \
              models.yaml or in MODEL_MULTIMODAL_*, or set `sees_pictures: true` where it can",
             context.models.model.info().id
         );
-        context.recorder.fact(EventKind::Warning { code: "pictures_not_shown".to_owned(), message }).boxed()
+        context.recorder.warn("pictures_not_shown", message).boxed()
     }
 
-    fn before_step<'a>(
-        &'a self,
-        context: &'a TurnContext,
-        state: &'a mut TurnState,
-    ) -> BoxFuture<'a, Result<(), TurnExit>> {
+    fn before_step<'a>(&'a self, context: &'a TurnContext, state: &'a mut TurnState) -> Hook<'a> {
         if state.returned.is_empty() && (!sees(context) || attachments::pictures(&state.history).next().is_none()) {
-            return std::future::ready(Ok(())).boxed();
+            return done(());
         }
         async move {
             show_returned(context, state).await?;
@@ -90,9 +84,7 @@ async fn show_returned(context: &TurnContext, state: &mut TurnState) -> Result<(
     }
     context.or_cancelled(context.models.model.look_for_sight()).await?;
     let notice = attachments::returned(std::mem::take(&mut state.returned));
-    let item = context.recorder.whole(notice).await?;
-    state.note(item);
-    Ok(())
+    context.tell(state, notice).await
 }
 
 /// Returns whether any model that the turn may ask sees pictures.
@@ -113,7 +105,7 @@ async fn load(context: &TurnContext, state: &mut TurnState) -> Result<(), TurnEx
             workspace: Arc::clone(&context.files.workspace),
             state: Arc::clone(&context.files.state.borrow()),
         };
-        let read = context.files.session.workspaces().read_file(tree, path.clone(), 0, MAX_BYTES);
+        let read = context.ports.workspaces.read_file(tree, path.clone(), 0, MAX_BYTES);
         let content = match context.or_cancelled(read).await? {
             Ok(piece) => Some(Arc::from(piece.content)),
             Err(error) => {

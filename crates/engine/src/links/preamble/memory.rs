@@ -8,15 +8,18 @@ use agentd_core::{
     item::{Item, ItemBody, NoticeTopic},
     tool::Effect,
 };
-use futures_util::{FutureExt as _, future::BoxFuture};
+use futures_util::FutureExt as _;
 
 use crate::{
     instructions::{
         self, PreambleContext,
-        folders::{self, Commands},
-        memory, told,
+        memory::{self, Commands},
+        told,
     },
-    turn::{Phase, TurnContext, TurnExit, TurnState, hooks::Link},
+    turn::{
+        Phase, TurnContext, TurnExit, TurnState,
+        hooks::{Hook, Link, done},
+    },
 };
 
 pub(crate) struct Memory;
@@ -35,11 +38,7 @@ impl Link for Memory {
         memory::notice(opening)
     }
 
-    fn before_step<'a>(
-        &'a self,
-        context: &'a TurnContext,
-        state: &'a mut TurnState,
-    ) -> BoxFuture<'a, Result<(), TurnExit>> {
+    fn before_step<'a>(&'a self, context: &'a TurnContext, state: &'a mut TurnState) -> Hook<'a> {
         async move {
             tell_again(context, state, NoticeTopic::Memory, memory::notice).await?;
             add_folder_notes(context, state).await
@@ -54,15 +53,14 @@ pub(crate) fn tell_again<'a>(
     state: &'a mut TurnState,
     topic: NoticeTopic,
     notice: fn(&PreambleContext<'_>) -> Option<ItemBody>,
-) -> BoxFuture<'a, Result<(), TurnExit>> {
+) -> Hook<'a> {
     let compacted = state.compacted_at == Some(state.steps) && !state.only_compacts();
     if !compacted || told(&state.history, topic).is_some() {
-        return std::future::ready(Ok(())).boxed();
+        return done(());
     }
     async move {
         let limits = context.prompt.guide_limits;
-        let Some(guides) =
-            instructions::look(context.files.session.workspaces(), &context.files.workspace, limits).await
+        let Some(guides) = instructions::look(&*context.ports.workspaces, &context.files.workspace, limits).await
         else {
             return Ok(());
         };
@@ -70,8 +68,7 @@ pub(crate) fn tell_again<'a>(
         let (history, tools) = (&state.history, &context.tools.visible);
         let opening = PreambleContext { guides: &guides, limits, window, history, handed: &[], tools };
         if let Some(body) = notice(&opening) {
-            let item = context.recorder.whole(body).await?;
-            state.note(item);
+            context.tell(state, body).await?;
         }
         Ok(())
     }
@@ -95,7 +92,7 @@ fn touched(context: &TurnContext, state: &TurnState) -> Vec<String> {
         .filter(|here| project.is_some_and(|project| here.starts_with(&project.path)));
     let start = here.and_then(Path::to_str).unwrap_or("/project");
     let is_command = |name: &str| context.tool(name).is_some_and(|tool| tool.effect == Effect::Execute);
-    folders::touched(state.history[from..].iter().filter(is_new), &Commands { start, is_command: &is_command })
+    memory::touched(state.history[from..].iter().filter(is_new), &Commands { start, is_command: &is_command })
 }
 
 /// Tells the guides of folders that calls came to since the last look. At the first look of a turn, those that were told
@@ -106,12 +103,12 @@ async fn add_folder_notes(context: &TurnContext, state: &mut TurnState) -> Resul
     if !limits.memory || !works || !state.pending_calls.is_empty() || workspace.project.is_none() {
         return Ok(());
     }
-    let (known, begins) = (folders::known_files(&state.history), state.guided == 0);
+    let (known, begins) = (memory::known_files(&state.history), state.guided == 0);
     let mut paths = touched(context, state);
     if begins {
         paths.extend(known.keys().map(|name| (*name).to_owned()));
     }
-    let looked = instructions::look_at_folders(context.files.session.workspaces(), workspace, limits, paths).await;
+    let looked = instructions::look_at_folders(&*context.ports.workspaces, workspace, limits, paths).await;
     let Some(mut files) = looked else { return Ok(()) };
     if begins {
         let gone = known.keys().filter(|name| files.iter().all(|file| file.name != **name));
@@ -123,10 +120,9 @@ async fn add_folder_notes(context: &TurnContext, state: &mut TurnState) -> Resul
         let is_news = known.get(file.name.as_str()).is_none_or(|digest| begins && *digest != file.digest);
         is_news && quoting.allow(&file.name)
     });
-    let notice = folders::notice(&state.history, &files, context.smallest_window(), limits);
+    let notice = memory::folder_notice(&state.history, &files, context.smallest_window(), limits);
     if let Some(body) = notice {
-        let item = context.recorder.whole(body).await?;
-        state.note(item);
+        context.tell(state, body).await?;
     }
     state.guided = state.history.len();
     Ok(())

@@ -4,8 +4,8 @@
 use std::{collections::HashSet, sync::Arc, time::Duration};
 
 use agentd_context::{
-    frame::{harmless, one_line},
     recall::{self, RecallQuery},
+    text::{harmless, one_line},
 };
 use agentd_core::{
     event::{Event, EventKind},
@@ -13,10 +13,13 @@ use agentd_core::{
     item::{Item, ItemBody, NoticeSource, NoticeTopic},
     search::{SearchQuery, searchable},
 };
-use futures_util::{FutureExt as _, future::BoxFuture};
+use futures_util::FutureExt as _;
 use tokio::time::timeout;
 
-use crate::turn::{TurnContext, TurnExit, TurnState, hooks::Link};
+use crate::turn::{
+    TurnContext, TurnState,
+    hooks::{Hook, Link, done},
+};
 
 /// Passages that are told.
 const MOST: usize = 2;
@@ -41,18 +44,14 @@ impl Link for Recall {
     }
 
     // Behind the room that is made before the first step: what that sets aside may be just what the input is about.
-    fn before_step<'a>(
-        &'a self,
-        context: &'a TurnContext,
-        state: &'a mut TurnState,
-    ) -> BoxFuture<'a, Result<(), TurnExit>> {
+    fn before_step<'a>(&'a self, context: &'a TurnContext, state: &'a mut TurnState) -> Hook<'a> {
         let begins = state.steps == 0 && !state.only_compacts() && context.prompt.recall && !is_told(context, state);
         if !begins {
-            return std::future::ready(Ok(())).boxed();
+            return done(());
         }
         let set_aside = SetAside::of(&state.history);
         if set_aside.is_nothing() || context.models.model.info().embedded {
-            return std::future::ready(Ok(())).boxed();
+            return done(());
         }
         async move {
             let looked = timeout(PATIENCE, passages(context, state, &set_aside));
@@ -60,9 +59,7 @@ impl Link for Recall {
             if found.is_empty() {
                 return Ok(());
             }
-            let item = context.recorder.whole(notice(&found)).await?;
-            state.note(item);
-            Ok(())
+            context.tell(state, notice(&found)).await
         }
         .boxed()
     }
@@ -141,7 +138,7 @@ async fn passages(context: &TurnContext, state: &TurnState, set_aside: &SetAside
 
 async fn finds(context: &TurnContext, set_aside: &SetAside, query: &RecallQuery) -> Vec<Passage> {
     let Some(search) = SearchQuery::parse(&query.terms.join(" ")) else { return Vec::new() };
-    let (store, session) = (&context.records.store, context.ids.session);
+    let (store, session) = (&context.ports.store, context.ids.session);
     let Ok(result) = store.search(search, Some(session), HITS).await else { return Vec::new() };
     let mut scored: Vec<(usize, Passage)> = Vec::new();
     let mut looked_at = 0;

@@ -4,13 +4,12 @@
 
 use agentd_core::{
     audit::DecidedBy,
-    event::EventKind,
     guide,
     item::{ItemBody, NoticeTopic},
-    ports::{self},
+    ports,
     tool::{Effect, ToolErrorCode, ToolOutput},
 };
-use futures_util::{FutureExt as _, future::BoxFuture};
+use futures_util::FutureExt as _;
 
 use crate::{
     instructions::{PreambleContext, skills},
@@ -19,7 +18,7 @@ use crate::{
         TurnContext, TurnExit, TurnState,
         call_record::PackageNeed,
         dispatch,
-        hooks::{Invocation, Link, Next},
+        hooks::{Hook, Invocation, Link, Next, done},
     },
 };
 
@@ -39,18 +38,14 @@ impl Link for Skills {
         skills::notice(opening)
     }
 
-    fn before_turn<'a>(
-        &'a self,
-        context: &'a TurnContext,
-        state: &'a mut TurnState,
-    ) -> BoxFuture<'a, Result<(), TurnExit>> {
+    fn before_turn<'a>(&'a self, context: &'a TurnContext, state: &'a mut TurnState) -> Hook<'a> {
         if state.only_compacts() || context.tools.mentions.skills.is_empty() {
-            return std::future::ready(Ok(())).boxed();
+            return done(());
         }
         async move {
             for loaded in &context.tools.mentions.skills {
                 if let Err(message) = bring(context, &loaded.skill.name).await? {
-                    context.recorder.fact(EventKind::Warning { code: "skill".to_owned(), message }).await?;
+                    context.recorder.warn("skill", message).await?;
                 }
             }
             Ok(())
@@ -58,21 +53,17 @@ impl Link for Skills {
         .boxed()
     }
 
-    fn before_step<'a>(
-        &'a self,
-        context: &'a TurnContext,
-        state: &'a mut TurnState,
-    ) -> BoxFuture<'a, Result<(), TurnExit>> {
+    fn before_step<'a>(&'a self, context: &'a TurnContext, state: &'a mut TurnState) -> Hook<'a> {
         tell_again(context, state, NoticeTopic::Skills, skills::notice)
     }
 
-    fn prepare_call<'a>(&'a self, call: &'a Invocation<'a>) -> BoxFuture<'a, Result<Option<ToolOutput>, TurnExit>> {
+    fn prepare_call<'a>(&'a self, call: &'a Invocation<'a>) -> Hook<'a, Option<ToolOutput>> {
         // JSON may write a slash in two ways.
         let text = call.call.arguments.replace("\\/", "/");
         let names: Vec<String> = guide::skills_named(&text).into_iter().map(str::to_owned).collect();
         let effect = call.tool().map(|tool| tool.effect);
         if names.is_empty() || !matches!(effect, Some(Effect::Read | Effect::Execute)) {
-            return std::future::ready(Ok(None)).boxed();
+            return done(None);
         }
         async move {
             for name in names {
@@ -94,11 +85,7 @@ impl Link for Skills {
         .boxed()
     }
 
-    fn around_tool<'a>(
-        &'a self,
-        call: &'a Invocation<'a>,
-        next: Next<'a>,
-    ) -> BoxFuture<'a, Result<ToolOutput, TurnExit>> {
+    fn around_tool<'a>(&'a self, call: &'a Invocation<'a>, next: Next<'a>) -> Hook<'a, ToolOutput> {
         let need = call.record.need().filter(|_| has_consent(call));
         if need.is_none() && !runs_skill(call) {
             return next.run(call);
@@ -157,7 +144,7 @@ fn has_consent(call: &Invocation<'_>) -> bool {
 }
 
 fn shelf(context: &TurnContext) -> Option<&dyn ports::Skills> {
-    context.files.session.workspaces().skills().filter(|_| context.prompt.guide_limits.skills)
+    context.ports.workspaces.skills().filter(|_| context.prompt.guide_limits.skills)
 }
 
 /// Brings a skill into the session, if there is one of that name. What is wrong with it is a sentence.

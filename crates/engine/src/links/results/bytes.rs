@@ -4,22 +4,17 @@
 
 use std::collections::HashSet;
 
-use agentd_context::{
-    excerpt::grouped,
-    frame,
-    long_text::{aside, reason},
-};
+use agentd_context::text::{self, aside, grouped, reason};
 use agentd_core::{
     error::WorkspaceError,
-    event::EventKind,
     ports::ArtifactDir,
     tool::{ToolData, ToolOutput},
 };
-use futures_util::{FutureExt as _, future::BoxFuture};
+use futures_util::FutureExt as _;
 
 use crate::turn::{
     TurnExit,
-    hooks::{Invocation, Link, Next},
+    hooks::{Hook, Invocation, Link, Next},
 };
 
 /// Pieces of one result that are kept at the most.
@@ -42,11 +37,7 @@ impl Link for BinaryOutput {
         "keeps what is no text in files and names them, so that no bytes stand in the prompt"
     }
 
-    fn around_tool<'a>(
-        &'a self,
-        call: &'a Invocation<'a>,
-        next: Next<'a>,
-    ) -> BoxFuture<'a, Result<ToolOutput, TurnExit>> {
+    fn around_tool<'a>(&'a self, call: &'a Invocation<'a>, next: Next<'a>) -> Hook<'a, ToolOutput> {
         async move {
             let mut output = next.run(call).await?;
             let (text, is_text) = aside(output.text, is_text).await;
@@ -87,7 +78,7 @@ async fn keep(call: &Invocation<'_>, data: Vec<ToolData>) -> Result<Vec<String>,
         let kept = call.context.files.session.keep(ArtifactDir::LargeToolResults, name, data.content).await;
         if let Err(error) = &kept {
             let message = format!("{told} of {} is lost: it could not be stored, {}", call.call.name, reason(error));
-            call.context.recorder.fact(EventKind::Warning { code: "result_lost".to_owned(), message }).await?;
+            call.context.recorder.warn("result_lost", message).await?;
         }
         lines.push(line(&told, kept));
     }
@@ -99,7 +90,7 @@ async fn keep(call: &Invocation<'_>, data: Vec<ToolData>) -> Result<Vec<String>,
 
 /// Description of a piece: `stdout, a PNG image of 1,234 bytes`. A tool may repeat there what somebody else wrote.
 fn told(data: &ToolData) -> String {
-    let short = |words: &str| frame::one_line(&words.chars().take(MAX_WORDS).collect::<String>());
+    let short = |words: &str| text::one_line(&words.chars().take(MAX_WORDS).collect::<String>());
     let kind = if data.kind.trim().is_empty() { "binary data".to_owned() } else { short(&data.kind) };
     format!("{}, {kind} of {} bytes,", short(&data.name), grouped(data.content.len()))
 }

@@ -1,17 +1,16 @@
 //! Errors that an edit brought are told to the model before it goes on, once, as language servers word them.
 
 use agentd_core::{
-    event::EventKind,
-    item::{ItemBody, NoticeTopic},
+    item::NoticeTopic,
     language::{Diagnostic, LanguageNews, Patience, SourceFile},
     policy::Confinement,
     tool::{Effect, ToolOutput},
 };
-use futures_util::{FutureExt as _, future::BoxFuture};
+use futures_util::FutureExt as _;
 
 use crate::turn::{
     Phase, TurnContext, TurnExit, TurnState,
-    hooks::{Invocation, Link, Next},
+    hooks::{Hook, Invocation, Link, Next, Reminder},
     unusable::BegunAnswer,
 };
 
@@ -33,39 +32,30 @@ impl Link for EditDiagnostics {
         "around undo, which says what a call changed: tells the model of errors that its edits brought, before its next step"
     }
 
-    fn before_turn<'a>(
-        &'a self,
-        context: &'a TurnContext,
-        _: &'a mut TurnState,
-    ) -> BoxFuture<'a, Result<(), TurnExit>> {
+    fn before_turn<'a>(&'a self, context: &'a TurnContext, _: &'a mut TurnState) -> Hook<'a> {
         async move {
-            context.files.languages.begin_turn(context.ids.session).await;
+            context.ports.languages.begin_turn(context.ids.session).await;
             Ok(())
         }
         .boxed()
     }
 
-    fn before_step<'a>(
-        &'a self,
-        context: &'a TurnContext,
-        state: &'a mut TurnState,
-    ) -> BoxFuture<'a, Result<(), TurnExit>> {
+    fn before_step<'a>(&'a self, context: &'a TurnContext, state: &'a mut TurnState) -> Hook<'a> {
         async move {
             if state.phase != Phase::Working || !state.pending_calls.is_empty() || !state.tool_used {
                 return Ok(());
             }
             let patience = if state.answer.is_some() { Patience::End } else { Patience::Step };
-            let news = context.files.languages.news(context.ids.session, patience);
+            let news = context.ports.languages.news(context.ids.session, patience);
             let LanguageNews { errors, words } = context.or_cancelled(news).await?;
             for message in words {
-                context.recorder.fact(EventKind::Warning { code: "language_server".to_owned(), message }).await?;
+                context.recorder.warn("language_server", message).await?;
             }
             if errors.is_empty() {
                 return Ok(());
             }
-            let topic = NoticeTopic::Diagnostics;
-            let body = ItemBody::Notice { text: note(&errors), topic, sources: Vec::new(), pictures: Vec::new() };
-            state.note(context.recorder.whole(body).await?);
+            let body = Reminder::new(NoticeTopic::Diagnostics, note(&errors)).notice();
+            context.tell(state, body).await?;
             if state.answer.is_some() {
                 match context.answer_form {
                     None => state.begin_answer(BegunAnswer::Whole),
@@ -78,14 +68,10 @@ impl Link for EditDiagnostics {
         .boxed()
     }
 
-    fn around_tool<'a>(
-        &'a self,
-        call: &'a Invocation<'a>,
-        next: Next<'a>,
-    ) -> BoxFuture<'a, Result<ToolOutput, TurnExit>> {
+    fn around_tool<'a>(&'a self, call: &'a Invocation<'a>, next: Next<'a>) -> Hook<'a, ToolOutput> {
         let effect = call.tool().map(|tool| tool.effect);
         let may_change = matches!(effect, Some(Effect::Write | Effect::Execute));
-        if !may_change || call.record.confinement() == Confinement::ReadOnly {
+        if !may_change || call.record.marks.confinement.get() == Confinement::ReadOnly {
             return next.run(call);
         }
         watch(call, next).boxed()
@@ -95,12 +81,12 @@ impl Link for EditDiagnostics {
 /// Lets the call run, and has language servers know what it changes.
 async fn watch<'a>(call: &'a Invocation<'a>, next: Next<'a>) -> Result<ToolOutput, TurnExit> {
     let Invocation { context, .. } = call;
-    let (session, languages) = (context.ids.session, &context.files.languages);
+    let (session, languages) = (context.ids.session, &context.ports.languages);
     let tool_context = context.tool_context(call.call);
     // A finding quotes the file.
     let quoting = context.quoting();
     let source = |name: &String| context.files.workspace.source_file(name).filter(|_| quoting.allow(name));
-    let named = context.tools.toolbox.changes(&tool_context, call.call).unwrap_or_default();
+    let named = context.ports.toolbox.changes(&tool_context, call.call).unwrap_or_default();
     let named = named.into_iter().chain(context.tools.chain.affected_paths(call));
     let before: Vec<SourceFile> = named.filter_map(|name| source(&name)).take(MAX_FILES).collect();
     if !before.is_empty() {

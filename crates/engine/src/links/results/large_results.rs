@@ -3,17 +3,16 @@
 //! session for good, and what is cut away cannot be asked for again.
 
 use agentd_context::{
-    excerpt::{Excerpt, sizes},
-    long_text::{IN_PARTS, aside, from_behind, lines_at_once, reason},
+    text::{Excerpt, IN_PARTS, aside, from_behind, lines_at_once, reason, sizes},
     tokens::estimate,
 };
-use agentd_core::{error::WorkspaceError, event::EventKind, ports::ArtifactDir, tool::ToolOutput};
-use futures_util::{FutureExt as _, future::BoxFuture};
+use agentd_core::{error::WorkspaceError, ports::ArtifactDir, tool::ToolOutput};
+use futures_util::FutureExt as _;
 use serde::de::IgnoredAny;
 
 use crate::turn::{
     TurnExit,
-    hooks::{Invocation, Link, Next},
+    hooks::{Hook, Invocation, Link, Next},
 };
 
 /// The part of its limit that is shown of a result above it, and tokens that are shown at the most.
@@ -32,11 +31,7 @@ impl Link for Truncation {
         "around all that answers calls: what is too long for the window is kept in a file, and the model gets its ends"
     }
 
-    fn around_tool<'a>(
-        &'a self,
-        call: &'a Invocation<'a>,
-        next: Next<'a>,
-    ) -> BoxFuture<'a, Result<ToolOutput, TurnExit>> {
+    fn around_tool<'a>(&'a self, call: &'a Invocation<'a>, next: Next<'a>) -> Hook<'a, ToolOutput> {
         async move {
             let output = next.run(call).await?;
             let limit = call.context.prompt.results.large;
@@ -65,7 +60,7 @@ async fn shortened(call: &Invocation<'_>, mut output: ToolOutput, limit: u64) ->
         Err(error) => {
             let why = reason(&error);
             let message = format!("a part of the result of {} is lost: it could not be stored, {why}", call.call.name);
-            call.context.recorder.fact(EventKind::Warning { code: "result_lost".to_owned(), message }).await?;
+            call.context.recorder.warn("result_lost", message).await?;
             SpillFile::Nowhere(why)
         }
     };
@@ -106,7 +101,7 @@ fn shown(text: &str, limit: u64, kept: &SpillFile) -> (String, String) {
     let tail = tail.trim_end_matches('\n');
     let way = match kept {
         SpillFile::At(path) => {
-            let (from, amount) = (from_behind(head, at_once), agentd_context::long_text::at_once(at_once));
+            let (from, amount) = (from_behind(head, at_once), agentd_context::text::at_once(at_once));
             format!(
                 "All of it is in {path}: read on there with read_file and {from}, {amount}, or find the place with grep"
             )

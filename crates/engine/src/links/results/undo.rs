@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use agentd_core::{
     error::WorkspaceError,
-    event::EventKind,
     item::{Item, ItemBody},
     policy::{Confinement, Explanation, Layer, Verdict},
     ports::{FilesBefore, ToolContext},
@@ -13,7 +12,7 @@ use agentd_core::{
     undo::{FilesReverted, UndoOutcome, UndoneFile, folded, reversed},
 };
 use agentd_policy::deletes;
-use futures_util::{FutureExt as _, future::BoxFuture};
+use futures_util::FutureExt as _;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
@@ -24,7 +23,7 @@ use crate::{
         TurnExit,
         call_record::FileLook,
         dispatch,
-        hooks::{Invocation, Link, Next},
+        hooks::{Hook, Invocation, Link, Next, Preview},
     },
 };
 
@@ -58,7 +57,7 @@ impl Link for Undo {
         vec![ToolSpec::of::<Arguments>(NAME, Effect::Write)]
     }
 
-    fn preview<'a>(&'a self, call: &'a Invocation<'a>) -> Option<BoxFuture<'a, Result<Option<String>, ToolOutput>>> {
+    fn preview<'a>(&'a self, call: &'a Invocation<'a>) -> Option<Preview<'a>> {
         (call.call.name == NAME).then(|| foresee(call).boxed())
     }
 
@@ -70,15 +69,11 @@ impl Link for Undo {
         edit.map(|edit| edit.files.iter().map(|file| file.path.clone()).collect()).unwrap_or_default()
     }
 
-    fn around_tool<'a>(
-        &'a self,
-        call: &'a Invocation<'a>,
-        next: Next<'a>,
-    ) -> BoxFuture<'a, Result<ToolOutput, TurnExit>> {
+    fn around_tool<'a>(&'a self, call: &'a Invocation<'a>, next: Next<'a>) -> Hook<'a, ToolOutput> {
         if call.call.name == NAME {
             return take_back(call).boxed();
         }
-        if call.record.confinement() == Confinement::ReadOnly {
+        if call.record.marks.confinement.get() == Confinement::ReadOnly {
             // It can change nothing, so there is nothing to record.
             return next.run(call);
         }
@@ -99,7 +94,7 @@ pub(crate) async fn irreversible(call: &Invocation<'_>, judgement: &Explanation)
         Confinement::Usual if runs_unseen(judgement) && paths(call).is_some() => Confinement::Guarded,
         limits => limits,
     };
-    call.record.limit(limits);
+    call.record.marks.limits.set(limits);
     if matches!(judgement.verdict, Verdict::Deny { .. }) || limits == Confinement::ReadOnly {
         return Ok(None);
     }
@@ -116,7 +111,7 @@ fn runs_unseen(judgement: &Explanation) -> bool {
 fn paths(call: &Invocation<'_>) -> Option<Vec<String>> {
     let context = call.context;
     let of_link = || Some(context.tools.chain.affected_paths(call)).filter(|paths| !paths.is_empty());
-    context.tools.toolbox.changes(&context.tool_context(call.call), call.call).or_else(of_link)
+    context.ports.toolbox.changes(&context.tool_context(call.call), call.call).or_else(of_link)
 }
 
 /// Looks at the files before a call is let run, unless that is done: whoever lets it run must know what of it could not be
@@ -152,15 +147,15 @@ async fn before(call: &Invocation<'_>, confinement: Confinement) -> Result<Files
     // Tools of others run outside of the sandbox: nothing that they leave behind is checked.
     let confinement = if is_foreign(call) { Confinement::Usual } else { confinement };
     let tool_context = ToolContext { confinement, ..context.tool_context(call.call) };
-    context.files.snapshots.before(&tool_context, paths.as_deref()).await
+    context.ports.snapshots.before(&tool_context, paths.as_deref()).await
 }
 
 /// Lets the call run between two looks at the files.
 async fn record<'a>(call: &'a Invocation<'a>, next: Next<'a>) -> Result<ToolOutput, TurnExit> {
     let context = call.context;
-    let confinement = call.record.confinement();
+    let confinement = call.record.marks.confinement.get();
     let tool_context = ToolContext { confinement, ..context.tool_context(call.call) };
-    let paths = context.tools.toolbox.changes(&tool_context, call.call);
+    let paths = context.ports.toolbox.changes(&tool_context, call.call);
     let looked = call.record.take_look().filter(|look| look.confinement == confinement);
     let looked = match looked {
         Some(look) => look.files,
@@ -179,7 +174,7 @@ async fn record<'a>(call: &'a Invocation<'a>, next: Next<'a>) -> Result<ToolOutp
         ));
     }
     let looked = looked.map(|mut found| {
-        call.record.close(std::mem::take(&mut found.closed));
+        call.record.marks.closed.set(std::mem::take(&mut found.closed).into());
         found
     });
     let output = next.run(call).await;
@@ -198,7 +193,7 @@ async fn record<'a>(call: &'a Invocation<'a>, next: Next<'a>) -> Result<ToolOutp
         }
         Err(error) => {
             let message = format!("what {} changed is not recorded, and cannot be undone: {error}", call.call.name);
-            context.recorder.fact(EventKind::Warning { code: "not_recorded".to_owned(), message }).await?;
+            context.recorder.warn("not_recorded", message).await?;
             if is_checked {
                 set_aside::unchecked(call, &error.to_string(), &mut output).await?;
             }
@@ -296,7 +291,7 @@ async fn plan<'a>(call: &Invocation<'a>, shown: DiffChoice) -> Result<Plan<'a>, 
     }
     let (on_disk, of_state) = state_changes::apart(folded(&edit.files));
     let now = Arc::clone(&context.files.state.borrow());
-    let of_state = RevertPlan::find(&*context.records.store, context.ids.session, &of_state, &now, shown).await;
+    let of_state = RevertPlan::find(&*context.ports.store, context.ids.session, &of_state, &now, shown).await;
     let of_state = of_state.map_err(|error| ToolOutput::error(ToolErrorCode::Tool, error.to_string()))?;
     Ok(Plan { edit, on_disk, of_state })
 }
@@ -307,7 +302,7 @@ async fn follow(call: &Invocation<'_>, plan: &Plan<'_>, preview: bool) -> Result
     let way = &plan.of_state;
     let preview = preview || !way.is_whole();
     let undone = context
-        .files
+        .ports
         .snapshots
         .undo(context.ids.session, &context.files.workspace, plan.on_disk.clone(), preview)
         .await;

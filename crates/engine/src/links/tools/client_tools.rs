@@ -8,13 +8,13 @@ use agentd_core::{
     tool::{Effect, ToolErrorCode, ToolOutput},
     untrusted,
 };
-use futures_util::{FutureExt as _, future::BoxFuture};
+use futures_util::FutureExt as _;
 use tokio::time::timeout;
 
 use crate::turn::{
     TurnExit,
     dispatch::begin,
-    hooks::{Invocation, Link, Next},
+    hooks::{Hook, Invocation, Link, Next, Preview, done},
 };
 
 /// Time limit for one answer.
@@ -35,22 +35,18 @@ impl Link for OfClient {
         "has the client answer calls of its own tools, in the place of the toolbox"
     }
 
-    fn prepare_call<'a>(&'a self, call: &'a Invocation<'a>) -> BoxFuture<'a, Result<Option<ToolOutput>, TurnExit>> {
+    fn prepare_call<'a>(&'a self, call: &'a Invocation<'a>) -> Hook<'a, Option<ToolOutput>> {
         let tools = call.context.tools.of_client.as_ref();
         let problem = tools.and_then(|tools| tools.problem(&call.call.name, &call.call.arguments));
         let refused = problem.map(|problem| ToolOutput::error(ToolErrorCode::InvalidArgs, problem));
-        std::future::ready(Ok(refused)).boxed()
+        done(refused)
     }
 
-    fn preview<'a>(&'a self, call: &'a Invocation<'a>) -> Option<BoxFuture<'a, Result<Option<String>, ToolOutput>>> {
-        own_name(call).map(|_| std::future::ready(Ok(None)).boxed())
+    fn preview<'a>(&'a self, call: &'a Invocation<'a>) -> Option<Preview<'a>> {
+        own_name(call).map(|_| done(None))
     }
 
-    fn around_tool<'a>(
-        &'a self,
-        call: &'a Invocation<'a>,
-        next: Next<'a>,
-    ) -> BoxFuture<'a, Result<ToolOutput, TurnExit>> {
+    fn around_tool<'a>(&'a self, call: &'a Invocation<'a>, next: Next<'a>) -> Hook<'a, ToolOutput> {
         match own_name(call) {
             Some(name) => ask(call, name).boxed(),
             None => next.run(call),

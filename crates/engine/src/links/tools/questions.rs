@@ -5,13 +5,13 @@ use agentd_core::{
     tool::{Effect, ToolErrorCode, ToolOutput, ToolSpec},
     turn::{Denial, OnInterrupt},
 };
-use futures_util::{FutureExt as _, future::BoxFuture};
+use futures_util::FutureExt as _;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
 use crate::turn::{
     TurnExit,
-    hooks::{Invocation, Link, Next},
+    hooks::{Hook, Invocation, Link, Next, Preview},
 };
 
 const NAME: &str = "ask_human";
@@ -59,15 +59,11 @@ impl Link for Questions {
         vec![ToolSpec::of::<Arguments>(NAME, Effect::State)]
     }
 
-    fn preview<'a>(&'a self, call: &'a Invocation<'a>) -> Option<BoxFuture<'a, Result<Option<String>, ToolOutput>>> {
+    fn preview<'a>(&'a self, call: &'a Invocation<'a>) -> Option<Preview<'a>> {
         (call.call.name == NAME).then(|| std::future::ready(arguments(call).map(|_| None)).boxed())
     }
 
-    fn around_tool<'a>(
-        &'a self,
-        call: &'a Invocation<'a>,
-        next: Next<'a>,
-    ) -> BoxFuture<'a, Result<ToolOutput, TurnExit>> {
+    fn around_tool<'a>(&'a self, call: &'a Invocation<'a>, next: Next<'a>) -> Hook<'a, ToolOutput> {
         if call.call.name == NAME { answer(call).boxed() } else { next.run(call) }
     }
 }

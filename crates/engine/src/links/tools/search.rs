@@ -4,14 +4,11 @@ use agentd_core::{
     search::{SearchHit, SearchQuery, SearchResult, TOOL},
     tool::{Effect, ToolErrorCode, ToolOutput, ToolSpec},
 };
-use futures_util::{FutureExt as _, future::BoxFuture};
+use futures_util::FutureExt as _;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use crate::turn::{
-    TurnExit,
-    hooks::{Invocation, Link, Next},
-};
+use crate::turn::hooks::{Hook, Invocation, Link, Next};
 
 /// Finds that are told where the model names no number.
 const FINDS: usize = 8;
@@ -43,11 +40,7 @@ impl Link for Search {
         vec![ToolSpec::of::<Arguments>(TOOL, Effect::Read)]
     }
 
-    fn around_tool<'a>(
-        &'a self,
-        call: &'a Invocation<'a>,
-        next: Next<'a>,
-    ) -> BoxFuture<'a, Result<ToolOutput, TurnExit>> {
+    fn around_tool<'a>(&'a self, call: &'a Invocation<'a>, next: Next<'a>) -> Hook<'a, ToolOutput> {
         if call.call.name != TOOL {
             return next.run(call);
         }
@@ -65,7 +58,7 @@ async fn search(call: &Invocation<'_>) -> ToolOutput {
     };
     let limit = limit.unwrap_or(FINDS).clamp(1, MAX_FINDS);
     let context = call.context;
-    match context.records.store.search(query, Some(context.ids.session), limit).await {
+    match context.ports.store.search(query, Some(context.ids.session), limit).await {
         Ok(SearchResult { hits, unsearched }) => {
             let mut lines: Vec<String> = hits.iter().map(line).collect();
             if unsearched > 0 {

@@ -1,19 +1,19 @@
 //! The todo list: `todo_write`, `todo_read`, and a reminder where it changed.
 
-use agentd_context::frame::one_line;
+use agentd_context::text::one_line;
 use agentd_core::{
     item::NoticeTopic,
     session::{Todo, TodoPriority, TodoStatus},
     tool::{Effect, ToolErrorCode, ToolOutput, ToolSpec},
 };
-use futures_util::{FutureExt as _, future::BoxFuture};
+use futures_util::FutureExt as _;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
 use crate::turn::{
-    TurnContext, TurnExit, TurnState,
-    hooks::{Invocation, Link, Next, Reminder},
-    reminders,
+    TurnContext, TurnState,
+    hooks::{Hook, Invocation, Link, Next, Preview, Reminder, done},
+    request,
 };
 
 const WRITE: &str = "todo_write";
@@ -45,29 +45,25 @@ impl Link for Todos {
     fn reminder(&self, context: &TurnContext, state: &TurnState) -> Option<Reminder> {
         let text = reminder(&state.todos).or_else(|| {
             // A list that was emptied is no longer what the model was last reminded of.
-            reminders::last(&state.history, NoticeTopic::Todos, context.ids.turn).map(|_| NO_TODOS.to_owned())
+            request::last_reminder(&state.history, NoticeTopic::Todos, context.ids.turn).map(|_| NO_TODOS.to_owned())
         })?;
         Some(Reminder::new(NoticeTopic::Todos, text))
     }
 
-    fn preview<'a>(&'a self, call: &'a Invocation<'a>) -> Option<BoxFuture<'a, Result<Option<String>, ToolOutput>>> {
+    fn preview<'a>(&'a self, call: &'a Invocation<'a>) -> Option<Preview<'a>> {
         (call.call.name == WRITE).then(|| {
             let shown = read(&call.call.arguments).map(|todos| Some(list(&todos))).map_err(|problem| unfit(&problem));
             std::future::ready(shown).boxed()
         })
     }
 
-    fn around_tool<'a>(
-        &'a self,
-        call: &'a Invocation<'a>,
-        next: Next<'a>,
-    ) -> BoxFuture<'a, Result<ToolOutput, TurnExit>> {
+    fn around_tool<'a>(&'a self, call: &'a Invocation<'a>, next: Next<'a>) -> Hook<'a, ToolOutput> {
         let output = match call.call.name.as_str() {
             WRITE => write(call),
             READ => ToolOutput::ok(list(&call.state.todos)),
             _ => return next.run(call),
         };
-        std::future::ready(Ok(output)).boxed()
+        done(output)
     }
 }
 

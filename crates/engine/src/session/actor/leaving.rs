@@ -1,58 +1,35 @@
-//! How a session leaves memory: unloaded when nobody needs it, or retired, so that it can be removed for good.
+//! How a session leaves memory: unloaded when nobody needs it, drained when the daemon stops, or retired, so that it can be removed
+//! for good; and how it is cleaned of what nobody has used for long.
 //!
-//! The actor decides whether it is retired, so that no turn can begin meanwhile: what came before keeps the session, what
+//! The actor decides whether it is retired or cleaned, so that no turn can begin meanwhile: what came before keeps the session, what
 //! comes later is refused. Whoever removes the session has a [`HoldMark`] on it until that is done. As long as the hold is there,
 //! everybody else is told that the session is being deleted; once it is dropped, whatever came of the removal, the session is
 //! found anew, or not any more.
+//!
+//! The history tells of a cleaning before anything is removed: a crash in between leaves files that were told to be gone, which the
+//! next cleaning removes, and never a model that looks for files of which it was told nothing.
 
-use std::sync::{Arc, OnceLock};
+use std::{sync::Arc, time::Duration};
 
-use agentd_core::{Timestamp, error::ErrorKind, ids::SessionId};
-use tokio::sync::mpsc;
-use tokio_util::sync::CancellationToken;
+use agentd_core::{
+    Timestamp,
+    event::EventKind,
+    files::FilesRemoved,
+    ids::TurnId,
+    item::{Item, ItemBody},
+    ports::WorkspaceArea,
+    turn::StopReason,
+};
+use tokio::time::Instant;
 
 use crate::{
     error::EngineError,
     session::{
-        SessionHandle,
-        actor::{Actor, Fault, Next},
-        registry::{
-            handle::{Command, Reply},
-            orders::{HoldMark, Lease, Retirement},
-        },
+        actor::{Actor, Drain, Fault, Next},
+        registry::orders::{CleanOrder, Lease, Retirement, SessionCleaned, being_deleted},
     },
+    turn::recorder::whole,
 };
-
-impl SessionHandle {
-    /// Ends the session for good, so that it can be removed, and says whether it did. A session that is needed, or was used
-    /// since `last_used`, stays; without that only one stays in which something is under way.
-    ///
-    /// # Errors
-    /// Why it stays, where a person has it removed.
-    pub(crate) async fn retire(&self, mark: HoldMark, last_used: Option<Timestamp>) -> Result<bool, EngineError> {
-        let (fate, held) = (Arc::clone(&self.fate), Arc::clone(&self.held));
-        let order = Box::new(Retirement { last_used, mark, fate, held });
-        self.ask(|reply| Command::Retire { order, reply }).await
-    }
-
-    /// Keeps the session from being retired and cleaned until the lease is dropped.
-    pub(crate) async fn lease(&self) -> Result<Lease, EngineError> {
-        self.ask(|reply| Command::Lease { reply }).await
-    }
-
-    /// The handle of a session that is not in memory and is being removed.
-    pub(crate) fn withheld(id: SessionId, mark: HoldMark) -> Self {
-        let (commands, _) = mpsc::channel(1);
-        let fate = Arc::new(OnceLock::from(being_deleted(id)));
-        // Its channel takes nothing, so nobody waits for an answer.
-        Self { id, commands, fate, held: Arc::new(OnceLock::from(mark)), ended: CancellationToken::new() }
-    }
-
-    /// Tells that the session is being removed.
-    pub(crate) fn is_withheld(&self) -> bool {
-        self.held.get().is_some_and(HoldMark::is_held)
-    }
-}
 
 impl Actor {
     /// Takes no more commands, where the session may go.
@@ -75,31 +52,28 @@ impl Actor {
 
     /// Asks the journal for its last use, and tells that it was after that moment.
     pub(crate) async fn was_used_after(&self, last_used: Timestamp) -> Result<bool, EngineError> {
-        let stored = self.shared.parts.store.session(self.id).await?;
+        let stored = self.shared.ports.store.session(self.id).await?;
         Ok(stored.is_some_and(|stored| stored.summary.updated_at > last_used))
     }
 
     /// Refuses to end where something is under way.
     fn check_free(&self) -> Result<(), EngineError> {
         if self.open.is_some() {
-            return Err(EngineError::new(ErrorKind::Busy, "a turn of this session is open")
-                .with_hint("cancel it first: agentctl attach and Ctrl-C, or answer what it waits for"));
+            let hint = "cancel it first: agentctl attach and Ctrl-C, or answer what it waits for";
+            return Err(EngineError::busy("a turn of this session is open", hint));
         }
         if self.is_leased() {
-            return Err(EngineError::new(ErrorKind::Busy, "a file is being written into this session")
-                .with_hint("try again when it is there"));
+            return Err(EngineError::busy("a file is being written into this session", "try again when it is there"));
         }
         Ok(())
     }
 
-    pub(crate) fn close(&mut self, reply: Reply<()>) -> Next {
+    pub(crate) fn close(&mut self) -> (Result<(), Fault>, Next) {
         if let Err(busy) = self.check_free() {
-            let _ = reply.send(Err(busy));
-            return Next::Go;
+            return (Err(busy.into()), Next::Go);
         }
         self.commands.close();
-        let _ = reply.send(Ok(()));
-        Next::Leave
+        (Ok(()), Next::Leave)
     }
 
     pub(crate) fn let_out(&self) -> Lease {
@@ -130,7 +104,110 @@ impl Actor {
     }
 }
 
-fn being_deleted(id: SessionId) -> EngineError {
-    EngineError::new(ErrorKind::NotFound, format!("session {id} is being deleted"))
-        .with_hint("begin a new one; agentctl sessions list shows all that are left")
+impl Actor {
+    /// Returns whether somebody uses the session, or it waits for somebody.
+    pub(crate) fn is_in_use(&mut self) -> bool {
+        self.open.is_some()
+            || !self.queue.is_empty()
+            || !self.interrupts.is_empty()
+            || self.journal.has_readers()
+            || self.is_leased()
+    }
+
+    /// Returns whether it, or one that works for it, was used since somebody found that nobody had for long.
+    async fn is_used_since(&self, last_used: Option<Timestamp>) -> Result<bool, EngineError> {
+        let Some(last_used) = last_used else { return Ok(false) };
+        if !self.commands.is_empty() || self.was_used_after(last_used).await? {
+            return Ok(true);
+        }
+        let children = self.shared.ports.store.children(self.id).await?;
+        Ok(children.iter().any(|child| child.updated_at > last_used))
+    }
+
+    /// Removes what was not used for long. None where the session is needed.
+    pub(crate) async fn clean(&mut self, order: CleanOrder) -> Result<Option<SessionCleaned>, Fault> {
+        if self.is_in_use() || self.state.settings.pinned || self.is_used_since(order.last_used).await? {
+            return Ok(None);
+        }
+        let parts = &self.shared.ports;
+        let CleanOrder { areas, undo, trial, .. } = order;
+        let mut found = parts.workspaces.clean(self.id, areas.clone(), true).await?;
+        if found.is_empty() && !undo {
+            return Ok(Some(SessionCleaned::default()));
+        }
+        if !trial {
+            self.commit(None, notice(&found, undo).into()).await?;
+            let parts = &self.shared.ports;
+            if !found.is_empty() {
+                // Something may have come meanwhile, and stays with all that lies beside it.
+                found = parts.workspaces.clean(self.id, areas, false).await?;
+            }
+            if undo {
+                parts.snapshots.remove(self.id).await?;
+            }
+        }
+        Ok(Some(SessionCleaned { areas: found, undo }))
+    }
+}
+
+/// Notice for the model and the person.
+fn notice(found: &[(WorkspaceArea, FilesRemoved)], undo: bool) -> [EventKind; 2] {
+    let mut removed: Vec<String> = found
+        .iter()
+        .map(|(area, removed)| {
+            let files = if removed.files == 1 { "1 file".to_owned() } else { format!("{} files", removed.files) };
+            format!("{}/ ({files})", area.folder())
+        })
+        .collect();
+    if undo {
+        removed.push("what is needed to undo earlier changes of files".to_owned());
+    }
+    let text = format!(
+        "This session had been unused for long, and files of it were removed to save space: {}. The history is whole. Ask \
+         for a file again if you need it.",
+        removed.join(", ")
+    );
+    // It belongs to no turn.
+    let item = Item::new(TurnId::generate(), ItemBody::notice(text));
+    whole(item)
+}
+
+/// Time for a cancelled turn to tell its end.
+const CANCEL_GRACE: Duration = Duration::from_secs(7);
+
+impl Actor {
+    /// Begins no more turns from here on. Those that wait are in the journal and begin with the next daemon.
+    pub(crate) async fn drain(&mut self, deadline: Duration) -> Result<(), Fault> {
+        self.draining = Some(Drain { until: Instant::now() + deadline, suspended: false });
+        Ok(())
+    }
+
+    /// Patience has ended: the turn is suspended, and if it was before, it is dropped.
+    pub(crate) fn drain_due(&mut self) -> Next {
+        let Some(drain) = &mut self.draining else { return Next::Go };
+        let Some(running) = self.open.as_mut().and_then(|open| open.running.as_mut()) else { return Next::Go };
+        if drain.suspended {
+            running.task.abort();
+            return Next::Leave;
+        }
+        drain.suspended = true;
+        drain.until = Instant::now() + CANCEL_GRACE;
+        running.cancelled_for.get_or_insert(StopReason::Suspended);
+        running.cancel.cancel();
+        Next::Go
+    }
+
+    /// Returns whether a session on its way out may go: its turn has ended, or waits for a person. What waits for a
+    /// person can wait for the next daemon, because nothing is under way.
+    pub(crate) fn is_drained(&mut self) -> bool {
+        if self.draining.is_none() {
+            return false;
+        }
+        let Some(running) = self.open.as_ref().and_then(|open| open.running.as_ref()) else { return true };
+        let parks = !self.interrupts.is_empty() && running.cancelled_for.is_none();
+        if parks {
+            running.task.abort();
+        }
+        parks
+    }
 }

@@ -4,7 +4,7 @@ use std::{collections::HashMap, sync::Arc};
 
 use agentd_core::{
     context::{TokenLevel, Window},
-    error::ErrorKind,
+    error::{ErrorKind, StoreError},
     event::{Event, EventKind, StateChange},
     ids::{SessionId, TraceId, TurnId},
     item::Item,
@@ -17,9 +17,9 @@ use tokio::sync::mpsc;
 
 use crate::{
     answer_form::AnswerForm,
-    client_files::OpenFileLines,
+    client::OpenFileLines,
     error::EngineError,
-    recovery::{self, Disposition, subagents},
+    recovery::{self, Disposition, reading, subagents::of_turn},
     session::{
         actor::{
             Actor, Fault, OpenTurn,
@@ -27,21 +27,18 @@ use crate::{
         },
         history::{interrupts::Interrupts, journal::Journal},
         registry::{
-            handle::Command,
-            shared::{Ports, Shared},
+            handle::{Access, Command},
+            shared::Shared,
         },
     },
-    turn::{answering::AnswerMode, plan, route::SlotChoice},
+    turn::{
+        answering::AnswerMode,
+        route::{self, SlotChoice},
+    },
 };
 
-/// Events that are read from the journal at once.
-const PAGE: usize = 1000;
-/// Events that are read at once to find the end of the last turn.
-const TAIL: usize = 64;
-
 pub(crate) fn not_found(id: SessionId) -> EngineError {
-    EngineError::new(ErrorKind::NotFound, format!("there is no session {id}"))
-        .with_hint("agentctl sessions list shows all")
+    EngineError::not_found(format!("there is no session {id}"), "agentctl sessions list shows all")
 }
 
 pub(crate) async fn load(
@@ -49,21 +46,20 @@ pub(crate) async fn load(
     shared: Arc<Shared>,
     commands: mpsc::Receiver<Command>,
 ) -> Result<Actor, EngineError> {
-    let store = &shared.parts.store;
+    let store = &shared.ports.store;
     let stored = store.session(id).await?.ok_or_else(|| not_found(id))?;
     // A session that was made just now has nothing to read, and somebody waits for its first answer.
     let is_new = stored.summary.last_seq == 0;
-    let journal = Journal::new(id, stored.summary.last_seq, Arc::clone(store), Arc::clone(&shared.parts.clock));
+    let journal = Journal::new(id, stored.summary.last_seq, Arc::clone(store), Arc::clone(&shared.ports.clock));
     let (items, compaction) = if is_new { (Vec::new(), None) } else { window(&**store, id, stored.window).await? };
     let files = if is_new { Default::default() } else { store.state_files(id).await? };
     let state = SessionState::restore(&stored, items, compaction, files);
     let mut actor = Actor::new(id, shared, journal, state, commands);
     if !is_new {
-        let tail = actor.tail().await?;
-        actor.state.meter.told(last_level(&tail));
-        actor.state.routed = actor.last_routed(tail.clone(), stored.window.after.max(stored.reset_seq)).await?;
-        actor.state.has_open_plan = actor.has_open_plan(tail.clone(), stored.reset_seq).await?;
-        actor.state.last_stop = actor.last_stop(tail, stored.reset_seq).await?;
+        actor.state.meter.told(actor.last_level().await?);
+        actor.state.routed = actor.last_routed(stored.window.after.max(stored.reset_seq)).await?;
+        actor.state.has_open_plan = actor.has_open_plan(stored.reset_seq).await?;
+        actor.state.last_stop = actor.last_stop(stored.reset_seq).await?;
         if let Err(error) = actor.settle(stored).await {
             if error.kind() != ErrorKind::Storage {
                 return Err(error);
@@ -99,88 +95,60 @@ pub(crate) fn newborn(
     shared: Arc<Shared>,
     commands: mpsc::Receiver<Command>,
 ) -> Actor {
-    let parts = &shared.parts;
+    let parts = &shared.ports;
     let state = SessionState::newborn(parts.clock.now(), settings.clone());
     let journal = Journal::unborn(id, settings, Arc::clone(&parts.store), Arc::clone(&parts.clock));
     Actor::new(id, shared, journal, state, commands)
 }
 
 impl Actor {
-    /// The newest events.
-    async fn tail(&self) -> Result<Vec<Arc<Event>>, EngineError> {
-        let after = self.journal.head().saturating_sub(TAIL as u64);
-        Ok(self.shared.parts.store.events(self.id, after, TAIL).await?)
+    /// What is found in the last event behind that one in which there is anything.
+    async fn last<T>(&self, since: u64, found: impl Fn(&Event) -> Option<T>) -> Result<Option<T>, StoreError> {
+        reading::last(&*self.shared.ports.store, self.id, since, self.journal.head(), found).await
     }
 
-    /// End of the last turn since the last reset, but for those that only compacted. Few facts follow a turn's end, so
-    /// it is found in the journal's tail, or soon before it.
-    async fn last_stop(&self, mut tail: Vec<Arc<Event>>, reset_seq: u64) -> Result<Option<StopReason>, EngineError> {
-        loop {
-            let since = tail.iter().rev().take_while(|event| event.seq > reset_seq);
-            let mut found = since.filter_map(|event| match &event.kind {
-                EventKind::TurnEnded { result } if !result.only_compacted => Some(Some(result.stop_reason)),
-                // It may have been that end.
-                _ if event.is_damaged() => Some(None),
-                _ => None,
-            });
-            if let Some(stop) = found.next() {
-                return Ok(stop);
-            }
-            let before = tail.first().map_or(0, |event| event.seq - 1);
-            if before <= reset_seq {
-                return Ok(None);
-            }
-            let after = before.saturating_sub(TAIL as u64);
-            tail =
-                self.shared.parts.store.events(self.id, after, usize::try_from(before - after).unwrap_or(TAIL)).await?;
-        }
+    /// The level that was told last. None where it was told before the tail: then it is told again with the next answer.
+    async fn last_level(&self) -> Result<Option<TokenLevel>, StoreError> {
+        let since = self.journal.head().saturating_sub(reading::TAIL);
+        let told = self.last(since, |event| match &event.kind {
+            EventKind::StateChanged { change: StateChange::TokenLevel { level, .. } } => Some(*level),
+            _ => None,
+        });
+        Ok(told.await?.or((since == 0).then_some(TokenLevel::Info)))
+    }
+
+    /// End of the last turn since the last reset, but for those that only compacted.
+    async fn last_stop(&self, reset_seq: u64) -> Result<Option<StopReason>, StoreError> {
+        let stop = self.last(reset_seq, |event| match &event.kind {
+            EventKind::TurnEnded { result } if !result.only_compacted => Some(Some(result.stop_reason)),
+            // It may have been that end.
+            _ if event.is_damaged() => Some(None),
+            _ => None,
+        });
+        Ok(stop.await?.flatten())
     }
 
     /// Returns whether the last input was to begin with a plan that nobody has approved. It is found in the journal, whatever
     /// the model sees of it.
-    async fn has_open_plan(&self, mut tail: Vec<Arc<Event>>, since: u64) -> Result<bool, EngineError> {
-        loop {
-            let seen = tail.iter().rev().take_while(|event| event.seq > since);
-            let mut told = seen.filter_map(|event| match &event.kind {
-                EventKind::ItemCompleted { item, .. } => plan::is_open_behind(item),
-                _ => None,
-            });
-            if let Some(is_open) = told.next() {
-                return Ok(is_open);
-            }
-            let before = tail.first().map_or(0, |event| event.seq - 1);
-            if before <= since {
-                return Ok(false);
-            }
-            let after = before.saturating_sub(PAGE as u64).max(since);
-            let page = usize::try_from(before - after).unwrap_or(PAGE);
-            tail = self.shared.parts.store.events(self.id, after, page).await?;
-        }
+    async fn has_open_plan(&self, since: u64) -> Result<bool, StoreError> {
+        let is_open = self.last(since, |event| match &event.kind {
+            EventKind::ItemCompleted { item, .. } => route::is_open_behind(item),
+            _ => None,
+        });
+        Ok(is_open.await?.unwrap_or_default())
     }
 
     /// The slot that was chosen for the last turn by what it was about, as far as the model sees that turn. Where there is
     /// nothing to choose from, nobody looks.
-    async fn last_routed(&self, mut tail: Vec<Arc<Event>>, since: u64) -> Result<Option<Slot>, EngineError> {
-        if self.shared.parts.models.own_slots().len() < 2 {
+    async fn last_routed(&self, since: u64) -> Result<Option<Slot>, StoreError> {
+        if self.shared.ports.models.own_slots().len() < 2 {
             return Ok(None);
         }
-        loop {
-            let seen = tail.iter().rev().take_while(|event| event.seq > since);
-            let mut routed = seen.filter_map(|event| match &event.kind {
-                EventKind::TurnStarted { slot, rule, compacts: false, .. } => Some(SlotChoice::to_keep(*slot, *rule)),
-                _ => None,
-            });
-            if let Some(routed) = routed.next() {
-                return Ok(routed);
-            }
-            let before = tail.first().map_or(0, |event| event.seq - 1);
-            if before <= since {
-                return Ok(None);
-            }
-            let after = before.saturating_sub(PAGE as u64).max(since);
-            let page = usize::try_from(before - after).unwrap_or(PAGE);
-            tail = self.shared.parts.store.events(self.id, after, page).await?;
-        }
+        let routed = self.last(since, |event| match &event.kind {
+            EventKind::TurnStarted { slot, rule, compacts: false, .. } => Some(SlotChoice::to_keep(*slot, *rule)),
+            _ => None,
+        });
+        Ok(routed.await?.flatten())
     }
 
     /// Settles what the last stop left behind. Until that is done the session can only be looked at: nothing of it runs, and
@@ -210,38 +178,22 @@ impl Actor {
         }
     }
 
-    /// A command, if it can be carried out. What changes something first has settled what could not be settled before.
-    pub(crate) async fn admit(&mut self, command: Command) -> Option<Command> {
-        if self.unsettled
-            && !command.only_looks()
-            && let Err(error) = self.settle_again().await
-        {
-            command.refuse(error);
-            return None;
+    /// Refuses what cannot be done now. What changes something first has settled what could not be settled before; what would
+    /// change files waits until their folders are open.
+    pub(crate) async fn admit(&mut self, access: Access) -> Result<(), EngineError> {
+        if self.unsettled && access != Access::Looks {
+            self.settle_again().await?;
         }
-        if let Some(error) = self.refusal(&command) {
-            command.refuse(error);
-            return None;
-        }
-        Some(command)
-    }
-
-    /// Refuses what would change files that are closed.
-    fn refusal(&self, command: &Command) -> Option<EngineError> {
-        let changes = match command {
-            Command::Start { .. } => true,
-            Command::Undo { request, .. } => !request.preview,
-            _ => false,
-        };
         let settings = &self.state.settings;
-        (changes && self.shared.closed.concern(settings.project.as_ref(), &settings.folders)).then(|| {
-            EngineError::new(ErrorKind::Busy, "a worktree of this session's project is being merged or removed")
-                .with_hint("try again in a moment, when that is over")
-        })
+        if access == Access::ChangesFiles && self.shared.closed.concern(settings.project.as_ref(), &settings.folders) {
+            let message = "a worktree of this session's project is being merged or removed";
+            return Err(EngineError::busy(message, "try again in a moment, when that is over"));
+        }
+        Ok(())
     }
 
     async fn settle_again(&mut self) -> Result<(), EngineError> {
-        let stored = self.shared.parts.store.session(self.id).await?.ok_or_else(|| not_found(self.id))?;
+        let stored = self.shared.ports.store.session(self.id).await?.ok_or_else(|| not_found(self.id))?;
         self.settle(stored).await
     }
 
@@ -254,17 +206,11 @@ impl Actor {
         }
         let (fates, waiting) = if recovery::is_damaged(&events) {
             tracing::error!(session = %self.id, turn = %turn_id, "an event of an open turn is damaged: the turn ends");
-            let asked = self.shared.parts.store.pending_interrupts(Some(self.id)).await.map_err(EngineError::from)?;
+            let asked = self.shared.ports.store.pending_interrupts(Some(self.id)).await?;
             (HashMap::new(), asked.into_iter().filter(|asked| asked.session_id == self.id).collect())
         } else {
-            (
-                {
-                    let shared = &self.shared;
-                    let Ports { store, snapshots, .. } = &shared.parts;
-                    subagents::of_turn(&**store, &**snapshots, &*shared.subagents, self.id, &events).await?
-                },
-                Vec::new(),
-            )
+            let (ports, subagents) = (&self.shared.ports, &*self.shared.subagents);
+            (of_turn(ports, subagents, self.id, &events).await?, Vec::new())
         };
         let mut recovery = recovery::recover(self.id, turn_id, &events, &fates, waiting);
         self.tell_what_was_changed(first_seq, &mut recovery.facts).await;
@@ -291,27 +237,18 @@ impl Actor {
     }
 
     /// All stored events of a turn.
-    pub(crate) async fn turn_events(&self, turn_id: TurnId, first_seq: u64) -> Result<Vec<Arc<Event>>, Fault> {
+    pub(crate) async fn turn_events(&self, turn_id: TurnId, first_seq: u64) -> Result<Vec<Arc<Event>>, EngineError> {
         let mut events = Vec::new();
-        let mut after = first_seq.saturating_sub(1);
-        loop {
-            let page = self.shared.parts.store.events(self.id, after, PAGE).await.map_err(EngineError::from)?;
-            let Some(last) = page.last() else { return Ok(events) };
-            after = last.seq;
+        let of_turn = |event: Arc<Event>| {
             // Of one that is damaged it may not be known.
-            events.extend(page.into_iter().filter(|event| event.turn_id == Some(turn_id) || event.is_damaged()));
-        }
+            if event.turn_id == Some(turn_id) || event.is_damaged() {
+                events.push(event);
+            }
+            Ok(())
+        };
+        reading::each_after(&*self.shared.ports.store, self.id, first_seq.saturating_sub(1), of_turn).await?;
+        Ok(events)
     }
-}
-
-/// The level that was told last. None where it was told before the tail: then it is told again with the next answer.
-fn last_level(tail: &[Arc<Event>]) -> Option<TokenLevel> {
-    let told = tail.iter().rev().find_map(|event| match &event.kind {
-        EventKind::StateChanged { change: StateChange::TokenLevel { level, .. } } => Some(*level),
-        _ => None,
-    });
-    let is_all = tail.first().is_none_or(|event| event.seq == 1);
-    told.or(is_all.then_some(TokenLevel::Info))
 }
 
 fn open_turn(turn_id: TurnId, first_seq: u64, events: &[Arc<Event>]) -> Result<OpenTurn, EngineError> {

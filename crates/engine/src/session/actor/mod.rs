@@ -1,7 +1,5 @@
 //! The actor of a session: what it holds.
 
-pub(crate) mod clean;
-pub(crate) mod drain;
 pub(crate) mod leaving;
 pub(crate) mod load;
 pub(crate) mod run;
@@ -9,13 +7,13 @@ pub(crate) mod state;
 
 use std::{
     collections::{HashMap, VecDeque},
+    path::PathBuf,
     sync::Arc,
 };
 
 use agentd_core::{
     Timestamp,
     environment::ClientEnvironment,
-    error::ErrorKind,
     event::{Event, EventKind, StateChange},
     files::SessionTree,
     ids::{CallId, SessionId, TraceId, TurnId},
@@ -33,25 +31,26 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 use crate::{
+    agents::active::ProjectAgents,
     answer_form::AnswerForm,
-    client_files::OpenFileLines,
-    client_tools::OfferedTools,
+    client::{OfferedTools, OpenFileLines},
     error::EngineError,
     grants::SessionPermissions,
     mentions::Mentions,
     recovery::RecoveredTurn,
     session::{
         actor::state::SessionState,
-        history::{interrupts::Interrupts, journal::Journal},
+        history::{
+            interrupts::Interrupts,
+            journal::{Journal, Subscription},
+        },
         plain_title,
         registry::{
-            gauges::GaugeGuard,
-            handle::{Command, Reply, SessionView},
-            news::SessionNews,
+            activity::{GaugeGuard, SessionNews},
+            handle::Command,
+            orders::{ClientLines, SessionView},
             shared::Shared,
         },
-        turns::turn_start::ClientLines,
-        view::{map_search::MapSearch, project_agents::ProjectAgents},
     },
     turn::{InFlightCall, answering::AnswerMode, recorder::TurnMessage, route::SlotChoice},
 };
@@ -60,7 +59,7 @@ use crate::{
 pub(super) const BATCH: usize = 128;
 
 /// The only writer of one session's facts.
-pub(super) struct Actor {
+pub(crate) struct Actor {
     pub(super) id: SessionId,
     pub(super) shared: Arc<Shared>,
     pub(super) journal: Journal,
@@ -176,19 +175,10 @@ pub(super) struct Drain {
     pub(super) until: Instant,
     /// Set if the turn was told so.
     pub(super) suspended: bool,
-    /// Told when the session may go.
-    pub(super) done: Option<Reply<()>>,
-}
-
-impl Drain {
-    /// When something is due.
-    pub(super) fn due(&self) -> Instant {
-        self.until
-    }
 }
 
 /// The actor's next move.
-pub(super) enum Next {
+pub(crate) enum Next {
     Go,
     /// It ends in good order.
     Leave,
@@ -275,11 +265,11 @@ impl Actor {
 
     pub(super) async fn reset(&mut self) -> Result<(), Fault> {
         if self.open.is_some() {
-            return Err(EngineError::new(ErrorKind::Busy, "the session cannot be reset while a turn is open")
-                .with_hint("cancel the turn first")
-                .into());
+            return Err(
+                EngineError::busy("the session cannot be reset while a turn is open", "cancel the turn first").into()
+            );
         }
-        self.shared.parts.workspaces.clear_temp(self.id).await.map_err(EngineError::from)?;
+        self.shared.ports.workspaces.clear_temp(self.id).await?;
         self.change(StateChange::Reset).await?;
         self.change(StateChange::Todos { todos: Vec::new() }).await?;
         self.tell_level().await
@@ -292,12 +282,17 @@ impl Actor {
 
     pub(super) async fn change_state_file(&mut self, change: StateFileChange) -> Result<(), Fault> {
         // The files may have changed since it was tried.
-        self.state.files.check(&change).map_err(EngineError::from)?;
+        self.state.files.check(&change)?;
         self.change(StateChange::File(change)).await
     }
 
+    pub(super) async fn subscribe(&mut self, after: u64) -> Result<Subscription, Fault> {
+        let live_turn = self.open.as_ref().map(|open| open.turn_id);
+        Ok(self.journal.subscribe(after, live_turn))
+    }
+
     pub(super) async fn show(&mut self) -> Result<SessionView, Fault> {
-        let stored = self.shared.parts.store.session(self.id).await.map_err(EngineError::from)?;
+        let stored = self.shared.ports.store.session(self.id).await?;
         let session = stored.ok_or_else(|| load::not_found(self.id))?;
         let live_turn = self.open.as_ref().map(|open| open.turn_id);
         Ok(SessionView { session, pending: self.interrupts.pending(), live_turn })
@@ -305,7 +300,7 @@ impl Actor {
 }
 
 /// Why a command was not carried out.
-pub(super) enum Fault {
+pub(crate) enum Fault {
     /// The request is at fault; the session goes on.
     Request(EngineError),
     /// The journal could not be written: the actor must end and be loaded again, because nobody knows what is
@@ -313,8 +308,18 @@ pub(super) enum Fault {
     Fatal(EngineError),
 }
 
-impl From<EngineError> for Fault {
-    fn from(error: EngineError) -> Self {
-        Self::Request(error)
+impl<E: Into<EngineError>> From<E> for Fault {
+    fn from(error: E) -> Self {
+        Self::Request(error.into())
     }
+}
+
+/// Search for a project's map.
+#[derive(Debug, Default)]
+pub(crate) struct MapSearch {
+    pub(crate) project: PathBuf,
+    /// Turns that asked for it.
+    pub(crate) tries: u8,
+    /// Set if there is nothing to draw.
+    pub(crate) is_empty: bool,
 }

@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, OnceLock};
 
-use agentd_core::{event::StateChange, ids::SessionId, session::SessionSettings};
+use agentd_core::{ids::SessionId, session::SessionSettings};
 use tokio::{
     sync::mpsc,
     task::{JoinError, JoinHandle},
@@ -12,11 +12,10 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     error::EngineError,
-    large_input::UserInput,
     session::{
-        actor::{Actor, BATCH, Drain, Fault, Next, OpenTurn, load},
+        actor::{Actor, BATCH, Next, OpenTurn, load},
         registry::{
-            handle::{Command, QUEUE, Reply, SessionHandle},
+            handle::{Command, QUEUE, SessionHandle},
             shared::Shared,
         },
     },
@@ -96,8 +95,7 @@ impl Actor {
         } else if self.draining.is_some() {
             self.journal.close(EngineError::stopping());
         }
-        self.shared.parts.languages.end_session(self.id);
-        self.tell_drained();
+        self.shared.ports.languages.end_session(self.id);
         ended
     }
 
@@ -107,7 +105,7 @@ impl Actor {
         loop {
             // The room that most of these take while they work is no part of a session that waits: there are hundreds of those.
             let next = match self.next_input(&mut batch).await {
-                Input::Command(Some(command)) => Box::pin(self.command(command)).await?,
+                Input::Command(Some(command)) => self.command(command).await?,
                 // Nobody can ask any more: the registry is gone, and the daemon with it.
                 Input::Command(None) => Next::Leave,
                 Input::Messages(messages) => self.turn_messages(messages).await?,
@@ -126,7 +124,7 @@ impl Actor {
     async fn next_input(&mut self, batch: &mut Vec<TurnMessage>) -> Input {
         let deadline = self.interrupts.next_deadline().map(|at| self.until(at));
         let idle = self.is_idle().then(|| Instant::now() + self.shared.config().idle_unload);
-        let drain = self.draining.as_ref().map(Drain::due);
+        let drain = self.draining.as_ref().map(|drain| drain.until);
         let running = self.open.as_mut().and_then(|open| open.running.as_mut());
         let (messages, task) = running.map(|running| (&mut running.messages, &mut running.task)).unzip();
         tokio::select! {
@@ -143,86 +141,8 @@ impl Actor {
     }
 
     async fn command(&mut self, command: Command) -> Result<Next, EngineError> {
-        let Some(command) = self.admit(command).await else { return Ok(Next::Go) };
-        match command {
-            Command::Start { start, reply } => reply_to(reply, self.start(*start).await)?,
-            Command::Steer { turn, text, reply } => {
-                let input = UserInput::whole(text, None);
-                reply_to(reply, self.steer(turn, input, false).await)?;
-            }
-            Command::Cancel { turn, reply } => reply_to(reply, self.cancel(turn).await)?,
-            Command::Leave { turn, reply } => reply_to(reply, self.client_left(turn))?,
-            Command::Answer { id, answer, client, reply } => reply_to(reply, self.answer(id, *answer, client).await)?,
-            Command::Subscribe { after, reply } => {
-                let live_turn = self.open.as_ref().map(|open| open.turn_id);
-                reply_to(reply, Ok(self.journal.subscribe(after, live_turn)))?;
-            }
-            Command::Uploaded { path, picture, reply } => {
-                let picture = picture.map(|picture| *picture);
-                reply_to(reply, self.change(StateChange::HandedOver { path, picture }).await)?;
-            }
-            Command::Show { reply } => reply_to(reply, self.show().await)?,
-            Command::Rename { title, reply } => reply_to(reply, self.rename(title).await)?,
-            Command::Grant { grant, reply } => reply_to(reply, self.grant(*grant).await)?,
-            Command::Revoke { rule, reply } => reply_to(reply, self.revoke(&rule).await)?,
-            Command::TakePermissions { permissions, reply } => {
-                reply_to(reply, self.take_permissions(&permissions).await)?;
-            }
-            Command::SetMode { mode, client, reply } => reply_to(reply, self.set_mode(mode, client).await)?,
-            Command::SetPins { pins, reply } => reply_to(reply, self.set_pins(pins).await)?,
-            Command::SetModel { slot, model, reply } => reply_to(reply, self.set_model(slot, model).await)?,
-            Command::Adopt { settings, reply } => reply_to(reply, self.adopt(*settings).await)?,
-            Command::Configure { settings, only_these_folders, reply } => {
-                reply_to(reply, self.configure(*settings, only_these_folders).await)?;
-            }
-            Command::AddFolders { added, reply } => reply_to(reply, self.add_folders(added).await)?,
-            Command::Pin { pinned, reply } => reply_to(reply, self.pin(pinned).await)?,
-            Command::Clean { order, reply } => {
-                let cleaned = self.clean(*order).await;
-                // It was loaded for this alone.
-                let next = self.unload();
-                reply_to(reply, cleaned)?;
-                return Ok(next);
-            }
-            Command::Reset { reply } => reply_to(reply, self.reset().await)?,
-            Command::Context { reply } => reply_to(reply, self.context().await)?,
-            Command::Tools { reply } => reply_to(reply, self.tools().await)?,
-            Command::UndoCompaction { reply } => reply_to(reply, self.undo_compaction().await)?,
-            Command::Tree { reply } => reply_to(reply, self.tree().await)?,
-            Command::StateFile { change, reply } => reply_to(reply, self.change_state_file(change).await)?,
-            Command::Undo { request, reply } => reply_to(reply, self.undo(*request).await)?,
-            Command::Recovered { reply } => reply_to(reply, Ok(self.recovered.clone()))?,
-            Command::Drain { deadline, reply } => {
-                self.drain(deadline, reply);
-            }
-            Command::Lease { reply } => reply_to(reply, Ok(self.let_out()))?,
-            Command::Retire { order, reply } => {
-                let retired = self.retire(&order).await;
-                let next = if matches!(retired, Ok(true)) { Next::Leave } else { self.unload() };
-                reply_to(reply, retired)?;
-                return Ok(next);
-            }
-            Command::Close { reply } => return Ok(self.close(reply)),
-        }
-        Ok(Next::Go)
-    }
-}
-
-fn reply_to<T>(reply: Reply<T>, outcome: Result<T, Fault>) -> Result<(), EngineError> {
-    // A caller that went away does not need the answer.
-    match outcome {
-        Ok(value) => {
-            let _ = reply.send(Ok(value));
-            Ok(())
-        }
-        Err(Fault::Request(error)) => {
-            let _ = reply.send(Err(error));
-            Ok(())
-        }
-        Err(Fault::Fatal(error)) => {
-            let _ = reply.send(Err(error.clone()));
-            Err(error)
-        }
+        let admitted = self.admit(command.access).await;
+        (command.run)(admitted.map(|()| self)).await
     }
 }
 

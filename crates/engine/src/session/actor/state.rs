@@ -17,7 +17,7 @@ use agentd_core::{
     turn::StopReason,
 };
 
-use crate::turn::{plan, route::SlotChoice};
+use crate::turn::route::{self, SlotChoice};
 
 /// Items that are read into memory at the most. More than a history may have: only a turn that was still running when the
 /// daemon stopped can come near it.
@@ -135,7 +135,7 @@ impl SessionState {
         self.forget_imported_figures();
         match &event.kind {
             EventKind::ItemCompleted { item, .. } => {
-                self.has_open_plan = plan::is_open_behind(item).unwrap_or(self.has_open_plan);
+                self.has_open_plan = route::is_open_behind(item).unwrap_or(self.has_open_plan);
                 self.remember(event.seq, item);
             }
             EventKind::TurnStarted { compacts: false, slot, rule, .. } => {

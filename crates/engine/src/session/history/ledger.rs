@@ -122,8 +122,8 @@ impl Ledger {
     /// The last turn, with what all of them together did.
     pub(crate) fn all(&self, request: &UndoRequest) -> Result<(&Past, Vec<FileChange>), EngineError> {
         if request.redo || !request.preview {
-            return Err(EngineError::new(ErrorKind::InvalidInput, "all turns together can be foreseen only")
-                .with_hint("undo one turn after the other, the last one first"));
+            let hint = "undo one turn after the other, the last one first";
+            return Err(EngineError::invalid("all turns together can be foreseen only", hint));
         }
         if let Some(damaged) = self.turns.iter().find(|past| past.is_damaged) {
             return Err(damaged.damaged());
@@ -139,7 +139,7 @@ impl Ledger {
     pub(crate) fn since(&self, turn: u64, redo: bool) -> Result<(&Past, Vec<FileChange>), EngineError> {
         let none = || {
             let message = format!("this session has no turn {turn}; it has {}", self.turns.len());
-            EngineError::new(ErrorKind::NotFound, message).with_hint("`agentctl sessions show` lists its turns")
+            EngineError::not_found(message, "`agentctl sessions show` lists its turns")
         };
         let first = self.turns.iter().find(|past| past.number == turn).ok_or_else(none)?;
         // What copied turns changed is the other session's to take back: of those nothing is known here.
@@ -181,8 +181,7 @@ impl Ledger {
     /// The turn that is meant.
     pub(crate) fn choose(&self, request: &UndoRequest) -> Result<&Past, EngineError> {
         let nothing = |message: String| {
-            EngineError::new(ErrorKind::NotFound, message)
-                .with_hint("agentctl sessions show lists what its turns did; name another with --turn")
+            EngineError::not_found(message, "agentctl sessions show lists what its turns did; name another with --turn")
         };
         let named = match request.turn {
             None | Some(TurnChoice::All | TurnChoice::Since(_)) => None,
@@ -202,11 +201,10 @@ impl Ledger {
         match (named, request.redo) {
             (Some(past), _) if self.came_from(past).is_some() => {
                 let from = self.came_from(past).map(|from| from.to_string()).unwrap_or_default();
-                Err(EngineError::new(
-                    ErrorKind::NotFound,
+                Err(EngineError::not_found(
                     format!("turn {} is a copy: another session ran it", past.number),
-                )
-                .with_hint(format!("agentctl undo {from} --turn {} undoes it there", past.number)))
+                    format!("agentctl undo {from} --turn {} undoes it there", past.number),
+                ))
             }
             (Some(past), _) if past.is_damaged => Err(past.damaged()),
             (Some(past), true) if !is_undone(past) => Err(nothing(format!("turn {} was not undone", past.number))),

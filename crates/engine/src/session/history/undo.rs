@@ -4,14 +4,13 @@
 //! turn of last year can be undone like the last one, as long as its contents are kept and nobody changed the files
 //! since. An undo is itself a fact with its changes, and can be taken back the same way.
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, sync::Arc};
 
 use agentd_core::{
     audit::{AuditEntry, AuditFact},
-    error::ErrorKind,
-    event::{EventKind, StateChange},
+    event::{Event, EventKind, StateChange},
     ids::{ItemId, TurnId},
-    item::{Item, ItemBody, ItemStatus},
+    item::{Item, ItemBody},
     tool::{FileChange, FileChangeKind, ToolErrorCode, ToolResult},
     undo::{TurnChoice, UndoOutcome, UndoReport, UndoRequest, UndoneFile},
 };
@@ -19,15 +18,14 @@ use agentd_core::{
 use crate::{
     error::EngineError,
     links::UNDO_PATCH,
+    recovery::reading,
     session::{
         actor::{Actor, Fault},
         history::ledger::Ledger,
     },
     state_changes::{self, DiffChoice, RevertPlan},
+    turn::recorder::whole,
 };
-
-/// Events that are read from the journal at once.
-const PAGE: usize = 1000;
 
 /// Number of files that a notice names.
 const NAMED: usize = 20;
@@ -37,9 +35,7 @@ impl Actor {
     pub(crate) async fn undo(&mut self, request: UndoRequest) -> Result<UndoReport, Fault> {
         if let Some(open) = &self.open {
             let message = format!("nothing can be undone while turn {} of this session is open", open.turn_id);
-            return Err(EngineError::new(ErrorKind::Busy, message)
-                .with_hint("wait for its end, answer what it waits for, or cancel it")
-                .into());
+            return Err(EngineError::busy(message, "wait for its end, answer what it waits for, or cancel it").into());
         }
         let ledger = self.ledger().await?;
         let (past, changes) = match request.turn {
@@ -56,12 +52,10 @@ impl Actor {
         };
         let (turn_id, turn) = (past.turn_id, past.number);
         let workspace = self.workspace().await?;
-        let parts = &self.shared.parts;
+        let parts = &self.shared.ports;
         let (on_disk, of_state) = state_changes::apart(changes);
-        let way = RevertPlan::find(&*parts.store, self.id, &of_state, &self.state.files, DiffChoice::All).await;
-        let way = way.map_err(EngineError::from)?;
-        let undone = parts.snapshots.undo(self.id, &workspace, on_disk, request.preview).await;
-        let mut undone = undone.map_err(EngineError::from)?;
+        let way = RevertPlan::find(&*parts.store, self.id, &of_state, &self.state.files, DiffChoice::All).await?;
+        let mut undone = parts.snapshots.undo(self.id, &workspace, on_disk, request.preview).await?;
         undone.files.extend(way.undone.files);
         undone.changes.extend(way.undone.changes);
         let report = UndoReport { turn_id, turn, redo: request.redo, preview: request.preview, files: undone.files };
@@ -95,26 +89,21 @@ impl Actor {
     /// Tells the audit log of what was done to files at a person's word. It is done: the log is told, and not asked.
     async fn tell_audit(&self, of_turn: TurnId, files: &[FileChange], by: String) {
         let fact = AuditFact::Undone { of_turn: Some(of_turn), files: files.iter().map(Into::into).collect(), by };
-        let parts = &self.shared.parts;
+        let parts = &self.shared.ports;
         parts.audit.note(AuditEntry::of_session(parts.clock.now(), self.id, fact)).await;
     }
 
     /// Changes of files in the journal.
     async fn ledger(&self) -> Result<Ledger, Fault> {
         let mut ledger = Ledger::default();
-        let mut after = 0;
-        while after < self.journal.head() {
-            let page = self.shared.parts.store.events(self.id, after, PAGE).await.map_err(EngineError::from)?;
-            let Some(last) = page.last() else { break };
-            after = last.seq;
-            for event in &page {
-                if event.is_damaged() {
-                    ledger.note_damage(event.turn_id)
-                } else {
-                    ledger.note(event.turn_id, &event.kind)
-                }
+        let note = |event: Arc<Event>| {
+            match event.is_damaged() {
+                true => ledger.note_damage(event.turn_id),
+                false => ledger.note(event.turn_id, &event.kind),
             }
-        }
+            Ok(())
+        };
+        reading::each_after(&*self.shared.ports.store, self.id, 0, note).await?;
         Ok(ledger)
     }
 
@@ -148,10 +137,7 @@ impl Actor {
         first_seq: u64,
         result: ItemId,
     ) -> Result<Vec<FileChange>, EngineError> {
-        let events = match self.turn_events(turn_id, first_seq).await {
-            Ok(events) => events,
-            Err(Fault::Request(error) | Fault::Fatal(error)) => return Err(error),
-        };
+        let events = self.turn_events(turn_id, first_seq).await?;
         let is_start = |kind: &EventKind| matches!(kind, EventKind::ItemStarted { item } if item.id == result);
         let since = events.iter().skip_while(|event| !is_start(&event.kind));
         let changes: Vec<_> = since
@@ -160,14 +146,14 @@ impl Actor {
                 _ => None,
             })
             .collect();
-        let store = &self.shared.parts.store;
+        let store = &self.shared.ports.store;
         let reset_seq = store.session(self.id).await?.map_or(0, |stored| stored.reset_seq);
         Ok(state_changes::changes_without_result(&**store, self.id, reset_seq, &changes).await?)
     }
 
     async fn find_changes(&mut self, result: &mut ToolResult, of_state: Vec<FileChange>) -> Result<(), EngineError> {
         let workspace = self.workspace().await?;
-        let mut found = self.shared.parts.snapshots.unfinished(self.id, &workspace, &result.call_id).await?;
+        let mut found = self.shared.ports.snapshots.unfinished(self.id, &workspace, &result.call_id).await?;
         found.files.extend(of_state);
         if !found.files.is_empty() {
             let shown = |files: &mut dyn Iterator<Item = &FileChange>| {
@@ -217,7 +203,7 @@ fn notice(report: &UndoReport, since: Option<u64>) -> [EventKind; 2] {
     }
     text.push_str(" Read a file again before you change it.");
     let item = Item::new(report.turn_id, ItemBody::notice(text));
-    [EventKind::ItemStarted { item: item.clone() }, EventKind::ItemCompleted { item, status: ItemStatus::Done }]
+    whole(item)
 }
 
 fn is_settled(file: &UndoneFile) -> bool {

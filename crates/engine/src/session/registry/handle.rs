@@ -1,4 +1,4 @@
-//! How everybody speaks to a session: a cloneable handle, and the commands behind it.
+//! How everybody speaks to a session: a cloneable handle, with what is said over it.
 
 use std::{
     sync::{Arc, OnceLock},
@@ -6,154 +6,63 @@ use std::{
 };
 
 use agentd_core::{
+    Timestamp,
     catalogue::ToolStanding,
     context::{CompactionReport, ContextView, Window},
     error::ErrorKind,
+    event::StateChange,
     files::{Picture, SessionTree},
     grant::Grant,
     ids::{InterruptId, SessionId, TurnId},
-    interrupt::{Answer, Interrupt},
+    interrupt::Answer,
     model::{Slot, SlotInfo},
-    session::{Mount, SessionMode, SessionSettings, StoredSession},
+    session::{Mount, SessionMode, SessionSettings},
     state_files::StateFileChange,
     undo::{UndoReport, UndoRequest},
 };
+use futures_util::{FutureExt as _, future::BoxFuture};
 use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
     error::EngineError,
     grants::SessionPermissions,
+    large_input::UserInput,
     recovery::RecoveredTurn,
     session::{
-        registry::{
-            orders::{CleanOrder, HoldMark, Lease, Retirement, SessionCleaned},
-            subscribers::Subscription,
+        actor::{Actor, Fault, Next},
+        history::journal::Subscription,
+        registry::orders::{
+            CleanOrder, HoldMark, Lease, Retirement, SessionCleaned, SessionView, StartedTurn, TurnStart, being_deleted,
         },
-        turns::turn_start::TurnStart,
     },
 };
 
 /// Commands that wait for a session at the most.
 pub(crate) const QUEUE: usize = 64;
 
-pub(crate) type Reply<T> = oneshot::Sender<Result<T, EngineError>>;
-
-/// Commands of a session. What is large is boxed, because a queue has room for many commands whatever is in it.
-pub(crate) enum Command {
-    Start { start: Box<TurnStart>, reply: Reply<StartedTurn> },
-    Steer { turn: Option<TurnId>, text: String, reply: Reply<()> },
-    Cancel { turn: Option<TurnId>, reply: Reply<()> },
-    Leave { turn: TurnId, reply: Reply<()> },
-    Answer { id: InterruptId, answer: Box<Answer>, client: String, reply: Reply<()> },
-    Subscribe { after: u64, reply: Reply<Subscription> },
-    Uploaded { path: String, picture: Option<Box<Picture>>, reply: Reply<()> },
-    Show { reply: Reply<SessionView> },
-    Rename { title: String, reply: Reply<()> },
-    Grant { grant: Box<Grant>, reply: Reply<()> },
-    Revoke { rule: String, reply: Reply<()> },
-    TakePermissions { permissions: Box<SessionPermissions>, reply: Reply<()> },
-    SetMode { mode: SessionMode, client: String, reply: Reply<()> },
-    SetModel { slot: Option<Slot>, model: Option<String>, reply: Reply<SlotInfo> },
-    SetPins { pins: Vec<String>, reply: Reply<()> },
-    Adopt { settings: Box<SessionSettings>, reply: Reply<()> },
-    Configure { settings: Box<SessionSettings>, only_these_folders: bool, reply: Reply<()> },
-    AddFolders { added: Vec<Mount>, reply: Reply<()> },
-    Pin { pinned: bool, reply: Reply<()> },
-    Clean { order: Box<CleanOrder>, reply: Reply<Option<SessionCleaned>> },
-    Reset { reply: Reply<()> },
-    Context { reply: Reply<ContextView> },
-    Tools { reply: Reply<Vec<ToolStanding>> },
-    UndoCompaction { reply: Reply<(Window, CompactionReport)> },
-    Tree { reply: Reply<(SessionId, SessionTree)> },
-    StateFile { change: StateFileChange, reply: Reply<()> },
-    Undo { request: Box<UndoRequest>, reply: Reply<UndoReport> },
-    Recovered { reply: Reply<Option<RecoveredTurn>> },
-    Drain { deadline: Duration, reply: Reply<()> },
-    Lease { reply: Reply<Lease> },
-    Retire { order: Box<Retirement>, reply: Reply<bool> },
-    Close { reply: Reply<()> },
+/// Effect of a command on its session, by which it is refused while that cannot be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Access {
+    /// It changes nothing of the session.
+    Looks,
+    Changes,
+    /// It changes files of the session's folders, too.
+    ChangesFiles,
 }
 
-impl Command {
-    /// Returns whether it changes nothing of the session.
-    pub(crate) fn only_looks(&self) -> bool {
-        match self {
-            Self::Subscribe { .. }
-            | Self::Show { .. }
-            | Self::Context { .. }
-            | Self::Tools { .. }
-            | Self::Tree { .. }
-            | Self::Recovered { .. }
-            | Self::Drain { .. }
-            | Self::Close { .. } => true,
-            Self::Undo { request, .. } => request.preview,
-            // A person can remove a session whose journal cannot be written: on a full disk that makes room.
-            Self::Retire { order, .. } => order.last_used.is_none(),
-            _ => false,
-        }
-    }
-
-    /// Answers what cannot be done now.
-    pub(crate) fn refuse(self, error: EngineError) {
-        // Whoever does not wait for the answer does not need it.
-        match self {
-            Self::Start { reply, .. } => drop(reply.send(Err(error))),
-            Self::Subscribe { reply, .. } => drop(reply.send(Err(error))),
-            Self::Show { reply } => drop(reply.send(Err(error))),
-            Self::Context { reply } => drop(reply.send(Err(error))),
-            Self::Tools { reply } => drop(reply.send(Err(error))),
-            Self::UndoCompaction { reply } => drop(reply.send(Err(error))),
-            Self::Tree { reply } => drop(reply.send(Err(error))),
-            Self::Undo { reply, .. } => drop(reply.send(Err(error))),
-            Self::Clean { reply, .. } => drop(reply.send(Err(error))),
-            Self::Lease { reply } => drop(reply.send(Err(error))),
-            Self::Retire { reply, .. } => drop(reply.send(Err(error))),
-            Self::Recovered { reply } => drop(reply.send(Err(error))),
-            Self::SetModel { reply, .. } => drop(reply.send(Err(error))),
-            Self::Steer { reply, .. }
-            | Self::Cancel { reply, .. }
-            | Self::Answer { reply, .. }
-            | Self::Uploaded { reply, .. }
-            | Self::Rename { reply, .. }
-            | Self::Grant { reply, .. }
-            | Self::Revoke { reply, .. }
-            | Self::TakePermissions { reply, .. }
-            | Self::SetMode { reply, .. }
-            | Self::SetPins { reply, .. }
-            | Self::Adopt { reply, .. }
-            | Self::Configure { reply, .. }
-            | Self::AddFolders { reply, .. }
-            | Self::Leave { reply, .. }
-            | Self::Pin { reply, .. }
-            | Self::Reset { reply }
-            | Self::StateFile { reply, .. }
-            | Self::Drain { reply, .. }
-            | Self::Close { reply } => drop(reply.send(Err(error))),
-        }
-    }
+/// A command of a session, for its actor.
+pub(crate) struct Command {
+    pub(crate) access: Access,
+    /// Carries it out, or answers why it cannot be.
+    pub(crate) run: Box<RunCommand>,
 }
 
-/// A turn that was accepted.
-pub struct StartedTurn {
-    /// Its id.
-    pub turn_id: TurnId,
-    /// Its events, from the first. A turn that waits behind another has none until its time comes.
-    pub events: Subscription,
-    /// It ran before, and the input was added to it.
-    pub joined: bool,
-}
+type RunCommand =
+    dyn for<'a> FnOnce(Result<&'a mut Actor, EngineError>) -> BoxFuture<'a, Result<Next, EngineError>> + Send;
 
-/// A session, as a person wants to see it.
-#[derive(Debug, Clone)]
-pub struct SessionView {
-    /// State in the journal.
-    pub session: StoredSession,
-    /// Pending interrupts.
-    pub pending: Vec<Interrupt>,
-    /// The turn that runs or waits.
-    pub live_turn: Option<TurnId>,
-}
+/// Outcome of a command, and the actor's next move.
+type Ended<'a, T> = BoxFuture<'a, (Result<T, Fault>, Next)>;
 
 /// The front of a session. Cloneable; all clones speak to the same actor.
 #[derive(Clone)]
@@ -183,8 +92,8 @@ impl SessionHandle {
     /// When the input makes no sense, a turn is running (see [`agentd_core::turn::IfBusy`]), or the journal
     /// cannot be written.
     pub async fn start_turn(&self, start: impl Into<TurnStart>) -> Result<StartedTurn, EngineError> {
-        let start = Box::new(start.into());
-        self.ask(|reply| Command::Start { start, reply }).await
+        let start = start.into();
+        self.ask(Access::ChangesFiles, move |actor| actor.start(start).boxed()).await
     }
 
     /// Adds to the running turn, or to the one named if it still runs.
@@ -192,7 +101,7 @@ impl SessionHandle {
     /// # Errors
     /// When no such turn runs.
     pub async fn steer(&self, turn: Option<TurnId>, text: String) -> Result<(), EngineError> {
-        self.ask(|reply| Command::Steer { turn, text, reply }).await
+        self.ask(Access::Changes, move |actor| actor.steer(turn, UserInput::whole(text, None), false).boxed()).await
     }
 
     /// Cancels the running turn, or the one named if it still runs or waits. Returns when the turn was told;
@@ -201,7 +110,7 @@ impl SessionHandle {
     /// # Errors
     /// When no such turn runs.
     pub async fn cancel(&self, turn: Option<TurnId>) -> Result<(), EngineError> {
-        self.ask(|reply| Command::Cancel { turn, reply }).await
+        self.ask(Access::Changes, move |actor| actor.cancel(turn).boxed()).await
     }
 
     /// Tells that whoever started this turn is gone. Where its start said so, it waits for answers from here on
@@ -210,7 +119,7 @@ impl SessionHandle {
     /// # Errors
     /// When the session is gone.
     pub async fn client_left(&self, turn: TurnId) -> Result<(), EngineError> {
-        self.ask(|reply| Command::Leave { turn, reply }).await
+        self.ask(Access::Changes, move |actor| actor.client_left(turn).boxed()).await
     }
 
     /// Answers an interrupt, once. The answer is stored when this returns, and the turn goes on with it, also
@@ -219,8 +128,7 @@ impl SessionHandle {
     /// # Errors
     /// When there is no such interrupt, it was answered before, or the answer does not fit.
     pub async fn answer(&self, id: InterruptId, answer: Answer, client: String) -> Result<(), EngineError> {
-        let answer = Box::new(answer);
-        self.ask(|reply| Command::Answer { id, answer, client, reply }).await
+        self.ask(Access::Changes, move |actor| actor.answer(id, answer, client).boxed()).await
     }
 
     /// All files of the session, where they are now, and the session whose they are.
@@ -228,7 +136,7 @@ impl SessionHandle {
     /// # Errors
     /// When the session cannot be loaded, or its project is gone.
     pub(crate) async fn tree(&self) -> Result<(SessionId, SessionTree), EngineError> {
-        self.ask(|reply| Command::Tree { reply }).await
+        self.ask(Access::Looks, move |actor| actor.tree().boxed()).await
     }
 
     /// Stores a change of the files in the session's own state; a turn that runs sees it with its next call.
@@ -236,7 +144,7 @@ impl SessionHandle {
     /// # Errors
     /// When it may not be made, or the journal cannot be written.
     pub async fn change_state_file(&self, change: StateFileChange) -> Result<(), EngineError> {
-        self.ask(|reply| Command::StateFile { change, reply }).await
+        self.ask(Access::Changes, move |actor| actor.change_state_file(change).boxed()).await
     }
 
     /// A reader of all events with numbers above `after`, those to come included.
@@ -244,13 +152,12 @@ impl SessionHandle {
     /// # Errors
     /// When the session cannot be loaded.
     pub async fn subscribe(&self, after: u64) -> Result<Subscription, EngineError> {
-        self.ask(|reply| Command::Subscribe { after, reply }).await
+        self.ask(Access::Looks, move |actor| actor.subscribe(after).boxed()).await
     }
 
     /// Tells the model of a file with its next turn.
     pub(crate) async fn uploaded(&self, path: String, picture: Option<Picture>) -> Result<(), EngineError> {
-        let picture = picture.map(Box::new);
-        self.ask(|reply| Command::Uploaded { path, picture, reply }).await
+        self.ask(Access::Changes, move |actor| actor.change(StateChange::HandedOver { path, picture }).boxed()).await
     }
 
     /// View of the session.
@@ -258,7 +165,7 @@ impl SessionHandle {
     /// # Errors
     /// When the journal cannot be read.
     pub async fn show(&self) -> Result<SessionView, EngineError> {
-        self.ask(|reply| Command::Show { reply }).await
+        self.ask(Access::Looks, move |actor| actor.show().boxed()).await
     }
 
     /// Names the session.
@@ -266,7 +173,7 @@ impl SessionHandle {
     /// # Errors
     /// When the name is empty or the journal cannot be written.
     pub async fn rename(&self, title: String) -> Result<(), EngineError> {
-        self.ask(|reply| Command::Rename { title, reply }).await
+        self.ask(Access::Changes, move |actor| actor.rename(title).boxed()).await
     }
 
     /// Keeps a rule for this session. It holds for the next call of a running turn.
@@ -274,8 +181,7 @@ impl SessionHandle {
     /// # Errors
     /// When the journal cannot be written.
     pub(crate) async fn grant(&self, grant: Grant) -> Result<(), EngineError> {
-        let grant = Box::new(grant);
-        self.ask(|reply| Command::Grant { grant, reply }).await
+        self.ask(Access::Changes, move |actor| actor.grant(grant).boxed()).await
     }
 
     /// Takes a rule of this session back. It no longer holds for the next call of a running turn.
@@ -283,13 +189,12 @@ impl SessionHandle {
     /// # Errors
     /// When the session keeps no such rule, or the journal cannot be written.
     pub(crate) async fn revoke(&self, rule: String) -> Result<(), EngineError> {
-        self.ask(|reply| Command::Revoke { rule, reply }).await
+        self.ask(Access::Changes, move |actor| actor.revoke(rule).boxed()).await
     }
 
     /// Takes over the rules and the mode of the session for which this one works.
     pub(crate) async fn take_permissions(&self, permissions: SessionPermissions) -> Result<(), EngineError> {
-        let permissions = Box::new(permissions);
-        self.ask(|reply| Command::TakePermissions { permissions, reply }).await
+        self.ask(Access::Changes, move |actor| actor.take_permissions(permissions).boxed()).await
     }
 
     /// Sets the session's mode, in that client's name. It holds for the next call, also of a turn that runs.
@@ -297,7 +202,7 @@ impl SessionHandle {
     /// # Errors
     /// When the session works for another one, or the audit log or the journal cannot be written.
     pub async fn set_mode(&self, mode: SessionMode, client: String) -> Result<(), EngineError> {
-        self.ask(|reply| Command::SetMode { mode, client, reply }).await
+        self.ask(Access::Changes, move |actor| actor.set_mode(mode, client).boxed()).await
     }
 
     /// Sets the rules that the model is told again whenever it no longer sees them. They hold from the next turn on.
@@ -305,7 +210,7 @@ impl SessionHandle {
     /// # Errors
     /// When they are too many, too long or blank, or the journal cannot be written.
     pub async fn set_pins(&self, pins: Vec<String>) -> Result<(), EngineError> {
-        self.ask(|reply| Command::SetPins { pins, reply }).await
+        self.ask(Access::Changes, move |actor| actor.set_pins(pins).boxed()).await
     }
 
     /// Sets the slot that turns use where they name none, and the model on its server; where no model is given, the slot's
@@ -316,7 +221,7 @@ impl SessionHandle {
     /// When the session works for another one, the slot has no server that is told which model is meant, or the journal
     /// cannot be written.
     pub async fn set_model(&self, slot: Option<Slot>, model: Option<String>) -> Result<SlotInfo, EngineError> {
-        self.ask(|reply| Command::SetModel { slot, model, reply }).await
+        self.ask(Access::Changes, move |actor| actor.set_model(slot, model).boxed()).await
     }
 
     /// Takes over the settings of the session for which this one works, its rules included, for later turns.
@@ -324,8 +229,7 @@ impl SessionHandle {
     /// # Errors
     /// When a turn is open, or the journal cannot be written.
     pub(crate) async fn adopt(&self, settings: SessionSettings) -> Result<(), EngineError> {
-        let settings = Box::new(settings);
-        self.ask(|reply| Command::Adopt { settings, reply }).await
+        self.ask(Access::Changes, move |actor| actor.adopt(settings).boxed()).await
     }
 
     /// Changes the settings, for later turns. The rules that the session keeps stay as they are, and its folders are added to
@@ -334,8 +238,7 @@ impl SessionHandle {
     /// # Errors
     /// When a turn is open, a folder cannot be added, or the journal cannot be written.
     pub async fn configure(&self, settings: SessionSettings) -> Result<(), EngineError> {
-        let (settings, only_these_folders) = (Box::new(settings), false);
-        self.ask(|reply| Command::Configure { settings, only_these_folders, reply }).await
+        self.ask(Access::Changes, move |actor| actor.configure(settings, false).boxed()).await
     }
 
     /// The same; the session has the added folders of these settings then, and no others.
@@ -343,8 +246,7 @@ impl SessionHandle {
     /// # Errors
     /// As of [`Self::configure`].
     pub async fn configure_with_folders(&self, settings: SessionSettings) -> Result<(), EngineError> {
-        let (settings, only_these_folders) = (Box::new(settings), true);
-        self.ask(|reply| Command::Configure { settings, only_these_folders, reply }).await
+        self.ask(Access::Changes, move |actor| actor.configure(settings, true).boxed()).await
     }
 
     /// Adds folders to those that the session sees, for later turns. One that it has takes the mode that is given now.
@@ -352,7 +254,7 @@ impl SessionHandle {
     /// # Errors
     /// When that changes something and a turn is open, a folder cannot be added, or the journal cannot be written.
     pub async fn add_folders(&self, added: Vec<Mount>) -> Result<(), EngineError> {
-        self.ask(|reply| Command::AddFolders { added, reply }).await
+        self.ask(Access::Changes, move |actor| actor.add_folders(added).boxed()).await
     }
 
     /// Keeps the session from being cleaned however long nobody uses it, or no longer.
@@ -360,13 +262,20 @@ impl SessionHandle {
     /// # Errors
     /// When the journal cannot be written.
     pub async fn pin(&self, pinned: bool) -> Result<(), EngineError> {
-        self.ask(|reply| Command::Pin { pinned, reply }).await
+        self.ask(Access::Changes, move |actor| actor.pin(pinned).boxed()).await
     }
 
     /// Removes what was not used for long, and tells of it in the history. None where the session is in use.
     pub(crate) async fn clean(&self, order: CleanOrder) -> Result<Option<SessionCleaned>, EngineError> {
-        let order = Box::new(order);
-        self.ask(|reply| Command::Clean { order, reply }).await
+        self.order(Access::Changes, |actor| {
+            async move {
+                let cleaned = actor.clean(order).await;
+                // It was loaded for this alone.
+                (cleaned, actor.unload())
+            }
+            .boxed()
+        })
+        .await
     }
 
     /// Sets the history aside and empties `temp/`; the other files stay.
@@ -374,7 +283,7 @@ impl SessionHandle {
     /// # Errors
     /// When a turn is running or the journal cannot be written.
     pub async fn reset(&self) -> Result<(), EngineError> {
-        self.ask(|reply| Command::Reset { reply }).await
+        self.ask(Access::Changes, move |actor| actor.reset().boxed()).await
     }
 
     /// Takes back what a turn did to files, byte for byte; files that something else changed since are left alone and
@@ -383,8 +292,8 @@ impl SessionHandle {
     /// # Errors
     /// When a turn is open, no such turn changed files, or the files or the journal cannot be written.
     pub async fn undo(&self, request: UndoRequest) -> Result<UndoReport, EngineError> {
-        let request = Box::new(request);
-        self.ask(|reply| Command::Undo { request, reply }).await
+        let access = if request.preview { Access::Looks } else { Access::ChangesFiles };
+        self.ask(access, move |actor| actor.undo(request).boxed()).await
     }
 
     /// Content of the window of the model that would be asked next.
@@ -392,7 +301,7 @@ impl SessionHandle {
     /// # Errors
     /// When the session cannot be loaded.
     pub async fn context(&self) -> Result<ContextView, EngineError> {
-        self.ask(|reply| Command::Context { reply }).await
+        self.ask(Access::Looks, move |actor| actor.context().boxed()).await
     }
 
     /// Every tool, and why the next turn would show it or not.
@@ -400,7 +309,7 @@ impl SessionHandle {
     /// # Errors
     /// When the session cannot be loaded.
     pub async fn tools(&self) -> Result<Vec<ToolStanding>, EngineError> {
-        self.ask(|reply| Command::Tools { reply }).await
+        self.ask(Access::Looks, move |actor| actor.tools().boxed()).await
     }
 
     /// Takes the last compaction back: the model sees what it had replaced. Returns what it sees now, and what was
@@ -409,32 +318,102 @@ impl SessionHandle {
     /// # Errors
     /// When a turn is open, nothing was compacted, or the journal cannot be read or written.
     pub async fn undo_compaction(&self) -> Result<(Window, CompactionReport), EngineError> {
-        self.ask(|reply| Command::UndoCompaction { reply }).await
+        self.ask(Access::Changes, move |actor| actor.undo_compaction().boxed()).await
     }
 
     /// Turn that a crash had left behind when the session was loaded.
     pub(crate) async fn recovered(&self) -> Result<Option<RecoveredTurn>, EngineError> {
-        self.ask(|reply| Command::Recovered { reply }).await
+        self.ask(Access::Looks, |actor| async move { Ok(actor.recovered.clone()) }.boxed()).await
     }
 
     /// Takes no more turns, gives the running one until the deadline, leaves what waits for a person as it is.
     pub(crate) async fn drain(&self, deadline: Duration) -> Result<(), EngineError> {
-        self.ask(|reply| Command::Drain { deadline, reply }).await
+        self.ask(Access::Looks, move |actor| actor.drain(deadline).boxed()).await
     }
 
     /// Unloads the session, unless a turn is open.
     pub(crate) async fn close(&self) -> Result<(), EngineError> {
-        self.ask(|reply| Command::Close { reply }).await
+        self.order(Access::Looks, |actor| async move { actor.close() }.boxed()).await
+    }
+
+    /// Ends the session for good, so that it can be removed, and says whether it did. A session that is needed, or was used
+    /// since `last_used`, stays; without that only one stays in which something is under way.
+    ///
+    /// # Errors
+    /// Why it stays, where a person has it removed.
+    pub(crate) async fn retire(&self, mark: HoldMark, last_used: Option<Timestamp>) -> Result<bool, EngineError> {
+        let (fate, held) = (Arc::clone(&self.fate), Arc::clone(&self.held));
+        let order = Retirement { last_used, mark, fate, held };
+        // A person can remove a session whose journal cannot be written: on a full disk that makes room.
+        let access = if last_used.is_none() { Access::Looks } else { Access::Changes };
+        self.order(access, |actor| {
+            async move {
+                let retired = actor.retire(&order).await;
+                let next = if matches!(retired, Ok(true)) { Next::Leave } else { actor.unload() };
+                (retired, next)
+            }
+            .boxed()
+        })
+        .await
+    }
+
+    /// Keeps the session from being retired and cleaned until the lease is dropped.
+    pub(crate) async fn lease(&self) -> Result<Lease, EngineError> {
+        self.ask(Access::Changes, |actor| async move { Ok(actor.let_out()) }.boxed()).await
+    }
+
+    /// The handle of a session that is not in memory and is being removed.
+    pub(crate) fn withheld(id: SessionId, mark: HoldMark) -> Self {
+        let (commands, _) = mpsc::channel(1);
+        let fate = Arc::new(OnceLock::from(being_deleted(id)));
+        // Its channel takes nothing, so nobody waits for an answer.
+        Self { id, commands, fate, held: Arc::new(OnceLock::from(mark)), ended: CancellationToken::new() }
+    }
+
+    /// Tells that the session is being removed.
+    pub(crate) fn is_withheld(&self) -> bool {
+        self.held.get().is_some_and(HoldMark::is_held)
     }
 
     pub(crate) fn is_gone(&self) -> bool {
         self.commands.is_closed()
     }
 
-    pub(crate) async fn ask<T>(&self, command: impl FnOnce(Reply<T>) -> Command) -> Result<T, EngineError> {
+    /// Has the actor do this, and returns what comes of it.
+    async fn ask<T: Send + 'static>(
+        &self,
+        access: Access,
+        work: impl for<'a> FnOnce(&'a mut Actor) -> BoxFuture<'a, Result<T, Fault>> + Send + 'static,
+    ) -> Result<T, EngineError> {
+        self.order(access, |actor| async move { (work(actor).await, Next::Go) }.boxed()).await
+    }
+
+    /// The same of what may end the session.
+    async fn order<T: Send + 'static>(
+        &self,
+        access: Access,
+        work: impl for<'a> FnOnce(&'a mut Actor) -> Ended<'a, T> + Send + 'static,
+    ) -> Result<T, EngineError> {
         let gone = || self.fate.get().cloned().unwrap_or_else(EngineError::unloaded);
         let (reply, answer) = oneshot::channel();
-        self.commands.send(command(reply)).await.map_err(|_| gone())?;
+        let run: Box<RunCommand> = Box::new(move |actor| {
+            async move {
+                let (outcome, next) = match actor {
+                    Ok(actor) => work(actor).await,
+                    Err(refused) => (Err(refused.into()), Next::Go),
+                };
+                let (answer, next) = match outcome {
+                    Ok(value) => (Ok(value), Ok(next)),
+                    Err(Fault::Request(error)) => (Err(error), Ok(next)),
+                    Err(Fault::Fatal(error)) => (Err(error.clone()), Err(error)),
+                };
+                // A caller that went away does not need the answer.
+                let _ = reply.send(answer);
+                next
+            }
+            .boxed()
+        });
+        self.commands.send(Command { access, run }).await.map_err(|_| gone())?;
         self.answered(answer).await.unwrap_or_else(|| Err(gone()))
     }
 
@@ -478,8 +457,12 @@ mod tests {
         let slot = handle.commands.reserve().await.unwrap();
         drop(receiver);
         handle.ended.cancel();
-        let (reply, answer) = oneshot::channel();
-        slot.send(Command::Close { reply });
+        let (reply, answer) = oneshot::channel::<()>();
+        let run: Box<RunCommand> = Box::new(move |_| {
+            drop(reply);
+            async { Ok(Next::Go) }.boxed()
+        });
+        slot.send(Command { access: Access::Looks, run });
         let answered = tokio::time::timeout(Duration::from_secs(20), handle.answered(answer)).await;
         assert!(answered.expect("nobody waits for ever").is_none());
     }

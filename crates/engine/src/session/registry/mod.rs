@@ -1,29 +1,26 @@
 //! Which sessions are in memory: an actor that owns the map. It never waits for a session, so that one slow load
-//! holds nobody else up.
+//! holds nobody else up. The way to sessions is its handle, and the same for sessions, which keeps nothing alive.
 
-pub(crate) mod closed;
-pub(crate) mod gauges;
+pub(crate) mod activity;
 pub(crate) mod handle;
-pub(crate) mod news;
 pub(crate) mod orders;
 pub(crate) mod shared;
-pub(crate) mod siblings;
-pub(crate) mod subscribers;
 pub(crate) mod worktree;
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
-use agentd_core::ids::SessionId;
+use agentd_core::{ids::SessionId, session::SessionSettings};
 use futures_util::future::join_all;
-use tokio::{sync::mpsc, task::JoinHandle};
+use tokio::{
+    sync::{mpsc, oneshot},
+    task::JoinHandle,
+};
 
-use crate::session::{
-    SessionHandle,
-    actor::run,
-    registry::{
-        orders::HoldMark,
-        shared::Shared,
-        siblings::{Command, RegistryHandle, WeakRegistry},
+use crate::{
+    error::EngineError,
+    session::{
+        actor::run,
+        registry::{handle::SessionHandle, orders::HoldMark, shared::Shared},
     },
 };
 
@@ -66,22 +63,7 @@ impl Registry {
     async fn run(mut self) {
         while let Some(command) = self.commands.recv().await {
             match command {
-                Command::Get(id, reply) => {
-                    let _ = reply.send(self.get(id));
-                }
-                Command::Newborn(id, settings, reply) => {
-                    self.sweep();
-                    let (handle, task) = run::spawn_newborn(id, *settings, Arc::clone(&self.shared));
-                    self.sessions.insert(id, (handle.clone(), task));
-                    let _ = reply.send(handle);
-                }
-                Command::Live(id, reply) => {
-                    let handle = self.sessions.get(&id).map(|(handle, _)| handle);
-                    let _ = reply.send(handle.filter(|handle| !handle.is_gone()).cloned());
-                }
-                Command::Withhold(id, mark, reply) => {
-                    let _ = reply.send(self.withhold(id, mark));
-                }
+                Command::Run(work) => work(&mut self),
                 Command::Drain(deadline, reply) => {
                     self.commands.close();
                     self.drain(deadline).await;
@@ -90,6 +72,17 @@ impl Registry {
                 }
             }
         }
+    }
+
+    fn newborn(&mut self, id: SessionId, settings: SessionSettings) -> SessionHandle {
+        self.sweep();
+        let (handle, task) = run::spawn_newborn(id, settings, Arc::clone(&self.shared));
+        self.sessions.insert(id, (handle.clone(), task));
+        handle
+    }
+
+    fn live(&self, id: SessionId) -> Option<SessionHandle> {
+        self.sessions.get(&id).map(|(handle, _)| handle).filter(|handle| !handle.is_gone()).cloned()
     }
 
     fn get(&mut self, id: SessionId) -> SessionHandle {
@@ -139,5 +132,69 @@ impl Registry {
             let _ = task.await;
         }))
         .await;
+    }
+}
+
+enum Command {
+    Run(Box<dyn FnOnce(&mut Registry) + Send>),
+    Drain(Duration, oneshot::Sender<()>),
+}
+
+/// The front of the registry.
+#[derive(Clone)]
+pub(crate) struct RegistryHandle {
+    commands: mpsc::Sender<Command>,
+}
+
+impl RegistryHandle {
+    pub(crate) async fn get(&self, id: SessionId) -> Result<SessionHandle, EngineError> {
+        self.ask(move |registry| registry.get(id)).await
+    }
+
+    /// A session that is not in the journal yet.
+    pub(crate) async fn newborn(&self, id: SessionId, settings: SessionSettings) -> Result<SessionHandle, EngineError> {
+        self.ask(move |registry| registry.newborn(id, settings)).await
+    }
+
+    /// The session, if it is in memory.
+    pub(crate) async fn live(&self, id: SessionId) -> Result<Option<SessionHandle>, EngineError> {
+        self.ask(move |registry| registry.live(id)).await
+    }
+
+    /// Keeps a session that is not in memory from everybody else, and says whether it is not.
+    pub(crate) async fn withhold(&self, id: SessionId, mark: HoldMark) -> Result<bool, EngineError> {
+        self.ask(move |registry| registry.withhold(id, mark)).await
+    }
+
+    async fn ask<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&mut Registry) -> T + Send + 'static,
+    ) -> Result<T, EngineError> {
+        let (reply, answer) = oneshot::channel();
+        let work = Box::new(move |registry: &mut Registry| drop(reply.send(work(registry))));
+        self.commands.send(Command::Run(work)).await.map_err(|_| EngineError::stopping())?;
+        answer.await.map_err(|_| EngineError::stopping())
+    }
+
+    /// Drains all sessions at once; afterwards the registry is gone.
+    pub(crate) async fn drain(&self, deadline: Duration) {
+        let (reply, done) = oneshot::channel();
+        if self.commands.send(Command::Drain(deadline, reply)).await.is_ok() {
+            let _ = done.await;
+        }
+    }
+}
+
+/// The way of sessions to other sessions. It keeps nothing alive: a session must not hold the map that holds it.
+#[derive(Clone)]
+pub(crate) struct WeakRegistry(mpsc::WeakSender<Command>);
+
+impl WeakRegistry {
+    /// The registry.
+    ///
+    /// # Errors
+    /// When the daemon is stopping.
+    pub(crate) fn registry(&self) -> Result<RegistryHandle, EngineError> {
+        self.0.upgrade().map(|commands| RegistryHandle { commands }).ok_or_else(EngineError::stopping)
     }
 }

@@ -1,10 +1,50 @@
-//! What a session is told to do before it leaves, and what keeps it.
+//! What is said over a handle of a session: starts of turns and their answers, orders to clean or end it, and what keeps it.
 
 use std::sync::{Arc, OnceLock, Weak};
 
-use agentd_core::{Timestamp, files::FilesRemoved, ports::WorkspaceArea};
+use agentd_core::{
+    Timestamp,
+    error::ErrorKind,
+    files::FilesRemoved,
+    ids::{SessionId, TurnId},
+    interrupt::Interrupt,
+    ports::WorkspaceArea,
+    session::StoredSession,
+    turn::StartTurn,
+};
 
-use crate::error::EngineError;
+use crate::{
+    client::{ClientLine, FileLine},
+    error::EngineError,
+    session::history::journal::Subscription,
+};
+
+/// A turn that was accepted.
+pub struct StartedTurn {
+    /// Its id.
+    pub turn_id: TurnId,
+    /// Its events, from the first. A turn that waits behind another has none until its time comes.
+    pub events: Subscription,
+    /// It ran before, and the input was added to it.
+    pub joined: bool,
+}
+
+/// A session, as a person wants to see it.
+#[derive(Debug, Clone)]
+pub struct SessionView {
+    /// State in the journal.
+    pub session: StoredSession,
+    /// Pending interrupts.
+    pub pending: Vec<Interrupt>,
+    /// The turn that runs or waits.
+    pub live_turn: Option<TurnId>,
+}
+
+/// The answer to everybody else while a session is being removed.
+pub(crate) fn being_deleted(id: SessionId) -> EngineError {
+    EngineError::new(ErrorKind::NotFound, format!("session {id} is being deleted"))
+        .with_hint("begin a new one; agentctl sessions list shows all that are left")
+}
 
 /// Keeps sessions from everybody but whoever removes them, while it is there.
 #[derive(Debug, Default)]
@@ -64,4 +104,34 @@ pub struct SessionCleaned {
     pub areas: Vec<(WorkspaceArea, FilesRemoved)>,
     /// Set if what is needed to undo changes of files went.
     pub undo: bool,
+}
+
+/// A turn to start, with the lines to its client.
+#[derive(Debug)]
+pub struct TurnStart {
+    /// The start itself.
+    pub start: StartTurn,
+    /// The lines.
+    pub lines: ClientLines,
+}
+
+/// Lines to the client of a turn.
+#[derive(Debug, Default)]
+pub struct ClientLines {
+    /// The line for calls of its tools. Without one its tools are left out.
+    pub tools: Option<ClientLine>,
+    /// The lines to those who hold files of the project, the one last that is asked first.
+    pub files: Vec<FileLine>,
+}
+
+impl ClientLines {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.tools.is_none() && self.files.is_empty()
+    }
+}
+
+impl From<StartTurn> for TurnStart {
+    fn from(start: StartTurn) -> Self {
+        Self { start, lines: ClientLines::default() }
+    }
 }

@@ -1,22 +1,20 @@
-//! What all sessions share: the ports, the tools, what was learned of models, and what people allowed for good.
+//! What all sessions share: the ports, the tools, what was learned of models, and what people allowed for good. Models whose
+//! servers did not answer a moment ago are remembered, by which sessions save each other the wait.
 
-use std::sync::Arc;
+use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use agentd_context::{tokens::TokenCalibration, windows::ContextWindows};
-use agentd_core::{
-    ids::SessionId,
-    ports::{Audit, Clock, Exchanges, Languages, Models, Pictures, Snapshots, Store, Toolbox, Workspaces},
-};
-use tokio::sync::watch;
+use agentd_core::{ids::SessionId, model::ModelInfo};
+use tokio::{sync::watch, time::Instant};
 
 use crate::{
-    agents::toolset_cache::ToolSetCache,
+    agents::active::ToolSetCache,
     catalog::ToolCatalog,
-    config::{EngineConfig, PolicyInForce},
+    config::{EngineConfig, PolicyInForce, Ports},
     grants::KeptHandle,
-    session::{
-        models::resting::RestingModels,
-        registry::{closed::ClosedFolders, gauges::Gauges, news::NewsSender, siblings::WeakRegistry},
+    session::registry::{
+        activity::{Gauges, NewsSender},
+        worktree::ClosedFolders,
     },
     turn::hooks::{Chain, Subagents},
 };
@@ -26,7 +24,7 @@ const SESSION_STOCKS: usize = 16;
 
 /// State that all sessions share.
 pub(crate) struct Shared {
-    pub(crate) parts: Ports,
+    pub(crate) ports: Arc<Ports>,
     /// All tools that there were when somebody last looked.
     pub(crate) stock: watch::Sender<Arc<ToolCatalog>>,
     /// Those of sessions that have more tools than all have, the latest at the end.
@@ -47,35 +45,9 @@ pub(crate) struct Shared {
     pub(crate) closed: ClosedFolders,
     /// Permanent grants.
     pub(crate) kept: KeptHandle,
-    /// The way of sessions to other sessions.
-    pub(crate) siblings: WeakRegistry,
     /// The sessions that work for others.
     pub(crate) subagents: Arc<dyn Subagents>,
     pub(crate) config: watch::Receiver<Arc<EngineConfig>>,
-}
-
-/// Ports of the engine, without its settings, which may change.
-pub struct Ports {
-    /// The models.
-    pub models: Arc<dyn Models>,
-    /// The tools.
-    pub toolbox: Arc<dyn Toolbox>,
-    /// The journal.
-    pub store: Arc<dyn Store>,
-    /// The sessions' files.
-    pub workspaces: Arc<dyn Workspaces>,
-    /// Makes pictures fit for models. Without it none is shown.
-    pub pictures: Option<Arc<dyn Pictures>>,
-    /// Storage of what calls change in those files.
-    pub snapshots: Arc<dyn Snapshots>,
-    /// The language servers.
-    pub languages: Arc<dyn Languages>,
-    /// The audit log.
-    pub audit: Arc<dyn Audit>,
-    /// Keeps what goes over the wires of models.
-    pub exchanges: Arc<dyn Exchanges>,
-    /// The time.
-    pub clock: Arc<dyn Clock>,
 }
 
 impl Shared {
@@ -86,7 +58,7 @@ impl Shared {
 
     /// All tools that there are now.
     pub(crate) fn stock(&self) -> Arc<ToolCatalog> {
-        let catalogue = self.parts.toolbox.catalogue();
+        let catalogue = self.ports.toolbox.catalogue();
         let known = Arc::clone(&self.stock.borrow());
         if known.is_of(&catalogue) {
             return known;
@@ -98,7 +70,7 @@ impl Shared {
 
     /// All tools that there are now for a session.
     pub(crate) fn stock_of(&self, session: SessionId) -> Arc<ToolCatalog> {
-        let Some(catalogue) = self.parts.toolbox.session_catalogue(session) else { return self.stock() };
+        let Some(catalogue) = self.ports.toolbox.session_catalogue(session) else { return self.stock() };
         let known = self.session_stocks.borrow().iter().find(|stock| stock.is_of(&catalogue)).cloned();
         if let Some(known) = known {
             return known;
@@ -117,4 +89,46 @@ impl Shared {
     pub(crate) fn policy_in_force(&self) -> PolicyInForce {
         PolicyInForce(self.config.clone())
     }
+}
+
+/// Models that are kept in mind at the most.
+const MAX_MODELS: usize = 256;
+
+/// Models that are given a rest.
+#[derive(Debug)]
+pub(crate) struct RestingModels(watch::Sender<HashMap<ModelPlace, (Instant, String)>>);
+
+/// Address and id of a model.
+type ModelPlace = (Option<String>, String);
+
+impl Default for RestingModels {
+    fn default() -> Self {
+        Self(watch::Sender::new(HashMap::new()))
+    }
+}
+
+impl RestingModels {
+    /// Takes note that a model does not answer, and why.
+    pub(crate) fn note(&self, model: &ModelInfo, why: &str) {
+        self.0.send_modify(|known| {
+            if known.len() >= MAX_MODELS {
+                known.clear();
+            }
+            known.insert(place(model), (Instant::now(), why.to_owned()));
+        });
+    }
+
+    /// Why a model did not answer within that time.
+    pub(crate) fn since(&self, model: &ModelInfo, time: Duration) -> Option<String> {
+        let known = self.0.borrow();
+        if known.is_empty() {
+            return None;
+        }
+        let (noted, why) = known.get(&place(model))?;
+        (noted.elapsed() < time).then(|| why.clone())
+    }
+}
+
+fn place(info: &ModelInfo) -> ModelPlace {
+    (info.base_url.clone(), info.id.clone())
 }

@@ -1,18 +1,22 @@
-//! Git worktrees of sessions: made where the settings of a session to be wish for one, and left where it goes.
+//! Git worktrees of sessions: made where the settings of a session to be wish for one, and left where it goes; and folders that
+//! are closed for a moment: somebody changes or removes all of their files, and no turn begins in them meanwhile.
 
-use std::path::PathBuf;
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+};
 
 use agentd_core::{
     error::ErrorKind,
+    folder::AddedFolder,
     ids::SessionId,
-    ports::{Store, Workspaces, Worktrees},
+    ports::Worktrees,
     session::{Mount, SessionSettings, SessionSummary},
     worktree::{KnownWorktree, NewWorktree},
 };
+use tokio::{sync::watch, task::spawn_blocking};
 
-use tokio::task::spawn_blocking;
-
-use crate::{error::EngineError, session::registry::closed::reaches};
+use crate::{config::Ports, error::EngineError};
 
 /// Sessions among which others in the same worktree are looked for.
 const SEARCHED: usize = 100_000;
@@ -21,33 +25,33 @@ const MOST_OF_SUBAGENTS: usize = 16;
 
 /// The settings of a session to be, with the worktree made that they wish for.
 pub(crate) async fn with_worktree(
-    workspaces: &dyn Workspaces,
+    ports: &Ports,
     id: SessionId,
     settings: SessionSettings,
 ) -> Result<SessionSettings, EngineError> {
     let Some(wish) = &settings.worktree else { return Ok(settings) };
     let Some(project) = &settings.project else {
-        return Err(EngineError::new(ErrorKind::InvalidInput, "a worktree is made of a project, and there is none")
-            .with_hint("name the folder of a git repository with -C, or start in one"));
+        let hint = "name the folder of a git repository with -C, or start in one";
+        return Err(EngineError::invalid("a worktree is made of a project, and there is none", hint));
     };
     // Refused as any project is, before git looks at it.
-    workspaces.locate(id, settings.mounts()).await?;
+    ports.workspaces.locate(id, settings.mounts()).await?;
     let new = NewWorktree { session: id, name: wish.name.clone(), project: project.path.clone() };
-    let made = ported(workspaces)?.make(new).await?;
+    let made = ported(ports)?.make(new).await?;
     let project = Some(Mount { path: made.folder, writable: true });
     Ok(SessionSettings { project, worktree: Some(made.worktree), ..settings })
 }
 
 /// Maker of worktrees.
-pub(crate) fn ported(workspaces: &dyn Workspaces) -> Result<&dyn Worktrees, EngineError> {
-    workspaces.worktrees().ok_or_else(|| {
+pub(crate) fn ported(ports: &Ports) -> Result<&dyn Worktrees, EngineError> {
+    ports.workspaces.worktrees().ok_or_else(|| {
         EngineError::new(ErrorKind::Configuration, "this daemon makes no worktrees").with_hint("start it as usual")
     })
 }
 
 /// Sessions that could change files below one of these folders.
-pub(crate) async fn users(store: &dyn Store, folders: &[PathBuf]) -> Result<Vec<SessionId>, EngineError> {
-    let (sessions, folders) = (store.sessions(SEARCHED).await?, folders.to_vec());
+pub(crate) async fn users(ports: &Ports, folders: &[PathBuf]) -> Result<Vec<SessionId>, EngineError> {
+    let (sessions, folders) = (ports.store.sessions(SEARCHED).await?, folders.to_vec());
     let is_user =
         move |one: &SessionSummary| folders.iter().any(|folder| reaches(folder, one.project.as_ref(), &one.folders));
     // A folder may be on a disk that answers slowly, or not at all.
@@ -57,23 +61,23 @@ pub(crate) async fn users(store: &dyn Store, folders: &[PathBuf]) -> Result<Vec<
 }
 
 /// Another session that works in a worktree. One whose folders are above it does not: it may be all of a person's files.
-async fn heir(store: &dyn Store, known: &KnownWorktree, session: SessionId) -> Result<Option<SessionId>, EngineError> {
+async fn heir(ports: &Ports, known: &KnownWorktree, session: SessionId) -> Result<Option<SessionId>, EngineError> {
     let works_there = |one: &SessionSummary| {
         let added = one.folders.iter().map(|added| &added.path);
         let is_named = one.worktree.as_ref().is_some_and(|worktree| worktree.name == known.name);
         is_named || one.project.iter().map(|mount| &mount.path).chain(added).any(|path| path.starts_with(&known.top))
     };
-    let sessions = store.sessions(SEARCHED).await?;
+    let sessions = ports.store.sessions(SEARCHED).await?;
     Ok(sessions.into_iter().find(|one| one.id != session && works_there(one)).map(|one| one.id))
 }
 
 /// Leaves the worktrees of a session that is gone: to another one that works there, or removed where they have no changes.
 /// Otherwise they stay, for a person to merge or remove.
-pub(crate) async fn leave(workspaces: &dyn Workspaces, store: &dyn Store, gone: SessionId) {
-    let Some(worktrees) = workspaces.worktrees() else { return };
+pub(crate) async fn leave(ports: &Ports, gone: SessionId) {
+    let Some(worktrees) = ports.workspaces.worktrees() else { return };
     let left = async {
         for known in worktrees.known().await?.into_iter().filter(|known| known.session == gone) {
-            match heir(store, &known, gone).await? {
+            match heir(ports, &known, gone).await? {
                 Some(heir) => worktrees.hand_over(known.name, heir).await?,
                 None if worktrees.leave(known.name.clone()).await? => {}
                 None => tracing::info!(session = %gone, "the worktree {} has changes, and stays", known.name),
@@ -87,12 +91,12 @@ pub(crate) async fn leave(workspaces: &dyn Workspaces, store: &dyn Store, gone: 
 }
 
 /// Removes the worktree of a subagent that has changed nothing in it and that nobody else uses. Says whether it did.
-pub(crate) async fn leave_unchanged(workspaces: &dyn Workspaces, store: &dyn Store, subagent: SessionId) -> bool {
-    let Some(worktrees) = workspaces.worktrees() else { return false };
+pub(crate) async fn leave_unchanged(ports: &Ports, subagent: SessionId) -> bool {
+    let Some(worktrees) = ports.workspaces.worktrees() else { return false };
     let left = async {
         let mut is_gone = false;
         for known in worktrees.known().await?.into_iter().filter(|known| known.session == subagent) {
-            if heir(store, &known, subagent).await?.is_none() {
+            if heir(ports, &known, subagent).await?.is_none() {
                 is_gone |= worktrees.leave(known.name).await?;
             }
         }
@@ -105,13 +109,9 @@ pub(crate) async fn leave_unchanged(workspaces: &dyn Workspaces, store: &dyn Sto
 }
 
 /// Refuses one more worktree where the subagents of a session have many.
-pub(crate) async fn check_number(
-    workspaces: &dyn Workspaces,
-    store: &dyn Store,
-    parent: SessionId,
-) -> Result<(), EngineError> {
-    let children = store.children(parent).await?;
-    let known = ported(workspaces)?.known().await?;
+pub(crate) async fn check_number(ports: &Ports, parent: SessionId) -> Result<(), EngineError> {
+    let children = ports.store.children(parent).await?;
+    let known = ported(ports)?.known().await?;
     let number = known.iter().filter(|known| children.iter().any(|child| child.id == known.session)).count();
     if number < MOST_OF_SUBAGENTS {
         return Ok(());
@@ -119,4 +119,79 @@ pub(crate) async fn check_number(
     let message = format!("the subagents of this session have {number} worktrees already");
     Err(EngineError::new(ErrorKind::Conflict, message)
         .with_hint("leave `worktree` out, or have the user merge and remove some: agentctl worktree list"))
+}
+
+/// Folders that are closed now.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct ClosedFolders(Arc<watch::Sender<Vec<PathBuf>>>);
+
+/// Keeps folders closed while it is there.
+#[derive(Debug)]
+pub(crate) struct FolderClosure {
+    all: ClosedFolders,
+    folders: Vec<PathBuf>,
+}
+
+impl ClosedFolders {
+    pub(crate) fn close(&self, folders: Vec<PathBuf>) -> FolderClosure {
+        self.0.send_modify(|closed| closed.extend(folders.iter().cloned()));
+        FolderClosure { all: self.clone(), folders }
+    }
+
+    /// True where a session could change files of one of them.
+    pub(crate) fn concern(&self, project: Option<&Mount>, added: &[AddedFolder]) -> bool {
+        let closed = self.0.borrow().clone();
+        closed.iter().any(|folder| reaches(folder, project, added))
+    }
+}
+
+impl Drop for FolderClosure {
+    fn drop(&mut self) {
+        self.all.0.send_modify(|all| {
+            for folder in &self.folders {
+                // Somebody else may have closed the same one.
+                if let Some(at) = all.iter().position(|closed| closed == folder) {
+                    all.swap_remove(at);
+                }
+            }
+        });
+    }
+}
+
+/// True where a session with these folders could change files of one.
+pub(crate) fn reaches(folder: &Path, project: Option<&Mount>, added: &[AddedFolder]) -> bool {
+    let is_in = |path: &Path| path.starts_with(folder) || folder.starts_with(path);
+    let writable = project.filter(|mount| mount.writable).map(|mount| mount.path.as_path()).into_iter();
+    let added = added.iter().filter(|added| added.writable).map(|added| added.path.as_path());
+    // It may be named through a link.
+    writable.chain(added).any(|path| is_in(path) || path.canonicalize().is_ok_and(|real| is_in(&real)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_folder_is_closed_as_long_as_somebody_keeps_it_so() {
+        let closed = ClosedFolders::default();
+        let mount = |path: &str, writable| Mount { path: path.into(), writable };
+        let concern = |path: &str, writable| closed.concern(Some(&mount(path, writable)), &[]);
+        assert!(!concern("/w/one", true));
+        let (first, second) = (closed.close(vec!["/w/one".into(), "/app".into()]), closed.close(vec!["/app".into()]));
+        for (path, writable, expected) in [
+            ("/w/one", true, true),
+            ("/w/one/sub", true, true),
+            ("/w", true, true),
+            ("/w/one", false, false),
+            ("/w/other", true, false),
+        ] {
+            assert_eq!(concern(path, writable), expected, "{path}");
+        }
+        drop(first);
+        assert!(!concern("/w/one", true) && concern("/app", true));
+        drop(second);
+        assert!(!concern("/app", true));
+        let added = AddedFolder { at: "/folders/app".into(), path: "/app".into(), writable: true };
+        assert!(reaches(Path::new("/app"), None, &[added]));
+    }
 }

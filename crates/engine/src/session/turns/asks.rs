@@ -45,7 +45,7 @@ impl Actor {
         }
         let Err(waiter) = self.interrupts.wait_again(&call_id, &ask, waiter) else { return Ok(()) };
         let config = self.shared.config();
-        let raised_at = self.shared.parts.clock.now();
+        let raised_at = self.shared.ports.clock.now();
         let deadline = config
             .interrupt_deadline
             .and_then(|limit| SignedDuration::try_from(limit).ok())
@@ -90,7 +90,7 @@ impl Actor {
 
     /// For whom a person is asked.
     async fn asked_by(&self) -> AskedBy {
-        let stored = self.shared.parts.store.session(self.id).await.ok().flatten();
+        let stored = self.shared.ports.store.session(self.id).await.ok().flatten();
         AskedBy {
             agent: self.acting().name().to_owned(),
             session_title: stored.map(|stored| stored.summary.title).filter(|title| !title.is_empty()),
@@ -118,7 +118,7 @@ impl Actor {
 
     /// The session's settings with the rules that an answer keeps.
     fn grants_of_answer(&self, rules: &[String], by: &AnsweredBy) -> Option<EventKind> {
-        let (at, by) = (Some(self.shared.parts.clock.now()), by.client().map(str::to_owned));
+        let (at, by) = (Some(self.shared.ports.clock.now()), by.client().map(str::to_owned));
         self.with_grants(rules.iter().map(|rule| Grant { rule: rule.clone(), at, by: by.clone() }))
     }
 
@@ -142,8 +142,8 @@ impl Actor {
             roots: &roots(&workspace),
             memories: workspace.memories.as_deref(),
             kept: &shared.kept.now(),
-            held: shared.parts.toolbox.holds_commands().await,
-            contained: shared.parts.toolbox.contains_commands().await,
+            held: shared.ports.toolbox.holds_commands().await,
+            contained: shared.ports.toolbox.contains_commands().await,
         };
         match shared.config().policy.judge(&facts).verdict {
             Verdict::Deny { reason } => Err(denied_edit(&reason).into()),
@@ -157,8 +157,8 @@ impl Actor {
         for (rule, scope) in kept {
             let by = AnsweredBy::Client(client.to_owned());
             let fact = AuditFact::GrantAdded { rule, scope: scope.as_str().to_owned(), by };
-            let entry = AuditEntry::of_session(self.shared.parts.clock.now(), self.id, fact);
-            self.shared.parts.audit.record(entry).await.map_err(|error| {
+            let entry = AuditEntry::of_session(self.shared.ports.clock.now(), self.id, fact);
+            self.shared.ports.audit.record(entry).await.map_err(|error| {
                 let hint = error.hint().map(|hint| format!("{hint}; ")).unwrap_or_default();
                 EngineError::new(error.kind(), format!("nothing was kept and the question still waits: {error}"))
                     .with_hint(format!("{hint}no rule is kept that the audit log has not heard of; then answer again"))
@@ -176,22 +176,22 @@ impl Actor {
     }
 
     /// Takes a rule of this session back.
-    pub(crate) async fn revoke(&mut self, rule: &str) -> Result<(), Fault> {
+    pub(crate) async fn revoke(&mut self, rule: String) -> Result<(), Fault> {
         let mut settings = self.state.settings.clone();
         settings.grants.retain(|grant| grant.rule != rule);
         if settings.grants.len() == self.state.settings.grants.len() {
-            return Err(not_kept("for this session", rule).into());
+            return Err(not_kept("for this session", &rule).into());
         }
-        self.commit(None, vec![EventKind::StateChanged { change: StateChange::Settings { settings } }]).await
+        self.change(StateChange::Settings { settings }).await
     }
 
     /// Keeps these rules and no others, in this mode.
-    pub(crate) async fn take_permissions(&mut self, permissions: &SessionPermissions) -> Result<(), Fault> {
+    pub(crate) async fn take_permissions(&mut self, permissions: SessionPermissions) -> Result<(), Fault> {
         if permissions.are_those_of(&self.state.settings) {
             return Ok(());
         }
         let settings = permissions.over(&self.state.settings);
-        self.commit(None, vec![EventKind::StateChanged { change: StateChange::Settings { settings } }]).await
+        self.change(StateChange::Settings { settings }).await
     }
 
     /// The session's settings with these rules too, unless it has them all.
@@ -233,13 +233,13 @@ impl Actor {
     /// When to look whether that time has come. The clock can be set, and a machine can sleep, so that it is looked at now
     /// and then.
     pub(crate) fn until(&self, at: Timestamp) -> Instant {
-        let wait = at.duration_since(self.shared.parts.clock.now());
+        let wait = at.duration_since(self.shared.ports.clock.now());
         Instant::now() + Duration::try_from(wait).unwrap_or_default().min(GLANCE)
     }
 
     /// Deadlines have passed: their defaults are the answers.
     pub(crate) async fn deadline_passed(&mut self) -> Result<Next, EngineError> {
-        for (id, answer) in self.interrupts.overdue(self.shared.parts.clock.now()) {
+        for (id, answer) in self.interrupts.overdue(self.shared.ports.clock.now()) {
             if let Err(fault) = self.resolve(id, answer, AnsweredBy::Deadline).await {
                 match fault {
                     Fault::Fatal(error) => return Err(error),
@@ -284,7 +284,7 @@ impl Actor {
     }
 
     async fn why_not(&self, id: InterruptId) -> Result<EngineError, EngineError> {
-        Ok(match self.shared.parts.store.interrupt(id).await? {
+        Ok(match self.shared.ports.store.interrupt(id).await? {
             Some(stored) if stored.interrupt.session_id == self.id && stored.answer.is_some() => {
                 EngineError::new(ErrorKind::Conflict, format!("interrupt {id} was answered before"))
                     .with_hint("agentctl interrupts shows what waits")

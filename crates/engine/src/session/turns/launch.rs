@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use agentd_context::{compaction::plan, long_text::ResultLimits};
+use agentd_context::{compaction::plan, text::ResultLimits};
 use agentd_core::{
     agent::MAIN,
     event::{EventKind, StateChange},
@@ -21,8 +21,8 @@ use crate::{
     recovery::subagents,
     session::actor::{Actor, Fault, OpenTurn, RunningTurn},
     turn::{
-        Control, Limits, Phase, PromptSource, Records, TurnContext, TurnFiles, TurnIds, TurnModels, TurnRules,
-        TurnState, TurnTools, files::SessionFiles, recorder::Recorder, rounds::CallRounds, route::SlotChoice, run::run,
+        Control, Limits, Phase, PromptSource, TurnContext, TurnFiles, TurnIds, TurnModels, TurnRules, TurnState,
+        TurnTools, files::SessionFiles, recorder::Recorder, rounds::CallRounds, route::SlotChoice, run::run,
         stopwatch::Stopwatch,
     },
 };
@@ -65,7 +65,7 @@ impl Actor {
             Some(workspace) => Ok(Arc::clone(workspace)),
             None => {
                 let mounts = self.state.settings.mounts();
-                let found = self.shared.parts.workspaces.locate(self.state.settings.files_of(self.id), mounts).await?;
+                let found = self.shared.ports.workspaces.locate(self.state.settings.files_of(self.id), mounts).await?;
                 Ok(Arc::clone(self.workspace.insert(Arc::new(found))))
             }
         }
@@ -118,7 +118,6 @@ impl Actor {
                 finds,
                 of_client: open.of_client.clone(),
                 mentions,
-                toolbox: Arc::clone(&shared.parts.toolbox),
                 chain: Arc::clone(&shared.chain),
                 subagents: Arc::clone(&shared.subagents),
                 in_flight: open.under_way.clone(),
@@ -126,23 +125,16 @@ impl Actor {
             },
             files: TurnFiles {
                 workspace,
-                session: SessionFiles::new(self.state.settings.files_of(self.id), Arc::clone(&shared.parts.workspaces)),
-                snapshots: Arc::clone(&shared.parts.snapshots),
-                languages: Arc::clone(&shared.parts.languages),
+                session: SessionFiles::new(self.state.settings.files_of(self.id), Arc::clone(&shared.ports.workspaces)),
                 state: self.files.subscribe(),
                 of_client: open.file_lines.live(),
             },
             recorder,
-            records: Records {
-                store: Arc::clone(&shared.parts.store),
-                audit: Arc::clone(&shared.parts.audit),
-                exchanges: Arc::clone(&shared.parts.exchanges),
-            },
+            ports: Arc::clone(&shared.ports),
             control: Control {
                 calls: cancel.child_token(),
                 cancel: cancel.clone(),
                 stopwatch: Stopwatch::start(state.worked).into(),
-                clock: Arc::clone(&shared.parts.clock),
                 environment: Arc::clone(&open.environment),
             },
             acting,
@@ -186,7 +178,7 @@ impl Actor {
     ) -> Result<PromptSource, EngineError> {
         let (model, chat) = (models.model.info(), models.chat.info());
         let known_paths =
-            if model.embedded { self.shared.parts.workspaces.paths(workspace, KNOWN_PATHS).await? } else { Vec::new() };
+            if model.embedded { self.shared.ports.workspaces.paths(workspace, KNOWN_PATHS).await? } else { Vec::new() };
         // The last answer may be written by another model, which reads the same results.
         let window = models.windows.of(model).min(models.windows.of(chat));
         Ok(PromptSource {
@@ -240,7 +232,7 @@ impl Actor {
             for event in &events {
                 state.replay(event);
             }
-            for Denial { call_id, tool, reason } in subagents::denials(&*self.shared.parts.store, &events).await? {
+            for Denial { call_id, tool, reason } in subagents::denials(&self.shared.ports, &events).await? {
                 state.note_denial(call_id, tool, reason);
             }
         }

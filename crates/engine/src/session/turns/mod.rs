@@ -1,13 +1,10 @@
 //! Turns of a session: begun, queued, added to, resumed, cancelled and ended.
 
 pub(crate) mod asks;
-pub(crate) mod form;
 pub(crate) mod launch;
+pub(crate) mod options;
 pub(crate) mod queue;
 pub(crate) mod room;
-pub(crate) mod steers;
-pub(crate) mod turn_start;
-pub(crate) mod withdrawal;
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
@@ -17,7 +14,7 @@ use agentd_core::{
     error::ErrorKind,
     event::{EventKind, StateChange},
     ids::{CallId, SessionId, TraceId, TurnId},
-    item::{Item, ItemStatus},
+    item::Item,
     routing::Planning,
     turn::{IfBusy, StartTurn, StopReason, TurnError, TurnOptions, TurnResult},
 };
@@ -25,7 +22,7 @@ use tokio::{task::JoinError, time::Instant};
 
 use crate::{
     attachments::Attachment,
-    client_files::OpenFileLines,
+    client::OpenFileLines,
     error::EngineError,
     large_input::UserInput,
     mentions::Mentions,
@@ -33,17 +30,14 @@ use crate::{
     session::{
         StartedTurn,
         actor::{Actor, Fault, Next, OpenTurn},
-        turns::{
-            room::{InFront, brought},
-            turn_start::TurnStart,
-        },
+        registry::orders::TurnStart,
+        turns::room::{InFront, brought},
     },
     turn::{
         TurnOutcome,
         answering::AnswerMode,
-        plan,
-        recorder::{EndVerdict, TurnMessage},
-        route::SlotChoice,
+        recorder::{EndVerdict, TurnMessage, whole},
+        route::{self, SlotChoice},
     },
 };
 
@@ -54,7 +48,7 @@ impl Actor {
         }
         let TurnStart { mut start, lines } = start;
         self.check_input(&start)?;
-        form::check(&start, self.open.is_some())?;
+        options::check_form(&start, self.open.is_some())?;
         self.check_wishes(&mut start)?;
         match (&self.open, start.if_busy) {
             (None, _) => {
@@ -66,9 +60,7 @@ impl Actor {
             (Some(open), IfBusy::Steer) if open.is_cancelled() => self.enqueue(start, lines).await,
             (Some(_), IfBusy::Steer) if start.planning.is_some_and(|planning| planning != Planning::Never) => {
                 let no_plan = "what is added to a running turn cannot begin with a plan";
-                Err(EngineError::new(ErrorKind::InvalidInput, no_plan)
-                    .with_hint("queue it, so that it is a turn of its own: --if-busy queue")
-                    .into())
+                Err(EngineError::invalid(no_plan, "queue it, so that it is a turn of its own: --if-busy queue").into())
             }
             (Some(open), IfBusy::Steer) => {
                 let turn_id = open.turn_id;
@@ -91,8 +83,12 @@ impl Actor {
             EngineError::new(ErrorKind::Busy, format!("turn {} of this session waits for an answer", open.turn_id))
                 .with_hint(format!("agentctl interrupts shows the question; agentctl attach {id} shows the turn"))
         } else {
-            EngineError::new(ErrorKind::Busy, format!("turn {} of this session is running", open.turn_id))
-                .with_hint(format!("agentctl attach {id} shows it, and Ctrl-C there cancels it; a client may also ask to queue a turn or to steer it"))
+            EngineError::busy(
+                format!("turn {} of this session is running", open.turn_id),
+                format!(
+                    "agentctl attach {id} shows it, and Ctrl-C there cancels it; a client may also ask to queue a turn or to steer it"
+                ),
+            )
         }
     }
 
@@ -154,7 +150,7 @@ impl Actor {
         self.check_model(slot)?;
         let plans = tells && self.plans(&start, intent.as_ref());
         let model = self.model(slot);
-        form::check_model(form.as_ref(), model.info())?;
+        options::check_form_model(form.as_ref(), model.info())?;
         if !model.is_known() {
             // Once for each model that was never asked: its window decides how tools are described, from the first request on.
             self.look_up(choice).await;
@@ -200,7 +196,7 @@ impl Actor {
         self.share.set(true, !self.interrupts.is_empty());
         let stored = said.as_ref().and_then(|said| self.stored_warning(said, choice));
         let told = told.into_iter().map(|body| Item::new(turn_id, body));
-        let plan = plans.then(|| Item::new(turn_id, plan::notice()));
+        let plan = plans.then(|| Item::new(turn_id, route::plan_notice()));
         let input: Vec<Item> = told.chain(said.map(|said| user_item(turn_id, said, false))).chain(plan).collect();
         let mut state = self.fresh_state();
         let options = Some(Box::new(start.options)).filter(|options| !options.is_default());
@@ -263,7 +259,7 @@ impl Actor {
         OpenTurn {
             turn_id,
             trace_id: TraceId::generate(),
-            started_at: self.shared.parts.clock.now(),
+            started_at: self.shared.ports.clock.now(),
             begun: Some(Instant::now()),
             first_seq: self.journal.head() + 1,
             choice,
@@ -437,7 +433,7 @@ impl Actor {
         if outcome.reason == StopReason::Completed && !only_compacted {
             facts.extend(self.back_to_own());
         }
-        let by_clock = || self.shared.parts.clock.now().duration_since(open.started_at);
+        let by_clock = || self.shared.ports.clock.now().duration_since(open.started_at);
         let took =
             open.begun.map_or_else(|| Duration::try_from(by_clock()).unwrap_or_default(), |begun| begun.elapsed());
         facts.push(EventKind::TurnEnded {
@@ -468,22 +464,12 @@ impl Actor {
     /// their own do it, because no session may wait for another.
     pub(super) fn cancel_children(&self, children: HashMap<CallId, SessionId>) {
         for id in children.into_values() {
-            let siblings = self.shared.siblings.clone();
-            tokio::spawn(async move {
-                // One that has ended meanwhile needs no cancel, and one that a stop of the daemon ends has it.
-                let cancelled = async { siblings.registry()?.get(id).await?.cancel(None).await };
-                if let Err(error) = cancelled.await {
-                    tracing::debug!(session = %id, "the subagent was not cancelled: {error}");
-                }
-            });
+            let subagents = Arc::clone(&self.shared.subagents);
+            tokio::spawn(async move { subagents.cancel(id).await });
         }
     }
 }
 
 pub(super) fn user_item(turn_id: TurnId, input: UserInput, steered: bool) -> Item {
     Item::new(turn_id, input.body(steered))
-}
-
-pub(super) fn whole(item: Item) -> [EventKind; 2] {
-    [EventKind::ItemStarted { item: item.clone() }, EventKind::ItemCompleted { item, status: ItemStatus::Done }]
 }

@@ -76,8 +76,8 @@ impl Actor {
             });
         }
         let session = self.state.settings.files_of(self.id);
-        let kept = large_input::keep(&*self.shared.parts.workspaces, session, &tools, input, room).await;
-        Ok(kept.map_err(EngineError::from)?)
+        let kept = large_input::keep(&*self.shared.ports.workspaces, session, &tools, input, room).await;
+        Ok(kept?)
     }
 
     /// The same of what is added to the turn that runs.

@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use agentd_context::{ToolSet, brief};
+use agentd_context::{ToolSet, toolset};
 use agentd_core::{
     agent::AgentCard,
     catalogue::ToolStanding,
@@ -15,7 +15,7 @@ use agentd_core::{
 use tokio::time::timeout;
 
 use crate::{
-    agents::toolset_cache,
+    agents::active,
     attachments::{self, Attachment},
     catalog::{Finds, MentionedTools, ToolCatalog, ToolScope},
     mentions::{self, KnownAgent, KnownNames, MentionText, Mentions},
@@ -64,7 +64,7 @@ impl Actor {
             self.shared.toolsets.tools(&stock, &loaded, &reach, &self.acting())
         } else {
             // What one session alone has takes no place from what many share.
-            toolset_cache::toolset(&stock, &loaded, &reach, &self.acting())
+            active::toolset(&stock, &loaded, &reach, &self.acting())
         };
         let shown = match self.open.as_ref().and_then(|open| open.of_client.as_ref()) {
             Some(tools) => shown.followed_by(&tools.for_scope(&reach)),
@@ -111,7 +111,7 @@ impl Actor {
             None => self.least_window(SlotChoice::by_name(slot)),
         };
         // The embedded model reads no descriptions.
-        let brief = !model.info().embedded && brief::is_for(window);
+        let brief = !model.info().embedded && toolset::is_brief_for(window);
         let acting = self.acting();
         let (agent, is_child, only) = (acting.reach(), acting.is_subagent(), self.allowed());
         let without_project = self.state.settings.project.is_none();
@@ -158,7 +158,7 @@ impl Actor {
         }
         let skills = self.skills().await?;
         let (shared, agents) = (&self.shared, self.agents());
-        let canonical = |name: &str| shared.parts.toolbox.canonical_name(name).to_owned();
+        let canonical = |name: &str| shared.ports.toolbox.canonical_name(name).to_owned();
         let known = KnownNames { stock: &self.stock(), canonical: &canonical, skills: &skills, agents: &agents };
         Ok(Arc::new(Mentions::of(said, &known, &self.reach(slot, pictures))))
     }
@@ -166,7 +166,7 @@ impl Actor {
     /// The skills that this session can use.
     async fn skills(&mut self) -> Result<Vec<Skill>, Fault> {
         let workspace = self.workspace().await?;
-        let Some(skills) = self.shared.parts.workspaces.skills().filter(|_| self.shared.config().guides.skills) else {
+        let Some(skills) = self.shared.ports.workspaces.skills().filter(|_| self.shared.config().guides.skills) else {
             return Ok(Vec::new());
         };
         Ok(timeout(PATIENCE, skills.usable(Some(&workspace))).await.unwrap_or_default())

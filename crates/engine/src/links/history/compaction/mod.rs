@@ -1,12 +1,9 @@
 //! Makes room before the window is full: when it is nearly, when the history has too many messages, when the model or a
 //! person asks for it.
 
-mod files_again;
-mod history_file;
-mod offload;
+mod files;
 mod run;
 mod summarizer;
-mod under_way;
 
 use agentd_context::compaction::plan::{self, CompactionRequest, limit};
 use agentd_core::{
@@ -15,13 +12,13 @@ use agentd_core::{
     item::NoticeTopic,
     tool::{Effect, ToolErrorCode, ToolOutput, ToolSpec},
 };
-use futures_util::{FutureExt as _, future::BoxFuture};
+use futures_util::FutureExt as _;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
 use crate::turn::{
     Phase, TurnContext, TurnExit, TurnState,
-    hooks::{Invocation, Link, Next, Reminder},
+    hooks::{Hook, Invocation, Link, Next, Reminder, done},
     request,
 };
 
@@ -55,22 +52,14 @@ impl Link for Compaction {
         vec![ToolSpec::of::<Arguments>(TOOL, Effect::State)]
     }
 
-    fn before_step<'a>(
-        &'a self,
-        context: &'a TurnContext,
-        state: &'a mut TurnState,
-    ) -> BoxFuture<'a, Result<(), TurnExit>> {
+    fn before_step<'a>(&'a self, context: &'a TurnContext, state: &'a mut TurnState) -> Hook<'a> {
         match due(context, state) {
             Some(wanted) => make_room(context, state, wanted).boxed(),
-            None => std::future::ready(Ok(())).boxed(),
+            None => done(()),
         }
     }
 
-    fn on_finish<'a>(
-        &'a self,
-        context: &'a TurnContext,
-        state: &'a mut TurnState,
-    ) -> BoxFuture<'a, Result<(), TurnExit>> {
+    fn on_finish<'a>(&'a self, context: &'a TurnContext, state: &'a mut TurnState) -> Hook<'a> {
         // The answer is there: what is done now keeps nobody waiting, as it would at the start of the next turn.
         if plan::count_answers(&state.history) > limit(context.prompt.max_message_history, state.held)
             && !state.only_compacts()
@@ -78,7 +67,7 @@ impl Link for Compaction {
             let wanted = CompactionRequest { cause: CompactionCause::Limit, strategy: CompactionStrategy::Truncate };
             make_room(context, state, wanted).boxed()
         } else {
-            std::future::ready(Ok(())).boxed()
+            done(())
         }
     }
 
@@ -97,11 +86,7 @@ impl Link for Compaction {
         })
     }
 
-    fn around_tool<'a>(
-        &'a self,
-        call: &'a Invocation<'a>,
-        next: Next<'a>,
-    ) -> BoxFuture<'a, Result<ToolOutput, TurnExit>> {
+    fn around_tool<'a>(&'a self, call: &'a Invocation<'a>, next: Next<'a>) -> Hook<'a, ToolOutput> {
         if call.call.name != TOOL {
             return next.run(call);
         }
@@ -116,7 +101,7 @@ impl Link for Compaction {
             },
             Err(error) => ToolOutput::error(ToolErrorCode::InvalidArgs, format!("nothing was compacted: {error}")),
         };
-        std::future::ready(Ok(output)).boxed()
+        done(output)
     }
 }
 
@@ -179,7 +164,7 @@ async fn make_room(context: &TurnContext, state: &mut TurnState, wanted: Compact
     let by_itself = !matches!(wanted.cause, CompactionCause::Model | CompactionCause::Person);
     let was_held = by_itself && state.held > 0;
     let is_full = matches!(wanted.cause, CompactionCause::Critical | CompactionCause::Overflow);
-    if is_full && wanted.strategy == CompactionStrategy::Auto && offload::run(context, state, wanted.cause).await? {
+    if is_full && wanted.strategy == CompactionStrategy::Auto && run::offload(context, state, wanted.cause).await? {
         // Where that was not enough for long, a model sums up next.
         state.offloaded_at = Some(state.steps);
         return Ok(());

@@ -1,28 +1,28 @@
-//! Carries a compaction out.
+//! Carries a compaction out: moves old results of calls to files, or replaces a part of the history by a summary.
 
 use std::sync::Arc;
 
 use agentd_context::{
     compaction::{
-        facts,
-        plan::{self, CompactionRequest, Plan},
+        facts, offload,
+        plan::{self, CompactionRequest, Plan, to_offload},
         summary, verbatim,
     },
     meter,
 };
 use agentd_core::{
-    context::{Compaction, CompactionCause, CompactionReport, CompactionStrategy},
+    context::{Compaction, CompactionCause, CompactionReport, CompactionStrategy, OffloadedResult},
     item::{Item, ItemBody},
+    ports::ArtifactDir,
     tool::ToolResult,
 };
 
 use crate::{
     links::history::compaction::{
-        files_again, history_file,
+        files,
         summarizer::{self, SummaryTask, WrittenSummary},
-        under_way,
     },
-    turn::{Phase, TurnContext, TurnExit, TurnState, level, request},
+    turn::{Phase, TurnContext, TurnExit, TurnState, request},
 };
 
 /// Compacts the history, if there is something to replace, and says in a sentence what came of it.
@@ -43,8 +43,8 @@ pub(crate) async fn run(
     let stored = context.recorder.compact(item, replaced.iter().map(|item| item.id).collect(), compaction).await?;
     state.history.splice(..plan.split, [stored]);
     state.meter.start_over();
-    files_again::tell(context, state, &replaced).await?;
-    level::tell(context, state).await?;
+    files::tell(context, state, &replaced).await?;
+    request::tell_level(context, state).await?;
     state.held = 0;
     Ok(said)
 }
@@ -112,7 +112,7 @@ async fn compact(
         facts.last_answer = before.and_then(|earlier| summary::last_answer(&earlier.summary)).map(str::to_owned);
     }
     if goes_on {
-        facts.under_way = under_way::inputs(context, before, &replaced, window).await?;
+        facts.under_way = files::inputs(context, before, &replaced, window).await?;
     }
     let mut report = CompactionReport {
         cause: wanted.cause,
@@ -147,7 +147,7 @@ async fn compact(
         }
     }
     // Last, so that what a cancel leaves undone is not written again the next time.
-    let (file, written_to) = history_file::keep(context, state, before, &replaced).await;
+    let (file, written_to) = files::keep(context, state, before, &replaced).await;
     match written_to {
         Ok(path) => report.path = Some(path),
         Err(error) => note(&mut report, format!("what was replaced could not be written to a file: {error}")),
@@ -219,4 +219,69 @@ fn sentence(report: &CompactionReport) -> String {
         text.push_str(&format!("; {problem}"));
     }
     text
+}
+
+/// Moves results to files, where that makes room enough, and returns whether it did.
+pub(super) async fn offload(
+    context: &TurnContext,
+    state: &mut TurnState,
+    cause: CompactionCause,
+) -> Result<bool, TurnExit> {
+    let model = context.next_model(state);
+    let expected = request::expected(context, state, model).max(1);
+    let mut needed = to_offload(expected, context.next_window(state));
+    if cause == CompactionCause::Overflow {
+        // It does not fit, whatever the count says.
+        needed = needed.max(expected / 2);
+    }
+    // Where a server counts twice as many tokens as are guessed, half as many are to be freed.
+    let guess = u128::from(request::guess(context, state, model));
+    let needed = u64::try_from(u128::from(needed) * guess / u128::from(expected)).unwrap_or(u64::MAX);
+    let Some(chosen) = offload::results(&state.history, context.ids.turn, needed) else { return Ok(false) };
+    let Some(offloaded) = keep(context, &chosen).await else { return Ok(false) };
+    let messages = count(plan::count(&state.history));
+    let mut report = CompactionReport {
+        cause,
+        strategy: CompactionStrategy::Offload,
+        messages_before: messages,
+        messages_after: messages,
+        tokens_before: scaled(context, &state.history),
+        percent_before: percent_before(context, state),
+        offloaded: count(offloaded.len()),
+        ..CompactionReport::default()
+    };
+    let item = context.recorder.start(ItemBody::Compaction(Compaction::default())).await?;
+    let mut after = state.history.clone();
+    let body = ItemBody::Compaction(Compaction { offloaded: offloaded.clone(), ..Compaction::default() });
+    after.push(Arc::new(Item { id: item, ..Item::new(context.ids.turn, body) }));
+    offload::apply(&mut after);
+    report.tokens_after = scaled(context, &after);
+    let compaction = Compaction { report, offloaded, ..Compaction::default() };
+    let stored = context.recorder.compact(item, Vec::new(), compaction).await?;
+    after.pop();
+    after.push(stored);
+    state.history = after;
+    state.meter.start_over();
+    state.held = 0;
+    request::tell_level(context, state).await?;
+    Ok(true)
+}
+
+/// Writes each result to a file of its own. None where one cannot be written: then nothing is moved.
+async fn keep(context: &TurnContext, chosen: &[Arc<Item>]) -> Option<Vec<OffloadedResult>> {
+    let mut offloaded = Vec::with_capacity(chosen.len());
+    for item in chosen {
+        let ItemBody::ToolResult(result) = &item.body else { continue };
+        // A result that was too long to be shown is kept whole under its plain name.
+        let name = format!("{}-shown.txt", result.call_id);
+        let content = result.text.clone().into_bytes();
+        match context.files.session.keep(ArtifactDir::LargeToolResults, name, content).await {
+            Ok(path) => offloaded.push(OffloadedResult { item: item.id, path }),
+            Err(error) => {
+                tracing::warn!("results are not moved to files: {error}");
+                return None;
+            }
+        }
+    }
+    Some(offloaded)
 }

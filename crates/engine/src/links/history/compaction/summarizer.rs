@@ -12,13 +12,11 @@ use agentd_core::{
     error::{ErrorKind, ModelError},
     exchange::ExchangePurpose,
     item::Item,
-    model::{CallUsage, Finish, Message, ModelChunk, ModelRequest, Slot},
+    model::{Finish, Message, ModelChunk, ModelRequest, Slot},
     ports::Model,
-    usage::Usage,
 };
-use futures_util::StreamExt as _;
 
-use crate::turn::{TurnContext, TurnExit, TurnState, call_clock::CallClock, request, sample};
+use crate::turn::{TurnContext, TurnExit, TurnState, request, sample, stopwatch::CallStream};
 
 /// Bytes of a model's summary that are read: many times what it is asked for.
 const MAX_WRITTEN: usize = 100_000;
@@ -67,7 +65,7 @@ pub(super) async fn ask(
     }
     let SummaryTask { strategy, earlier, replaced, .. } = task;
     let window = context.models.windows.of(model.info());
-    let (prompt, now) = (&context.prompt.compact, context.control.clock.now());
+    let (prompt, now) = (&context.prompt.compact, context.ports.clock.now());
     match summary::request(context.ids.session, prompt, earlier, replaced, strategy, window, now) {
         Some(request) => written(context, state, (slot, &**model), request, None).await,
         None => {
@@ -111,42 +109,28 @@ async fn written(
     prompt: Option<PromptReport>,
 ) -> Result<Result<WrittenSummary, ModelError>, TurnExit> {
     let info = model.info();
-    let mut clock = CallClock::start();
     let tap = context.tap(state.steps, ExchangePurpose::Summary);
-    let mut chunks = model.stream(ModelRequest { tap, ..request });
-    let (mut text, mut usage, mut calls) = (String::new(), CallUsage::default(), false);
+    let mut chunks = CallStream::open(model, ModelRequest { tap, ..request });
+    let (mut text, mut calls) = (String::new(), false);
     let end = loop {
         if text.len() > MAX_WRITTEN {
             break Err(ModelError::new(ErrorKind::Protocol, "it wrote without end"));
         }
-        let chunk = match context.or_cancelled(chunks.next()).await {
-            Ok(chunk) => chunk,
+        match context.or_cancelled(chunks.next()).await {
+            Ok(Ok(ModelChunk::Text(more))) => text.push_str(&more),
+            Ok(Ok(ModelChunk::WasReasoning | ModelChunk::Discarded)) => text.clear(),
+            Ok(Ok(ModelChunk::End(finish))) => break whole(finish),
+            Ok(Ok(ModelChunk::ToolCall { .. } | ModelChunk::UnrunCall { .. })) => calls = true,
+            Ok(Ok(_)) => {}
+            Ok(Err(error)) => break Err(error),
             Err(exit) => {
-                let usage = usage.total(Usage::of_call(None));
-                sample::count(context, state, slot, info, usage, None, clock.timing()).await?;
+                sample::count(context, state, slot, info, chunks.close(true), None).await?;
                 return Err(exit);
-            }
-        };
-        if let Some(Ok(chunk)) = &chunk {
-            clock.note(chunk);
-            usage.note(chunk);
-        }
-        match chunk {
-            Some(Ok(ModelChunk::Text(more))) => text.push_str(&more),
-            Some(Ok(ModelChunk::WasReasoning | ModelChunk::Discarded)) => text.clear(),
-            Some(Ok(ModelChunk::End(finish))) => break whole(finish),
-            Some(Ok(ModelChunk::ToolCall { .. } | ModelChunk::UnrunCall { .. })) => calls = true,
-            Some(Ok(_)) => {}
-            Some(Err(error)) => break Err(error),
-            None => {
-                break Err(ModelError::new(ErrorKind::Internal, "the model's adapter ended its stream without a word"));
             }
         }
     };
-    drop(chunks);
-    let has_answered = end.is_ok() || !text.is_empty();
-    let usage = usage.total(if has_answered { Usage::of_call(None) } else { Usage::of_failed_call() });
-    sample::count(context, state, slot, info, usage, prompt, clock.timing()).await?;
+    let cost = chunks.close(end.is_ok() || !text.is_empty());
+    sample::count(context, state, slot, info, cost, prompt).await?;
     let end = end.and_then(|()| match text.trim() {
         // Words beside a call are about the call.
         _ if calls => Err(ModelError::new(ErrorKind::Protocol, NO_WORDS)),

@@ -3,28 +3,27 @@
 //!
 //! It is so only with what runs something. What a model reads or searches for is what it wants to see.
 //!
-//! - [`reduce`]: the lines that decide; [`line_patterns`]: which those are; [`keywords`]: what is being worked on.
+//! - [`reduce`]: the lines that decide; [`lines`]: which those are, and what is being worked on.
 
-mod keywords;
-mod line_patterns;
+mod lines;
 mod reduce;
 
 use std::sync::Arc;
 
-use agentd_context::{excerpt::sizes, long_text::aside, tokens::estimate};
+use agentd_context::{
+    text::{aside, sizes},
+    tokens::estimate,
+};
 use agentd_core::{
     item::ItemBody,
     session::TodoStatus,
     tool::{Effect, ToolOutput},
 };
-use futures_util::{FutureExt as _, future::BoxFuture};
+use futures_util::FutureExt as _;
 
 use crate::{
-    links::results::{feedback::line_patterns::Patterns, large_results::keep},
-    turn::{
-        TurnExit,
-        hooks::{Invocation, Link, Next},
-    },
+    links::results::{feedback::lines::Patterns, large_results::keep},
+    turn::hooks::{Hook, Invocation, Link, Next},
 };
 
 pub(crate) struct Condense {
@@ -46,11 +45,7 @@ impl Link for Condense {
         "reduces what programs print to what decides, and keeps the whole"
     }
 
-    fn around_tool<'a>(
-        &'a self,
-        call: &'a Invocation<'a>,
-        next: Next<'a>,
-    ) -> BoxFuture<'a, Result<ToolOutput, TurnExit>> {
+    fn around_tool<'a>(&'a self, call: &'a Invocation<'a>, next: Next<'a>) -> Hook<'a, ToolOutput> {
         async move {
             let output = next.run(call).await?;
             let limit = call.context.prompt.results.feedback.filter(|_| runs_something(call));
@@ -71,7 +66,7 @@ fn runs_something(call: &Invocation<'_>) -> bool {
 
 /// The result with its text reduced, when the whole is kept; the whole where it is not: nothing is lost without a need.
 async fn feedback(call: &Invocation<'_>, mut output: ToolOutput, limit: u64, patterns: Arc<Patterns>) -> ToolOutput {
-    let keywords = keywords::pattern(at_work(call));
+    let keywords = lines::pattern(at_work(call));
     let (text, reduced) = aside(output.text, move |text| {
         // Not all of the limit is used: a text that lost next to nothing would not be worth a file.
         (estimate(text) > limit).then(|| reduce::reduce(&patterns, text, keywords.as_ref(), limit * 3 / 4)).flatten()

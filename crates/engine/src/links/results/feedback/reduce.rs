@@ -6,10 +6,10 @@
 
 use std::{borrow::Cow, ops::Range};
 
-use agentd_context::{excerpt::grouped, tokens::estimate};
+use agentd_context::{text::grouped, tokens::estimate};
 use regex::Regex;
 
-use crate::links::results::feedback::line_patterns::{Mark, Marker, Patterns};
+use crate::links::results::feedback::lines::{Mark, Marker, Patterns};
 
 /// Lines that are shown first of the beginning and the end, and later, if there is room.
 const FIRST: usize = 6;

@@ -4,7 +4,7 @@ use std::sync::LazyLock;
 
 use proptest::prelude::*;
 
-use crate::links::results::feedback::{keywords, reduce::*};
+use crate::links::results::feedback::{lines, reduce::*};
 
 static PATTERNS: LazyLock<Patterns> = LazyLock::new(|| Patterns::read().unwrap());
 
@@ -17,7 +17,7 @@ fn filler(count: usize, line: impl Fn(usize) -> String) -> String {
 fn check(text: &str, asked: &str, shown: &[&str], gone: &[&str]) {
     const TOKENS: u64 = 900;
     assert!(estimate(text) > 2 * TOKENS, "the sample is too short");
-    let keywords = keywords::pattern([asked]);
+    let keywords = lines::pattern([asked]);
     let reduced = reduce(&PATTERNS, text, keywords.as_ref(), TOKENS).expect("it is long enough");
     for words in shown {
         assert!(reduced.contains(words), "{words:?} is missing in:\n{reduced}");
@@ -211,7 +211,7 @@ proptest! {
         asked in "[a-c]{4} [火]{2}",
     ) {
         let text = lines.join("\n");
-        let keywords = keywords::pattern([asked.as_str()]);
+        let keywords = lines::pattern([asked.as_str()]);
         if let Some(reduced) = reduce(&PATTERNS, &text, keywords.as_ref(), tokens) {
             prop_assert!(reduced.len() < text.len());
             prop_assert!(estimate(&reduced) <= tokens + 2 * 420 + 3 * GAP, "{} of {tokens}", estimate(&reduced));

@@ -1,5 +1,5 @@
-//! News of all sessions in one place, for those who watch them together. Nothing is done for them while nobody watches, and
-//! nobody waits for a watcher: one that is too slow hears how much it has missed.
+//! What all sessions do, in one place: how many sessions and turns there are, and news for those who watch them together. Nothing
+//! is done for watchers while nobody watches, and nobody waits for one: one that is too slow hears how much it has missed.
 
 use std::sync::Arc;
 
@@ -7,7 +7,97 @@ use agentd_core::{
     event::{Event, EventKind, StateChange},
     ids::SessionId,
 };
-use tokio::sync::broadcast::{self, error::RecvError, error::TryRecvError};
+use tokio::sync::{
+    broadcast::{
+        self,
+        error::{RecvError, TryRecvError},
+    },
+    watch,
+};
+
+use crate::recovery::RecoveredTurn;
+
+/// Activity of the engine.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Activity {
+    /// Sessions in memory.
+    pub sessions: usize,
+    /// Turns that are open.
+    pub open_turns: usize,
+    /// Those of them that wait for a person.
+    pub waiting_turns: usize,
+}
+
+impl Activity {
+    /// Returns whether no turn is at work: each that is open waits for a person, with one of its calls at least.
+    #[must_use]
+    pub fn is_quiet(&self) -> bool {
+        self.open_turns == self.waiting_turns
+    }
+}
+
+/// Figures about what is going on.
+#[derive(Debug, Clone, Default)]
+pub struct EngineStats {
+    /// Sessions and turns.
+    pub activity: Activity,
+    /// Turns that the last stop of the daemon had left behind.
+    pub recovered: Vec<RecoveredTurn>,
+}
+
+/// The figures that sessions keep.
+#[derive(Debug, Default)]
+pub(crate) struct Gauges {
+    activity: watch::Sender<Activity>,
+}
+
+/// One session's share of the figures; given back when the session is unloaded, however that comes.
+#[derive(Debug)]
+pub(crate) struct GaugeGuard {
+    activity: watch::Sender<Activity>,
+    open: bool,
+    waiting: bool,
+}
+
+impl Gauges {
+    /// Counts a session.
+    pub(crate) fn enter(&self) -> GaugeGuard {
+        self.activity.send_modify(|activity| activity.sessions += 1);
+        GaugeGuard { activity: self.activity.clone(), open: false, waiting: false }
+    }
+
+    /// Current activity, and every change.
+    pub(crate) fn follow(&self) -> watch::Receiver<Activity> {
+        self.activity.subscribe()
+    }
+
+    /// Current activity.
+    pub(crate) fn read(&self) -> Activity {
+        *self.activity.borrow()
+    }
+}
+
+impl GaugeGuard {
+    /// Says whether the session has an open turn, and whether it waits for a person.
+    pub(crate) fn set(&mut self, open: bool, waiting: bool) {
+        let before = (self.open, self.waiting);
+        if before == (open, waiting) {
+            return;
+        }
+        self.activity.send_modify(|activity| {
+            activity.open_turns = activity.open_turns - usize::from(before.0) + usize::from(open);
+            activity.waiting_turns = activity.waiting_turns - usize::from(before.1) + usize::from(waiting);
+        });
+        (self.open, self.waiting) = (open, waiting);
+    }
+}
+
+impl Drop for GaugeGuard {
+    fn drop(&mut self) {
+        self.set(false, false);
+        self.activity.send_modify(|activity| activity.sessions -= 1);
+    }
+}
 
 /// News that wait for a slow watcher at the most.
 const QUEUE: usize = 1024;
@@ -115,27 +205,15 @@ fn is_event(fact: &EventKind) -> bool {
 
 /// Returns whether lists show a session otherwise after a fact that is no news by itself.
 fn changes_lists(fact: &EventKind) -> bool {
-    match fact {
-        EventKind::StateChanged { change } => matches!(
-            change,
-            StateChange::Title { .. }
-                | StateChange::Settings { .. }
-                | StateChange::Queue { .. }
-                | StateChange::Reset
-                | StateChange::Agent { .. }
-                | StateChange::Undone { .. }
-                | StateChange::Withdrawn { .. }
-        ),
-        EventKind::TurnStarted { .. }
-        | EventKind::TurnEnded { .. }
-        | EventKind::InterruptRaised { .. }
-        | EventKind::InterruptResolved { .. }
-        | EventKind::ItemStarted { .. }
-        | EventKind::ItemDelta { .. }
-        | EventKind::ItemCompleted { .. }
-        | EventKind::UsageUpdated { .. }
-        | EventKind::IntentClassified { .. }
-        | EventKind::ModelChosen { .. }
-        | EventKind::Warning { .. } => false,
-    }
+    let EventKind::StateChanged { change } = fact else { return false };
+    matches!(
+        change,
+        StateChange::Title { .. }
+            | StateChange::Settings { .. }
+            | StateChange::Queue { .. }
+            | StateChange::Reset
+            | StateChange::Agent { .. }
+            | StateChange::Undone { .. }
+            | StateChange::Withdrawn { .. }
+    )
 }

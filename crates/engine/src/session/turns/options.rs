@@ -1,28 +1,29 @@
-//! Wishes of a client for its turn besides the answer: a model, instructions, the tools that it allows, and tools of its
-//! own.
+//! Wishes of a client for its turn: a model, instructions, the tools that it allows, tools of its own, and the form of the answer;
+//! or what the turn had that it goes on with.
 
 use std::{collections::BTreeSet, sync::Arc};
 
 use agentd_core::{
     agent::MAIN,
     client_tool::ClientTool,
-    error::ErrorKind,
-    event::EventKind,
+    event::{Event, EventKind},
     files::SessionTree,
     ids::TurnId,
     input::AttachedPart,
+    model::ModelInfo,
     turn::{IfBusy, MAX_TURN_INSTRUCTIONS, StartTurn, StopReason, TurnOptions},
 };
 
 use crate::{
-    agents::{delegate_tool, transfer_tool},
+    agents::handoff_tools,
+    answer_form::AnswerForm,
     attachments::{self, Attachment},
     catalog::ToolScope,
-    client_tools::{self, ClientTools, OfferedTools},
+    client::{self, ClientTools, OfferedTools},
     error::EngineError,
     session::{
         actor::{Actor, Fault},
-        models::model_choice,
+        models::settings,
     },
 };
 
@@ -31,27 +32,22 @@ impl Actor {
     pub(crate) fn check_input(&self, start: &StartTurn) -> Result<(), EngineError> {
         let limit = self.shared.config().max_input_bytes;
         match &start.text {
-            Some(text) if text.len() > limit => Err(EngineError::new(
-                ErrorKind::InvalidInput,
+            Some(text) if text.len() > limit => Err(EngineError::invalid(
                 format!("the input has {} bytes; {limit} are allowed", text.len()),
-            )
-            .with_hint("put it into a file and name the file: agentctl run --file PATH")),
-            Some(_) if start.compact.is_some() => {
-                Err(EngineError::new(ErrorKind::InvalidInput, "a turn that compacts the history has no input")
-                    .with_hint("compact first, then give a prompt"))
-            }
+                "put it into a file and name the file: agentctl run --file PATH",
+            )),
+            Some(_) if start.compact.is_some() => Err(EngineError::invalid(
+                "a turn that compacts the history has no input",
+                "compact first, then give a prompt",
+            )),
             Some(text) if text.trim().is_empty() => {
-                Err(EngineError::new(ErrorKind::InvalidInput, "the input is empty").with_hint("say what you want"))
+                Err(EngineError::invalid("the input is empty", "say what you want"))
             }
             None if start.compact.is_none()
                 && self.open.is_none()
                 && (!self.state.last_stop.is_some_and(StopReason::can_continue) || self.was_withdrawn()) =>
             {
-                Err(EngineError::new(
-                    ErrorKind::InvalidInput,
-                    "there is no turn to continue: the last one came to its end",
-                )
-                .with_hint("give an input"))
+                Err(EngineError::invalid("there is no turn to continue: the last one came to its end", "give an input"))
             }
             _ => Ok(()),
         }
@@ -64,8 +60,7 @@ impl Actor {
 
     /// Refuses wishes that no turn could be held to, and settles whose server has the model.
     pub(crate) fn check_wishes(&self, start: &mut StartTurn) -> Result<(), EngineError> {
-        let refused =
-            |message: &str, hint: &str| Err(EngineError::new(ErrorKind::InvalidInput, message).with_hint(hint));
+        let refused = |message: &str, hint: &str| Err(EngineError::invalid(message, hint));
         let joins = self.open.is_some() && start.if_busy == IfBusy::Steer;
         let brings = !(start.attached.is_empty() && start.tools.is_empty() && start.options.is_default());
         if joins && brings {
@@ -92,7 +87,7 @@ impl Actor {
         self.check_tools(start)?;
         if let Some(id) = &start.options.model {
             let slot = start.slot.or(self.state.settings.slot).unwrap_or_default();
-            model_choice::check(&*self.shared.parts.models, slot, id)?;
+            settings::check(&*self.shared.ports.models, slot, id)?;
             (start.slot, start.options.slot) = (Some(slot), Some(slot));
         }
         Ok(())
@@ -101,8 +96,7 @@ impl Actor {
     /// Refuses an agent that could not work. One that is not enabled works where it is named. What the project brings is known.
     pub(crate) fn check_agent(&self, start: &StartTurn) -> Result<(), EngineError> {
         let Some(id) = &start.options.agent else { return Ok(()) };
-        let refused =
-            |message: String, hint: &str| Err(EngineError::new(ErrorKind::InvalidInput, message).with_hint(hint));
+        let refused = |message: String, hint: &str| Err(EngineError::invalid(message, hint));
         if start.text.is_none() {
             return refused(
                 "a turn that goes on does so with its own agent".to_owned(),
@@ -123,25 +117,24 @@ impl Actor {
     fn check_tools(&self, start: &StartTurn) -> Result<(), EngineError> {
         let stock = self.stock();
         let canonical = |name: &str| self.canonical(name);
-        client_tools::check(&start.tools, &stock, canonical)?;
+        client::check(&start.tools, &stock, canonical)?;
         let of_client = |name: &str| start.tools.iter().any(|tool| tool.name == name || tool.called() == name);
         // A subagent has the list of the turn that it works for, whose tools it need not have. What is not there is not allowed.
         if self.state.settings.parent.is_some() {
             return Ok(());
         }
         let mut allowed = start.options.allowed_tools.iter().flatten();
-        let transfers = |name: &str| name.starts_with(transfer_tool::PREFIX);
+        let transfers = |name: &str| name.starts_with(handoff_tools::TRANSFER);
         let unlisted =
             |name: &str| stock.unlisted(&ToolScope::default()).any(|server| name.starts_with(&server.prefix));
         let is_there = |name: &str| stock.get(&self.canonical(name)).is_some() || unlisted(name);
         match allowed.find(|name| !of_client(name) && !transfers(name) && !is_there(name)) {
             Some(unknown) => {
                 let shown: String = unknown.chars().take(100).collect();
-                Err(EngineError::new(
-                    ErrorKind::InvalidInput,
+                Err(EngineError::invalid(
                     format!("{shown:?} is allowed, and there is no such tool"),
-                )
-                .with_hint("`agentctl tools` lists them, and so does Daemon.Tools"))
+                    "`agentctl tools` lists them, and so does Daemon.Tools",
+                ))
             }
             None => Ok(()),
         }
@@ -150,18 +143,23 @@ impl Actor {
     /// The options of a turn that goes on with the one before it: what it does not say itself holds as it did, so that a restart, or
     /// another client, widens nothing.
     pub(crate) async fn continued_options(&self, own: TurnOptions) -> Result<TurnOptions, EngineError> {
-        let store = &self.shared.parts.store;
+        Ok(match self.begun_before().await?.map(|event| event.kind.clone()) {
+            Some(EventKind::TurnStarted { options: Some(before), .. }) => own.or(*before),
+            _ => own,
+        })
+    }
+
+    /// Start of the last turn that ran here and did more than compact.
+    async fn begun_before(&self) -> Result<Option<Arc<Event>>, EngineError> {
+        let store = &self.shared.ports.store;
         let turns = store.turns(self.id).await?;
         for turn in turns.iter().rev().take_while(|turn| !self.is_imported(turn.began)) {
-            let first = store.events(self.id, turn.began.saturating_sub(1), 1).await?;
-            if let Some(EventKind::TurnStarted { compacts: false, options, .. }) =
-                first.first().map(|event| &event.kind)
-            {
-                let before = options.as_deref().cloned().unwrap_or_default();
-                return Ok(own.or(before));
+            let first = store.events(self.id, turn.began.saturating_sub(1), 1).await?.into_iter().next();
+            if let Some(EventKind::TurnStarted { compacts: false, .. }) = first.as_ref().map(|event| &event.kind) {
+                return Ok(first);
             }
         }
-        Ok(own)
+        Ok(None)
     }
 
     /// Returns whether the event with that number was imported: what a stranger wished for a turn holds for none here.
@@ -171,8 +169,8 @@ impl Actor {
 
     /// The name of our tool for which others have this one.
     fn canonical(&self, name: &str) -> String {
-        let ours = delegate_tool::canonical_name(name);
-        self.shared.parts.toolbox.canonical_name(ours).to_owned()
+        let ours = handoff_tools::canonical_name(name);
+        self.shared.ports.toolbox.canonical_name(ours).to_owned()
     }
 
     /// The tools that the client of the open turn allows; all where none.
@@ -187,11 +185,11 @@ impl Actor {
             return Ok(Vec::new());
         }
         let tree = SessionTree { workspace: self.workspace().await?, state: Arc::clone(&self.state.files) };
-        Ok(attachments::read(&*self.shared.parts.workspaces, &tree, &self.state.handed_over, parts).await)
+        Ok(attachments::read(&*self.shared.ports.workspaces, &tree, &self.state.handed_over, parts).await)
     }
 
     /// Takes note that whoever started a turn is gone, for one that waits, too.
-    pub(crate) fn client_left(&mut self, turn: TurnId) -> Result<(), Fault> {
+    pub(crate) async fn client_left(&mut self, turn: TurnId) -> Result<(), Fault> {
         if let Some(queued) = self.queue.iter_mut().find(|queued| queued.turn_id == turn) {
             queued.start.client_is_gone();
         } else if let Some(open) = self.open.as_ref().filter(|open| open.turn_id == turn) {
@@ -216,5 +214,42 @@ impl Actor {
                 Ok((None, Some(EventKind::Warning { code: "client_tools_gone".to_owned(), message })))
             }
         }
+    }
+}
+
+/// Refuses a form that no answer could come to.
+pub(crate) fn check_form(start: &StartTurn, joins: bool) -> Result<(), EngineError> {
+    let Some(schema) = &start.answer_schema else { return Ok(()) };
+    if start.compact.is_some() {
+        let message = "a turn that compacts the history has no answer that could be in a form";
+        return Err(EngineError::invalid(message, "leave the schema out"));
+    }
+    if joins && start.if_busy == IfBusy::Steer {
+        let message = "a running turn cannot be given another form of its answer";
+        return Err(EngineError::invalid(message, "queue the input instead: agentctl run --if-busy queue"));
+    }
+    AnswerForm::compile(schema).map(|_| ())
+}
+
+/// Refuses a form that the model of the turn is too small for.
+pub(crate) fn check_form_model(form: Option<&Arc<AnswerForm>>, model: &ModelInfo) -> Result<(), EngineError> {
+    if form.is_some() && model.embedded {
+        let hint = "name a model that can, see docs/models.md, or leave the schema out";
+        return Err(EngineError::invalid("the built-in model cannot answer in a form", hint));
+    }
+    Ok(())
+}
+
+impl Actor {
+    /// The form of the answer of a turn that begins. One without an input goes on with that of the turn before it.
+    pub(crate) async fn form(&self, start: &StartTurn) -> Result<Option<Arc<AnswerForm>>, Fault> {
+        let goes_on = start.text.is_none() && start.compact.is_none();
+        if start.answer_schema.is_none() && goes_on {
+            return Ok(match self.begun_before().await?.map(|event| event.kind.clone()) {
+                Some(EventKind::TurnStarted { answer_schema, .. }) => AnswerForm::of(answer_schema.as_ref())?,
+                _ => None,
+            });
+        }
+        Ok(AnswerForm::of(start.answer_schema.as_ref())?)
     }
 }

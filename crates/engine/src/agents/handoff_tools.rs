@@ -1,17 +1,49 @@
-//! `transfer_to_…`: the tools by which an agent hands the session on, and what the next one is told.
+//! The tools by which agents hand work on: `delegate_task`, with what models are told of the agents that it can give work to,
+//! and `transfer_to_…`, with what the next one is told.
 
-pub(crate) use agentd_core::agent::TRANSFERS as PREFIX;
 use agentd_core::{
     agent::{AgentCard, MAIN},
     tool::{Effect, ToolSpec},
 };
 use serde_json::json;
 
+/// The tool's name.
+pub(crate) const DELEGATE: &str = "delegate_task";
+
+/// Names of the engine's tools in other systems, and ours.
+const ALIASES: [(&str, &str); 5] = [
+    ("call_subagent", DELEGATE),
+    ("task", DELEGATE),
+    ("Task", DELEGATE),
+    ("TodoRead", "todo_read"),
+    ("TodoWrite", "todo_write"),
+];
+
+/// The name of the tool that is meant.
+pub(crate) fn canonical_name(name: &str) -> &str {
+    ALIASES.iter().find(|(theirs, _)| *theirs == name).map_or(name, |(_, ours)| ours)
+}
+
+/// Description of this tool where these agents are offered, and of any other as it is.
+pub(crate) fn told_of(tool: &ToolSpec, offered: &[&AgentCard]) -> ToolSpec {
+    let mut tool = tool.clone();
+    if tool.name == DELEGATE && !offered.is_empty() {
+        let cards: Vec<String> = offered.iter().map(|card| format!("{}: {}", card.id, card.description)).collect();
+        tool.parameters["properties"]["agent"] = json!({
+            "type": "string",
+            "description": format!("Who does it; a subagent like you where absent. {}", cards.join(" ")),
+        });
+    }
+    tool
+}
+
+pub(crate) use agentd_core::agent::TRANSFERS as TRANSFER;
+
 /// Instructions for an agent that has taken over from others, of whom this one was the first.
 pub(crate) fn taken_over(first: &str) -> String {
     format!(
         "The conversation was handed to you: continue it in your own way. Your answer goes to the person. When the rest is \
-         not your task, hand it back with `{PREFIX}{first}` and report your result."
+         not your task, hand it back with `{TRANSFER}{first}` and report your result."
     )
 }
 
@@ -21,7 +53,7 @@ pub(crate) fn specs(chain: &[&str], offered: &[&AgentCard]) -> Vec<ToolSpec> {
     let (first, last) = (chain.first().copied().unwrap_or(MAIN), chain.last().copied());
     let is_other = |card: &&&AgentCard| last != Some(&card.id) && first != card.id;
     let others = offered.iter().filter(is_other).map(|card| ToolSpec {
-        name: format!("{PREFIX}{}", card.id),
+        name: format!("{TRANSFER}{}", card.id),
         description: format!(
             "Hands the conversation to the agent `{}`, which answers in your place and knows all that was said. {}",
             card.id, card.description
@@ -30,7 +62,7 @@ pub(crate) fn specs(chain: &[&str], offered: &[&AgentCard]) -> Vec<ToolSpec> {
         effect: Effect::State,
     });
     let back = (chain.len() > 1).then(|| ToolSpec {
-        name: format!("{PREFIX}{first}"),
+        name: format!("{TRANSFER}{first}"),
         description: match first {
             MAIN => "Hands the conversation back to the main agent.".to_owned(),
             first => format!("Hands the conversation back to the agent `{first}`."),
