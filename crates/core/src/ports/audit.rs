@@ -3,7 +3,7 @@
 use futures_util::future::BoxFuture;
 
 use crate::{
-    audit::{AuditEntry, AuditLine, AuditQuery, AuditRecord, AuditReport, RecordQuery},
+    audit::{AuditEntry, AuditRecord, AuditReport, RecordQuery},
     error::AuditError,
 };
 
@@ -20,9 +20,6 @@ pub trait Audit: Send + Sync {
 
 /// Reads the audit log.
 pub trait AuditReader: Send + Sync {
-    /// The newest lines that fit the query, oldest first; fewer where they would be too large to send at once.
-    fn lines(&self, query: AuditQuery) -> BoxFuture<'_, Result<Vec<AuditLine>, AuditError>>;
-
     /// The newest records that fit the query, oldest first; fewer where they would be too large to send at once.
     fn records(&self, query: RecordQuery) -> BoxFuture<'_, Result<Vec<AuditRecord>, AuditError>>;
 
