@@ -9,7 +9,7 @@ use agentd_core::{
     ports::{Audit as _, AuditReader as _, Clock},
 };
 
-use crate::world::{World, problems};
+use crate::world::{World, newest, problems};
 
 const DAY: i64 = 24 * 60 * 60;
 
