@@ -6,14 +6,9 @@ use std::{
     time::{Duration, Instant},
 };
 
-use agentd_audit::AuditLog;
-use agentd_core::ports::Clock;
 use agentd_engine::Engine;
-use agentd_exchange::ExchangeLog;
 use agentd_lsp::{FoundServer, LanguagePool};
-use agentd_mcp::{McpPool, SessionServers};
 use agentd_sandbox::host::Sandbox;
-use agentd_store::SqliteStore;
 use tokio::{sync::mpsc, task::JoinHandle, time::timeout};
 use tokio_util::sync::CancellationToken;
 
@@ -21,20 +16,17 @@ use crate::{
     audit,
     boot::{self, Parts},
     config::Config,
-    config_source::ConfigSource,
     control::{AuditWhen, DaemonControl},
-    documents::Library,
     failure::{Failure, with_causes},
+    footprint,
     health::Health,
-    listener::{Listener, SocketPlaces},
+    listener::{Listener, Presence, SocketPlaces},
     lock::FolderLock,
     logging::LogHandle,
-    presence::Presence,
-    rest,
-    retention::{self, Retention},
+    paths::ConfigSource,
+    retention,
     rpc::{self, DaemonInfo},
-    service::Supervisor,
-    signals::{SignalRequest, Signals},
+    service::{SignalRequest, Signals, Supervisor},
     telemetry::{self, Exporters},
 };
 
@@ -77,15 +69,7 @@ pub struct StartOptions {
 
 /// Parts that have to be ended in order.
 struct RunningParts<'a> {
-    engine: Engine,
-    store: Arc<SqliteStore>,
-    library: Arc<Library>,
-    languages: Arc<LanguagePool>,
-    mcp: Arc<McpPool>,
-    session_servers: Arc<SessionServers>,
-    audit: Arc<AuditLog>,
-    exchanges: ExchangeLog,
-    clock: Arc<dyn Clock>,
+    parts: Arc<Parts>,
     server: Server,
     /// Ends the server and every stream.
     closing: CancellationToken,
@@ -105,115 +89,56 @@ pub async fn run(beginning: StartOptions, lock: &mut FolderLock) -> Result<(), F
     // First of all, so that no signal finds the default, which is to die without a word.
     let mut signals = Signals::listen()?;
     let had_audit_log = recipe.paths.data.join("audit.jsonl").metadata().is_ok_and(|meta| meta.len() > 0);
-    let Parts {
-        engine,
-        store,
-        library,
-        audit,
-        exchanges,
-        clock,
-        sandbox,
-        models,
-        makers,
-        toolbox,
-        languages,
-        player,
-        mcp,
-        session_servers,
-        skills,
-        notes,
-    } = boot::assemble(&config, &recipe, &sockets, log.redactor()).await?;
-    notes.iter().for_each(|note| tracing::warn!("{note}"));
-    recover(&engine).await?;
-    let exporters =
-        telemetry::start(&config, &recipe.env, recipe.paths.data.clone(), store.clone(), &engine.activity()).await;
-
+    let parts = Arc::new(boot::assemble(&config, &recipe, &sockets, log.redactor()).await?);
+    let Parts { engine, store, sandbox, audit, languages, .. } = &*parts;
+    parts.notes.iter().for_each(|note| tracing::warn!("{note}"));
+    recover(engine).await?;
+    let data = recipe.paths.data.clone();
+    let exporters = telemetry::start(&config, &recipe.env, data.clone(), store.clone(), &engine.activity()).await;
     let (listener, incoming) = Listener::open(sockets, supervisor.listener()).await?;
-    let mut presence = Presence::new(listener, lock, Arc::clone(&store));
-    let health = Arc::new(Health::new(recipe.paths.data.clone(), Arc::clone(&store), had_audit_log));
+    let mut presence = Presence::new(listener, lock, Arc::clone(store));
+    let health = Arc::new(Health::new(data.clone(), Arc::clone(store), had_audit_log));
     let info = DaemonInfo {
         started,
         socket: presence.socket(),
-        data_dir: recipe.paths.data.clone(),
-        sandbox: Some(sandbox.clone()),
+        data_dir: data.clone(),
         health: Some(Arc::clone(&health)),
-        languages: Some(languages.clone()),
         started_with: recipe.env.told(),
     };
-    let retention = Arc::new(Retention::new(
-        engine.clone(),
-        store.clone(),
-        audit.clone(),
-        clock.clone(),
-        recipe.paths.data.clone(),
-        config.daemon.retention.clone(),
-    ));
     let (stop, mut stop_asked) = mpsc::channel(1);
-    let config = config.into();
-    let control = Arc::new(DaemonControl {
-        recipe,
-        config,
-        engine: engine.clone(),
-        sandbox: sandbox.clone(),
-        toolbox,
-        skills: skills.clone(),
-        models,
-        makers,
-        languages: languages.clone(),
-        mcp: mcp.clone(),
-        session_servers: session_servers.clone(),
-        log,
-        audit: audit.clone(),
-        retention: retention.clone(),
-        exchanges: exchanges.clone(),
-        player,
-        clock: clock.clone(),
-        stop,
-    });
+    let (config, parts_of) = (config.into(), Arc::clone(&parts));
+    let control = Arc::new(DaemonControl { recipe, config, parts: parts_of, log, stop });
     let closing = CancellationToken::new();
-    let router = rpc::router(engine.clone(), audit.clone(), library.clone(), info, control.clone(), closing.clone())
-        .await
-        .map_err(|error| Failure::broken("could not describe the services").with_source(error))?;
+    let router =
+        rpc::router(engine.clone(), audit.clone(), parts.library.clone(), info, control.clone(), closing.clone())
+            .await
+            .map_err(|error| Failure::broken("could not describe the services").with_source(error))?;
     let mut server: Server = tokio::spawn(rpc::serve(router, incoming, closing.clone(), CLOSING_GRACE));
 
     supervisor.ready();
-    tokio::spawn(look_at_sandbox(sandbox));
+    tokio::spawn(look_at_sandbox(sandbox.clone()));
     tokio::spawn(look_for_lost(health));
     tokio::spawn(finish_removals(engine.clone()));
-    log_language_servers(&languages);
-    mcp.open();
+    log_language_servers(languages);
+    parts.mcp.open();
     log_ready(started, &presence.socket().borrow());
 
     let drain = tokio::select! {
         drain = until_stop(&mut signals, &mut stop_asked, &control) => drain.unwrap_or_else(|| control.drain_deadline()),
-        () = rest::follow(engine.activity()) => return Err(Failure::broken("the engine ended")),
-        () = retention::follow(retention, engine.activity()) => {
+        () = footprint::follow(engine.activity()) => return Err(Failure::broken("the engine ended")),
+        () = retention::follow(Arc::clone(&parts.retention), engine.activity()) => {
             return Err(Failure::broken("the search for unused files has ended"));
         }
-        () = audit::keep_noted(&audit, &store) => return Err(Failure::broken("the audit log is not followed any more")),
+        () = audit::keep_noted(audit, store) => return Err(Failure::broken("the audit log is not followed any more")),
         () = presence.keep() => return Err(Failure::broken("the socket is no longer watched")),
-        () = feed_watchdog(&supervisor, &engine) => return Err(Failure::broken("the watchdog ended")),
+        () = feed_watchdog(&supervisor, engine) => return Err(Failure::broken("the watchdog ended")),
         ended = &mut server => return Err(server_ended(ended)),
     };
     supervisor.stopping(
         drain + CLOSING_GRACE + CLOSING_SERVERS + CLOSING_INDEX + CLOSING_TRACES + CLOSING_AUDIT + CLOSING_JOURNAL,
     );
     tracing::info!(deadline = ?drain, "stopping; turns that run may end until the deadline");
-    let running = RunningParts {
-        engine,
-        store,
-        library,
-        languages,
-        mcp,
-        session_servers,
-        audit,
-        exchanges,
-        clock,
-        server,
-        closing,
-        presence,
-        exporters,
-    };
+    let running = RunningParts { parts: Arc::clone(&parts), server, closing, presence, exporters };
     tokio::select! {
         () = running.finish(drain) => Ok(()),
         () = signals.next_stop() => Err(Failure::broken("stopped at once by a second signal")
@@ -358,7 +283,8 @@ impl RunningParts<'_> {
     /// servers, the index, the audit log and the journal, which has no writers any more; the name goes last, so that
     /// once it is gone nothing is half alive.
     async fn finish(mut self, drain: Duration) {
-        self.engine.drain(drain).await;
+        let parts = Arc::clone(&self.parts);
+        parts.engine.drain(drain).await;
         drop(std::mem::take(&mut self.exporters));
         self.closing.cancel();
         self.presence.close();
@@ -366,25 +292,25 @@ impl RunningParts<'_> {
             self.server.abort();
         }
         if timeout(CLOSING_SERVERS, async {
-            tokio::join!(self.mcp.close(), self.session_servers.close(), self.languages.close())
+            tokio::join!(parts.mcp.close(), parts.session_servers.close(), parts.languages.close())
         })
         .await
         .is_err()
         {
             tracing::warn!("MCP or language servers took too long to end and are killed");
         }
-        if timeout(CLOSING_INDEX, self.library.close()).await.is_err() {
+        if timeout(CLOSING_INDEX, parts.library.close()).await.is_err() {
             tracing::warn!(
                 "the index of documents took too long to close; missing parts are indexed again when needed"
             );
         }
-        if timeout(CLOSING_TRACES, self.exchanges.flush()).await.is_err() {
+        if timeout(CLOSING_TRACES, parts.exchanges.flush()).await.is_err() {
             tracing::warn!("some requests to models took too long to be written, and are missing in traces");
         }
-        if timeout(CLOSING_AUDIT, audit::close(&self.audit, &self.store, &*self.clock)).await.is_err() {
+        if timeout(CLOSING_AUDIT, audit::close(&parts.audit, &parts.store, &*parts.clock)).await.is_err() {
             tracing::error!("the audit log took too long to close; the next start repairs it");
         }
-        match timeout(CLOSING_JOURNAL, self.store.close()).await {
+        match timeout(CLOSING_JOURNAL, parts.store.close()).await {
             Ok(Ok(())) => tracing::info!("stopped"),
             Ok(Err(error)) => tracing::error!("the journal was not closed well: {}", with_causes(&error)),
             Err(_) => tracing::error!("the journal took too long to close; the next start repairs it"),

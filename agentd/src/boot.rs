@@ -1,19 +1,13 @@
 //! The only file that names every adapter: it plugs them into the engine.
 
-use std::{
-    collections::BTreeMap,
-    path::{Path, PathBuf},
-    sync::{Arc, Mutex, PoisonError},
-};
+use std::{path::PathBuf, sync::Arc};
 
 use agentd_audit::AuditLog;
 use agentd_core::{
     Timestamp,
     guide::GuideLimits,
     interrupt::Answer,
-    model::{Slot, SlotInfo},
-    ports::{Clock, CodeReader, FallbackModel, Knowledge, Model, Models, Toolbox},
-    route::Routes,
+    ports::{Clock, CodeReader, Knowledge, Toolbox},
     session::SessionSettings,
 };
 use agentd_engine::{Engine, EngineConfig, Ports};
@@ -21,7 +15,7 @@ use agentd_exchange::ExchangeLog;
 use agentd_extensions::{project::ProjectStore, skills::SkillStore};
 use agentd_lsp::{FoundServer, LanguagePool, ProgramPlaces};
 use agentd_mcp::{McpPool, SessionServers};
-use agentd_models::{ModelRecords, ModelRouter};
+use agentd_models::ModelRecords;
 use agentd_proto::client::LanguageServer;
 use agentd_sandbox::{host::Sandbox, process::ConfinedPrograms};
 use agentd_store::{SqliteStore, StoreConfig};
@@ -33,27 +27,20 @@ use jiff::tz::TimeZone;
 
 use crate::{
     audit, code,
-    config::{Config, ModelPlace, OnDeadline, agents, layers},
-    config_source::ConfigSource,
+    config::{Config, OnDeadline, agents, layers, value::Within},
     documents::{self, Library},
-    embedded::{self, EmbeddedConfig},
     environment::{Environment, OWN_PROGRAM},
-    exchanges,
     failure::Failure,
     listener::SocketPlaces,
-    mcp::{self, AllTools},
-    models::ReloadableModels,
-    paths::Paths,
+    mcp,
+    models::{ModelMaker, ReloadableModels},
+    paths::{ConfigSource, Paths},
     redact::Redactor,
     replay::{MakeWorkspaces, Player, PlayerParts},
-    sandbox,
-    session_tools::SessionTools,
-    skills,
-    tools::{self, ConfiguredToolbox},
+    retention::Retention,
+    sandbox, skills, telemetry,
+    toolbox::{self, DaemonTools, SessionTools},
 };
-
-/// The built-in model's weights, below `models/` in the data folder.
-const BUILT_IN_WEIGHTS: &str = "SmolLM2-135M-Instruct.Q4_1.gguf";
 
 /// Variables of the daemon's environment that commands of tools see: where programs are, and how to speak. Everything
 /// else may be a secret, or belong to the terminal that the daemon was started from.
@@ -94,7 +81,7 @@ pub struct Parts {
     /// All skills; their settings are updated at a reload.
     pub skills: SkillStore,
     /// Told of new settings at a reload.
-    pub toolbox: Arc<ConfiguredToolbox>,
+    pub toolbox: Arc<DaemonTools>,
     /// The language servers. Closed when no turn runs any more.
     pub languages: Arc<LanguagePool>,
     /// The MCP servers. Closed when no turn runs any more.
@@ -103,6 +90,8 @@ pub struct Parts {
     pub session_servers: Arc<SessionServers>,
     /// Plays recordings.
     pub player: Arc<Player>,
+    /// Removes unused data.
+    pub retention: Arc<Retention>,
     /// Settings without effect.
     pub notes: Vec<String>,
 }
@@ -127,7 +116,7 @@ pub async fn assemble(
     let noted = audit::noted(&store).await;
     let audit = audit::open(config, paths, redactor.clone(), Arc::clone(&clock), noted).await?;
     audit::tell_start(&audit, &*clock, &config.rules).await;
-    let exchanges = exchanges::log(config, paths.traces(), own_redactor.clone(), Arc::clone(&clock));
+    let exchanges = telemetry::exchanges(config, paths.traces(), own_redactor.clone(), Arc::clone(&clock));
     let confinement = sandbox::settings(config, paths, sockets, env);
     let sandbox = Arc::new(Sandbox::new(confinement.clone()));
     let code = code::reader(OWN_PROGRAM);
@@ -148,10 +137,10 @@ pub async fn assemble(
     let builtin: Arc<dyn Toolbox> = Arc::new(BuiltinToolbox::new(tools));
     let session_servers = mcp::session_servers(env, OWN_PROGRAM.as_ref(), redactor.clone());
     let mcp = mcp::pool(&config.mcp, &paths.data, env, OWN_PROGRAM.as_ref(), redactor, Arc::clone(&builtin), plugins);
-    let all = Arc::new(AllTools::new(Arc::clone(&builtin), Arc::clone(&mcp)));
+    let toolbox = DaemonTools::new(builtin, Arc::clone(&mcp), &config.tools, idle(config), idle_now(&languages));
     // All that can be left out or described otherwise.
-    let configurable = [all.specs().to_vec(), agentd_engine::hideable_tools()].concat();
-    let toolbox = Arc::new(ConfiguredToolbox::new(all, &config.tools, idle(config), idle_now(&languages)));
+    let configurable = [toolbox.all(), agentd_engine::hideable_tools()].concat();
+    let toolbox = Arc::new(toolbox);
     let of_sessions = SessionTools::new(toolbox.clone(), Arc::clone(&mcp), Arc::clone(&session_servers));
     let of_sessions: Arc<dyn Toolbox> = Arc::new(of_sessions);
     let player = Arc::new(Player::new(PlayerParts {
@@ -191,8 +180,11 @@ pub async fn assemble(
         },
         engine_config(config),
     );
-    let mut notes = tools::notes(&config.tools, &configurable, &engine.tools());
+    let (kept, data) = (config.daemon.retention.clone(), paths.data.clone());
+    let retention = Retention::new(engine.clone(), store.clone(), audit.clone(), clock.clone(), data, kept);
+    let mut notes = toolbox::notes(&config.tools, &configurable, &engine.tools());
     notes.extend(layers::exposed(&config.files));
+    notes.extend(config.origins.notes().iter().cloned());
     let known = engine.tools();
     notes.extend(agents::notes(&config.agents, &config.agent_plugins, known.iter().map(|tool| tool.name.as_str())));
     Ok(Parts {
@@ -211,6 +203,7 @@ pub async fn assemble(
         session_servers,
         skills,
         player,
+        retention: Arc::new(retention),
         notes,
     })
 }
@@ -230,8 +223,7 @@ fn played_workspaces(paths: &Paths, skills: SkillStore, projects: ProjectStore) 
 
 /// Worktrees of sessions. Their git is the one that commands find, and has the person's name where commands have it.
 fn worktrees(config: &Config, paths: &Paths, env: &Environment, sandbox: Arc<Sandbox>) -> WorktreeFolders {
-    let passed = |name: &&str| env.text(name).map(|value| ((*name).to_owned(), value.to_owned()));
-    let environment = PASSED_TO_COMMANDS.iter().filter_map(passed).collect();
+    let environment = env.only(&PASSED_TO_COMMANDS);
     let settings = sandbox::variables(config, env).get("GIT_CONFIG_GLOBAL").map(PathBuf::from);
     WorktreeFolders::new(paths.worktrees(), Some(sandbox), &environment, settings)
 }
@@ -265,10 +257,7 @@ async fn open_store(path: PathBuf) -> Result<SqliteStore, Failure> {
     opened.map_err(|error| {
         let hint = error.hint().map(str::to_owned);
         let failure = Failure::broken(error.to_string()).with_source(error);
-        match hint {
-            Some(hint) => failure.with_hint(hint),
-            None => failure,
-        }
+        hint.into_iter().fold(failure, Failure::with_hint)
     })
 }
 
@@ -280,8 +269,6 @@ pub fn engine_config(config: &Config) -> EngineConfig {
         OnDeadline::Reject => Answer::Reject { reason: Some("no answer in time".to_owned()) },
         OnDeadline::Approve => Answer::Approve,
     };
-    // The numbers were checked to fit when they were read.
-    let size = |number: u64| usize::try_from(number).unwrap_or(usize::MAX);
     EngineConfig {
         system_prompt: config.system_prompt.clone(),
         agents: Arc::new(config.agents.clone()),
@@ -293,29 +280,29 @@ pub fn engine_config(config: &Config) -> EngineConfig {
             confirm_exec: settings.sessions.confirm_exec,
             ..SessionSettings::default()
         },
-        max_message_history: settings.turns.max_message_history.0.map(|number| size(number.0)),
+        max_message_history: settings.turns.max_message_history.0.map(Within::size),
         summary_slot: settings.turns.summary_slot.0,
         recall: settings.turns.recall,
-        map_tokens: size(settings.turns.map_tokens.0),
+        map_tokens: settings.turns.map_tokens.size(),
         planning: settings.turns.planning,
         ask_intent: settings.turns.ask_intent,
         guides: GuideLimits {
             memory: settings.memory.enabled,
             skills: settings.skills.enabled,
-            max_file_bytes: size(settings.memory.max_file_bytes.0),
-            max_total_bytes: size(settings.memory.max_total_bytes.0),
+            max_file_bytes: settings.memory.max_file_bytes.size(),
+            max_total_bytes: settings.memory.max_total_bytes.size(),
         },
         max_steps: settings.turns.max_steps.0,
         turn_time_limit: settings.turns.time_limit.0.map(|span| span.0),
         turn_token_budget: settings.turns.token_budget.0,
-        parallel_calls: size(settings.turns.parallel_calls.0),
+        parallel_calls: settings.turns.parallel_calls.size(),
         large_result_tokens: settings.tools.large_result_tokens.0,
         feedback_tokens: settings.tools.feedback_tokens.0,
         interrupt_deadline: settings.interrupts.deadline.0.map(|span| span.0),
         interrupt_default,
-        queue_limit: size(settings.turns.queue_limit.0),
+        queue_limit: settings.turns.queue_limit.size(),
         idle_unload: settings.sessions.idle_unload.0,
-        max_input_bytes: size(settings.turns.max_input_bytes.0),
+        max_input_bytes: settings.turns.max_input_bytes.size(),
     }
 }
 
@@ -329,12 +316,12 @@ fn toolbox_config(
     let mut toolbox = ToolboxConfig::new(TimeZone::system);
     toolbox.command_timeout = config.daemon.tools.command_timeout.0;
     toolbox.command_timeout_max = toolbox.command_timeout_max.max(toolbox.command_timeout);
-    toolbox.environment = passed(env);
+    toolbox.environment = env.only(&PASSED_TO_COMMANDS);
     toolbox.standing = sandbox::variables(config, env);
     toolbox.sandbox = Some(confined);
     toolbox.hard_links = sandbox::hard_links(config);
     toolbox.limits.whole_file_bytes = config.daemon.reading.whole_file_bytes.0;
-    toolbox.limits.page_chars = usize::try_from(config.daemon.reading.page_chars.0).unwrap_or(usize::MAX);
+    toolbox.limits.page_chars = config.daemon.reading.page_chars.size();
     toolbox.knowledge = Some(knowledge);
     toolbox.code = code;
     toolbox.web = Some(Arc::new(Fetcher::new(config.web.clone())));
@@ -345,16 +332,11 @@ fn toolbox_config(
 fn language_pool(config: &Config, paths: &Paths, env: &Environment, confined: Arc<Sandbox>) -> LanguagePool {
     let place = paths.data.join("languages");
     let variables = sandbox::variables(config, env);
-    let programs = ConfinedPrograms::new(confined, passed(env), variables, place, agentd_policy::holds_secrets);
+    let programs =
+        ConfinedPrograms::new(confined, env.only(&PASSED_TO_COMMANDS), variables, place, agentd_policy::holds_secrets);
     let rustup = env.path("RUSTUP_HOME").or_else(|| env.path("HOME").map(|home| home.join(".rustup")));
     let search_path = env.text("PATH").unwrap_or_default().into();
     LanguagePool::new(config.languages.clone(), ProgramPlaces { search_path, rustup }, Arc::new(programs))
-}
-
-/// Variables of the daemon's environment that commands see.
-fn passed(env: &Environment) -> BTreeMap<String, String> {
-    let variable = |name: &&str| env.text(name).map(|value| ((*name).to_owned(), value.to_owned()));
-    PASSED_TO_COMMANDS.iter().filter_map(variable).collect()
 }
 
 fn snapshot_config(config: &Config, env: &Environment) -> SnapshotConfig {
@@ -364,122 +346,11 @@ fn snapshot_config(config: &Config, env: &Environment) -> SnapshotConfig {
     SnapshotConfig {
         max_file_bytes: bounds.max_file_bytes.0,
         max_total_bytes: bounds.max_total_bytes.0,
-        max_files: usize::try_from(bounds.max_files.0).unwrap_or(usize::MAX),
-        max_changes: usize::try_from(bounds.max_changes.0).unwrap_or(usize::MAX),
+        max_files: bounds.max_files.size(),
+        max_changes: bounds.max_changes.size(),
         git_configs: own.into_iter().flatten().chain(["/etc/gitconfig".into()]).collect(),
         home,
         settings,
-    }
-}
-
-/// Makes the models of a configuration.
-pub struct ModelMaker {
-    data: PathBuf,
-    /// Records of what was learnt of models; a reload leaves them as they are.
-    records: Arc<ModelRecords>,
-    routes: Routes,
-    /// The embedded models made so far: a reload that leaves one as it is leaves it in memory too.
-    embedded: Mutex<Vec<(EmbeddedConfig, Arc<dyn Model>)>>,
-}
-
-impl ModelMaker {
-    fn new(data: &Path, records: Arc<ModelRecords>, routes: Routes) -> Self {
-        Self { data: data.to_path_buf(), records, routes, embedded: Mutex::default() }
-    }
-
-    /// The models. No server is asked and no weights are loaded.
-    ///
-    /// # Errors
-    /// An address or a header cannot be used.
-    pub fn make(&self, config: &Config) -> Result<Arc<dyn Models>, Failure> {
-        let mut servers = BTreeMap::new();
-        let mut files = BTreeMap::new();
-        for (slot, place) in &config.models {
-            match place {
-                ModelPlace::Server(model) => drop(servers.insert(*slot, (**model).clone())),
-                ModelPlace::Gguf(path) => drop(files.insert(*slot, path.clone())),
-            }
-        }
-        // A file in the base slot takes the place of the built-in model, for all slots that fall back.
-        let weights = files
-            .remove(&Slot::Base)
-            .or_else(|| config.daemon.named_weights())
-            .unwrap_or_else(|| self.built_in_weights());
-        let mut kept = Vec::new();
-        let base = self.embedded(config, weights, &mut kept);
-        let local = files.into_iter().map(|(slot, path)| (slot, self.embedded(config, path, &mut kept))).collect();
-        let router = ModelRouter::with_records(&servers, base, Arc::clone(&self.records), self.routes.clone());
-        let router = router.map_err(|error| {
-            Failure::usage(error.to_string()).with_source(error).with_hint("mend it in models.yaml or in MODEL_*")
-        })?;
-        *self.embedded.lock().unwrap_or_else(PoisonError::into_inner) = kept;
-        Ok(Arc::new(Slots { router, local }))
-    }
-
-    /// The file of the built-in model: the person's own, or the one that a package has put beside the program.
-    fn built_in_weights(&self) -> PathBuf {
-        let own = self.data.join("models").join(BUILT_IN_WEIGHTS);
-        let packaged =
-            agentd_proto::packaged::models().map(|folder| folder.join(BUILT_IN_WEIGHTS)).filter(|path| path.is_file());
-        if own.exists() { own } else { packaged.unwrap_or(own) }
-    }
-
-    fn embedded(
-        &self,
-        config: &Config,
-        path: PathBuf,
-        kept: &mut Vec<(EmbeddedConfig, Arc<dyn Model>)>,
-    ) -> Arc<dyn Model> {
-        let wanted = EmbeddedConfig { idle: config.daemon.embedded.idle_release.0, ..EmbeddedConfig::new(path) };
-        let known = self.embedded.lock().unwrap_or_else(PoisonError::into_inner);
-        let same = |(config, _): &&(EmbeddedConfig, Arc<dyn Model>)| *config == wanted;
-        let model = match known.iter().chain(kept.iter()).find(same) {
-            Some((_, model)) => Arc::clone(model),
-            None => embedded::model(wanted.clone()),
-        };
-        kept.push((wanted, Arc::clone(&model)));
-        model
-    }
-}
-
-/// Servers, and files in slots of their own.
-struct Slots {
-    router: ModelRouter,
-    local: BTreeMap<Slot, Arc<dyn Model>>,
-}
-
-impl Models for Slots {
-    fn get(&self, slot: Slot) -> Arc<dyn Model> {
-        self.local.get(&slot).cloned().unwrap_or_else(|| self.router.get(slot))
-    }
-
-    fn named(&self, slot: Slot, id: &str) -> Option<Arc<dyn Model>> {
-        if self.local.contains_key(&slot) { None } else { self.router.named(slot, id) }
-    }
-
-    fn own_slots(&self) -> Vec<Slot> {
-        let own = self.router.own_slots();
-        Slot::ALL.into_iter().filter(|slot| own.contains(slot) || self.local.contains_key(slot)).collect()
-    }
-
-    fn fallbacks(&self, slot: Slot) -> Vec<FallbackModel> {
-        if self.local.contains_key(&slot) {
-            return Vec::new();
-        }
-        // A slot that stands in may have its model in this process.
-        let local = |fallback: FallbackModel| match self.local.get(&fallback.slot) {
-            Some(model) => FallbackModel { model: Arc::clone(model), ..fallback },
-            None => fallback,
-        };
-        self.router.fallbacks(slot).into_iter().map(local).collect()
-    }
-
-    fn list(&self) -> Vec<SlotInfo> {
-        let own = |info: SlotInfo| match self.local.get(&info.slot) {
-            Some(model) => SlotInfo { slot: info.slot, falls_back_to: None, model: model.info().clone() },
-            None => info,
-        };
-        self.router.list().into_iter().map(own).collect()
     }
 }
 

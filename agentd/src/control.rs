@@ -3,44 +3,34 @@
 use std::{
     collections::HashMap,
     path::PathBuf,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 
-use agentd_audit::{AuditLog, redact::Patterns};
+use agentd_audit::redact::Patterns;
 use agentd_core::{
     audit::{AuditEntry, AuditLine},
     error::ErrorKind,
     ids::SessionId,
-    ports::{Audit as _, Clock},
+    ports::{Audit as _, Clock as _},
 };
-use agentd_engine::Engine;
-use agentd_exchange::ExchangeLog;
-use agentd_extensions::skills::SkillStore;
-use agentd_lsp::LanguagePool;
-use agentd_mcp::{McpPool, SessionServers};
+use agentd_mcp::McpPool;
 use agentd_policy::Policy;
 use agentd_proto::client::{ConfigOrigin, ReloadOutcome};
 use agentd_replay::Redaction;
-use agentd_sandbox::host::Sandbox;
 use futures_util::{FutureExt, future::BoxFuture};
 use tokio::sync::mpsc;
 
 use crate::{
     audit,
-    boot::{self, ModelMaker},
-    config::{self, Config, SandboxSettings},
-    config_source::ConfigSource,
+    boot::{self, Parts},
+    config::{self, Config, SandboxSettings, TraceSettings},
     environment::Environment,
-    failure::Failure,
+    failure::{Failure, Refusal},
     logging::LogHandle,
-    models::ReloadableModels,
-    refusal::Refusal,
-    replay::Player,
-    retention::Retention,
+    paths::ConfigSource,
     rpc::{Control, PluginControl},
     sandbox,
-    tools::ConfiguredToolbox,
 };
 
 /// Condition for recording a reload in the audit log.
@@ -52,66 +42,46 @@ pub enum AuditWhen {
     OnChange,
 }
 
-/// State of reloads.
+/// The daemon as clients and signals control it.
 pub struct DaemonControl {
     /// Source of the configuration.
     pub recipe: ConfigSource,
     /// The configuration that holds. Also lets one reload in at a time.
     pub config: Mutex<Config>,
-    /// Told of the new limits.
-    pub engine: Engine,
-    /// Sandbox, whose network access follows the settings.
-    pub sandbox: Arc<Sandbox>,
-    /// Tools, which follow their settings.
-    pub toolbox: Arc<ConfiguredToolbox>,
-    /// Skills, which follow their settings.
-    pub skills: SkillStore,
-    /// Models, replaced at a reload.
-    pub models: Arc<ReloadableModels>,
-    /// Makes the new ones.
-    pub makers: ModelMaker,
-    /// Told which language servers there are.
-    pub languages: Arc<LanguagePool>,
-    /// Told which MCP servers there are.
-    pub mcp: Arc<McpPool>,
-    /// MCP servers that clients bring.
-    pub session_servers: Arc<SessionServers>,
-    /// Told of the new level and the new secrets.
+    /// Everything that follows the configuration.
+    pub parts: Arc<Parts>,
+    /// The log, which follows its level and learns new secrets.
     pub log: LogHandle,
-    /// Told of the new rules.
-    pub audit: Arc<AuditLog>,
-    /// Told whether requests to models are kept.
-    pub exchanges: ExchangeLog,
-    /// Plays recordings.
-    pub player: Arc<Player>,
-    /// Told how long what is kept.
-    pub retention: Arc<Retention>,
-    /// The time.
-    pub clock: Arc<dyn Clock>,
     /// Asks for the stop. Room for one: a stop that was asked for twice is one stop.
     pub stop: mpsc::Sender<Option<Duration>>,
 }
 
 impl DaemonControl {
+    /// The configuration that holds.
+    pub(crate) fn config(&self) -> MutexGuard<'_, Config> {
+        self.config.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Reads the configuration again and follows it, or says what is wrong and changes nothing.
     ///
     /// # Errors
     /// The problem of the new configuration.
     pub fn reread(&self) -> Result<ReloadOutcome, Failure> {
-        let mut current = self.config.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut current = self.config();
         let new = self.recipe.read()?;
         // The last step that can fail comes before the first that changes anything.
-        let models = self.makers.make(&new)?;
+        let parts = &*self.parts;
+        let models = parts.makers.make(&new)?;
         self.log.apply(&new.daemon.service.log_level, secrets(&new, &self.recipe.env));
-        self.models.replace(models);
-        self.skills.follow_settings(new.skills.clone());
-        self.engine.reconfigure(boot::engine_config(&new));
-        self.sandbox.set_network(sandbox::network(&new));
-        self.languages.reconfigure(new.languages.clone());
-        self.toolbox.follow_settings(&new.tools, boot::idle_now(&self.languages));
-        self.mcp.reconfigure(new.mcp.clone());
-        self.exchanges.follow_settings(new.daemon.trace.requests);
-        self.retention.follow_settings(new.daemon.retention.clone());
+        parts.models.replace(models);
+        parts.skills.follow_settings(new.skills.clone());
+        parts.engine.reconfigure(boot::engine_config(&new));
+        parts.sandbox.set_network(sandbox::network(&new));
+        parts.languages.reconfigure(new.languages.clone());
+        parts.toolbox.follow_settings(&new.tools, boot::idle_now(&parts.languages));
+        parts.mcp.reconfigure(new.mcp.clone());
+        parts.exchanges.follow_settings(new.daemon.trace.requests);
+        parts.retention.follow_settings(new.daemon.retention.clone());
         let notes = held_back(&current, &new);
         *current = new;
         Ok(ReloadOutcome { config_sources: sources(&current), notes })
@@ -125,24 +95,24 @@ impl DaemonControl {
         let before = self.rules_sha256();
         let outcome = tokio::task::block_in_place(|| self.reread());
         let fact = match &outcome {
-            Ok(_) => audit::rules_read(&self.config.lock().unwrap_or_else(PoisonError::into_inner).rules),
+            Ok(_) => audit::rules_read(&self.config().rules),
             Err(failure) => audit::rules_refused(failure.message_with_causes()),
         };
         if told == AuditWhen::Always || outcome.is_err() || self.rules_sha256() != before {
-            self.audit.note(AuditEntry::general(self.clock.now(), fact)).await;
+            self.parts.audit.note(AuditEntry::general(self.parts.clock.now(), fact)).await;
         }
         log_outcome(&outcome);
         outcome
     }
 
     fn rules_sha256(&self) -> String {
-        self.config.lock().unwrap_or_else(PoisonError::into_inner).rules.sha256.clone()
+        self.config().rules.sha256.clone()
     }
 
     /// Time limit for running turns at a stop.
     #[must_use]
     pub fn drain_deadline(&self) -> Duration {
-        self.config.lock().unwrap_or_else(PoisonError::into_inner).daemon.drain_deadline()
+        self.config().daemon.drain_deadline()
     }
 }
 
@@ -154,31 +124,24 @@ impl Control for DaemonControl {
 
     fn reload(&self) -> BoxFuture<'_, Result<ReloadOutcome, Refusal>> {
         async {
-            self.follow(AuditWhen::Always).await.map_err(|failure| Refusal {
-                kind: ErrorKind::Configuration,
-                message: failure.message_with_causes(),
-                hint: Some(failure.hint().unwrap_or("the running configuration stays in force").to_owned()),
+            self.follow(AuditWhen::Always).await.map_err(|failure| {
+                let hint = failure.hint().unwrap_or("the running configuration stays in force").to_owned();
+                Refusal::from(failure).with_hint(hint)
             })
         }
         .boxed()
     }
 
     fn try_rules(&self, text: String, path: PathBuf) -> Result<Arc<Policy>, Refusal> {
-        let tried = self.recipe.sources().and_then(|sources| Ok(config::hitl_rules::over(&sources, text, path)?));
-        let tried = tried.map_err(|failure| Refusal {
-            kind: ErrorKind::Configuration,
-            message: failure.message_with_causes(),
-            hint: failure.hint().map(str::to_owned),
-        })?;
-        Ok(tried.policy)
+        Ok(config::hitl_rules::over(&self.recipe.sources()?, text, path).map_err(Failure::from)?.policy)
+    }
+
+    fn parts(&self) -> Option<&Parts> {
+        Some(&self.parts)
     }
 
     fn mcp(&self) -> &Arc<McpPool> {
-        &self.mcp
-    }
-
-    fn player(&self) -> Option<Arc<Player>> {
-        Some(Arc::clone(&self.player))
+        &self.parts.mcp
     }
 
     fn redaction(&self) -> Redaction {
@@ -186,41 +149,27 @@ impl Control for DaemonControl {
         Arc::new(move |text| patterns.clean(&redactor.clean(text)))
     }
 
-    fn exchanges(&self) -> Option<&ExchangeLog> {
-        Some(&self.exchanges)
-    }
-
-    fn session_servers(&self) -> Option<&SessionServers> {
-        Some(&self.session_servers)
-    }
-
     fn lend(&self, session: Option<SessionId>, values: HashMap<String, String>) {
-        self.log.redactor().learn_lent(self.mcp.lend(session, values));
+        self.log.redactor().learn_lent(self.parts.mcp.lend(session, values));
     }
 
     fn try_mcp(&self, text: String, path: PathBuf) -> Result<(), Refusal> {
-        let tried = self.recipe.sources().and_then(|sources| Ok(config::try_mcp(&sources, text, path)?));
-        tried.map_err(|failure| Refusal {
-            kind: ErrorKind::Configuration,
-            message: failure.message_with_causes(),
-            hint: failure.hint().map(str::to_owned),
-        })
+        Ok(config::try_mcp(&self.recipe.sources()?, text, path).map_err(Failure::from)?)
     }
 
     fn each_audited(&self, see: &mut dyn FnMut(AuditLine)) -> Result<(), Refusal> {
-        agentd_audit::read::each(&self.recipe.paths.data, see).map_err(|error| Refusal {
-            kind: ErrorKind::Storage,
-            message: format!("could not read the audit log: {error}"),
-            hint: Some("`agentctl audit verify` says what is wrong with it".to_owned()),
+        agentd_audit::read::each(&self.recipe.paths.data, see).map_err(|error| {
+            Refusal::new(ErrorKind::Storage, format!("could not read the audit log: {error}"))
+                .with_hint("`agentctl audit verify` says what is wrong with it")
         })
     }
 
     fn config_sources(&self) -> Vec<String> {
-        sources(&self.config.lock().unwrap_or_else(PoisonError::into_inner))
+        sources(&self.config())
     }
 
     fn config_origins(&self) -> Vec<ConfigOrigin> {
-        let config = self.config.lock().unwrap_or_else(PoisonError::into_inner);
+        let config = self.config();
         let secrets: Vec<&str> = secrets(&config, &self.recipe.env).collect();
         let redactor = self.log.redactor();
         let shown = config.values.shown(&config.origins, &secrets, &|text| redactor.clean(text));
@@ -232,20 +181,12 @@ impl Control for DaemonControl {
         shown.into_iter().map(view).collect()
     }
 
-    fn skills(&self) -> Option<SkillStore> {
-        Some(self.skills.clone())
-    }
-
     fn plugins(&self) -> Option<&dyn PluginControl> {
         Some(self)
     }
 
-    fn retention(&self) -> Option<Arc<Retention>> {
-        Some(Arc::clone(&self.retention))
-    }
-
     fn passed_variables(&self) -> Vec<String> {
-        self.config.lock().unwrap_or_else(PoisonError::into_inner).daemon.environment.pass.clone()
+        self.config().daemon.environment.pass.clone()
     }
 }
 
@@ -275,27 +216,30 @@ fn sources(config: &Config) -> Vec<String> {
 /// Changes in the files that take effect only with the next start.
 fn held_back(old: &Config, new: &Config) -> Vec<String> {
     let mut notes: Vec<String> = new.mcp.broken.values().map(|why| why.replace('\n', "; ")).collect();
-    notes.extend(config::layers::exposed(&new.files));
-    if old.daemon.tools.command_timeout != new.daemon.tools.command_timeout {
-        notes.push("tools.command_timeout has changed; commands follow at the next start".to_owned());
-    }
-    if old.web != new.web {
-        notes.push("web.yaml has changed; the tools of the web follow at the next start".to_owned());
-    }
-    let follows_at_once = SandboxSettings { network: old.daemon.sandbox.network, ..new.daemon.sandbox.clone() };
-    if old.daemon.sandbox != follows_at_once {
-        notes.push("the sandbox has changed; commands follow at the next start".to_owned());
-    }
-    if (&old.daemon.reading, &old.daemon.index) != (&new.daemon.reading, &new.daemon.index) {
-        notes.push("`reading` or `index` has changed; reading and the index follow at the next start".to_owned());
-    }
-    if (old.daemon.trace.max_file_bytes, old.daemon.trace.max_files)
-        != (new.daemon.trace.max_file_bytes, new.daemon.trace.max_files)
-    {
-        notes.push("the sizes in `trace` have changed; traces follow at the next start".to_owned());
-    }
-    if old.daemon.audit != new.daemon.audit {
-        notes.push("audit.max_file_bytes has changed; the audit log follows at the next start".to_owned());
-    }
+    notes.extend(config::layers::exposed(&new.files).into_iter().chain(new.origins.notes().iter().cloned()));
+    let (before, after) = (&old.daemon, &new.daemon);
+    let network = before.sandbox.network;
+    let sizes = |trace: &TraceSettings| (trace.max_file_bytes, trace.max_files);
+    let waiting = [
+        (
+            before.tools.command_timeout != after.tools.command_timeout,
+            "tools.command_timeout has changed; commands follow at the next start",
+        ),
+        (old.web != new.web, "web.yaml has changed; the tools of the web follow at the next start"),
+        (
+            before.sandbox != SandboxSettings { network, ..after.sandbox.clone() },
+            "the sandbox has changed; commands follow at the next start",
+        ),
+        (
+            (&before.reading, &before.index) != (&after.reading, &after.index),
+            "`reading` or `index` has changed; reading and the index follow at the next start",
+        ),
+        (
+            sizes(&before.trace) != sizes(&after.trace),
+            "the sizes in `trace` have changed; traces follow at the next start",
+        ),
+        (before.audit != after.audit, "audit.max_file_bytes has changed; the audit log follows at the next start"),
+    ];
+    notes.extend(waiting.into_iter().filter(|(has_changed, _)| *has_changed).map(|(_, note)| note.to_owned()));
     notes
 }

@@ -1,16 +1,186 @@
 //! Documents and pictures: the adapter that the feature `documents` brings, or one that reports what this
 //! build lacks.
 
-#[cfg(not(feature = "documents"))]
-mod missing;
 #[cfg(feature = "documents")]
-mod reader;
+mod present {
+    //! Documents read by workers and found in an index.
+
+    use std::{
+        ffi::{OsStr, OsString},
+        path::Path,
+        process::ExitCode,
+        sync::Arc,
+    };
+
+    use agentd_core::ports::{Clock, Pictures};
+    pub use agentd_index::Library;
+    pub(crate) use agentd_index::give_back;
+    use agentd_index::{
+        ChunkConfig, Extractor, IndexConfig, Limits, PICTURE_WORKER_ARGUMENT, PictureReader, ReadingLimit,
+        ReadingLimits, RecognitionConfig, WORKER_ARGUMENT, run_picture_worker,
+    };
+
+    use crate::{config::DaemonSettings, environment::OWN_PROGRAM};
+
+    /// Documents that are read at the same time, besides one whose letters are recognised.
+    const WORKERS: usize = 2;
+
+    /// The library of a data folder. Nothing is opened and nothing runs before a document is searched.
+    pub(crate) fn library(data: &Path, settings: &DaemonSettings, clock: &Arc<dyn Clock>) -> Library {
+        let clock = Arc::clone(clock);
+        let now = Arc::new(move || u64::try_from(clock.now().as_second()).unwrap_or_default());
+        let (reading, index) = (&settings.reading, &settings.index);
+        let folders = [Some(data.join("models")), agentd_proto::packaged::models()].into_iter().flatten().collect();
+        let pages = u32::try_from(reading.recognised_pages.0).unwrap_or(u32::MAX);
+        let extractor = Extractor::new(OWN_PROGRAM.into(), Limits::default(), WORKERS);
+        let extractor = extractor.recognising(RecognitionConfig { folders, pages });
+        let limit =
+            |parts: usize, letters: usize| ReadingLimit { parts: u32::try_from(parts).unwrap_or(u32::MAX), letters };
+        let config = IndexConfig {
+            stale_after: index.stale_after.0,
+            gone_after: index.keep.0,
+            most_bytes: index.max_bytes.0,
+            chunks: ChunkConfig {
+                letters: index.chunk_chars.size(),
+                overlap: index.chunk_overlap.size(),
+                rows: index.chunk_rows.size(),
+                row_overlap: index.row_overlap.size(),
+                ..ChunkConfig::default()
+            },
+            reading: ReadingLimits {
+                pages: limit(reading.document_pages.size(), reading.document_chars.size()),
+                sheets: limit(reading.workbook_sheets.size(), reading.workbook_chars.size()),
+                slides: limit(reading.presentation_slides.size(), reading.presentation_chars.size()),
+                ..ReadingLimits::default()
+            },
+            ..IndexConfig::new(data.join("index"), now)
+        };
+        Library::new(extractor, config)
+    }
+
+    /// Makes pictures fit for models.
+    pub(crate) fn pictures() -> Option<Arc<dyn Pictures>> {
+        Some(Arc::new(PictureReader::new(OWN_PROGRAM.into())))
+    }
+
+    /// Does the work of a reader of documents or pictures, where the first argument says that this process is one.
+    #[must_use]
+    pub fn run_worker(first: &OsStr, rest: &[OsString]) -> Option<ExitCode> {
+        if first == WORKER_ARGUMENT {
+            Some(agentd_index::run_worker(rest))
+        } else if first == PICTURE_WORKER_ARGUMENT {
+            Some(run_picture_worker(rest))
+        } else {
+            None
+        }
+    }
+}
 
 #[cfg(not(feature = "documents"))]
-pub use missing::{Library, run_worker};
+mod missing {
+    //! The answers of a build without the feature `documents`.
+
+    use std::{
+        ffi::{OsStr, OsString},
+        path::Path,
+        process::ExitCode,
+        sync::Arc,
+    };
+
+    use agentd_core::{
+        error::{ErrorKind, KnowledgeError},
+        knowledge::{DocumentFinds, DocumentQuery, DocumentState, KnowledgeStats, OpenDocument, PartRange, Reading},
+        ports::{Clock, Knowledge, OnProgress, Pictures},
+    };
+    use futures_util::{FutureExt as _, future::BoxFuture};
+    use tokio_util::sync::CancellationToken;
+
+    /// The first bytes of documents: PDF, the archives of newer office formats, and the containers of older ones.
+    const DOCUMENTS: [&[u8]; 3] = [b"%PDF-", b"PK\x03\x04", b"\xd0\xcf\x11\xe0"];
+
+    /// Refuses to read and to find.
+    #[derive(Debug)]
+    pub struct Library;
+
+    impl Library {
+        /// Closes nothing.
+        pub async fn close(&self) {}
+    }
+
+    /// The library of a build that reads no documents.
+    pub(crate) fn library(_data: &Path, _settings: &crate::config::DaemonSettings, _clock: &Arc<dyn Clock>) -> Library {
+        Library
+    }
+
+    /// Shows no pictures to models.
+    pub(crate) fn pictures() -> Option<Arc<dyn Pictures>> {
+        None
+    }
+
+    /// Knows no workers.
+    #[must_use]
+    pub fn run_worker(_first: &OsStr, _rest: &[OsString]) -> Option<ExitCode> {
+        None
+    }
+
+    /// Releases nothing.
+    pub(crate) fn give_back() {}
+
+    impl Knowledge for Library {
+        fn is_document(&self, _name: &str, head: &[u8]) -> bool {
+            DOCUMENTS.iter().any(|begin| head.starts_with(begin))
+        }
+
+        fn read(
+            &self,
+            _document: OpenDocument,
+            _range: PartRange,
+            _progress: OnProgress,
+            _cancel: CancellationToken,
+        ) -> BoxFuture<'_, Result<Reading, KnowledgeError>> {
+            refused()
+        }
+
+        fn search(
+            &self,
+            _documents: Vec<OpenDocument>,
+            _query: DocumentQuery,
+            _progress: OnProgress,
+            _cancel: CancellationToken,
+        ) -> BoxFuture<'_, Result<DocumentFinds, KnowledgeError>> {
+            refused()
+        }
+
+        fn take_in(
+            &self,
+            _documents: Vec<OpenDocument>,
+            _again: bool,
+            _progress: OnProgress,
+            _cancel: CancellationToken,
+        ) -> BoxFuture<'_, Result<Vec<DocumentState>, KnowledgeError>> {
+            refused()
+        }
+
+        fn states(&self, _documents: Vec<OpenDocument>) -> BoxFuture<'_, Result<Vec<DocumentState>, KnowledgeError>> {
+            refused()
+        }
+
+        fn stats(&self) -> BoxFuture<'_, Result<KnowledgeStats, KnowledgeError>> {
+            refused()
+        }
+    }
+
+    fn refused<T: Send + 'static>() -> BoxFuture<'static, Result<T, KnowledgeError>> {
+        let error = KnowledgeError::new(ErrorKind::Configuration, "this agentd was built without reading documents")
+            .with_hint("build it with the feature `documents`, which is on unless it was switched off");
+        std::future::ready(Err(error)).boxed()
+    }
+}
+
 #[cfg(not(feature = "documents"))]
-pub(crate) use missing::{give_back, library, pictures};
+use missing as chosen;
 #[cfg(feature = "documents")]
-pub use reader::{Library, run_worker};
-#[cfg(feature = "documents")]
-pub(crate) use reader::{give_back, library, pictures};
+use present as chosen;
+
+pub use chosen::{Library, run_worker};
+pub(crate) use chosen::{give_back, library, pictures};

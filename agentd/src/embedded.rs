@@ -1,16 +1,110 @@
 //! Models that run in this process: the adapter that the feature `builtin-model` brings, or one that says what this build
 //! lacks.
 
-#[cfg(not(feature = "builtin-model"))]
-mod missing;
 #[cfg(feature = "builtin-model")]
-mod present;
+mod present {
+    //! Models of the crate `agentd-local`.
+
+    use std::sync::Arc;
+
+    use agentd_core::ports::Model;
+    pub(crate) use agentd_local::EmbeddedConfig;
+    pub use agentd_local::recommended_threads;
+    use agentd_local::{EmbeddedModel, Neighbour};
+    use agentd_proto::local_servers;
+    use futures_util::{FutureExt as _, future::BoxFuture};
+
+    /// The model of this configuration. Its weights are loaded when they are first needed.
+    pub(crate) fn model(config: EmbeddedConfig) -> Arc<dyn Model> {
+        EmbeddedModel::new(config, neighbours)
+    }
+
+    /// The model servers of this machine, which the built-in model names to people who ask for a larger one.
+    fn neighbours() -> BoxFuture<'static, Vec<Neighbour>> {
+        let named = |server: &local_servers::LocalServer| Neighbour {
+            name: server.name,
+            title: server.title,
+            url: server.base_url.to_owned(),
+        };
+        local_servers::listening().map(move |found| found.into_iter().map(named).collect()).boxed()
+    }
+}
 
 #[cfg(not(feature = "builtin-model"))]
-pub use missing::recommended_threads;
+mod missing {
+    //! The answers of a build without the feature `builtin-model`.
+
+    use std::{num::NonZero, path::PathBuf, sync::Arc, thread, time::Duration};
+
+    use agentd_core::{
+        error::{ErrorKind, ModelError},
+        model::{ModelChunk, ModelInfo, ModelRequest},
+        ports::Model,
+    };
+    use futures_util::{
+        StreamExt as _,
+        stream::{self, BoxStream},
+    };
+
+    /// The settings of a model that cannot be loaded.
+    #[derive(Debug, Clone, PartialEq, Eq)]
+    pub(crate) struct EmbeddedConfig {
+        /// The GGUF file.
+        pub(crate) path: PathBuf,
+        /// The time that weights stay in memory.
+        pub(crate) idle: Duration,
+    }
+
+    impl EmbeddedConfig {
+        /// The settings of a file.
+        pub(crate) fn new(path: PathBuf) -> Self {
+            Self { path, idle: Duration::ZERO }
+        }
+    }
+
+    /// The threads that a model would use, which other libraries keep to.
+    #[must_use]
+    pub fn recommended_threads() -> usize {
+        thread::available_parallelism().map_or(1, NonZero::get)
+    }
+
+    /// A model that refuses each request.
+    pub(crate) fn model(_config: EmbeddedConfig) -> Arc<dyn Model> {
+        Arc::new(MissingModel(ModelInfo {
+            id: "none (built without a model)".to_owned(),
+            wire: "embedded".to_owned(),
+            base_url: None,
+            context_window: 8192,
+            window_source: Default::default(),
+            native_tools: true,
+            embedded: false,
+            echo_reasoning: false,
+            sees_pictures: false,
+            figures: Vec::new(),
+        }))
+    }
+
+    struct MissingModel(ModelInfo);
+
+    impl Model for MissingModel {
+        fn info(&self) -> &ModelInfo {
+            &self.0
+        }
+
+        fn stream(&self, _request: ModelRequest) -> BoxStream<'static, Result<ModelChunk, ModelError>> {
+            let error = ModelError::new(ErrorKind::Configuration, "this agentd was built without a model of its own")
+                .with_hint(
+                    "name a model server in models.yaml or MODEL_BASIC_BASE_URL, or build with the feature `builtin-model`",
+                );
+            stream::once(std::future::ready(Err(error))).boxed()
+        }
+    }
+}
+
 #[cfg(not(feature = "builtin-model"))]
-pub(crate) use missing::{EmbeddedConfig, model};
+use missing as chosen;
 #[cfg(feature = "builtin-model")]
-pub use present::recommended_threads;
-#[cfg(feature = "builtin-model")]
-pub(crate) use present::{EmbeddedConfig, model};
+use present as chosen;
+
+pub use chosen::recommended_threads;
+pub(crate) use chosen::{EmbeddedConfig, model};

@@ -1,13 +1,17 @@
-//! The environment of the process, read once and handed on as a value.
+//! Inputs of the process: its environment, read once and handed on as a value; the command line; and who it runs as, for a file
+//! that another user can write is not obeyed, wherever it lies.
 
 use std::{
     collections::{BTreeMap, HashMap},
     ffi::{OsStr, OsString},
+    fs::Metadata,
+    os::unix::fs::MetadataExt as _,
     path::PathBuf,
 };
 
 use agentd_core::route::Routes;
 use agentd_proto::start_variables::StartVariables;
+use clap::Parser;
 use uuid::Uuid;
 
 /// Path of this program, whose own file may be replaced meanwhile. It starts itself again to read documents, to guard MCP
@@ -57,6 +61,13 @@ impl Environment {
         Self(all)
     }
 
+    /// The variables of these names that are set and are text.
+    #[must_use]
+    pub fn only(&self, names: &[&str]) -> BTreeMap<String, String> {
+        let pair = |name: &&str| Some(((*name).to_owned(), self.text(name)?.to_owned()));
+        names.iter().filter_map(pair).collect()
+    }
+
     /// Routes of what agentd asks over the network.
     #[must_use]
     pub fn routes(&self) -> Routes {
@@ -98,8 +109,93 @@ impl std::fmt::Debug for Environment {
     }
 }
 
+/// The agentd daemon.
+///
+/// It runs in the foreground, answers on a local socket and keeps every session in its data folder. `agentctl` starts
+/// it when none is running; systemd can start it as a user service.
+#[derive(Debug, Clone, Default, Parser)]
+#[command(name = "agentd", version, after_long_help = EXAMPLES)]
+pub struct Args {
+    /// Read the configuration, say what is wrong with it, and end
+    #[arg(long)]
+    pub check_config: bool,
+
+    /// Print the manual page, and end
+    #[arg(long, hide = true)]
+    pub man: bool,
+
+    /// The folder with agentd.yaml, models.yaml, tools.yaml and prompts/ [default: $AGENTD_CONFIG_DIR, or
+    /// agentd in the XDG configuration folder]
+    #[arg(long, value_name = "DIR")]
+    pub config_dir: Option<PathBuf>,
+
+    /// The folder with the journal and the workspaces [default: $AGENTD_DATA_DIR, or agentd in the XDG data folder]
+    #[arg(long, value_name = "DIR")]
+    pub data_dir: Option<PathBuf>,
+
+    /// The socket to answer on [default: $AGENTD_SOCKET, or agentd/agentd.sock in the XDG runtime folder]
+    #[arg(long, value_name = "PATH")]
+    pub socket: Option<PathBuf>,
+
+    /// Log to this file instead of standard error
+    #[arg(long, value_name = "PATH")]
+    pub log_file: Option<PathBuf>,
+
+    /// Log level: error, warn, info, debug, trace, or a list such as info,agentd_models=debug
+    #[arg(long, value_name = "FILTER")]
+    pub log_level: Option<String>,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  agentd                                  run with the built-in model, or with the models of models.yaml
+  MODEL_BASIC_BASE_URL=http://127.0.0.1:8080/v1 agentd
+                                          run with a server on this machine
+  agentd --check-config                   after an edit: is everything right?
+  agentd --data-dir /tmp/a --socket /tmp/a/agentd.sock
+                                          a second daemon beside the first
+  kill -HUP $(cat ~/.local/share/agentd/agentd.lock)
+                                          read the configuration again
+
+Exit codes: 0 stopped as asked, 1 could not start or run, 2 usage or configuration.";
+
+/// Write permission for others, which must not be set here.
+const OTHERS: u32 = 0o002;
+const GROUP: u32 = 0o020;
+
+/// The user and group that agentd runs as.
+#[derive(Debug, Clone, Copy)]
+struct Identity {
+    user: u32,
+    group: u32,
+}
+
+/// Names who else may write a file or folder that is to be obeyed, as the end of a sentence that begins with its path.
+#[must_use]
+pub(crate) fn objection(found: &Metadata) -> Option<String> {
+    let we = Identity { user: nix::unistd::geteuid().as_raw(), group: nix::unistd::getegid().as_raw() };
+    judged(we, found.uid(), found.gid(), found.mode())
+}
+
+/// The machine's administrator could write it anyway. A group that is our own is mostly ours alone, and what it may
+/// write is how many systems make files.
+fn judged(we: Identity, user: u32, group: u32, mode: u32) -> Option<String> {
+    if user != we.user && user != 0 {
+        return Some(format!("it belongs to the user {user}, and agentd runs as the user {}", we.user));
+    }
+    if mode & OTHERS != 0 {
+        return Some(format!("every user of the machine may write to it (mode {:04o})", mode & 0o7777));
+    }
+    if mode & GROUP != 0 && group != we.group {
+        return Some(format!("the group {group} may write to it (mode {:04o})", mode & 0o7777));
+    }
+    None
+}
+
 #[cfg(test)]
 mod tests {
+    use clap::CommandFactory as _;
+
     use super::*;
 
     #[test]
@@ -114,5 +210,27 @@ mod tests {
             Environment::from_iter([("X_API_KEY", "k"), ("GITHUB_TOKEN", "t"), ("KEYBOARD", "us"), ("HOME", "/h")]);
         assert_eq!(env.secrets().collect::<Vec<_>>(), ["t", "k"]);
         assert!(!format!("{env:?}").contains("us"));
+    }
+
+    #[test]
+    fn the_command_line_holds_together() {
+        super::Args::command().debug_assert();
+    }
+
+    #[test]
+    fn only_what_nobody_else_can_write_is_obeyed() {
+        let check = |user, group, mode, why: Option<&str>| {
+            let said = judged(Identity { user: 1000, group: 1000 }, user, group, mode);
+            assert_eq!(said.is_some(), why.is_some(), "{said:?}");
+            assert!(said.unwrap_or_default().contains(why.unwrap_or_default()));
+        };
+        check(1000, 1000, 0o600, None);
+        check(1000, 1000, 0o664, None);
+        check(0, 0, 0o644, None);
+        check(1001, 1001, 0o600, Some("belongs to the user 1001"));
+        check(1000, 1000, 0o666, Some("every user"));
+        check(0, 0, 0o777, Some("every user"));
+        check(1000, 100, 0o664, Some("group 100"));
+        check(0, 100, 0o1775, Some("group 100"));
     }
 }

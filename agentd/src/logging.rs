@@ -24,9 +24,8 @@ use tracing_subscriber::{
 };
 
 use crate::{
-    config::{LogFormat, ServiceSettings},
+    config::{LogFormat, ServiceSettings, value::log_filter},
     failure::Failure,
-    log_filter,
     redact::Redactor,
 };
 
@@ -57,7 +56,7 @@ pub struct LogHandle {
 /// A log file that cannot be written, or a second call.
 pub fn start(destination: &Destination, settings: &ServiceSettings, redactor: Redactor) -> Result<LogHandle, Failure> {
     let (filter, handle) =
-        reload::Layer::new(log_filter::parse(&settings.log_level).unwrap_or_else(log_filter::default));
+        reload::Layer::new(log_filter(&settings.log_level).or_else(|| log_filter("info")).unwrap_or_default());
     let plain = Format::default().compact().with_ansi(false);
     let out: Box<dyn Layer<Registry> + Send + Sync> = match destination {
         Destination::Stderr => lines(settings.log_format, plain, Redacting::new(Sink::Stderr, &redactor)),
@@ -102,7 +101,7 @@ impl LogHandle {
     /// Follows a new configuration.
     pub fn apply<'a>(&self, filter: &str, secrets: impl IntoIterator<Item = &'a str>) {
         self.redactor.learn(secrets);
-        if let Some(filter) = log_filter::parse(filter) {
+        if let Some(filter) = log_filter(filter) {
             // It fails only where the subscriber is gone, and then there is no log to filter.
             let _ = self.filter.reload(filter);
         }

@@ -3,7 +3,10 @@
 use std::{env, io::Write, process::ExitCode};
 
 use agentd::{
-    args::Args, code, documents, embedded, environment::Environment, failure::Failure, service, service::Supervisor,
+    code, documents, embedded,
+    environment::{Args, Environment},
+    failure::Failure,
+    service::{self, Supervisor},
     start,
 };
 use agentd_mcp::{GUARD_ARGUMENT, run_guard};

@@ -1,50 +1,159 @@
-//! The models, exchangeable while turns run. A turn asks once and keeps what it got.
+//! The models: made of a configuration, and exchangeable while turns run. A turn asks once and keeps what it got.
 
-use std::sync::{Arc, PoisonError, RwLock};
+use std::{
+    collections::BTreeMap,
+    path::{Path, PathBuf},
+    sync::{Arc, Mutex, PoisonError, RwLock},
+};
 
 use agentd_core::{
     model::{Slot, SlotInfo},
     ports::{FallbackModel, Model, Models},
+    route::Routes,
+};
+use agentd_models::{ModelRecords, ModelRouter};
+
+use crate::{
+    config::{Config, ModelPlace},
+    embedded::{self, EmbeddedConfig},
+    failure::Failure,
 };
 
+/// The built-in model's weights, below `models/` in the data folder.
+const BUILT_IN_WEIGHTS: &str = "SmolLM2-135M-Instruct.Q4_1.gguf";
+
+/// Makes the models of a configuration.
+pub struct ModelMaker {
+    data: PathBuf,
+    /// Records of what was learnt of models; a reload leaves them as they are.
+    records: Arc<ModelRecords>,
+    routes: Routes,
+    /// The embedded models made so far: a reload that leaves one as it is leaves it in memory too.
+    embedded: Mutex<Vec<(EmbeddedConfig, Arc<dyn Model>)>>,
+}
+
+impl ModelMaker {
+    pub(crate) fn new(data: &Path, records: Arc<ModelRecords>, routes: Routes) -> Self {
+        Self { data: data.to_path_buf(), records, routes, embedded: Mutex::default() }
+    }
+
+    /// The models. No server is asked and no weights are loaded.
+    ///
+    /// # Errors
+    /// An address or a header cannot be used.
+    pub fn make(&self, config: &Config) -> Result<SlotModels, Failure> {
+        let mut servers = BTreeMap::new();
+        let mut files = BTreeMap::new();
+        for (slot, place) in &config.models {
+            match place {
+                ModelPlace::Server(model) => drop(servers.insert(*slot, (**model).clone())),
+                ModelPlace::Gguf(path) => drop(files.insert(*slot, path.clone())),
+            }
+        }
+        // A file in the base slot takes the place of the built-in model, for all slots that fall back.
+        let weights = files
+            .remove(&Slot::Base)
+            .or_else(|| config.daemon.named_weights())
+            .unwrap_or_else(|| self.built_in_weights());
+        let mut kept = Vec::new();
+        let base = self.embedded(config, weights, &mut kept);
+        let local = files.into_iter().map(|(slot, path)| (slot, self.embedded(config, path, &mut kept))).collect();
+        let router = ModelRouter::with_records(&servers, base, Arc::clone(&self.records), self.routes.clone());
+        let router = router.map_err(|error| {
+            Failure::usage(error.to_string()).with_source(error).with_hint("mend it in models.yaml or in MODEL_*")
+        })?;
+        *self.embedded.lock().unwrap_or_else(PoisonError::into_inner) = kept;
+        Ok(SlotModels { router, local })
+    }
+
+    /// The file of the built-in model: the person's own, or the one that a package has put beside the program.
+    fn built_in_weights(&self) -> PathBuf {
+        let own = self.data.join("models").join(BUILT_IN_WEIGHTS);
+        let packaged =
+            agentd_proto::packaged::models().map(|folder| folder.join(BUILT_IN_WEIGHTS)).filter(|path| path.is_file());
+        if own.exists() { own } else { packaged.unwrap_or(own) }
+    }
+
+    fn embedded(
+        &self,
+        config: &Config,
+        path: PathBuf,
+        kept: &mut Vec<(EmbeddedConfig, Arc<dyn Model>)>,
+    ) -> Arc<dyn Model> {
+        let wanted = EmbeddedConfig { idle: config.daemon.embedded.idle_release.0, ..EmbeddedConfig::new(path) };
+        let known = self.embedded.lock().unwrap_or_else(PoisonError::into_inner);
+        let same = |(config, _): &&(EmbeddedConfig, Arc<dyn Model>)| *config == wanted;
+        let model = match known.iter().chain(kept.iter()).find(same) {
+            Some((_, model)) => Arc::clone(model),
+            None => embedded::model(wanted.clone()),
+        };
+        kept.push((wanted, Arc::clone(&model)));
+        model
+    }
+}
+
+/// Servers, and files in slots of their own.
+pub struct SlotModels {
+    router: ModelRouter,
+    local: BTreeMap<Slot, Arc<dyn Model>>,
+}
+
 /// The engine's models, which a reload may replace.
-pub struct ReloadableModels(RwLock<Arc<dyn Models>>);
+pub struct ReloadableModels(RwLock<Arc<SlotModels>>);
 
 impl ReloadableModels {
     /// Stands for these models.
     #[must_use]
-    pub fn new(models: Arc<dyn Models>) -> Self {
-        Self(RwLock::new(models))
+    pub fn new(models: SlotModels) -> Self {
+        Self(RwLock::new(Arc::new(models)))
     }
 
     /// Replaces the models. Running calls continue with the old ones.
-    pub fn replace(&self, models: Arc<dyn Models>) {
-        *self.0.write().unwrap_or_else(PoisonError::into_inner) = models;
+    pub fn replace(&self, models: SlotModels) {
+        *self.0.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(models);
     }
 
-    fn current(&self) -> Arc<dyn Models> {
+    fn current(&self) -> Arc<SlotModels> {
         Arc::clone(&self.0.read().unwrap_or_else(PoisonError::into_inner))
     }
 }
 
 impl Models for ReloadableModels {
     fn get(&self, slot: Slot) -> Arc<dyn Model> {
-        self.current().get(slot)
+        let SlotModels { router, local } = &*self.current();
+        local.get(&slot).cloned().unwrap_or_else(|| router.get(slot))
     }
 
     fn named(&self, slot: Slot, id: &str) -> Option<Arc<dyn Model>> {
-        self.current().named(slot, id)
+        let SlotModels { router, local } = &*self.current();
+        if local.contains_key(&slot) { None } else { router.named(slot, id) }
     }
 
     fn own_slots(&self) -> Vec<Slot> {
-        self.current().own_slots()
+        let SlotModels { router, local } = &*self.current();
+        let own = router.own_slots();
+        Slot::ALL.into_iter().filter(|slot| own.contains(slot) || local.contains_key(slot)).collect()
     }
 
     fn fallbacks(&self, slot: Slot) -> Vec<FallbackModel> {
-        self.current().fallbacks(slot)
+        let SlotModels { router, local } = &*self.current();
+        if local.contains_key(&slot) {
+            return Vec::new();
+        }
+        // A slot that stands in may have its model in this process.
+        let stand_in = |fallback: FallbackModel| match local.get(&fallback.slot) {
+            Some(model) => FallbackModel { model: Arc::clone(model), ..fallback },
+            None => fallback,
+        };
+        router.fallbacks(slot).into_iter().map(stand_in).collect()
     }
 
     fn list(&self) -> Vec<SlotInfo> {
-        self.current().list()
+        let SlotModels { router, local } = &*self.current();
+        let own = |info: SlotInfo| match local.get(&info.slot) {
+            Some(model) => SlotInfo { slot: info.slot, falls_back_to: None, model: model.info().clone() },
+            None => info,
+        };
+        router.list().into_iter().map(own).collect()
     }
 }

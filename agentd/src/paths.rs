@@ -1,8 +1,15 @@
-//! Paths of configuration and data: a pure function of environment and command line.
+//! Paths of configuration and data, a pure function of environment and command line; and the source of the configuration, which
+//! is read at the start and at each reload.
 
 use std::path::{Path, PathBuf};
 
-use crate::{args::Args, environment::Environment, failure::Failure};
+use agentd_extensions::plugins::PluginStore;
+
+use crate::{
+    config::{self, Config, Flags, Sources},
+    environment::{Args, Environment},
+    failure::Failure,
+};
 
 /// The folders of one daemon, all absolute.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -95,6 +102,42 @@ fn system_config(env: &Environment) -> Vec<PathBuf> {
 fn homeless(variable: &str) -> Failure {
     Failure::usage("there is no place for configuration and data: HOME is not set")
         .with_hint(format!("set HOME, or name the folder with {variable}"))
+}
+
+/// Source of the configuration, at the start and at each reload.
+#[derive(Debug, Clone)]
+pub struct ConfigSource {
+    /// Paths of its files.
+    pub paths: Paths,
+    /// The environment that the daemon was started with.
+    pub env: Environment,
+    /// The command line.
+    pub flags: Flags,
+    /// The plugins, which are looked at again at each reading.
+    pub plugins: PluginStore,
+}
+
+impl ConfigSource {
+    /// The configuration at these paths.
+    #[must_use]
+    pub fn new(paths: Paths, env: Environment, flags: Flags) -> Self {
+        let plugins = PluginStore::new(paths.plugins(), paths.plugin_data());
+        Self { paths, env, flags, plugins }
+    }
+
+    /// Reads the current configuration.
+    ///
+    /// # Errors
+    /// The problem, and where it is.
+    pub fn read(&self) -> Result<Config, Failure> {
+        Ok(config::resolve(&self.sources()?)?)
+    }
+
+    pub(crate) fn sources(&self) -> Result<Sources, Failure> {
+        let files = config::layers::gather(&self.paths.system_config, &self.paths.config)?;
+        let plugins = self.plugins.refresh();
+        Ok(Sources { files, plugins, env: self.env.clone(), flags: self.flags.clone() }.with_dotenv()?)
+    }
 }
 
 #[cfg(test)]

@@ -20,12 +20,15 @@ use futures_util::{FutureExt as _, future::BoxFuture};
 use crate::{
     config::Config,
     control::{AuditWhen, DaemonControl},
-    refusal::Refusal,
+    failure::{Failure, Refusal, blocking},
     rpc::PluginControl,
 };
 
 /// Characters that are kept of a client's name.
 const MAX_NAME: usize = 100;
+
+/// Message of a failed look at plugins.
+const UNREADABLE: &str = "the plugins could not be looked at";
 
 impl PluginControl for DaemonControl {
     fn known(&self) -> Vec<PluginReport> {
@@ -36,14 +39,14 @@ impl PluginControl for DaemonControl {
         async {
             let plugins = self.recipe.plugins.clone();
             let before = states(&plugins.installed());
-            let installed = blocking(move || plugins.refresh()).await?;
+            let installed = blocking(UNREADABLE, move || plugins.refresh()).await?;
             // What has changed meanwhile is used no longer.
             if states(&installed) != before
                 && let Err(failure) = self.follow(AuditWhen::OnChange).await
             {
                 tracing::warn!("a plugin has changed, and the configuration cannot be read: {failure}");
             }
-            let skills = self.skills.reports(None).await;
+            let skills = self.parts.skills.reports(None).await;
             Ok(installed.iter().map(|plugin| self.checked(plugin.report.clone(), &skills)).collect())
         }
         .boxed()
@@ -52,8 +55,8 @@ impl PluginControl for DaemonControl {
     fn look(&self, folder: PathBuf) -> BoxFuture<'_, Result<PluginReport, Refusal>> {
         async {
             let plugins = self.recipe.plugins.clone();
-            let report = blocking(move || plugins.look(&folder)).await?.map_err(Refusal::from)?;
-            Ok(self.checked(report, &self.skills.reports(None).await))
+            let report = blocking(UNREADABLE, move || plugins.look(&folder)).await??;
+            Ok(self.checked(report, &self.parts.skills.reports(None).await))
         }
         .boxed()
     }
@@ -67,17 +70,13 @@ impl PluginControl for DaemonControl {
     ) -> BoxFuture<'_, Result<PluginReport, Refusal>> {
         async move {
             // A configuration that cannot be read would leave the plugin there and unused.
-            tokio::task::block_in_place(|| self.recipe.read()).map_err(|failure| Refusal {
-                kind: ErrorKind::Configuration,
-                message: format!("nothing was added: {}", failure.message_with_causes()),
-                hint: Some("mend the configuration first".to_owned()),
+            tokio::task::block_in_place(|| self.recipe.read()).map_err(|failure| {
+                let message = format!("nothing was added: {}", failure.message_with_causes());
+                Refusal::new(ErrorKind::Configuration, message).with_hint("mend the configuration first")
             })?;
             let plugins = self.recipe.plugins.clone();
-            let known = blocking({
-                let (plugins, folder) = (plugins.clone(), folder.clone());
-                move || plugins.look(&folder)
-            });
-            let known = known.await?.map_err(Refusal::from)?;
+            let (looking, looked_at) = (plugins.clone(), folder.clone());
+            let known = blocking(UNREADABLE, move || looking.look(&looked_at)).await??;
             let source = if source.is_empty() { folder.display().to_string() } else { source };
             if known.hash == hash {
                 let fact = AuditFact::PluginAdded {
@@ -87,17 +86,15 @@ impl PluginControl for DaemonControl {
                     by: client_of(&client),
                 };
                 // What is not in the audit log is not allowed.
-                let recorded = self.audit.record(AuditEntry::general(self.clock.now(), fact)).await;
-                recorded.map_err(|error| Refusal {
-                    kind: ErrorKind::Storage,
-                    message: format!("nothing was added, because the audit log cannot be written: {error}"),
-                    hint: Some("agentctl doctor looks at the data folder".to_owned()),
+                let recorded = self.parts.audit.record(AuditEntry::general(self.parts.clock.now(), fact)).await;
+                recorded.map_err(|error| {
+                    let message = format!("nothing was added, because the audit log cannot be written: {error}");
+                    Refusal::new(ErrorKind::Storage, message).with_hint("agentctl doctor looks at the data folder")
                 })?;
             }
-            let added = blocking(move || plugins.add(&folder, &hash, &source, &client)).await?;
-            let report = added.map_err(Refusal::from)?;
+            let report = blocking(UNREADABLE, move || plugins.add(&folder, &hash, &source, &client)).await??;
             self.follow(AuditWhen::OnChange).await.map_err(|failure| unread("added", &failure))?;
-            Ok(self.checked(report, &self.skills.reports(None).await))
+            Ok(self.checked(report, &self.parts.skills.reports(None).await))
         }
         .boxed()
     }
@@ -105,12 +102,12 @@ impl PluginControl for DaemonControl {
     fn remove(&self, name: String, client: String) -> BoxFuture<'_, Result<Option<PluginReport>, Refusal>> {
         async move {
             let plugins = self.recipe.plugins.clone();
-            let Some(report) = blocking(move || plugins.remove(&name)).await?.map_err(Refusal::from)? else {
+            let Some(report) = blocking(UNREADABLE, move || plugins.remove(&name)).await?? else {
                 return Ok(None);
             };
             let fact = AuditFact::PluginRemoved { plugin: report.name.clone(), by: client_of(&client) };
             // What is taken back must not wait for a log that cannot be written.
-            self.audit.note(AuditEntry::general(self.clock.now(), fact)).await;
+            self.parts.audit.note(AuditEntry::general(self.parts.clock.now(), fact)).await;
             self.follow(AuditWhen::OnChange).await.map_err(|failure| unread("removed", &failure))?;
             Ok(Some(report))
         }
@@ -121,7 +118,7 @@ impl PluginControl for DaemonControl {
 impl DaemonControl {
     /// The report with what the configuration, and other skills, have to say about its parts.
     fn checked(&self, mut report: PluginReport, skills: &[SkillReport]) -> PluginReport {
-        let config = self.config.lock().unwrap_or_else(std::sync::PoisonError::into_inner).clone();
+        let config = self.config().clone();
         let mut clashes = Clashes { name: report.name.clone(), found: Vec::new() };
         for card in &report.agents {
             let owner = config.agents.get(&card.id).map(|_| config.agent_plugins.get(&card.id));
@@ -144,7 +141,7 @@ impl DaemonControl {
                 SkillOrigin::Project => {}
             }
         }
-        let tools: BTreeSet<String> = self.engine.tools().into_iter().map(|tool| tool.name).collect();
+        let tools: BTreeSet<String> = self.parts.engine.tools().into_iter().map(|tool| tool.name).collect();
         for card in &report.agents {
             // Tools of servers are known when those were reached.
             let is_there = |name: &String| tools.contains(name) || name.starts_with("mcp_");
@@ -195,21 +192,8 @@ fn client_of(name: &str) -> AnsweredBy {
     AnsweredBy::Client(name.chars().take(MAX_NAME).collect())
 }
 
-fn unread(what: &str, failure: &crate::failure::Failure) -> Refusal {
-    Refusal {
-        kind: ErrorKind::Configuration,
-        message: format!(
-            "the plugin was {what}, but the configuration cannot be read: {}",
-            failure.message_with_causes()
-        ),
-        hint: Some("mend it, and run `agentctl reload`".to_owned()),
-    }
-}
-
-async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, Refusal> {
-    tokio::task::spawn_blocking(work).await.map_err(|_| Refusal {
-        kind: ErrorKind::Internal,
-        message: "the plugins could not be looked at".to_owned(),
-        hint: None,
-    })
+fn unread(what: &str, failure: &Failure) -> Refusal {
+    let message =
+        format!("the plugin was {what}, but the configuration cannot be read: {}", failure.message_with_causes());
+    Refusal::new(ErrorKind::Configuration, message).with_hint("mend it, and run `agentctl reload`")
 }

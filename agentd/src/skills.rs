@@ -82,7 +82,6 @@ pub async fn shelf(
             None
         }
     };
-    let passed = |name: &&str| env.text(name).map(|value| ((*name).to_owned(), value.to_owned()));
     let place = SkillConfig {
         person: paths.config.join("skills"),
         bundled,
@@ -90,7 +89,7 @@ pub async fn shelf(
         home: env.path("HOME"),
         plugins: Some(plugins),
         projects: Some(projects),
-        variables: PASSED_TO_INSTALLERS.iter().filter_map(passed).collect(),
+        variables: env.only(&PASSED_TO_INSTALLERS),
         sandbox: Some(sandbox),
         package_hosts: config.daemon.skills.package_hosts.clone(),
     };

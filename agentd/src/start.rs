@@ -15,18 +15,15 @@ use tokio::runtime::{Builder, Runtime};
 
 use crate::{
     app::{self, StartOptions},
-    args::Args,
     config::{Config, Flags, layers},
-    config_source::ConfigSource,
     control,
-    environment::Environment,
+    environment::{Args, Environment, objection},
     failure::Failure,
     footprint,
     listener::{self, SocketPlaces},
     lock::FolderLock,
     logging::{self, Destination},
-    ownership,
-    paths::Paths,
+    paths::{ConfigSource, Paths},
     redact::Redactor,
     service::Supervisor,
 };
@@ -100,7 +97,7 @@ fn own_data_folder(paths: &Paths) -> Result<FolderLock, Failure> {
     };
     DirBuilder::new().recursive(true).mode(0o700).create(&paths.data).map_err(|error| refuse("make", error))?;
     let found = std::fs::metadata(&paths.data).map_err(|error| refuse("look at", error))?;
-    if let Some(objection) = ownership::objection(&found) {
+    if let Some(objection) = objection(&found) {
         let shown = paths.data.display();
         return Err(Failure::broken(format!("the data folder {shown} is not used: {objection}")).with_hint(format!(
             "if it is yours, `chown \"$(id -u)\" '{shown}'` and `chmod 700 '{shown}'`; AGENTD_DATA_DIR names another one"
@@ -142,7 +139,8 @@ fn report(config: &Config, paths: &Paths, socket: &Path) {
     if config.mcp.broken.is_empty() {
         println!("the configuration is right");
     }
-    for why in config.mcp.broken.values().map(ToString::to_string).chain(layers::exposed(&config.files)) {
+    let notes = layers::exposed(&config.files).into_iter().chain(config.origins.notes().iter().cloned());
+    for why in config.mcp.broken.values().cloned().chain(notes) {
         eprintln!("{why}");
     }
     println!("configuration folder: {}", paths.config.display());

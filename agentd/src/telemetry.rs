@@ -1,9 +1,12 @@
-//! Turns for an OpenTelemetry collector, where a person names one: tasks beside everything else, which nothing waits for.
+//! What is recorded for others than the session: turns for an OpenTelemetry collector, where a person names one, by tasks beside
+//! everything else, which nothing waits for; and requests to models as they are on the wire, where a session or the configuration
+//! says so.
 
 use std::{path::PathBuf, sync::Arc};
 
-use agentd_core::ports::Store;
+use agentd_core::ports::{Clock, Store};
 use agentd_engine::Activity;
+use agentd_exchange::{ExchangeLog, ExchangeLogConfig};
 use agentd_telemetry::{
     Signal, TelemetryConfig,
     config::ConfiguredTelemetry,
@@ -11,7 +14,7 @@ use agentd_telemetry::{
 };
 use tokio::{sync::watch, task::JoinHandle};
 
-use crate::{config::Config, environment::Environment};
+use crate::{config::Config, environment::Environment, redact::Redactor};
 
 /// The setting for no collector.
 const NONE: &str = "none";
@@ -68,4 +71,17 @@ pub(crate) async fn start(
         }));
     }
     exporters
+}
+
+/// The log of requests to models. Nothing is opened before there is something to keep.
+pub(crate) fn exchanges(config: &Config, folder: PathBuf, redactor: Redactor, clock: Arc<dyn Clock>) -> ExchangeLog {
+    let settings = &config.daemon.trace;
+    ExchangeLog::new(ExchangeLogConfig {
+        folder,
+        is_on: settings.requests,
+        max_file_bytes: settings.max_file_bytes.0,
+        max_files: u32::try_from(settings.max_files.0).unwrap_or(u32::MAX),
+        clean: Arc::new(move |text| redactor.clean(text)),
+        clock,
+    })
 }

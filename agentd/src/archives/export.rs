@@ -1,4 +1,5 @@
-//! Writes a session as an archive, or hands out its events.
+//! Writes a session as an archive, or hands out its events; with what looks like a secret masked, in the forms that the audit log
+//! knows, and the secrets that the daemon knows.
 
 use std::{
     collections::BTreeSet,
@@ -6,43 +7,33 @@ use std::{
 };
 
 use agentd_archive::{ArchiveWriter, MAX_SESSIONS, Manifest};
+use agentd_audit::redact::scrub;
 use agentd_core::{
     Timestamp,
     archive::{ArchivedSession, TreeFile},
     error::ErrorKind,
-    event::Event,
+    event::{Event, EventKind},
     files::FilesCopied,
     session::SessionSummary,
 };
 use agentd_engine::{Engine, EngineError, SessionExport};
 use agentd_proto::client::ExportedContent;
 use agentd_replay::Redaction;
+use serde_json::Value;
 use tokio::runtime::Handle;
-
-use super::redact::ArchiveRedactor;
 
 /// Size of the largest text file in which secrets are masked, in bytes.
 const MAX_TEXT: u64 = 32 << 20;
 
 /// Failure of an export.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub enum ExportFailure {
     /// The engine cannot read it.
-    Engine(EngineError),
+    #[error(transparent)]
+    Engine(#[from] EngineError),
     /// It cannot be written: mostly because the client is gone.
-    Io(io::Error),
-}
-
-impl From<EngineError> for ExportFailure {
-    fn from(error: EngineError) -> Self {
-        Self::Engine(error)
-    }
-}
-
-impl From<io::Error> for ExportFailure {
-    fn from(error: io::Error) -> Self {
-        Self::Io(error)
-    }
+    #[error(transparent)]
+    Io(#[from] io::Error),
 }
 
 /// A session that leaves. Every method blocks.
@@ -163,5 +154,184 @@ impl Exporter {
         let file = TreeFile { bytes: text.len() as u64, path: redactor.path(&file.path, taken), ..file };
         archive.file(&file, &mut text.as_bytes())?;
         Ok(Some(file.bytes))
+    }
+}
+
+/// Beginning of what goes over several lines, and so over several texts of a list.
+const PRIVATE_KEY: &str = "PRIVATE KEY-----";
+
+/// Masks secrets.
+struct ArchiveRedactor(Redaction);
+
+impl ArchiveRedactor {
+    /// With what masks them in a text.
+    fn new(redaction: Redaction) -> Self {
+        Self(redaction)
+    }
+
+    /// A text without secrets. One that is JSON stays so, unless a secret goes over several of its texts.
+    fn text(&self, text: &str) -> String {
+        let may_be_json = text.trim_start().starts_with(['{', '[']);
+        let Some(value) = may_be_json.then(|| serde_json::from_str::<Value>(text).ok()).flatten() else {
+            return (self.0)(text);
+        };
+        let mut masked = value.clone();
+        scrub(&mut masked, &|text| (self.0)(text));
+        // Of a name that stands twice only the last value is seen here.
+        if masked == value && (self.0)(text) == text {
+            return text.to_owned();
+        }
+        let masked = masked.to_string();
+        if masked.contains(PRIVATE_KEY) { (self.0)(&masked) } else { masked }
+    }
+
+    /// A path without secrets, that none of `taken` is.
+    fn path(&self, path: &str, taken: &mut BTreeSet<String>) -> String {
+        let parts: Vec<String> = path.split('/').map(|part| (self.0)(part).replace('/', "_")).collect();
+        let masked = parts.join("/");
+        let (stem, end) = match masked.rsplit_once('.') {
+            Some((stem, end)) if !stem.is_empty() && !end.contains('/') => (stem.to_owned(), format!(".{end}")),
+            _ => (masked.clone(), String::new()),
+        };
+        let numbered = (2..).map(|number| format!("{stem}-{number}{end}"));
+        let free = std::iter::once(masked).chain(numbered).find(|name| !taken.contains(name)).unwrap_or_default();
+        taken.insert(free.clone());
+        free
+    }
+
+    /// An event without secrets. What a server gave with a model's words goes, because nobody can look into it.
+    fn event(&self, mut event: Event) -> Event {
+        if let EventKind::ItemStarted { item } | EventKind::ItemCompleted { item, .. } = &mut event.kind {
+            item.origin = None;
+        }
+        let masked = serde_json::to_value(&event.kind).and_then(|value| {
+            let mut masked = value.clone();
+            scrub(&mut masked, &|text| self.text(text));
+            serde_json::from_value(masked).or_else(|_| {
+                // A field of an event that is named as secrets are, and has to keep its form.
+                let mut texts = value;
+                self.texts(&mut texts);
+                serde_json::from_value(texts)
+            })
+        });
+        event.kind = masked.unwrap_or_else(|_| EventKind::Warning {
+            code: "redacted".to_owned(),
+            message: "this event is left out, because secrets could not be masked in it".to_owned(),
+        });
+        event
+    }
+
+    fn texts(&self, value: &mut Value) {
+        match value {
+            Value::String(text) => *text = self.text(text),
+            Value::Array(items) => items.iter_mut().for_each(|item| self.texts(item)),
+            Value::Object(fields) => fields.values_mut().for_each(|field| self.texts(field)),
+            Value::Null | Value::Bool(_) | Value::Number(_) => {}
+        }
+    }
+
+    /// A description without secrets.
+    fn session(&self, mut session: ArchivedSession) -> ArchivedSession {
+        session.settings.pins.iter_mut().for_each(|pin| *pin = self.text(pin));
+        if let Some(view) = &mut session.context {
+            view.segments.iter_mut().for_each(|segment| segment.source = self.text(&segment.source));
+            view.next_cuts.iter_mut().for_each(|cut| *cut = self.text(cut));
+        }
+        session
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use agentd_audit::redact::Patterns;
+    use agentd_core::{
+        Timestamp,
+        ids::{CallId, SessionId, TurnId},
+        item::{Item, ItemBody, ItemStatus},
+        model::Slot,
+        tool::ToolCall,
+        usage::{CallTiming, Usage},
+    };
+
+    use super::*;
+
+    fn redactor() -> ArchiveRedactor {
+        let patterns = Patterns::default();
+        ArchiveRedactor::new(Arc::new(move |text| patterns.clean(&text.replace("own-secret", "[redacted]"))))
+    }
+
+    fn completed(body: ItemBody) -> Event {
+        let item = Item::new(TurnId::generate(), body);
+        let kind = EventKind::ItemCompleted { item, status: ItemStatus::Done };
+        Event { session_id: SessionId::generate(), turn_id: None, seq: 1, at: Timestamp::UNIX_EPOCH, kind }
+    }
+
+    #[test]
+    fn secrets_go_from_words_and_arguments_and_the_rest_stays() {
+        let redactor = redactor();
+        let said = completed(ItemBody::AgentMessage { text: "export API_KEY=hunter22 and go on".to_owned() });
+        let masked = serde_json::to_string(&redactor.event(said)).unwrap();
+        assert!(!masked.contains("hunter22") && masked.contains("and go on"), "{masked}");
+        let mut call = ToolCall {
+            call_id: CallId::generate(),
+            name: "http_fetch".to_owned(),
+            arguments: r#"{"password": "hunter 22", "url": "https://a.b/c"}"#.to_owned(),
+        };
+        call = match redactor.event(completed(ItemBody::ToolCall(call))).kind {
+            EventKind::ItemCompleted { item: Item { body: ItemBody::ToolCall(call), .. }, .. } => call,
+            other => panic!("{other:?}"),
+        };
+        let arguments: Value = serde_json::from_str(&call.arguments).unwrap();
+        assert_eq!(arguments, serde_json::json!({"password": "[redacted]", "url": "https://a.b/c"}));
+        let plain = completed(ItemBody::AgentMessage { text: "{\"max_tokens\":  5}".to_owned() });
+        assert_eq!(redactor.event(plain.clone()), plain);
+    }
+
+    #[test]
+    fn numbers_of_events_stay_what_they_are() {
+        let kind = EventKind::UsageUpdated {
+            step: 1,
+            slot: Slot::Base,
+            model: "own-secret".to_owned(),
+            usage: Usage::default(),
+            turn: Usage::default(),
+            prompt: None,
+            timing: Some(CallTiming { duration_ms: 50, first_token_ms: Some(30) }),
+            delegated: false,
+        };
+        let event = Event { kind, ..completed(ItemBody::notice("")) };
+        match redactor().event(event).kind {
+            EventKind::UsageUpdated { timing, model, .. } => {
+                assert_eq!(timing.unwrap().first_token_ms, Some(30));
+                assert_eq!(model, "[redacted]");
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn json_is_masked_as_well_as_text() {
+        let redactor = redactor();
+        for secret in [
+            r#"["-----BEGIN PRIVATE KEY-----\n", "MIIEvhunter2\n", "-----END PRIVATE KEY-----"]"#,
+            r#"{"password": "hunter2", "password": null}"#,
+            r#"["login", "--password", "hunter2"]"#,
+            r#"{"note": "own-secret hunter"}"#,
+        ] {
+            let masked = redactor.text(secret);
+            assert!(!masked.contains("hunter2") && !masked.contains("own-secret"), "{masked}");
+        }
+    }
+
+    #[test]
+    fn paths_stay_apart() {
+        let (redactor, mut taken) = (redactor(), BTreeSet::new());
+        let masked = ["uploads/token=abc/part-0.csv", "uploads/token=def/part-0.csv", "a/b", "a/b.c/d"]
+            .map(|path| redactor.path(path, &mut taken));
+        let expected =
+            ["uploads/token=[redacted]/part-0.csv", "uploads/token=[redacted]/part-0-2.csv", "a/b", "a/b.c/d"];
+        assert_eq!(masked, expected);
     }
 }

@@ -15,7 +15,7 @@ use agentd_core::{
 use agentd_engine::{Engine, SessionImport};
 use tokio::runtime::Handle;
 
-use crate::refusal::Refusal;
+use crate::failure::Refusal;
 
 /// Events of a foreign history that are stored together.
 const TOGETHER: usize = 64;

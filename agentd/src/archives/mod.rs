@@ -1,10 +1,153 @@
 //! Sessions that leave the daemon, and that come to it: what the engine gives and takes, and the files that they are in
-//! between.
+//! between. [`export`] writes an archive, or hands out events; [`import`] reads an archive, or the history of another program.
 //!
-//! - [`export`]: writes an archive, or hands out events. [`import`]: reads an archive, or the history of another program.
-//! - `redact`: masks secrets in what leaves. [`pipe`]: bytes between a stream of a client and a thread that blocks.
+//! This file has the bytes between a stream of a client and a thread that blocks, with bounded queues in both directions. A client
+//! that neither reads nor writes is given up.
 
 pub mod export;
 pub mod import;
-pub mod pipe;
-mod redact;
+
+use std::{
+    io::{self, Read, Write},
+    time::Duration,
+};
+
+use tokio::{runtime::Handle, sync::mpsc, time::timeout};
+use tokio_stream::wrappers::ReceiverStream;
+
+/// Pieces that may wait.
+pub const QUEUE: usize = 4;
+/// Bytes of a piece.
+const PIECE: usize = 256 << 10;
+/// Time limit for a client to take or give the next piece: somebody may read what is exported in a pager.
+const PATIENCE: Duration = Duration::from_secs(3600);
+
+/// Sends values to a client, on a thread that may block.
+pub struct Outlet<T> {
+    sender: mpsc::Sender<T>,
+    runtime: Handle,
+}
+
+impl<T> Outlet<T> {
+    /// Sends a value.
+    ///
+    /// # Errors
+    /// When the client is gone, or takes nothing.
+    pub fn send(&self, value: T) -> io::Result<()> {
+        let sent = self.runtime.block_on(timeout(PATIENCE, self.sender.send(value)));
+        match sent {
+            Ok(Ok(())) => Ok(()),
+            Ok(Err(_)) => Err(io::Error::new(io::ErrorKind::BrokenPipe, "the client is gone")),
+            Err(_) => Err(io::Error::new(io::ErrorKind::TimedOut, "the client takes nothing any more")),
+        }
+    }
+}
+
+/// The values that blocking work sends.
+pub fn poured<T: Send + 'static>(work: impl FnOnce(&Outlet<T>) + Send + 'static) -> ReceiverStream<T> {
+    let (sender, values) = mpsc::channel(QUEUE);
+    let outlet = Outlet { sender, runtime: Handle::current() };
+    tokio::task::spawn_blocking(move || work(&outlet));
+    ReceiverStream::new(values)
+}
+
+/// Writes bytes in pieces.
+pub struct PieceWriter<'a, T> {
+    outlet: &'a Outlet<T>,
+    wrap: fn(Vec<u8>) -> T,
+    piece: Vec<u8>,
+}
+
+impl<'a, T> PieceWriter<'a, T> {
+    /// A writer that wraps each piece.
+    pub fn new(outlet: &'a Outlet<T>, wrap: fn(Vec<u8>) -> T) -> Self {
+        Self { outlet, wrap, piece: Vec::with_capacity(PIECE) }
+    }
+}
+
+impl<T> Write for PieceWriter<'_, T> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let taken = bytes.len().min(PIECE - self.piece.len());
+        self.piece.extend_from_slice(&bytes[..taken]);
+        if self.piece.len() == PIECE {
+            self.flush()?;
+        }
+        Ok(taken)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        if self.piece.is_empty() {
+            return Ok(());
+        }
+        let piece = std::mem::replace(&mut self.piece, Vec::with_capacity(PIECE));
+        self.outlet.send((self.wrap)(piece))
+    }
+}
+
+/// Piece that a client sends. Only with the end it is known that nothing more was to come.
+#[derive(Debug)]
+pub enum SourcePiece {
+    /// Bytes.
+    Data(Vec<u8>),
+    /// The end.
+    End,
+}
+
+/// Reads the pieces that a client sends as one stream of bytes.
+pub struct PieceReader {
+    pieces: mpsc::Receiver<io::Result<SourcePiece>>,
+    runtime: Handle,
+    piece: io::Cursor<Vec<u8>>,
+    is_over: bool,
+}
+
+impl PieceReader {
+    /// A reader of that queue. Must be made inside of a runtime, and used on a thread that may block.
+    #[must_use]
+    pub fn new(pieces: mpsc::Receiver<io::Result<SourcePiece>>) -> Self {
+        Self { pieces, runtime: Handle::current(), piece: io::Cursor::default(), is_over: false }
+    }
+}
+
+impl Read for PieceReader {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        loop {
+            let read = self.piece.read(buffer)?;
+            if read > 0 || buffer.is_empty() || self.is_over {
+                return Ok(read);
+            }
+            match self.runtime.block_on(timeout(PATIENCE, self.pieces.recv())) {
+                Ok(Some(piece)) => match piece? {
+                    SourcePiece::Data(piece) => self.piece = io::Cursor::new(piece),
+                    SourcePiece::End => self.is_over = true,
+                },
+                Ok(None) => return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "the client is gone")),
+                Err(_) => return Err(io::Error::new(io::ErrorKind::TimedOut, "the client sends nothing any more")),
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn only_an_end_that_is_told_is_one() {
+        for is_told in [true, false] {
+            let (sender, pieces) = mpsc::channel(QUEUE);
+            let mut reader = PieceReader::new(pieces);
+            sender.send(Ok(SourcePiece::Data(b"half".to_vec()))).await.unwrap();
+            if is_told {
+                sender.send(Ok(SourcePiece::End)).await.unwrap();
+            }
+            drop(sender);
+            let read = tokio::task::spawn_blocking(move || {
+                let mut bytes = Vec::new();
+                reader.read_to_end(&mut bytes).map_err(|error| error.kind())
+            });
+            let expected = if is_told { Ok(4) } else { Err(io::ErrorKind::UnexpectedEof) };
+            assert_eq!(read.await.unwrap(), expected);
+        }
+    }
+}

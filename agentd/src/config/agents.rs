@@ -10,11 +10,11 @@ use serde::Deserialize;
 use serde_saphyr::Spanned;
 
 use super::{
-    ConfigError, Sources,
-    error::{ErrorPlace, nearest},
+    ConfigError, ErrorPlace, Sources, ToolNames,
+    groups::take,
     layers::{SourceFile, Subject},
+    nearest,
     origin::Origins,
-    tool_names::ToolNames,
     yaml,
 };
 
@@ -54,7 +54,7 @@ pub(super) fn resolve(
     let variables = sources.env.texts();
     let mut cards: BTreeMap<String, AgentCard> = BTreeMap::new();
     for file in sources.files_about(Subject::Agents) {
-        let AgentsFile { agents } = yaml::parse(file, &variables)?;
+        let AgentsFile { agents } = yaml::parse(file, &variables, origins)?;
         for (id, over) in agents.into_iter().flatten() {
             check_id(file, &id)?;
             let card = cards.entry(id.clone()).or_insert_with(|| AgentCard::new(&id));
@@ -114,15 +114,7 @@ fn overlay(
         card.max_steps = Some(steps.value);
         set("max_steps");
     }
-    macro_rules! take {
-        ($($field:ident),*) => {$(
-            if over.$field.is_some() {
-                card.$field = over.$field;
-                set(stringify!($field));
-            }
-        )*};
-    }
-    take!(tools, skills, slot);
+    take!(card, over, set; tools, skills, slot);
     if let Some(enabled) = over.enabled {
         card.enabled = enabled;
         set("enabled");

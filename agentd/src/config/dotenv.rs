@@ -1,12 +1,12 @@
-//! `.env`: variables that a configuration folder sets for the other files of the configuration. What the daemon's own
-//! environment has counts more.
+//! `.env`: variables that a configuration folder sets for the other files of the configuration; and `mcp_secrets.env`, which sets
+//! some for `mcp_servers.yaml` alone. What the daemon's own environment has counts more.
 //!
 //! One `NAME=value` a line, as other programs write such files: `export` in front, quotes around the value, and a comment
 //! behind it belong to neither. No value is ever repeated in an error.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
-use super::{ConfigError, ErrorPlace, SourceFile, Subject};
+use super::{ConfigError, ErrorPlace, SourceFile, Sources, Subject};
 use crate::environment::Environment;
 
 /// The variables of all such files, the highest layer's first, as far as this environment does not set them.
@@ -33,6 +33,35 @@ pub fn variables(files: &[SourceFile], env: &Environment) -> Result<Environment,
     Ok(found.into_iter().collect())
 }
 
+/// The variables of the daemon's environment, and those of the files that it lacks, the highest layer's first.
+///
+/// # Errors
+/// A line that is no variable. It is not quoted: a secret may stand in it.
+pub(super) fn mcp_secrets(sources: &Sources) -> Result<HashMap<String, String>, ConfigError> {
+    let mut variables = HashMap::new();
+    for file in sources.files_about(Subject::McpSecrets) {
+        for (number, line) in (1..).zip(file.text.lines()) {
+            if line.trim().is_empty() || line.trim_start().starts_with('#') {
+                continue;
+            }
+            match line.split_once('=') {
+                Some((name, value)) if is_name(name) => variables.insert(name.to_owned(), value.to_owned()),
+                _ => {
+                    let place = ErrorPlace::File(file.origin.path(), Some((number, 1)));
+                    return Err(ConfigError::new(place, "this is not a variable").with_hint("write NAME=value"));
+                }
+            };
+        }
+    }
+    variables.extend(sources.env.texts().into_iter().filter(|(_, value)| !value.is_empty()));
+    Ok(variables)
+}
+
+fn is_name(name: &str) -> bool {
+    name.starts_with(|first: char| first.is_ascii_alphabetic() || first == '_')
+        && name.chars().all(|letter| letter.is_ascii_alphanumeric() || letter == '_')
+}
+
 /// The variable of a line, if it has one.
 fn read(line: &str, known: &dyn Fn(&str) -> Option<String>) -> Result<Option<(String, String)>, &'static str> {
     let line = line.trim().trim_start_matches('\u{feff}');
@@ -42,9 +71,7 @@ fn read(line: &str, known: &dyn Fn(&str) -> Option<String>) -> Result<Option<(St
     let line = line.strip_prefix("export ").unwrap_or(line);
     let (name, value) = line.split_once('=').ok_or("this is not a variable")?;
     let (name, value) = (name.trim_end(), value.trim_start());
-    let is_name = name.starts_with(|first: char| first.is_ascii_alphabetic() || first == '_')
-        && name.chars().all(|letter| letter.is_ascii_alphanumeric() || letter == '_');
-    if !is_name {
+    if !is_name(name) {
         return Err("the name of this variable has something else than letters, digits and underscores");
     }
     let value = match value.chars().next() {

@@ -6,11 +6,9 @@ use agentd_audit::chain::sha256;
 use agentd_policy::{Policy, RuleError, RuleFile, Rules};
 
 use super::{
-    ConfigError, Sources,
-    error::ErrorPlace,
+    ConfigError, ErrorPlace, Sources, ToolNames,
     layers::{SourceFile, Subject},
     origin::{Origin, Origins},
-    tool_names::ToolNames,
     yaml,
 };
 
@@ -66,7 +64,7 @@ fn lay(
     rules: &mut RuleFile,
     origins: &mut Origins,
 ) -> Result<(), ConfigError> {
-    let mut over: RuleFile = yaml::parse(file, &sources.env.texts())?;
+    let mut over: RuleFile = yaml::parse(file, &sources.env.texts(), origins)?;
     if let Some(tools) = over.tools.take() {
         let mut named = BTreeMap::new();
         for (name, section) in tools {

@@ -8,11 +8,15 @@ use serde_saphyr::Spanned;
 
 use super::{
     ConfigError, ErrorPlace, Sources,
-    layers::{SourceFile, Subject},
+    groups::group,
+    layers::Subject,
     origin::{Origin, Origins},
     value::{Limit, Span},
-    yaml,
+    yaml::{self, Reader},
 };
+
+/// Prefix of the keys of all servers.
+const GLOBAL: &str = "languages.global";
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
@@ -21,15 +25,22 @@ struct LanguagesFile {
     servers: Option<BTreeMap<String, Spanned<Option<ServerFile>>>>,
 }
 
-#[derive(Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-struct GlobalFile {
-    idle_stop: Option<Limit<Span>>,
-    start_timeout: Option<Span>,
-    request_timeout: Option<Span>,
-    wait: Option<Span>,
-    cold_wait: Option<Span>,
-    memory_mib: Option<Limit<u64>>,
+group! {
+    /// Limits of all servers.
+    pub(in crate::config) GlobalSettings, GlobalFile {
+        /// Idle time after which one stops.
+        idle_stop: Limit<Span>,
+        /// Time limit of its start.
+        start_timeout: Span,
+        /// Time limit of an answer.
+        request_timeout: Span,
+        /// Time that a step waits for findings.
+        wait: Span,
+        /// The same for a server that has just started.
+        cold_wait: Span,
+        /// Memory of each process, in MiB.
+        memory_mib: Limit<u64>,
+    }
 }
 
 #[derive(Debug, Clone, Default, Deserialize)]
@@ -56,8 +67,8 @@ pub(super) fn resolve(sources: &Sources, origins: &mut Origins) -> Result<Langua
     let mut limits = GlobalFile::default();
     let mut servers: BTreeMap<String, Server> = BTreeMap::new();
     for file in sources.files_about(Subject::Languages) {
-        let LanguagesFile { global, servers: named } = yaml::parse(file, &variables)?;
-        limits.overlay(global.unwrap_or_default(), &file.origin, origins);
+        let LanguagesFile { global, servers: named } = yaml::parse(file, &variables, origins)?;
+        limits.overlay(global, GLOBAL, &file.origin, origins);
         for (name, over) in named.into_iter().flatten() {
             let place = yaml::place(file, over.defined);
             check_name(&name, &place)?;
@@ -71,57 +82,30 @@ pub(super) fn resolve(sources: &Sources, origins: &mut Origins) -> Result<Langua
         }
     }
     let complete = servers.into_values().filter(|server| server.enabled).map(Server::complete);
-    Ok(LanguageConfig { servers: complete.collect::<Result<_, _>>()?, limits: limits.complete()? })
+    Ok(LanguageConfig { servers: complete.collect::<Result<_, _>>()?, limits: limits.complete(GLOBAL)?.into() })
 }
 
-impl GlobalFile {
-    fn overlay(&mut self, over: Self, origin: &Origin, origins: &mut Origins) {
-        macro_rules! take {
-            ($($field:ident),*) => {$(
-                if over.$field.is_some() {
-                    self.$field = over.$field;
-                    origins.set(concat!("languages.global.", stringify!($field)), origin);
-                }
-            )*};
+impl From<GlobalSettings> for LanguageLimits {
+    fn from(global: GlobalSettings) -> Self {
+        Self {
+            idle_stop: global.idle_stop.0.map(|span| span.0),
+            start_timeout: global.start_timeout.0,
+            request_timeout: global.request_timeout.0,
+            wait: global.wait.0,
+            cold_wait: global.cold_wait.0,
+            memory_bytes: global.memory_mib.0.map(|number| number.saturating_mul(1024 * 1024)),
         }
-        take!(idle_stop, start_timeout, request_timeout, wait, cold_wait, memory_mib);
-    }
-
-    fn complete(self) -> Result<LanguageLimits, ConfigError> {
-        let missing = |field: &'static str| move || super::group::missing("languages.global", field);
-        let Limit(memory_mib) = self.memory_mib.ok_or_else(missing("memory_mib"))?;
-        Ok(LanguageLimits {
-            idle_stop: self.idle_stop.ok_or_else(missing("idle_stop"))?.0.map(|span| span.0),
-            start_timeout: self.start_timeout.ok_or_else(missing("start_timeout"))?.0,
-            request_timeout: self.request_timeout.ok_or_else(missing("request_timeout"))?.0,
-            wait: self.wait.ok_or_else(missing("wait"))?.0,
-            cold_wait: self.cold_wait.ok_or_else(missing("cold_wait"))?.0,
-            memory_bytes: memory_mib.map(|number| number.saturating_mul(1024 * 1024)),
-        })
     }
 }
 
-/// Reads the texts of one file.
-struct Reader<'a> {
-    file: &'a SourceFile,
-    sources: &'a Sources,
-    variables: &'a std::collections::HashMap<String, String>,
-}
-
-impl Reader<'_> {
-    fn text(&self, value: &Spanned<String>) -> Result<String, ConfigError> {
-        yaml::text(self.file, value, self.variables)
+/// A program: a name, or a path, which becomes an absolute one.
+fn command(reader: &Reader<'_>, value: &Spanned<String>) -> Result<String, ConfigError> {
+    let text = reader.text(value)?;
+    if text.trim().is_empty() {
+        return Err(reader.refuse(value, "`command` is empty"));
     }
-
-    /// A program: a name, or a path, which becomes an absolute one.
-    fn command(&self, value: &Spanned<String>) -> Result<String, ConfigError> {
-        let text = self.text(value)?;
-        if text.trim().is_empty() {
-            return Err(ConfigError::new(yaml::place(self.file, value.defined), "`command` is empty"));
-        }
-        let path = if text.contains('/') { self.sources.path_in(self.file, &text) } else { text.clone().into() };
-        Ok(path.to_str().map_or(text, str::to_owned))
-    }
+    let path = if text.contains('/') { reader.path(&text) } else { text.clone().into() };
+    Ok(path.to_str().map_or(text, str::to_owned))
 }
 
 impl Server {
@@ -144,12 +128,12 @@ impl Server {
             self.enabled = enabled;
             note("enabled");
         }
-        if let Some(command) = over.command {
-            self.config.command = reader.command(&command)?;
+        if let Some(value) = over.command {
+            self.config.command = command(reader, &value)?;
             note("command");
         }
         if let Some(args) = over.args {
-            self.config.args = args.iter().map(|arg| reader.text(arg)).collect::<Result<_, _>>()?;
+            self.config.args = reader.texts(&args)?;
             note("args");
         }
         if let Some(env) = over.env {

@@ -6,106 +6,65 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use super::{
-    error::{ConfigError, ErrorPlace},
-    origin::Origin,
-};
-use crate::ownership;
+use super::{ConfigError, ErrorPlace, Origin};
+use crate::environment::objection;
 
 /// No configuration that people write is longer; a device or a log named by mistake is not read to its end.
 const LONGEST_FILE: u64 = 1 << 20;
 
-/// Subject of a file.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Subject {
-    /// `agentd.yaml`
-    Daemon,
-    /// `models.yaml`
-    Models,
-    /// `tools.yaml`
-    Tools,
-    /// `agents.yaml`
-    Agents,
-    /// `skills.yaml`
-    Skills,
-    /// `web.yaml`
-    Web,
-    /// `languages.yaml`
-    Languages,
-    /// `mcp_servers.yaml`
-    Mcp,
-    /// `mcp_secrets.env`
-    McpSecrets,
-    /// `.env`
-    Dotenv,
-    /// `hitl_rules.yaml`
-    HitlRules,
-    /// `prompts/system.md`
-    SystemPrompt,
-    /// `prompts/subagent.md`
-    SubagentPrompt,
-    /// `prompts/compact.md`
-    CompactPrompt,
+/// One row a file: its subject, its name in each configuration folder, and the one that came with agentd.
+macro_rules! subjects {
+    ($($(#[$doc:meta])* $subject:ident = $name:literal: $built_in:expr,)*) => {
+        /// Subject of a file.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+        pub enum Subject { $($(#[$doc])* $subject,)* }
+
+        impl Subject {
+            /// All of them.
+            pub const ALL: &[Self] = &[$(Self::$subject),*];
+
+            /// Its name in each configuration folder.
+            #[must_use]
+            pub fn file_name(self) -> &'static str {
+                match self { $(Self::$subject => $name,)* }
+            }
+
+            fn built_in(self) -> &'static str {
+                match self { $(Self::$subject => $built_in,)* }
+            }
+        }
+    };
 }
 
-impl Subject {
-    /// All of them.
-    pub const ALL: [Self; 14] = [
-        Self::Daemon,
-        Self::Models,
-        Self::Tools,
-        Self::Agents,
-        Self::Skills,
-        Self::Web,
-        Self::Languages,
-        Self::Mcp,
-        Self::McpSecrets,
-        Self::Dotenv,
-        Self::HitlRules,
-        Self::SystemPrompt,
-        Self::SubagentPrompt,
-        Self::CompactPrompt,
-    ];
-
-    /// Its name in each configuration folder.
-    #[must_use]
-    pub fn file_name(self) -> &'static str {
-        match self {
-            Self::Daemon => "agentd.yaml",
-            Self::Models => "models.yaml",
-            Self::Tools => "tools.yaml",
-            Self::Agents => "agents.yaml",
-            Self::Skills => "skills.yaml",
-            Self::Web => "web.yaml",
-            Self::Languages => "languages.yaml",
-            Self::Mcp => "mcp_servers.yaml",
-            Self::McpSecrets => "mcp_secrets.env",
-            Self::Dotenv => ".env",
-            Self::HitlRules => "hitl_rules.yaml",
-            Self::SystemPrompt => "prompts/system.md",
-            Self::SubagentPrompt => "prompts/subagent.md",
-            Self::CompactPrompt => "prompts/compact.md",
-        }
-    }
-
-    fn built_in(self) -> &'static str {
-        match self {
-            Self::Daemon => include_str!("../../../config/agentd.yaml"),
-            Self::Models => include_str!("../../../config/models.yaml"),
-            Self::Tools => include_str!("../../../config/tools.yaml"),
-            Self::Agents => include_str!("../../../config/agents.yaml"),
-            Self::Skills => include_str!("../../../config/skills.yaml"),
-            Self::Web => include_str!("../../../config/web.yaml"),
-            Self::Languages => include_str!("../../../config/languages.yaml"),
-            Self::Mcp => include_str!("../../../config/mcp_servers.yaml"),
-            Self::McpSecrets => include_str!("../../../config/mcp_secrets.env"),
-            Self::Dotenv => "",
-            Self::HitlRules => include_str!("../../../config/hitl_rules.yaml"),
-            Self::SystemPrompt => include_str!("../../../config/prompts/system.md"),
-            Self::SubagentPrompt => include_str!("../../../config/prompts/subagent.md"),
-            Self::CompactPrompt => include_str!("../../../config/prompts/compact.md"),
-        }
-    }
+subjects! {
+    /// `agentd.yaml`
+    Daemon = "agentd.yaml": include_str!("../../../config/agentd.yaml"),
+    /// `models.yaml`
+    Models = "models.yaml": include_str!("../../../config/models.yaml"),
+    /// `tools.yaml`
+    Tools = "tools.yaml": include_str!("../../../config/tools.yaml"),
+    /// `agents.yaml`
+    Agents = "agents.yaml": include_str!("../../../config/agents.yaml"),
+    /// `skills.yaml`
+    Skills = "skills.yaml": include_str!("../../../config/skills.yaml"),
+    /// `web.yaml`
+    Web = "web.yaml": include_str!("../../../config/web.yaml"),
+    /// `languages.yaml`
+    Languages = "languages.yaml": include_str!("../../../config/languages.yaml"),
+    /// `mcp_servers.yaml`
+    Mcp = "mcp_servers.yaml": include_str!("../../../config/mcp_servers.yaml"),
+    /// `mcp_secrets.env`
+    McpSecrets = "mcp_secrets.env": include_str!("../../../config/mcp_secrets.env"),
+    /// `.env`
+    Dotenv = ".env": "",
+    /// `hitl_rules.yaml`
+    HitlRules = "hitl_rules.yaml": include_str!("../../../config/hitl_rules.yaml"),
+    /// `prompts/system.md`
+    SystemPrompt = "prompts/system.md": include_str!("../../../config/prompts/system.md"),
+    /// `prompts/subagent.md`
+    SubagentPrompt = "prompts/subagent.md": include_str!("../../../config/prompts/subagent.md"),
+    /// `prompts/compact.md`
+    CompactPrompt = "prompts/compact.md": include_str!("../../../config/prompts/compact.md"),
 }
 
 /// One file of one layer.
@@ -146,9 +105,9 @@ pub fn exposed(files: &[PathBuf]) -> Vec<String> {
 /// The files that came with agentd.
 #[must_use]
 pub fn built_in() -> Vec<SourceFile> {
-    Subject::ALL
-        .map(|subject| SourceFile { subject, origin: Origin::BuiltIn, text: subject.built_in().to_owned() })
-        .to_vec()
+    let file =
+        |&subject: &Subject| SourceFile { subject, origin: Origin::BuiltIn, text: subject.built_in().to_owned() };
+    Subject::ALL.iter().map(file).collect()
 }
 
 /// All files of all layers, lowest first: what came with agentd, the machine's folders, the person's folder.
@@ -170,7 +129,7 @@ fn add_folder(files: &mut Vec<SourceFile>, folder: &Path, layer: fn(PathBuf) -> 
     if let Ok(found) = fs::metadata(folder) {
         check_owner(folder, &found)?;
     }
-    for subject in Subject::ALL {
+    for &subject in Subject::ALL {
         let path = folder.join(subject.file_name());
         if let Some(text) = read(&path)? {
             files.push(SourceFile { subject, origin: layer(path), text });
@@ -181,7 +140,7 @@ fn add_folder(files: &mut Vec<SourceFile>, folder: &Path, layer: fn(PathBuf) -> 
 
 /// Foreign rules and servers would be obeyed as the person's own.
 fn check_owner(path: &Path, found: &fs::Metadata) -> Result<(), ConfigError> {
-    let Some(objection) = ownership::objection(found) else { return Ok(()) };
+    let Some(objection) = objection(found) else { return Ok(()) };
     let shown = path.display();
     Err(ConfigError::new(ErrorPlace::File(path.to_path_buf(), None), format!("it is not obeyed: {objection}")).with_hint(format!(
         "if it is yours, `chown \"$(id -u)\" '{shown}'` and `chmod go-w '{shown}'`; AGENTD_CONFIG_DIR names another folder"

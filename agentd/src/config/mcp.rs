@@ -3,7 +3,6 @@
 
 mod file;
 mod plugins;
-mod secrets;
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -13,24 +12,25 @@ use std::{
 
 use agentd_mcp::{
     McpConfig, ServerConfig,
-    config::{
-        ConfigText, HttpWire, LISTING_WAIT, OAuthClient, OFFERED_TOOLS, Sampling, ServerAddress, ToolDefaults,
-        ToolGrants, ToolSetting,
-    },
+    config::{ConfigText, HttpWire, OAuthClient, Sampling, ServerAddress, ToolDefaults, ToolGrants, ToolSetting},
     variables,
 };
 use secrecy::SecretString;
 use serde_saphyr::Spanned;
 
-use self::file::{GlobalFile, MayAsk, McpFile, Mode, OAuthFile, ServerFile, ToolFile};
+use self::file::{GlobalFile, GlobalSettings, MayAsk, McpFile, Mode, OAuthFile, ServerFile, ToolFile};
 use super::{
-    ConfigError, ErrorPlace, Sources,
+    ConfigError, ErrorPlace, Sources, dotenv,
+    groups::take,
     in_text::InText,
     layers::{SourceFile, Subject},
     origin::{Origin, Origins},
-    value::{Limit, Span},
-    yaml,
+    value::{Limit, Span, address},
+    yaml::{self, Reader},
 };
+
+/// Prefix of the keys of all servers.
+const GLOBAL: &str = "mcp_servers.global";
 
 /// The longest name of a server: it is part of the names of its tools.
 const LONGEST_NAME: usize = 40;
@@ -52,7 +52,11 @@ struct Server {
     client_id: Option<String>,
     client_secret: Option<SecretString>,
     issuer: Option<String>,
-    times: Times,
+    lazy_startup: Option<bool>,
+    start_timeout: Option<Span>,
+    call_timeout: Option<Span>,
+    call_limit: Option<Span>,
+    idle_stop: Option<Limit<Span>>,
     defaults: ToolDefaults,
     grants: Option<ToolGrants>,
     tools: BTreeMap<String, ToolSetting>,
@@ -60,15 +64,6 @@ struct Server {
     place: Option<ErrorPlace>,
     /// The plugin that says how it is reached.
     plugin: Option<String>,
-}
-
-#[derive(Debug, Clone, Copy, Default)]
-struct Times {
-    lazy: Option<bool>,
-    start: Option<Duration>,
-    call: Option<Duration>,
-    all: Option<Duration>,
-    idle: Option<Option<Duration>>,
 }
 
 /// The servers, and the plugins of those that came with one.
@@ -94,20 +89,15 @@ struct Entries {
 }
 
 fn read(sources: &Sources, origins: &mut Origins) -> Result<Entries, ConfigError> {
-    let mut global = Times::default();
-    let (mut offered_tools, mut listing_wait) = (OFFERED_TOOLS, LISTING_WAIT);
+    let mut global = GlobalFile::default();
     let mut servers: BTreeMap<String, Server> = BTreeMap::new();
     let mut broken = BTreeMap::new();
-    let known = secrets::variables(sources)?;
+    let known = dotenv::mcp_secrets(sources)?;
     for file in sources.files_about(Subject::Mcp) {
         let (file, variables) = &with_marks(file, &known);
-        let McpFile { global: over, servers: named, unread } = McpFile::read(file, variables)?;
+        let McpFile { global: over, servers: named, unread } = McpFile::read(file, variables, origins)?;
         let reader = Reader { file, sources, variables };
-        if let Some(over) = over {
-            offered_tools = over.offered_tools.unwrap_or(offered_tools);
-            listing_wait = over.listing_wait.map_or(listing_wait, |wait| wait.0);
-            reader.global(over, &mut global, origins);
-        }
+        global.overlay(over, GLOBAL, &file.origin, origins);
         for (name, error) in unread {
             servers.entry(name.clone()).or_default();
             broken.insert(name, error);
@@ -124,18 +114,16 @@ fn read(sources: &Sources, origins: &mut Origins) -> Result<Entries, ConfigError
         }
     }
     let plugins = plugins::add(sources, &known, &mut servers, &mut broken, origins);
+    let global = global.complete(GLOBAL)?;
     let mut complete = BTreeMap::new();
     for (name, server) in servers {
-        match server.complete(&name, global) {
+        match server.complete(&name, &global) {
             _ if broken.contains_key(&name) => {}
-            Ok(server) => {
-                complete.insert(name, server);
-            }
-            Err(error) => {
-                broken.insert(name, error);
-            }
+            Ok(server) => drop(complete.insert(name, server)),
+            Err(error) => drop(broken.insert(name, error)),
         }
     }
+    let (offered_tools, listing_wait) = (global.offered_tools, global.listing_wait.0);
     Ok(Entries { servers: complete, broken, offered_tools, listing_wait, plugins })
 }
 
@@ -198,49 +186,23 @@ fn check_name(name: &str, place: &ErrorPlace) -> Result<(), ConfigError> {
     )))
 }
 
-/// Reads what one file says over what those below it said.
-struct Reader<'a> {
-    file: &'a SourceFile,
-    sources: &'a Sources,
-    variables: &'a HashMap<String, String>,
-}
-
 impl Reader<'_> {
-    fn global(&self, over: GlobalFile, global: &mut Times, origins: &mut Origins) {
-        let GlobalFile { lazy_startup, start_timeout, call_timeout, call_limit, idle_stop, .. } = over;
-        for (key, is_set) in [
-            ("offered_tools", over.offered_tools.is_some()),
-            ("listing_wait", over.listing_wait.is_some()),
-            ("lazy_startup", lazy_startup.is_some()),
-            ("start_timeout", start_timeout.is_some()),
-            ("call_timeout", call_timeout.is_some()),
-            ("call_limit", call_limit.is_some()),
-            ("idle_stop", idle_stop.is_some()),
-        ] {
-            if is_set {
-                origins.set(format!("mcp_servers.global.{key}"), &self.file.origin);
-            }
-        }
-        global.overlay(lazy_startup, start_timeout, call_timeout, call_limit, idle_stop);
-    }
-
     fn server(&self, over: ServerFile, server: &mut Server) -> Result<(), ConfigError> {
         if let Some(command) = &over.command {
             server.command = Some(self.text(command)?);
             server.home = self.file.folder();
         }
         if let Some(args) = &over.args {
-            let texts = args.iter().map(|arg| self.text(arg)).collect::<Result<Vec<_>, _>>()?;
-            server.args = self.secrets().of_args(texts);
+            server.args = self.secrets().of_args(self.texts(args)?);
         }
         if let Some(cwd) = &over.cwd {
             let text = self.text(cwd)?;
             let is_whole = variables::written(&text).starts_with("${");
-            server.cwd = Some(if is_whole { PathBuf::from(text) } else { self.sources.path_in(self.file, &text) });
+            server.cwd = Some(if is_whole { PathBuf::from(text) } else { self.path(&text) });
         }
         if let Some(url) = &over.url {
             let text = self.text(url)?;
-            check_url(&text).map_err(|why| self.refuse(url, why))?;
+            self.check_url(url, &text)?;
             server.url = Some(self.secrets().of_url(text));
         }
         for (name, value) in over.env.iter().flatten() {
@@ -267,7 +229,7 @@ impl Reader<'_> {
         }
         if let Some(issuer) = &issuer {
             let text = self.text(issuer)?;
-            check_url(&text).map_err(|why| self.refuse(issuer, why))?;
+            self.check_url(issuer, &text)?;
             server.issuer = Some(text);
         }
         server.enabled = over.enabled.or(server.enabled);
@@ -276,15 +238,12 @@ impl Reader<'_> {
         server.defaults.always_available = over.always_available.or(server.defaults.always_available);
         server.defaults.effect = over.effect.map(Into::into).or(server.defaults.effect);
         server.grants = over.grants.map(|grants| grants.0).or(server.grants.take());
-        server.times.overlay(over.lazy_startup, over.start_timeout, over.call_timeout, over.call_limit, over.idle_stop);
+        let note = |_| {};
+        take!(server, over, note; lazy_startup, start_timeout, call_timeout, call_limit, idle_stop);
         for (name, over) in over.tools.into_iter().flatten() {
             overlay(server.tools.entry(name).or_default(), over.unwrap_or_default());
         }
         Ok(())
-    }
-
-    fn text(&self, value: &Spanned<String>) -> Result<String, ConfigError> {
-        yaml::text(self.file, value, self.variables)
     }
 
     /// A credential for a server: it is sent as it is.
@@ -298,8 +257,13 @@ impl Reader<'_> {
         InText::new(&self.file.text, self.variables)
     }
 
-    fn refuse(&self, value: &Spanned<String>, why: &str) -> ConfigError {
-        ConfigError::new(yaml::place(self.file, value.defined), why)
+    fn check_url(&self, value: &Spanned<String>, text: &str) -> Result<(), ConfigError> {
+        // With a mark it is an address or none when its client has lent the rest of it.
+        if variables::has_mark(text) {
+            return Ok(());
+        }
+        let checked = address(text, "https://example.org/mcp", "put a key into `headers`");
+        checked.map(drop).map_err(|why| self.refuse(value, why))
     }
 }
 
@@ -312,25 +276,8 @@ fn overlay(tool: &mut ToolSetting, over: ToolFile) {
     tool.effect = effect.map(Into::into).or(tool.effect);
 }
 
-impl Times {
-    fn overlay(
-        &mut self,
-        lazy: Option<bool>,
-        start: Option<Span>,
-        call: Option<Span>,
-        all: Option<Span>,
-        idle: Option<Limit<Span>>,
-    ) {
-        self.lazy = lazy.or(self.lazy);
-        self.start = start.map(|span| span.0).or(self.start);
-        self.call = call.map(|span| span.0).or(self.call);
-        self.all = all.map(|span| span.0).or(self.all);
-        self.idle = idle.map(|limit| limit.0.map(|span| span.0)).or(self.idle);
-    }
-}
-
 impl Server {
-    fn complete(self, name: &str, global: Times) -> Result<ServerConfig, ConfigError> {
+    fn complete(self, name: &str, global: &GlobalSettings) -> Result<ServerConfig, ConfigError> {
         let wrong = |why: &str, hint: &str| {
             let place = self.place.clone().unwrap_or_else(|| ErrorPlace::Setting(format!("mcp_servers.{name}")));
             ConfigError::new(place, format!("the MCP server `{name}` {why}")).with_hint(hint)
@@ -386,10 +333,6 @@ impl Server {
                 ));
             }
         };
-        let missing = |key: &str| {
-            ConfigError::new(ErrorPlace::Setting(format!("mcp_servers.global.{key}")), "no layer sets this key")
-        };
-        let times = &self.times;
         Ok(ServerConfig {
             enabled: self.enabled.unwrap_or(true),
             reached,
@@ -400,29 +343,13 @@ impl Server {
                 None | Some(MayAsk::Never) => Sampling::Never,
                 Some(MayAsk::Ask) => Sampling::Ask,
             },
-            eager: !times.lazy.or(global.lazy).ok_or_else(|| missing("lazy_startup"))?,
-            start_timeout: times.start.or(global.start).ok_or_else(|| missing("start_timeout"))?,
-            call_timeout: times.call.or(global.call).ok_or_else(|| missing("call_timeout"))?,
-            call_limit: times.all.or(global.all).ok_or_else(|| missing("call_limit"))?,
-            idle_stop: times.idle.or(global.idle).ok_or_else(|| missing("idle_stop"))?,
+            eager: !self.lazy_startup.unwrap_or(global.lazy_startup),
+            start_timeout: self.start_timeout.unwrap_or(global.start_timeout).0,
+            call_timeout: self.call_timeout.unwrap_or(global.call_timeout).0,
+            call_limit: self.call_limit.unwrap_or(global.call_limit).0,
+            idle_stop: self.idle_stop.unwrap_or(global.idle_stop).0.map(|span| span.0),
             plugin: self.plugin.clone(),
         })
-    }
-}
-
-/// Checks an address. The error does not repeat it: it may hold a password.
-fn check_url(text: &str) -> Result<(), &'static str> {
-    if variables::has_mark(text) {
-        // It is an address or none when its client has lent the rest of it.
-        return Ok(());
-    }
-    match url::Url::parse(text) {
-        Ok(url) if !matches!(url.scheme(), "http" | "https") => Err("it begins with http:// or https://"),
-        Ok(url) if !url.username().is_empty() || url.password().is_some() => {
-            Err("it holds a name or a password before the @; put a key into `headers`")
-        }
-        Ok(_) => Ok(()),
-        Err(_) => Err("it is not an address such as https://example.org/mcp"),
     }
 }
 

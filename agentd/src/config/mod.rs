@@ -2,10 +2,10 @@
 //! line. Each layer sets only what it names.
 //!
 //! - [`layers`]: the files. Reading them is all the I/O there is, but for keys that a file keeps elsewhere.
-//! - `daemon` (`agentd.yaml`), `models` (`models.yaml`, `MODEL_*`), `tools` (`tools.yaml`), [`agents`] (`agents.yaml`),
+//! - `groups` and `daemon` (`agentd.yaml`), `models` (`models.yaml`, `MODEL_*`), `tools` (`tools.yaml`, `skills.yaml`), [`agents`] (`agents.yaml`),
 //!   `web` (`web.yaml`), `languages` (`languages.yaml`), `mcp` (`mcp_servers.yaml`), [`hitl_rules`] (`hitl_rules.yaml`): their schema, and how the
 //!   layers are merged.
-//! - [`dotenv`] (`.env`): variables for all of them. `tool_names`: tools as other systems call them.
+//! - [`dotenv`] (`.env`): variables for all of them. `removed`: keys that an earlier version had.
 //! - `yaml`: text to values, with line, column and the nearest valid key in every error; [`value`]: times and limits.
 //! - [`origin`]: the origin of each value, for people who wonder; [`values`]: the values themselves, without secrets.
 //!
@@ -14,20 +14,16 @@
 
 pub mod agents;
 mod daemon;
-mod documents;
 pub mod dotenv;
-mod error;
-mod group;
+mod groups;
 pub mod hitl_rules;
 mod in_text;
 mod languages;
 pub mod layers;
 mod mcp;
 mod models;
-mod observation;
 pub mod origin;
-mod skills;
-mod tool_names;
+mod removed;
 mod tools;
 pub mod value;
 pub mod values;
@@ -50,18 +46,17 @@ use agentd_mcp::McpConfig;
 use agentd_web::WebConfig;
 use secrecy::{ExposeSecret, SecretString};
 
-pub use self::daemon::HardLinkRule;
-pub use self::mcp::over as try_mcp;
 pub use self::{
-    daemon::{Confinement, DaemonSettings, LogFormat, OnDeadline, RetentionSettings, SandboxSettings, ServiceSettings},
-    documents::{IndexSettings, ReadingSettings},
-    error::{ConfigError, ErrorPlace, nearest},
+    groups::{
+        Confinement, DaemonSettings, HardLinkRule, IndexSettings, LogFormat, OnDeadline, ReadingSettings,
+        RetentionSettings, SandboxSettings, ServiceSettings, TraceSettings,
+    },
     hitl_rules::RuleSettings,
     layers::{SourceFile, Subject},
+    mcp::over as try_mcp,
     models::{ModelPlace, ModelSettings},
-    origin::{Origin, Origins},
-    tool_names::ToolNames,
-    tools::{ToolSetting, ToolSettings, ToolSwitch},
+    origin::{ConfigError, ErrorPlace, Origin, Origins, nearest},
+    tools::{ToolNames, ToolSetting, ToolSettings, ToolSwitch},
     values::ConfigValues,
 };
 use crate::environment::Environment;
@@ -140,7 +135,7 @@ pub fn resolve(sources: &Sources) -> Result<Config, ConfigError> {
     let names = ToolNames::besides(&mcp);
     let tools = tools::resolve(sources, &names, &mut origins)?;
     let (agents, agent_plugins) = agents::resolve(sources, &names, &mut origins)?;
-    let skills = skills::resolve(sources, &mut origins)?;
+    let skills = tools::skills(sources, &mut origins)?;
     let web = web::resolve(sources, &mut origins)?;
     let languages = languages::resolve(sources, &mut origins)?;
     let rules = hitl_rules::resolve(sources, &names, &mut origins)?;

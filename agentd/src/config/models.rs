@@ -1,16 +1,18 @@
 //! `models.yaml` and `MODEL_*`: the five slots; in `fallback`, the models that answer in place of others.
 
 mod environment;
-mod fallback;
 
 use std::{
     collections::{BTreeMap, HashMap},
     fs,
-    path::{Path, PathBuf},
+    path::PathBuf,
 };
 
-use agentd_core::{model::Slot, usage::Prices};
-use agentd_models::{ChatTemplate, Effort, ModelConfig, Thinking, Wire, default_models};
+use agentd_core::{
+    model::{Slot, is_model_id},
+    usage::Prices,
+};
+use agentd_models::{ChatTemplate, Effort, Fallback, ModelConfig, Thinking, Wire, default_models};
 use secrecy::SecretString;
 use serde::Deserialize;
 use serde_json::{Map, Value};
@@ -18,10 +20,11 @@ use serde_saphyr::Spanned;
 
 use super::{
     ConfigError, ErrorPlace, Sources,
-    layers::{SourceFile, Subject},
+    groups::take,
+    layers::Subject,
     origin::{Origin, Origins},
     value::Span,
-    yaml,
+    yaml::{self, Reader},
 };
 
 /// Default address for a key without one: most programs that read such variables assume it.
@@ -132,7 +135,7 @@ pub(super) fn resolve(sources: &Sources, origins: &mut Origins) -> Result<ModelS
     let mut slots: HashMap<Slot, SlotLayer> = HashMap::new();
     let mut others: BTreeMap<String, SlotLayer> = BTreeMap::new();
     for file in sources.files_about(Subject::Models) {
-        let ModelsFile { base, reasoning, vision, code, chat, others: named } = yaml::parse(file, &variables)?;
+        let ModelsFile { base, reasoning, vision, code, chat, others: named } = yaml::parse(file, &variables, origins)?;
         let reader = Reader { file, sources, variables: &variables };
         for (slot, layer) in Slot::ALL.into_iter().zip([base, reasoning, vision, code, chat]) {
             let Some(layer) = layer else { continue };
@@ -189,30 +192,10 @@ impl SlotLayer {
     /// Puts a higher layer above this one.
     fn overlay(&mut self, over: Self, slot: Slot, origins: &mut Origins, origin: impl Fn(&str) -> Origin) {
         self.make_way_for(&over, slot, origins);
-        macro_rules! take {
-            ($($field:ident),*) => {$(
-                if over.$field.is_some() {
-                    self.$field = over.$field;
-                    origins.set(format!("models.{slot}.{}", stringify!($field)), &origin(stringify!($field)));
-                }
-            )*};
-        }
-        take!(base_url, api_key, id, gguf, wire, temperature, max_tokens, context_window, native_tools, echo_reasoning);
-        take!(
-            sees_pictures,
-            thinking,
-            effort,
-            cache_reasons,
-            prices,
-            connect,
-            first_byte,
-            idle,
-            retries,
-            headers,
-            body,
-            chat_template,
-            fallback
-        );
+        let mut note = |field| origins.set(format!("models.{slot}.{field}"), &origin(field));
+        take!(self, over, note; base_url, api_key, id, gguf, wire, temperature, max_tokens, context_window, native_tools);
+        take!(self, over, note; echo_reasoning, sees_pictures, thinking, effort, cache_reasons, prices, connect);
+        take!(self, over, note; first_byte, idle, retries, headers, body, chat_template, fallback);
     }
 
     /// A key belongs to the address that it was written with: another layer's address must never get it. And a slot has
@@ -284,9 +267,37 @@ impl SlotLayer {
         model.body = self.body.clone().unwrap_or_default();
         model.chat_template = self.chat_template.clone().unwrap_or_default();
         let fallback = self.fallback.as_ref().or(server.fallback.as_ref());
-        model.fallback =
-            fallback.into_iter().flatten().filter_map(|name| fallback::named(slot, name, others)).collect();
+        model.fallback = fallback.into_iter().flatten().filter_map(|name| fallback_named(slot, name, others)).collect();
         Ok(ModelPlace::Server(Box::new(model)))
+    }
+
+    /// A model in no slot, which only answers in place of others.
+    fn standing_by(self, name: &str, anthropic: &AnthropicDefaults) -> Result<ModelConfig, ConfigError> {
+        let place = || ErrorPlace::Setting(format!("models.others.{name}"));
+        let odd = |why: &str| Err(ConfigError::new(place(), why));
+        if name.parse::<Slot>().is_ok() {
+            return odd("a slot has that name: give it another one");
+        }
+        if self.fallback.is_some() {
+            return odd("a model that answers in place of others has no `fallback` of its own");
+        }
+        if !self.has_address() {
+            return odd("nothing says where this model is: set base_url or api_key");
+        }
+        match self.complete(Slot::Base, &Self::default(), anthropic, &BTreeMap::new())? {
+            ModelPlace::Server(model) => Ok(*model),
+            ModelPlace::Gguf(_) => odd("a file can only be the model of a slot: name that slot in `fallback`"),
+        }
+    }
+}
+
+/// The model that a name in `fallback` means; none where that is the slot itself, which only varies another one.
+fn fallback_named(slot: Slot, name: &str, others: &BTreeMap<String, ModelConfig>) -> Option<Fallback> {
+    match (name.parse::<Slot>(), others.get(name)) {
+        (Ok(own), _) if own == slot => None,
+        (Ok(other), _) => Some(Fallback::Slot(other)),
+        (Err(_), Some(model)) => Some(Fallback::Model(Box::new(model.clone()))),
+        (Err(_), None) => Some(Fallback::Id(name.to_owned())),
     }
 }
 
@@ -305,10 +316,7 @@ impl AnthropicDefaults {
 
     /// The address, which is looked at only where a slot needs it: other programs read the variable, too.
     fn base_url(&self) -> Result<String, ConfigError> {
-        check_url(&self.address).map_err(|why| {
-            let place = ErrorPlace::Variable(ANTHROPIC_ADDRESS_VARIABLE.to_owned());
-            ConfigError::new(place, why.replace("base_url", "the address"))
-        })
+        url_in(ANTHROPIC_ADDRESS_VARIABLE, &self.address)
     }
 
     /// The key, for the server that it is meant for and for no other.
@@ -336,10 +344,8 @@ fn by_key_alone(
         }
         (None, None) => return Ok(()),
     };
-    let base_url = check_url(address).map_err(|why| {
-        let variable = if wire == Wire::Anthropic { ANTHROPIC_ADDRESS_VARIABLE } else { OPENAI_ADDRESS_VARIABLE };
-        ConfigError::new(ErrorPlace::Variable(variable.to_owned()), why.replace("base_url", "the address"))
-    })?;
+    let variable = if wire == Wire::Anthropic { ANTHROPIC_ADDRESS_VARIABLE } else { OPENAI_ADDRESS_VARIABLE };
+    let base_url = url_in(variable, address)?;
     let host = url::Url::parse(&base_url).ok().and_then(|url| url.host_str().map(str::to_owned)).unwrap_or_default();
     let server = SlotLayer {
         api_key: text(key).map(SecretString::from),
@@ -379,13 +385,6 @@ fn no_address(slot: Slot) -> ConfigError {
     ))
 }
 
-/// Reads what one file says of one slot.
-struct Reader<'a> {
-    file: &'a SourceFile,
-    sources: &'a Sources,
-    variables: &'a HashMap<String, String>,
-}
-
 impl Reader<'_> {
     fn slot(&self, slot: SlotFile) -> Result<SlotLayer, ConfigError> {
         if let (Some(gguf), Some(_)) = (&slot.gguf, &slot.base_url) {
@@ -394,7 +393,7 @@ impl Reader<'_> {
         if let (Some(file), Some(_)) = (&slot.api_key_file, &slot.api_key) {
             return Err(self.refuse(file, "a slot has either `api_key` or `api_key_file`, not both"));
         }
-        let api_key = match self.text(slot.api_key.as_ref())? {
+        let api_key = match self.optional(slot.api_key.as_ref())? {
             Some(key) => Some(key),
             None => slot.api_key_file.as_ref().map(|path| self.key_in(path)).transpose()?,
         };
@@ -402,8 +401,8 @@ impl Reader<'_> {
         Ok(SlotLayer {
             base_url: slot.base_url.as_ref().map(|url| self.url(url)).transpose()?.flatten(),
             api_key: api_key.filter(|key| !key.is_empty()).map(SecretString::from),
-            id: self.text(slot.id.as_ref())?,
-            gguf: self.text(slot.gguf.as_ref())?.map(|path| self.sources.path_in(self.file, &path)),
+            id: self.optional(slot.id.as_ref())?,
+            gguf: self.optional(slot.gguf.as_ref())?.map(|path| self.path(&path)),
             wire: slot.wire,
             temperature: self.checked(slot.temperature, |t| (0.0..=2.0).contains(t), "temperature is from 0 to 2")?,
             max_tokens: self.checked(slot.max_tokens, |n| *n > 0, "max_tokens is above 0")?,
@@ -431,8 +430,8 @@ impl Reader<'_> {
     }
 
     /// A text; an empty one, such as an unset `${NAME:-}` gives, counts as not there.
-    fn text(&self, value: Option<&Spanned<String>>) -> Result<Option<String>, ConfigError> {
-        let text = value.map(|value| yaml::text(self.file, value, self.variables)).transpose()?;
+    fn optional(&self, value: Option<&Spanned<String>>) -> Result<Option<String>, ConfigError> {
+        let text = value.map(|value| self.text(value)).transpose()?;
         Ok(text.filter(|text| !text.is_empty()))
     }
 
@@ -440,12 +439,11 @@ impl Reader<'_> {
         &self,
         headers: BTreeMap<String, Spanned<String>>,
     ) -> Result<BTreeMap<String, SecretString>, ConfigError> {
-        let value = |text| yaml::text(self.file, text, self.variables).map(SecretString::from);
-        headers.iter().map(|(name, text)| Ok((name.clone(), value(text)?))).collect()
+        headers.iter().map(|(name, text)| Ok((name.clone(), self.text(text)?.into()))).collect()
     }
 
     fn url(&self, value: &Spanned<String>) -> Result<Option<String>, ConfigError> {
-        let text = self.text(Some(value))?;
+        let text = self.optional(Some(value))?;
         text.map(|text| check_url(&text).map_err(|why| self.refuse(value, why))).transpose()
     }
 
@@ -462,19 +460,27 @@ impl Reader<'_> {
     }
 
     fn key_in(&self, value: &Spanned<String>) -> Result<String, ConfigError> {
-        let path = self.sources.path_in(self.file, &yaml::text(self.file, value, self.variables)?);
-        read_key(&path).map_err(|why| self.refuse(value, why))
+        let path = self.path(&self.text(value)?);
+        let key = fs::read_to_string(&path)
+            .map_err(|error| self.refuse(value, format!("could not read the key in {}: {error}", path.display())))?;
+        Ok(key.trim().to_owned())
     }
 
-    fn refuse<T>(&self, value: &Spanned<T>, why: impl Into<String>) -> ConfigError {
-        ConfigError::new(yaml::place(self.file, value.defined), why)
+    /// Names of the models that answer in place of a slot's.
+    fn fallback(&self, names: &[Spanned<String>]) -> Result<Vec<String>, ConfigError> {
+        let name = |name: &Spanned<String>| match self.optional(Some(name))? {
+            Some(text) if !is_model_id(&text) => Err(self.refuse(name, "that is no slot and no id of a model")),
+            text => Ok(text),
+        };
+        names.iter().filter_map(|text| name(text).transpose()).collect()
     }
 }
 
-fn read_key(path: &Path) -> Result<String, String> {
-    let key =
-        fs::read_to_string(path).map_err(|error| format!("could not read the key in {}: {error}", path.display()))?;
-    Ok(key.trim().to_owned())
+/// The address in a variable.
+fn url_in(variable: &str, text: &str) -> Result<String, ConfigError> {
+    check_url(text).map_err(|why| {
+        ConfigError::new(ErrorPlace::Variable(variable.to_owned()), why.replace("base_url", "the address"))
+    })
 }
 
 /// The address without a slash at its end, if it is one. What is wrong is said without the address: it may hold a

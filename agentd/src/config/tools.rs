@@ -1,17 +1,13 @@
-//! `tools.yaml`: which tools models are offered, and when.
+//! `tools.yaml` and `skills.yaml`: which tools and skills models are offered, and when; and the names of tools in other systems.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use agentd_core::catalogue::{ToolLabel, ToolTier};
+use agentd_extensions::skills::SkillSettings;
+use agentd_mcp::McpConfig;
 use serde::{Deserialize, Deserializer, de};
 
-use super::{
-    ConfigError, Sources,
-    layers::Subject,
-    origin::{Origin, Origins},
-    tool_names::ToolNames,
-    yaml,
-};
+use super::{ConfigError, Sources, groups::take, layers::Subject, origin::Origins, yaml};
 
 /// Settings of tools, by their names.
 pub type ToolSettings = BTreeMap<String, ToolSetting>;
@@ -62,14 +58,17 @@ pub(super) fn resolve(
     let variables = sources.env.texts();
     let mut tools = ToolSettings::new();
     for file in sources.files_about(Subject::Tools) {
-        let ToolsFile { core, optional } = yaml::parse(file, &variables)?;
+        let ToolsFile { core, optional } = yaml::parse(file, &variables, origins)?;
         let core = core.into_iter().flatten().map(|(name, over)| (name, ToolSetting { is_core: true, ..over }));
         let mut named: Vec<(String, ToolSetting)> = core.chain(optional.into_iter().flatten()).collect();
         // Where a file has a tool under its own name, too, that counts more.
         named.sort_by_key(|(name, _)| names.ours(name) == name);
         for (name, over) in named {
             let name = names.ours(&name);
-            tools.entry(name.to_owned()).or_default().overlay(over, name, &file.origin, origins);
+            let tool = tools.entry(name.to_owned()).or_default();
+            let mut note = |field| origins.set(format!("tools.{name}.{field}"), &file.origin);
+            take!(tool, over, note; enabled, always_available, category, tags, description);
+            tool.is_core |= over.is_core;
         }
     }
     Ok(tools)
@@ -100,19 +99,6 @@ impl ToolSetting {
     pub fn hides_or_describes(&self) -> bool {
         self.description.is_some() || matches!(self.enabled, Some(ToolSwitch::WhenMentioned | ToolSwitch::Never))
     }
-
-    fn overlay(&mut self, over: Self, name: &str, origin: &Origin, origins: &mut Origins) {
-        macro_rules! take {
-            ($($field:ident),*) => {$(
-                if over.$field.is_some() {
-                    self.$field = over.$field;
-                    origins.set(format!("tools.{name}.{}", stringify!($field)), origin);
-                }
-            )*};
-        }
-        take!(enabled, always_available, category, tags, description);
-        self.is_core |= over.is_core;
-    }
 }
 
 impl<'de> Deserialize<'de> for ToolSwitch {
@@ -141,5 +127,94 @@ impl<'de> Deserialize<'de> for ToolSwitch {
         }
 
         deserializer.deserialize_any(Visitor)
+    }
+}
+
+/// `core` and `optional` say how a person sees the skills; both are read alike.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct SkillsFile {
+    core: Option<BTreeMap<String, SkillFile>>,
+    optional: Option<BTreeMap<String, SkillFile>>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct SkillFile {
+    enabled: Option<bool>,
+    /// Other systems write it; what is enabled is always there.
+    #[serde(rename = "always_available")]
+    _always_available: Option<bool>,
+    auto_load_on_file_types: Option<Vec<String>>,
+    description: Option<String>,
+}
+
+pub(super) fn skills(sources: &Sources, origins: &mut Origins) -> Result<SkillSettings, ConfigError> {
+    let variables = sources.env.texts();
+    let mut skills = SkillSettings::new();
+    for file in sources.files_about(Subject::Skills) {
+        let SkillsFile { core, optional } = yaml::parse(file, &variables, origins)?;
+        for (name, over) in core.into_iter().chain(optional).flatten() {
+            let mut note = |key: &str| origins.set(format!("skills.{name}.{key}"), &file.origin);
+            let setting = skills.entry(name.clone()).or_default();
+            take!(setting, over, note; enabled, description);
+            if let Some(types) = over.auto_load_on_file_types {
+                setting.file_types = types.iter().map(|kind| kind.trim().trim_start_matches('.').to_owned()).collect();
+                note("auto_load_on_file_types");
+            }
+        }
+    }
+    Ok(skills)
+}
+
+/// The names under which files of the configuration know tools.
+#[derive(Debug, Default)]
+pub struct ToolNames {
+    /// Names that the person gave to tools of MCP servers: these mean nothing else.
+    given: BTreeSet<String>,
+}
+
+impl ToolNames {
+    /// All names besides those that these servers' tools were given.
+    pub(super) fn besides(mcp: &McpConfig) -> Self {
+        let tools = mcp.servers.values().flat_map(|server| server.tools.values());
+        Self { given: tools.filter_map(|tool| tool.alias.clone()).collect() }
+    }
+
+    /// Our name of the tool that is meant, or the name as it is.
+    pub(super) fn ours<'a>(&self, name: &'a str) -> &'a str {
+        if self.given.contains(name) {
+            return name;
+        }
+        agentd_engine::own_name(agentd_extensions::tool_names::known_name(name).unwrap_or(name))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_other_systems_mean_ours_unless_they_were_given_away() {
+        let names = ToolNames { given: ["fs_read".to_owned()].into() };
+        for (theirs, ours) in [
+            ("fetch_web", "read_url"),
+            ("jina_reader", "read_url"),
+            ("google_search", "web_search"),
+            ("list_dir", "list_workspace_files"),
+            ("glob_file_search", "find_files"),
+            ("run_cmd", "run_bash_command"),
+            ("call_subagent", "delegate_task"),
+            ("task", "delegate_task"),
+            ("Task", "delegate_task"),
+            ("TodoWrite", "todo_write"),
+            ("WebFetch", "read_url"),
+            ("grep", "grep"),
+            ("fs_read", "fs_read"),
+            ("fs_write", "write_file"),
+            ("extract_links", "extract_links"),
+        ] {
+            assert_eq!(names.ours(theirs), ours);
+        }
     }
 }

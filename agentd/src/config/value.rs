@@ -1,12 +1,19 @@
-//! Values with a notation of their own: times, and limits that may be absent.
+//! Values with a notation of their own: times, limits that may be absent, addresses, filters of the log.
 
-use agentd_core::model::Slot;
 use std::{fmt, marker::PhantomData, time::Duration};
 
+use agentd_core::model::Slot;
 use serde::{
     Deserialize, Deserializer,
     de::{Error, Visitor},
 };
+use tracing::level_filters::LevelFilter;
+use tracing_subscriber::filter::Targets;
+use url::Url;
+
+/// Target that logs whole messages of MCP servers, of any size and with any words in them. What matters of them stands
+/// in `agentctl mcp logs`.
+const QUIET: &str = "rmcp";
 
 /// A length of time: `250ms`, `30s`, `5m`, `2h`, `7d`, or a number of seconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -29,6 +36,14 @@ impl Span {
     #[must_use]
     pub fn as_millis(self) -> u64 {
         u64::try_from(self.0.as_millis()).unwrap_or(u64::MAX)
+    }
+}
+
+impl<const LOW: u64, const HIGH: u64> Within<LOW, HIGH> {
+    /// As a size in memory, which it was checked to fit.
+    #[must_use]
+    pub fn size(self) -> usize {
+        usize::try_from(self.0).unwrap_or(usize::MAX)
     }
 }
 
@@ -65,51 +80,37 @@ impl Scalar for Span {
     }
 }
 
-impl Scalar for u32 {
-    const EXPECTED: &'static str = "a number above 0";
+/// Numbers above 0, and types in which a word stands for none.
+macro_rules! scalars {
+    ($($number:ty),*; $($absent:ident: $word:literal),*) => {
+        $(impl Scalar for $number {
+            const EXPECTED: &'static str = "a number above 0";
 
-    fn read(text: &str) -> Option<Self> {
-        text.trim().parse().ok().filter(|number| *number > 0)
-    }
+            fn read(text: &str) -> Option<Self> {
+                text.trim().parse().ok().filter(|number| *number > 0)
+            }
+        })*
+        $(impl<T: Scalar> Scalar for $absent<T> {
+            const EXPECTED: &'static str = T::EXPECTED;
+
+            fn bounds() -> String {
+                format!("{}, or {}", T::bounds(), $word)
+            }
+
+            fn read(text: &str) -> Option<Self> {
+                if text.trim() == $word { Some(Self(None)) } else { T::read(text).map(|value| Self(Some(value))) }
+            }
+        })*
+    };
 }
 
-impl Scalar for u64 {
-    const EXPECTED: &'static str = "a number above 0";
-
-    fn read(text: &str) -> Option<Self> {
-        text.trim().parse().ok().filter(|number| *number > 0)
-    }
-}
+scalars!(u32, u64; Limit: "never", Auto: "auto");
 
 impl Scalar for Slot {
     const EXPECTED: &'static str = "a model slot (base, reasoning, vision, code or chat)";
 
     fn read(text: &str) -> Option<Self> {
         text.trim().parse().ok()
-    }
-}
-
-impl<T: Scalar> Scalar for Limit<T> {
-    const EXPECTED: &'static str = T::EXPECTED;
-
-    fn bounds() -> String {
-        T::bounds()
-    }
-
-    fn read(text: &str) -> Option<Self> {
-        if text.trim() == "never" { Some(Self(None)) } else { T::read(text).map(|value| Self(Some(value))) }
-    }
-}
-
-impl<T: Scalar> Scalar for Auto<T> {
-    const EXPECTED: &'static str = T::EXPECTED;
-
-    fn bounds() -> String {
-        T::bounds()
-    }
-
-    fn read(text: &str) -> Option<Self> {
-        if text.trim() == "auto" { Some(Self(None)) } else { T::read(text).map(|value| Self(Some(value))) }
     }
 }
 
@@ -132,21 +133,13 @@ impl<const LOW: u64, const HIGH: u64> Auto<Within<LOW, HIGH>> {
     }
 }
 
-struct ScalarVisitor<T> {
-    suffix: String,
-    kind: PhantomData<T>,
-}
+struct ScalarVisitor<T>(PhantomData<T>);
 
 impl<T: Scalar> ScalarVisitor<T> {
-    /// A visitor that says these words behind what is expected.
-    fn or(words: &str) -> Self {
-        Self { suffix: format!("{}{words}", T::bounds()), kind: PhantomData }
-    }
-
-    fn read<E: Error>(&self, text: &str) -> Result<T, E> {
+    fn read<E: Error>(text: &str) -> Result<T, E> {
         T::read(text).ok_or_else(|| {
             let shown: String = text.chars().take(40).collect();
-            E::custom(format_args!("`{shown}` is not {}{}", T::EXPECTED, self.suffix))
+            E::custom(format_args!("`{shown}` is not {}{}", T::EXPECTED, T::bounds()))
         })
     }
 }
@@ -155,48 +148,58 @@ impl<T: Scalar> Visitor<'_> for ScalarVisitor<T> {
     type Value = T;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}{}", T::EXPECTED, self.suffix)
+        write!(f, "{}{}", T::EXPECTED, T::bounds())
     }
 
     fn visit_str<E: Error>(self, text: &str) -> Result<T, E> {
-        self.read(text)
+        Self::read(text)
     }
 
     fn visit_u64<E: Error>(self, number: u64) -> Result<T, E> {
-        self.read(&number.to_string())
+        Self::read(&number.to_string())
     }
 
     fn visit_i64<E: Error>(self, number: i64) -> Result<T, E> {
-        self.read(&number.to_string())
+        Self::read(&number.to_string())
     }
 
     fn visit_f64<E: Error>(self, number: f64) -> Result<T, E> {
-        self.read(&number.to_string())
+        Self::read(&number.to_string())
     }
 }
 
-impl<'de> Deserialize<'de> for Span {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_any(ScalarVisitor::<Self>::or(""))
+macro_rules! read_as_scalars {
+    ($(($($generics:tt)*) $kind:ty),*) => {$(
+        impl<'de, $($generics)*> Deserialize<'de> for $kind {
+            fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+                deserializer.deserialize_any(ScalarVisitor(PhantomData))
+            }
+        }
+    )*};
+}
+
+read_as_scalars!(() Span, (T: Scalar) Limit<T>, (T: Scalar) Auto<T>, (const LOW: u64, const HIGH: u64) Within<LOW, HIGH>);
+
+/// An address of a server. The error does not repeat it: it may hold a password, which `instead` says where to put.
+pub(super) fn address(text: &str, example: &str, instead: &str) -> Result<Url, String> {
+    match Url::parse(text) {
+        Ok(url) if !matches!(url.scheme(), "http" | "https") => Err("it begins with http:// or https://".to_owned()),
+        Ok(url) if !url.username().is_empty() || url.password().is_some() => {
+            Err(format!("it holds a name or a password before the @; {instead}"))
+        }
+        Ok(url) => Ok(url),
+        Err(_) => Err(format!("it is not an address such as {example}")),
     }
 }
 
-impl<'de, T: Scalar> Deserialize<'de> for Limit<T> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_any(ScalarVisitor::<Self>::or(", or never"))
-    }
-}
-
-impl<'de, T: Scalar> Deserialize<'de> for Auto<T> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_any(ScalarVisitor::<Self>::or(", or auto"))
-    }
-}
-
-impl<'de, const LOW: u64, const HIGH: u64> Deserialize<'de> for Within<LOW, HIGH> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_any(ScalarVisitor::<Self>::or(""))
-    }
+/// A filter of the log: a level for everything, or a list such as `info,agentd_models=debug`. A bare word that is no level would
+/// otherwise be taken for the name of a module, and silence all others.
+#[must_use]
+pub fn log_filter(text: &str) -> Option<Targets> {
+    let level = |word: &str| Some(word.trim()).filter(|word| !word.is_empty())?.parse::<LevelFilter>().ok();
+    let known = text.split(',').all(|part| level(part.rsplit('=').next().unwrap_or(part)).is_some());
+    let filter: Targets = known.then(|| text.parse().ok()).flatten()?;
+    Some(if text.contains(QUIET) { filter } else { filter.with_target(QUIET, LevelFilter::OFF) })
 }
 
 #[cfg(test)]
@@ -234,5 +237,16 @@ mod tests {
         assert_eq!(Auto::<Within<10, 100>>::parse("40"), Ok(Auto(Some(Within(40)))));
         let refusal = Auto::<Within<10, 100>>::parse("9").unwrap_err();
         assert_eq!(refusal, "\"9\" is not a number from 10 to 100, or auto");
+    }
+    #[test]
+    fn a_filter_is_levels_and_nothing_else() {
+        let check = |text, known| assert_eq!(log_filter(text).is_some(), known, "{text}");
+        check("info", true);
+        check("off", true);
+        check("warn,agentd_models=debug", true);
+        check("inof", false);
+        check("warn,agentd_models", false);
+        check("agentd_models=loud", false);
+        check("", false);
     }
 }

@@ -1,26 +1,46 @@
 //! One YAML file into one typed layer, with errors that name the line and the nearest valid key.
 
-use std::collections::HashMap;
+use std::{collections::HashMap, path::PathBuf};
 
 use serde::de::{DeserializeOwned, DeserializeSeed};
-use serde_saphyr::{Error, Location, Spanned, options};
+use serde_saphyr::{Error, Location, Options, Spanned, options};
 
 use super::{
-    error::{ConfigError, ErrorPlace, nearest},
-    layers::SourceFile,
+    ConfigError, ErrorPlace, Sources, layers::SourceFile, nearest, origin::Origins, removed, removed::REMOVED,
 };
 
 /// Reads a file. An empty one sets nothing.
-pub(super) fn parse<T: DeserializeOwned + Default>(
+pub(super) fn parse<T: DeserializeOwned>(
     file: &SourceFile,
     variables: &HashMap<String, String>,
+    origins: &mut Origins,
 ) -> Result<T, ConfigError> {
-    if is_blank(&file.text) {
-        return Ok(T::default());
+    read(file, variables, origins, |text, options| serde_saphyr::from_str_with_options(text, options))
+}
+
+/// Reads the text of a file. Keys that were removed are noted, and left out.
+fn read<T>(
+    file: &SourceFile,
+    variables: &HashMap<String, String>,
+    origins: &mut Origins,
+    deserialize: impl Fn(&str, Options) -> Result<T, Error>,
+) -> Result<T, ConfigError> {
+    let mut text = file.text.clone();
+    loop {
+        // No snippets: the line in question may hold a key.
+        let options = options! { with_snippet: false }.with_properties(variables.clone());
+        let source = if is_blank(&text) { "{}" } else { text.as_str() };
+        let error = match deserialize(source, options) {
+            Ok(read) => return Ok(read),
+            Err(error) => error,
+        };
+        match removed::blank(file.subject, &mut text, &error, REMOVED) {
+            Some((key, at)) => {
+                origins.note(format!("{}: `{}` {}, and is passed over", place(file, at), key.key, key.reason));
+            }
+            None => return Err(describe(file, &error)),
+        }
     }
-    // No snippets: the line in question may hold a key.
-    let options = options! { with_snippet: false }.with_properties(variables.clone());
-    serde_saphyr::from_str_with_options(&file.text, options).map_err(|error| describe(file, &error))
 }
 
 /// Reads a file as values without a schema, in which only `true` and `false` are neither words nor numbers. None where it says
@@ -34,16 +54,44 @@ pub(super) fn tree(file: &SourceFile, variables: &HashMap<String, String>) -> Op
 }
 
 /// Reads what the seed takes of a file.
-pub(super) fn parse_seed<'a, S: DeserializeSeed<'a>>(
-    file: &'a SourceFile,
+pub(super) fn parse_seed<S: for<'de> DeserializeSeed<'de, Value = T> + Copy, T>(
+    file: &SourceFile,
     variables: &HashMap<String, String>,
+    origins: &mut Origins,
     seed: S,
-) -> Result<S::Value, ConfigError> {
-    let options = options! { with_snippet: false }.with_properties(variables.clone());
-    serde_saphyr::with_deserializer_from_str_with_options(&file.text, options, |deserializer| {
-        seed.deserialize(deserializer)
+) -> Result<T, ConfigError> {
+    read(file, variables, origins, |text, options| {
+        serde_saphyr::with_deserializer_from_str_with_options(text, options, |deserializer| {
+            seed.deserialize(deserializer)
+        })
     })
-    .map_err(|error| describe(file, &error))
+}
+
+/// Reads what one file says over what those below it said.
+#[derive(Clone, Copy)]
+pub(super) struct Reader<'a> {
+    pub(super) file: &'a SourceFile,
+    pub(super) sources: &'a Sources,
+    pub(super) variables: &'a HashMap<String, String>,
+}
+
+impl Reader<'_> {
+    pub(super) fn text(&self, value: &Spanned<String>) -> Result<String, ConfigError> {
+        text(self.file, value, self.variables)
+    }
+
+    pub(super) fn texts(&self, values: &[Spanned<String>]) -> Result<Vec<String>, ConfigError> {
+        values.iter().map(|value| self.text(value)).collect()
+    }
+
+    /// A path. A relative one belongs to the file's folder.
+    pub(super) fn path(&self, path: &str) -> PathBuf {
+        self.sources.path_in(self.file, path)
+    }
+
+    pub(super) fn refuse<T>(&self, value: &Spanned<T>, why: impl Into<String>) -> ConfigError {
+        ConfigError::new(place(self.file, value.defined), why)
+    }
 }
 
 /// The text of a value, with variables between quotes expanded: the parser expands plain text only, but `"${KEY}"` is

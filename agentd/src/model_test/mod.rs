@@ -1,13 +1,12 @@
 //! A test of a model: what it and its server can do is tried on purpose, one check after the other, before work depends on it.
 //!
-//! - `questions`: what is asked; `listener`: what is heard.
+//! - `questions`: what is asked, and what is heard.
 //! - this file: what the answers mean. What the test shows of tools, thoughts, fields and the window is learnt as in a turn,
 //!   anew: what was learnt before is forgotten first.
 
-mod listener;
 mod questions;
 
-use std::time::Duration;
+use std::{slice, time::Duration};
 
 use agentd_core::{
     error::ModelError,
@@ -17,10 +16,7 @@ use agentd_core::{
 };
 use agentd_engine::ProbedModel;
 
-use self::{
-    listener::{HeardAnswer, hear},
-    questions::{CODE_WORD, COLOUR, LongQuestion},
-};
+use self::questions::{CODE_WORD, COLOUR, HeardAnswer, LongQuestion, hear};
 
 /// Requests of a test.
 const REQUESTS: u32 = 6;
@@ -43,7 +39,8 @@ pub(crate) struct ModelTest {
     probed: ProbedModel,
     session: SessionId,
     long: LongQuestion,
-    stage: Option<Stage>,
+    /// Checks that are left.
+    left: slice::Iter<'static, (Stage, &'static str)>,
     /// Set once a call was understood.
     calls: bool,
     /// The first answer to the long question.
@@ -68,38 +65,19 @@ enum Stage {
 }
 
 impl Stage {
-    const ALL: [Self; 10] = [
-        Self::Reach,
-        Self::Tools,
-        Self::ParallelCalls,
-        Self::Thoughts,
-        Self::Window,
-        Self::SilentCut,
-        Self::Cache,
-        Self::Pictures,
-        Self::Parameters,
-        Self::Price,
+    /// All of them, with their names.
+    const ALL: &[(Self, &str)] = &[
+        (Self::Reach, "reachable"),
+        (Self::Tools, "tools"),
+        (Self::ParallelCalls, "parallel calls"),
+        (Self::Thoughts, "thoughts"),
+        (Self::Window, "window"),
+        (Self::SilentCut, "silent cut"),
+        (Self::Cache, "cache"),
+        (Self::Pictures, "pictures"),
+        (Self::Parameters, "parameters"),
+        (Self::Price, "price"),
     ];
-
-    fn name(self) -> &'static str {
-        match self {
-            Self::Reach => "reachable",
-            Self::Tools => "tools",
-            Self::ParallelCalls => "parallel calls",
-            Self::Thoughts => "thoughts",
-            Self::Window => "window",
-            Self::SilentCut => "silent cut",
-            Self::Cache => "cache",
-            Self::Pictures => "pictures",
-            Self::Parameters => "parameters",
-            Self::Price => "price",
-        }
-    }
-
-    fn next(self) -> Option<Self> {
-        let at = Self::ALL.iter().position(|stage| *stage == self)?;
-        Self::ALL.get(at + 1).copied()
-    }
 }
 
 /// Result of a check, without its name.
@@ -133,8 +111,8 @@ impl ModelTest {
             }
         };
         let long = LongQuestion::for_window(window);
-        let (session, stage) = (SessionId::generate(), Some(Stage::Reach));
-        Self { probed, session, long, stage, calls: false, read: None, spent: Usage::default() }
+        let (session, left) = (SessionId::generate(), Stage::ALL.iter());
+        Self { probed, session, long, left, calls: false, read: None, spent: Usage::default() }
     }
 
     /// Outline of the test.
@@ -151,15 +129,16 @@ impl ModelTest {
 
     /// Makes the next check; none at the end. A model that cannot be reached has no further ones.
     pub(crate) async fn next(&mut self) -> Option<ModelCheck> {
-        let stage = self.stage?;
+        let (stage, name) = *self.left.next()?;
         let (state, message, hint) = if self.probed.model.info().embedded && stage != Stage::Reach {
             skipped(of_built_in(stage))
         } else {
             self.check(stage).await
         };
-        let goes_on = stage != Stage::Reach || state != CheckState::Fail;
-        self.stage = if goes_on { stage.next() } else { None };
-        Some(ModelCheck { name: stage.name().to_owned(), state, message, hint })
+        if stage == Stage::Reach && state == CheckState::Fail {
+            self.left = [].iter();
+        }
+        Some(ModelCheck { name: name.to_owned(), state, message, hint })
     }
 
     async fn check(&mut self, stage: Stage) -> Finding {

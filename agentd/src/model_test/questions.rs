@@ -1,15 +1,23 @@
-//! Questions of a test. They are short but for one, and say nothing of anybody.
+//! Questions of a test, short but for one, which say nothing of anybody; and what is heard: one answer, and how long it took to begin.
 
-use std::sync::Arc;
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use agentd_context::tokens;
 use agentd_core::{
+    error::{ErrorKind, ModelError},
     files::Picture,
     ids::{CallId, SessionId},
-    model::{Message, ModelRequest, ShownPicture},
+    model::{CallUsage, Message, ModelChunk, ModelRequest, ShownPicture},
+    ports::Model,
     tool::{Effect, ToolCall, ToolSpec},
+    usage::Usage,
 };
+use futures_util::StreamExt as _;
 use serde_json::{Value, json};
+use tokio::time::timeout;
 
 /// Stands at the beginning of the long question.
 pub(super) const CODE_WORD: &str = "heron-4127";
@@ -160,4 +168,95 @@ impl LongQuestion {
     pub(super) fn request(&self, session: SessionId) -> ModelRequest {
         request(session, vec![said(self.text.clone())], Vec::new())
     }
+}
+
+/// The bytes of an answer that are kept.
+const MAX_TEXT: usize = 4_000;
+
+/// Calls of an answer that are kept.
+const MAX_CALLS: usize = 8;
+
+/// Characters of an answer that are shown.
+const SHOWN: usize = 120;
+
+/// An answer.
+#[derive(Debug, Default)]
+pub(super) struct HeardAnswer {
+    pub(super) text: String,
+    /// Calls: the tool and its arguments.
+    pub(super) calls: Vec<(String, String)>,
+    pub(super) usage: CallUsage,
+    /// Time until it began.
+    pub(super) first: Duration,
+}
+
+impl HeardAnswer {
+    /// Its first words, in one line.
+    pub(super) fn excerpt(&self) -> String {
+        let text: String = self.text.split_whitespace().collect::<Vec<_>>().join(" ");
+        match text.chars().count() {
+            0 => "it said nothing".to_owned(),
+            count if count > SHOWN => format!("{:?}…", text.chars().take(SHOWN).collect::<String>()),
+            _ => format!("{text:?}"),
+        }
+    }
+}
+
+/// Asks, and listens to the end. Says also what that took.
+pub(super) async fn hear(
+    model: &dyn Model,
+    request: ModelRequest,
+    limit: Duration,
+) -> (Result<HeardAnswer, ModelError>, Usage) {
+    let asked = Instant::now();
+    let mut heard = HeardAnswer::default();
+    let mut chunks = model.stream(request);
+    let listening = async {
+        while let Some(chunk) = chunks.next().await {
+            let chunk = chunk?;
+            heard.usage.note(&chunk);
+            let begins = match chunk {
+                ModelChunk::Text(text) => {
+                    let room = MAX_TEXT.saturating_sub(heard.text.len());
+                    heard.text.push_str(&text[..text.floor_char_boundary(room)]);
+                    true
+                }
+                ModelChunk::ToolCall { name, arguments, .. } if heard.calls.len() < MAX_CALLS => {
+                    heard.calls.push((name, arguments));
+                    true
+                }
+                ModelChunk::Reasoning(_) => true,
+                // Waits and other forms before the answer are no part of its time.
+                ModelChunk::Retry { .. } => false,
+                ModelChunk::WasReasoning => {
+                    heard.text.clear();
+                    true
+                }
+                // It broke off, and is asked for again.
+                ModelChunk::Discarded => {
+                    heard = HeardAnswer { usage: heard.usage, ..HeardAnswer::default() };
+                    false
+                }
+                _ => false,
+            };
+            if begins && heard.first.is_zero() {
+                heard.first = asked.elapsed();
+            }
+        }
+        Ok::<_, ModelError>(())
+    };
+    let end = timeout(limit, listening).await;
+    drop(chunks);
+    // One that was refused costs nothing; one that broke off does, also where nobody came to count it.
+    let has_answered = matches!(end, Ok(Ok(())) | Err(_)) || !heard.first.is_zero();
+    let usage = heard.usage.total(if has_answered { Usage::of_call(None) } else { Usage::of_failed_call() });
+    let heard = match end {
+        Ok(Ok(())) => Ok(heard),
+        Ok(Err(error)) => Err(error),
+        Err(_) => {
+            let message = format!("no answer within {} seconds", limit.as_secs());
+            Err(ModelError::new(ErrorKind::Timeout, message).with_hint("is the server busy, or the model very slow?"))
+        }
+    };
+    (heard, usage)
 }

@@ -1,28 +1,32 @@
 //! Plays recordings and makes them, each play in an engine of its own whose journal and files are thrown away: nothing of it is
 //! in the person's sessions, counts in their usage, or reaches a model or a network that was not asked for.
 //!
-//! - this file: the player, and an engine for one play; `drive`: turn by turn through a recording; `capture`: a session's
-//!   events for a recording; `ports`: the ports that only a play has; `folder`: its files.
+//! - this file: the player, an engine for one play, and a session's events for a recording; `drive`: turn by turn through a
+//!   recording; `ports`: the ports that only a play has, and its files.
 
-mod capture;
 mod drive;
-mod folder;
 mod ports;
 
-use std::{path::Path, path::PathBuf, sync::Arc};
+use std::{
+    collections::HashMap,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
 
 use agentd_audit::redact::{Patterns, scrub};
 use agentd_core::{
     event::{Event, EventKind, StateChange},
     ids::SessionId,
+    import_origin::ImportOrigin,
     interrupt::{Answer, Ask},
+    model::{Slot, SlotInfo},
     ports::{Audit, Languages, Models, NoExchanges, NoLanguages, Store as _, Toolbox},
     session::{Mount, SessionSettings},
 };
-use agentd_engine::{Engine, EngineConfig, Ports};
+use agentd_engine::{Engine, EngineConfig, EngineError, Ports};
 use agentd_replay::{
-    Play, PlayProblem, PlayedModels, PlayedToolbox, RecordedProject, Recording, RecordingError, Redaction, Script,
-    TurnFact,
+    CapturedSession, Play, PlayProblem, PlayedModels, PlayedToolbox, RecordedProject, Recording, RecordingError,
+    Redaction, Script, TurnFact,
 };
 use agentd_store::{SqliteStore, StoreConfig};
 use agentd_tools::WorkspaceFolders;
@@ -30,14 +34,17 @@ use agentd_workspace::snapshots::{FileSnapshots, SnapshotConfig};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
-use self::{
-    folder::PlayFolder,
-    ports::{NoAudit, NoSnapshots, PlayedClock},
-};
+use self::ports::{NoAudit, NoSnapshots, PlayFolder, PlayedClock};
 use crate::redact::Redactor;
 
 /// Plays at once. Each has a journal of its own.
 const PLAYS: usize = 8;
+
+/// Events that are read at once.
+const PAGE: usize = 1000;
+
+/// Events of a recording at most, those of subagents included.
+const MOST: usize = 1_000_000;
 
 /// Makes the workspaces of sessions below a folder.
 pub type MakeWorkspaces = Box<dyn Fn(&Path) -> WorkspaceFolders + Send + Sync>;
@@ -131,7 +138,7 @@ impl Player {
 
     /// Removes what plays left behind that a stop cut off. It may block.
     pub fn sweep(&self) {
-        folder::sweep(&self.parts.folder);
+        ports::sweep(&self.parts.folder);
     }
 
     /// A recording of a session, with the requests that it comes to under the present configuration. Secrets are taken out.
@@ -139,7 +146,7 @@ impl Player {
     /// # Errors
     /// When the journal cannot be read, or the session cannot be played.
     pub async fn record(&self, engine: &Engine, session: SessionId) -> Result<Recording, PlayError> {
-        let captured = capture::gather(engine, session).await?;
+        let captured = gather(engine, session).await?;
         let project = engine.session(session).await?.show().await?.session.settings.project;
         let recording = agentd_replay::capture(&captured, env!("CARGO_PKG_VERSION"));
         let recording = self.clean(recording)?;
@@ -281,4 +288,72 @@ async fn open_store(path: PathBuf) -> Result<Arc<SqliteStore>, PlayError> {
     let config = StoreConfig { durable: false, readers: 1, ..StoreConfig::at(path) };
     let opened = tokio::task::spawn_blocking(move || SqliteStore::open(config)).await;
     Ok(Arc::new(opened.map_err(|_| PlayError::Stopping)??))
+}
+
+/// Reads a session and all that worked for it.
+async fn gather(engine: &Engine, session: SessionId) -> Result<CapturedSession, EngineError> {
+    let view = engine.session(session).await?.show().await?;
+    let mut room = MOST;
+    let events = read(engine, session, &mut room).await?;
+    let mut subagents = HashMap::new();
+    let mut open = children(&events);
+    while let Some(child) = open.pop() {
+        if subagents.contains_key(&child) {
+            continue;
+        }
+        // One that was deleted has only its result.
+        let events = read(engine, child, &mut room).await.unwrap_or_default();
+        open.extend(children(&events));
+        subagents.insert(child, events);
+    }
+    let summary = view.session.summary;
+    Ok(CapturedSession {
+        began: summary.created_at,
+        title: summary.title,
+        project: view.session.settings.project.map(|mount| RecordedProject { writable: mount.writable }),
+        models: models(engine.models(), &events, view.session.settings.imported.as_deref()),
+        events,
+        subagents,
+    })
+}
+
+/// The models of the slots, each as the last turn had it: a session may have been imported from where others are configured.
+fn models(mut models: Vec<SlotInfo>, events: &[Arc<Event>], origin: Option<&ImportOrigin>) -> Vec<SlotInfo> {
+    let figures = origin.and_then(|origin| origin.context.as_ref());
+    let mut told: HashMap<Slot, &str> = HashMap::new();
+    for event in events {
+        if let EventKind::TurnStarted { slot, model, .. } = &event.kind {
+            told.insert(*slot, model);
+        }
+    }
+    for known in &mut models {
+        let Some(id) = told.get(&known.slot).filter(|id| !id.is_empty()) else { continue };
+        (*id).clone_into(&mut known.model.id);
+        if let Some(view) = figures.filter(|view| view.model == *id) {
+            known.model.context_window = view.window;
+        }
+    }
+    models
+}
+
+async fn read(engine: &Engine, session: SessionId, room: &mut usize) -> Result<Vec<Arc<Event>>, EngineError> {
+    let mut events: Vec<Arc<Event>> = Vec::new();
+    while *room > 0 {
+        let after = events.last().map_or(0, |event| event.seq);
+        let page = engine.events(session, after, PAGE.min(*room)).await?;
+        if page.is_empty() {
+            break;
+        }
+        *room -= page.len();
+        events.extend(page);
+    }
+    Ok(events)
+}
+
+fn children(events: &[Arc<Event>]) -> Vec<SessionId> {
+    let child = |event: &Arc<Event>| match &event.kind {
+        EventKind::StateChanged { change: StateChange::Subagent(subagent) } => Some(subagent.session_id),
+        _ => None,
+    };
+    events.iter().filter_map(child).collect()
 }

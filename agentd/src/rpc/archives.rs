@@ -9,44 +9,37 @@ use agentd_proto::{
     client::ExportedContent,
     v1::{self, ExportForm, archives_server::Archives, export_piece, import_piece::Part},
 };
-use futures_util::{
-    Stream, StreamExt as _,
-    stream::{self, BoxStream},
-};
+use futures_util::{Stream, StreamExt as _};
 use tokio::sync::mpsc;
-use tonic::{Request, Response, Status, Streaming};
+use tonic::{Status, Streaming};
 
-use super::{Context, Refusal};
+use super::{Refusal, ReplyStream};
 use crate::archives::{
+    Outlet, PieceReader, PieceWriter, QUEUE, SourcePiece,
     export::{ExportFailure, Exporter},
-    import,
-    pipe::{Outlet, PieceReader, PieceWriter, QUEUE, SourcePiece},
+    import, poured,
 };
 
 type Piece = Result<v1::ExportPiece, Status>;
 
-#[tonic::async_trait]
-impl Archives for Context {
-    type ExportStream = BoxStream<'static, Piece>;
+service! { Archives:
+    type ExportStream = ReplyStream<v1::ExportPiece>;
 
-    async fn export(&self, request: Request<v1::ExportRequest>) -> Result<Response<Self::ExportStream>, Status> {
-        let request = request.into_inner();
+    async fn export(&self, request: v1::ExportRequest) -> Self::ExportStream {
         let form = ExportForm::try_from(request.form)
             .map_err(|_| Refusal::invalid("the form of the export is of a kind that is not known here"))?;
         let id = self.session_id(&request.session).await?;
-        let export = self.engine.export_session(id).await.map_err(Refusal::from)?;
+        let export = self.engine.export_session(id).await?;
         if let (Some(parent), true) = (export.summary.parent, form != ExportForm::Events) {
             return Err(Refusal::invalid("this session works for another one, and its files are that one's")
                 .with_hint(format!("agentctl sessions export {parent} exports both"))
                 .into());
         }
-        let (sender, pieces) = mpsc::channel(QUEUE);
-        let outlet = Outlet::new(sender);
         let exporter = Exporter::new(self.engine.clone(), export, request.redact.then(|| self.control.redaction()));
         let summary = (&exporter.summary()).into();
-        tokio::task::spawn_blocking(move || {
+        let pieces = poured(move |outlet| {
             let exported = outlet.send(Ok(piece(export_piece::Part::Session(summary))));
-            let exported = exported.map_err(ExportFailure::from).and_then(|()| write(&exporter, form, &outlet));
+            let exported = exported.map_err(ExportFailure::from).and_then(|()| write(&exporter, form, outlet));
             match exported {
                 Ok(()) => {}
                 Err(ExportFailure::Io(error)) => tracing::debug!("an export ended early: {error}"),
@@ -56,15 +49,11 @@ impl Archives for Context {
                 }
             }
         });
-        let pieces = stream::unfold(pieces, |mut pieces| async move { Some((pieces.recv().await?, pieces)) });
-        Ok(Response::new(pieces.boxed()))
+        Ok(pieces.boxed())
     }
 
-    async fn import(
-        &self,
-        request: Request<Streaming<v1::ImportPiece>>,
-    ) -> Result<Response<v1::ImportResponse>, Status> {
-        let mut pieces = request.into_inner();
+    async fn import(&self, request: Streaming<v1::ImportPiece>) -> v1::ImportResponse {
+        let mut pieces = request;
         let first = pieces.next().await.transpose()?.and_then(|piece| piece.part);
         let Some(Part::Header(v1::ImportHeader { as_new, from, client })) = first else {
             return Err(Refusal::invalid("the first piece of an import must be its header").into());
@@ -79,9 +68,9 @@ impl Archives for Context {
         hand_on(pieces, sender).await;
         let imported = importing.await.map_err(|error| {
             tracing::error!("an import ended early: {error}");
-            Refusal { kind: ErrorKind::Internal, message: "the import ended early".to_owned(), hint: None }
+            Refusal::new(ErrorKind::Internal, "the import ended early")
         })?;
-        Ok(Response::new((&imported?).into()))
+        Ok((&imported?).into())
     }
 }
 

@@ -1,35 +1,36 @@
-//! The daemon itself.
+//! The daemon itself, the data that it keeps on the disk, and the tokens and money of its model calls.
 
 use std::{process, time::Duration};
 
 use agentd_core::environment::ClientEnvironment;
 use agentd_proto::{
     PROTOCOL_VERSION,
-    client::{ConfigView, DaemonStatus, RecoveredTurn},
-    convert::{listed_slot, tested_slot},
-    v1::{self, daemon_server::Daemon, test_model_response::Part},
+    client::{ConfigView, DaemonStatus, RecoveredTurn, ReloadOutcome},
+    convert::{counter_days, listed_slot, tested_slot, usage_query},
+    v1::{self, daemon_server::Daemon, spending_server::Spending, storage_server::Storage, test_model_response::Part},
 };
 use futures_util::{
     StreamExt as _,
     stream::{self, BoxStream},
 };
-use tonic::{Request, Response, Status};
+use tonic::Status;
 
-use super::{
-    Context, Refusal,
-    watching::{Watch, WatchStream},
-};
+use super::watching::{Watch, WatchStream};
 use crate::model_test::ModelTest;
 
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 
-#[tonic::async_trait]
-impl Daemon for Context {
-    async fn hello(&self, request: Request<v1::HelloRequest>) -> Result<Response<v1::HelloResponse>, Status> {
-        let caller = request.into_inner();
-        tracing::debug!(client = caller.client, version = caller.version, "a client connected");
+/// Characters of a client's name that are kept.
+const LONGEST_NAME: usize = 60;
+
+service! { Daemon:
+    type TestModelStream = BoxStream<'static, Result<v1::TestModelResponse, Status>>;
+    type WatchStream = WatchStream;
+
+    async fn hello(&self, request: v1::HelloRequest) -> v1::HelloResponse {
+        tracing::debug!(client = request.client, version = request.version, "a client connected");
         let (salt, started_with) = self.info.started_with.sent();
-        Ok(Response::new(v1::HelloResponse {
+        Ok(v1::HelloResponse {
             protocol_version: PROTOCOL_VERSION,
             version: VERSION.to_owned(),
             pid: process::id(),
@@ -38,12 +39,12 @@ impl Daemon for Context {
             data_dir: self.info.data_dir.to_str().unwrap_or_default().to_owned(),
             salt,
             started_with,
-        }))
+        })
     }
 
-    async fn status(&self, _: Request<v1::StatusRequest>) -> Result<Response<v1::StatusResponse>, Status> {
+    async fn status(&self, _: v1::StatusRequest) -> v1::StatusResponse {
         let stats = self.engine.stats();
-        let socket = self.info.socket.borrow().clone();
+        let (socket, parts) = (self.info.socket.borrow().clone(), self.control.parts());
         let status = DaemonStatus {
             version: VERSION.to_owned(),
             pid: process::id(),
@@ -56,53 +57,44 @@ impl Daemon for Context {
             socket,
             data_dir: self.info.data_dir.clone(),
             config_sources: self.control.config_sources(),
-            sandbox: match &self.info.sandbox {
-                Some(sandbox) => Some(crate::sandbox::state(sandbox.status().await)),
+            sandbox: match parts {
+                Some(parts) => Some(crate::sandbox::state(parts.sandbox.status().await)),
                 None => None,
             },
             problems: match &self.info.health {
                 Some(health) => health.problems().await,
                 None => Vec::new(),
             },
-            language_servers: match self.info.languages.clone() {
+            language_servers: match parts.map(|parts| parts.languages.clone()) {
                 Some(languages) => {
                     tokio::task::spawn_blocking(move || crate::boot::language_servers(&languages)).await.ok()
                 }
                 None => None,
             },
         };
-        Ok(Response::new((&status).into()))
+        Ok((&status).into())
     }
 
-    async fn examine(&self, _: Request<v1::ExamineRequest>) -> Result<Response<v1::ExamineResponse>, Status> {
+    async fn examine(&self, _: v1::ExamineRequest) -> v1::ExamineResponse {
         let findings = match &self.info.health {
             Some(health) => health.examine().await,
             None => Vec::new(),
         };
-        Ok(Response::new(v1::ExamineResponse { findings: findings.iter().map(Into::into).collect() }))
+        Ok(v1::ExamineResponse { findings: findings.iter().map(Into::into).collect() })
     }
 
-    async fn models(&self, request: Request<v1::ModelsRequest>) -> Result<Response<v1::ModelsResponse>, Status> {
-        let look_up = request.into_inner().look_up;
-        let slots = if look_up { self.engine.models_looked_up().await } else { self.engine.models() };
-        Ok(Response::new(v1::ModelsResponse { slots: slots.iter().map(Into::into).collect() }))
+    async fn models(&self, request: v1::ModelsRequest) -> v1::ModelsResponse {
+        let slots = if request.look_up { self.engine.models_looked_up().await } else { self.engine.models() };
+        Ok(v1::ModelsResponse { slots: slots.iter().map(Into::into).collect() })
     }
 
-    async fn list_models(
-        &self,
-        request: Request<v1::ListModelsRequest>,
-    ) -> Result<Response<v1::ListModelsResponse>, Status> {
-        let models = self.engine.listed_models(listed_slot(&request.into_inner())?).await.map_err(Refusal::from)?;
-        Ok(Response::new(v1::ListModelsResponse { models: models.iter().map(Into::into).collect() }))
+    async fn list_models(&self, request: v1::ListModelsRequest) -> v1::ListModelsResponse {
+        let models = self.engine.listed_models(listed_slot(&request)?).await?;
+        Ok(v1::ListModelsResponse { models: models.iter().map(Into::into).collect() })
     }
 
-    type TestModelStream = BoxStream<'static, Result<v1::TestModelResponse, Status>>;
-
-    async fn test_model(
-        &self,
-        request: Request<v1::TestModelRequest>,
-    ) -> Result<Response<Self::TestModelStream>, Status> {
-        let test = ModelTest::new(self.engine.probed_model(tested_slot(&request.into_inner())?).await);
+    async fn test_model(&self, request: v1::TestModelRequest) -> Self::TestModelStream {
+        let test = ModelTest::new(self.engine.probed_model(tested_slot(&request)?).await);
         let part = |part: Part| Ok(v1::TestModelResponse { part: Some(part) });
         let plan = part(Part::Plan((&test.plan()).into()));
         let checks = stream::unfold(test, move |mut test| async move {
@@ -111,51 +103,70 @@ impl Daemon for Context {
         });
         // A client that stays away for good must not hold the stop of the daemon.
         let ended = self.shutdown.clone().cancelled_owned();
-        Ok(Response::new(stream::iter([plan]).chain(checks).take_until(ended).boxed()))
+        Ok(stream::iter([plan]).chain(checks).take_until(ended).boxed())
     }
 
-    type WatchStream = WatchStream;
-
-    async fn watch(&self, request: Request<v1::WatchRequest>) -> Result<Response<WatchStream>, Status> {
-        let watch = Watch::start(self.engine.clone(), request.into_inner(), self.shutdown.clone()).await?;
-        Ok(Response::new(watch.into_stream()))
+    async fn watch(&self, request: v1::WatchRequest) -> WatchStream {
+        let watch = Watch::start(self.engine.clone(), request, self.shutdown.clone()).await?;
+        Ok(watch.into_stream())
     }
 
-    async fn tools(&self, request: Request<v1::ToolsRequest>) -> Result<Response<v1::ToolsResponse>, Status> {
-        let session = match request.into_inner().session.as_str() {
-            "" => None,
-            named => Some(self.session_id(named).await?),
-        };
-        let standings = self.engine.tool_standings(session).await.map_err(Refusal::from)?;
+    async fn tools(&self, request: v1::ToolsRequest) -> v1::ToolsResponse {
+        let standings = self.engine.tool_standings(self.named_session(&request.session).await?).await?;
         let shown = standings.iter().filter(|standing| standing.visible);
-        Ok(Response::new(v1::ToolsResponse {
+        Ok(v1::ToolsResponse {
             tools: shown.map(|standing| (&standing.tool.spec).into()).collect(),
             standings: standings.iter().map(Into::into).collect(),
-        }))
+        })
     }
 
-    async fn agents(&self, _: Request<v1::AgentsRequest>) -> Result<Response<v1::AgentsResponse>, Status> {
-        Ok(Response::new(v1::AgentsResponse { agents: self.engine.agents().iter().map(Into::into).collect() }))
+    async fn agents(&self, _: v1::AgentsRequest) -> v1::AgentsResponse {
+        Ok(v1::AgentsResponse { agents: self.engine.agents().iter().map(Into::into).collect() })
     }
 
-    async fn stop(&self, request: Request<v1::StopRequest>) -> Result<Response<v1::StopResponse>, Status> {
-        self.control.stop(request.into_inner().drain_ms.map(Duration::from_millis));
-        Ok(Response::new(v1::StopResponse { pid: process::id() }))
+    async fn stop(&self, request: v1::StopRequest) -> v1::StopResponse {
+        self.control.stop(request.drain_ms.map(Duration::from_millis));
+        Ok(v1::StopResponse { pid: process::id() })
     }
 
-    async fn reload(&self, _: Request<v1::ReloadRequest>) -> Result<Response<v1::ReloadResponse>, Status> {
-        let reloaded = self.control.reload().await?;
-        Ok(Response::new(v1::ReloadResponse { config_sources: reloaded.config_sources, notes: reloaded.notes }))
+    async fn reload(&self, _: v1::ReloadRequest) -> v1::ReloadResponse {
+        let ReloadOutcome { config_sources, notes } = self.control.reload().await?;
+        Ok(v1::ReloadResponse { config_sources, notes })
     }
 
-    async fn config(&self, _: Request<v1::ConfigRequest>) -> Result<Response<v1::ConfigResponse>, Status> {
+    async fn config(&self, _: v1::ConfigRequest) -> v1::ConfigResponse {
         let chain = self.engine.chain().into_iter();
         let view = ConfigView {
             sources: self.control.config_sources(),
             origins: self.control.config_origins(),
             chain: chain.map(|(name, about)| (name.to_owned(), about.to_owned())).collect(),
         };
-        Ok(Response::new((&view).into()))
+        Ok((&view).into())
+    }
+}
+
+service! { Storage:
+    async fn show(&self, _: v1::ShowStorageRequest) -> v1::ShowStorageResponse {
+        Ok((&self.parts()?.retention.storage().await?).into())
+    }
+
+    async fn clean(&self, request: v1::CleanRequest) -> v1::CleanResponse {
+        let client: String = request.client.chars().take(LONGEST_NAME).collect();
+        let by = if client.is_empty() { "client" } else { client.as_str() };
+        Ok((&self.parts()?.retention.clean(by, request.dry_run).await?).into())
+    }
+}
+
+service! { Spending:
+    async fn show(&self, request: v1::ShowSpendingRequest) -> v1::ShowSpendingResponse {
+        let query = usage_query(&request)?;
+        Ok((&self.engine.usage(query).await?).into())
+    }
+
+    async fn counters(&self, request: v1::CountersRequest) -> v1::CountersResponse {
+        let (since, until) = counter_days(&request)?;
+        let days = self.engine.counters(since, until).await?;
+        Ok(v1::CountersResponse { days: days.iter().map(Into::into).collect() })
     }
 }
 

@@ -12,15 +12,12 @@ use agentd_core::{
     ports::OnProgress,
 };
 use agentd_proto::v1::{self, documents_server::Documents, index_documents_response::Part, search_documents_step};
-use futures_util::{
-    StreamExt as _,
-    stream::{self, BoxStream},
-};
+use futures_util::{StreamExt as _, stream};
 use tokio::sync::mpsc;
 use tokio_util::sync::{CancellationToken, DropGuard};
-use tonic::{Request, Response, Status};
+use tonic::Status;
 
-use super::{Context, Refusal};
+use super::{Context, Refusal, ReplyStream};
 
 /// Steps that a client has not taken yet; more are left out, as the next one says more.
 const STEPS: usize = 32;
@@ -35,47 +32,37 @@ const MOST_FINDS: usize = 200;
 /// Bytes of a query.
 const MOST_QUERY: usize = 2000;
 
-#[tonic::async_trait]
-impl Documents for Context {
-    type IndexStream = Steps<v1::IndexDocumentsResponse>;
-    type SearchWithProgressStream = Steps<v1::SearchDocumentsStep>;
+service! { Documents:
+    type IndexStream = ReplyStream<v1::IndexDocumentsResponse>;
+    type SearchWithProgressStream = ReplyStream<v1::SearchDocumentsStep>;
 
-    async fn index(&self, request: Request<v1::IndexDocumentsRequest>) -> Result<Response<Self::IndexStream>, Status> {
-        let v1::IndexDocumentsRequest { session, paths, again } = request.into_inner();
-        let mut pages = self.documents(&session, paths).await?;
+    async fn index(&self, request: v1::IndexDocumentsRequest) -> Self::IndexStream {
+        let mut pages = self.documents(&request.session, request.paths).await?;
         // What can be refused is refused before anything is told.
         let mut page = pages.next(self).await?;
         let progress = |step: DocumentProgress| part(Part::Progress((&step).into()));
         // What was read whole when the client goes away stays.
-        Ok(Response::new(self.steps(progress, async move |context, progress, cancel| {
+        Ok(self.steps(progress, async move |context, progress, cancel| {
             let mut states = Vec::new();
             while let Some(documents) = page.take() {
-                let done = context.knowledge.take_in(documents, again, Arc::clone(&progress), cancel.clone()).await;
-                states.extend(done.map_err(Refusal::from)?);
+                let done = context.knowledge.take_in(documents, request.again, Arc::clone(&progress), cancel.clone());
+                states.extend(done.await?);
                 page = pages.next(&context).await?;
             }
             Ok(part(Part::Done(listed(&states, pages.notes))))
-        })))
+        }))
     }
 
-    async fn list(
-        &self,
-        request: Request<v1::ListDocumentsRequest>,
-    ) -> Result<Response<v1::ListDocumentsResponse>, Status> {
-        let v1::ListDocumentsRequest { session, path } = request.into_inner();
-        let mut pages = self.documents(&session, vec![path]).await?;
+    async fn list(&self, request: v1::ListDocumentsRequest) -> v1::ListDocumentsResponse {
+        let mut pages = self.documents(&request.session, vec![request.path]).await?;
         let mut states = Vec::new();
         while let Some(documents) = pages.next(self).await? {
-            states.extend(self.knowledge.states(documents).await.map_err(Refusal::from)?);
+            states.extend(self.knowledge.states(documents).await?);
         }
-        Ok(Response::new(listed(&states, pages.notes)))
+        Ok(listed(&states, pages.notes))
     }
 
-    async fn read(
-        &self,
-        request: Request<v1::ReadDocumentRequest>,
-    ) -> Result<Response<v1::ReadDocumentResponse>, Status> {
-        let request = request.into_inner();
+    async fn read(&self, request: v1::ReadDocumentRequest) -> v1::ReadDocumentResponse {
         let range = PartRange::from(&request);
         if request.path.is_empty() {
             return Err(Refusal::invalid("the request names no document").into());
@@ -99,44 +86,33 @@ impl Documents for Context {
                     ..v1::ReadDocumentResponse::default()
                 }
             }
-            read => (&read.map_err(Refusal::from)?).into(),
+            read => (&read?).into(),
         };
-        Ok(Response::new(reading))
+        Ok(reading)
     }
 
-    async fn search(
-        &self,
-        request: Request<v1::SearchDocumentsRequest>,
-    ) -> Result<Response<v1::SearchDocumentsResponse>, Status> {
-        let (pages, query) = self.search_of(request.into_inner()).await?;
+    async fn search(&self, request: v1::SearchDocumentsRequest) -> v1::SearchDocumentsResponse {
+        let (pages, query) = self.search_of(request).await?;
         let cancel = self.shutdown.child_token();
         let _guard = cancel.clone().drop_guard();
         let progress: OnProgress = Arc::new(|_| {});
-        let finds = self.search_all(pages, query, &progress, &cancel).await?;
-        Ok(Response::new((&finds).into()))
+        Ok((&self.search_all(pages, query, &progress, &cancel).await?).into())
     }
 
-    async fn search_with_progress(
-        &self,
-        request: Request<v1::SearchDocumentsRequest>,
-    ) -> Result<Response<Self::SearchWithProgressStream>, Status> {
-        let (pages, query) = self.search_of(request.into_inner()).await?;
+    async fn search_with_progress(&self, request: v1::SearchDocumentsRequest) -> Self::SearchWithProgressStream {
+        let (pages, query) = self.search_of(request).await?;
         let step = |part| v1::SearchDocumentsStep { part: Some(part) };
         let progress = move |read: DocumentProgress| step(search_documents_step::Part::Progress((&read).into()));
-        Ok(Response::new(self.steps(progress, async move |context, progress, cancel| {
+        Ok(self.steps(progress, async move |context, progress, cancel| {
             let finds = context.search_all(pages, query, &progress, &cancel).await?;
             Ok(step(search_documents_step::Part::Done((&finds).into())))
-        })))
+        }))
     }
 
-    async fn stats(&self, _: Request<v1::DocumentStatsRequest>) -> Result<Response<v1::DocumentStatsResponse>, Status> {
-        let stats = self.knowledge.stats().await.map_err(Refusal::from)?;
-        Ok(Response::new((&stats).into()))
+    async fn stats(&self, _: v1::DocumentStatsRequest) -> v1::DocumentStatsResponse {
+        Ok((&self.knowledge.stats().await?).into())
     }
 }
-
-/// Messages of a call that takes long.
-type Steps<T> = BoxStream<'static, Result<T, Status>>;
 
 impl Context {
     /// Messages of work that tells how far it is: its steps, then what came of it. A client that goes away ends it.
@@ -144,7 +120,7 @@ impl Context {
         &self,
         step: impl Fn(DocumentProgress) -> T + Send + Sync + 'static,
         work: impl FnOnce(Self, OnProgress, CancellationToken) -> F,
-    ) -> Steps<T> {
+    ) -> ReplyStream<T> {
         let (steps, told) = mpsc::channel(STEPS);
         let cancel = self.shutdown.child_token();
         let guard = cancel.clone().drop_guard();

@@ -13,18 +13,15 @@ use agentd_core::{
 };
 use agentd_engine::Subscription;
 use agentd_proto::v1;
-use futures_util::{
-    StreamExt as _,
-    stream::{self, BoxStream},
-};
+use futures_util::{StreamExt as _, stream};
 use tokio::sync::mpsc;
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tonic::Status;
 
-use super::Refusal;
+use super::{Refusal, ReplyStream};
 
 /// The events of one call.
-pub(super) type EventStream = BoxStream<'static, Result<v1::Event, Status>>;
+pub(super) type EventStream = ReplyStream<v1::Event>;
 
 /// When a feed ends, if the daemon does not stop first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -1,4 +1,4 @@
-//! Pending interrupts.
+//! Pending interrupts, and the rules that a person keeps for further ones.
 
 use agentd_core::{
     ids::InterruptId,
@@ -7,48 +7,60 @@ use agentd_core::{
 use agentd_proto::{
     MAX_MESSAGE_BYTES,
     convert::{self, WireError},
-    v1::{self, interrupts_server::Interrupts},
+    v1::{self, grants_server::Grants, interrupts_server::Interrupts},
 };
 use prost::Message as _;
-use tonic::{Request, Response, Status};
 
-use super::{Context, Refusal};
+use super::Refusal;
 
 /// Maximum size of a list, in bytes. One interrupt alone may have more.
 const MOST_LISTED: usize = MAX_MESSAGE_BYTES / 2;
 
-#[tonic::async_trait]
-impl Interrupts for Context {
-    async fn list(
-        &self,
-        request: Request<v1::ListInterruptsRequest>,
-    ) -> Result<Response<v1::ListInterruptsResponse>, Status> {
-        let v1::ListInterruptsRequest { session, after } = request.into_inner();
-        let session = if session.is_empty() { None } else { Some(self.session_id(&session).await?) };
-        let after = if after.is_empty() { None } else { Some(read_id(&after)?) };
-        let mut pending = self.engine.interrupts(session).await.map_err(Refusal::from)?;
+service! { Interrupts:
+    async fn list(&self, request: v1::ListInterruptsRequest) -> v1::ListInterruptsResponse {
+        let session = self.named_session(&request.session).await?;
+        let after = if request.after.is_empty() { None } else { Some(read_id(&request.after)?) };
+        let mut pending = self.engine.interrupts(session).await?;
         // Ids are ordered by the time at which they were made.
         pending.sort_by_key(|interrupt| interrupt.id);
         pending.retain(|interrupt| after.is_none_or(|after| interrupt.id > after));
-        Ok(Response::new(page(&pending)))
+        Ok(page(&pending))
     }
 
-    async fn foresee(&self, request: Request<v1::ForeseeRequest>) -> Result<Response<v1::ForeseeResponse>, Status> {
-        let v1::ForeseeRequest { interrupt_id, args_json } = request.into_inner();
-        let args = convert::json(&args_json, "the arguments of an answer").map_err(Refusal::from)?;
-        let ask = self.engine.foresee(read_id(&interrupt_id)?, args).await.map_err(Refusal::from)?;
+    async fn foresee(&self, request: v1::ForeseeRequest) -> v1::ForeseeResponse {
+        let args = convert::json(&request.args_json, "the arguments of an answer")?;
+        let ask = self.engine.foresee(read_id(&request.interrupt_id)?, args).await?;
         let approval = match v1::interrupt::Ask::from(&ask) {
             v1::interrupt::Ask::Approval(approval) => Some(approval),
             v1::interrupt::Ask::Question(_) => None,
         };
-        Ok(Response::new(v1::ForeseeResponse { approval }))
+        Ok(v1::ForeseeResponse { approval })
     }
 
-    async fn answer(&self, request: Request<v1::AnswerRequest>) -> Result<Response<v1::AnswerResponse>, Status> {
-        let request = request.into_inner();
+    async fn answer(&self, request: v1::AnswerRequest) -> v1::AnswerResponse {
         let (id, answer) = read_answer(&request.interrupt_id, request.answer)?;
-        self.engine.answer(id, answer, request.client).await.map_err(Refusal::from)?;
-        Ok(Response::new(v1::AnswerResponse {}))
+        self.engine.answer(id, answer, request.client).await?;
+        Ok(v1::AnswerResponse {})
+    }
+}
+
+service! { Grants:
+    async fn list(&self, request: v1::ListGrantsRequest) -> v1::ListGrantsResponse {
+        let session = self.named_session(&request.session).await?;
+        let grants = self.engine.grants(session).await?;
+        Ok(v1::ListGrantsResponse { grants: grants.iter().map(Into::into).collect() })
+    }
+
+    async fn add(&self, request: v1::AddGrantRequest) -> v1::AddGrantResponse {
+        let session = self.named_session(&request.session).await?;
+        self.engine.add_grant(session, request.rule, request.client).await?;
+        Ok(v1::AddGrantResponse {})
+    }
+
+    async fn revoke(&self, request: v1::RevokeGrantRequest) -> v1::RevokeGrantResponse {
+        let session = self.named_session(&request.session).await?;
+        self.engine.revoke_grant(session, request.rule, request.client).await?;
+        Ok(v1::RevokeGrantResponse {})
     }
 }
 

@@ -1,110 +1,104 @@
-//! MCP servers.
+//! MCP servers: those of the configuration, and those that clients bring for sessions.
 
 use std::path::PathBuf;
 
-use agentd_core::error::ErrorKind;
-use agentd_mcp::{Health, pool::ServerReport};
+use agentd_core::{environment::ClientEnvironment, error::ErrorKind, untrusted};
+use agentd_mcp::{
+    Health,
+    config::{HttpWire, ServerAddress},
+    pool::ServerReport,
+    session::{ServerRefusal, SessionServer},
+};
 use agentd_proto::{
     client::{McpServerState, McpServerView},
-    v1::{self, mcp_server::Mcp},
+    convert::WireError,
+    v1::{self, mcp_server::Mcp, session_server::Address},
 };
-use tonic::{Request, Response, Status};
 
 use super::{Context, Refusal};
 
-#[tonic::async_trait]
-impl Mcp for Context {
-    async fn list(
-        &self,
-        request: Request<v1::ListMcpServersRequest>,
-    ) -> Result<Response<v1::ListMcpServersResponse>, Status> {
-        let v1::ListMcpServersRequest { session } = request.into_inner();
-        let reports = match session.as_str() {
-            "" => self.control.mcp().report(),
-            session => self.list_session_servers(session).await?,
+service! { Mcp:
+    async fn list(&self, request: v1::ListMcpServersRequest) -> v1::ListMcpServersResponse {
+        let reports = match self.named_session(&request.session).await? {
+            None => self.control.mcp().report(),
+            Some(session) => self.parts()?.session_servers.of(session).map(|pool| pool.report()).unwrap_or_default(),
         };
         let servers = reports.iter().map(|server| (&view(server)).into()).collect();
-        Ok(Response::new(v1::ListMcpServersResponse { servers }))
+        Ok(v1::ListMcpServersResponse { servers })
     }
 
-    async fn start(
-        &self,
-        request: Request<v1::StartMcpServerRequest>,
-    ) -> Result<Response<v1::StartMcpServerResponse>, Status> {
-        let v1::StartMcpServerRequest { name, folder } = request.into_inner();
-        let name = self.known(name)?;
-        let folder = Some(PathBuf::from(folder)).filter(|folder| folder.is_absolute());
-        let report = self.control.mcp().start(&name, folder).await.map_err(|why| Refusal {
-            kind: ErrorKind::Conflict,
-            message: format!("the MCP server {name} could not be started: {why}"),
-            hint: Some(format!("`agentctl mcp logs {name}` shows its log")),
+    async fn start(&self, request: v1::StartMcpServerRequest) -> v1::StartMcpServerResponse {
+        let name = self.known(request.name)?;
+        let folder = Some(PathBuf::from(request.folder)).filter(|folder| folder.is_absolute());
+        let report = self.control.mcp().start(&name, folder).await.map_err(|why| {
+            Refusal::new(ErrorKind::Conflict, format!("the MCP server {name} could not be started: {why}"))
+                .with_hint(format!("`agentctl mcp logs {name}` shows its log"))
         })?;
-        Ok(Response::new(v1::StartMcpServerResponse { server: Some((&view(&report)).into()) }))
+        Ok(v1::StartMcpServerResponse { server: Some((&view(&report)).into()) })
     }
 
-    async fn stop(
-        &self,
-        request: Request<v1::StopMcpServerRequest>,
-    ) -> Result<Response<v1::StopMcpServerResponse>, Status> {
-        let name = self.known(request.into_inner().name)?;
+    async fn stop(&self, request: v1::StopMcpServerRequest) -> v1::StopMcpServerResponse {
+        let name = self.known(request.name)?;
         self.control.mcp().stop(&name).await.map_err(Refusal::invalid)?;
-        Ok(Response::new(v1::StopMcpServerResponse {}))
+        Ok(v1::StopMcpServerResponse {})
     }
 
-    async fn logs(
-        &self,
-        request: Request<v1::McpServerLogsRequest>,
-    ) -> Result<Response<v1::McpServerLogsResponse>, Status> {
-        let v1::McpServerLogsRequest { name, lines } = request.into_inner();
-        let name = self.known(name)?;
-        let most = if lines == 0 { usize::MAX } else { usize::try_from(lines).unwrap_or(usize::MAX) };
+    async fn logs(&self, request: v1::McpServerLogsRequest) -> v1::McpServerLogsResponse {
+        let name = self.known(request.name)?;
+        let most = usize::try_from(request.lines).ok().filter(|lines| *lines > 0).unwrap_or(usize::MAX);
         let lines = self.control.mcp().log(&name).map(|log| log.last(most)).unwrap_or_default();
-        Ok(Response::new(v1::McpServerLogsResponse { lines }))
+        Ok(v1::McpServerLogsResponse { lines })
     }
 
-    async fn begin_login(
-        &self,
-        request: Request<v1::BeginMcpLoginRequest>,
-    ) -> Result<Response<v1::BeginMcpLoginResponse>, Status> {
-        let v1::BeginMcpLoginRequest { name, redirect } = request.into_inner();
-        let name = self.known(name)?;
-        let begun = self.control.mcp().begin_login(&name, &redirect).await;
-        Ok(Response::new(v1::BeginMcpLoginResponse { address: begun.map_err(|why| no_login(&name, &why))? }))
+    async fn begin_login(&self, request: v1::BeginMcpLoginRequest) -> v1::BeginMcpLoginResponse {
+        let name = self.known(request.name)?;
+        let begun = self.control.mcp().begin_login(&name, &request.redirect).await;
+        Ok(v1::BeginMcpLoginResponse { address: begun.map_err(|why| no_login(&name, &why))? })
     }
 
-    async fn finish_login(
-        &self,
-        request: Request<v1::FinishMcpLoginRequest>,
-    ) -> Result<Response<v1::FinishMcpLoginResponse>, Status> {
-        let v1::FinishMcpLoginRequest { name, came_back_to } = request.into_inner();
-        let name = self.known(name)?;
-        self.control.mcp().finish_login(&name, &came_back_to).await.map_err(|why| no_login(&name, &why))?;
-        Ok(Response::new(v1::FinishMcpLoginResponse {}))
+    async fn finish_login(&self, request: v1::FinishMcpLoginRequest) -> v1::FinishMcpLoginResponse {
+        let name = self.known(request.name)?;
+        let finished = self.control.mcp().finish_login(&name, &request.came_back_to).await;
+        finished.map_err(|why| no_login(&name, &why))?;
+        Ok(v1::FinishMcpLoginResponse {})
     }
 
-    async fn check(
-        &self,
-        request: Request<v1::CheckMcpServersRequest>,
-    ) -> Result<Response<v1::CheckMcpServersResponse>, Status> {
-        let v1::CheckMcpServersRequest { text, path } = request.into_inner();
-        self.control.try_mcp(text, PathBuf::from(path))?;
-        Ok(Response::new(v1::CheckMcpServersResponse {}))
+    async fn check(&self, request: v1::CheckMcpServersRequest) -> v1::CheckMcpServersResponse {
+        self.control.try_mcp(request.text, request.path.into())?;
+        Ok(v1::CheckMcpServersResponse {})
     }
 
-    async fn set_session_servers(
-        &self,
-        request: Request<v1::SetSessionServersRequest>,
-    ) -> Result<Response<v1::SetSessionServersResponse>, Status> {
+    async fn set_session_servers(&self, request: v1::SetSessionServersRequest) -> v1::SetSessionServersResponse {
         // Whoever gives up the call does not leave it half done.
-        let (context, request) = (self.clone(), request.into_inner());
-        let set = tokio::spawn(async move { Context::set_session_servers(&context, request).await });
+        let context = self.clone();
+        let set = tokio::spawn(async move { context.bring_servers(request).await });
         let (servers, version) = set.await.map_err(|_| Refusal::stopping())??;
         let servers = servers.iter().map(|server| (&view(server)).into()).collect();
-        Ok(Response::new(v1::SetSessionServersResponse { servers, version }))
+        Ok(v1::SetSessionServersResponse { servers, version })
     }
 }
 
 impl Context {
+    /// Gives a session the servers of a request.
+    async fn bring_servers(&self, request: v1::SetSessionServersRequest) -> Result<(Vec<ServerReport>, u64), Refusal> {
+        let session = self.session(&request.session).await?;
+        if session.show().await?.session.settings.parent.is_some() {
+            return Err(Refusal::invalid("a session that works for another has the MCP servers of that one")
+                .with_hint("bring them for the other session"));
+        }
+        let servers = request.servers.into_iter().map(definition).collect::<Result<Vec<_>, _>>()?;
+        let client = ClientEnvironment::unjudged(request.environment).allowed(&self.control.passed_variables());
+        let brought = &self.parts()?.session_servers;
+        let set = brought.set(session.id(), &servers, &client, request.replaces).await?;
+        tracing::info!(session = %session.id(), servers = set.servers.len(), "a client has set the MCP servers of a session");
+        // It may have been deleted meanwhile.
+        if let Err(gone) = self.session_id(&request.session).await {
+            brought.remove(session.id()).await;
+            return Err(gone);
+        }
+        Ok((set.servers, set.version))
+    }
+
     /// The name of a server, if there is one of that name.
     fn known(&self, name: String) -> Result<String, Refusal> {
         let reports = self.control.mcp().report();
@@ -116,22 +110,19 @@ impl Context {
             Some(meant) => format!("did you mean `{meant}`?"),
             None => "`agentctl mcp list` shows them, and `agentctl mcp add` adds one".to_owned(),
         };
-        let message = format!("there is no MCP server `{shown}`");
-        Err(Refusal { kind: ErrorKind::NotFound, message, hint: Some(hint) })
+        Err(Refusal::new(ErrorKind::NotFound, format!("there is no MCP server `{shown}`")).with_hint(hint))
     }
 }
 
 fn no_login(name: &str, why: &str) -> Refusal {
-    Refusal {
-        kind: ErrorKind::Conflict,
-        message: format!("could not log in to the MCP server {name}: {why}"),
-        hint: Some("put the key of a server that uses one into `headers` of mcp_servers.yaml".to_owned()),
-    }
+    Refusal::new(ErrorKind::Conflict, format!("could not log in to the MCP server {name}: {why}"))
+        .with_hint("put the key of a server that uses one into `headers` of mcp_servers.yaml")
 }
 
 fn view(server: &ServerReport) -> McpServerView {
+    let config = server.config.as_ref();
     let (state, reason) = match &server.health {
-        _ if server.config.as_ref().is_some_and(|config| !config.enabled) => (McpServerState::Disabled, String::new()),
+        _ if config.is_some_and(|config| !config.enabled) => (McpServerState::Disabled, String::new()),
         Health::Stopped => (McpServerState::Stopped, String::new()),
         Health::Starting => (McpServerState::Starting, String::new()),
         Health::Running(_) => (McpServerState::Running, String::new()),
@@ -141,13 +132,37 @@ fn view(server: &ServerReport) -> McpServerView {
         name: server.name.clone(),
         state,
         reason,
-        transport: server.config.as_ref().map(|config| config.transport().to_owned()).unwrap_or_default(),
-        place: server.config.as_ref().map(|config| config.place()).unwrap_or_default(),
+        transport: config.map(|config| config.transport().to_owned()).unwrap_or_default(),
+        place: config.map(|config| config.place()).unwrap_or_default(),
         connections: u32::try_from(server.connections).unwrap_or(u32::MAX),
-        says_it_is: agentd_core::untrusted::told(&server.says_it_is),
-        protocol: agentd_core::untrusted::told(&server.protocol),
+        says_it_is: untrusted::told(&server.says_it_is),
+        protocol: untrusted::told(&server.protocol),
         reached: server.tools.is_some(),
         tools: server.tools.clone().unwrap_or_default(),
         notes: server.notes.clone(),
+    }
+}
+
+fn definition(server: v1::SessionServer) -> Result<SessionServer, WireError> {
+    let address = match server.address.ok_or(WireError::Missing("the program or the address of an MCP server"))? {
+        Address::Program(v1::ServerProgram { command, args, env, cwd }) => ServerAddress::Stdio {
+            command,
+            args: args.iter().map(|arg| arg.as_str().into()).collect(),
+            env: env.into_iter().map(|(name, value)| (name, value.into())).collect(),
+            cwd: cwd.into(),
+        },
+        Address::Url(v1::ServerUrl { url, headers, sse }) => ServerAddress::Http {
+            url: url.as_str().into(),
+            headers: headers.into_iter().map(|(name, value)| (name, value.into())).collect(),
+            wire: if sse { HttpWire::Sse } else { HttpWire::Streamable },
+            client: None,
+        },
+    };
+    Ok(SessionServer { name: server.name, address })
+}
+
+impl From<ServerRefusal> for Refusal {
+    fn from(ServerRefusal { message, hint }: ServerRefusal) -> Self {
+        Self::invalid(message).with_hint(hint)
     }
 }

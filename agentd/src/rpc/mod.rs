@@ -1,43 +1,53 @@
 //! The services that clients speak to: decode, hand to the engine, encode. Nothing is decided here.
 //!
-//! - `turns`: starting and driving turns, watching sessions; `feed`: the stream of events behind both; `client_files`, `client_tools`: questions and calls
-//!   that the client of a turn answers.
-//! - `archives`: sessions that leave and that come. `sessions`, `upload`: sessions and their files; `documents`: content of documents among them. `interrupts`:
-//!   pending requests. `grants`: stored rules. `skills`: the list of skills. `projects`: what projects bring along,
-//!   and trust in it. `plugins`: what was added as a whole. `policy`: verdicts of the rules, and of proposed ones. `mcp`: MCP servers; `session_servers`: those that clients bring for sessions. `audit`: the audit log. `storage`: disk usage. `usage`: tokens and money. `worktrees`: git worktrees of sessions. `replays`: recordings. `traces`: requests to models as they were on the wire. `daemon`: the daemon itself; `watching`: what happens in
-//!   all sessions.
+//! - `turns`: starting and driving turns, watching sessions; `feed`: the stream of events behind both; `client_calls`: what is
+//!   asked of the client of a turn.
+//! - `sessions`: sessions, their files and worktrees; `documents`: content of documents among them; `archives`: sessions that
+//!   leave and that come; `replays`: recordings; `traces`: requests to models as they were on the wire.
+//! - `interrupts`: pending requests, and stored rules; `policy`: verdicts of the rules, and the audit log, with `rehearsal`:
+//!   verdicts of other rules on its calls.
+//! - `extensions`: projects, plugins and skills; `mcp`: MCP servers.
+//! - `daemon`: the daemon itself, its storage and its spending; `watching`: what happens in all sessions.
 //!
 //! [`router`] puts the services together, with health and reflection beside them; [`serve`] lets clients in until the
 //! token is cancelled. The daemon drains its turns first and cancels then, so that every stream can show its turn's
 //! end before it ends itself.
 
+/// The methods of a service: requests come without their envelope and answers leave in one, and an error is anything that
+/// becomes a [`Refusal`].
+macro_rules! service {
+    ($service:ident: $(type $stream:ident = $of:ty;)* $(
+        async fn $method:ident(&$me:ident, $request:tt: $asked:ty) -> $answer:ty { $($body:tt)* }
+    )*) => {
+        #[tonic::async_trait]
+        impl $service for crate::rpc::Context {
+            $(type $stream = $of;)*
+            $(async fn $method(&$me, request: tonic::Request<$asked>) -> crate::rpc::Reply<$answer> {
+                let $request = request.into_inner();
+                crate::rpc::reply(async move { $($body)* }).await
+            })*
+        }
+    };
+}
+
 mod archives;
-mod audit;
-mod client_files;
-mod client_tools;
+mod client_calls;
 mod daemon;
 mod documents;
+mod extensions;
 mod feed;
-mod grants;
 mod interrupts;
 mod mcp;
-mod plugins;
 mod policy;
-mod projects;
+mod rehearsal;
 mod replays;
-mod session_servers;
 mod sessions;
-mod skills;
-mod storage;
 #[cfg(test)]
 #[cfg(feature = "documents")]
 mod tests;
 mod traces;
 mod turns;
-mod upload;
-mod usage;
 mod watching;
-mod worktrees;
 
 use std::{
     collections::HashMap,
@@ -50,16 +60,12 @@ use std::{
 use agentd_audit::redact::Patterns;
 use agentd_core::{
     audit::AuditLine,
-    error::ErrorKind,
     ids::SessionId,
     plugin::PluginReport,
     ports::{AuditReader, Knowledge},
 };
 use agentd_engine::Engine;
-use agentd_exchange::ExchangeLog;
-use agentd_extensions::skills::SkillStore;
-use agentd_lsp::LanguagePool;
-use agentd_mcp::{McpPool, SessionServers};
+use agentd_mcp::McpPool;
 use agentd_policy::Policy;
 use agentd_proto::{
     FILE_DESCRIPTOR_SET, MAX_MESSAGE_BYTES,
@@ -76,16 +82,50 @@ use agentd_proto::{
     },
 };
 use agentd_replay::Redaction;
-use agentd_sandbox::host::Sandbox;
-use futures_util::{Stream, future::BoxFuture};
+use futures_util::{Stream, future::BoxFuture, stream::BoxStream};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
-use tonic::transport::{Server, server::Router};
+use tonic::{
+    Response, Status,
+    transport::{Server, server::Router},
+};
 
-use crate::{health::Health, refusal::Refusal, replay::Player, retention::Retention};
+use crate::{
+    boot::Parts,
+    failure::{Refusal, blocking},
+    health::Health,
+};
 
 /// Receive window of uploads on a connection, in bytes.
 const RECEIVE_WINDOW: u32 = 1024 * 1024;
+
+/// Answer of a method.
+type Reply<T> = Result<Response<T>, Status>;
+
+/// Answers of a method that has several.
+type ReplyStream<T> = BoxStream<'static, Result<T, Status>>;
+
+/// Error of a method: a refusal, or the status of one.
+struct Rejected(Status);
+
+impl<E> From<E> for Rejected
+where
+    Refusal: From<E>,
+{
+    fn from(error: E) -> Self {
+        Self(Refusal::from(error).into())
+    }
+}
+
+impl From<Status> for Rejected {
+    fn from(status: Status) -> Self {
+        Self(status)
+    }
+}
+
+async fn reply<T>(work: impl Future<Output = Result<T, Rejected>>) -> Reply<T> {
+    work.await.map(Response::new).map_err(|Rejected(status)| status)
+}
 
 /// The daemon's knowledge of itself when it begins to serve.
 #[derive(Clone)]
@@ -96,12 +136,8 @@ pub struct DaemonInfo {
     pub socket: watch::Receiver<PathBuf>,
     /// The folder that holds the journal and the workspaces.
     pub data_dir: PathBuf,
-    /// Sandbox of commands.
-    pub sandbox: Option<Arc<Sandbox>>,
     /// Looks after what is kept.
     pub health: Option<Arc<Health>>,
-    /// Language servers.
-    pub languages: Option<Arc<LanguagePool>>,
     /// The variables of models and keys that it was started with, as clients are told of them.
     pub started_with: StartVariables,
 }
@@ -120,13 +156,13 @@ pub trait Control: Send + Sync + 'static {
     /// The first thing in it that makes no sense, with its line and column.
     fn try_rules(&self, text: String, path: PathBuf) -> Result<Arc<Policy>, Refusal>;
 
-    /// The MCP servers.
-    fn mcp(&self) -> &Arc<McpPool>;
-
-    /// The MCP servers that clients bring for sessions, where they can.
-    fn session_servers(&self) -> Option<&SessionServers> {
+    /// Everything that runs, where it is a whole daemon.
+    fn parts(&self) -> Option<&Parts> {
         None
     }
+
+    /// The MCP servers.
+    fn mcp(&self) -> &Arc<McpPool>;
 
     /// Takes the values of variables that the client of a turn lends, for its session where that is known.
     fn lend(&self, session: Option<SessionId>, values: HashMap<String, String>) {
@@ -151,18 +187,8 @@ pub trait Control: Send + Sync + 'static {
     /// Its keys, with the origin and the value of each. No secret is among them.
     fn config_origins(&self) -> Vec<ConfigOrigin>;
 
-    /// The skills, where there are any.
-    fn skills(&self) -> Option<SkillStore> {
-        None
-    }
-
     /// The plugins, where there are any.
     fn plugins(&self) -> Option<&dyn PluginControl> {
-        None
-    }
-
-    /// Player of recordings, where there is one.
-    fn player(&self) -> Option<Arc<Player>> {
         None
     }
 
@@ -170,16 +196,6 @@ pub trait Control: Send + Sync + 'static {
     fn redaction(&self) -> Redaction {
         let patterns = Patterns::default();
         Arc::new(move |text| patterns.clean(text))
-    }
-
-    /// Requests to models and their answers, where they can be kept.
-    fn exchanges(&self) -> Option<&ExchangeLog> {
-        None
-    }
-
-    /// Retention of the data folder, where there is one.
-    fn retention(&self) -> Option<Arc<Retention>> {
-        None
     }
 
     /// The variables that the configuration lets clients pass to tools, besides those that always may.
@@ -224,6 +240,12 @@ pub(crate) struct Context {
     search_patience: Duration,
 }
 
+impl Context {
+    fn parts(&self) -> Result<&Parts, Refusal> {
+        self.control.parts().ok_or_else(|| Refusal::invalid("this is not a whole daemon"))
+    }
+}
+
 /// All services. Their streams end with `UNAVAILABLE` when `shutdown` is cancelled.
 ///
 /// # Errors
@@ -242,54 +264,28 @@ pub async fn router(
 
 async fn router_of(context: Context) -> Result<Router, tonic_reflection::server::Error> {
     let (health, health_service) = tonic_health::server::health_reporter();
-    health.set_serving::<TurnsServer<Context>>().await;
-    health.set_serving::<SessionsServer<Context>>().await;
-    health.set_serving::<ArchivesServer<Context>>().await;
-    health.set_serving::<DocumentsServer<Context>>().await;
-    health.set_serving::<SkillsServer<Context>>().await;
-    health.set_serving::<InterruptsServer<Context>>().await;
-    health.set_serving::<GrantsServer<Context>>().await;
-    health.set_serving::<AuditServer<Context>>().await;
-    health.set_serving::<PolicyServer<Context>>().await;
-    health.set_serving::<ProjectsServer<Context>>().await;
-    health.set_serving::<PluginsServer<Context>>().await;
-    health.set_serving::<McpServer<Context>>().await;
-    health.set_serving::<StorageServer<Context>>().await;
-    health.set_serving::<SpendingServer<Context>>().await;
-    health.set_serving::<WorktreesServer<Context>>().await;
-    health.set_serving::<ReplaysServer<Context>>().await;
-    health.set_serving::<TracesServer<Context>>().await;
-    health.set_serving::<DaemonServer<Context>>().await;
     let reflection = || {
         tonic_reflection::server::Builder::configure()
             .register_encoded_file_descriptor_set(FILE_DESCRIPTOR_SET)
             .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
     };
-    Ok(Server::builder()
+    let mut router = Server::builder()
         .initial_stream_window_size(RECEIVE_WINDOW)
         .initial_connection_window_size(4 * RECEIVE_WINDOW)
-        .add_service(TurnsServer::new(context.clone()).max_decoding_message_size(MAX_MESSAGE_BYTES))
-        .add_service(SessionsServer::new(context.clone()).max_decoding_message_size(MAX_MESSAGE_BYTES))
-        .add_service(ArchivesServer::new(context.clone()).max_decoding_message_size(MAX_MESSAGE_BYTES))
-        .add_service(DocumentsServer::new(context.clone()).max_decoding_message_size(MAX_MESSAGE_BYTES))
-        .add_service(SkillsServer::new(context.clone()).max_decoding_message_size(MAX_MESSAGE_BYTES))
-        .add_service(InterruptsServer::new(context.clone()).max_decoding_message_size(MAX_MESSAGE_BYTES))
-        .add_service(GrantsServer::new(context.clone()).max_decoding_message_size(MAX_MESSAGE_BYTES))
-        .add_service(AuditServer::new(context.clone()).max_decoding_message_size(MAX_MESSAGE_BYTES))
-        .add_service(PolicyServer::new(context.clone()).max_decoding_message_size(MAX_MESSAGE_BYTES))
-        .add_service(ProjectsServer::new(context.clone()).max_decoding_message_size(MAX_MESSAGE_BYTES))
-        .add_service(PluginsServer::new(context.clone()).max_decoding_message_size(MAX_MESSAGE_BYTES))
-        .add_service(McpServer::new(context.clone()).max_decoding_message_size(MAX_MESSAGE_BYTES))
-        .add_service(StorageServer::new(context.clone()).max_decoding_message_size(MAX_MESSAGE_BYTES))
-        .add_service(SpendingServer::new(context.clone()).max_decoding_message_size(MAX_MESSAGE_BYTES))
-        .add_service(WorktreesServer::new(context.clone()).max_decoding_message_size(MAX_MESSAGE_BYTES))
-        .add_service(ReplaysServer::new(context.clone()).max_decoding_message_size(MAX_MESSAGE_BYTES))
-        .add_service(TracesServer::new(context.clone()).max_decoding_message_size(MAX_MESSAGE_BYTES))
-        .add_service(DaemonServer::new(context).max_decoding_message_size(MAX_MESSAGE_BYTES))
         .add_service(health_service)
         .add_service(reflection().build_v1()?)
         // Many ready-made clients ask for the older name of the same service.
-        .add_service(reflection().build_v1alpha()?))
+        .add_service(reflection().build_v1alpha()?);
+    macro_rules! serve {
+        ($($server:ident),*) => {$(
+            health.set_serving::<$server<Context>>().await;
+            router = router.add_service($server::new(context.clone()).max_decoding_message_size(MAX_MESSAGE_BYTES));
+        )*};
+    }
+    serve!(TurnsServer, SessionsServer, ArchivesServer, DocumentsServer, SkillsServer, InterruptsServer, GrantsServer);
+    serve!(AuditServer, PolicyServer, ProjectsServer, PluginsServer, McpServer, StorageServer, SpendingServer);
+    serve!(WorktreesServer, ReplaysServer, TracesServer, DaemonServer);
+    Ok(router)
 }
 
 /// The path of a folder, which must be absolute: the daemon is somewhere else than its client.
@@ -297,11 +293,7 @@ fn absolute(folder: String) -> Result<PathBuf, Refusal> {
     if Path::new(&folder).is_absolute() {
         return Ok(folder.into());
     }
-    Err(Refusal {
-        kind: ErrorKind::InvalidInput,
-        message: "the path of the folder is not absolute".to_owned(),
-        hint: Some("give it from the root on".to_owned()),
-    })
+    Err(Refusal::invalid("the path of the folder is not absolute").with_hint("give it from the root on"))
 }
 
 /// Serves until `shutdown` is cancelled. Then no new connection is taken, and the ones there are may take `grace` to

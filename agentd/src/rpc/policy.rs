@@ -1,47 +1,43 @@
-//! Verdicts of the rules on calls, and the effect of a proposed file of rules.
+//! Verdicts of the rules on calls, and the effect of a proposed file of rules; the audit log, for readers.
 
 use std::{path::PathBuf, sync::Arc};
 
-use agentd_core::ids::SessionId;
+use agentd_core::{audit::RecordQuery, ids::SessionId};
 use agentd_engine::DryRunSubject;
 use agentd_policy::Policy as Rules;
 use agentd_proto::{
     client::{Comparison, PolicyCall, RuleText},
     convert,
-    v1::{self, policy_server::Policy},
+    v1::{self, audit_server::Audit, policy_server::Policy},
 };
-use tonic::{Request, Response, Status};
 
-use super::{Context, Refusal};
-use crate::rehearsal::{self, PolicyDryRun};
+use super::rehearsal::{self, PolicyDryRun};
+use super::{Context, Refusal, blocking};
 
 /// Calls that are compared in one request.
 const MOST_CALLS: usize = 1000;
 
-#[tonic::async_trait]
-impl Policy for Context {
-    async fn explain(&self, request: Request<v1::ExplainRequest>) -> Result<Response<v1::Explanation>, Status> {
-        let request = request.into_inner();
-        let call: PolicyCall = convert::part(request.call, "the call").map_err(Refusal::from)?;
-        let tool = self.engine.tool(&call.tool).map_err(Refusal::from)?;
+/// Message of a failed comparison.
+const UNJUDGED: &str = "could not judge";
+
+service! { Policy:
+    async fn explain(&self, request: v1::ExplainRequest) -> v1::Explanation {
+        let call: PolicyCall = convert::part(request.call, "the call")?;
+        let tool = self.engine.tool(&call.tool)?;
         let arguments = self.engine.meant(&tool, call.arguments);
         let standpoint = self.standpoint(&request.session).await?;
         let policy = self.engine.policy();
         let looked_up = self.engine.look_up(&standpoint, &tool, &arguments).await;
-        let judged = move || standpoint.judge(&policy, &tool, &arguments, &looked_up);
-        let said = blocking(judged).await?;
-        Ok(Response::new((&said).into()))
+        Ok((&blocking(UNJUDGED, move || standpoint.judge(&policy, &tool, &arguments, &looked_up)).await?).into())
     }
 
-    async fn test(&self, request: Request<v1::TestRulesRequest>) -> Result<Response<v1::TestRulesResponse>, Status> {
-        let request = request.into_inner();
+    async fn test(&self, request: v1::TestRulesRequest) -> v1::TestRulesResponse {
         let tried = self.tried(request.rules).await?;
         if request.calls.len() > MOST_CALLS {
             return Err(Refusal::invalid(format!("could not compare more than {MOST_CALLS} calls at once")).into());
         }
-        let calls: Vec<PolicyCall> = convert::all(request.calls).map_err(Refusal::from)?;
-        let tools = calls.iter().map(|call| self.engine.tool(&call.tool)).collect::<Result<Vec<_>, _>>();
-        let tools = tools.map_err(Refusal::from)?;
+        let calls: Vec<PolicyCall> = convert::all(request.calls)?;
+        let tools = calls.iter().map(|call| self.engine.tool(&call.tool)).collect::<Result<Vec<_>, _>>()?;
         let meant = |(call, tool): (PolicyCall, &_)| {
             let arguments = self.engine.meant(tool, call.arguments);
             PolicyCall { arguments, ..call }
@@ -53,7 +49,7 @@ impl Policy for Context {
         for (call, tool) in calls.iter().zip(&tools) {
             found.push(self.engine.look_up(&standpoint, tool, &call.arguments).await);
         }
-        let comparisons = blocking(move || {
+        let comparisons = blocking(UNJUDGED, move || {
             let judged = calls.into_iter().zip(&tools).zip(&found).map(|((call, tool), looked_up)| Comparison {
                 now: standpoint.judge(&policy, tool, &call.arguments, looked_up),
                 then: standpoint.judge(&tried, tool, &call.arguments, looked_up),
@@ -61,19 +57,15 @@ impl Policy for Context {
             });
             judged.map(|comparison| (&comparison).into()).collect()
         });
-        Ok(Response::new(v1::TestRulesResponse { comparisons: comparisons.await? }))
+        Ok(v1::TestRulesResponse { comparisons: comparisons.await? })
     }
 
-    async fn test_audit(
-        &self,
-        request: Request<v1::TestAuditRequest>,
-    ) -> Result<Response<v1::TestAuditResponse>, Status> {
-        let request = request.into_inner();
+    async fn test_audit(&self, request: v1::TestAuditRequest) -> v1::TestAuditResponse {
         let tried = self.tried(request.rules).await?;
-        let since = convert::optional_moment(request.since, "the time").map_err(Refusal::from)?;
+        let since = convert::optional_moment(request.since, "the time")?;
         let (context, policy, tools) = (self.clone(), self.engine.policy(), self.engine.tools());
         let runtime = tokio::runtime::Handle::current();
-        let outcome = blocking(move || {
+        let outcome = blocking(UNJUDGED, move || {
             let mut rehearsal = PolicyDryRun::new(&policy, &tried, &tools);
             // Lines of one session stand together, mostly: the last standpoint is worth keeping, and no more.
             let mut last: Option<(Option<SessionId>, DryRunSubject)> = None;
@@ -90,17 +82,35 @@ impl Policy for Context {
             })?;
             Ok::<_, Refusal>(rehearsal.outcome())
         });
-        Ok(Response::new((&outcome.await??).into()))
+        Ok((&outcome.await??).into())
+    }
+}
+
+service! { Audit:
+    async fn list(&self, request: v1::ListAuditRequest) -> v1::ListAuditResponse {
+        let session_id = match request.session.as_str() {
+            "" => None,
+            // What a deleted session did is still in the log; nobody but its whole id knows it.
+            name => Some(match name.parse() {
+                Ok(id) => id,
+                Err(_) => self.session_id(name).await?,
+            }),
+        };
+        let query = RecordQuery { session_id, ..request.try_into()? };
+        let records = self.audit.records(query).await?;
+        let records = records.iter().map(TryInto::try_into).collect::<Result<_, _>>()?;
+        Ok(v1::ListAuditResponse { records })
+    }
+
+    async fn verify(&self, request: v1::VerifyAuditRequest) -> v1::VerifyAuditResponse {
+        let noted = Some(request.noted_hash).filter(|hash| !hash.is_empty());
+        Ok((&self.audit.verify(noted).await?).into())
     }
 }
 
 impl Context {
     async fn standpoint(&self, session: &str) -> Result<DryRunSubject, Refusal> {
-        let session = match session {
-            "" => None,
-            prefix => Some(self.session_id(prefix).await?),
-        };
-        Ok(self.engine.standpoint(session).await?)
+        Ok(self.engine.standpoint(self.named_session(session).await?).await?)
     }
 
     /// A session's standpoint; one that is gone stood where a new one would.
@@ -115,15 +125,6 @@ impl Context {
     async fn tried(&self, rules: Option<v1::RuleText>) -> Result<Arc<Rules>, Refusal> {
         let RuleText { text, path } = convert::part(rules, "the rules")?;
         let control = Arc::clone(&self.control);
-        blocking(move || control.try_rules(text, PathBuf::from(path))).await?
+        blocking(UNJUDGED, move || control.try_rules(text, PathBuf::from(path))).await?
     }
-}
-
-/// Judging takes its time where there are many calls, and reading rules where there are many patterns.
-async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, Refusal> {
-    tokio::task::spawn_blocking(work).await.map_err(|error| Refusal {
-        kind: agentd_core::error::ErrorKind::Internal,
-        message: format!("could not judge: {error}"),
-        hint: None,
-    })
 }

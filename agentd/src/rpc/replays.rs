@@ -8,16 +8,13 @@ use agentd_proto::{
     v1::{self, play_event, play_request::Part, replays_server::Replays},
 };
 use agentd_replay::{MAX_RECORDING, Play, PlayProblem, Recording};
-use futures_util::{
-    Stream, StreamExt as _,
-    stream::{self, BoxStream},
-};
+use futures_util::{Stream, StreamExt as _, stream};
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
 use tokio_util::sync::CancellationToken;
-use tonic::{Request, Response, Status, Streaming};
+use tonic::{Status, Streaming};
 
-use super::{Context, Refusal, absolute};
+use super::{Refusal, ReplyStream, absolute};
 use crate::replay::{PlayError, PlayNews, PlayOptions, PlayOutcome, Player};
 
 /// Events of a play that may wait for its client.
@@ -26,21 +23,20 @@ const QUEUE: usize = 64;
 /// Bytes of a recording in one message.
 const PIECE: usize = if MAX_CHUNK_BYTES < 256 << 10 { MAX_CHUNK_BYTES } else { 256 << 10 };
 
-#[tonic::async_trait]
-impl Replays for Context {
-    type RecordStream = BoxStream<'static, Result<v1::RecordingPiece, Status>>;
-    type PlayStream = BoxStream<'static, Result<v1::PlayEvent, Status>>;
+service! { Replays:
+    type RecordStream = ReplyStream<v1::RecordingPiece>;
+    type PlayStream = ReplyStream<v1::PlayEvent>;
 
-    async fn record(&self, request: Request<v1::RecordRequest>) -> Result<Response<Self::RecordStream>, Status> {
-        let id = self.session_id(&request.into_inner().session).await?;
-        let recording = self.player()?.record(&self.engine, id).await.map_err(Refusal::from)?;
+    async fn record(&self, request: v1::RecordRequest) -> Self::RecordStream {
+        let id = self.session_id(&request.session).await?;
+        let recording = self.parts()?.player.record(&self.engine, id).await?;
         let pieces: Vec<_> = pieces(&recording)?.into_iter().map(|data| Ok(v1::RecordingPiece { data })).collect();
-        Ok(Response::new(stream::iter(pieces).boxed()))
+        Ok(stream::iter(pieces).boxed())
     }
 
-    async fn play(&self, request: Request<Streaming<v1::PlayRequest>>) -> Result<Response<Self::PlayStream>, Status> {
-        let player = self.player()?;
-        let (start, recording) = receive(request.into_inner()).await?;
+    async fn play(&self, request: Streaming<v1::PlayRequest>) -> Self::PlayStream {
+        let player = Arc::clone(&self.parts()?.player);
+        let (start, recording) = receive(request).await?;
         let update = start.update;
         let options = options(start)?;
         let (sender, events) = mpsc::channel(QUEUE);
@@ -63,13 +59,7 @@ impl Replays for Context {
                 let _ = sender.send(Err(status)).await;
             }
         });
-        Ok(Response::new(ReceiverStream::new(events).boxed()))
-    }
-}
-
-impl Context {
-    fn player(&self) -> Result<Arc<Player>, Status> {
-        self.control.player().ok_or_else(|| Status::unimplemented("nothing is replayed here"))
+        Ok(ReceiverStream::new(events).boxed())
     }
 }
 
@@ -163,15 +153,13 @@ fn problem(problem: PlayProblem) -> v1::PlayProblem {
 
 impl From<PlayError> for Refusal {
     fn from(error: PlayError) -> Self {
-        let refusal = |kind| Self { kind, message: error.to_string(), hint: None };
-        match &error {
-            PlayError::Store(_) | PlayError::Folder(_) => refusal(ErrorKind::Storage),
-            PlayError::Recording(_) => refusal(ErrorKind::InvalidInput).with_hint("record a shorter session"),
-            PlayError::NoProject => refusal(ErrorKind::InvalidInput).with_hint("name one: -C DIR"),
+        let message = error.to_string();
+        match error {
+            PlayError::Store(_) | PlayError::Folder(_) => Self::new(ErrorKind::Storage, message),
+            PlayError::Recording(_) => Self::invalid(message).with_hint("record a shorter session"),
+            PlayError::NoProject => Self::invalid(message).with_hint("name one: -C DIR"),
             PlayError::Stopping => Self::stopping(),
-            PlayError::Engine(engine) => {
-                Self { kind: engine.kind(), message: engine.to_string(), hint: engine.hint().map(str::to_owned) }
-            }
+            PlayError::Engine(engine) => engine.into(),
         }
     }
 }

@@ -1,16 +1,17 @@
-//! Sessions.
+//! Sessions, their files and their git worktrees.
 
 use agentd_core::{files::UploadReceipt, item::Item};
 use agentd_engine::{ForkWishes, ForkedSession, SessionHandle};
 use agentd_proto::{
-    MAX_CHUNK_BYTES,
+    MAX_CHUNK_BYTES, MAX_UPLOAD_BYTES,
     client::{ForkReply, NumberedItem, SessionView},
     convert::{WireError, chosen_slot, mode_of, optional_moment, session_filter},
-    v1::{self, sessions_server::Sessions},
+    v1::{self, sessions_server::Sessions, upload_chunk::Part, worktrees_server::Worktrees},
 };
-use tonic::{Request, Response, Status, Streaming};
+use futures_util::{Stream, StreamExt as _};
+use tonic::{Status, Streaming};
 
-use super::{Context, Refusal};
+use super::Refusal;
 
 /// Default number of listed sessions.
 const DEFAULT_SESSIONS: usize = 100;
@@ -30,207 +31,206 @@ const MAX_ITEMS: usize = 10_000;
 /// Maximum size of an answer with items, in bytes of text: below what readers take in one message.
 const MAX_ITEMS_BYTES: usize = 12 * 1024 * 1024;
 
-#[tonic::async_trait]
-impl Sessions for Context {
-    async fn create(&self, request: Request<v1::CreateSessionRequest>) -> Result<Response<v1::Session>, Status> {
-        let request = request.into_inner();
+service! { Sessions:
+    async fn create(&self, request: v1::CreateSessionRequest) -> v1::Session {
         let session = self.new_session(request.settings, request.title).await?;
-        Ok(Response::new(show(&session).await?))
+        Ok(show(&session).await?)
     }
 
-    async fn list(
-        &self,
-        request: Request<v1::ListSessionsRequest>,
-    ) -> Result<Response<v1::ListSessionsResponse>, Status> {
-        let v1::ListSessionsRequest { limit, children, after, filter } = request.into_inner();
-        let filter = session_filter(filter).map_err(Refusal::from)?;
-        let limit = given(limit).unwrap_or(DEFAULT_SESSIONS);
-        let page = self.engine.filtered_page(place(&after)?, limit, children, &filter).await.map_err(Refusal::from)?;
-        Ok(Response::new(v1::ListSessionsResponse {
+    async fn list(&self, request: v1::ListSessionsRequest) -> v1::ListSessionsResponse {
+        let (after, filter) = (place(&request.after)?, session_filter(request.filter)?);
+        let limit = given(request.limit).unwrap_or(DEFAULT_SESSIONS);
+        let page = self.engine.filtered_page(after, limit, request.children, &filter).await?;
+        Ok(v1::ListSessionsResponse {
             sessions: page.sessions.iter().map(Into::into).collect(),
             next: page.next.map(|next| next.to_string()).unwrap_or_default(),
-        }))
+        })
     }
 
-    async fn get(&self, request: Request<v1::GetSessionRequest>) -> Result<Response<v1::Session>, Status> {
-        let session = self.session(&request.into_inner().session).await?;
-        Ok(Response::new(show(&session).await?))
+    async fn get(&self, request: v1::GetSessionRequest) -> v1::Session {
+        Ok(show(&self.session(&request.session).await?).await?)
     }
 
-    async fn find(
-        &self,
-        request: Request<v1::FindSessionRequest>,
-    ) -> Result<Response<v1::FindSessionResponse>, Status> {
-        let session_id = self.session_id(&request.into_inner().prefix).await?.to_string();
-        Ok(Response::new(v1::FindSessionResponse { session_id }))
+    async fn find(&self, request: v1::FindSessionRequest) -> v1::FindSessionResponse {
+        let session_id = self.session_id(&request.prefix).await?.to_string();
+        Ok(v1::FindSessionResponse { session_id })
     }
 
-    async fn rename(
-        &self,
-        request: Request<v1::RenameSessionRequest>,
-    ) -> Result<Response<v1::RenameSessionResponse>, Status> {
-        let request = request.into_inner();
-        self.session(&request.session).await?.rename(request.title).await.map_err(Refusal::from)?;
-        Ok(Response::new(v1::RenameSessionResponse {}))
+    async fn rename(&self, request: v1::RenameSessionRequest) -> v1::RenameSessionResponse {
+        self.session(&request.session).await?.rename(request.title).await?;
+        Ok(v1::RenameSessionResponse {})
     }
 
-    async fn pin(&self, request: Request<v1::PinSessionRequest>) -> Result<Response<v1::PinSessionResponse>, Status> {
-        let v1::PinSessionRequest { session, pinned } = request.into_inner();
-        self.session(&session).await?.pin(pinned).await.map_err(Refusal::from)?;
-        Ok(Response::new(v1::PinSessionResponse {}))
+    async fn pin(&self, request: v1::PinSessionRequest) -> v1::PinSessionResponse {
+        self.session(&request.session).await?.pin(request.pinned).await?;
+        Ok(v1::PinSessionResponse {})
     }
 
-    async fn reset(
-        &self,
-        request: Request<v1::ResetSessionRequest>,
-    ) -> Result<Response<v1::ResetSessionResponse>, Status> {
-        self.session(&request.into_inner().session).await?.reset().await.map_err(Refusal::from)?;
-        Ok(Response::new(v1::ResetSessionResponse {}))
+    async fn reset(&self, request: v1::ResetSessionRequest) -> v1::ResetSessionResponse {
+        self.session(&request.session).await?.reset().await?;
+        Ok(v1::ResetSessionResponse {})
     }
 
-    async fn fork(
-        &self,
-        request: Request<v1::ForkSessionRequest>,
-    ) -> Result<Response<v1::ForkSessionResponse>, Status> {
-        let v1::ForkSessionRequest { session, at_turn, title, earlier_files } = request.into_inner();
+    async fn fork(&self, request: v1::ForkSessionRequest) -> v1::ForkSessionResponse {
+        let v1::ForkSessionRequest { session, at_turn, title, earlier_files } = request;
         let from = self.session_id(&session).await?;
-        let forked = self.engine.fork_session(from, ForkWishes { at_turn, title, earlier_files }).await;
-        let forked = forked.map_err(Refusal::from)?;
-        let session = view(&forked.session).await?;
-        let ForkedSession { turn, files, earlier, .. } = forked;
-        Ok(Response::new((&ForkReply { session, turn, files, earlier }).into()))
+        let forked = self.engine.fork_session(from, ForkWishes { at_turn, title, earlier_files }).await?;
+        let ForkedSession { session, turn, files, earlier, .. } = forked;
+        let session = view(&session).await?;
+        Ok((&ForkReply { session, turn, files, earlier }).into())
     }
 
-    async fn delete(
-        &self,
-        request: Request<v1::DeleteSessionRequest>,
-    ) -> Result<Response<v1::DeleteSessionResponse>, Status> {
-        let id = self.session_id(&request.into_inner().session).await?;
-        self.engine.delete_session(id).await.map_err(Refusal::from)?;
-        Ok(Response::new(v1::DeleteSessionResponse {}))
+    async fn delete(&self, request: v1::DeleteSessionRequest) -> v1::DeleteSessionResponse {
+        self.engine.delete_session(self.session_id(&request.session).await?).await?;
+        Ok(v1::DeleteSessionResponse {})
     }
 
-    async fn prune(
-        &self,
-        request: Request<v1::PruneSessionsRequest>,
-    ) -> Result<Response<v1::PruneSessionsResponse>, Status> {
-        let v1::PruneSessionsRequest { filter, unused_since, dry_run } = request.into_inner();
-        let filter = session_filter(filter).map_err(Refusal::from)?;
-        let unused_since = optional_moment(unused_since, "the last use of sessions").map_err(Refusal::from)?;
-        let unused_since = unused_since.ok_or_else(|| {
+    async fn prune(&self, request: v1::PruneSessionsRequest) -> v1::PruneSessionsResponse {
+        let filter = session_filter(request.filter)?;
+        let unused_since = optional_moment(request.unused_since, "the last use of sessions")?.ok_or_else(|| {
             Refusal::invalid("it is not said how long sessions were not used").with_hint("give a moment, such as now")
         })?;
-        let report = self.retention()?.prune(&filter, unused_since, dry_run, "prune").await.map_err(Refusal::from)?;
-        Ok(Response::new((&report).into()))
+        Ok((&self.parts()?.retention.prune(&filter, unused_since, request.dry_run, "prune").await?).into())
     }
 
-    async fn configure(
-        &self,
-        request: Request<v1::ConfigureSessionRequest>,
-    ) -> Result<Response<v1::ConfigureSessionResponse>, Status> {
-        let request = request.into_inner();
+    async fn configure(&self, request: v1::ConfigureSessionRequest) -> v1::ConfigureSessionResponse {
         let settings = request.settings.ok_or(WireError::Missing("what to configure"))?.try_into()?;
         let session = self.session(&request.session).await?;
-        let configured = match request.only_these_folders {
-            true => session.configure_with_folders(settings).await,
-            false => session.configure(settings).await,
+        match request.only_these_folders {
+            true => session.configure_with_folders(settings).await?,
+            false => session.configure(settings).await?,
         };
-        configured.map_err(Refusal::from)?;
-        Ok(Response::new(v1::ConfigureSessionResponse {}))
+        Ok(v1::ConfigureSessionResponse {})
     }
 
-    async fn set_mode(&self, request: Request<v1::SetModeRequest>) -> Result<Response<v1::SetModeResponse>, Status> {
-        let request = request.into_inner();
+    async fn set_mode(&self, request: v1::SetModeRequest) -> v1::SetModeResponse {
         let mode = mode_of(&request)?;
-        self.session(&request.session).await?.set_mode(mode, request.client).await.map_err(Refusal::from)?;
-        Ok(Response::new(v1::SetModeResponse {}))
+        self.session(&request.session).await?.set_mode(mode, request.client).await?;
+        Ok(v1::SetModeResponse {})
     }
 
-    async fn set_pins(&self, request: Request<v1::SetPinsRequest>) -> Result<Response<v1::SetPinsResponse>, Status> {
-        let request = request.into_inner();
-        self.session(&request.session).await?.set_pins(request.pins).await.map_err(Refusal::from)?;
-        Ok(Response::new(v1::SetPinsResponse {}))
+    async fn set_pins(&self, request: v1::SetPinsRequest) -> v1::SetPinsResponse {
+        self.session(&request.session).await?.set_pins(request.pins).await?;
+        Ok(v1::SetPinsResponse {})
     }
 
-    async fn set_model(&self, request: Request<v1::SetModelRequest>) -> Result<Response<v1::SetModelResponse>, Status> {
-        let request = request.into_inner();
+    async fn set_model(&self, request: v1::SetModelRequest) -> v1::SetModelResponse {
         let slot = chosen_slot(&request)?;
+        let set = self.session(&request.session).await?.set_model(slot, request.model).await?;
+        Ok(v1::SetModelResponse { slot: Some((&set).into()) })
+    }
+
+    async fn undo(&self, request: v1::UndoRequest) -> v1::UndoReport {
         let session = self.session(&request.session).await?;
-        let set = session.set_model(slot, request.model).await.map_err(Refusal::from)?;
-        Ok(Response::new(v1::SetModelResponse { slot: Some((&set).into()) }))
+        Ok((&session.undo(request.try_into()?).await?).into())
     }
 
-    async fn undo(&self, request: Request<v1::UndoRequest>) -> Result<Response<v1::UndoReport>, Status> {
-        let request = request.into_inner();
-        let session = self.session(&request.session).await?;
-        let report = session.undo(request.try_into()?).await.map_err(Refusal::from)?;
-        Ok(Response::new((&report).into()))
+    async fn context(&self, request: v1::ContextRequest) -> v1::ContextView {
+        Ok((&self.session(&request.session).await?.context().await?).into())
     }
 
-    async fn context(&self, request: Request<v1::ContextRequest>) -> Result<Response<v1::ContextView>, Status> {
-        let session = self.session(&request.into_inner().session).await?;
-        let view = session.context().await.map_err(Refusal::from)?;
-        Ok(Response::new((&view).into()))
+    async fn undo_compaction(&self, request: v1::UndoCompactionRequest) -> v1::UndoCompactionResponse {
+        let (window, undone) = self.session(&request.session).await?.undo_compaction().await?;
+        Ok(v1::UndoCompactionResponse { window: Some((&window).into()), undone: Some((&undone).into()) })
     }
 
-    async fn undo_compaction(
-        &self,
-        request: Request<v1::UndoCompactionRequest>,
-    ) -> Result<Response<v1::UndoCompactionResponse>, Status> {
-        let session = self.session(&request.into_inner().session).await?;
-        let (window, undone) = session.undo_compaction().await.map_err(Refusal::from)?;
-        Ok(Response::new(v1::UndoCompactionResponse { window: Some((&window).into()), undone: Some((&undone).into()) }))
+    async fn search(&self, request: v1::SearchRequest) -> v1::SearchResponse {
+        let session = self.named_session(&request.session).await?;
+        let limit = given(request.limit).unwrap_or(DEFAULT_FINDS).min(MAX_FINDS);
+        Ok((&self.engine.search(&request.query, session, limit).await?).into())
     }
 
-    async fn search(&self, request: Request<v1::SearchRequest>) -> Result<Response<v1::SearchResponse>, Status> {
-        let v1::SearchRequest { query, session, limit } = request.into_inner();
-        let session = if session.is_empty() { None } else { Some(self.session_id(&session).await?) };
-        let limit = given(limit).unwrap_or(DEFAULT_FINDS).min(MAX_FINDS);
-        let found = self.engine.search(&query, session, limit).await.map_err(Refusal::from)?;
-        Ok(Response::new((&found).into()))
-    }
-
-    async fn items(&self, request: Request<v1::ListItemsRequest>) -> Result<Response<v1::ListItemsResponse>, Status> {
-        let request = request.into_inner();
+    async fn items(&self, request: v1::ListItemsRequest) -> v1::ListItemsResponse {
         let limit = given(request.limit).unwrap_or(DEFAULT_ITEMS).min(MAX_ITEMS);
         let session = self.session_id(&request.session).await?;
         let before = Some(request.before_seq).filter(|before| *before > 0);
-        let items = self.engine.items(session, request.after_seq, before, limit).await.map_err(Refusal::from)?;
-        Ok(Response::new(v1::ListItemsResponse { items: newest_that_fit(items) }))
+        let items = self.engine.items(session, request.after_seq, before, limit).await?;
+        Ok(v1::ListItemsResponse { items: newest_that_fit(items) })
     }
 
-    async fn upload(
-        &self,
-        request: Request<Streaming<v1::UploadChunk>>,
-    ) -> Result<Response<v1::UploadResponse>, Status> {
-        let upload = super::upload::receive(request.into_inner()).await?;
-        let session = self.session_id(&upload.session).await?;
-        let uploaded = match upload.path {
+    async fn upload(&self, request: Streaming<v1::UploadChunk>) -> v1::UploadResponse {
+        let (header, content) = receive(request).await?;
+        let session = self.session_id(&header.session).await?;
+        let uploaded = match header.path {
             Some(path) => {
-                let written = self.engine.write_file(session, path, upload.content).await;
+                let written = self.engine.write_file(session, path, content).await;
                 written.map(|path| UploadReceipt { path, ..UploadReceipt::default() })
             }
-            None => self.engine.upload(session, upload.name, upload.content).await,
+            None => self.engine.upload(session, header.name, content).await,
         };
-        Ok(Response::new((&uploaded.map_err(Refusal::from)?).into()))
+        Ok((&uploaded?).into())
     }
 
-    async fn list_files(
-        &self,
-        request: Request<v1::ListFilesRequest>,
-    ) -> Result<Response<v1::ListFilesResponse>, Status> {
-        let v1::ListFilesRequest { session, path } = request.into_inner();
-        let session = self.session_id(&session).await?;
-        let listing = self.engine.list_files(session, path).await.map_err(Refusal::from)?;
-        Ok(Response::new((&listing).into()))
+    async fn list_files(&self, request: v1::ListFilesRequest) -> v1::ListFilesResponse {
+        let session = self.session_id(&request.session).await?;
+        Ok((&self.engine.list_files(session, request.path).await?).into())
     }
 
-    async fn read_file(&self, request: Request<v1::ReadFileRequest>) -> Result<Response<v1::ReadFileResponse>, Status> {
-        let v1::ReadFileRequest { session, path, offset } = request.into_inner();
-        let session = self.session_id(&session).await?;
-        let piece = self.engine.read_file(session, path, offset, MAX_CHUNK_BYTES).await.map_err(Refusal::from)?;
-        Ok(Response::new((&piece).into()))
+    async fn read_file(&self, request: v1::ReadFileRequest) -> v1::ReadFileResponse {
+        let session = self.session_id(&request.session).await?;
+        Ok((&self.engine.read_file(session, request.path, request.offset, MAX_CHUNK_BYTES).await?).into())
     }
+}
+
+service! { Worktrees:
+    async fn list(&self, _: v1::ListWorktreesRequest) -> v1::ListWorktreesResponse {
+        let all = self.engine.worktrees().await?;
+        Ok(v1::ListWorktreesResponse { worktrees: all.iter().map(Into::into).collect() })
+    }
+
+    async fn diff(&self, request: v1::DiffWorktreeRequest) -> v1::WorktreeDiff {
+        Ok((&self.engine.diff_worktree(&request.worktree).await?).into())
+    }
+
+    async fn apply(&self, request: v1::ApplyWorktreeRequest) -> v1::AppliedWorktree {
+        let engine = self.engine.clone();
+        // Once begun it goes on, also where the client leaves.
+        let applied = tokio::spawn(async move { engine.apply_worktree(&request.worktree).await }).await;
+        Ok((&applied.map_err(|error| Status::internal(error.to_string()))??).into())
+    }
+
+    async fn remove(&self, request: v1::RemoveWorktreeRequest) -> v1::RemoveWorktreeResponse {
+        let engine = self.engine.clone();
+        let removed = tokio::spawn(async move { engine.remove_worktree(&request.worktree, request.force).await }).await;
+        let name = removed.map_err(|error| Status::internal(error.to_string()))??;
+        Ok(v1::RemoveWorktreeResponse { name })
+    }
+}
+
+/// Receives a file. Nothing of it is kept unless all of it came.
+async fn receive(
+    mut chunks: impl Stream<Item = Result<v1::UploadChunk, Status>> + Unpin,
+) -> Result<(v1::UploadHeader, Vec<u8>), Status> {
+    let first = chunks.next().await.transpose()?.and_then(|chunk| chunk.part);
+    let Some(Part::Header(header)) = first else {
+        return Err(Refusal::invalid("the first chunk of an upload must be its header").into());
+    };
+    let mut content = Vec::new();
+    while let Some(chunk) = chunks.next().await {
+        match chunk?.part {
+            Some(Part::Data(data)) => add(&mut content, &data)?,
+            Some(Part::Abort(_)) => return Err(Refusal::invalid("the client gave up the upload").into()),
+            Some(Part::Header(_)) => {
+                return Err(Refusal::invalid("an upload has one header, and this is the second").into());
+            }
+            None => return Err(Refusal::invalid("the upload has a chunk of a kind that is not known here").into()),
+        }
+    }
+    Ok((header, content))
+}
+
+fn add(content: &mut Vec<u8>, data: &[u8]) -> Result<(), Refusal> {
+    let too_large =
+        |what: &str, limit: usize| Refusal::invalid(format!("{what} is larger than {} MiB", limit / 1024 / 1024));
+    if data.len() > MAX_CHUNK_BYTES {
+        return Err(too_large("a chunk of the upload", MAX_CHUNK_BYTES).with_hint("send the file in smaller chunks"));
+    }
+    if content.len() + data.len() > MAX_UPLOAD_BYTES {
+        return Err(too_large("the upload", MAX_UPLOAD_BYTES)
+            .with_hint("let the session see the folder that holds the file instead"));
+    }
+    content.extend_from_slice(data);
+    Ok(())
 }
 
 async fn show(session: &SessionHandle) -> Result<v1::Session, Refusal> {

@@ -150,9 +150,7 @@ impl Daemon {
             started: Instant::now(),
             socket: watch::Sender::new(path.clone()).subscribe(),
             data_dir: home.path().to_owned(),
-            sandbox: None,
             health: None,
-            languages: None,
             started_with: StartVariables::new(Vec::new(), []),
         };
         let worker = Extractor::new("/nonexistent".into(), Limits::default(), 1);

@@ -5,15 +5,11 @@ use std::io::{self, Write as _};
 use agentd_core::{error::ErrorKind, exchange::KeptExchanges};
 use agentd_exchange::ReadFailure;
 use agentd_proto::v1::{self, trace_piece::Part, traces_server::Traces};
-use futures_util::{
-    StreamExt as _,
-    stream::{self, BoxStream},
-};
-use tokio::sync::mpsc;
-use tonic::{Request, Response, Status};
+use futures_util::StreamExt as _;
+use tonic::Status;
 
-use super::{Context, Refusal};
-use crate::archives::pipe::{Outlet, PieceWriter, QUEUE};
+use super::{Refusal, ReplyStream};
+use crate::archives::{Outlet, PieceWriter, poured};
 
 /// Exchanges that are read at once.
 const MAX_NUMBERS: usize = 16;
@@ -24,32 +20,26 @@ const HOW: &str = "only what is sent from then on can be kept: `agentctl run --t
 
 type Piece = Result<v1::TracePiece, Status>;
 
-#[tonic::async_trait]
-impl Traces for Context {
-    type ReadStream = BoxStream<'static, Piece>;
+service! { Traces:
+    type ReadStream = ReplyStream<v1::TracePiece>;
 
-    async fn read(&self, request: Request<v1::ReadTraceRequest>) -> Result<Response<Self::ReadStream>, Status> {
-        let v1::ReadTraceRequest { session, numbers } = request.into_inner();
-        if numbers.len() > MAX_NUMBERS {
+    async fn read(&self, request: v1::ReadTraceRequest) -> Self::ReadStream {
+        if request.numbers.len() > MAX_NUMBERS {
             return Err(Refusal::invalid(format!("at most {MAX_NUMBERS} exchanges are read at once")).into());
         }
-        let id = self.session_id(&session).await?;
-        let stored = self.engine.session(id).await.map_err(Refusal::from)?.show().await.map_err(Refusal::from)?;
+        let id = self.session_id(&request.session).await?;
+        let stored = self.engine.session(id).await?.show().await?;
         let owner = stored.session.settings.files_of(id);
-        let log = self.control.exchanges().ok_or_else(|| Refusal::from(ReadFailure::NothingKept))?;
-        let mut kept = log.read(owner, numbers).await.map_err(Refusal::from)?;
+        let mut kept = self.parts()?.exchanges.read(owner, request.numbers).await?;
         if owner != id {
             kept.exchanges.retain(|exchange| exchange.source.session_id == id);
         }
-        let (sender, pieces) = mpsc::channel(QUEUE);
-        let outlet = Outlet::new(sender);
-        tokio::task::spawn_blocking(move || {
-            if let Err(error) = write(&kept, &outlet) {
+        let pieces = poured(move |outlet| {
+            if let Err(error) = write(&kept, outlet) {
                 tracing::debug!("a client did not read all exchanges: {error}");
             }
         });
-        let pieces = stream::unfold(pieces, |mut pieces| async move { Some((pieces.recv().await?, pieces)) });
-        Ok(Response::new(pieces.boxed()))
+        Ok(pieces.boxed())
     }
 }
 
@@ -67,22 +57,21 @@ fn write(kept: &KeptExchanges, outlet: &Outlet<Piece>) -> io::Result<()> {
 
 impl From<ReadFailure> for Refusal {
     fn from(failure: ReadFailure) -> Self {
+        let refusal = |kind, message: String, hint: String| Self::new(kind, message).with_hint(hint);
         match failure {
-            ReadFailure::NothingKept => Self {
-                kind: ErrorKind::NotFound,
-                message: "no requests of this session are kept".to_owned(),
-                hint: Some(HOW.to_owned()),
-            },
-            ReadFailure::NoSuchNumber { number, kept: (first, last) } => Self {
-                kind: ErrorKind::NotFound,
-                message: format!("there is no request {number} of this session"),
-                hint: Some(format!("{first} to {last} are kept; `agentctl trace --requests` lists them")),
-            },
-            ReadFailure::Io(error) => Self {
-                kind: ErrorKind::Storage,
-                message: format!("could not read the trace: {error}"),
-                hint: Some("the folder `traces` in the data folder must be yours and readable".to_owned()),
-            },
+            ReadFailure::NothingKept => {
+                refusal(ErrorKind::NotFound, "no requests of this session are kept".to_owned(), HOW.to_owned())
+            }
+            ReadFailure::NoSuchNumber { number, kept: (first, last) } => refusal(
+                ErrorKind::NotFound,
+                format!("there is no request {number} of this session"),
+                format!("{first} to {last} are kept; `agentctl trace --requests` lists them"),
+            ),
+            ReadFailure::Io(error) => refusal(
+                ErrorKind::Storage,
+                format!("could not read the trace: {error}"),
+                "the folder `traces` in the data folder must be yours and readable".to_owned(),
+            ),
         }
     }
 }

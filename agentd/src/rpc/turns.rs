@@ -4,7 +4,7 @@ use agentd_core::{
     ids::{SessionId, TurnId},
     turn::StartTurn,
 };
-use agentd_engine::{ClientLine, ClientLines, Engine, SessionHandle, StartedTurn, TurnStart};
+use agentd_engine::{ClientLines, Engine, SessionHandle, StartedTurn, TurnStart};
 use agentd_proto::{
     MAX_MESSAGE_BYTES, MAX_PROMPT_BYTES, SESSION_ID_HEADER, TURN_ID_HEADER,
     convert::{WireError, all, input_parts, settings_over},
@@ -16,12 +16,11 @@ use agentd_proto::{
 };
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
-use tonic::{Code, Request, Response, Status, Streaming, metadata::MetadataValue};
+use tonic::{Code, Request, Response, Streaming, metadata::MetadataValue};
 
 use super::{
-    Context, Refusal,
-    client_files::FileQuestions,
-    client_tools::ClientCalls,
+    Context, Refusal, Reply,
+    client_calls::ClientCalls,
     feed::{ClientNotice, EventStream, Feed, Until},
 };
 
@@ -33,7 +32,7 @@ impl Turns for Context {
     type TurnStream = EventStream;
     type SubscribeStream = EventStream;
 
-    async fn turn(&self, request: Request<Streaming<v1::TurnRequest>>) -> Result<Response<EventStream>, Status> {
+    async fn turn(&self, request: Request<Streaming<v1::TurnRequest>>) -> Reply<EventStream> {
         let mut frames = request.into_inner();
         let first = tokio::select! {
             frame = frames.message() => frame?,
@@ -41,15 +40,8 @@ impl Turns for Context {
         };
         let start = start_of(first)?;
         let (client, while_connected) = (start.client.clone(), start.while_connected);
-        // The line to a client that offers tools is there before the turn is: it may call one at once.
-        let (tools, requests) = if start.tools.is_empty() {
-            (None, None)
-        } else {
-            let (line, requests) = ClientLine::new();
-            (Some(line), Some(requests))
-        };
-        let (questions, files) = FileQuestions::of(start.client_files.as_ref());
-        let (session, started) = self.start_turn(start, ClientLines { tools, files }).await?;
+        let (calls, lines) = ClientCalls::of(&start);
+        let (session, started) = self.start_turn(start, lines).await?;
 
         let (session_id, turn_id) = (session.id(), started.turn_id);
         let (remarks, heard) = mpsc::channel(REMARK_QUEUE);
@@ -57,7 +49,7 @@ impl Turns for Context {
         // What was added to a turn of somebody else leaves nothing behind that could go.
         let tells = while_connected && !started.joined;
         let reader = CommandReader { engine: self.engine.clone(), session, turn_id, client, tells, remarks };
-        tokio::spawn(reader.run(frames, (ClientCalls::new(requests), questions), gone.clone()));
+        tokio::spawn(reader.run(frames, calls, gone.clone()));
         let feed = Feed {
             subscription: started.events,
             until: Until::TurnEnds(turn_id),
@@ -70,7 +62,7 @@ impl Turns for Context {
         Ok(named(Response::new(feed.into_stream()), session_id, turn_id))
     }
 
-    async fn subscribe(&self, request: Request<v1::SubscribeRequest>) -> Result<Response<EventStream>, Status> {
+    async fn subscribe(&self, request: Request<v1::SubscribeRequest>) -> Reply<EventStream> {
         let request = request.into_inner();
         let session = self.session(&request.session).await?;
         let subscription = session.subscribe(request.after_seq).await.map_err(Refusal::from)?;
@@ -84,10 +76,7 @@ impl Turns for Context {
         Ok(Response::new(feed.into_stream()))
     }
 
-    async fn steer_turn(
-        &self,
-        request: Request<v1::SteerTurnRequest>,
-    ) -> Result<Response<v1::SteerTurnResponse>, Status> {
+    async fn steer_turn(&self, request: Request<v1::SteerTurnRequest>) -> Reply<v1::SteerTurnResponse> {
         let request = request.into_inner();
         check_length(&request.text)?;
         let turn = optional_turn(request.turn_id)?;
@@ -95,10 +84,7 @@ impl Turns for Context {
         Ok(Response::new(v1::SteerTurnResponse {}))
     }
 
-    async fn cancel_turn(
-        &self,
-        request: Request<v1::CancelTurnRequest>,
-    ) -> Result<Response<v1::CancelTurnResponse>, Status> {
+    async fn cancel_turn(&self, request: Request<v1::CancelTurnRequest>) -> Reply<v1::CancelTurnResponse> {
         let request = request.into_inner();
         let turn = optional_turn(request.turn_id)?;
         self.session(&request.session).await?.cancel(turn).await.map_err(Refusal::from)?;
@@ -125,6 +111,14 @@ impl Context {
                 .with_hint("give its id, or the start of it, as `agentctl sessions list` shows it"));
         }
         Ok(self.engine.find_session(id_or_prefix).await?)
+    }
+
+    /// The id of the session that is named, if one is.
+    pub(super) async fn named_session(&self, id_or_prefix: &str) -> Result<Option<SessionId>, Refusal> {
+        match id_or_prefix {
+            "" => Ok(None),
+            named => self.session_id(named).await.map(Some),
+        }
     }
 
     /// Starts a turn in the session that it names, or in a new one.
@@ -199,9 +193,6 @@ impl Context {
     }
 }
 
-/// Calls and questions that wait for the client of a turn.
-type ClientQuestions = (ClientCalls, FileQuestions);
-
 /// Carries out what a client sends into its turn. It ends with the client's half of the stream or with the feed; a
 /// command that has begun is carried out to its end either way.
 struct CommandReader {
@@ -215,8 +206,8 @@ struct CommandReader {
 }
 
 impl CommandReader {
-    async fn run(self, mut frames: Streaming<v1::TurnRequest>, asked: ClientQuestions, gone: CancellationToken) {
-        self.read(&mut frames, asked, &gone).await;
+    async fn run(self, mut frames: Streaming<v1::TurnRequest>, calls: ClientCalls, gone: CancellationToken) {
+        self.read(&mut frames, calls, &gone).await;
         if self.tells {
             // A client that only reads has ended its half of the stream, and is there all the same.
             gone.cancelled().await;
@@ -227,21 +218,12 @@ impl CommandReader {
     }
 
     /// Calls and questions end with the client: who sends no more frames answers nothing.
-    async fn read(
-        &self,
-        frames: &mut Streaming<v1::TurnRequest>,
-        mut asked: ClientQuestions,
-        gone: &CancellationToken,
-    ) {
+    async fn read(&self, frames: &mut Streaming<v1::TurnRequest>, mut calls: ClientCalls, gone: &CancellationToken) {
         loop {
             let frame = tokio::select! {
                 frame = frames.message() => frame,
-                request = asked.0.next() => {
-                    asked.0.offer(self.turn_id, request, &self.remarks);
-                    continue;
-                }
-                question = asked.1.next() => {
-                    asked.1.offer(self.turn_id, question, &self.remarks);
+                question = calls.next() => {
+                    calls.offer(self.turn_id, question, &self.remarks);
                     continue;
                 }
                 () = gone.cancelled() => return,
@@ -256,7 +238,7 @@ impl CommandReader {
                 _ => return,
             };
             // Most clients only read: they need no room for what others send.
-            let remark = match Box::pin(self.carry_out(frame.command, &mut asked)).await {
+            let remark = match Box::pin(self.carry_out(frame.command, &mut calls)).await {
                 Ok(()) => continue,
                 Err(remark) => remark,
             };
@@ -270,10 +252,10 @@ impl CommandReader {
         }
     }
 
-    async fn carry_out(&self, command: Option<Command>, asked: &mut ClientQuestions) -> Result<(), ClientNotice> {
+    async fn carry_out(&self, command: Option<Command>, calls: &mut ClientCalls) -> Result<(), ClientNotice> {
         let carried_out = match command {
-            Some(Command::ToolAnswer(answer)) => asked.0.answer(&self.engine, answer).await,
-            Some(Command::FileAnswer(answer)) => asked.1.answer(answer),
+            Some(Command::ToolAnswer(answer)) => calls.answer_tool(&self.engine, answer).await,
+            Some(Command::FileAnswer(answer)) => calls.answer_file(answer),
             Some(Command::Answer(answer)) => self.answer(answer).await,
             Some(Command::Steer(steer)) => self.steer(steer.text).await,
             Some(Command::Cancel(_)) => self.session.cancel(Some(self.turn_id)).await.map_err(Refusal::from),

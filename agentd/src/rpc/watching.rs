@@ -15,14 +15,10 @@ use agentd_proto::v1::{
     self,
     watch_event::{ConfigReloaded, InterruptOver, Kind, Lagged, SessionDeleted, Snapshot, TurnBegan, TurnOver},
 };
-use futures_util::{
-    StreamExt as _,
-    stream::{self, BoxStream},
-};
+use futures_util::{StreamExt as _, stream};
 use tokio_util::sync::CancellationToken;
-use tonic::Status;
 
-use super::Refusal;
+use super::{Refusal, ReplyStream};
 
 /// Default number of sessions in a snapshot.
 const DEFAULT_SESSIONS: usize = 100;
@@ -34,7 +30,7 @@ const MAX_SESSIONS: usize = 1000;
 const MAX_TOLD: usize = 1024;
 
 /// The news of one call.
-pub(super) type WatchStream = BoxStream<'static, Result<v1::WatchEvent, Status>>;
+pub(super) type WatchStream = ReplyStream<v1::WatchEvent>;
 
 /// A watch, and what is still to be shown in it.
 pub(super) struct Watch {

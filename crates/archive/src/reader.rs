@@ -1,8 +1,9 @@
-//! Reads an archive of anybody: in one pass, with bounded memory, and nothing on trust.
+//! Reads an archive of anybody: in one pass, with bounded memory, and nothing on trust. The members of its tar are regular files, one
+//! after the other, with names that are bounded; nothing is allocated by a size that the tar only declares.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    io::{BufRead as _, BufReader, Read},
+    io::{self, BufRead as _, BufReader, Read},
 };
 
 use agentd_core::{
@@ -12,12 +13,11 @@ use agentd_core::{
 };
 use flate2::bufread::GzDecoder;
 use sha2::{Digest as _, Sha256};
-use tar::{Archive, Entry};
+use tar::{Archive, Entries, Entry, EntryType};
 
 use crate::{
     ArchiveError, FILES, JOURNAL, MANIFEST, Manifest, SUMS,
-    entries::{self, Source, broken, hex},
-    writer::Hashing,
+    writer::{Hashing, hex},
 };
 
 /// Maximum size of the description, in bytes.
@@ -75,7 +75,7 @@ pub fn unpack<U: Unpack>(source: impl Read, into: &mut U) -> Result<(), U::Error
     let mut entries = archive.entries().map_err(broken)?.raw(true);
     let mut members = Members::default();
     loop {
-        let next = entries::next(&mut entries).map_err(|error| members.of_first(error))?;
+        let next = next(&mut entries).map_err(|error| members.of_first(error))?;
         let Some((name, entry)) = next else {
             return Err(members.of_first(ArchiveError::Cut).into());
         };
@@ -211,19 +211,19 @@ impl Members {
 struct CountedReader<'a> {
     content: &'a mut dyn Read,
     read: u64,
-    failure: Option<std::io::Error>,
+    failure: Option<io::Error>,
 }
 
 impl Read for CountedReader<'_> {
-    fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         match self.content.read(buffer) {
             Ok(read) => {
                 self.read += read as u64;
                 Ok(read)
             }
-            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => Err(error),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => Err(error),
             Err(error) => {
-                let told = std::io::Error::new(error.kind(), error.to_string());
+                let told = io::Error::new(error.kind(), error.to_string());
                 self.failure = Some(error);
                 Err(told)
             }
@@ -264,4 +264,80 @@ fn misplaced(name: &str) -> ArchiveError {
 /// A name of bounded length, with every character to be seen.
 fn shown(name: &str) -> String {
     agentd_core::visible::line(&name.chars().take(120).collect::<String>())
+}
+
+/// Maximum length of a name, in bytes.
+const MAX_NAME: u64 = 5000;
+
+/// The next regular file and its name; none at the end of the tar.
+fn next<'t, R: Read>(entries: &mut Entries<'t, R>) -> Result<Option<(String, Entry<'t, R>)>, ArchiveError> {
+    let mut long_name = None;
+    loop {
+        let Some(entry) = entries.next() else {
+            return if long_name.is_some() { Err(ArchiveError::Cut) } else { Ok(None) };
+        };
+        let mut entry = entry.map_err(broken)?;
+        match entry.header().entry_type() {
+            EntryType::Regular => {
+                let name = match long_name {
+                    Some(name) => name,
+                    None => text(entry.path_bytes().into_owned())?,
+                };
+                return Ok(Some((name, entry)));
+            }
+            EntryType::GNULongName if long_name.is_none() && entry.size() <= MAX_NAME => {
+                let mut name = Vec::new();
+                (&mut entry).take(MAX_NAME).read_to_end(&mut name).map_err(broken)?;
+                name.truncate(name.iter().position(|byte| *byte == 0).unwrap_or(name.len()));
+                long_name = Some(text(name)?);
+            }
+            EntryType::GNULongName => return Err(ArchiveError::Hostile("a name in it is too long".to_owned())),
+            EntryType::Symlink | EntryType::Link => {
+                return Err(ArchiveError::Hostile("it holds a link, and links lead elsewhere".to_owned()));
+            }
+            _ => return Err(ArchiveError::Hostile("it holds something that is no regular file".to_owned())),
+        }
+    }
+}
+
+fn text(name: Vec<u8>) -> Result<String, ArchiveError> {
+    String::from_utf8(name).map_err(|_| ArchiveError::Hostile("a name in it is no plain text".to_owned()))
+}
+
+/// Meaning of an error of the readers below.
+fn broken(error: io::Error) -> ArchiveError {
+    if let Some(inner) = error.get_ref()
+        && let Some(told) = inner.downcast_ref::<SourceBroke>()
+    {
+        return ArchiveError::Io(io::Error::new(error.kind(), told.0.clone()));
+    }
+    match error.kind() {
+        io::ErrorKind::UnexpectedEof => ArchiveError::Cut,
+        io::ErrorKind::InvalidInput | io::ErrorKind::InvalidData => ArchiveError::Changed(plain(&error)),
+        // The readers of tars and gzip streams put their own complaints into this kind.
+        io::ErrorKind::Other if error.raw_os_error().is_none() => ArchiveError::Changed(plain(&error)),
+        _ => ArchiveError::Io(error),
+    }
+}
+
+/// The message in one line of bounded length: it may quote the archive.
+fn plain(error: &io::Error) -> String {
+    error.to_string().chars().map(|c| if c.is_control() { ' ' } else { c }).take(200).collect()
+}
+
+/// Failure of the source itself, which is no fault of the archive.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+struct SourceBroke(String);
+
+/// A source whose own failures can be told from those of the archive.
+struct Source<R>(R);
+
+impl<R: Read> Read for Source<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        self.0.read(buffer).map_err(|error| match error.kind() {
+            io::ErrorKind::Interrupted => error,
+            kind => io::Error::new(kind, SourceBroke(error.to_string())),
+        })
+    }
 }

@@ -7,7 +7,7 @@ use flate2::{Compression, write::GzEncoder};
 use sha2::{Digest as _, Sha256};
 use tar::{Builder, EntryType, Header};
 
-use crate::{FILES, JOURNAL, MANIFEST, Manifest, SUMS, entries::hex};
+use crate::{FILES, JOURNAL, MANIFEST, Manifest, SUMS};
 
 /// Bytes of events above which a part ends.
 const PART: usize = 1 << 20;
@@ -118,4 +118,9 @@ impl<R: Read> Read for Hashing<R> {
         self.hash.update(&buffer[..read]);
         Ok(read)
     }
+}
+
+/// Hexadecimal digits of a hash.
+pub(crate) fn hex(hash: &[u8]) -> String {
+    hash.iter().map(|byte| format!("{byte:02x}")).collect()
 }

@@ -9,20 +9,18 @@
 //! - [`AuditLog`] (`log`): the front; it implements the ports [`agentd_core::ports::Audit`] and
 //!   [`agentd_core::ports::AuditReader`]. [`AuditConfig`] says where and how big.
 //! - `writer`: the one thread that writes; what waits is written and synced together. `place`: the files as it finds
-//!   and leaves them, what a crash tore off, the next file when one is full; `medium`: what it asks of a disk.
+//!   and leaves them, what a crash tore off, the next file when one is full.
 //! - [`chain`]: a line, its number and its hash, pure. `shape`: an entry without secrets and of bounded size, pure.
 //! - [`verify`]: whether the chain holds, and what can be known where it does not. [`read`]: lines, for those who judge
-//!   them again; `records`: each call once, for those who list them. `files`: which files make up the log.
+//!   them again, and each call once, for those who list them. `files`: which files make up the log.
 //! - `trim`: the oldest files, removed by age and size.
 //! - [`redact`]: what looks like a secret, pure; the daemon's own log uses it too.
 
 pub mod chain;
 mod files;
 mod log;
-mod medium;
 mod place;
 pub mod read;
-mod records;
 pub mod redact;
 mod shape;
 mod trim;

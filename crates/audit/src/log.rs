@@ -8,7 +8,7 @@ use std::{
 };
 
 use agentd_core::{
-    audit::{AuditEntry, AuditFact, AuditHead, AuditLine, AuditQuery, AuditRecord, AuditReport, RecordQuery},
+    audit::{AuditEntry, AuditFact, AuditHead, AuditRecord, AuditReport, RecordQuery},
     error::{AuditError, ErrorKind},
     ports::{Audit, AuditReader, Clock},
 };
@@ -17,7 +17,7 @@ use tokio::sync::{mpsc, oneshot};
 
 use crate::{
     place::LogEnd,
-    read, records,
+    read,
     trim::{TrimLimits, TrimReport},
     verify,
     writer::{Clean, Command, End, Thread},
@@ -197,19 +197,11 @@ impl Audit for AuditLog {
 }
 
 impl AuditReader for AuditLog {
-    fn lines(&self, query: AuditQuery) -> BoxFuture<'_, Result<Vec<AuditLine>, AuditError>> {
+    fn records(&self, query: RecordQuery) -> BoxFuture<'_, Result<Vec<AuditRecord>, AuditError>> {
         async move {
             // What was noted before shall be seen.
             self.end().await?;
             blocking("read", &self.folder, move |folder| read::newest(folder, &query)).await
-        }
-        .boxed()
-    }
-
-    fn records(&self, query: RecordQuery) -> BoxFuture<'_, Result<Vec<AuditRecord>, AuditError>> {
-        async move {
-            self.end().await?;
-            blocking("read", &self.folder, move |folder| records::newest(folder, &query)).await
         }
         .boxed()
     }

@@ -20,7 +20,6 @@ use nix::fcntl::OFlag;
 use crate::{
     chain::{self, SealedLine, sha256},
     files::{self, CURRENT, LONGEST_LINE, LogFile, WITNESS},
-    medium::Medium,
 };
 
 /// The end of the log, ready to be written on.
@@ -305,4 +304,30 @@ fn last_sound_line(folder: &Path) -> io::Result<Option<AuditHead>> {
         }
     }
     Ok(last)
+}
+
+/// A file that grows at its end; a trait, so that tests can have a disk that fills up in the middle of a line.
+pub(crate) trait Medium: Send {
+    /// Adds bytes. After an error some of them may be there.
+    fn append(&mut self, bytes: &[u8]) -> io::Result<()>;
+
+    /// Takes away what was added beyond this size.
+    fn cut_to(&mut self, size: u64) -> io::Result<()>;
+
+    /// Returns when everything is on the disk.
+    fn sync(&mut self) -> io::Result<()>;
+}
+
+impl Medium for File {
+    fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.write_all(bytes)
+    }
+
+    fn cut_to(&mut self, size: u64) -> io::Result<()> {
+        self.set_len(size)
+    }
+
+    fn sync(&mut self) -> io::Result<()> {
+        self.sync_data()
+    }
 }

@@ -293,7 +293,7 @@ mod tests {
 
     use super::*;
     use crate::{
-        medium::Medium,
+        place::Medium,
         verify::{ExpectedLog, verify},
     };
 

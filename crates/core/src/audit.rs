@@ -387,16 +387,5 @@ pub struct AuditLine {
     pub entry: AuditEntry,
 }
 
-/// Which lines are wanted.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct AuditQuery {
-    /// Only those of this session.
-    pub session_id: Option<SessionId>,
-    /// Only those with numbers above this one.
-    pub after: u64,
-    /// At most so many: the newest.
-    pub limit: usize,
-}
-
 #[cfg(test)]
 mod tests;

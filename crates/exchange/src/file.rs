@@ -16,8 +16,7 @@ use nix::fcntl::OFlag;
 use serde::Deserialize;
 
 use crate::{
-    delta::{Delta, delta},
-    line::{AnswerLine, Header, Line, LostLines, RequestLine, VERSION},
+    line::{AnswerLine, Delta, Header, Line, LostLines, RequestLine, VERSION, delta},
     writer::SentExchange,
 };
 

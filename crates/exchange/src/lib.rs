@@ -1,18 +1,12 @@
 //! Exchanges with models as they were on the wire: one request and its answer, kept in `trace.jsonl` of a session.
 //!
-//! - `log`: the port [`Exchanges`](agentd_core::ports::Exchanges), which copies into a bounded queue and never waits;
-//!   `queue`: how much may wait, and what was lost.
-//! - `writer`: the one thread that writes; `file`: the files of one session, rotated; `line`: what stands in them.
-//! - `delta`: a body as the difference to an earlier one, because a request is mostly the one before it.
-//! - `clean`: secrets taken out of bodies.
+//! - `log`: the port [`Exchanges`](agentd_core::ports::Exchanges), which copies into a bounded queue and never waits.
+//! - `writer`: the one thread that writes, and the queue; `file`: the files of one session, rotated; `line`: what stands in them.
 //! - `reader`: exchanges out of the files.
 
-mod clean;
-mod delta;
 mod file;
 mod line;
 mod log;
-mod queue;
 mod reader;
 mod writer;
 

@@ -1,4 +1,5 @@
-//! Lines of a trace.
+//! Lines of a trace. Pure: a body is written as the difference to an earlier one, without the bytes that both begin and end with,
+//! because a request is mostly the one before it; and without secrets, so that what is JSON stays JSON.
 
 use agentd_core::{
     Timestamp,
@@ -6,8 +7,9 @@ use agentd_core::{
     ids::SessionId,
 };
 use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
 
-use crate::delta::Delta;
+use crate::Clean;
 
 /// Version of the form of the lines.
 pub(crate) const VERSION: u32 = 1;
@@ -65,5 +67,168 @@ impl Line {
         let mut bytes = serde_json::to_vec(self).ok()?;
         bytes.push(b'\n');
         Some(bytes)
+    }
+}
+
+/// Bytes that are compared at once.
+const STRIDE: usize = 1024;
+
+/// Bytes that are shared for one that is not, in bodies that are nearly the same.
+const NEARLY: usize = 15;
+
+/// Bytes that a reference has to save.
+const WORTH: usize = 128;
+
+/// A body, or its difference to an earlier one.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Delta {
+    /// Number of the request whose body begins and ends the same; none for a whole body.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) base: Option<u64>,
+    /// Bytes of its beginning.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub(crate) head: usize,
+    /// Bytes of its end.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub(crate) tail: usize,
+    /// The text between them.
+    pub(crate) text: String,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+fn is_zero(number: &usize) -> bool {
+    *number == 0
+}
+
+/// The difference to the first of these bodies that is nearly the same, or to whichever it shares most with.
+pub(crate) fn delta<'a>(body: &str, bases: impl Iterator<Item = (u64, &'a str)>) -> Delta {
+    let mut best = None;
+    for (number, base) in bases {
+        let (head, tail) = shared_ends(base, body);
+        if best.is_none_or(|(_, (best_head, best_tail))| head + tail > best_head + best_tail) {
+            best = Some((number, (head, tail)));
+        }
+        // The others would save little more, and each is as long as this one.
+        if (head + tail).saturating_mul(NEARLY + 1) >= body.len().saturating_mul(NEARLY) {
+            break;
+        }
+    }
+    match best {
+        Some((number, (head, tail))) if head + tail >= WORTH => {
+            Delta { base: Some(number), head, tail, text: body[head..body.len() - tail].to_owned() }
+        }
+        _ => Delta { text: body.to_owned(), ..Delta::default() },
+    }
+}
+
+/// The body again; none where the base is not the one that it was made with.
+pub(crate) fn apply(base: &str, delta: &Delta) -> Option<String> {
+    let head = base.get(..delta.head)?;
+    let tail = base.get(base.len().checked_sub(delta.tail)?..)?;
+    Some([head, &delta.text, tail].concat())
+}
+
+/// Bytes of the beginning and of the end that both share. They do not overlap, and cut no character.
+fn shared_ends(base: &str, body: &str) -> (usize, usize) {
+    let mut head = shared_beginning(base.as_bytes(), body.as_bytes());
+    while !body.is_char_boundary(head) || !base.is_char_boundary(head) {
+        head -= 1;
+    }
+    let mut tail = shared_end(&base.as_bytes()[head..], &body.as_bytes()[head..]);
+    while !body.is_char_boundary(body.len() - tail) || !base.is_char_boundary(base.len() - tail) {
+        tail -= 1;
+    }
+    (head, tail)
+}
+
+fn shared_beginning(one: &[u8], other: &[u8]) -> usize {
+    let strides = one.chunks_exact(STRIDE).zip(other.chunks_exact(STRIDE));
+    let at = strides.take_while(|(one, other)| one == other).count() * STRIDE;
+    at + one[at..].iter().zip(&other[at..]).take_while(|(one, other)| one == other).count()
+}
+
+fn shared_end(one: &[u8], other: &[u8]) -> usize {
+    let strides = one.rchunks_exact(STRIDE).zip(other.rchunks_exact(STRIDE));
+    let at = strides.take_while(|(one, other)| one == other).count() * STRIDE;
+    let (one, other) = (&one[..one.len() - at], &other[..other.len() - at]);
+    at + one.iter().rev().zip(other.iter().rev()).take_while(|(one, other)| one == other).count()
+}
+
+/// A body without known secrets: of JSON each text by itself, of a stream of events each of its objects.
+pub(crate) fn cleaned(body: String, clean: &Clean) -> String {
+    // Nearly always nothing is found, and the body stays as it is to the byte.
+    let cleaned = clean(&body);
+    if cleaned == body {
+        return body;
+    }
+    if let Ok(value) = serde_json::from_str(&body) {
+        return scrubbed(value, clean).to_string();
+    }
+    body.split_inclusive('\n').map(|line| cleaned_line(line, clean)).collect()
+}
+
+fn cleaned_line(line: &str, clean: &Clean) -> String {
+    let at = line.find(['{', '[']).filter(|at| line[..*at].trim_end().ends_with(':') || *at == 0);
+    let (before, data) = line.split_at(at.unwrap_or(0));
+    match serde_json::from_str(data) {
+        Ok(value) if at.is_some() => format!("{before}{}{}", scrubbed(value, clean), &data[data.trim_end().len()..]),
+        _ => clean(line),
+    }
+}
+
+fn scrubbed(value: Value, clean: &Clean) -> Value {
+    match value {
+        Value::String(text) => Value::String(clean(&text)),
+        Value::Array(values) => values.into_iter().map(|value| scrubbed(value, clean)).collect(),
+        Value::Object(fields) => {
+            let fields = fields.into_iter().map(|(name, value)| (clean(&name), scrubbed(value, clean)));
+            Value::Object(fields.collect::<Map<_, _>>())
+        }
+        value => value,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::sync::Arc;
+
+    #[test]
+    fn only_what_is_new_is_kept() {
+        let tools = "\"tools\":[".to_owned() + &"{\"name\":\"read\"},".repeat(300) + "]}";
+        let messages = "{\"messages\":[".to_owned() + &"{\"role\":\"user\"},".repeat(300);
+        let first = format!("{messages}],{tools}");
+        let second = format!("{messages}{{\"role\":\"assistant\"}}],{tools}");
+        let delta = delta(&second, [(1, "x"), (7, first.as_str())].into_iter());
+        assert_eq!((delta.base, delta.text.as_str()), (Some(7), "{\"role\":\"assistant\"}"));
+        assert_eq!(apply(&first, &delta).as_deref(), Some(second.as_str()));
+        assert_eq!(apply("{\"messages\":[", &delta), None, "another base");
+    }
+
+    proptest! {
+        #[test]
+        fn a_body_comes_back_as_it_was(
+            head in "[aé漢😀\"\\\\]{0,400}", one in "[aé漢😀]{0,40}", other in "[aé漢😀]{0,40}", tail in "[aé漢😀]{0,3000}",
+        ) {
+            let (base, body) = (format!("{head}{one}{tail}"), format!("{head}{other}{tail}"));
+            let kept = delta(&body, [(1, base.as_str())].into_iter());
+            let back = match kept.base { Some(_) => apply(&base, &kept), None => Some(kept.text.clone()) };
+            prop_assert_eq!(back, Some(body));
+            if kept.base.is_some() {
+                prop_assert!(kept.text.len() <= other.len() + 8, "{:?}", kept);
+            }
+        }
+    }
+
+    #[test]
+    fn secrets_go_and_json_stays_json() {
+        let clean: Clean = Arc::new(|text| text.replace("s3cret\"", "*").replace("s3cret", "*"));
+        let check = |body: &str, expected: &str| assert_eq!(cleaned(body.to_owned(), &clean), expected);
+        check("{\"a\" :  1}", "{\"a\" :  1}");
+        check("{\"a\":  \"the s3cret\"}", "{\"a\":\"the *\"}");
+        check("{\"s3cret\":[\"s3cret\\\" x\"]}", "{\"*\":[\"* x\"]}");
+        check("data: {\"a\":\"s3cret\"}\n\ndata: [DONE]\n", "data: {\"a\":\"*\"}\n\ndata: [DONE]\n");
+        check("no json: s3cret", "no json: *");
     }
 }

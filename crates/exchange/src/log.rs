@@ -19,10 +19,8 @@ use futures_util::future::BoxFuture;
 use tokio::sync::oneshot;
 
 use crate::{
-    ExchangeLogConfig, MAX_REQUEST, ReadFailure,
-    queue::Queue,
-    reader,
-    writer::{self, Command, Reply, SentExchange},
+    ExchangeLogConfig, MAX_REQUEST, ReadFailure, reader,
+    writer::{self, Command, Queue, Reply, SentExchange},
 };
 
 /// Bytes of a command besides the body.

@@ -12,9 +12,8 @@ use agentd_core::exchange::{Exchange, KeptAnswer, KeptExchanges};
 use nix::fcntl::OFlag;
 
 use crate::{
-    delta::{Delta, apply},
     file::path_of,
-    line::{Line, RequestLine},
+    line::{Delta, Line, RequestLine, apply},
 };
 
 /// Bytes of a line that is read.

@@ -1,12 +1,14 @@
-//! The one thread that writes. It holds the files of a few sessions open, and lets them go when nothing comes.
+//! The one thread that writes, and the way to it. It holds the files of a few sessions open, and lets them go when nothing comes. The
+//! queue is bounded by number and by bytes; what finds no room is counted.
 
 use std::{
     collections::BTreeMap,
     fs, io,
     path::Path,
     sync::{
-        Arc,
-        mpsc::{Receiver, RecvTimeoutError},
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicBool, AtomicUsize, Ordering},
+        mpsc::{self, Receiver, RecvTimeoutError, SyncSender, TrySendError},
     },
     thread,
     time::Duration,
@@ -21,9 +23,8 @@ use tokio::sync::oneshot;
 
 use crate::{
     ExchangeLogConfig, MAX_ANSWER,
-    clean::cleaned,
     file::{FileLimits, TraceFile},
-    queue::{Queue, QueueState},
+    line::cleaned,
 };
 
 /// Files that are open at once.
@@ -240,5 +241,88 @@ impl Writer {
 
     fn limits(&self) -> FileLimits {
         FileLimits { bytes: self.config.max_file_bytes, files: self.config.max_files }
+    }
+}
+
+/// Commands that may wait.
+const PLACES: usize = 1024;
+
+/// Bytes that may wait.
+const ROOM: usize = 64 << 20;
+
+/// State that sender and thread share.
+#[derive(Debug, Default)]
+struct QueueState {
+    waiting: AtomicUsize,
+    has_lost: AtomicBool,
+    lost: Mutex<BTreeMap<SessionId, u64>>,
+}
+
+impl QueueState {
+    /// Counts a line that is missing in the trace of a session.
+    fn lose(&self, session: SessionId) {
+        self.lose_many(session, 1);
+    }
+
+    /// Counts lines that are missing in the trace of a session.
+    fn lose_many(&self, session: SessionId, count: u64) {
+        *self.lost.lock().unwrap_or_else(PoisonError::into_inner).entry(session).or_default() += count;
+        self.has_lost.store(true, Ordering::Release);
+    }
+
+    /// Forgets what is missing in the trace of a session that is gone.
+    fn forget(&self, session: SessionId) {
+        self.lost.lock().unwrap_or_else(PoisonError::into_inner).remove(&session);
+    }
+
+    /// Lines that are missing since it was asked last.
+    fn take_lost(&self) -> BTreeMap<SessionId, u64> {
+        if !self.has_lost.swap(false, Ordering::AcqRel) {
+            return BTreeMap::new();
+        }
+        std::mem::take(&mut *self.lost.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Gives the room of a command back.
+    fn free(&self, bytes: usize) {
+        self.waiting.fetch_sub(bytes, Ordering::AcqRel);
+    }
+}
+
+/// The sender's side.
+#[derive(Clone)]
+pub(crate) struct Queue {
+    commands: SyncSender<Command>,
+    state: Arc<QueueState>,
+}
+
+impl Queue {
+    /// A queue, the thread's side, and what both know.
+    fn new() -> (Self, mpsc::Receiver<Command>, Arc<QueueState>) {
+        let (commands, receiver) = mpsc::sync_channel(PLACES);
+        let state = Arc::new(QueueState::default());
+        (Self { commands, state: Arc::clone(&state) }, receiver, state)
+    }
+
+    /// Puts a command of so many bytes into the queue, if there is room. It is made only then. Says whether it was.
+    pub(crate) fn offer(&self, session: SessionId, bytes: usize, command: impl FnOnce() -> Command) -> bool {
+        let before = self.state.waiting.fetch_add(bytes, Ordering::AcqRel);
+        // One that is larger than all of the room still fits where nothing waits.
+        let has_room = before == 0 || before.saturating_add(bytes) <= ROOM;
+        if has_room && self.commands.try_send(command()).is_ok() {
+            return true;
+        }
+        self.state.free(bytes);
+        self.state.lose(session);
+        false
+    }
+
+    /// Puts a command into the queue that somebody waits for. It may block; false where the thread is gone.
+    pub(crate) fn send(&self, command: Command) -> bool {
+        match self.commands.try_send(command) {
+            Ok(()) => true,
+            Err(TrySendError::Full(command)) => self.commands.send(command).is_ok(),
+            Err(TrySendError::Disconnected(_)) => false,
+        }
     }
 }

@@ -3,21 +3,20 @@
 //!
 //! - `recording`: its parts; `text`: its form as a file, one fact a line; `capture`: a recording out of a journal.
 //! - `request`: a request as it is compared, and the difference between two.
-//! - `script`: what of a recording was played; `model` and `toolbox`: the ports that answer from it.
+//! - `script`: what of a recording was played; `ports`: the ports that answer from it.
 //!
 //! A journal holds no requests, since they follow from the rest. They are learned: a recording is played once
 //! ([`Play::Learn`]), and the requests that it comes to are kept with it. Later plays are held to them.
 
 mod capture;
-mod model;
+mod ports;
 mod recording;
 mod request;
 mod script;
 mod text;
-mod toolbox;
 
 pub use capture::{CapturedSession, capture};
-pub use model::PlayedModels;
+pub use ports::{PlayedModels, PlayedToolbox};
 pub use recording::{
     Exchange, RecordedAnswer, RecordedEnd, RecordedFinish, RecordedProject, RecordedQuestion, RecordedRequest,
     RecordedResult, RecordedStart, RecordedTurn, Recording, RecordingHead, SpokenPart, SubagentVoice, TurnFact,
@@ -26,4 +25,3 @@ pub use recording::{
 pub use request::{Redaction, RequestDifference};
 pub use script::{Play, PlayProblem, Script};
 pub use text::{MAX_RECORDING, RecordingError, read, redacted, write};
-pub use toolbox::PlayedToolbox;

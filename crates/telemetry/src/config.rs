@@ -6,7 +6,7 @@ use agentd_core::route::Routes;
 use secrecy::SecretString;
 use url::Url;
 
-use crate::otlp::metrics::Temporality;
+use crate::otlp::Temporality;
 
 /// Time limit of one export where nobody says otherwise.
 const TIMEOUT: Duration = Duration::from_secs(10);

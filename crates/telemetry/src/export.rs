@@ -12,19 +12,15 @@ use agentd_core::{
     ports::Store,
     session::EndedTurn,
 };
-use agentd_trace::{TurnTrace, nest, subagent_sessions, turns};
+use agentd_otlp::{TurnTrace, nest, subagent_sessions, turns};
 use prost::Message as _;
 use tokio::{sync::watch, time::sleep};
 
 use crate::{
     config::{Signal, TelemetryConfig},
-    ids::{TRACEPARENT, TraceContext},
     measures::Measures,
-    names,
-    otlp::{
-        attributes::{KeyValue, Resource, Scope},
-        metrics as metric, trace,
-    },
+    names::{TRACEPARENT, TraceContext},
+    otlp::{self, KeyValue, Resource, Scope, Temporality},
     position::{Position, PositionFile},
     send::{Collector, CollectorError, ExportOutcome},
     spans,
@@ -136,7 +132,7 @@ impl From<StoreError> for Delay {
 struct Export {
     signal: Signal,
     content: bool,
-    temporality: metric::Temporality,
+    temporality: Temporality,
     resource: Resource,
     source: TurnSource,
     file: PositionFile,
@@ -323,9 +319,9 @@ impl Export {
         let mut most = MOST_BYTES;
         while let Some(left) = spans.get(self.taken..).filter(|left| !left.is_empty()) {
             let part = &left[..fitting(left, most)];
-            let scope_spans = vec![trace::ScopeSpans { scope: Some(scope()), spans: part.to_vec() }];
-            let message = trace::ExportTraces {
-                resource_spans: vec![trace::ResourceSpans { resource: Some(self.resource.clone()), scope_spans }],
+            let scope_spans = vec![otlp::ScopeSpans { scope: Some(scope()), spans: part.to_vec() }];
+            let message = otlp::ExportTraces {
+                resource_spans: vec![otlp::ResourceSpans { resource: Some(self.resource.clone()), scope_spans }],
             };
             let size = message.encoded_len();
             match self.collector.export(message).await {
@@ -341,14 +337,14 @@ impl Export {
     }
 
     async fn send_measures(&mut self, tree: &TurnTrace) -> Result<(), Delay> {
-        let is_delta = self.temporality == metric::Temporality::Delta;
+        let is_delta = self.temporality == Temporality::Delta;
         let mut measures = if is_delta { Measures::default() } else { self.measures.clone() };
         measures.take(tree);
         let now = Timestamp::now();
         let metrics = measures.encode(self.since, now, self.temporality);
-        let scope_metrics = vec![metric::ScopeMetrics { scope: Some(scope()), metrics }];
-        let message = metric::ExportMetrics {
-            resource_metrics: vec![metric::ResourceMetrics { resource: Some(self.resource.clone()), scope_metrics }],
+        let scope_metrics = vec![otlp::ScopeMetrics { scope: Some(scope()), metrics }];
+        let message = otlp::ExportMetrics {
+            resource_metrics: vec![otlp::ResourceMetrics { resource: Some(self.resource.clone()), scope_metrics }],
         };
         let outcome = self.collector.export(message).await;
         self.settle(outcome)?;
@@ -389,9 +385,9 @@ impl Export {
 }
 
 /// Number of spans that are sent together: as many as fit, and one at least.
-fn fitting(spans: &[trace::Span], most: usize) -> usize {
+fn fitting(spans: &[otlp::Span], most: usize) -> usize {
     let mut size = 0;
-    let fits = |span: &&trace::Span| {
+    let fits = |span: &&otlp::Span| {
         size += span.encoded_len();
         size <= most
     };
@@ -399,5 +395,5 @@ fn fitting(spans: &[trace::Span], most: usize) -> usize {
 }
 
 fn scope() -> Scope {
-    Scope { name: names::SCOPE.to_owned(), version: env!("CARGO_PKG_VERSION").to_owned() }
+    Scope { name: "agentd".to_owned(), version: env!("CARGO_PKG_VERSION").to_owned() }
 }

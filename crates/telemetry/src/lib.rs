@@ -5,13 +5,11 @@
 //!
 //! - [`config`]: the endpoint and what else the usual variables say.
 //! - [`export`]: the task that follows the journal, one for each signal. [`position`]: how far a collector has acknowledged.
-//! - [`spans`] and [`measures`]: what is sent of a turn, with the names in [`names`] and the ids in [`ids`].
+//! - [`spans`] and [`measures`]: what is sent of a turn, with the names and ids in [`names`].
 //! - [`otlp`]: the messages of the protocol; [`send`]: the way to the collector.
 
 pub mod config;
-mod content;
 pub mod export;
-pub mod ids;
 pub mod measures;
 pub mod names;
 pub mod otlp;

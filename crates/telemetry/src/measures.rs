@@ -7,7 +7,7 @@ use agentd_trace::{ModelCallSpan, Span, SpanKind, ToolSpan, TurnTrace};
 
 use crate::{
     names,
-    otlp::{attributes::KeyValue, metrics as otlp},
+    otlp::{self, KeyValue},
     spans::{address, call_failure, dollars, failure, nanoseconds, seconds, tool_failure, tool_name},
 };
 
@@ -44,7 +44,7 @@ impl Measures {
         self.spread(names::AGENT_CALLS, agent.clone(), &COUNTS, calls.models);
         self.spread(names::AGENT_TOOL_CALLS, agent.clone(), &COUNTS, calls.tools);
         agent.extend(failure(turn).map(|error| (names::ERROR, error)));
-        self.spread(names::AGENT_DURATION, agent, &LONG, seconds(turn.duration_ms()));
+        self.spread("gen_ai.invoke_agent.duration", agent, &LONG, seconds(turn.duration_ms()));
     }
 
     fn spans(&mut self, turn: &TurnTrace, spans: &[Span], calls: &mut CallCounts) {
@@ -69,11 +69,11 @@ impl Measures {
         let mut attributes = of_model(&call.model, call.server.as_deref());
         self.spent(&attributes, &call.usage);
         if let Some(first) = call.first_token_ms {
-            self.spread(names::CALL_FIRST_CHUNK, attributes.clone(), &SHORT, seconds(first));
+            self.spread("gen_ai.client.inference.time_to_first_chunk", attributes.clone(), &SHORT, seconds(first));
         }
         attributes.extend(call_failure(span, call).map(|error| (names::ERROR, error.to_owned())));
         let took = call.took_ms.unwrap_or_else(|| span.duration_ms());
-        self.spread(names::CALL_DURATION, attributes, &SHORT, seconds(took));
+        self.spread("gen_ai.client.inference.duration", attributes, &SHORT, seconds(took));
     }
 
     fn tool(&mut self, turn: &TurnTrace, span: &Span, tool: &ToolSpan) {
@@ -85,21 +85,21 @@ impl Measures {
         attributes.extend(tool_failure(span, tool).map(|error| (names::ERROR, error.to_owned())));
         // Waiting for a person is no work of the tool, and one that never ran took no time.
         let took = tool.duration_ms.unwrap_or_else(|| if tool.ran { span.duration_ms() } else { 0 });
-        self.spread(names::TOOL_DURATION, attributes, &SHORT, seconds(took));
+        self.spread("gen_ai.execute_tool.duration", attributes, &SHORT, seconds(took));
     }
 
     fn spent(&mut self, model: &Attributes, usage: &Usage) {
         let mut attributes = model.clone();
         if let Some(cost) = usage.cost_microusd {
-            self.amount(names::SPENT_COST, attributes.clone(), dollars(cost));
+            self.amount("agentd.cost", attributes.clone(), dollars(cost));
         }
-        attributes.push((names::TOKEN_MODALITY, "unknown".to_owned()));
+        attributes.push(("gen_ai.token.modality", "unknown".to_owned()));
         for (name, tokens) in [
-            (names::SPENT_INPUT, usage.prompt_tokens),
-            (names::SPENT_OUTPUT, usage.completion_tokens),
-            (names::SPENT_CACHE_READ, usage.cached_tokens),
-            (names::SPENT_CACHE_WRITE, usage.cache_write_tokens),
-            (names::SPENT_REASONING, usage.reasoning_tokens),
+            ("gen_ai.client.inference.usage.input_tokens", usage.prompt_tokens),
+            ("gen_ai.client.inference.usage.output_tokens", usage.completion_tokens),
+            ("gen_ai.client.inference.usage.cache_read.input_tokens", usage.cached_tokens),
+            ("gen_ai.client.inference.usage.cache_write.input_tokens", usage.cache_write_tokens),
+            ("gen_ai.client.inference.usage.reasoning.output_tokens", usage.reasoning_tokens),
         ] {
             if let Some(SeriesValue::Count(sum)) =
                 (tokens > 0).then(|| self.series(name, attributes.clone(), SeriesValue::Count(0)))

@@ -1,8 +1,10 @@
-//! Names of spans, attributes and metrics, by the conventions for generative AI (version 0.1.0, in development). What has no
-//! name there begins with `agentd.`.
+//! Names of spans and attributes that are used more than once, by the conventions for generative AI (version 0.1.0, in
+//! development). What has no name there begins with `agentd.`. And ids of traces and spans: the same for the same turn, whenever
+//! and however often it is sent.
 
-/// Name of the instrumentation.
-pub const SCOPE: &str = "agentd";
+use agentd_core::ids::{SessionId, TurnId};
+use agentd_trace::TurnTrace;
+use sha2::{Digest as _, Sha256};
 
 /// Kind of a span: what it does.
 pub const OPERATION: &str = "gen_ai.operation.name";
@@ -12,14 +14,6 @@ pub const CHAT: &str = "chat";
 pub const EXECUTE_TOOL: &str = "execute_tool";
 /// A turn of an agent.
 pub const INVOKE_AGENT: &str = "invoke_agent";
-
-/// Name of a tool that there is not.
-pub const UNKNOWN: &str = "unknown";
-
-/// Method of an MCP server.
-pub const MCP_METHOD: &str = "mcp.method.name";
-/// The method that calls a tool.
-pub const TOOLS_CALL: &str = "tools/call";
 
 /// Beginning of the names of tools of MCP servers.
 const OF_SERVER: &str = "mcp_";
@@ -37,99 +31,20 @@ pub const CONVERSATION: &str = "gen_ai.conversation.id";
 pub const PROVIDER: &str = "gen_ai.provider.name";
 /// Id of a model.
 pub const REQUEST_MODEL: &str = "gen_ai.request.model";
-/// Set for model calls, all of which are streamed.
-pub const REQUEST_STREAM: &str = "gen_ai.request.stream";
-/// Seconds to the first part of an answer.
-pub const FIRST_CHUNK: &str = "gen_ai.response.time_to_first_chunk";
-/// Tokens of requests.
-pub const INPUT_TOKENS: &str = "gen_ai.usage.input_tokens";
-/// Tokens of answers.
-pub const OUTPUT_TOKENS: &str = "gen_ai.usage.output_tokens";
-/// Tokens of requests out of a cache.
-pub const CACHE_READ_TOKENS: &str = "gen_ai.usage.cache_read.input_tokens";
-/// Tokens of requests put into a cache.
-pub const CACHE_WRITE_TOKENS: &str = "gen_ai.usage.cache_write.input_tokens";
-/// Tokens of thoughts.
-pub const REASONING_TOKENS: &str = "gen_ai.usage.reasoning.output_tokens";
 /// Name of a tool.
 pub const TOOL: &str = "gen_ai.tool.name";
-/// Kind of a tool.
-pub const TOOL_TYPE: &str = "gen_ai.tool.type";
-/// Id of a tool call.
-pub const TOOL_CALL: &str = "gen_ai.tool.call.id";
-/// Arguments of a tool call. Content.
-pub const TOOL_ARGUMENTS: &str = "gen_ai.tool.call.arguments";
-/// Result of a tool call. Content.
-pub const TOOL_RESULT: &str = "gen_ai.tool.call.result";
-/// Input of a turn. Content.
-pub const INPUT_MESSAGES: &str = "gen_ai.input.messages";
 /// Answer of a model or a turn. Content.
 pub const OUTPUT_MESSAGES: &str = "gen_ai.output.messages";
-/// Kind of the tokens of a counter.
-pub const TOKEN_MODALITY: &str = "gen_ai.token.modality";
 /// Kind of an error.
 pub const ERROR: &str = "error.type";
-/// Host of a server.
-pub const SERVER_ADDRESS: &str = "server.address";
-/// Port of a server.
-pub const SERVER_PORT: &str = "server.port";
-/// Exit code of a command.
-pub const EXIT_CODE: &str = "process.exit.code";
-
-/// Id of a turn.
-pub const TURN: &str = "agentd.turn.id";
 /// Number of a step in its turn.
 pub const STEP: &str = "agentd.step";
-/// Role of a model.
-pub const SLOT: &str = "agentd.slot";
-/// Reason of a turn's end.
-pub const STOP_REASON: &str = "agentd.stop_reason";
-/// Money, in US dollars, where prices are known.
-pub const COST: &str = "agentd.cost.usd";
-/// Retries of a model call.
-pub const RETRIES: &str = "agentd.retries";
-/// Set if times are estimated.
-pub const ESTIMATED: &str = "agentd.estimated";
 /// Seconds in which a person was waited for.
 pub const WAITED: &str = "agentd.waited";
-/// Events of a span: a question to a person, and its answer.
-pub const QUESTION: &str = "agentd.interrupt";
-/// Outcome of a question.
-pub const ANSWER: &str = "agentd.interrupt.answer";
-/// Author of an answer.
-pub const ANSWERED_BY: &str = "agentd.interrupt.by";
-/// Events of a span: a compaction of the history.
-pub const COMPACTION: &str = "agentd.compaction";
-/// Events of a span: a warning.
-pub const WARNING: &str = "agentd.warning";
-/// Stable code of a warning.
-pub const CODE: &str = "agentd.code";
-
-/// Metric: seconds of a model call.
-pub const CALL_DURATION: &str = "gen_ai.client.inference.duration";
-/// Metric: seconds to the first part of an answer.
-pub const CALL_FIRST_CHUNK: &str = "gen_ai.client.inference.time_to_first_chunk";
-/// Metric: tokens of requests.
-pub const SPENT_INPUT: &str = "gen_ai.client.inference.usage.input_tokens";
-/// Metric: tokens of answers.
-pub const SPENT_OUTPUT: &str = "gen_ai.client.inference.usage.output_tokens";
-/// Metric: tokens out of a cache.
-pub const SPENT_CACHE_READ: &str = "gen_ai.client.inference.usage.cache_read.input_tokens";
-/// Metric: tokens put into a cache.
-pub const SPENT_CACHE_WRITE: &str = "gen_ai.client.inference.usage.cache_write.input_tokens";
-/// Metric: tokens of thoughts.
-pub const SPENT_REASONING: &str = "gen_ai.client.inference.usage.reasoning.output_tokens";
-/// Metric: seconds of a tool call.
-pub const TOOL_DURATION: &str = "gen_ai.execute_tool.duration";
-/// Metric: seconds of a turn.
-pub const AGENT_DURATION: &str = "gen_ai.invoke_agent.duration";
 /// Metric: model calls of a turn.
 pub const AGENT_CALLS: &str = "gen_ai.invoke_agent.inference_calls";
 /// Metric: tool calls of a turn.
 pub const AGENT_TOOL_CALLS: &str = "gen_ai.invoke_agent.tool_calls";
-/// Metric: money, in US dollars.
-pub const SPENT_COST: &str = "agentd.cost";
-
 /// Providers by the hosts of their servers, with all below these.
 const PROVIDERS: [(&str, &str); 12] = [
     ("api.anthropic.com", "anthropic"),
@@ -154,6 +69,74 @@ pub fn provider(host: &str) -> &'static str {
     PROVIDERS.iter().find(|(domain, _)| is_of(domain)).map_or("agentd", |(_, name)| name)
 }
 
+/// The variable with which a client says of which trace it is a part.
+pub const TRACEPARENT: &str = "TRACEPARENT";
+
+/// The flag of a `traceparent` whose trace is kept.
+const SAMPLED: u8 = 1;
+
+/// Place of a turn in a trace.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TraceContext {
+    /// Id of the trace.
+    pub trace_id: [u8; 16],
+    /// The span of the client that the turn is a part of.
+    pub parent: Option<[u8; 8]>,
+    /// Set unless the client leaves its trace out: then its parts are left out, too.
+    pub is_sampled: bool,
+}
+
+impl TraceContext {
+    /// Place of a turn: in the client's trace where it has one, else in one of its own.
+    #[must_use]
+    pub fn of(turn: &TurnTrace, traceparent: Option<&str>) -> Self {
+        if let Some(context) = traceparent.and_then(Self::parse) {
+            return context;
+        }
+        let id = turn.trace_id.map_or_else(|| turn.turn_id.as_uuid(), |id| id.as_uuid());
+        Self { trace_id: *id.as_bytes(), parent: None, is_sampled: true }
+    }
+
+    /// Reads a `traceparent` of W3C Trace Context. Later versions may have more fields.
+    #[must_use]
+    pub fn parse(text: &str) -> Option<Self> {
+        let mut fields = text.trim().split('-');
+        let (version, trace, span, flags) = (fields.next()?, fields.next()?, fields.next()?, fields.next()?);
+        let is_known = bytes::<1>(version)? != [0xff] && (version != "00" || fields.next().is_none());
+        let (trace_id, parent) = (bytes::<16>(trace)?, bytes::<8>(span)?);
+        let [flags] = bytes::<1>(flags)?;
+        let context = Self { trace_id, parent: Some(parent), is_sampled: flags & SAMPLED != 0 };
+        (is_known && trace_id != [0; 16] && parent != [0; 8]).then_some(context)
+    }
+}
+
+/// Bytes of so many lower-case hexadecimal digits.
+fn bytes<const N: usize>(digits: &str) -> Option<[u8; N]> {
+    let is_digit = |byte: u8| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte);
+    if digits.len() != 2 * N || !digits.bytes().all(is_digit) {
+        return None;
+    }
+    let mut bytes = [0; N];
+    for (at, byte) in bytes.iter_mut().enumerate() {
+        *byte = u8::from_str_radix(&digits[2 * at..2 * at + 2], 16).ok()?;
+    }
+    Some(bytes)
+}
+
+/// Id of a span, by its session, its turn and its name in the turn. Never zero, which stands for none.
+#[must_use]
+pub fn span_id(session: SessionId, turn: TurnId, name: &str) -> [u8; 8] {
+    let mut hash = Sha256::new();
+    hash.update(session.as_uuid().as_bytes());
+    hash.update(turn.as_uuid().as_bytes());
+    hash.update(name.as_bytes());
+    let digest = hash.finalize();
+    let mut id = [0; 8];
+    id.copy_from_slice(&digest[..8]);
+    id[7] |= 1;
+    id
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -170,5 +153,35 @@ mod tests {
         ] {
             assert_eq!(provider(host), name, "{host}");
         }
+    }
+
+    #[test]
+    fn a_traceparent_is_read_whole_or_not_at_all() {
+        let good = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
+        let context = TraceContext::parse(good).unwrap();
+        assert_eq!((context.trace_id[0], context.parent.unwrap()[7], context.is_sampled), (0x0a, 0x31, true));
+        assert!(!TraceContext::parse(&good.replace("-01", "-00")).unwrap().is_sampled);
+        assert!(TraceContext::parse(&format!("{}-later", good.replacen("00", "01", 1))).is_some());
+        for wrong in [
+            "",
+            "00",
+            "ff-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
+            "00-00000000000000000000000000000000-b7ad6b7169203331-01",
+            "00-0af7651916cd43dd8448eb211c80319c-0000000000000000-01",
+            "00-0AF7651916CD43DD8448EB211C80319C-b7ad6b7169203331-01",
+            "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01-x",
+            "00-0af7651916cd43dd8448eb211c80319-b7ad6b7169203331-01",
+            "00-0af7651916cd43dd8448eb211c80319é-b7ad6b7169203331-01",
+        ] {
+            assert_eq!(TraceContext::parse(wrong), None, "{wrong}");
+        }
+    }
+
+    #[test]
+    fn ids_are_the_same_each_time_and_differ_by_name() {
+        let (session, turn) = (SessionId::generate(), TurnId::generate());
+        assert_eq!(span_id(session, turn, "m1"), span_id(session, turn, "m1"));
+        assert_ne!(span_id(session, turn, "m1"), span_id(session, turn, "m2"));
+        assert_ne!(span_id(session, turn, ""), [0; 8]);
     }
 }

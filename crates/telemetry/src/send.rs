@@ -15,7 +15,7 @@ use tonic::{
 
 use crate::{
     config::{Protocol, Signal, SignalConfig},
-    otlp::attributes::ExportResponse,
+    otlp::ExportResponse,
 };
 
 /// Bytes of an answer that are read.

@@ -1,14 +1,14 @@
 //! Spans of a turn: `invoke_agent`, with `chat` and `execute_tool` in it, and the `invoke_agent` of a subagent in the
-//! `execute_tool` that gave it work. Questions, warnings and compactions are events of them.
+//! `execute_tool` that gave it work. Questions, warnings and compactions are events of them. Words, arguments and results are sent
+//! only where a person asks for it.
 
 use agentd_core::{Timestamp, interrupt::AnsweredBy, tool::ToolErrorCode, turn::StopReason, usage::Usage};
 use agentd_trace::{InterruptSpan, ModelCallSpan, Span, SpanKind, SubagentSpan, ToolSpan, TurnTrace};
+use serde_json::{Value, json};
 
 use crate::{
-    content,
-    ids::{TraceContext, span_id},
-    names,
-    otlp::{attributes::KeyValue, trace as otlp},
+    names::{self, TraceContext, span_id},
+    otlp::{self, KeyValue},
 };
 
 /// Bytes of a tool's name at the most.
@@ -35,7 +35,7 @@ impl SpanWriter {
             KeyValue::new(names::OPERATION, names::INVOKE_AGENT),
             KeyValue::new(names::AGENT, turn.agent.as_str()),
             KeyValue::new(names::CONVERSATION, turn.session_id.to_string()),
-            KeyValue::new(names::TURN, turn.turn_id.to_string()),
+            KeyValue::new("agentd.turn.id", turn.turn_id.to_string()),
             KeyValue::new(names::REQUEST_MODEL, turn.model.as_str()),
         ];
         add_usage(&mut attributes, &turn.usage);
@@ -43,11 +43,11 @@ impl SpanWriter {
             attributes.push(KeyValue::new(names::WAITED, seconds(turn.waited_ms)));
         }
         let outcome = turn.outcome.as_ref();
-        attributes.extend(outcome.map(|end| KeyValue::new(names::STOP_REASON, word(&end.reason))));
+        attributes.extend(outcome.map(|end| KeyValue::new("agentd.stop_reason", word(&end.reason))));
         let error = failure(turn);
         let message = outcome.and_then(|end| end.error.as_ref()).map(|error| error.message.as_str());
         if self.content {
-            attributes.extend(content::of_turn(turn));
+            attributes.extend(turn_content(turn));
         }
         let at = self.spans.len();
         self.add(format!("{} {}", names::INVOKE_AGENT, turn.agent), id, parent, (turn.at, turn.end), attributes);
@@ -66,13 +66,13 @@ impl SpanWriter {
             }
             SpanKind::Tool(tool) => self.tool(turn, span, tool, parent),
             SpanKind::Subagent(work) => self.subagent(work, parent),
-            SpanKind::Interrupt(asked) => self.event(above, span, names::QUESTION, answer(asked)),
+            SpanKind::Interrupt(asked) => self.event(above, span, "agentd.interrupt", answer(asked)),
             SpanKind::Compaction { .. } => {
-                self.event(above, span, names::COMPACTION, Vec::new());
+                self.event(above, span, "agentd.compaction", Vec::new());
                 self.parts(turn, &span.children, parent, above);
             }
             SpanKind::Warning { code, .. } => {
-                self.event(above, span, names::WARNING, vec![KeyValue::new(names::CODE, code.as_str())]);
+                self.event(above, span, "agentd.warning", vec![KeyValue::new("agentd.code", code.as_str())]);
             }
             SpanKind::Input { .. }
             | SpanKind::Message { .. }
@@ -96,20 +96,20 @@ impl SpanWriter {
 
     fn chat(&mut self, turn: &TurnTrace, span: &Span, call: &ModelCallSpan, parent: [u8; 8]) -> usize {
         let mut attributes = of_call(turn, &call.model, call.server.as_deref(), &call.usage);
-        attributes.push(KeyValue::new(names::REQUEST_STREAM, true));
+        attributes.push(KeyValue::new("gen_ai.request.stream", true));
         attributes.push(KeyValue::new(names::STEP, u64::from(call.step)));
-        attributes.extend(call.slot.map(|slot| KeyValue::new(names::SLOT, slot.as_str())));
+        attributes.extend(call.slot.map(|slot| KeyValue::new("agentd.slot", slot.as_str())));
         if let Some(first) = call.first_token_ms {
-            attributes.push(KeyValue::new(names::FIRST_CHUNK, seconds(first)));
+            attributes.push(KeyValue::new("gen_ai.response.time_to_first_chunk", seconds(first)));
         }
         if call.retries > 0 {
-            attributes.push(KeyValue::new(names::RETRIES, u64::from(call.retries)));
+            attributes.push(KeyValue::new("agentd.retries", u64::from(call.retries)));
         }
         if call.is_estimated {
-            attributes.push(KeyValue::new(names::ESTIMATED, true));
+            attributes.push(KeyValue::new("agentd.estimated", true));
         }
         if self.content {
-            attributes.extend(content::of_call(turn, span, call));
+            attributes.extend(call_content(turn, span, call));
         }
         let at = self.spans.len();
         let id = span_id(turn.session_id, turn.turn_id, &span.id);
@@ -124,19 +124,19 @@ impl SpanWriter {
         let mut attributes = vec![
             KeyValue::new(names::OPERATION, names::EXECUTE_TOOL),
             KeyValue::new(names::TOOL, tool_name(tool)),
-            KeyValue::new(names::TOOL_TYPE, "function"),
-            KeyValue::new(names::TOOL_CALL, tool.call_id.as_str()),
+            KeyValue::new("gen_ai.tool.type", "function"),
+            KeyValue::new("gen_ai.tool.call.id", tool.call_id.as_str()),
             KeyValue::new(names::CONVERSATION, turn.session_id.to_string()),
             KeyValue::new(names::STEP, u64::from(tool.step)),
         ];
         if names::is_of_server(&tool.name) {
-            attributes.push(KeyValue::new(names::MCP_METHOD, names::TOOLS_CALL));
+            attributes.push(KeyValue::new("mcp.method.name", "tools/call"));
         }
         if let Some(code) = tool.exit_code {
-            attributes.push(KeyValue::new(names::EXIT_CODE, i64::from(code)));
+            attributes.push(KeyValue::new("process.exit.code", i64::from(code)));
         }
         if self.content {
-            attributes.extend(content::of_tool(tool));
+            attributes.extend(tool_content(tool));
         }
         let at = self.spans.len();
         self.add(
@@ -186,7 +186,7 @@ impl SpanWriter {
     fn fail(&mut self, at: usize, error: Option<&str>, message: Option<&str>) {
         let Some((error, span)) = error.zip(self.spans.get_mut(at)) else { return };
         span.attributes.push(KeyValue::new(names::ERROR, error));
-        let message = message.filter(|_| self.content).map(content::cut).unwrap_or_default();
+        let message = message.filter(|_| self.content).map(cut).unwrap_or_default();
         span.status = Some(otlp::Status { message, code: otlp::StatusCode::Error.into() });
     }
 
@@ -210,8 +210,8 @@ fn of_call(turn: &TurnTrace, model: &str, server: Option<&str>, usage: &Usage) -
         KeyValue::new(names::CONVERSATION, turn.session_id.to_string()),
     ];
     if let Some(port) = port {
-        attributes.push(KeyValue::new(names::SERVER_ADDRESS, host));
-        attributes.push(KeyValue::new(names::SERVER_PORT, port));
+        attributes.push(KeyValue::new("server.address", host));
+        attributes.push(KeyValue::new("server.port", port));
     }
     add_usage(&mut attributes, usage);
     attributes
@@ -227,18 +227,18 @@ pub(crate) fn address(server: &str) -> (&str, Option<u64>) {
 }
 
 fn add_usage(attributes: &mut Vec<KeyValue>, usage: &Usage) {
-    attributes.push(KeyValue::new(names::INPUT_TOKENS, usage.prompt_tokens));
-    attributes.push(KeyValue::new(names::OUTPUT_TOKENS, usage.completion_tokens));
+    attributes.push(KeyValue::new("gen_ai.usage.input_tokens", usage.prompt_tokens));
+    attributes.push(KeyValue::new("gen_ai.usage.output_tokens", usage.completion_tokens));
     for (name, tokens) in [
-        (names::CACHE_READ_TOKENS, usage.cached_tokens),
-        (names::CACHE_WRITE_TOKENS, usage.cache_write_tokens),
-        (names::REASONING_TOKENS, usage.reasoning_tokens),
+        ("gen_ai.usage.cache_read.input_tokens", usage.cached_tokens),
+        ("gen_ai.usage.cache_write.input_tokens", usage.cache_write_tokens),
+        ("gen_ai.usage.reasoning.output_tokens", usage.reasoning_tokens),
     ] {
         if tokens > 0 {
             attributes.push(KeyValue::new(name, tokens));
         }
     }
-    attributes.extend(usage.cost_microusd.map(|cost| KeyValue::new(names::COST, dollars(cost))));
+    attributes.extend(usage.cost_microusd.map(|cost| KeyValue::new("agentd.cost.usd", dollars(cost))));
 }
 
 fn answer(asked: &InterruptSpan) -> Vec<KeyValue> {
@@ -252,8 +252,8 @@ fn answer(asked: &InterruptSpan) -> Vec<KeyValue> {
         Some(AnsweredBy::Daemon) => Some("daemon"),
         None => None,
     };
-    let answer = answer.map(|answer| KeyValue::new(names::ANSWER, answer));
-    answer.into_iter().chain(by.map(|by| KeyValue::new(names::ANSWERED_BY, by))).collect()
+    let answer = answer.map(|answer| KeyValue::new("agentd.interrupt.answer", answer));
+    answer.into_iter().chain(by.map(|by| KeyValue::new("agentd.interrupt.by", by))).collect()
 }
 
 /// Kind of the error of a turn that did not complete.
@@ -271,7 +271,7 @@ pub(crate) fn call_failure<'a>(span: &Span, call: &'a ModelCallSpan) -> Option<&
 /// The name of a tool. A model may call anything by any name: what is no tool is content, and is not told.
 pub(crate) fn tool_name(tool: &ToolSpan) -> &str {
     match tool.error {
-        Some(ToolErrorCode::UnknownTool) => names::UNKNOWN,
+        Some(ToolErrorCode::UnknownTool) => "unknown",
         _ => &tool.name[..tool.name.floor_char_boundary(LONGEST_NAME)],
     }
 }
@@ -302,4 +302,76 @@ pub(crate) fn dollars(microusd: u64) -> f64 {
 
 pub(crate) fn nanoseconds(at: Timestamp) -> u64 {
     u64::try_from(at.as_nanosecond()).unwrap_or(0)
+}
+
+/// Bytes of one text at the most.
+const LONGEST: usize = 16 << 10;
+
+/// Input and answer of a turn.
+fn turn_content(turn: &TurnTrace) -> Vec<KeyValue> {
+    let said = |span: &Span| match &span.kind {
+        SpanKind::Input { text, .. } => Some(message("user", vec![part("text", text)])),
+        _ => None,
+    };
+    let input: Vec<Value> = turn.spans.iter().filter_map(said).collect();
+    let answer = turn.outcome.as_ref().map(|end| {
+        let finish = if end.error.is_some() { "error" } else { "stop" };
+        said_by_model(vec![part("text", &end.text)], finish)
+    });
+    let mut attributes = vec![KeyValue::new("gen_ai.input.messages", Value::Array(input).to_string())];
+    attributes.extend(answer.map(|answer| KeyValue::new(names::OUTPUT_MESSAGES, json!([answer]).to_string())));
+    attributes
+}
+
+/// Answer of a model call: its words, and the calls that it asked for. A compaction asks for none, though it has the step of the
+/// call before it.
+fn call_content(turn: &TurnTrace, span: &Span, call: &ModelCallSpan) -> Vec<KeyValue> {
+    let is_of_turn = turn.spans.iter().any(|own| own.id == span.id);
+    let words = span.children.iter().filter_map(|child| match &child.kind {
+        SpanKind::Message { text } => Some(part("text", text)),
+        SpanKind::Reasoning { text } => Some(part("reasoning", text)),
+        _ => None,
+    });
+    let calls = turn.spans.iter().filter_map(|span| match &span.kind {
+        SpanKind::Tool(tool) if is_of_turn && tool.step == call.step => {
+            let arguments = cut(&tool.arguments);
+            let arguments = serde_json::from_str(&arguments).unwrap_or(Value::String(arguments));
+            Some(json!({"type": "tool_call", "id": tool.call_id, "name": tool.name, "arguments": arguments}))
+        }
+        _ => None,
+    });
+    let calls: Vec<Value> = calls.collect();
+    let finish = match calls.is_empty() {
+        _ if call.error.is_some() || span.is_open => "error",
+        true => "stop",
+        false => "tool_call",
+    };
+    let parts: Vec<Value> = words.chain(calls).collect();
+    vec![KeyValue::new(names::OUTPUT_MESSAGES, json!([said_by_model(parts, finish)]).to_string())]
+}
+
+/// Arguments and result of a tool call.
+fn tool_content(tool: &ToolSpan) -> Vec<KeyValue> {
+    let arguments = tool.ran_with.as_ref().unwrap_or(&tool.arguments);
+    vec![
+        KeyValue::new("gen_ai.tool.call.arguments", cut(arguments)),
+        KeyValue::new("gen_ai.tool.call.result", cut(&tool.text)),
+    ]
+}
+
+/// The beginning of a text.
+fn cut(text: &str) -> String {
+    text[..text.floor_char_boundary(LONGEST)].to_owned()
+}
+
+fn message(role: &str, parts: Vec<Value>) -> Value {
+    json!({"role": role, "parts": parts})
+}
+
+fn said_by_model(parts: Vec<Value>, finish: &str) -> Value {
+    json!({"role": "assistant", "parts": parts, "finish_reason": finish})
+}
+
+fn part(kind: &str, text: &str) -> Value {
+    json!({"type": kind, "content": cut(text)})
 }

@@ -1,7 +1,5 @@
-//! Reads the events of a session, one by one.
-
-mod items;
-mod questions;
+//! Reads the events of a session, one by one; and finds the end of a turn that a crash cut off. The next start of the daemon
+//! settles it, perhaps days later: those events tell how it ended, and not when.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -12,16 +10,20 @@ use agentd_core::{
     error::ErrorKind,
     event::{Event, EventKind, StateChange},
     ids::{CallId, InterruptId, ItemId, SessionId, TurnId},
+    interrupt::AnsweredBy,
+    item::{ItemBody, ItemStatus},
     model::Slot,
-    turn::TurnResult,
+    tool::ToolErrorCode,
+    turn::{StopReason, TurnResult},
     usage::{CallTiming, Usage},
 };
 
 use crate::{
-    arena::Arena,
-    cut, fit,
+    arena::{Arena, fit},
     span::{ModelCallSpan, SpanKind, SubagentSpan, TurnEnd, TurnTrace, between},
 };
+
+mod items;
 
 /// The code of a warning that a model call is tried again.
 const RETRY: &str = "model_retry";
@@ -222,7 +224,7 @@ impl<'a> TurnBuilder<'a> {
         let before = self.events.iter().rev().nth(1).map(|event| &event.kind);
         match before {
             Some(EventKind::ItemCompleted { item, .. }) => {
-                matches!(item.body, agentd_core::item::ItemBody::ToolResult(_))
+                matches!(item.body, ItemBody::ToolResult(_))
             }
             Some(EventKind::UsageUpdated { delegated, .. }) => *delegated,
             _ => false,
@@ -306,10 +308,10 @@ impl<'a> TurnBuilder<'a> {
 
     fn finish(self) -> TurnTrace {
         let mut trace = self.trace;
-        trace.end = cut::last_sign(self.events.into_iter()).unwrap_or(self.latest).max(trace.at);
+        trace.end = last_sign(self.events.into_iter()).unwrap_or(self.latest).max(trace.at);
         trace.spans = self.arena.into_tree(trace.end);
         let (at, end) = (trace.at, trace.end);
-        fit::turn(&mut trace, at, end);
+        fit(&mut trace, at, end);
         trace
     }
 }
@@ -328,4 +330,31 @@ struct PaidCall<'a> {
 fn earlier(at: Timestamp, milliseconds: u64) -> Option<Timestamp> {
     let span = jiff::SignedDuration::from_millis(i64::try_from(milliseconds).ok()?);
     at.checked_sub(span).ok()
+}
+
+/// Time of the last event from before the crash, where the turn ended as interrupted.
+fn last_sign<'a>(events: impl DoubleEndedIterator<Item = &'a Event>) -> Option<Timestamp> {
+    let mut events = events.rev().skip_while(|event| !matches!(event.kind, EventKind::TurnEnded { .. }));
+    let is_cut = |event: &Event| matches!(&event.kind, EventKind::TurnEnded { result } if result.stop_reason == StopReason::Interrupted);
+    events.next().filter(|ended| is_cut(ended))?;
+    events.find(|event| !is_settlement(&event.kind) && !event.is_damaged()).map(|event| event.at)
+}
+
+/// Returns whether a start of the daemon tells such a thing of a turn that it did not finish.
+fn is_settlement(kind: &EventKind) -> bool {
+    match kind {
+        EventKind::ItemCompleted { item, status } => {
+            *status == ItemStatus::Unknown || matches!(&item.body, ItemBody::Notice { .. }) || is_unrun(&item.body)
+        }
+        EventKind::ItemStarted { item } => matches!(&item.body, ItemBody::Notice { .. }) || is_unrun(&item.body),
+        EventKind::InterruptResolved { by, .. } => *by == AnsweredBy::Daemon,
+        EventKind::UsageUpdated { delegated, .. } => *delegated,
+        EventKind::Warning { .. } => true,
+        _ => false,
+    }
+}
+
+fn is_unrun(body: &ItemBody) -> bool {
+    let codes = [ToolErrorCode::NotRun, ToolErrorCode::UnknownOutcome];
+    matches!(body, ItemBody::ToolResult(result) if result.error.is_some_and(|code| codes.contains(&code)))
 }

@@ -4,14 +4,11 @@
 //! - [`turns`] makes the trees of a session. The journal knows less of older turns, which are estimated.
 //! - [`span`]: the tree, as it is shown and written as JSON.
 //! - `nest`: subagents are sessions of their own; their turns become a part of the tree.
-//! - `build` reads the events, `arena` has the tree while it grows, `cut` finds the end of a turn that a crash cut off, `fit`
-//!   holds children inside their parents.
+//! - `build` reads the events, `arena` has the tree while it grows, and holds children inside their parents.
 //! - [`requests`]: requests as they were on the wire, made readable and compared.
 
 mod arena;
 mod build;
-mod cut;
-mod fit;
 pub mod nest;
 pub mod requests;
 pub mod span;

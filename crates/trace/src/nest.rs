@@ -8,7 +8,7 @@ use std::{
 use agentd_core::{Timestamp, ids::SessionId};
 
 use crate::{
-    fit,
+    arena::fit,
     span::{Span, SpanKind, SubagentSpan, TurnTrace},
 };
 
@@ -54,7 +54,7 @@ fn nest_below(turns: &mut [TurnTrace], known: &BTreeMap<SessionId, Vec<TurnTrace
     for turn in turns {
         let of_turn = |work: &SubagentSpan| part(work, turn.settled_at);
         turn.spans.iter_mut().for_each(|span| fill(span, &of_turn));
-        fit::turn(turn, turn.at, turn.end);
+        fit(turn, turn.at, turn.end);
     }
 }
 

@@ -7,8 +7,8 @@ use std::sync::{
 
 use agentd_core::{
     audit::{
-        AuditEntry, AuditFact, AuditHead, AuditLine, AuditQuery, AuditRecord, AuditReport, CallEnd, CallOutcome,
-        Decision, RecordQuery, RecordedEnd,
+        AuditEntry, AuditFact, AuditHead, AuditLine, AuditRecord, AuditReport, CallEnd, CallOutcome, Decision,
+        RecordQuery, RecordedEnd,
     },
     error::{AuditError, ErrorKind},
     ports::{Audit, AuditReader},
@@ -143,16 +143,6 @@ impl Audit for MemoryAudit {
 }
 
 impl AuditReader for MemoryAudit {
-    fn lines(&self, query: AuditQuery) -> BoxFuture<'_, Result<Vec<AuditLine>, AuditError>> {
-        let fits = |line: &AuditLine| {
-            line.n > query.after && query.session_id.is_none_or(|id| line.entry.session_id == Some(id))
-        };
-        let lines = (1..).zip(self.entries()).map(|(n, entry)| AuditLine { n, entry });
-        let mut lines: Vec<AuditLine> = lines.filter(fits).collect();
-        lines.drain(..lines.len().saturating_sub(query.limit));
-        std::future::ready(Ok(lines)).boxed()
-    }
-
     fn records(&self, query: RecordQuery) -> BoxFuture<'_, Result<Vec<AuditRecord>, AuditError>> {
         let lines: Vec<AuditLine> = (1..).zip(self.entries()).map(|(n, entry)| AuditLine { n, entry }).collect();
         let end_of = |call: &AuditLine| {

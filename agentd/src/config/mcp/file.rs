@@ -14,8 +14,10 @@ use serde::{
 use serde_saphyr::Spanned;
 
 use crate::config::{
-    ConfigError,
+    ConfigError, ErrorPlace,
+    groups::group,
     layers::SourceFile,
+    origin::{Origin, Origins},
     value::{Limit, Span},
     yaml,
 };
@@ -51,21 +53,25 @@ struct Frame {
 impl McpFile {
     /// Reads a file. An entry that makes no sense stands in nobody's way; what is no YAML is refused, and so is what
     /// says something else of all servers than can be said.
-    pub(super) fn read(file: &SourceFile, variables: &HashMap<String, String>) -> Result<Self, ConfigError> {
-        match yaml::parse(file, variables) {
+    pub(super) fn read(
+        file: &SourceFile,
+        variables: &HashMap<String, String>,
+        origins: &mut Origins,
+    ) -> Result<Self, ConfigError> {
+        match yaml::parse(file, variables, origins) {
             Ok(Whole { global, servers }) => {
                 Ok(Self { global, servers: servers.unwrap_or_default(), unread: BTreeMap::new() })
             }
-            Err(why) => Self::piece_by_piece(file, variables).ok_or(why),
+            Err(why) => Self::piece_by_piece(file, variables, origins).ok_or(why),
         }
     }
 
     /// The entries one by one. None where it is none of them that is wrong.
-    fn piece_by_piece(file: &SourceFile, variables: &HashMap<String, String>) -> Option<Self> {
-        let Frame { global, servers } = yaml::parse(file, variables).ok()?;
+    fn piece_by_piece(file: &SourceFile, variables: &HashMap<String, String>, origins: &mut Origins) -> Option<Self> {
+        let Frame { global, servers } = yaml::parse(file, variables, origins).ok()?;
         let mut read = Self { global, ..Self::default() };
         for name in servers.unwrap_or_default().into_keys() {
-            match yaml::parse_seed(file, variables, One { name: &name, is_root: true }) {
+            match yaml::parse_seed(file, variables, origins, One { name: &name, is_root: true }) {
                 Ok(Some(entry)) => drop(read.servers.insert(name, entry)),
                 Ok(None) => {}
                 Err(why) => drop(read.unread.insert(name, why)),
@@ -112,16 +118,24 @@ impl<'de> Visitor<'de> for One<'_> {
     }
 }
 
-#[derive(Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub(super) struct GlobalFile {
-    pub(super) lazy_startup: Option<bool>,
-    pub(super) start_timeout: Option<Span>,
-    pub(super) call_timeout: Option<Span>,
-    pub(super) call_limit: Option<Span>,
-    pub(super) idle_stop: Option<Limit<Span>>,
-    pub(super) offered_tools: Option<usize>,
-    pub(super) listing_wait: Option<Span>,
+group! {
+    /// Settings of all servers.
+    pub(in crate::config) GlobalSettings, GlobalFile {
+        /// Set if servers start when they are called.
+        lazy_startup: bool,
+        /// Time limit of a start.
+        start_timeout: Span,
+        /// Time limit of a call without a word.
+        call_timeout: Span,
+        /// Time limit of a call.
+        call_limit: Span,
+        /// Idle time after which a server stops.
+        idle_stop: Limit<Span>,
+        /// Tools that are offered in every turn.
+        offered_tools: usize,
+        /// Time that a turn waits for servers that were never reached.
+        listing_wait: Span,
+    }
 }
 
 #[derive(Debug, Default, Deserialize)]

@@ -11,9 +11,8 @@ use serde_json::json;
 
 use super::{ConfigError, McpFile, Origins, Reader, Server, Sources, check_name, with_marks};
 use crate::config::{
-    error::ErrorPlace,
+    ErrorPlace, Origin,
     layers::{SourceFile, Subject},
-    origin::Origin,
 };
 
 /// Adds them, and returns the plugin of each.
@@ -35,7 +34,7 @@ pub(super) fn add(
             of_plugins.insert(name.clone(), plugin.report.name.clone());
             origins.set(format!("mcp_servers.{name}"), &file.origin);
             let file = SourceFile { text: json!({"servers": {name: entry}}).to_string(), ..file.clone() };
-            match read(sources, known, plugin, &file, name) {
+            match read(sources, known, plugin, &file, name, origins) {
                 Ok(server) => {
                     let over = servers.remove(name).unwrap_or_default();
                     servers.insert(name.clone(), over.above(server));
@@ -59,6 +58,7 @@ fn read(
     plugin: &InstalledPlugin,
     file: &SourceFile,
     name: &str,
+    origins: &mut Origins,
 ) -> Result<Server, ConfigError> {
     let plugin_name = &plugin.report.name;
     let place = ErrorPlace::Setting(format!("plugin {plugin_name}"));
@@ -70,7 +70,7 @@ fn read(
         );
     }
     let (file, variables) = &with_marks(file, known);
-    let McpFile { servers, unread, .. } = McpFile::read(file, variables)?;
+    let McpFile { servers, unread, .. } = McpFile::read(file, variables, origins)?;
     if let Some((_, error)) = unread.into_iter().next() {
         return Err(error);
     }

@@ -1,4 +1,5 @@
 use agentd_core::tool::Effect;
+use agentd_mcp::config::{LISTING_WAIT, OFFERED_TOOLS};
 use secrecy::ExposeSecret as _;
 
 use super::*;

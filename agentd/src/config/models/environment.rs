@@ -5,32 +5,28 @@ use agentd_models::Wire;
 use secrecy::SecretString;
 use serde::{Deserialize as _, de::IntoDeserializer as _};
 
-use super::{MIN_WINDOW, SlotLayer, check_url};
+use super::{MIN_WINDOW, SlotLayer, url_in};
 use crate::config::{ConfigError, ErrorPlace, Sources};
 
 /// Settings of a slot.
 pub(super) fn layer(sources: &Sources, slot: Slot) -> Result<SlotLayer, ConfigError> {
     let text = |key| sources.env.text(variable(slot, key)).map(|text| text.trim().to_owned());
-    let base_url = text("base_url").map(|url| {
-        let place = || ErrorPlace::Variable(variable(slot, "base_url").to_owned());
-        check_url(&url).map_err(|why| ConfigError::new(place(), why.replace("base_url", "the address")))
-    });
-    let context_window = text("context_window").filter(|text| !text.is_empty()).map(|text| {
-        let place = || ErrorPlace::Variable(variable(slot, "context_window").to_owned());
+    let some = |key| text(key).filter(|text| !text.is_empty());
+    let wrong = |key, why: String| ConfigError::new(ErrorPlace::Variable(variable(slot, key).to_owned()), why);
+    let window = |text: String| {
         let tokens = text.parse().ok().filter(|tokens| *tokens >= MIN_WINDOW);
-        tokens.ok_or_else(|| ConfigError::new(place(), format!("it is a number of tokens, at least {MIN_WINDOW}")))
-    });
-    let wire = text("wire").filter(|text| !text.is_empty()).map(|text| {
-        let place = || ErrorPlace::Variable(variable(slot, "wire").to_owned());
+        tokens.ok_or_else(|| wrong("context_window", format!("it is a number of tokens, at least {MIN_WINDOW}")))
+    };
+    let wire = |text: String| {
         let named: Result<Wire, serde::de::value::Error> = Wire::deserialize(text.into_deserializer());
-        named.map_err(|_| ConfigError::new(place(), "it is openai, responses, anthropic or llamacpp"))
-    });
+        named.map_err(|_| wrong("wire", "it is openai, responses, anthropic or llamacpp".to_owned()))
+    };
     Ok(SlotLayer {
-        base_url: base_url.transpose()?,
-        wire: wire.transpose()?,
+        base_url: text("base_url").map(|url| url_in(variable(slot, "base_url"), &url)).transpose()?,
+        wire: some("wire").map(wire).transpose()?,
         api_key: text("api_key").map(SecretString::from),
         id: text("id"),
-        context_window: context_window.transpose()?,
+        context_window: some("context_window").map(window).transpose()?,
         ..SlotLayer::default()
     })
 }

@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use super::{
     history::HistoryBuilder,
-    lines::{self, Line, joined, list, moment, number, text},
+    lines::{self, Line, arguments, joined, list, moment, number, text},
 };
 use crate::ArchiveError;
 
@@ -42,7 +42,7 @@ impl Reading<'_> {
         if !matches!(kind, "user" | "assistant") {
             return self.history.leave_out(if kind.is_empty() { "line without a type" } else { kind });
         }
-        if line.get("isSidechain").and_then(Value::as_bool) == Some(true) {
+        if line["isSidechain"] == true {
             return self.history.leave_out("message of a subagent");
         }
         if self.history.foreign_id.is_empty() {
@@ -51,12 +51,11 @@ impl Reading<'_> {
         }
         self.history.now(moment(line, "timestamp"));
         let Some(message) = line.get("message") else { return self.history.leave_out("message without content") };
-        let is_flagged = |flag: &str| line.get(flag).and_then(Value::as_bool) == Some(true);
         if kind == "assistant" {
             self.answer(message);
-        } else if is_flagged("isCompactSummary") {
-            self.history.summary(&joined(message.get("content").unwrap_or(&Value::Null)));
-        } else if is_flagged("isMeta") {
+        } else if line["isCompactSummary"] == true {
+            self.history.summary(&joined(&message["content"]));
+        } else if line["isMeta"] == true {
             self.history.leave_out("note of the program");
         } else {
             self.person(message);
@@ -64,7 +63,7 @@ impl Reading<'_> {
     }
 
     fn person(&mut self, message: &Value) {
-        if let Some(words) = message.get("content").and_then(Value::as_str) {
+        if let Some(words) = message["content"].as_str() {
             return self.history.person(words);
         }
         let mut words = Vec::new();
@@ -72,9 +71,8 @@ impl Reading<'_> {
             match text(block, "type") {
                 "text" => words.push(text(block, "text")),
                 "tool_result" => {
-                    let failed = block.get("is_error").and_then(Value::as_bool) == Some(true);
-                    let content = joined(block.get("content").unwrap_or(&Value::Null));
-                    self.history.result(text(block, "tool_use_id"), &content, failed);
+                    let content = joined(&block["content"]);
+                    self.history.result(text(block, "tool_use_id"), &content, block["is_error"] == true);
                 }
                 other => self.history.leave_out(other),
             }
@@ -89,16 +87,14 @@ impl Reading<'_> {
                 "text" => self.history.agent(text(block, "text")),
                 "thinking" => self.history.thought(text(block, "thinking")),
                 "tool_use" => {
-                    let arguments = block.get("input").map_or_else(|| "{}".to_owned(), Value::to_string);
-                    self.history.call(text(block, "id"), text(block, "name"), arguments);
+                    self.history.call(text(block, "id"), text(block, "name"), arguments(block, "input"));
                 }
                 other => self.history.leave_out(other),
             }
         }
         let id = text(message, "id");
-        if let Some(usage) =
-            message.get("usage").filter(|usage| usage.is_object() && (id.is_empty() || id != self.counted))
-        {
+        let usage = &message["usage"];
+        if usage.is_object() && (id.is_empty() || id != self.counted) {
             id.clone_into(&mut self.counted);
             let (read, written) =
                 (number(usage, "cache_read_input_tokens"), number(usage, "cache_creation_input_tokens"));

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::{
     history::HistoryBuilder,
-    lines::{self, Line, joined, list, moment, number, text},
+    lines::{self, Line, arguments, joined, list, moment, number, text},
 };
 use crate::ArchiveError;
 
@@ -48,14 +48,10 @@ fn take(line: &Value, history: &mut HistoryBuilder) {
 }
 
 fn item(item: &Value, history: &mut HistoryBuilder) {
-    let output = |field: &str| match item.get(field) {
-        Some(Value::Object(output)) => output.get("content").map(joined).unwrap_or_default(),
-        Some(output) => joined(output),
-        None => String::new(),
-    };
+    let output = |field: &str| joined(if item[field].is_object() { &item[field]["content"] } else { &item[field] });
     match text(item, "type") {
         "message" => {
-            let words = joined(item.get("content").unwrap_or(&Value::Null));
+            let words = joined(&item["content"]);
             match text(item, "role") {
                 "assistant" => history.agent(&words),
                 "user" if !OF_PROGRAM.iter().any(|start| words.trim_start().starts_with(start)) => {
@@ -74,8 +70,7 @@ fn item(item: &Value, history: &mut HistoryBuilder) {
             history.call(text(item, "call_id"), text(item, "name"), arguments);
         }
         "local_shell_call" => {
-            let arguments = item.get("action").map_or_else(|| "{}".to_owned(), Value::to_string);
-            history.call(text(item, "call_id"), "local_shell", arguments);
+            history.call(text(item, "call_id"), "local_shell", arguments(item, "action"));
         }
         "function_call_output" | "custom_tool_call_output" | "local_shell_call_output" => {
             history.result(text(item, "call_id"), &output("output"), false);
@@ -89,16 +84,19 @@ fn event(event: &Value, history: &mut HistoryBuilder) {
     match text(event, "type") {
         "token_count" => count(event, history),
         "item_completed" => {
-            let item = event.get("item").unwrap_or(&Value::Null);
-            history.exit(text(item, "id"), item.get("exit_code").and_then(Value::as_i64));
+            let item = &event["item"];
+            history.exit(text(item, "id"), item["exit_code"].as_i64());
         }
-        "exec_command_end" => history.exit(text(event, "call_id"), event.get("exit_code").and_then(Value::as_i64)),
+        "exec_command_end" => history.exit(text(event, "call_id"), event["exit_code"].as_i64()),
         _ => {}
     }
 }
 
 fn count(event: &Value, history: &mut HistoryBuilder) {
-    let Some(usage) = event.get("info").and_then(|info| info.get("last_token_usage")) else { return };
+    let usage = &event["info"]["last_token_usage"];
+    if usage.is_null() {
+        return;
+    }
     history.usage(Usage::of_call(Some(Usage {
         prompt_tokens: number(usage, "input_tokens"),
         cached_tokens: number(usage, "cached_input_tokens"),

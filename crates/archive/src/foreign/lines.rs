@@ -50,17 +50,22 @@ fn skip_line(source: &mut impl BufRead) -> Result<(), ArchiveError> {
 
 /// The text of a field.
 pub(super) fn text<'v>(value: &'v Value, field: &str) -> &'v str {
-    value.get(field).and_then(Value::as_str).unwrap_or_default()
+    value[field].as_str().unwrap_or_default()
 }
 
 /// A number of a field; 0 where it is none.
 pub(super) fn number(value: &Value, field: &str) -> u64 {
-    value.get(field).and_then(Value::as_u64).unwrap_or_default()
+    value[field].as_u64().unwrap_or_default()
 }
 
 /// The entries of a field that is a list.
 pub(super) fn list<'v>(value: &'v Value, field: &str) -> &'v [Value] {
-    value.get(field).and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default()
+    value[field].as_array().map(Vec::as_slice).unwrap_or_default()
+}
+
+/// Arguments of a call as text; an empty object where there are none.
+pub(super) fn arguments(value: &Value, field: &str) -> String {
+    value.get(field).map_or_else(|| "{}".to_owned(), Value::to_string)
 }
 
 /// A moment that is written out.

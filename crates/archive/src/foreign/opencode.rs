@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::{
     history::HistoryBuilder,
-    lines::{joined, list, number, text},
+    lines::{arguments, joined, list, number, text},
 };
 use crate::ArchiveError;
 
@@ -25,32 +25,32 @@ pub(super) fn read(source: &mut impl Read, history: &mut HistoryBuilder) -> Resu
     let start = bytes.iter().position(|byte| *byte == b'{').unwrap_or(0);
     let session: Value = serde_json::from_slice(&bytes[start..])
         .map_err(|_| ArchiveError::Foreign("it is no JSON of `opencode export`, or is cut"))?;
-    let Some(info) = session.get("info").filter(|_| session.get("messages").is_some_and(Value::is_array)) else {
+    let info = &session["info"];
+    if info.is_null() || !session["messages"].is_array() {
         return Err(ArchiveError::Foreign("it has no messages as `opencode export` writes them"));
-    };
+    }
     text(info, "id").clone_into(&mut history.foreign_id);
     text(info, "title").clone_into(&mut history.title);
     text(info, "directory").clone_into(&mut history.folder);
-    history.now(info.get("time").and_then(|time| millis(time, "created")));
+    history.now(millis(&info["time"], "created"));
     list(&session, "messages").iter().for_each(|message| take(message, history));
     Ok(())
 }
 
 fn millis(value: &Value, field: &str) -> Option<Timestamp> {
-    let millis = value.get(field).and_then(Value::as_f64).filter(|millis| (0.0..4.0e12).contains(millis))?;
+    let millis = value[field].as_f64().filter(|millis| (0.0..4.0e12).contains(millis))?;
     Timestamp::from_millisecond(millis as i64).ok()
 }
 
 fn take(message: &Value, history: &mut HistoryBuilder) {
-    let info = message.get("info").unwrap_or(&Value::Null);
-    let time = info.get("time").unwrap_or(&Value::Null);
+    let info = &message["info"];
+    let time = &info["time"];
     history.now(millis(time, "created"));
     if text(info, "role") == "user" {
-        let is_of_program = |part: &&Value| part.get("synthetic").and_then(Value::as_bool) == Some(true);
         let mut words = Vec::new();
         for part in list(message, "parts") {
             match text(part, "type") {
-                "text" if is_of_program(&part) => history.leave_out("note of the program"),
+                "text" if part["synthetic"] == true => history.leave_out("note of the program"),
                 "text" => words.push(text(part, "text")),
                 other => history.leave_out(other),
             }
@@ -63,8 +63,8 @@ fn take(message: &Value, history: &mut HistoryBuilder) {
     history.model(text(info, "modelID"));
     list(message, "parts").iter().for_each(|part| answer(part, history));
     history.now(millis(time, "completed"));
-    if let Some(tokens) = info.get("tokens") {
-        count(tokens, info.get("cost").and_then(Value::as_f64), history);
+    if !info["tokens"].is_null() {
+        count(&info["tokens"], info["cost"].as_f64(), history);
     }
 }
 
@@ -73,16 +73,12 @@ fn answer(part: &Value, history: &mut HistoryBuilder) {
         "text" => history.agent(text(part, "text")),
         "reasoning" => history.thought(text(part, "text")),
         "tool" => {
-            let state = part.get("state").unwrap_or(&Value::Null);
-            let arguments = state.get("input").map_or_else(|| "{}".to_owned(), Value::to_string);
-            history.call(text(part, "callID"), text(part, "tool"), arguments);
-            let exit = state.get("metadata").and_then(|metadata| metadata.get("exit")?.as_i64());
-            history.exit(text(part, "callID"), exit);
+            let (state, id) = (&part["state"], text(part, "callID"));
+            history.call(id, text(part, "tool"), arguments(state, "input"));
+            history.exit(id, state["metadata"]["exit"].as_i64());
             match text(state, "status") {
-                "completed" => {
-                    history.result(text(part, "callID"), &joined(state.get("output").unwrap_or(&Value::Null)), false);
-                }
-                "error" => history.result(text(part, "callID"), text(state, "error"), true),
+                "completed" => history.result(id, &joined(&state["output"]), false),
+                "error" => history.result(id, text(state, "error"), true),
                 // It has none.
                 _ => {}
             }
@@ -94,7 +90,7 @@ fn answer(part: &Value, history: &mut HistoryBuilder) {
 }
 
 fn count(tokens: &Value, cost: Option<f64>, history: &mut HistoryBuilder) {
-    let cache = tokens.get("cache").unwrap_or(&Value::Null);
+    let cache = &tokens["cache"];
     let (read, written) = (number(cache, "read"), number(cache, "write"));
     let cost = cost.filter(|cost| (0.0..1.0e6).contains(cost) && *cost > 0.0);
     history.usage(Usage::of_call(Some(Usage {

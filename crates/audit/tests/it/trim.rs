@@ -5,11 +5,11 @@ use std::sync::{Arc, Mutex};
 use agentd_audit::{AuditConfig, AuditLog, TrimLimits, TrimReport};
 use agentd_core::{
     Timestamp,
-    audit::{AuditEntry, AuditFact, AuditProblem, AuditQuery},
+    audit::{AuditEntry, AuditFact, AuditProblem},
     ports::{Audit as _, AuditReader as _, Clock},
 };
 
-use crate::world::{World, problems};
+use crate::world::{World, newest, problems};
 
 const DAY: i64 = 24 * 60 * 60;
 
@@ -74,7 +74,7 @@ async fn a_log_that_begins_new_files_while_it_is_read_misses_no_line() {
     while !writes.is_finished() {
         let report = log.verify(None).await.unwrap();
         assert!(report.findings.is_empty(), "look {looks}: {report:?}");
-        let all = log.lines(AuditQuery { after: 0, limit: 1_000, session_id: None }).await.unwrap();
+        let all = newest(&log, None, 1_000).await;
         let rows: Vec<u64> = all.iter().map(|line| line.n).collect();
         assert_eq!(rows, (1..=rows.len() as u64).collect::<Vec<_>>());
         looks += 1;

@@ -9,7 +9,7 @@ use agentd_audit::{AuditConfig, AuditLog, redact::Patterns, verify};
 use agentd_core::{
     Timestamp,
     audit::{
-        AuditEntry, AuditFact, AuditLine, AuditProblem, AuditQuery, AuditReport, DecidedBy, Decision, Requester,
+        AuditEntry, AuditFact, AuditLine, AuditProblem, AuditReport, DecidedBy, Decision, RecordQuery, Requester,
         VerdictName,
     },
     ids::SessionId,
@@ -121,7 +121,8 @@ pub(crate) fn decided(session: SessionId, args: Value) -> AuditEntry {
 }
 
 pub(crate) async fn newest(log: &AuditLog, session_id: Option<SessionId>, limit: usize) -> Vec<AuditLine> {
-    log.lines(AuditQuery { session_id, after: 0, limit }).await.unwrap()
+    let query = RecordQuery { session_id, limit, ..RecordQuery::default() };
+    log.records(query).await.unwrap().into_iter().map(|record| record.line).collect()
 }
 
 pub(crate) fn command(text: &str) -> Value {

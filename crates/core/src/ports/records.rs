@@ -6,7 +6,7 @@ use futures_util::future::BoxFuture;
 
 use crate::{
     archive::{DraftId, SessionDraft, TreeFile},
-    audit::{AuditEntry, AuditLine, AuditQuery, AuditRecord, AuditReport, RecordQuery},
+    audit::{AuditEntry, AuditRecord, AuditReport, RecordQuery},
     error::{AuditError, StoreError, WorkspaceError},
     event::Event,
     exchange::{ExchangeSource, RequestTap},
@@ -27,9 +27,6 @@ pub trait Audit: Send + Sync {
 
 /// Reads the audit log.
 pub trait AuditReader: Send + Sync {
-    /// The newest lines that fit the query, oldest first; fewer where they would be too large to send at once.
-    fn lines(&self, query: AuditQuery) -> BoxFuture<'_, Result<Vec<AuditLine>, AuditError>>;
-
     /// The newest records that fit the query, oldest first; fewer where they would be too large to send at once.
     fn records(&self, query: RecordQuery) -> BoxFuture<'_, Result<Vec<AuditRecord>, AuditError>>;
 

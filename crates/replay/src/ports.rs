@@ -1,0 +1,168 @@
+//! Ports that answer from a recording: models, and a toolbox that shows the tools of another one.
+
+use std::sync::Arc;
+
+use agentd_core::{
+    catalogue::Catalogue,
+    error::ModelError,
+    ids::SessionId,
+    model::{ModelChunk, ModelInfo, ModelRequest, Slot, SlotInfo},
+    ports::{FallbackModel, Model, Models, ToolContext, Toolbox},
+    tool::{AdaptedCall, FollowedLink, StartFolder, ToolCall, ToolErrorCode, ToolOutput, ToolSpec},
+};
+use futures_util::{
+    FutureExt as _, StreamExt as _,
+    future::BoxFuture,
+    stream::{self, BoxStream},
+};
+
+use crate::script::Script;
+
+/// The models of a recording. No model is behind them.
+pub struct PlayedModels {
+    slots: Vec<(SlotInfo, Arc<dyn Model>)>,
+    fallback: Arc<dyn Model>,
+}
+
+impl PlayedModels {
+    /// The models that answer from what `script` plays.
+    #[must_use]
+    pub fn new(script: &Arc<Script>) -> Self {
+        let model = |info: ModelInfo| -> Arc<dyn Model> { Arc::new(PlayedModel { info, script: Arc::clone(script) }) };
+        let slots = script.models().iter().map(|slot| (slot.clone(), model(slot.model.clone()))).collect();
+        Self { slots, fallback: model(unknown()) }
+    }
+}
+
+/// Stands in a slot of which the recording tells nothing.
+fn unknown() -> ModelInfo {
+    ModelInfo {
+        id: "recorded".to_owned(),
+        wire: "openai".to_owned(),
+        base_url: None,
+        context_window: 131_072,
+        window_source: Default::default(),
+        native_tools: true,
+        embedded: false,
+        echo_reasoning: false,
+        sees_pictures: false,
+        figures: Vec::new(),
+    }
+}
+
+impl Models for PlayedModels {
+    fn get(&self, slot: Slot) -> Arc<dyn Model> {
+        let of_slot = |wanted: Slot| self.slots.iter().find(|(info, _)| info.slot == wanted);
+        let found = of_slot(slot).or_else(|| of_slot(Slot::default())).or_else(|| self.slots.first());
+        Arc::clone(found.map_or(&self.fallback, |(_, model)| model))
+    }
+
+    fn named(&self, slot: Slot, id: &str) -> Option<Arc<dyn Model>> {
+        let model = self.get(slot);
+        (model.info().id == id).then_some(model)
+    }
+
+    fn list(&self) -> Vec<SlotInfo> {
+        self.slots.iter().map(|(info, _)| info.clone()).collect()
+    }
+
+    fn fallbacks(&self, _: Slot) -> Vec<FallbackModel> {
+        Vec::new()
+    }
+}
+
+struct PlayedModel {
+    info: ModelInfo,
+    script: Arc<Script>,
+}
+
+impl Model for PlayedModel {
+    fn info(&self) -> &ModelInfo {
+        &self.info
+    }
+
+    fn stream(&self, request: ModelRequest) -> BoxStream<'static, Result<ModelChunk, ModelError>> {
+        let chunks = match self.script.answer(&request) {
+            Ok(chunks) => chunks.into_iter().map(Ok).collect(),
+            Err(error) => vec![Err(error)],
+        };
+        stream::iter(chunks).boxed()
+    }
+}
+
+/// Tools whose results are recorded. Nothing runs.
+pub struct PlayedToolbox {
+    shown: Arc<dyn Toolbox>,
+    script: Arc<Script>,
+}
+
+impl PlayedToolbox {
+    /// The tools of `shown`, with results from what `script` plays.
+    #[must_use]
+    pub fn new(shown: Arc<dyn Toolbox>, script: Arc<Script>) -> Self {
+        Self { shown, script }
+    }
+}
+
+fn at_once<T: Send + 'static>(value: T) -> BoxFuture<'static, T> {
+    std::future::ready(value).boxed()
+}
+
+impl Toolbox for PlayedToolbox {
+    fn specs(&self) -> Arc<[ToolSpec]> {
+        self.shown.specs()
+    }
+
+    fn catalogue(&self) -> Arc<Catalogue> {
+        self.shown.catalogue()
+    }
+
+    fn session_catalogue(&self, session: SessionId) -> Option<Arc<Catalogue>> {
+        self.shown.session_catalogue(session)
+    }
+
+    fn canonical_name<'a>(&self, name: &'a str) -> &'a str {
+        self.shown.canonical_name(name)
+    }
+
+    fn meant(&self, call: &ToolCall) -> Option<AdaptedCall> {
+        self.shown.meant(call)
+    }
+
+    // Files that the call was about are not here: a preview of its own could only be wrong, or refuse what once ran.
+    fn preview<'a>(
+        &'a self,
+        _: &'a ToolContext,
+        call: &'a ToolCall,
+    ) -> BoxFuture<'a, Result<Option<String>, ToolOutput>> {
+        at_once(Ok(self.script.preview(call)))
+    }
+
+    fn changes(&self, _: &ToolContext, _: &ToolCall) -> Option<Vec<String>> {
+        Some(Vec::new())
+    }
+
+    fn follow<'a>(&'a self, _: &'a ToolContext, _: &'a ToolCall) -> BoxFuture<'a, Option<FollowedLink>> {
+        at_once(None)
+    }
+
+    fn start<'a>(&'a self, _: &'a ToolContext, _: &'a ToolCall) -> BoxFuture<'a, Option<StartFolder>> {
+        at_once(None)
+    }
+
+    fn holds_commands(&self) -> BoxFuture<'_, bool> {
+        at_once(true)
+    }
+
+    fn contains_commands(&self) -> BoxFuture<'_, bool> {
+        at_once(true)
+    }
+
+    fn call<'a>(&'a self, context: &'a ToolContext, call: &'a ToolCall) -> BoxFuture<'a, ToolOutput> {
+        let output = self.script.result(context.session_id, call).unwrap_or_else(|| {
+            let message = format!("the recording has no result of this call of {}", call.name);
+            ToolOutput::error(ToolErrorCode::NotRun, message)
+        });
+        at_once(output)
+    }
+}

@@ -1,0 +1,189 @@
+//! Requests to models as they were on the wire, made readable and compared: a body as lines for people, JSON with one value a line,
+//! and texts of several lines as such; which of them are new, and the difference of two; what is new, as JSON pointers.
+
+use std::{fmt::Write as _, time::Duration};
+
+use serde_json::Value;
+use similar::{ChangeTag, TextDiffConfig};
+
+/// Columns of a level.
+const INDENT: usize = 2;
+
+/// Marks of a text of several lines.
+const QUOTES: &str = "\"\"\"";
+
+/// The body as lines. What is no JSON stays as it is.
+#[must_use]
+pub fn readable(body: &str) -> String {
+    let Ok(value) = serde_json::from_str::<Value>(body) else {
+        return format!("{}\n", body.trim_end_matches('\n'));
+    };
+    let mut out = String::with_capacity(body.len() + body.len() / 4);
+    write_value(&value, 0, &mut out);
+    out.push('\n');
+    out
+}
+
+fn write_value(value: &Value, level: usize, out: &mut String) {
+    match value {
+        Value::String(text) if text.trim_end_matches('\n').contains('\n') => write_text(text, level + 1, out),
+        Value::Array(values) if !values.is_empty() => {
+            out.push('[');
+            for (at, value) in values.iter().enumerate() {
+                new_line(level + 1, out);
+                write_value(value, level + 1, out);
+                out.push_str(if at + 1 < values.len() { "," } else { "" });
+            }
+            new_line(level, out);
+            out.push(']');
+        }
+        Value::Object(fields) if !fields.is_empty() => {
+            out.push('{');
+            for (at, (name, value)) in fields.iter().enumerate() {
+                new_line(level + 1, out);
+                // Writing to a string cannot fail.
+                let _ = write!(out, "{}: ", Value::from(name.as_str()));
+                write_value(value, level + 1, out);
+                out.push_str(if at + 1 < fields.len() { "," } else { "" });
+            }
+            new_line(level, out);
+            out.push('}');
+        }
+        value => {
+            let _ = write!(out, "{value}");
+        }
+    }
+}
+
+/// A text of several lines, each on a line of its own.
+fn write_text(text: &str, level: usize, out: &mut String) {
+    out.push_str(QUOTES);
+    for line in text.split('\n') {
+        // An empty line has no indent, which would be shown.
+        new_line(if line.is_empty() { 0 } else { level }, out);
+        out.push_str(line);
+    }
+    new_line(level - 1, out);
+    out.push_str(QUOTES);
+}
+
+fn new_line(level: usize, out: &mut String) {
+    out.push('\n');
+    out.extend(std::iter::repeat_n(' ', level * INDENT));
+}
+
+/// Time limit for comparing. From then on it is coarser.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// A line of a text.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct MarkedLine {
+    /// Set if the earlier text does not have it there.
+    pub is_new: bool,
+    /// The line, without its end.
+    pub text: String,
+}
+
+/// The lines of `now`, with those marked that `before` does not have.
+#[must_use]
+pub fn marked(before: &str, now: &str) -> Vec<MarkedLine> {
+    let mut config = TextDiffConfig::default();
+    let compared = config.timeout(PATIENCE).diff_lines(before, now);
+    let lines = compared.iter_all_changes().filter(|change| change.tag() != ChangeTag::Delete);
+    let text = |text: &str| text.trim_end_matches(['\r', '\n']).to_owned();
+    let line = |is_new, value| MarkedLine { is_new, text: text(value) };
+    lines.map(|change| line(change.tag() == ChangeTag::Insert, change.value())).collect()
+}
+
+/// The difference of two texts with these names, as a unified diff; empty where there is none.
+#[must_use]
+pub fn unified(names: (&str, &str), before: &str, now: &str) -> String {
+    let mut config = TextDiffConfig::default();
+    config.timeout(PATIENCE).diff_lines(before, now).unified_diff().header(names.0, names.1).to_string()
+}
+
+/// Places that are named at the most.
+const MOST: usize = 1000;
+
+/// Places of what is new or different in `now`. Elements of lists that only moved on are not.
+#[must_use]
+pub fn new_places(before: &Value, now: &Value) -> Vec<String> {
+    let mut places = Vec::new();
+    compare(before, now, &mut String::new(), &mut places);
+    places.truncate(MOST);
+    places
+}
+
+fn compare(before: &Value, now: &Value, path: &mut String, places: &mut Vec<String>) {
+    match (before, now) {
+        (before, now) if before == now => {}
+        (Value::Object(before), Value::Object(now)) => {
+            for (name, value) in now {
+                let name_in_path = name.replace('~', "~0").replace('/', "~1");
+                within(path, &name_in_path, |path| match before.get(name) {
+                    Some(before) => compare(before, value, path, places),
+                    None => places.push(path.clone()),
+                });
+            }
+        }
+        (Value::Array(before), Value::Array(now)) => {
+            let head = before.iter().zip(now).take_while(|(before, now)| before == now).count();
+            let rest = (&before[head..], &now[head..]);
+            let tail = rest.0.iter().rev().zip(rest.1.iter().rev()).take_while(|(before, now)| before == now).count();
+            let (gone, new) = (&before[head..before.len() - tail], &now[head..now.len() - tail]);
+            for (at, value) in new.iter().enumerate() {
+                within(path, &(head + at).to_string(), |path| match gone.get(at) {
+                    // Where elements came in, it is not known which of them stands for which.
+                    Some(before) if new.len() == gone.len() => compare(before, value, path, places),
+                    _ => places.push(path.clone()),
+                });
+            }
+        }
+        _ => places.push(path.clone()),
+    }
+}
+
+fn within(path: &mut String, name: &str, look: impl FnOnce(&mut String)) {
+    let length = path.len();
+    path.push('/');
+    path.push_str(name);
+    look(path);
+    path.truncate(length);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn values_have_lines_of_their_own_and_so_have_those_of_texts() {
+        let body = r#"{"model":"m","messages":[{"role":"user","content":"one\n\ntwo"},{"a":[]}],"stream":true}"#;
+        let expected = "{\n  \"model\": \"m\",\n  \"messages\": [\n    {\n      \"role\": \"user\",\n      \"content\": \"\"\"\n        \
+                        one\n\n        two\n      \"\"\"\n    },\n    {\n      \"a\": []\n    }\n  ],\n  \"stream\": true\n}\n";
+        assert_eq!(readable(body), expected);
+        assert_eq!(readable("data: x\n\n"), "data: x\n");
+    }
+
+    #[test]
+    fn new_lines_are_marked_and_gone_ones_left_out() {
+        let lines = marked("a\nb\nc\n", "a\nx\nc\nd\n");
+        let lines: Vec<(bool, &str)> = lines.iter().map(|line| (line.is_new, line.text.as_str())).collect();
+        assert_eq!(lines, [(false, "a"), (true, "x"), (false, "c"), (true, "d")]);
+        assert_eq!(marked("", "a\n"), [MarkedLine { is_new: true, text: "a".to_owned() }]);
+        let diff = unified(("request 1", "request 2"), "a\nb\n", "a\nc\n");
+        assert_eq!(diff, "--- request 1\n+++ request 2\n@@ -1,2 +1,2 @@\n a\n-b\n+c\n");
+        assert_eq!(unified(("1", "2"), "a\n", "a\n"), "");
+    }
+
+    #[test]
+    fn what_came_in_or_changed_is_named() {
+        let check = |before: Value, now: Value, places: &[&str]| assert_eq!(new_places(&before, &now), places);
+        check(json!({"m": [1, 2], "t": [9]}), json!({"m": [1, 2, 3, 4], "t": [9]}), &["/m/2", "/m/3"]);
+        check(json!({"m": [{"a": 1}]}), json!({"m": [{"a": 2, "b/c": 1}]}), &["/m/0/a", "/m/0/b~1c"]);
+        check(json!({"m": [1, 9]}), json!({"m": [1, 5, 9]}), &["/m/1"]);
+        check(json!({"m": [{"a": 1}, 9]}), json!({"m": [{"a": 2}, 3, 9]}), &["/m/0", "/m/1"]);
+        check(json!("a"), json!({}), &[""]);
+        check(json!({"gone": 1}), json!({}), &[]);
+    }
+}
