@@ -1,12 +1,15 @@
-//! The command line: what all commands share, and the table of commands. The arguments of each command stand
-//! beside its code in [`crate::cmd`].
+//! The command line: what all commands share, and the table of commands; the arguments of each stand beside its code in
+//! [`crate::cmd`]. People read clap's words about one that makes no sense, and programs that asked for JSON get a result as
+//! well.
 
 use std::ffi::OsString;
 
-use clap::{Arg, ArgAction, CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
+use agentd_core::error::ErrorKind;
+use clap::{Arg, ArgAction, CommandFactory as _, FromArgMatches as _, Parser, Subcommand, error::Error};
 use clap_complete::engine::ArgValueCandidates;
+use futures_util::future::BoxFuture;
 
-use crate::{cmd, complete, flags::Global};
+use crate::{acp, cmd, complete, exit::Exit, failure::Failure, flags::Global, report};
 
 /// Talks to agentd, the private agent runtime on this machine.
 #[derive(Debug, Parser)]
@@ -26,97 +29,136 @@ use crate::{cmd, complete, flags::Global};
 Most commands start the daemon if it is not running."
 )]
 pub(crate) struct Cli {
-    /// Flags that all commands share.
     #[command(flatten)]
-    pub(crate) global: Global,
-    /// The command.
+    global: Global,
     #[command(subcommand)]
     pub(crate) command: Command,
 }
 
-/// The commands.
-#[derive(Debug, Subcommand)]
-pub(crate) enum Command {
+/// Makes the commands of a table: the words for people, the arguments, and what does the command.
+macro_rules! commands {
+    ($(#[$words:meta] $name:ident($args:ty) => $handle:path,)*) => {
+        /// The commands.
+        #[derive(Debug, Subcommand)]
+        pub(crate) enum Command {
+            $(#[$words] $name(Box<$args>),)*
+        }
+
+        impl Cli {
+            /// Does what the command line says.
+            ///
+            /// # Errors
+            /// A [`crate::failure::Failure`] with the exit code, or an [`std::io::Error`] of standard output.
+            pub(crate) async fn handle(self) -> anyhow::Result<Exit> {
+                match self.command {
+                    $(Command::$name(args) => $handle(&self.global, *args).await,)*
+                }
+            }
+        }
+    };
+}
+
+commands! {
     /// Talk to the model in the terminal
-    Chat(cmd::chat::ChatArgs),
+    Chat(cmd::chat::ChatArgs) => chat,
     /// Run one turn and print the answer
-    Run(Box<cmd::run::RunArgs>),
+    Run(cmd::run::RunArgs) => cmd::run::handle,
     /// Follow the live turn of a session
-    Attach(cmd::attach::AttachArgs),
+    Attach(cmd::attach::AttachArgs) => cmd::attach::handle,
     /// Wait until nothing runs in a session, and print the answer
-    Wait(cmd::wait::WaitArgs),
+    Wait(cmd::attach::WaitArgs) => cmd::attach::handle_wait,
     /// List approvals and questions that wait for an answer
-    Interrupts(cmd::interrupts::InterruptsArgs),
+    Interrupts(cmd::interrupts::InterruptsArgs) => cmd::interrupts::handle,
     /// Answer an approval or a question
-    Answer(cmd::answer::AnswerArgs),
+    Answer(cmd::interrupts::AnswerArgs) => cmd::interrupts::handle_answer,
     /// List, add and revoke grants: rules for calls that run without asking
-    Grants(cmd::grants::GrantsArgs),
+    Grants(cmd::grants::GrantsArgs) => cmd::grants::handle,
     /// List, show, export, import and delete sessions
-    Sessions(cmd::sessions::SessionsArgs),
+    Sessions(cmd::sessions::SessionsArgs) => cmd::sessions::handle,
     /// Play recordings as tests: no model, no network
-    Test(cmd::test::TestArgs),
+    Test(cmd::test::TestArgs) => cmd::test::handle,
     /// List, read and write files of a session
-    Files(cmd::files::FilesArgs),
+    Files(cmd::files::FilesArgs) => cmd::files::handle,
     /// Add documents to a session; read and search them by page
-    Docs(cmd::docs::DocsArgs),
+    Docs(cmd::docs::DocsArgs) => cmd::docs::handle,
     /// Show what fills the context window, and what would be cut next
-    Context(cmd::context::ContextArgs),
+    Context(cmd::context::ContextArgs) => cmd::context::handle,
     /// Summarize older history, or undo that
-    Compact(cmd::compact::CompactArgs),
+    Compact(cmd::context::CompactArgs) => cmd::context::handle_compact,
     /// Show a turn as a tree with times, tokens and money
-    Trace(cmd::trace::TraceArgs),
+    Trace(cmd::trace::TraceArgs) => cmd::trace::handle,
     /// Undo a turn's changes to files
-    Undo(cmd::undo::UndoArgs),
+    Undo(cmd::rewind::UndoArgs) => cmd::rewind::handle_undo,
     /// Go back to before a turn: files, talk, or both
-    Rewind(cmd::rewind::RewindArgs),
+    Rewind(cmd::rewind::RewindArgs) => cmd::rewind::handle,
     /// Show the audit log
-    Audit(cmd::audit::AuditArgs),
+    Audit(cmd::audit::AuditArgs) => cmd::audit::handle,
     /// Explain what the policy decides for a call; test a policy file
-    Policy(cmd::policy::PolicyArgs),
+    Policy(cmd::policy::PolicyArgs) => cmd::policy::handle,
     /// List the models and their roles (slots)
-    Models(cmd::models::ModelsArgs),
+    Models(cmd::models::ModelsArgs) => cmd::models::handle,
     /// Show tokens and money, by model, session, day or slot
-    Usage(cmd::usage::UsageArgs),
+    Usage(cmd::usage::UsageArgs) => cmd::usage::handle,
     /// List the tools that models can use
-    Tools(cmd::tools::ToolsArgs),
+    Tools(cmd::agents::ToolsArgs) => cmd::agents::handle_tools,
     /// List and show agents: helpers that the main model can give work to
-    Agents(cmd::agents::AgentsArgs),
+    Agents(cmd::agents::AgentsArgs) => cmd::agents::handle,
     /// List, show, check and add skills
-    Skills(cmd::skills::SkillsArgs),
+    Skills(cmd::agents::SkillsArgs) => cmd::agents::handle_skills,
     /// Show and trust what a project brings along in .agentd/
-    Project(cmd::project::ProjectArgs),
+    Project(cmd::project::ProjectArgs) => cmd::project::handle,
     /// List, show, merge and remove git worktrees of sessions
-    Worktree(cmd::worktree::WorktreeArgs),
+    Worktree(cmd::worktree::WorktreeArgs) => cmd::worktree::handle,
     /// Add, list, show and remove plugins: skills, agents, commands and servers as one
-    Plugin(cmd::plugin::PluginArgs),
+    Plugin(cmd::plugin::PluginArgs) => cmd::plugin::handle,
     /// Manage MCP servers, or act as one
-    Mcp(cmd::mcp::McpArgs),
+    Mcp(cmd::mcp::McpArgs) => cmd::mcp::handle,
     /// Serve an editor, over the Agent Client Protocol
-    Acp(cmd::acp::AcpArgs),
+    Acp(acp::AcpArgs) => acp::handle,
     /// Count turns, tools, waits, tokens and money, by day
-    Stats(cmd::stats::StatsArgs),
+    Stats(cmd::usage::StatsArgs) => cmd::usage::handle_stats,
     /// Show disk usage of the data folder
-    Storage(cmd::storage::StorageArgs),
+    Storage(cmd::storage::StorageArgs) => cmd::storage::show,
     /// Remove data that has not been used for long
-    Clean(cmd::storage::CleanArgs),
+    Clean(cmd::storage::CleanArgs) => cmd::storage::clean,
     /// Show the status of the daemon
-    Status(cmd::daemon::StatusArgs),
+    Status(cmd::daemon::StatusArgs) => cmd::daemon::status,
     /// Start the daemon and wait until it is ready
-    Start(cmd::daemon::StartArgs),
+    Start(cmd::daemon::StartArgs) => cmd::daemon::start,
     /// Stop the daemon; interrupted turns can be resumed later
-    Stop(cmd::daemon::StopArgs),
+    Stop(cmd::daemon::StopArgs) => cmd::daemon::stop,
     /// Run the daemon as a service of systemd
-    Service(cmd::service::ServiceArgs),
+    Service(cmd::service::ServiceArgs) => cmd::service::handle,
     /// Show the effective configuration and its sources
-    Config(cmd::config::ConfigArgs),
+    Config(cmd::config::ConfigArgs) => cmd::config::handle,
     /// Reload the configuration
-    Reload(cmd::reload::ReloadArgs),
+    Reload(cmd::config::ReloadArgs) => cmd::config::reload,
     /// Check the installation, with a hint for each problem
-    Doctor(cmd::doctor::DoctorArgs),
+    Doctor(cmd::doctor::DoctorArgs) => cmd::doctor::handle,
     /// Print a completion script for a shell
-    Completions(cmd::completions::CompletionsArgs),
+    Completions(cmd::man::CompletionsArgs) => completions,
     /// Print or write the manual pages
-    Man(cmd::man::ManArgs),
+    Man(cmd::man::ManArgs) => man,
+}
+
+async fn chat(global: &Global, args: cmd::chat::ChatArgs) -> anyhow::Result<Exit> {
+    cmd::chat::handle(global, args, command_line).await
+}
+
+async fn completions(_: &Global, args: cmd::man::CompletionsArgs) -> anyhow::Result<Exit> {
+    cmd::man::completions(args, command())
+}
+
+async fn man(_: &Global, args: cmd::man::ManArgs) -> anyhow::Result<Exit> {
+    cmd::man::handle(args, command())
+}
+
+/// Runs the words of a command line that was typed into a chat.
+fn command_line(global: Global, words: Vec<String>) -> BoxFuture<'static, anyhow::Result<Exit>> {
+    Box::pin(async move {
+        let cli = Cli::read(std::iter::once("agentctl".to_owned()).chain(words).map(Into::into))?;
+        Cli { global: Global { json: cli.global.json, ..global }, ..cli }.handle().await
+    })
 }
 
 /// The commands that print no JSON, so that they refuse `--json`; `run` and `attach` have `--output` for it.
@@ -169,6 +211,33 @@ impl Cli {
         cli.global.json = matches!(last.try_get_one("json"), Ok(Some(true)));
         Ok(cli)
     }
+}
+
+/// Ends the process with what clap has to say: also where it is the help that was asked for.
+pub(crate) fn end(error: &Error) -> ! {
+    if error.use_stderr() && wants_result(std::env::args_os().skip(1)) {
+        let failure = Failure::new(ErrorKind::InvalidInput, first_line(error)).hint("agentctl run --help");
+        // Whoever closed standard output still gets the exit code.
+        let _ = report::json_line(&report::no_result(None, None, &failure, 0));
+    }
+    error.exit()
+}
+
+/// Returns whether a program runs a turn and waits for its result. The words are looked at one by one, because as a
+/// whole they could not be read.
+fn wants_result(arguments: impl Iterator<Item = OsString>) -> bool {
+    let words: Vec<String> = arguments.map(|word| word.to_string_lossy().into_owned()).collect();
+    let is_json = |value: &str| matches!(value, "json" | "stream-json");
+    let apart = words.windows(2).any(|pair| pair[0] == "--output" && is_json(&pair[1]));
+    let joined = words.iter().any(|word| word.strip_prefix("--output=").is_some_and(is_json));
+    words.iter().any(|word| word == "run") && (apart || joined)
+}
+
+/// The error without the usage below it.
+fn first_line(error: &Error) -> String {
+    let text = error.render().to_string();
+    let line = text.lines().next().unwrap_or_default();
+    line.strip_prefix("error: ").unwrap_or(line).to_owned()
 }
 
 #[cfg(test)]
@@ -272,5 +341,22 @@ mod tests {
             let found = path.split(' ').try_fold(&cli, |command, name| command.find_subcommand(name));
             assert!(found.is_some(), "{path}");
         }
+    }
+}
+
+#[cfg(test)]
+mod misuse_tests {
+    use super::*;
+
+    #[test]
+    fn programs_are_known_by_what_they_ask_for() {
+        let check = |line: &str, expected: bool| {
+            assert_eq!(wants_result(line.split(' ').map(OsString::from)), expected, "{line}");
+        };
+        check("run x --output json --model foo", true);
+        check("--socket s run x --output=stream-json --max-steps 0", true);
+        check("run x --output text --max-steps 0", false);
+        check("run x --output", false);
+        check("attach --output json", false);
     }
 }

@@ -3,10 +3,7 @@
 
 use std::{future::Future, time::Duration};
 
-use agentd_core::{
-    interrupt::{Ask, Interrupt},
-    model::Slot,
-};
+use agentd_core::{interrupt::Ask, model::Slot, session::SessionSummary, visible};
 use agentd_proto::client::{Client, ClientError};
 use clap_complete::CompletionCandidate;
 
@@ -27,54 +24,44 @@ pub(crate) fn slots() -> Vec<CompletionCandidate> {
 pub(crate) fn sessions() -> Vec<CompletionCandidate> {
     let sessions = ask(async |client: Client| client.sessions(OFFERED).await).unwrap_or_default();
     let ids = report::short_ids(sessions.iter().map(|session| session.id));
-    let offers = sessions.into_iter().zip(ids);
-    offers
-        .enumerate()
-        .map(|(place, (session, id))| {
-            let title = report::cut(&agentd_core::visible::line(&session.title), 60);
-            CompletionCandidate::new(id).help(Some(title.into())).display_order(Some(place))
-        })
-        .collect()
+    let offers = sessions.into_iter().zip(ids).enumerate();
+    let offer = |(place, (session, id)): (usize, (SessionSummary, String))| {
+        offer(id, &visible::line(&session.title)).display_order(Some(place))
+    };
+    offers.map(offer).collect()
 }
 
 /// The agents besides the main one.
 pub(crate) fn agents() -> Vec<CompletionCandidate> {
     let agents = ask(async |client: Client| client.agents().await).unwrap_or_default();
-    let offer = |card: agentd_core::agent::AgentCard| {
-        let help = report::cut(&sanitize::clean_line(&card.description), 60);
-        CompletionCandidate::new(card.id).help(Some(help.into()))
-    };
-    agents.into_iter().map(offer).collect()
+    agents.into_iter().map(|card| offer(card.id, &sanitize::clean_line(&card.description))).collect()
 }
 
 /// The plugins.
 pub(crate) fn plugins() -> Vec<CompletionCandidate> {
     let plugins = ask(async |client: Client| client.known_plugins().await).unwrap_or_default();
-    let offer = |plugin: agentd_core::plugin::PluginReport| {
-        let help = report::cut(&sanitize::clean_line(&plugin.description), 60);
-        CompletionCandidate::new(plugin.name).help(Some(help.into()))
-    };
-    plugins.into_iter().map(offer).collect()
+    plugins.into_iter().map(|plugin| offer(plugin.name, &sanitize::clean_line(&plugin.description))).collect()
 }
 
 /// The interrupts that wait.
 pub(crate) fn interrupts() -> Vec<CompletionCandidate> {
     let pending = ask(async |client: Client| client.interrupts(None).await).unwrap_or_default();
     let ids = report::short_ids(pending.iter().map(|interrupt| interrupt.id));
-    let offer = |(id, interrupt): (String, &Interrupt)| {
-        let what = match &interrupt.ask {
-            Ask::Approval { tool, .. } => tool,
-            Ask::Question { question, .. } => question,
-        };
-        CompletionCandidate::new(id).help(Some(report::cut(&agentd_core::visible::line(what), 60).into()))
-    };
-    ids.into_iter().zip(&pending).map(offer).collect()
+    let what = pending.iter().map(|interrupt| match &interrupt.ask {
+        Ask::Approval { tool, .. } => tool,
+        Ask::Question { question, .. } => question,
+    });
+    ids.into_iter().zip(what).map(|(id, what)| offer(id, &visible::line(what))).collect()
 }
 
 /// The MCP servers.
 pub(crate) fn mcp_servers() -> Vec<CompletionCandidate> {
     let servers = ask(async |client: Client| client.mcp_servers().await).unwrap_or_default();
     servers.into_iter().map(|server| CompletionCandidate::new(server.name)).collect()
+}
+
+fn offer(value: String, about: &str) -> CompletionCandidate {
+    CompletionCandidate::new(value).help(Some(report::cut(about, 60).into()))
 }
 
 fn ask<T, F>(question: impl FnOnce(Client) -> F) -> Option<T>

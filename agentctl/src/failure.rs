@@ -1,6 +1,6 @@
 //! What ends a command early: a message, a hint and an exit code.
 
-use std::io;
+use std::{io, path::Path};
 
 use agentd_core::{error::ErrorKind, turn::TurnError};
 use agentd_proto::client::{ClientError, ClientErrorKind};
@@ -38,6 +38,12 @@ impl Failure {
     /// The daemon cannot be reached.
     pub(crate) fn unreachable(message: impl Into<String>) -> Self {
         Self { exit: Exit::Unreachable, ..Self::new(ErrorKind::Unreachable, message) }
+    }
+
+    /// What to make of an error about a file: it could not be read or written.
+    pub(crate) fn of_file(what: &'static str, path: &Path) -> impl Fn(io::Error) -> Self {
+        let path = path.display().to_string();
+        move |error| Self::usage(format!("could not {what} {path}: {error}"))
     }
 
     /// Adds what to do.

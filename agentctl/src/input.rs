@@ -116,6 +116,18 @@ pub(crate) struct Prompt {
     pub(crate) typed_bytes: Option<u64>,
 }
 
+impl Prompt {
+    /// The same with files named behind it.
+    pub(crate) fn naming(self, files: &[String]) -> Self {
+        if files.is_empty() {
+            return self;
+        }
+        let text = self.text.trim_end();
+        let typed_bytes = self.typed_bytes.or(Some(text.len() as u64));
+        Self { text: format!("{text}\n\nFiles: {}", files.join("; ")), typed_bytes }
+    }
+}
+
 /// The prompt of a turn: words first, then, after a blank line, what came through the pipe.
 ///
 /// # Errors

@@ -1,11 +1,20 @@
-//! The `.agentd/` of a project, as people are told of it: what it brings along, and whether it is trusted.
+//! The `.agentd/` of a project, as people are told of it: what it brings along, and whether it is trusted; and the worktree of a
+//! session.
 
 use std::path::{Path, PathBuf};
 
-use agentd_core::project::{PROJECT_FOLDER, ProjectReport, ProjectTrust};
+use agentd_core::{
+    agent::AgentCard,
+    project::{PROJECT_FOLDER, ProjectChange, ProjectChangeKind, ProjectReport, ProjectTrust},
+    worktree::SessionWorktree,
+};
 use agentd_proto::client::Client;
 
-use crate::{failure::Failure, report::count, terminal::sanitize::clean_line};
+use crate::{
+    failure::Failure,
+    report::{self, count},
+    terminal::sanitize::clean_line,
+};
 
 /// Report on a project that has such a folder; none where it has none, or the daemon does not tell.
 pub(crate) async fn look(client: &Client, project: &Path) -> Option<ProjectReport> {
@@ -65,6 +74,42 @@ pub(crate) fn parts(report: &ProjectReport) -> String {
     let counted = [(report.agents.len(), "agent"), (report.skills.len(), "skill"), (report.commands.len(), "command")];
     parts.extend(counted.iter().filter(|(many, _)| *many > 0).map(|(many, what)| count(*many as u64, what)));
     if parts.is_empty() { count(report.files.len() as u64, "file") } else { parts.join(", ") }
+}
+
+/// An agent in one line.
+pub(crate) fn about(card: &AgentCard) -> String {
+    let tools = match &card.tools {
+        None => "all tools of the main agent".to_owned(),
+        Some(tools) if tools.is_empty() => "no tools".to_owned(),
+        Some(tools) => tools.join(", "),
+    };
+    format!("{}: {} ({tools})", card.id, card.description)
+}
+
+/// A change of a file in one line.
+pub(crate) fn change(change: &ProjectChange) -> String {
+    let sign = match change.kind {
+        ProjectChangeKind::Added => '+',
+        ProjectChangeKind::Changed => '~',
+        ProjectChangeKind::Removed => '-',
+    };
+    format!("{sign} {}", change.path)
+}
+
+/// A worktree in one line.
+pub(crate) fn shown_worktree(worktree: &SessionWorktree) -> String {
+    let project = worktree.project.display().to_string();
+    format!("{} (branch {}) of {}", clean_line(&worktree.name), clean_line(&worktree.branch), clean_line(&project))
+}
+
+/// The same for a session that has just got it, with what is not in it.
+pub(crate) fn announced_worktree(worktree: &SessionWorktree) -> String {
+    let mut line = format!("worktree {}", shown_worktree(worktree));
+    if worktree.left_out > 0 {
+        let files = report::count(worktree.left_out, "file");
+        line.push_str(&format!("; {files} with changes that are not committed stay in the main tree"));
+    }
+    line
 }
 
 #[cfg(test)]

@@ -3,6 +3,7 @@
 use std::{
     fmt::Display,
     io::{self, IsTerminal as _, Write},
+    time::Duration,
 };
 
 use agentd_core::{
@@ -112,6 +113,11 @@ pub(crate) fn no_result(
     })
 }
 
+/// The word that a value has in JSON, such as a status.
+pub(crate) fn word(value: impl Serialize) -> String {
+    serde_json::to_value(value).ok().and_then(|value| Some(value.as_str()?.to_owned())).unwrap_or_default()
+}
+
 /// A table with aligned columns. Titles and names come from models, and calls of tools do: every character of a cell can be
 /// seen.
 #[derive(Debug)]
@@ -127,25 +133,23 @@ const WIDEST_CELL: usize = 60;
 const NARROWEST_END: usize = 20;
 
 impl Table {
-    /// A table with these columns.
-    pub(crate) fn new(head: impl Into<Vec<&'static str>>) -> Self {
-        Self { head: head.into(), rows: Vec::new() }
+    /// A table with these columns and rows.
+    pub(crate) fn of<const N: usize>(head: [&'static str; N], rows: impl IntoIterator<Item = [String; N]>) -> Self {
+        let rows = rows.into_iter().map(|row| row.map(|cell| cut(&visible::line(&cell), WIDEST_CELL)).into());
+        Self { head: head.into(), rows: rows.collect() }
     }
 
-    /// Adds a row.
-    pub(crate) fn row(&mut self, cells: impl IntoIterator<Item = String>) {
-        self.rows.push(cells.into_iter().map(|cell| cut(&visible::line(&cell), WIDEST_CELL)).collect());
-    }
-
-    /// Adds a row whose last cell is not cut.
-    pub(crate) fn row_with_long_end(&mut self, cells: impl IntoIterator<Item = String>) {
-        let mut cells: Vec<String> = cells.into_iter().map(|cell| visible::line(&cell)).collect();
-        if let Some((_, short)) = cells.split_last_mut() {
-            for cell in short {
-                *cell = cut(cell, WIDEST_CELL);
-            }
-        }
-        self.rows.push(cells);
+    /// The same with rows whose last cell is not cut.
+    pub(crate) fn with_long_end<const N: usize>(
+        head: [&'static str; N],
+        rows: impl IntoIterator<Item = [String; N]>,
+    ) -> Self {
+        let shown = |(column, cell): (usize, String)| match visible::line(&cell) {
+            cell if column + 1 < N => cut(&cell, WIDEST_CELL),
+            cell => cell,
+        };
+        let rows = rows.into_iter().map(|row| row.into_iter().enumerate().map(shown).collect());
+        Self { head: head.into(), rows: rows.collect() }
     }
 
     /// Prints it, or what to say where it is empty.
@@ -242,6 +246,16 @@ fn end_of(id: &str, length: usize) -> &str {
     id.get(id.len().saturating_sub(length)..).unwrap_or(id)
 }
 
+/// The way to name one of several: what each is, since when, and its id.
+pub(crate) fn name_one<T: ToString>(
+    several: impl ExactSizeIterator<Item = (String, Timestamp, T)>,
+    most: usize,
+) -> String {
+    let (now, more) = (Timestamp::now(), if several.len() > most { "; …" } else { "" });
+    let named = several.take(most).map(|(what, at, id)| format!("{what} · {} · {}", ago(at, now), short_id(id)));
+    format!("name one by the end of its id: {}{more}", named.collect::<Vec<_>>().join("; "))
+}
+
 /// So many of something, in words.
 pub(crate) fn count(number: impl Into<u64>, what: &str) -> String {
     let number = number.into();
@@ -272,6 +286,11 @@ pub(crate) fn ago(then: Timestamp, now: Timestamp) -> String {
         3600..86_400 => format!("{} h ago", seconds / 3600),
         _ => format!("{} d ago", seconds / 86_400),
     }
+}
+
+/// A time in milliseconds.
+pub(crate) fn millis(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
 /// A span in milliseconds, in words.
@@ -308,9 +327,8 @@ mod tests {
 
     #[test]
     fn tables_are_aligned_and_hide_nothing() {
-        let mut table = Table::new(["ID", "TITLE", "TURNS"]);
-        table.row(["019".to_owned(), "Größe\x1b[2J\nof it".to_owned(), "3".to_owned()]);
-        table.row(["019ab".to_owned(), "x".to_owned(), "12".to_owned()]);
+        let rows = [["019", "Größe\x1b[2J\nof it", "3"], ["019ab", "x", "12"]];
+        let table = Table::of(["ID", "TITLE", "TURNS"], rows.map(|row| row.map(str::to_owned)));
         insta::assert_snapshot!(anstream::adapter::strip_str(&table.render(usize::MAX)), @r"
         ID     TITLE                 TURNS
         019    Größe\u{1b}[2J⏎of it  3
@@ -320,8 +338,8 @@ mod tests {
 
     #[test]
     fn long_ends_are_folded_below_themselves() {
-        let mut table = Table::new(["TOOL", "WHAT IT DOES"]);
-        table.row_with_long_end(["now".to_owned(), "Tells the date and the time of day".to_owned()]);
+        let row = ["now", "Tells the date and the time of day"].map(str::to_owned);
+        let table = Table::with_long_end(["TOOL", "WHAT IT DOES"], [row]);
         insta::assert_snapshot!(anstream::adapter::strip_str(&table.render(28)), @r"
         TOOL  WHAT IT DOES
         now   Tells the date and the

@@ -240,44 +240,51 @@ impl SessionTarget {
         Ok((Self::Known(id), taken))
     }
 
-    /// The folder that a session to be made sees.
-    pub(crate) fn project(&self) -> Option<&Mount> {
+    /// A session to be made.
+    fn to_be(&self) -> Option<&NewSession> {
         match self {
-            Self::New(new) => new.project.as_ref(),
+            Self::New(new) => Some(new),
             Self::Named(_) | Self::Known(_) => None,
         }
     }
 
+    /// The settings of a session that is; none where they are not known.
+    async fn settings(&self, daemon: &Daemon) -> Option<SessionSettings> {
+        Some(daemon.client.session(&self.name()).await.ok()?.session.settings)
+    }
+
+    /// The folder that a session to be made sees.
+    pub(crate) fn project(&self) -> Option<&Mount> {
+        self.to_be()?.project.as_ref()
+    }
+
     /// The folder that the session sees or will see; none where it sees none, or is not known.
     pub(crate) async fn project_there(&self, daemon: &Daemon) -> Option<Mount> {
-        match self {
-            Self::New(new) => new.project.clone(),
-            known => daemon.client.session(&known.name()).await.ok()?.session.settings.project,
+        match self.to_be() {
+            Some(new) => new.project.clone(),
+            None => self.settings(daemon).await?.project,
         }
     }
 
     /// The setting of the session about its requests; none where it has none, or is not known.
     pub(crate) async fn trace_there(&self, daemon: &Daemon) -> Option<bool> {
-        match self {
-            Self::New(new) => new.trace,
-            known => daemon.client.session(&known.name()).await.ok()?.session.settings.trace,
+        match self.to_be() {
+            Some(new) => new.trace,
+            None => self.settings(daemon).await?.trace,
         }
     }
 
     /// The folders that the session sees or will see; none where that is not known.
     pub(crate) async fn mounts_there(&self, daemon: &Daemon) -> Mounts {
-        match self {
-            Self::New(_) => self.mounts(),
-            known => match daemon.client.session(&known.name()).await {
-                Ok(view) => view.session.settings.mounts(),
-                Err(_) => Mounts::default(),
-            },
+        match self.to_be() {
+            Some(_) => self.mounts(),
+            None => self.settings(daemon).await.map(|settings| settings.mounts()).unwrap_or_default(),
         }
     }
 
     /// The folders that a session to be made sees, by the names that the daemon will give them.
     pub(crate) fn mounts(&self) -> Mounts {
-        let Self::New(new) = self else { return Mounts::default() };
+        let Some(new) = self.to_be() else { return Mounts::default() };
         let project = Mounts::from(new.project.clone());
         // What the daemon refuses is told when it does.
         let folders = project.with(new.folders.clone()).unwrap_or_default();
@@ -286,18 +293,13 @@ impl SessionTarget {
 
     /// The mode in which a session to be made begins.
     pub(crate) fn first_mode(&self) -> SessionMode {
-        match self {
-            Self::New(new) => new.mode.unwrap_or_default(),
-            Self::Named(_) | Self::Known(_) => SessionMode::default(),
-        }
+        self.to_be().and_then(|new| new.mode).unwrap_or_default()
     }
 
     /// The model with which a session to be made begins.
     pub(crate) fn first_model(&self) -> ModelChoice {
-        match self {
-            Self::New(new) => ModelChoice { slot: new.slot, id: new.model.clone() },
-            Self::Named(_) | Self::Known(_) => ModelChoice::default(),
-        }
+        let model = |new: &NewSession| ModelChoice { slot: new.slot, id: new.model.clone() };
+        self.to_be().map(model).unwrap_or_default()
     }
 
     /// The session's id, where it is known.

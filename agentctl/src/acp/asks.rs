@@ -1,22 +1,51 @@
-//! Questions that are open on the editor's screen.
+//! What the editor is asked: approvals and questions, those that are open, and what the answers mean; and texts of its buffers.
+//!
+//! Everything that would run is in the title of an approval (as far as it fits), in the content and in the input: editors show
+//! different ones of the three. Each option has a kind of its own, because some editors keep one option of a kind. A question is a
+//! form where the editor has forms, else words that the next message answers. Tools read and write the project's files through the
+//! buffers, so that text which is not saved is neither overlooked nor overwritten.
 
-use std::collections::{HashMap, HashSet};
+use std::{
+    collections::{HashMap, HashSet},
+    path::PathBuf,
+    time::Duration,
+};
 
-use agent_client_protocol_schema::v1::{CLIENT_METHOD_NAMES, SessionId};
+use agent_client_protocol_schema::v1::{
+    CLIENT_METHOD_NAMES, PermissionOption, PermissionOptionKind, ReadTextFileRequest, RequestPermissionOutcome,
+    RequestPermissionRequest, RequestPermissionResponse, SessionId, SessionId as WireId, ToolCallContent,
+    ToolCallStatus, ToolCallUpdate, ToolCallUpdateFields, ToolKind, WriteTextFileRequest,
+};
 use agentd_core::{
+    Timestamp,
+    client_file::{ClientFileAnswer, ClientFileRequest, FileAction, MAX_CLIENT_FILE},
+    grant::GrantScope,
     ids::InterruptId,
     interrupt::{Answer, Ask, Interrupt},
+    visible,
 };
+use agentd_proto::client::TurnSender;
 use futures_util::{
     StreamExt as _,
     future::{AbortHandle, Abortable, BoxFuture},
     stream::FuturesUnordered,
 };
+use serde_json::{Value, json};
+use tokio::{task::JoinSet, time::timeout};
 
-use super::{peer::Peer, permission, places::Places, question};
+use super::{
+    edits::{self, Before},
+    message::{Outcome, Peer},
+    tool_call::{self, Places, SHELL},
+};
+use crate::{
+    render::{asking, diff::Room},
+    report::{self, short_id},
+    terminal::sanitize::clean_line,
+};
 
 /// An answer of the editor; none where the person has put it off.
-pub(super) type EditorAnswer = (Interrupt, Option<Answer>);
+type EditorAnswer = (Interrupt, Option<Answer>);
 
 /// The open questions of a turn.
 #[derive(Default)]
@@ -28,7 +57,7 @@ pub(super) struct Asks {
 }
 
 impl Asks {
-    /// Asks, in a form or by options. False where the editor has no way to ask this, and where it was asked before.
+    /// Asks, in a form or by options, once; nothing where the editor has no way to ask this.
     pub(super) fn ask(
         &mut self,
         peer: &Peer,
@@ -36,28 +65,28 @@ impl Asks {
         call: Option<String>,
         interrupt: &Interrupt,
         places: &Places,
-    ) -> bool {
+    ) {
         if !self.seen.insert(interrupt.id) {
-            return true;
+            return;
         }
         let (peer, interrupt) = (peer.clone(), interrupt.clone());
         let id = interrupt.id;
         let asking: BoxFuture<'static, EditorAnswer> = match &interrupt.ask {
             Ask::Approval { .. } => {
                 let call = call.unwrap_or_else(|| id.to_string());
-                let Some(request) = permission::request(session, call, &interrupt, places) else { return false };
+                let Some(request) = approval_request(session, call, &interrupt, places) else { return };
                 Box::pin(async move {
                     let method = CLIENT_METHOD_NAMES.session_request_permission;
                     let outcome = peer.request(method, &request).await;
-                    let answer = outcome.as_ref().and_then(permission::answer);
+                    let answer = outcome.as_ref().and_then(approval_answer);
                     (interrupt, answer)
                 })
             }
             Ask::Question { .. } => {
-                let Some(form) = question::form(session, call.as_deref(), &interrupt) else { return false };
+                let Some(form) = form(session, call.as_deref(), &interrupt) else { return };
                 Box::pin(async move {
                     let outcome = peer.request(CLIENT_METHOD_NAMES.elicitation_create, &form).await;
-                    let answer = outcome.as_ref().and_then(question::answer);
+                    let answer = outcome.as_ref().and_then(form_answer);
                     // An empty form is no answer where one is needed.
                     let answer = answer.filter(|answer| answer.misfit(&interrupt.ask).is_none());
                     (interrupt, answer)
@@ -67,7 +96,6 @@ impl Asks {
         let (handle, registration) = AbortHandle::new_pair();
         self.handles.insert(id, handle);
         self.open.push(Abortable::new(asking, registration));
-        true
     }
 
     /// Returns whether this was asked here.
@@ -100,5 +128,480 @@ impl Asks {
     pub(super) fn withdraw_all(&mut self) {
         self.handles.clear();
         self.open.clear();
+    }
+}
+
+const APPROVE: &str = "approve";
+const ALWAYS: &str = "always";
+const REJECT: &str = "reject";
+
+/// Bytes of a preview beside which the same is not told again, as edits and as input.
+const LONG: usize = 16 * 1024;
+/// Bytes of the texts of an input that stands beside a long preview.
+const CUT_INPUT: usize = 512;
+
+/// Room for the rules that an option names.
+const RULES: Room = Room { rows: 3, columns: 100 };
+
+/// The question about a call that the editor knows under this id; none where nothing is to be approved.
+fn approval_request(
+    session: &SessionId,
+    call: String,
+    interrupt: &Interrupt,
+    places: &Places,
+) -> Option<RequestPermissionRequest> {
+    let Ask::Approval { tool, args, risk, reason, preview, layer, rule, grants, .. } = &interrupt.ask else {
+        return None;
+    };
+    let is_plan = interrupt.ask.plan().is_some();
+    let mut content = Vec::new();
+    if !is_plan {
+        let why = asking::why(reason, *layer, rule.as_deref());
+        let words = format!("{} asks ({}): {why}", asking::who(&interrupt.asked_by), asking::risk(*risk));
+        content.push(ToolCallContent::from(words));
+    }
+    // What the daemon shows is what it found, also in the editor.
+    let of_call = || edits::of_call(tool, args, places, Before::OnDisk);
+    let edits = match preview {
+        Some(preview) if tool == "write_file" => {
+            let edits = edits::shown(edits::of_patch(preview, places), LONG);
+            if edits.is_empty() { of_call() } else { edits }
+        }
+        _ => of_call(),
+    };
+    let shown = preview.clone().unwrap_or_else(|| format!("{args:#}"));
+    let shown = visible::lines(&shown);
+    // Some editors read lines of 64 KiB at most: what is long is told once, whole.
+    let is_long = shown.len() > LONG;
+    let edits = if is_long { Vec::new() } else { edits };
+    let input = tool_call::input(args, if is_long { CUT_INPUT } else { usize::MAX });
+    let text: ToolCallContent = if is_plan { shown } else { tool_call::fenced(&shown) }.into();
+    // Some editors show the first content alone, and a diff as what it is. Of several the words tell all. A title holds the
+    // whole of a command, but not of an edit.
+    if let [edit] = edits.as_slice() {
+        content.insert(0, edit.clone().into());
+        content.push(text);
+    } else {
+        let place = if tool_call::kind(tool) == ToolKind::Edit { 0 } else { content.len() };
+        content.insert(place, text);
+        content.extend(edits.into_iter().map(ToolCallContent::from));
+    }
+    if let Some(unanswered) = asking::unanswered(interrupt, Timestamp::now()) {
+        content.push(unanswered.into());
+    }
+    let (title, kind) = if is_plan {
+        ("Carry out this plan? Nothing is changed before".to_owned(), ToolKind::Think)
+    } else {
+        (tool_call::title(tool, args), tool_call::kind(tool))
+    };
+    let fields = ToolCallUpdateFields::new()
+        .title(title)
+        .name(tool.clone())
+        .kind(kind)
+        .status(ToolCallStatus::Pending)
+        .content(content)
+        .locations(tool_call::locations(tool, args, places))
+        .raw_input(input);
+    Some(RequestPermissionRequest::new(session.clone(), ToolCallUpdate::new(call, fields), options(tool, grants)))
+}
+
+fn options(tool: &str, grants: &[String]) -> Vec<PermissionOption> {
+    let mut options = vec![PermissionOption::new(APPROVE, "Allow once", PermissionOptionKind::AllowOnce)];
+    let (rules, is_whole) = asking::rules(grants, RULES);
+    // What would be kept has to be read whole: where it is longer, `agentctl answer` and the chat keep it.
+    if !grants.is_empty() && is_whole {
+        // Of a command its own words are enough.
+        let rules = rules.join("; ");
+        let rules = match rules.strip_prefix(&format!("{SHELL}: ")).filter(|_| tool == SHELL) {
+            Some(command) => tool_call::code_span(command),
+            None => rules,
+        };
+        let name = format!("Always allow in this session: {rules}");
+        options.push(PermissionOption::new(ALWAYS, name, PermissionOptionKind::AllowAlways));
+    }
+    options.push(PermissionOption::new(REJECT, "Reject", PermissionOptionKind::RejectOnce));
+    options
+}
+
+/// The answer that an editor gave; none where it leaves the question open.
+fn approval_answer(outcome: &Outcome) -> Option<Answer> {
+    let response: &Value = outcome.as_ref().ok()?;
+    let response: RequestPermissionResponse = serde_json::from_value(response.clone()).ok()?;
+    let RequestPermissionOutcome::Selected(selected) = response.outcome else { return None };
+    match selected.option_id.0.as_ref() {
+        APPROVE => Some(Answer::Approve),
+        ALWAYS => Some(Answer::Always { scope: GrantScope::Session }),
+        REJECT => Some(Answer::Reject { reason: None }),
+        _ => None,
+    }
+}
+
+/// The parameters of the form for a question; none where it is none.
+pub(super) fn form(session: &SessionId, call: Option<&str>, interrupt: &Interrupt) -> Option<Value> {
+    let Ask::Question { question, context, default, required, choices, .. } = &interrupt.ask else { return None };
+    // Editors show what is typed into a form, and may keep it.
+    if interrupt.ask.is_secret() {
+        return None;
+    }
+    let mut message = visible::lines(question.trim());
+    if let Some(context) = context {
+        message.push_str(&format!("\n\n{}", visible::lines(context)));
+    }
+    // A choice is sent back to the letter, so it is shown to the letter.
+    let is_plain = !choices.is_empty() && choices.iter().all(|choice| visible::line(choice) == *choice);
+    let (properties, needed) = if is_plain {
+        let other = json!({"type": "string", "title": "Other answer", "description": "In place of the choice"});
+        (json!({"choice": {"type": "string", "title": "Answer", "enum": choices}, "other": other}), Vec::new())
+    } else {
+        let mut answer = json!({"type": "string", "title": "Answer"});
+        // The person sends back what stands in the field.
+        if let Some(default) = default.as_ref().filter(|default| visible::is_plain(default)) {
+            answer["default"] = json!(default);
+        }
+        let needed = if *required && default.is_none() { vec!["answer"] } else { Vec::new() };
+        (json!({"answer": answer}), needed)
+    };
+    let mut params = json!({
+        "mode": "form",
+        "sessionId": session,
+        "message": message,
+        "requestedSchema": {"type": "object", "properties": properties, "required": needed},
+    });
+    if let Some(call) = call {
+        params["toolCallId"] = json!(call);
+    }
+    Some(params)
+}
+
+/// The answer that a form gave; none where the question stays open.
+fn form_answer(outcome: &Outcome) -> Option<Answer> {
+    let response = outcome.as_ref().ok()?;
+    match response["action"].as_str()? {
+        "accept" => {
+            let content = &response["content"];
+            let field = |name: &str| content[name].as_str().map(str::trim).filter(|text| !text.is_empty());
+            let text = field("other").or_else(|| field("choice")).or_else(|| field("answer")).unwrap_or_default();
+            Some(Answer::Text { text: text.to_owned() })
+        }
+        "decline" => Some(Answer::Reject { reason: None }),
+        _ => None,
+    }
+}
+
+/// The question in words, with the ways to answer it.
+pub(super) fn question_words(interrupt: &Interrupt) -> Option<String> {
+    let Ask::Question { question, context, default, choices, .. } = &interrupt.ask else { return None };
+    let mut text = format!("\n\n**{}**\n", visible::lines(question.trim()));
+    if let Some(context) = context {
+        text.push_str(&format!("\n{}\n", visible::lines(context)));
+    }
+    for choice in asking::choices(choices) {
+        text.push_str(&format!("\n- {choice}"));
+    }
+    if let Some(default) = default {
+        text.push_str(&format!("\n\nWithout an answer: {}", visible::line(default)));
+    }
+    let number = if choices.is_empty() { "" } else { " (a number chooses)" };
+    let id = short_id(interrupt.id);
+    Some(format!(
+        "{text}\n\nYour next message is the answer{number}; or `agentctl answer {id} 'TEXT'` in a terminal.\n"
+    ))
+}
+
+/// The way to answer a question for a secret, which is none for an editor: it would show and keep what is typed.
+pub(super) fn secret_words(interrupt: &Interrupt) -> Option<String> {
+    let Ask::Question { question, context, .. } = &interrupt.ask else { return None };
+    let context = context.as_deref().map(|context| format!("\n{}\n", visible::lines(context))).unwrap_or_default();
+    let id = short_id(interrupt.id);
+    Some(format!(
+        "\n\n**{}**\n{context}\nType it in a terminal, which does not show it: `agentctl answer {id}`\n",
+        visible::lines(question.trim())
+    ))
+}
+
+/// The ways to answer what an editor has put off.
+pub(super) fn put_off(interrupt: &Interrupt) -> String {
+    let id = short_id(interrupt.id);
+    let what = match interrupt.ask {
+        Ask::Approval { .. } => format!("`agentctl answer {id} approve` or `reject`"),
+        Ask::Question { .. } => format!("`agentctl answer {id} 'TEXT'`"),
+    };
+    format!("\n\nThe question is still open: {what} in a terminal answers it. The turn waits; cancelling ends it.\n\n")
+}
+
+/// Time limits for the editor. The daemon waits a little longer.
+const READ: Duration = Duration::from_millis(4500);
+const WRITE: Duration = Duration::from_secs(19);
+/// Code of errors about a file that is not there.
+const NOT_FOUND: i64 = -32002;
+/// Characters of an editor's reason.
+const LONGEST_REASON: usize = 300;
+
+/// Questions about buffers that are under way. They end with it.
+#[derive(Debug)]
+pub(super) struct Buffers {
+    peer: Peer,
+    session: WireId,
+    /// The project's folder, as the editor names it.
+    folder: Option<PathBuf>,
+    open: JoinSet<()>,
+}
+
+impl Buffers {
+    /// The buffers of an editor that has this folder open.
+    pub(super) fn new(peer: Peer, session: WireId, folder: Option<PathBuf>) -> Self {
+        Self { peer, session, folder, open: JoinSet::new() }
+    }
+
+    /// Asks the editor; the answer goes to the daemon, whatever else the turn does meanwhile.
+    pub(super) fn ask(&mut self, request: ClientFileRequest, sender: TurnSender) {
+        while self.open.try_join_next().is_some() {}
+        let (peer, session, folder) = (self.peer.clone(), self.session.clone(), self.folder.clone());
+        self.open.spawn(async move {
+            let answer = match folder {
+                Some(folder) => asked(&peer, session, folder.join(&request.path), request.action).await,
+                None => ClientFileAnswer::Absent,
+            };
+            // A turn that has ended does not need it.
+            let _ = sender.answer_file(&request.id, answer).await;
+        });
+    }
+}
+
+async fn asked(peer: &Peer, session: WireId, path: PathBuf, action: FileAction) -> ClientFileAnswer {
+    match action {
+        FileAction::Read => {
+            let params = ReadTextFileRequest::new(session, path);
+            let request = peer.request(CLIENT_METHOD_NAMES.fs_read_text_file, &params);
+            given(timeout(READ, request).await.ok().flatten())
+        }
+        FileAction::Write(text) => {
+            let params = WriteTextFileRequest::new(session, path, text);
+            let request = peer.request(CLIENT_METHOD_NAMES.fs_write_text_file, &params);
+            taken(timeout(WRITE, request).await.ok().flatten())
+        }
+    }
+}
+
+/// The text that an editor gave.
+fn given(outcome: Option<Outcome>) -> ClientFileAnswer {
+    match outcome {
+        Some(Ok(result)) => match result.get("content").and_then(Value::as_str) {
+            Some(text) if text.len() > MAX_CLIENT_FILE => {
+                ClientFileAnswer::Refused(format!("the text has {} bytes", text.len()))
+            }
+            Some(text) => ClientFileAnswer::Text(text.to_owned()),
+            None => ClientFileAnswer::Refused("its answer holds no text".to_owned()),
+        },
+        Some(Err(error)) if error["code"] == NOT_FOUND => ClientFileAnswer::Absent,
+        Some(Err(error)) => ClientFileAnswer::Refused(reason(&error)),
+        None => ClientFileAnswer::Refused("it did not answer in time".to_owned()),
+    }
+}
+
+fn taken(outcome: Option<Outcome>) -> ClientFileAnswer {
+    match outcome {
+        Some(Ok(_)) => ClientFileAnswer::Written,
+        Some(Err(error)) => ClientFileAnswer::Refused(reason(&error)),
+        // Nobody knows: the daemon is left to say so.
+        None => ClientFileAnswer::Absent,
+    }
+}
+
+fn reason(error: &Value) -> String {
+    let message = error["message"].as_str().unwrap_or_default();
+    report::cut(&clean_line(message), LONGEST_REASON)
+}
+
+#[cfg(test)]
+mod tests {
+    use agentd_core::{
+        ids::{InterruptId, SessionId as Id, TurnId},
+        policy::Risk,
+    };
+    use serde_json::json;
+
+    use super::*;
+
+    fn interrupt(tool: &str, args: Value, preview: Option<&str>, grants: &[&str]) -> Interrupt {
+        Interrupt {
+            id: InterruptId::generate(),
+            session_id: Id::generate(),
+            turn_id: TurnId::generate(),
+            call_id: None,
+            asked_by: Default::default(),
+            ask: Ask::Approval {
+                tool: tool.to_owned(),
+                args,
+                risk: Risk::High,
+                reason: "it runs a command".to_owned(),
+                preview: preview.map(str::to_owned),
+                layer: None,
+                rule: None,
+                grants: grants.iter().map(|grant| (*grant).to_owned()).collect(),
+                wider: Vec::new(),
+                for_good: Vec::new(),
+                owner: None,
+            },
+            raised_at: Timestamp::now(),
+            deadline: None,
+            on_deadline: None,
+        }
+    }
+
+    fn asked(interrupt: &Interrupt) -> Value {
+        let places = Places { project: Some("/p".into()), workspace: "/w".into(), ..Places::default() };
+        serde_json::to_value(approval_request(&SessionId::new("s"), "c".to_owned(), interrupt, &places).unwrap())
+            .unwrap()
+    }
+
+    #[test]
+    fn a_command_is_in_title_content_and_input() {
+        let command = "rm -rf build\u{202e}";
+        let grants = ["run_bash_command: rm -rf build"];
+        let asked = asked(&interrupt(SHELL, json!({"command": command}), Some(command), &grants));
+        let call = &asked["toolCall"];
+        assert_eq!(call["title"], "`$ rm -rf build\\u{202e}`");
+        assert_eq!((&call["rawInput"]["command"], &call["kind"]), (&json!("rm -rf build\\u{202e}"), &json!("execute")));
+        assert!(call["content"][0]["content"]["text"].as_str().unwrap().contains("high risk"), "{call:#}");
+        assert_eq!(call["content"][1]["content"]["text"], "```\nrm -rf build\\u{202e}\n```");
+        let kinds: Vec<&str> =
+            asked["options"].as_array().unwrap().iter().map(|option| option["kind"].as_str().unwrap()).collect();
+        assert_eq!(kinds, ["allow_once", "allow_always", "reject_once"]);
+        assert_eq!(asked["options"][1]["name"], "Always allow in this session: `rm -rf build`");
+    }
+
+    #[test]
+    fn an_edit_is_shown_as_one_and_what_has_no_rule_offers_none() {
+        let args = json!({"path": "a.txt", "old_string": "one", "new_string": "two"});
+        let asked = asked(&interrupt("edit_file", args, Some("--- a/a.txt"), &[]));
+        let content = asked["toolCall"]["content"].as_array().unwrap();
+        assert_eq!(content[0], json!({"type": "diff", "path": "/p/a.txt", "oldText": "one\n", "newText": "two\n"}));
+        assert_eq!(asked["options"].as_array().unwrap().len(), 2);
+    }
+
+    #[test]
+    fn what_is_long_is_told_whole_and_once() {
+        let (content, preview) =
+            ("ü\n".repeat(10_000), format!("--- /dev/null\n+++ b/a.txt\n{}", "+ü\n".repeat(10_000)));
+        let asked = asked(&interrupt("write_file", json!({"path": "a.txt", "content": content}), Some(&preview), &[]));
+        let told = asked["toolCall"]["content"].as_array().unwrap();
+        assert_eq!(told.iter().filter(|content| content["type"] == "diff").count(), 0);
+        assert_eq!(told[0]["content"]["text"].as_str().unwrap().matches("+ü").count(), 10_000);
+        let line = asked.to_string().len();
+        assert!(line < preview.len() * 2, "{line} bytes");
+    }
+
+    #[test]
+    fn only_an_option_that_was_offered_is_an_answer() {
+        let check = |outcome: Outcome, expected: Option<Answer>| assert_eq!(approval_answer(&outcome), expected);
+        let selected = |id: &str| Ok(json!({"outcome": {"outcome": "selected", "optionId": id}}));
+        check(selected("approve"), Some(Answer::Approve));
+        check(selected("always"), Some(Answer::Always { scope: GrantScope::Session }));
+        check(selected("reject"), Some(Answer::Reject { reason: None }));
+        check(selected("other"), None);
+        check(Ok(json!({"outcome": {"outcome": "cancelled"}})), None);
+        check(Ok(json!(null)), None);
+        check(Err(json!({"code": -32601})), None);
+    }
+}
+
+#[cfg(test)]
+mod question_tests {
+    use agentd_core::{
+        Timestamp,
+        ids::{InterruptId, SessionId as Id, TurnId},
+    };
+
+    use super::*;
+
+    fn asked(choices: &[&str], default: Option<&str>, required: bool) -> Interrupt {
+        Interrupt {
+            id: InterruptId::generate(),
+            session_id: Id::generate(),
+            turn_id: TurnId::generate(),
+            call_id: None,
+            asked_by: Default::default(),
+            ask: Ask::Question {
+                secret: false,
+                question: "Which colour?".to_owned(),
+                context: Some("For the door".to_owned()),
+                default: default.map(str::to_owned),
+                required,
+                choices: choices.iter().map(|choice| (*choice).to_owned()).collect(),
+            },
+            raised_at: Timestamp::now(),
+            deadline: None,
+            on_deadline: None,
+        }
+    }
+
+    #[test]
+    fn a_form_asks_for_a_choice_or_for_words() {
+        let session = SessionId::new("s");
+        let of = |interrupt: &Interrupt| form(&session, Some("c"), interrupt).unwrap();
+        let choice = of(&asked(&["red", "green"], None, true));
+        assert_eq!(choice["requestedSchema"]["properties"]["choice"]["enum"], json!(["red", "green"]));
+        assert_eq!((&choice["message"], &choice["toolCallId"]), (&json!("Which colour?\n\nFor the door"), &json!("c")));
+        let open = of(&asked(&[], Some("red"), true));
+        assert_eq!(open["requestedSchema"]["properties"]["answer"]["default"], "red");
+        assert_eq!(open["requestedSchema"]["required"], json!([]));
+        assert_eq!(of(&asked(&[], None, true))["requestedSchema"]["required"], json!(["answer"]));
+        // One that looks like another is typed.
+        assert!(of(&asked(&["a\u{200b}"], None, true))["requestedSchema"]["properties"]["answer"].is_object());
+    }
+
+    #[test]
+    fn forms_give_answers() {
+        let check = |outcome: Value, expected: Option<Answer>| assert_eq!(form_answer(&Ok(outcome)), expected);
+        let text = |text: &str| Some(Answer::Text { text: text.to_owned() });
+        check(json!({"action": "accept", "content": {"choice": "red"}}), text("red"));
+        check(json!({"action": "accept", "content": {"choice": "red", "other": " blue "}}), text("blue"));
+        check(json!({"action": "accept", "content": {"answer": "words"}}), text("words"));
+        check(json!({"action": "accept"}), text(""));
+        check(json!({"action": "decline"}), Some(Answer::Reject { reason: None }));
+        check(json!({"action": "cancel"}), None);
+        check(json!({"action": "_other"}), None);
+        assert_eq!(form_answer(&Err(json!({}))), None);
+    }
+
+    #[test]
+    fn words_tell_all_ways() {
+        let interrupt = asked(&["red", "green"], Some("red"), false);
+        let words = question_words(&interrupt).unwrap();
+        for part in [
+            "**Which colour?**",
+            "For the door",
+            "1  red",
+            "Without an answer: red",
+            "Your next message",
+            "agentctl answer",
+        ] {
+            assert!(words.contains(part), "{part} in {words}");
+        }
+        assert!(put_off(&interrupt).contains("'TEXT'"));
+    }
+}
+
+#[cfg(test)]
+mod buffers_tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn answers_of_editors_are_read_for_what_they_are() {
+        let refused = |why: &str| ClientFileAnswer::Refused(why.to_owned());
+        let check = |outcome: Outcome, expected: ClientFileAnswer| assert_eq!(given(Some(outcome)), expected);
+        check(Ok(json!({"content": "a"})), ClientFileAnswer::Text("a".to_owned()));
+        check(Ok(json!({"content": 7})), refused("its answer holds no text"));
+        check(Ok(json!(null)), refused("its answer holds no text"));
+        check(Ok(json!({"content": "x".repeat(MAX_CLIENT_FILE + 1)})), refused("the text has 10485761 bytes"));
+        check(Err(json!({"code": -32002, "message": "gone"})), ClientFileAnswer::Absent);
+        check(Err(json!({"code": -32603, "message": "no\u{1b}[31m\nmore"})), refused("no more"));
+        check(Err(json!("odd")), refused(""));
+        assert_eq!(given(None), refused("it did not answer in time"));
+        assert_eq!(taken(Some(Ok(Value::Null))), ClientFileAnswer::Written);
+        assert_eq!(taken(Some(Err(json!({"message": "read-only"})))), refused("read-only"));
     }
 }

@@ -20,10 +20,10 @@ use agentd_core::{
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    peer::Peer,
-    places::Places,
+    message::Peer,
     refusal,
     session::{EditorFolder, OpenSession},
+    tool_call::Places,
     updates::{self, Shows},
 };
 use crate::{
@@ -170,22 +170,27 @@ impl Bridge {
         !self.has_said_builtin.swap(true, Ordering::Relaxed)
     }
 
+    /// Tells of a session.
+    pub(super) async fn update(&self, session: &OpenSession, updates: Vec<SessionUpdate>) {
+        for update in updates {
+            self.peer.update(&session.wire, update).await;
+        }
+    }
+
     /// Says something in a turn: as notices where the editor shows them, else in the place of the agent's words.
     pub(super) async fn say(&self, session: &OpenSession, words: &[String]) {
         if self.editor().shows.notices {
-            for words in words {
-                self.peer.update(&session.wire, notice(words)).await;
-            }
+            self.update(session, words.iter().map(|words| notice(words)).collect()).await;
         } else if !words.is_empty() {
             let lines: Vec<String> = words.iter().map(|words| format!("> {}", words.replace('\n', "\n> "))).collect();
-            self.peer.update(&session.wire, updates::message(&format!("{}\n\n", lines.join("\n>\n")))).await;
+            self.update(session, vec![updates::message(&format!("{}\n\n", lines.join("\n>\n")))]).await;
         }
     }
 
     /// Tells something that the person should know: as a notice where the editor shows them, else with the next turn.
     pub(super) async fn tell(&self, session: &OpenSession, words: &str) {
         if self.editor().shows.notices {
-            self.peer.update(&session.wire, notice(words)).await;
+            self.update(session, vec![notice(words)]).await;
         } else {
             session.state().notices.push(words.to_owned());
         }
@@ -207,6 +212,6 @@ fn notice(words: &str) -> SessionUpdate {
     SessionUpdate::Notice(Notice::new(NoticeSeverity::Info, clean_line(title)).description(rest))
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,16 +1,33 @@
 //! The input of a turn, from the blocks of a prompt: words, files of the project by their paths, and other files to hand over.
+//! Typed text may begin with a slash command, one of ours or one that the person or a trusted project has written, and names files
+//! with `#`, as in a chat. Labels, files and resources name none.
 
 use std::path::{Path, PathBuf};
 
 use agent_client_protocol_schema::v1::{
-    ContentBlock, EmbeddedResource, EmbeddedResourceResource, Error, ImageContent, ResourceLink,
+    AvailableCommand, AvailableCommandInput, AvailableCommandsUpdate, ContentBlock, EmbeddedResource,
+    EmbeddedResourceResource, Error, ImageContent, ResourceLink, SessionUpdate, UnstructuredCommandInput,
 };
-use agentd_proto::MAX_UPLOAD_BYTES;
+use agentd_core::{context::CompactionStrategy, input::Selection, path, routing::Planning, turn::StartTurn};
+use agentd_proto::{MAX_UPLOAD_BYTES, client::Client};
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use url::Url;
 
-use super::{commands, places::Places, refusal};
-use crate::terminal::sanitize::clean_line;
+use super::{
+    bridge::Bridge,
+    refusal::{self, Trouble},
+    session::OpenSession,
+    tool_call::Places,
+};
+use crate::{
+    daemon::Daemon,
+    failure::Failure,
+    mentions::{self, Bundle, MentionSource},
+    project,
+    repl::own_commands,
+    session::Upload,
+    terminal::sanitize::clean_line,
+};
 
 /// A piece of an input.
 #[derive(Debug, PartialEq, Eq)]
@@ -41,7 +58,7 @@ pub(super) fn read(mut blocks: Vec<ContentBlock>, places: &Places) -> Result<Vec
     // A command is one in front of everything. Some editors put files of theirs before the words.
     let is_text = |block: &ContentBlock| matches!(block, ContentBlock::Text(_));
     if let Some(at) = blocks.iter().position(is_text)
-        && matches!(&blocks[at], ContentBlock::Text(first) if commands::named(&first.text).is_some())
+        && matches!(&blocks[at], ContentBlock::Text(first) if command_in(&first.text).is_some())
     {
         blocks[..=at].rotate_right(1);
     }
@@ -204,6 +221,113 @@ fn last_name(uri: &str) -> Option<String> {
     Some(clean_line(name)).filter(|name| !name.is_empty() && !name.contains(':'))
 }
 
+const COMPACT: &str = "compact";
+const PLAN: &str = "plan";
+
+/// The commands that there are.
+pub(super) async fn available_commands(client: &Client, folder: Option<&Path>) -> SessionUpdate {
+    let report = match folder {
+        Some(folder) => project::look(client, folder).await,
+        None => None,
+    };
+    let command = |name: &str, description: &str, hint: &str| {
+        let hint = Some(hint).filter(|hint| !hint.is_empty());
+        let input = hint.map(|hint| AvailableCommandInput::Unstructured(UnstructuredCommandInput::new(hint)));
+        AvailableCommand::new(name, description).input(input)
+    };
+    let mut commands = vec![
+        command(COMPACT, "Summarize older history, so that there is room in the window", ""),
+        command(PLAN, "Plan a task, and change nothing before the plan is approved", "task"),
+    ];
+    let own = own_commands::all(&own_commands::plugins(client).await, report.as_ref()).commands;
+    // Its place, where it does not say what it does.
+    commands.extend(own.iter().map(|own| {
+        let description = if own.description.is_empty() { &own.file } else { &own.description };
+        command(&own.name, description, &own.argument)
+    }));
+    SessionUpdate::AvailableCommandsUpdate(AvailableCommandsUpdate::new(commands))
+}
+
+/// Makes a turn that begins with a command the turn that it stands for. Words that only look like one stay as they are.
+///
+/// # Errors
+/// When a command cannot be used, or lacks what it needs.
+pub(super) async fn apply_command(
+    start: &mut StartTurn,
+    client: &Client,
+    folder: Option<&Path>,
+) -> Result<(), Failure> {
+    let Some(text) = start.text.clone() else { return Ok(()) };
+    let typed = start.typed_bytes.and_then(|bytes| usize::try_from(bytes).ok()).unwrap_or(text.len());
+    // What follows the typed text goes with the command, and is no argument of it.
+    let (text, behind) = text.split_at(text.floor_char_boundary(typed));
+    let Some((name, arguments)) = command_in(text) else { return Ok(()) };
+    let (words, typed) = match name {
+        COMPACT => {
+            start.compact = Some(CompactionStrategy::default());
+            (start.text, start.typed_bytes) = (None, None);
+            return Ok(());
+        }
+        PLAN if arguments.is_empty() => return Err(Failure::usage("/plan needs a task").hint("write it behind /plan")),
+        PLAN => {
+            start.planning = Some(Planning::Always);
+            (arguments.to_owned(), None)
+        }
+        name => {
+            let report = match folder {
+                Some(folder) => project::look(client, folder).await,
+                None => None,
+            };
+            match own_commands::find(name, &own_commands::plugins(client).await, report.as_ref())? {
+                Some(command) => command.words(text, arguments.trim_end()),
+                None => return Ok(()),
+            }
+        }
+    };
+    let typed = typed.or((!behind.is_empty()).then_some(words.len()));
+    (start.text, start.typed_bytes) = (Some(words + behind), typed.map(|typed| typed as u64));
+    Ok(())
+}
+
+/// The name and the rest of a text that begins with a command.
+fn command_in(text: &str) -> Option<(&str, &str)> {
+    let rest = text.strip_prefix('/')?;
+    let (name, arguments) = rest.split_once(char::is_whitespace).unwrap_or((rest, ""));
+    own_commands::is_name(name).then(|| (name, arguments.trim_start()))
+}
+
+/// Hands over the files that typed text names, and returns what stands behind the words.
+pub(super) async fn mentioned_files(
+    bridge: &Bridge,
+    session: &OpenSession,
+    daemon: &Daemon,
+    parts: &[Part],
+    places: &Places,
+) -> Result<String, Trouble> {
+    let words = parts.iter().filter_map(|part| match part {
+        Part::Typed(words) => Some(words),
+        _ => None,
+    });
+    let found = words.flat_map(|words| mentions::find(words, &session.folder)).collect();
+    let bundle = Bundle::collect(found, &places.mounts(), MentionSource::Editor);
+    let mut named = bundle.named;
+    for path in &bundle.copies {
+        let receipt = Upload::open(path)?.put(daemon, session.id).await?;
+        named.push(format!("#{} is {}", path::shown(&path.display().to_string()), receipt.path));
+    }
+    for note in &bundle.notes {
+        bridge.tell(session, note).await;
+    }
+    let files = if named.is_empty() { String::new() } else { format!("\n\nFiles: {}", named.join("; ")) };
+    // A prompt may be added to a turn that runs, which takes nothing but text.
+    Ok(bundle.selections.iter().map(quoted).fold(files, |behind, quote| behind + &quote))
+}
+
+fn quoted(Selection { uri, lines, text }: &Selection) -> String {
+    let lines = lines.map(|lines| format!(", lines {} to {}", lines.first, lines.last)).unwrap_or_default();
+    format!("\n\n{}{lines}:\n\n{text}", path::shown(uri))
+}
+
 #[cfg(test)]
 mod tests {
     use agent_client_protocol_schema::v1::{AudioContent, BlobResourceContents, TextContent, TextResourceContents};
@@ -317,5 +441,20 @@ mod tests {
         check(ContentBlock::Image(ImageContent::new("!", "image/png")), "Base64");
         check(words(" \n"), "empty");
         assert!(read(Vec::new(), &Places::default()).is_err());
+    }
+}
+
+#[cfg(test)]
+mod commands_tests {
+    use super::*;
+
+    #[test]
+    fn commands_begin_a_text() {
+        let check = |text: &str, expected: Option<(&str, &str)>| assert_eq!(command_in(text), expected, "{text}");
+        check("/plan  a task\nof two lines", Some(("plan", "a task\nof two lines")));
+        check("/compact", Some(("compact", "")));
+        check("/etc/passwd", None);
+        check("a /plan", None);
+        check("/", None);
     }
 }

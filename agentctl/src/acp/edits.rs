@@ -7,7 +7,7 @@ use agent_client_protocol_schema::v1::Diff;
 use agentd_core::visible;
 use serde_json::Value;
 
-use super::places::Places;
+use super::tool_call::Places;
 
 /// Bytes of a text that is shown as an edit.
 const LONGEST: usize = 256 * 1024;

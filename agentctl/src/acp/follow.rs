@@ -21,21 +21,18 @@ use agentd_proto::client::{SessionChoice, SessionView, StartRequest};
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    asks::Asks,
+    asks::{self, Asks, Buffers},
     bridge::{self, Bridge, Editor},
-    buffers::Buffers,
-    places::Places,
-    question,
     refusal::{self, Trouble},
-    servers,
-    session::{FollowedTurn, OpenSession, SuspendedTurn},
+    session::{self, FollowedTurn, OpenSession, SuspendedTurn},
+    tool_call::Places,
     updates::{self, Updates},
 };
 use crate::{
     daemon::Daemon,
     exit::Exit,
     failure::Failure,
-    turn::{Arrival, Line as _, SocketLine, builtin, line::is_break},
+    turn::{self, Arrival, Line as _, SocketLine, line::is_break},
 };
 
 /// Times that a turn is continued which a stop of the daemon has ended.
@@ -88,10 +85,8 @@ impl Follow {
     ) -> Self {
         let editor = bridge.editor();
         let updates = Updates::live(session.id, places.clone(), editor.shows);
-        let (asks, asked, builtin, unsent) = (Asks::default(), HashSet::new(), Vec::new(), Vec::new());
         let folder = places.project.as_ref().map(|project| session.named(project));
         let buffers = Buffers::new(bridge.peer.clone(), session.wire.clone(), folder);
-        let (is_cancelled, handover) = (false, None);
         Self {
             bridge,
             session,
@@ -99,14 +94,14 @@ impl Follow {
             editor,
             places,
             updates,
-            asks,
-            asked,
+            asks: Asks::default(),
+            asked: HashSet::new(),
             buffers,
-            builtin,
-            unsent,
+            builtin: Vec::new(),
+            unsent: Vec::new(),
             cancel,
-            is_cancelled,
-            handover,
+            is_cancelled: false,
+            handover: None,
         }
     }
 
@@ -202,13 +197,9 @@ impl Follow {
                 Arrival::Child(event) => self.updates.child(event),
                 _ => Vec::new(),
             };
-            for update in told {
-                self.tell(update).await;
-            }
+            self.bridge.update(&self.session, told).await;
         }
-        for update in self.updates.finish() {
-            self.tell(update).await;
-        }
+        self.bridge.update(&self.session, self.updates.finish()).await;
         self.updates = fresh;
         Ok(())
     }
@@ -226,9 +217,7 @@ impl Follow {
         match rest {
             Rest::Left => return Err(refusal::left().into()),
             Rest::Asks | Rest::Ended(_) | Rest::Unseen => {
-                for update in self.updates.finish() {
-                    self.tell(update).await;
-                }
+                self.bridge.update(&self.session, self.updates.finish()).await;
             }
         }
         if self.is_cancelled {
@@ -237,7 +226,7 @@ impl Follow {
         let Rest::Ended(result) = rest else { return Ok(WireReason::EndTurn) };
         if result.only_compacted && !self.updates.summed_up {
             // Without a word, nobody would know that it was done.
-            self.tell(updates::message(&result.text)).await;
+            self.bridge.update(&self.session, vec![updates::message(&result.text)]).await;
         }
         Ok(match result.stop_reason {
             StopReason::Completed | StopReason::NoAnswer | StopReason::WrongForm | StopReason::Denied => {
@@ -277,7 +266,7 @@ impl Follow {
                     Some(answer) => self.answer(&interrupt, answer).await?,
                     // An editor that cancels the turn dismisses its questions, too.
                     None if self.is_cancelled => {}
-                    None => self.tell(updates::message(&question::put_off(&interrupt))).await,
+                    None => self.bridge.update(&self.session, vec![updates::message(&asks::put_off(&interrupt))]).await,
                 },
                 arrival = line.next() => match arrival? {
                     Some(Arrival::Event(event)) => {
@@ -292,9 +281,7 @@ impl Follow {
                         }
                     }
                     Some(Arrival::Child(event)) => {
-                        for update in self.updates.child(&event) {
-                            self.tell(update).await;
-                        }
+                        self.bridge.update(&self.session, self.updates.child(&event)).await;
                     }
                     Some(Arrival::FileRequested(request, sender)) => self.buffers.ask(request, sender),
                     Some(Arrival::Note(_)) => self.send_again().await?,
@@ -306,14 +293,12 @@ impl Follow {
     }
 
     async fn event(&mut self, event: &Event) -> Option<Rest> {
-        for update in self.updates.event(event) {
-            self.tell(update).await;
-        }
+        self.bridge.update(&self.session, self.updates.event(event)).await;
         match &event.kind {
             EventKind::TurnStarted { model, .. }
                 if self.builtin.iter().any(|builtin| builtin.id == *model) && self.bridge.says_builtin() =>
             {
-                let words = [builtin::notice(&self.daemon)];
+                let words = [turn::builtin_notice(&self.daemon)];
                 self.bridge.say(&self.session, &words).await;
                 None
             }
@@ -338,14 +323,14 @@ impl Follow {
         let call = interrupt.call_id.as_ref().map(|call| self.updates.call_id(interrupt.session_id, call));
         match &interrupt.ask {
             Ask::Question { .. } if interrupt.ask.is_secret() => {
-                let words = question::secret_words(interrupt).filter(|_| self.asked.insert(interrupt.id))?;
-                self.tell(updates::message(&words)).await;
+                let words = asks::secret_words(interrupt).filter(|_| self.asked.insert(interrupt.id))?;
+                self.bridge.update(&self.session, vec![updates::message(&words)]).await;
                 return None;
             }
             Ask::Question { .. } if !self.editor.has_forms => {
-                let words = question::words(interrupt).filter(|_| self.asked.insert(interrupt.id))?;
+                let words = asks::question_words(interrupt).filter(|_| self.asked.insert(interrupt.id))?;
                 self.session.state().questions.insert(interrupt.id);
-                self.tell(updates::message(&words)).await;
+                self.bridge.update(&self.session, vec![updates::message(&words)]).await;
                 return Some(Rest::Asks);
             }
             Ask::Approval { tool, args, .. } => {
@@ -354,7 +339,7 @@ impl Follow {
                     && !self.updates.knows(call)
                 {
                     let update = self.updates.call(interrupt.session_id, id, tool, args);
-                    self.tell(update).await;
+                    self.bridge.update(&self.session, vec![update]).await;
                 }
             }
             Ask::Question { .. } => {}
@@ -369,7 +354,8 @@ impl Follow {
             let is_refused = matches!(answer, Answer::Reject { .. });
             let status = if is_refused { ToolCallStatus::Failed } else { ToolCallStatus::Completed };
             let fields = ToolCallUpdateFields::new().status(status);
-            self.tell(SessionUpdate::ToolCallUpdate(ToolCallUpdate::new(id.to_string(), fields))).await;
+            let update = SessionUpdate::ToolCallUpdate(ToolCallUpdate::new(id.to_string(), fields));
+            self.bridge.update(&self.session, vec![update]).await;
         }
     }
 
@@ -382,8 +368,8 @@ impl Follow {
             Some(ErrorKind::Conflict | ErrorKind::NotFound) => {}
             Some(ErrorKind::ShuttingDown) | None => self.unsent.push((interrupt.id, answer)),
             Some(_) => {
-                let words = format!("\n\nThe answer was refused: {error}.{}", question::put_off(interrupt));
-                self.tell(updates::message(&words)).await;
+                let words = format!("\n\nThe answer was refused: {error}.{}", asks::put_off(interrupt));
+                self.bridge.update(&self.session, vec![updates::message(&words)]).await;
             }
         }
         Ok(())
@@ -392,7 +378,7 @@ impl Follow {
     /// Gives the answers that did not reach the daemon which is back now.
     async fn send_again(&mut self) -> Result<(), Trouble> {
         // The turn that an answer continues may call them.
-        servers::bring_again(&self.daemon, &self.session).await;
+        session::bring_servers_again(&self.daemon, &self.session).await;
         for (id, answer) in std::mem::take(&mut self.unsent) {
             match self.daemon.client.answer(id, &answer, &self.editor.name).await {
                 Err(error) if is_break(&error) => self.unsent.push((id, answer)),
@@ -434,16 +420,12 @@ impl Follow {
     }
 
     async fn start_anew(&mut self) -> Result<SocketLine, Failure> {
-        servers::bring_again(&self.daemon, &self.session).await;
+        session::bring_servers_again(&self.daemon, &self.session).await;
         let start = self.bridge.turn(&self.daemon, &self.session, None);
         let session = SessionChoice::Existing(self.session.id.to_string());
         Ok(SocketLine::start_holding(&self.daemon, StartRequest { session, start }, self.editor.files)
             .await?
             .with_children())
-    }
-
-    async fn tell(&mut self, update: SessionUpdate) {
-        self.bridge.peer.update(&self.session.wire, update).await;
     }
 }
 

@@ -1,44 +1,304 @@
 //! `agentctl acp`: the daemon's sessions for editors, over the Agent Client Protocol (version 1) on standard input and output.
+//! Lines come in, each request is done by a task of its own, and its answer goes out.
 //!
-//! - [`connection`]: the loop: which method is done by whom. [`frame`] reads lines, [`message`] says what they are, [`peer`]
-//!   sends answers, updates and requests, [`refusal`] words what goes wrong.
-//! - [`bridge`]: state that all requests share; [`session`]: a session that the editor has open; [`watch`]: changes of it
-//!   that come from elsewhere.
-//! - [`initialize`]: what is advertised. [`opening`]: new, load, resume; [`listing`], [`ending`]: list, close, delete;
-//!   [`settings`]: modes, models, and their options; [`servers`]: MCP servers that the editor names.
-//! - [`prompt`]: a turn, from the input ([`content`], [`commands`]) to its end ([`follow`]). [`updates`] translates events,
-//!   with [`tool_call`], [`edits`], [`output`] and [`places`]; it knows neither editor nor daemon. [`replay`]: the same for the past.
-//! - [`permission`], [`question`]: what a person is asked, and what their answer means. [`asks`]: those that are open.
-//! - [`buffers`]: files that tools read and write through the editor.
+//! - [`message`] reads lines and sends answers, updates and requests; [`refusal`] words what goes wrong.
+//! - [`bridge`]: state that all requests share; [`session`]: a session that the editor has open, and MCP servers that it named.
+//! - [`opening`]: what is advertised; new, load, resume, list, close, delete. [`settings`]: modes, models, and their options, also
+//!   as they change elsewhere.
+//! - [`prompt`]: a turn, from the input ([`content`]) to its end ([`follow`]), and the past of a session. [`updates`] translates
+//!   events, with [`tool_call`] and [`edits`]; it knows neither editor nor daemon.
+//! - [`asks`]: what a person is asked, what their answer means, and files that tools read and write through the editor.
 
 mod asks;
 mod bridge;
-mod buffers;
-mod commands;
-mod connection;
 mod content;
 mod edits;
-mod ending;
 mod follow;
-mod frame;
-mod initialize;
-mod listing;
-mod mentioned;
 mod message;
 mod opening;
-mod output;
-mod peer;
-mod permission;
-mod places;
 mod prompt;
-mod question;
 mod refusal;
-mod replay;
-mod servers;
 mod session;
 mod settings;
 mod tool_call;
 mod updates;
-mod watch;
 
-pub(crate) use connection::serve;
+use std::{
+    collections::HashMap,
+    io::IsTerminal as _,
+    panic::AssertUnwindSafe,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+use agent_client_protocol_schema::v1::{
+    AGENT_METHOD_NAMES, CancelRequestNotification, Error, PromptRequest, PromptResponse, RequestId, StopReason,
+};
+use clap::Args;
+use futures_util::FutureExt as _;
+use serde::{Serialize, de::DeserializeOwned};
+use serde_json::Value;
+use tokio::{io::BufReader, sync::mpsc, task::JoinSet};
+use tokio_util::sync::CancellationToken;
+
+use self::{
+    bridge::{Bridge, lock},
+    follow::Follow,
+    message::{Frame, Message, Peer},
+    opening::OpenedSession,
+    refusal::Trouble,
+};
+use crate::{
+    exit::Exit,
+    flags::Global,
+    turn::{AtEnd, Signals},
+};
+
+/// Requests that are done at the same time.
+const MOST: usize = 256;
+/// Time limit for requests that are under way when the editor has gone, and for their answers to be written.
+const LAST: Duration = Duration::from_secs(10);
+/// Bytes that are read at once.
+const BUFFER: usize = 64 * 1024;
+
+/// Serves an editor until its end of standard input, or a signal. Turns go on without it.
+///
+/// # Errors
+/// When signals cannot be heard.
+pub(crate) async fn serve(global: &Global) -> anyhow::Result<Exit> {
+    let over = CancellationToken::new();
+    let (peer, lines) = Peer::new();
+    let writer = tokio::spawn(message::write_lines(lines, tokio::io::stdout(), over.clone()));
+    let mut signals = Signals::listen(AtEnd::Cancel)?;
+    let mut frames = read(over.clone());
+    let mut requests = Requests::new(Bridge::new(global.clone(), peer, over.clone()));
+    loop {
+        tokio::select! {
+            frame = frames.recv() => match frame {
+                Some(frame) => requests.take(&frame).await,
+                None => break,
+            },
+            _ = requests.running.join_next(), if !requests.running.is_empty() => {}
+            () = over.cancelled() => break,
+            _ = signals.next() => break,
+        }
+    }
+    signals.set_stopping(true);
+    // Nobody waits for prompts any more; what is quick is still answered.
+    over.cancel();
+    let rest = async { while requests.running.join_next().await.is_some() {} };
+    let _ = tokio::time::timeout(LAST, rest).await;
+    drop(requests);
+    let _ = tokio::time::timeout(LAST, writer).await;
+    Ok(Exit::Done)
+}
+
+/// Reads lines in a task of its own, because a half of one must not be lost.
+fn read(over: CancellationToken) -> mpsc::Receiver<Frame> {
+    let (sender, frames) = mpsc::channel(1);
+    tokio::spawn(async move {
+        let mut input = BufReader::with_capacity(BUFFER, tokio::io::stdin());
+        while let Ok(Some(frame)) = message::next_frame(&mut input).await {
+            tokio::select! {
+                sent = sender.send(frame) => if sent.is_err() { return },
+                () = over.cancelled() => return,
+            }
+        }
+    });
+    frames
+}
+
+/// Requests that are under way, each with the way to cancel it.
+struct Requests {
+    bridge: Arc<Bridge>,
+    running: JoinSet<()>,
+    cancels: Arc<Mutex<HashMap<RequestId, CancellationToken>>>,
+}
+
+impl Requests {
+    fn new(bridge: Bridge) -> Self {
+        Self { bridge: Arc::new(bridge), running: JoinSet::new(), cancels: Arc::default() }
+    }
+
+    async fn take(&mut self, frame: &Frame) {
+        match message::read(frame) {
+            Err(misfit) if misfit.is_answer => self.bridge.peer.give_up(&misfit.id, &misfit.error),
+            Err(misfit) => self.bridge.peer.answer(misfit.id, Err(misfit.error)).await,
+            Ok(Message::Answer { id, outcome }) => self.bridge.peer.deliver(&id, outcome),
+            Ok(Message::Notification { method, params }) => self.notified(&method, params),
+            Ok(Message::Request { id, method, params }) => {
+                if let Err(error) = self.begin(id.clone(), method, params) {
+                    self.bridge.peer.answer(id, Err(error)).await;
+                }
+            }
+        }
+    }
+
+    /// Notifications that are not known are nobody's business.
+    fn notified(&mut self, method: &str, params: Value) {
+        if method == AGENT_METHOD_NAMES.session_cancel {
+            if let Ok(notification) = serde_json::from_value(params)
+                && let Some(cancel) = opening::cancel(&self.bridge, &notification)
+            {
+                self.running.spawn(cancel);
+            }
+        } else if method == "$/cancel_request"
+            && let Ok(notification) = serde_json::from_value::<CancelRequestNotification>(params)
+            && let Some(cancel) = lock(&self.cancels).get(&notification.request_id)
+        {
+            cancel.cancel();
+        }
+    }
+
+    /// Begins a request. A prompt holds its session from here on, so that what comes next finds it.
+    fn begin(&mut self, id: RequestId, method: String, params: Value) -> Result<(), Error> {
+        if self.running.len() >= MOST {
+            return Err(refusal::not_a_request("too many requests at once; wait for the answers of others"));
+        }
+        let (bridge, cancels) = (self.bridge.clone(), self.cancels.clone());
+        if method == AGENT_METHOD_NAMES.session_prompt {
+            let request: PromptRequest = parsed(params)?;
+            let session = bridge.session(&request.session_id)?;
+            let cancel = session.begin().ok_or_else(|| {
+                refusal::not_a_request("a prompt of this session runs already; wait for its end, or cancel it")
+            })?;
+            lock(&cancels).insert(id.clone(), cancel.clone());
+            self.running.spawn(async move {
+                let outcome = unbroken(prompt::run(&bridge, &session, request, cancel.clone())).await;
+                session.end();
+                lock(&cancels).remove(&id);
+                // The protocol wants a cancelled prompt answered as such, whatever else went wrong.
+                let outcome = match outcome {
+                    Err(_) if cancel.is_cancelled() => Ok(PromptResponse::new(StopReason::Cancelled)),
+                    outcome => outcome,
+                };
+                let outcome = outcome.map_err(Trouble::into_error).and_then(|response| value(&response));
+                bridge.peer.answer(id, outcome).await;
+            });
+            return Ok(());
+        }
+        let cancel = CancellationToken::new();
+        lock(&cancels).insert(id.clone(), cancel.clone());
+        self.running.spawn(async move {
+            let outcome = tokio::select! {
+                biased;
+                () = cancel.cancelled() => Err(refusal::cancelled()),
+                outcome = unbroken(done(&bridge, &method, params)) => outcome.map_err(Trouble::into_error),
+            };
+            lock(&cancels).remove(&id);
+            answer(&bridge, id, outcome).await;
+        });
+        Ok(())
+    }
+}
+
+/// Result of a request, and the words that follow it.
+struct Reply {
+    result: Value,
+    session: Option<OpenedSession<()>>,
+}
+
+async fn answer(bridge: &Arc<Bridge>, id: RequestId, outcome: Result<Reply, Error>) {
+    match outcome {
+        Ok(reply) => {
+            bridge.peer.answer(id, Ok(reply.result)).await;
+            let Some(OpenedSession { session, updates, notices, running, .. }) = reply.session else { return };
+            bridge.update(&session, updates).await;
+            for notice in notices {
+                bridge.tell(&session, &notice).await;
+            }
+            if let Some((daemon, view)) = running {
+                session.take_over().await;
+                session.state().suspended = None;
+                Follow::begin_guest(bridge, &session, &daemon, view);
+            }
+        }
+        Err(error) => bridge.peer.answer(id, Err(error)).await,
+    }
+}
+
+/// The outcome of a request, also where doing it breaks: nobody waits for ever.
+async fn unbroken<T>(work: impl Future<Output = Result<T, Trouble>>) -> Result<T, Trouble> {
+    match AssertUnwindSafe(work).catch_unwind().await {
+        Ok(outcome) => outcome,
+        Err(_) => Err(refusal::broken().into()),
+    }
+}
+
+/// Does a request; twice where the daemon that was known has gone. What makes something is done once: before it, the daemon is
+/// looked for.
+async fn done(bridge: &Arc<Bridge>, method: &str, params: Value) -> Result<Reply, Trouble> {
+    if method == AGENT_METHOD_NAMES.session_new {
+        if bridge.daemon().await?.client.status().await.is_err() {
+            bridge.forget_daemon();
+        }
+        return dispatch(bridge, method, params).await;
+    }
+    match dispatch(bridge, method, params.clone()).await {
+        Err(trouble) if trouble.is_unreachable() && bridge.forget_daemon() => dispatch(bridge, method, params).await,
+        outcome => outcome,
+    }
+}
+
+async fn dispatch(bridge: &Arc<Bridge>, method: &str, params: Value) -> Result<Reply, Trouble> {
+    let names = &AGENT_METHOD_NAMES;
+    match method {
+        _ if method == names.initialize => plain(&opening::greet(bridge, &parsed(params)?)),
+        _ if method == names.authenticate => plain(&opening::authenticate(bridge, &parsed(params)?).await?),
+        _ if method == names.session_new => opened(opening::new(bridge, &parsed(params)?).await?),
+        _ if method == names.session_load => opened(opening::load(bridge, &parsed(params)?).await?),
+        _ if method == names.session_resume => opened(opening::resume(bridge, &parsed(params)?).await?),
+        _ if method == names.session_list => plain(&opening::list(bridge, &given(params)?).await?),
+        _ if method == names.session_close => plain(&opening::close(bridge, &parsed(params)?).await?),
+        _ if method == names.session_delete => plain(&opening::delete(bridge, &parsed(params)?).await?),
+        _ if method == names.session_set_mode => plain(&settings::set_mode(bridge, &parsed(params)?).await?),
+        _ if method == names.session_set_config_option => plain(&settings::set_option(bridge, &parsed(params)?).await?),
+        _ => Err(refusal::unknown_method(method).into()),
+    }
+}
+
+fn plain(response: &impl Serialize) -> Result<Reply, Trouble> {
+    Ok(Reply { result: value(response)?, session: None })
+}
+
+fn opened<T: Serialize>(opened: OpenedSession<T>) -> Result<Reply, Trouble> {
+    let result = value(&opened.response)?;
+    Ok(Reply { result, session: Some(opened.answering(|_| ())) })
+}
+
+fn parsed<T: DeserializeOwned>(params: Value) -> Result<T, Error> {
+    serde_json::from_value(params).map_err(|error| refusal::misfit(format!("the parameters do not fit: {error}")))
+}
+
+/// Parameters that may be left out.
+fn given<T: DeserializeOwned>(params: Value) -> Result<T, Error> {
+    parsed(if params.is_null() { Value::Object(serde_json::Map::new()) } else { params })
+}
+
+fn value(response: &impl Serialize) -> Result<Value, Error> {
+    serde_json::to_value(response).map_err(|error| Error::internal_error().data(Value::from(error.to_string())))
+}
+
+/// The arguments of `acp`.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  agentctl acp                    serve an editor, which starts this command itself
+
+For Zed, in settings.json:
+  {\"agent_servers\": {\"agentd\": {\"type\": \"custom\", \"command\": \"agentctl\", \"args\": [\"acp\"]}}}
+
+Speaks the Agent Client Protocol (version 1) on standard input and output. The first session starts the daemon. Sessions see \
+the editor's folder as /project; files change and commands run after you approve it in the editor. When the editor closes, \
+running turns continue: `agentctl attach` follows them, `agentctl interrupts` shows what they wait for. docs/editors.md has \
+the settings of other editors.")]
+pub(crate) struct AcpArgs {}
+
+/// Serves until standard input ends or a signal comes.
+pub(crate) async fn handle(global: &Global, _: AcpArgs) -> anyhow::Result<Exit> {
+    if std::io::stdin().is_terminal() {
+        crate::terminal::note(
+            "waiting for an editor on standard input; Ctrl-C ends it (for a chat use `agentctl chat`)",
+        );
+    }
+    serve(global).await
+}

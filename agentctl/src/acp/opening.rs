@@ -1,25 +1,38 @@
-//! Sessions that the editor opens: new ones, and those that there are, with their history or without it.
+//! The greeting, and the sessions of an editor: opened with their history or without it, listed page by page, closed and deleted.
+//! The greeting needs no daemon: it advertises what works and nothing else.
 
 use std::{
     path::{Path, PathBuf},
     sync::Arc,
 };
 
-use agent_client_protocol_schema::v1::{
-    LoadSessionRequest, LoadSessionResponse, McpServer, NewSessionRequest, NewSessionResponse, ResumeSessionRequest,
-    ResumeSessionResponse, SessionId as WireId, SessionUpdate,
+use agent_client_protocol_schema::{
+    ProtocolVersion,
+    v1::{
+        AgentCapabilities, AuthMethod, AuthMethodAgent, AuthenticateRequest, CancelNotification, CloseSessionRequest,
+        CloseSessionResponse, DeleteSessionRequest, DeleteSessionResponse, Error, Implementation, InitializeRequest,
+        InitializeResponse, ListSessionsRequest, ListSessionsResponse, LoadSessionRequest, LoadSessionResponse,
+        McpCapabilities, McpServer, NewSessionRequest, NewSessionResponse, PromptCapabilities, ResumeSessionRequest,
+        ResumeSessionResponse, SessionAdditionalDirectoriesCapabilities, SessionCapabilities, SessionCloseCapabilities,
+        SessionDeleteCapabilities, SessionId as WireId, SessionInfo, SessionListCapabilities,
+        SessionResumeCapabilities, SessionUpdate,
+    },
 };
-use agentd_core::{error::ErrorKind, folder::MAX_FOLDERS, ids::SessionId, session::Mount};
+use agentd_core::{
+    error::ErrorKind,
+    folder::MAX_FOLDERS,
+    ids::SessionId,
+    session::{Mount, SessionSummary},
+};
 use agentd_proto::client::{NewSession, SessionView};
+use serde_json::{Value, json};
 
 use super::{
-    bridge::Bridge,
-    commands,
+    bridge::{Bridge, Editor},
+    content, prompt,
     refusal::{self, Trouble},
-    replay, servers,
-    session::{EditorFolder, OpenSession},
-    settings::Offer,
-    watch,
+    session::{self, EditorFolder, OpenSession},
+    settings::{self, Offer},
 };
 use crate::{
     daemon::{self, Daemon},
@@ -27,6 +40,41 @@ use crate::{
     report::short_id,
     terminal::sanitize::clean_line,
 };
+
+/// The one way to log in: there is nobody to log in to.
+const LOCAL: &str = "local";
+
+/// Takes note of the editor and tells it what there is.
+pub(super) fn greet(bridge: &Bridge, request: &InitializeRequest) -> InitializeResponse {
+    bridge.introduce(Editor::of(request));
+    let sessions = SessionCapabilities::new()
+        .list(SessionListCapabilities::new())
+        .delete(SessionDeleteCapabilities::new())
+        .resume(SessionResumeCapabilities::new())
+        .close(SessionCloseCapabilities::new())
+        .additional_directories(SessionAdditionalDirectoriesCapabilities::new());
+    let capabilities = AgentCapabilities::new()
+        .load_session(true)
+        .prompt_capabilities(PromptCapabilities::new().image(true).embedded_context(true))
+        .mcp_capabilities(McpCapabilities::new().http(true).sse(true))
+        .session_capabilities(sessions);
+    let local = AuthMethodAgent::new(LOCAL, "This machine").description(
+        "agentd runs for you alone and needs no account; `agentctl models add` takes the key of a model's provider",
+    );
+    InitializeResponse::new(ProtocolVersion::V1)
+        .agent_capabilities(capabilities)
+        .agent_info(Implementation::new("agentd", env!("CARGO_PKG_VERSION")).title("agentd"))
+        .auth_methods(vec![AuthMethod::Agent(local)])
+}
+
+/// Makes sure that the daemon can be reached: no more is needed.
+pub(super) async fn authenticate(bridge: &Bridge, request: &AuthenticateRequest) -> Result<Value, Trouble> {
+    if request.method_id.0.as_ref() != LOCAL {
+        return Err(refusal::misfit(format!("there is no authentication method of that name; there is {LOCAL}")).into());
+    }
+    bridge.daemon().await?;
+    Ok(json!({}))
+}
 
 /// A session that was opened: what the editor is answered, and what it is told after that, because it knows no session before.
 #[derive(Debug)]
@@ -65,9 +113,8 @@ pub(super) async fn new(
         notices.push(format!("{notice}; {}", project::way(&report)));
     }
     let opened = open(bridge, &daemon, &view, &folder, &request.mcp_servers, notices).await?;
-    let (modes, options) = (opened.response.modes(), opened.response.options.clone());
-    let response = NewSessionResponse::new(opened.session.wire.clone()).modes(modes).config_options(options);
-    Ok(opened.answering(response))
+    let response = NewSessionResponse::new(opened.session.wire.clone());
+    Ok(opened.answering(|offer| response.modes(offer.modes()).config_options(offer.options)))
 }
 
 /// The further folders of an editor that a new session sees. A list of them may have come with a repository, so those in hidden
@@ -111,13 +158,12 @@ pub(super) async fn load(
     bridge: &Arc<Bridge>,
     request: &LoadSessionRequest,
 ) -> Result<OpenedSession<LoadSessionResponse>, Trouble> {
-    let (daemon, view) = find(bridge, &request.session_id).await?;
-    let folders = (request.cwd.as_path(), request.additional_directories.as_slice());
-    let mut opened = reopen(bridge, &daemon, &view, folders, &request.mcp_servers).await?;
-    replay::replay(bridge, &opened.session, &daemon, &view).await?;
-    opened.running = Some((daemon, view));
-    let (modes, options) = (opened.response.modes(), opened.response.options.clone());
-    Ok(opened.answering(LoadSessionResponse::new().modes(modes).config_options(options)))
+    let LoadSessionRequest { session_id, cwd, additional_directories, mcp_servers, .. } = request;
+    let opened = reopen(bridge, session_id, (cwd, additional_directories), mcp_servers).await?;
+    if let Some((daemon, view)) = &opened.running {
+        prompt::replay(bridge, &opened.session, daemon, view).await?;
+    }
+    Ok(opened.answering(|offer| LoadSessionResponse::new().modes(offer.modes()).config_options(offer.options)))
 }
 
 /// Opens a session whose history the editor has.
@@ -125,18 +171,15 @@ pub(super) async fn resume(
     bridge: &Arc<Bridge>,
     request: &ResumeSessionRequest,
 ) -> Result<OpenedSession<ResumeSessionResponse>, Trouble> {
-    let (daemon, view) = find(bridge, &request.session_id).await?;
-    let folders = (request.cwd.as_path(), request.additional_directories.as_slice());
-    let mut opened = reopen(bridge, &daemon, &view, folders, &request.mcp_servers).await?;
-    opened.running = Some((daemon, view));
-    let (modes, options) = (opened.response.modes(), opened.response.options.clone());
-    Ok(opened.answering(ResumeSessionResponse::new().modes(modes).config_options(options)))
+    let ResumeSessionRequest { session_id, cwd, additional_directories, mcp_servers, .. } = request;
+    let opened = reopen(bridge, session_id, (cwd, additional_directories), mcp_servers).await?;
+    Ok(opened.answering(|offer| ResumeSessionResponse::new().modes(offer.modes()).config_options(offer.options)))
 }
 
 impl<T> OpenedSession<T> {
-    pub(super) fn answering<U>(self, response: U) -> OpenedSession<U> {
-        let Self { session, updates, notices, running, .. } = self;
-        OpenedSession { response, session, updates, notices, running }
+    pub(super) fn answering<U>(self, answer: impl FnOnce(T) -> U) -> OpenedSession<U> {
+        let Self { response, session, updates, notices, running } = self;
+        OpenedSession { response: answer(response), session, updates, notices, running }
     }
 }
 
@@ -154,11 +197,11 @@ async fn find(bridge: &Bridge, id: &WireId) -> Result<(Daemon, SessionView), Tro
 
 async fn reopen(
     bridge: &Arc<Bridge>,
-    daemon: &Daemon,
-    view: &SessionView,
+    id: &WireId,
     (cwd, further): (&Path, &[PathBuf]),
     servers: &[McpServer],
 ) -> Result<OpenedSession<Offer>, Trouble> {
+    let (daemon, view) = find(bridge, id).await?;
     let folder = folder(cwd)?;
     let mut notices = Vec::new();
     let mounts = view.session.settings.mounts();
@@ -184,7 +227,8 @@ async fn reopen(
         Some(_) => {}
         None => notices.push("this session sees no folder of yours".to_owned()),
     }
-    open(bridge, daemon, view, &folder, servers, notices).await
+    let opened = open(bridge, &daemon, &view, &folder, servers, notices).await?;
+    Ok(OpenedSession { running: Some((daemon, view)), ..opened })
 }
 
 async fn open(
@@ -200,13 +244,13 @@ async fn open(
     let session = bridge.open(view.session.summary.id, folder.clone());
     let (offer, available, missing) = tokio::join!(
         Offer::of(&daemon.client, settings),
-        commands::available(&daemon.client, project),
-        servers::bring(daemon, &session, servers),
+        content::available_commands(&daemon.client, project),
+        session::bring_servers(daemon, &session, servers),
     );
     let offer = offer?;
     notices.extend(missing);
     offer.told(&session);
-    watch::ensure(bridge, &session, daemon, view.session.summary.last_seq).await;
+    settings::ensure_watched(bridge, &session, daemon, view.session.summary.last_seq).await;
     Ok(OpenedSession { response: offer, session, updates: vec![available], notices, running: None })
 }
 
@@ -225,4 +269,141 @@ fn folder(cwd: &Path) -> Result<EditorFolder, Trouble> {
 
 fn shown(path: &Path) -> String {
     clean_line(&path.display().to_string())
+}
+
+/// Sessions of one page.
+const PAGE: usize = 50;
+/// Sessions that are looked through.
+const MOST: usize = 10_000;
+
+/// A page of sessions, last used first: those of one folder, where one is named.
+pub(super) async fn list(bridge: &Bridge, request: &ListSessionsRequest) -> Result<ListSessionsResponse, Trouble> {
+    let after = request.cursor.as_deref().map(Cursor::read).transpose()?;
+    let daemon = bridge.daemon().await?;
+    let folder = match &request.cwd {
+        Some(cwd) if !cwd.is_absolute() => return Err(refusal::misfit("cwd must be an absolute path").into()),
+        Some(cwd) => match std::fs::canonicalize(cwd) {
+            Ok(folder) => Some(folder),
+            // No session of it could be loaded.
+            Err(_) => return Ok(ListSessionsResponse::new(Vec::new())),
+        },
+        None => None,
+    };
+    let mut sessions = daemon.client.sessions(MOST).await?;
+    // The order is ours, so that a page goes on where the one before it ended, whatever was used meanwhile.
+    sessions.sort_by_key(|session| std::cmp::Reverse(Cursor::of(session)));
+    sessions.retain(|session| {
+        // One that nobody has spoken in is nothing to load.
+        let is_used = session.turns > 0 || !session.title.is_empty();
+        let is_here = folder
+            .as_ref()
+            .is_none_or(|folder| session.project.as_ref().is_some_and(|project| project.path == *folder));
+        is_used && is_here && after.as_ref().is_none_or(|after| Cursor::of(session) < *after)
+    });
+    let next = (sessions.len() > PAGE).then(|| Cursor::of(&sessions[PAGE - 1]).written());
+    let page = sessions.iter().take(PAGE).map(|session| info(&daemon, session)).collect();
+    Ok(ListSessionsResponse::new(page).next_cursor(next))
+}
+
+fn info(daemon: &Daemon, session: &SessionSummary) -> SessionInfo {
+    let own = || daemon.client.hello().data_dir.join("workspace").join(session.id.to_string());
+    let folder = session.project.as_ref().map_or_else(own, |project| project.path.clone());
+    let title = Some(clean_line(&session.title)).filter(|title| !title.is_empty());
+    let further = session.folders.iter().map(|folder| folder.path.clone()).collect();
+    SessionInfo::new(session.id.to_string(), folder)
+        .additional_directories(further)
+        .title(title)
+        .updated_at(session.updated_at.to_string())
+}
+
+/// A place in the list: when a session was last used, in nanoseconds, and which it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Cursor(i128, SessionId);
+
+impl Cursor {
+    fn of(session: &SessionSummary) -> Self {
+        Self(session.updated_at.as_nanosecond(), session.id)
+    }
+
+    fn written(self) -> String {
+        format!("{}-{}", self.0, self.1)
+    }
+
+    fn read(text: &str) -> Result<Self, Error> {
+        let parts = text.split_once('-').and_then(|(at, id)| Some(Self(at.parse().ok()?, id.parse().ok()?)));
+        parts.ok_or_else(|| refusal::misfit("this cursor is none of session/list; leave it out for the first page"))
+    }
+}
+
+/// Cancels the turn that runs in a session, by whatever client it was begun; one that has ended needs no cancel. The rest is to
+/// be done where neither a prompt nor anything else here follows it.
+pub(super) fn cancel(
+    bridge: &Arc<Bridge>,
+    notification: &CancelNotification,
+) -> Option<impl Future<Output = ()> + Send + 'static> {
+    let session = bridge.session(&notification.session_id).ok()?;
+    // A prompt that comes next waits for this.
+    let order = session.cancelling.clone().try_lock_owned();
+    let bridge = bridge.clone();
+    if session.cancel() {
+        return None;
+    }
+    Some(async move {
+        cancel_turn(&bridge, &session).await;
+        drop(order);
+    })
+}
+
+/// Cancels the turn of a session that is not followed here.
+async fn cancel_turn(bridge: &Bridge, session: &OpenSession) {
+    session.state().questions.clear();
+    let Ok(daemon) = bridge.daemon().await else { return };
+    // It has ended, or none runs.
+    let _ = daemon.client.cancel_turn(&session.id.to_string(), None).await;
+}
+
+/// Closes a session: what runs in it is cancelled, and it is no longer watched.
+pub(super) async fn close(
+    bridge: &Arc<Bridge>,
+    request: &CloseSessionRequest,
+) -> Result<CloseSessionResponse, Trouble> {
+    let session = bridge.session(&request.session_id)?;
+    if !session.cancel() {
+        cancel_turn(bridge, &session).await;
+    }
+    if let Ok(daemon) = bridge.daemon().await {
+        session::take_back_servers(&daemon, &session).await;
+    }
+    bridge.close(session.id);
+    session.unwatch();
+    Ok(CloseSessionResponse::new())
+}
+
+/// Deletes a session for good. One that is gone already is deleted, too.
+pub(super) async fn delete(bridge: &Bridge, request: &DeleteSessionRequest) -> Result<DeleteSessionResponse, Trouble> {
+    let Ok(id) = request.session_id.0.parse::<SessionId>() else { return Ok(DeleteSessionResponse::new()) };
+    let client = bridge.daemon().await?.client;
+    if let Err(error) = client.delete_session(&id.to_string()).await
+        && error.answered() != Some(ErrorKind::NotFound)
+    {
+        return Err(error.into());
+    }
+    if let Some(session) = bridge.close(id) {
+        session.unwatch();
+    }
+    Ok(DeleteSessionResponse::new())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cursors_are_read_as_they_are_written() {
+        let cursor = Cursor(1_767_225_600_000_000_001, SessionId::generate());
+        assert_eq!(Cursor::read(&cursor.written()), Ok(cursor));
+        for bad in ["", "1", "x-y", "1-", "-1-2"] {
+            assert!(Cursor::read(bad).is_err(), "{bad}");
+        }
+    }
 }

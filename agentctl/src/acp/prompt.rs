@@ -1,4 +1,6 @@
-//! A prompt: the words of the person become a turn, or the answer to the question that was put before.
+//! A prompt: the words of the person become a turn, or the answer to the question that was put before. And the history of a session
+//! that is loaded: bounded, however long it was. Results keep their heads and tails, those of long ago little of them; pictures do
+//! not come back.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -6,12 +8,15 @@ use std::{
     sync::Arc,
 };
 
-use agent_client_protocol_schema::v1::{PromptRequest, PromptResponse, SessionInfoUpdate, SessionUpdate, StopReason};
+use agent_client_protocol_schema::v1::{PromptRequest, PromptResponse, SessionUpdate, StopReason};
 use agentd_core::{
     error::ErrorKind,
+    event::{EventKind, StateChange},
     ids::InterruptId,
     interrupt::{Answer, Ask, Interrupt},
+    item::ItemBody,
     model::{Slot, SlotInfo},
+    session::SessionSummary,
     turn::IfBusy,
 };
 use agentd_proto::client::{SessionChoice, SessionView, StartRequest};
@@ -19,16 +24,17 @@ use tokio_util::sync::CancellationToken;
 
 use super::{
     bridge::{self, Bridge},
-    commands,
     content::{self, FileContent, Part},
     follow::Follow,
-    mentioned,
     refusal::Trouble,
-    servers,
-    session::OpenSession,
-    settings, watch,
+    session::{self, OpenSession},
+    settings,
+    updates::{self, Limits, Updates},
 };
-use crate::{daemon::Daemon, failure::Failure, session::Upload, terminal::sanitize::clean_line, turn::SocketLine};
+use crate::{
+    daemon::Daemon, failure::Failure, report::short_id, session::Upload, terminal::sanitize::clean_line,
+    turn::SocketLine,
+};
 
 /// Runs a prompt to its end, or until the editor has gone; then nobody is there for the answer.
 ///
@@ -47,14 +53,14 @@ pub(super) async fn run(
         () = cancel.cancelled() => return Ok(PromptResponse::new(StopReason::Cancelled)),
     }
     let (daemon, view) = look(bridge, session).await?;
-    servers::bring_again(&daemon, session).await;
+    session::bring_servers_again(&daemon, session).await;
     let places = bridge::places(&daemon, session.id, &view.session.settings);
     let parts = content::read(request.prompt, &places)?;
     refresh(bridge, session, &daemon, &view).await?;
 
     let paths = hand_over(bridge, session, &daemon, &parts).await?;
     let (text, typed) = content::text(&parts, &paths);
-    let text = text + &mentioned::behind(bridge, session, &daemon, &parts, &places).await?;
+    let text = text + &content::mentioned_files(bridge, session, &daemon, &parts, &places).await?;
     if cancel.is_cancelled() {
         return Ok(PromptResponse::new(StopReason::Cancelled));
     }
@@ -145,7 +151,7 @@ async fn refresh(
 ) -> Result<(), Trouble> {
     if !session.is_watched() {
         settings::tell(bridge, &daemon.client, session).await?;
-        watch::ensure(bridge, session, daemon, view.session.summary.last_seq).await;
+        settings::ensure_watched(bridge, session, daemon, view.session.summary.last_seq).await;
     }
     let notices = std::mem::take(&mut session.state().notices);
     bridge.say(session, &notices).await;
@@ -203,7 +209,7 @@ async fn begin(
     let typed_bytes = (typed < text.len()).then_some(typed as u64);
     let mut start = bridge.turn(daemon, session, Some(text));
     start.typed_bytes = typed_bytes;
-    commands::apply(&mut start, &daemon.client, folder).await?;
+    content::apply_command(&mut start, &daemon.client, folder).await?;
     if start.compact.is_some() {
         start.if_busy = IfBusy::Refuse;
     }
@@ -215,10 +221,9 @@ async fn begin(
 async fn tell_title(bridge: &Bridge, session: &OpenSession, daemon: &Daemon) {
     // It is one of many things that are told; the list of sessions has it, too.
     let Ok(view) = daemon.client.session(&session.id.to_string()).await else { return };
-    let title = clean_line(&view.session.summary.title);
-    if !title.is_empty() {
-        let info = SessionInfoUpdate::new().title(title).updated_at(view.session.summary.updated_at.to_string());
-        bridge.peer.update(&session.wire, SessionUpdate::SessionInfoUpdate(info)).await;
+    let SessionSummary { title, updated_at, .. } = view.session.summary;
+    if !clean_line(&title).is_empty() {
+        bridge.update(session, vec![settings::title(&title, updated_at)]).await;
     }
 }
 
@@ -226,4 +231,74 @@ async fn tell_title(bridge: &Bridge, session: &OpenSession, daemon: &Daemon) {
 fn windows(slots: &[SlotInfo]) -> HashMap<Slot, u64> {
     let all = slots.iter().map(|info| (info.slot, info.model.context_window));
     all.filter(|(_, window)| *window > 0).collect()
+}
+
+/// Events that are looked at, the newest ones.
+const EVENTS: u64 = 60_000;
+/// Events that are told at length, the newest ones.
+const RECENT: u64 = 2_000;
+
+const LIMITS: Limits = Limits { words: 64 * 1024, result: 4 * 1024 };
+const OLD_LIMITS: Limits = Limits { words: 4 * 1024, result: 512 };
+
+/// Tells what has happened in a session since its history was last cleared. It is not held in memory: each event is told as it
+/// is read, as fast as the editor takes them.
+pub(super) async fn replay(
+    bridge: &Arc<Bridge>,
+    session: &OpenSession,
+    daemon: &Daemon,
+    view: &SessionView,
+) -> Result<(), Trouble> {
+    let (last, cleared) = (view.session.summary.last_seq, view.session.reset_seq);
+    let first = cleared.max(last.saturating_sub(EVENTS));
+    if first >= last {
+        return Ok(());
+    }
+    if first > cleared {
+        let id = short_id(session.id);
+        let words = format!("> Earlier history is not shown here: `agentctl attach {id} --after 0` shows it.\n\n");
+        bridge.update(session, vec![updates::message(&words)]).await;
+    }
+    let places = bridge::places(daemon, session.id, &view.session.settings);
+    let mut updates = Updates::replay(session.id, places, bridge.editor().shows, OLD_LIMITS);
+    let mut events = daemon.client.subscribe(&session.id.to_string(), first, false).await?;
+    let (mut usage, mut unanswered) = (None, Vec::new());
+    while let Some(event) = events.next().await? {
+        updates.limits = if event.seq + RECENT > last { LIMITS } else { OLD_LIMITS };
+        let item = match &event.kind {
+            EventKind::ItemStarted { item } | EventKind::ItemCompleted { item, .. } => Some(&item.body),
+            _ => None,
+        };
+        // A cancel may have taken it back, so it is shown once something answers it.
+        let is_input = matches!(item, Some(ItemBody::UserMessage { .. }));
+        match (item, &event.kind) {
+            (_, EventKind::StateChanged { change: StateChange::Withdrawn { items, .. } }) => {
+                unanswered.retain(|(seq, _)| !items.contains(seq));
+            }
+            (Some(ItemBody::Notice { .. }), _) => {}
+            (Some(_), _) | (_, EventKind::TurnStarted { .. }) if !is_input => {
+                bridge.update(session, unanswered.drain(..).map(|(_, update)| update).collect()).await;
+            }
+            _ => {}
+        }
+        for update in updates.event(&event) {
+            match update {
+                // As they are now.
+                SessionUpdate::Plan(_) => {}
+                SessionUpdate::UsageUpdate(_) => usage = Some(update),
+                update if is_input => unanswered.push((event.seq, update)),
+                update => bridge.update(session, vec![update]).await,
+            }
+        }
+        if event.seq >= last {
+            break;
+        }
+    }
+    bridge.update(session, unanswered.into_iter().map(|(_, update)| update).collect()).await;
+    if view.live_turn.is_none() {
+        bridge.update(session, updates.finish()).await;
+    }
+    let plan = (!view.session.todos.is_empty()).then(|| updates::plan(&view.session.todos));
+    bridge.update(session, plan.into_iter().chain(usage).collect()).await;
+    Ok(())
 }

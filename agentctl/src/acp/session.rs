@@ -1,21 +1,27 @@
-//! A session that the editor has open.
+//! A session that the editor has open, and the MCP servers that it names for it: the daemon runs them for that session alone. One
+//! that is broken is told of, and harms nothing. The daemon forgets them when it ends, so they are brought again then.
 
 use std::{
-    collections::HashSet,
+    collections::{HashMap, HashSet},
+    fmt,
     path::{Path, PathBuf},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-use agent_client_protocol_schema::v1::{SessionConfigOption, SessionId as WireId};
+use agent_client_protocol_schema::v1::{EnvVariable, HttpHeader, McpServer, SessionConfigOption, SessionId as WireId};
 use agentd_core::{
     ids::{InterruptId, SessionId},
     session::SessionMode,
 };
+use agentd_proto::{
+    client::{McpServerState, McpServerView},
+    v1::{ServerProgram, ServerUrl, SessionServer, SetSessionServersRequest, session_server::Address},
+};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
-use super::{servers::EditorServers, updates::Updates};
-use crate::turn::SocketLine;
+use super::updates::Updates;
+use crate::{daemon::Daemon, terminal::sanitize::clean_line, turn::SocketLine};
 
 /// A session that was made, loaded or resumed on this connection.
 #[derive(Debug)]
@@ -176,5 +182,177 @@ impl OpenSession {
 impl Drop for OpenSession {
     fn drop(&mut self) {
         self.unwatch();
+    }
+}
+
+/// Servers that the editor brought for a session.
+#[derive(Clone)]
+struct EditorServers {
+    named: Vec<McpServer>,
+    /// Names them in the daemon.
+    version: u64,
+}
+
+/// Their number only: the rest may be secret.
+impl fmt::Debug for EditorServers {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("EditorServers").field(&self.named.len()).finish()
+    }
+}
+
+/// Brings the servers of a session that is opened. Returns the words about those that are not there. An editor that names none
+/// leaves those of others.
+pub(super) async fn bring_servers(daemon: &Daemon, session: &OpenSession, named: &[McpServer]) -> Vec<String> {
+    if named.is_empty() {
+        return Vec::new();
+    }
+    let (known, unknown): (Vec<_>, Vec<_>) =
+        named.iter().map(|server| (server, wire(server))).partition(|(_, wire)| wire.is_some());
+    let mut notices: Vec<String> = Vec::new();
+    if !unknown.is_empty() {
+        notices.push("an MCP server of the editor is reached in a way that agentd does not know".to_owned());
+    }
+    let (named, servers): (Vec<McpServer>, Vec<SessionServer>) =
+        known.into_iter().filter_map(|(server, wire)| Some((server.clone(), wire?))).unzip();
+    let names: Vec<String> = servers.iter().map(|server| server.name.clone()).collect();
+    match daemon.client.set_session_servers(request(daemon, session, servers)).await {
+        Ok((views, version)) => {
+            session.state().servers = Some(EditorServers { named, version });
+            notices.extend(names.iter().zip(&views).filter_map(|(name, view)| trouble(name, view)));
+        }
+        Err(error) => {
+            let why = clean_line(&error.to_string());
+            notices.push(format!("the MCP servers of the editor are not used in this session: {why}"));
+        }
+    }
+    notices
+}
+
+/// Brings servers again to a daemon that has forgotten them, as after a restart. Whoever uses them hears from the model what is
+/// not there.
+pub(super) async fn bring_servers_again(daemon: &Daemon, session: &OpenSession) {
+    let Some(known) = session.state().servers.clone() else { return };
+    match daemon.client.session_servers(&session.id.to_string()).await {
+        Ok(servers) if servers.is_empty() => {}
+        _ => return,
+    }
+    let servers = known.named.iter().filter_map(wire).collect();
+    if let Ok((_, version)) = daemon.client.set_session_servers(request(daemon, session, servers)).await
+        && let Some(known) = &mut session.state().servers
+    {
+        known.version = version;
+    }
+}
+
+/// Ends the servers that the editor brought for a session that it closes, unless another client has brought others since.
+pub(super) async fn take_back_servers(daemon: &Daemon, session: &OpenSession) {
+    let Some(known) = session.state().servers.take() else { return };
+    let request = SetSessionServersRequest {
+        session: session.id.to_string(),
+        replaces: Some(known.version),
+        ..SetSessionServersRequest::default()
+    };
+    // Where the daemon is gone, so are they.
+    let _ = daemon.client.set_session_servers(request).await;
+}
+
+fn request(daemon: &Daemon, session: &OpenSession, servers: Vec<SessionServer>) -> SetSessionServersRequest {
+    let environment = daemon.environment_in(&session.folder);
+    let environment = environment.iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
+    SetSessionServersRequest { session: session.id.to_string(), servers, environment, replaces: None }
+}
+
+/// A server as the daemon takes it; none where it is reached in an unknown way.
+fn wire(server: &McpServer) -> Option<SessionServer> {
+    let headers = |headers: &[HttpHeader]| -> HashMap<String, String> {
+        headers.iter().map(|header| (header.name.clone(), header.value.clone())).collect()
+    };
+    let env = |variables: &[EnvVariable]| -> HashMap<String, String> {
+        variables.iter().map(|variable| (variable.name.clone(), variable.value.clone())).collect()
+    };
+    let (name, address) = match server {
+        McpServer::Stdio(server) => {
+            let command = server.command.to_str()?.to_owned();
+            let (args, env) = (server.args.clone(), env(&server.env));
+            (&server.name, Address::Program(ServerProgram { command, args, env, cwd: String::new() }))
+        }
+        McpServer::Http(server) => {
+            let (url, headers) = (server.url.clone(), headers(&server.headers));
+            (&server.name, Address::Url(ServerUrl { url, headers, sse: false }))
+        }
+        McpServer::Sse(server) => {
+            let (url, headers) = (server.url.clone(), headers(&server.headers));
+            (&server.name, Address::Url(ServerUrl { url, headers, sse: true }))
+        }
+        _ => return None,
+    };
+    Some(SessionServer { name: name.clone(), address: Some(address) })
+}
+
+/// The words about a server that is not there.
+fn trouble(name: &str, view: &McpServerView) -> Option<String> {
+    let name = clean_line(name);
+    match view.state {
+        McpServerState::Down => {
+            Some(format!("the MCP server {name} of the editor is not there: {}", clean_line(&view.reason)))
+        }
+        McpServerState::Starting => Some(format!(
+            "the MCP server {name} of the editor has not answered yet; its tools are there from the turn after it does"
+        )),
+        McpServerState::Stopped | McpServerState::Running | McpServerState::Disabled => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use agent_client_protocol_schema::v1::{McpServerHttp, McpServerSse, McpServerStdio};
+
+    use super::*;
+
+    #[test]
+    fn servers_go_on_whole_and_are_never_printed() {
+        let stdio = McpServerStdio::new("files", "/bin/server")
+            .args(vec!["--root".to_owned()])
+            .env(vec![EnvVariable::new("KEY", "s3cret")]);
+        let http =
+            McpServerHttp::new("web", "https://example.org/mcp").headers(vec![HttpHeader::new("X-Key", "s3cret")]);
+        let named =
+            [McpServer::Stdio(stdio), McpServer::Http(http), McpServer::Sse(McpServerSse::new("old", "http://x/"))];
+        let wires: Vec<SessionServer> = named.iter().filter_map(wire).collect();
+        let program = ServerProgram {
+            command: "/bin/server".to_owned(),
+            args: vec!["--root".to_owned()],
+            env: [("KEY".to_owned(), "s3cret".to_owned())].into(),
+            cwd: String::new(),
+        };
+        assert_eq!(wires[0].address, Some(Address::Program(program)));
+        let headers = [("X-Key".to_owned(), "s3cret".to_owned())].into();
+        let url = ServerUrl { url: "https://example.org/mcp".to_owned(), headers, sse: false };
+        assert_eq!(wires[1].address, Some(Address::Url(url)));
+        assert!(matches!(&wires[2].address, Some(Address::Url(ServerUrl { sse: true, .. }))));
+        let brought = EditorServers { named: named.to_vec(), version: 1 };
+        assert_eq!(format!("{brought:?}"), "EditorServers(3)");
+    }
+
+    #[test]
+    fn people_are_told_of_what_is_not_there_in_harmless_words() {
+        let view = |state| McpServerView {
+            protocol: String::new(),
+            name: String::new(),
+            state,
+            reason: "it said \u{1b}[2J".to_owned(),
+            transport: String::new(),
+            place: String::new(),
+            connections: 0,
+            says_it_is: String::new(),
+            tools: Vec::new(),
+            reached: false,
+            notes: Vec::new(),
+        };
+        let told = trouble("fi\u{1b}[2Jles", &view(McpServerState::Down)).unwrap();
+        assert!(told.contains("files of the editor is not there: it said") && !told.contains('\u{1b}'), "{told}");
+        assert!(trouble("files", &view(McpServerState::Starting)).unwrap().contains("has not answered yet"));
+        assert_eq!(trouble("files", &view(McpServerState::Running)), None);
+        assert_eq!(trouble("files", &view(McpServerState::Stopped)), None);
     }
 }

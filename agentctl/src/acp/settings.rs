@@ -1,22 +1,27 @@
-//! Modes and models of a session, as options that the editor shows. The mode is there twice: older editors know modes only.
+//! Modes and models of a session, as options that the editor shows, and changes of a session that come from elsewhere. The mode
+//! is there twice: older editors know modes only.
+
+use std::sync::{Arc, Weak};
 
 use agent_client_protocol_schema::v1::{
     ConfigOptionUpdate, CurrentModeUpdate, SessionConfigOption, SessionConfigOptionCategory, SessionConfigOptionValue,
-    SessionConfigSelectOption, SessionMode as WireMode, SessionModeState, SessionUpdate, SetSessionConfigOptionRequest,
-    SetSessionConfigOptionResponse, SetSessionModeRequest, SetSessionModeResponse,
+    SessionConfigSelectOption, SessionInfoUpdate, SessionMode as WireMode, SessionModeState, SessionUpdate,
+    SetSessionConfigOptionRequest, SetSessionConfigOptionResponse, SetSessionModeRequest, SetSessionModeResponse,
 };
 use agentd_core::{
+    Timestamp,
+    event::{EventKind, StateChange},
     model::{Slot, SlotInfo},
     session::{SessionMode, SessionSettings},
 };
-use agentd_proto::client::{Client, ClientError};
+use agentd_proto::client::{Client, ClientError, EventStream};
 
 use super::{
     bridge::Bridge,
     refusal::{self, Trouble},
     session::OpenSession,
 };
-use crate::terminal::sanitize::clean_line;
+use crate::{daemon::Daemon, terminal::sanitize::clean_line};
 
 const MODE: &str = "mode";
 const MODEL: &str = "model";
@@ -133,9 +138,7 @@ fn model_of(value: &str) -> Option<(Option<Slot>, Option<&str>)> {
 pub(super) async fn tell(bridge: &Bridge, client: &Client, session: &OpenSession) -> Result<(), ClientError> {
     let _held = session.settings.lock().await;
     let settings = client.session(&session.id.to_string()).await?.session.settings;
-    for update in Offer::of(client, &settings).await?.news(session) {
-        bridge.peer.update(&session.wire, update).await;
-    }
+    bridge.update(session, Offer::of(client, &settings).await?.news(session)).await;
     Ok(())
 }
 
@@ -181,6 +184,45 @@ pub(super) async fn set_option(
 
 fn read<T, E: ToString>(value: Result<T, E>) -> Result<T, Trouble> {
     value.map_err(|error| refusal::misfit(error.to_string()).into())
+}
+
+/// Hears of what changes in a session behind an event number, if nobody does yet. It ends with the session, the editor or the
+/// connection to the daemon, and is begun again with the next prompt.
+pub(super) async fn ensure_watched(bridge: &Arc<Bridge>, session: &Arc<OpenSession>, daemon: &Daemon, after: u64) {
+    if session.is_watched() {
+        return;
+    }
+    // Without it changes are told with the next prompt.
+    let Ok(events) = daemon.client.subscribe(&session.id.to_string(), after, false).await else { return };
+    let (client, bridge, weak) = (daemon.client.clone(), bridge.clone(), Arc::downgrade(session));
+    session.watched_by(tokio::spawn(async move {
+        tokio::select! {
+            () = bridge.over.cancelled() => {}
+            () = hear(events, &client, &bridge, &weak) => {}
+        }
+    }));
+}
+
+/// The title of a session.
+pub(super) fn title(title: &str, at: Timestamp) -> SessionUpdate {
+    SessionUpdate::SessionInfoUpdate(SessionInfoUpdate::new().title(clean_line(title)).updated_at(at.to_string()))
+}
+
+async fn hear(mut events: EventStream, client: &Client, bridge: &Bridge, session: &Weak<OpenSession>) {
+    while let Ok(Some(event)) = events.next().await {
+        let Some(session) = session.upgrade() else { return };
+        let EventKind::StateChanged { change } = event.kind else { continue };
+        match change {
+            StateChange::Title { title } => {
+                bridge.update(&session, vec![self::title(&title, event.at)]).await;
+            }
+            // Not those of the event: they may have changed again since.
+            StateChange::Settings { .. } => {
+                let _ = tell(bridge, client, &session).await;
+            }
+            _ => {}
+        }
+    }
 }
 
 #[cfg(test)]

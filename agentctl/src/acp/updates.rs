@@ -21,9 +21,7 @@ use serde_json::{Value, json};
 
 use super::{
     edits::{self, Before},
-    output::{self, LiveOutput},
-    places::Places,
-    tool_call::{self, SHELL},
+    tool_call::{self, LiveOutput, Places, SHELL},
 };
 use crate::{
     render::context::notice_line,
@@ -302,7 +300,7 @@ impl Updates {
                 let told = known.is_none() && self.breaks_off(is_thought);
                 let told = told.then(|| words(is_thought, item.id, BEGINS_AGAIN));
                 let rest = text.get(known.map_or(0, |item| item.taken)..).filter(|rest| !rest.is_empty());
-                let rest = rest.map(|rest| words(is_thought, item.id, &output::cut(rest, self.limits.words)));
+                let rest = rest.map(|rest| words(is_thought, item.id, &tool_call::cut(rest, self.limits.words)));
                 told.into_iter().chain(rest).collect()
             }
             ItemBody::ToolCall(call) => {
@@ -321,12 +319,12 @@ impl Updates {
             }
             ItemBody::UserMessage { text, typed_bytes, .. } => {
                 let typed = typed_bytes.and_then(|bytes| text.get(..usize::try_from(bytes).ok()?)).unwrap_or(text);
-                let chunk = chunk(item.id, &output::cut(typed, self.limits.words));
+                let chunk = chunk(item.id, &tool_call::cut(typed, self.limits.words));
                 vec![SessionUpdate::UserMessageChunk(chunk)]
             }
             ItemBody::Compaction(compaction) if self.shows.compaction => {
                 self.summed_up = true;
-                let summary = output::cut(&compaction.summary, self.limits.result);
+                let summary = tool_call::cut(&compaction.summary, self.limits.result);
                 let update = CompactionUpdate::new(item.id.to_string(), CompactionStatus::Completed);
                 vec![SessionUpdate::CompactionUpdate(update.summary(vec![ContentBlock::from(summary)]))]
             }
@@ -355,7 +353,7 @@ impl Updates {
             "files": result.files.iter().map(|file| file.path.as_str()).collect::<Vec<_>>(),
         });
         let mut fields = ToolCallUpdateFields::new().status(status).raw_output(told);
-        let text = output::cut(result.text.trim_end(), self.limits.result);
+        let text = tool_call::cut(result.text.trim_end(), self.limits.result);
         let mut has_edits = call.is_some_and(|call| call.has_edits);
         let diff = result.details.as_ref().and_then(|details| details.diff.as_ref()).filter(|diff| !diff.cut);
         if let Some(diff) = diff.filter(|_| !has_edits && self.before != Before::Unknown) {
@@ -385,7 +383,7 @@ impl Updates {
         }
         // Of an edit that was made, the edit says more.
         if is_failed || !has_edits {
-            fields = fields.content(if text.is_empty() { Vec::new() } else { vec![output::fenced(&text).into()] });
+            fields = fields.content(if text.is_empty() { Vec::new() } else { vec![tool_call::fenced(&text).into()] });
         }
         update(id, fields)
     }

@@ -1,6 +1,16 @@
-//! `agentctl agents`: who can work in a session besides the main agent.
+//! `agentctl agents`, `agentctl tools` and `agentctl skills`: who can work in a session besides the main agent, the tools that models
+//! can use, and the skills that there are, what is wrong with them, and how one is added.
 
-use agentd_core::{agent::AgentCard, error::ErrorKind, plugin::PluginReport};
+use std::{io::Write as _, path::PathBuf};
+
+use agentd_core::{
+    agent::AgentCard,
+    catalogue::ToolStanding,
+    error::ErrorKind,
+    guide::{SkillListing, SkillOrigin, SkillReport},
+    plugin::PluginReport,
+};
+use agentd_proto::client::Client;
 use clap::{Args, Subcommand};
 
 use crate::{
@@ -8,6 +18,7 @@ use crate::{
     exit::Exit,
     failure::Failure,
     flags::Global,
+    mentions::typed_path,
     report::{self, Table},
     terminal::{
         note,
@@ -56,17 +67,17 @@ pub(crate) async fn handle(global: &Global, args: AgentsArgs) -> anyhow::Result<
 }
 
 fn list(agents: &[AgentCard], plugins: &[PluginReport]) -> anyhow::Result<()> {
-    let mut table = Table::new(["AGENT", "FROM", "STATE", "SLOT", "WHAT IT IS FOR"]);
-    for card in agents {
+    let rows = agents.iter().map(|card| {
         let slot = card.slot.map_or_else(|| "-".to_owned(), |slot| slot.to_string());
         let plugin = plugins
             .iter()
             .find(|plugin| plugin.agents.iter().any(|known| known.id == card.id && known.prompt == card.prompt));
         let from =
             plugin.map_or_else(|| "agents.yaml".to_owned(), |plugin| format!("plugin {}", clean_line(&plugin.name)));
-        table.row_with_long_end([card.id.clone(), from, state(card).to_owned(), slot, clean_line(&card.description)]);
-    }
-    table.print("no agents besides the main one; agents.yaml names them")?;
+        [card.id.clone(), from, state(card).to_owned(), slot, clean_line(&card.description)]
+    });
+    Table::with_long_end(["AGENT", "FROM", "STATE", "SLOT", "WHAT IT IS FOR"], rows)
+        .print("no agents besides the main one; agents.yaml names them")?;
     for plugin in plugins {
         for problem in plugin.problems.iter().filter(|problem| problem.message.starts_with("the agent ")) {
             note(&clean_line(&format!("plugin {}: {problem}", plugin.name)));
@@ -106,4 +117,232 @@ fn show(card: &AgentCard) -> anyhow::Result<()> {
 
 fn state(card: &AgentCard) -> &'static str {
     if card.enabled { "enabled" } else { "by mention" }
+}
+
+/// The arguments of `tools`.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  agentctl tools
+  agentctl tools --session 0193a5b2     for the next turn of a session
+  agentctl tools --json                 with descriptions and JSON schemas
+  agentctl tools --json | jq -r '.[] | select(.visible | not) | \"\\(.name): \\(.why)\"'
+
+Tools marked `discovered` are not shown to models at first: @NAME in a prompt loads one, @SERVER those of an MCP server, and \
+models find them with find_tool. tools.yaml and mcp_servers.yaml set this. \
+Tools that write or execute ask first, unless the session allows them.")]
+pub(crate) struct ToolsArgs {
+    /// The session: id, title, number in `sessions list`, or `last` [default: a new one]
+    #[arg(long, value_name = "ID")]
+    session: Option<String>,
+}
+
+/// Lists.
+pub(crate) async fn handle_tools(global: &Global, args: ToolsArgs) -> anyhow::Result<Exit> {
+    let tools = daemon::connect(global).await?.client.tools(args.session.as_deref().unwrap_or_default()).await?;
+    report::show(global.json, &tools, || list_tools(&tools))
+}
+
+fn list_tools(tools: &[ToolStanding]) -> anyhow::Result<()> {
+    let rows = tools.iter().map(|ToolStanding { tool, visible, why }| {
+        // The rest of a description is for models.
+        let first = tool.spec.description.split(". ").next().unwrap_or_default().trim_end_matches('.');
+        let told = if *visible { first.to_owned() } else { format!("(not shown: {why}) {first}") };
+        [
+            tool.spec.name.clone(),
+            tool.label.tier.as_str().to_owned(),
+            tool.label.category.clone(),
+            report::word(tool.spec.effect),
+            tool.origin.to_string(),
+            clean_line(&told),
+        ]
+    });
+    Table::with_long_end(["TOOL", "TIER", "CATEGORY", "EFFECT", "FROM", "WHAT IT DOES"], rows).print("no tools")
+}
+
+/// The arguments of `skills`.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  agentctl skills list
+  agentctl skills list --session 0193a5b2      with those of its project
+  agentctl skills show pdf
+  agentctl skills check ./my-skill             check it before you add it
+  agentctl skills check pdf                    check one that is there
+  agentctl skills add ~/.claude/skills/tax     copy it to your own
+  agentctl skills list --json | jq -r '.[] | select(.usable | not) | .name'
+
+A skill is a folder with a SKILL.md. Yours are in ~/.config/agentd/skills; skills.yaml says which are listed to models. \
+@NAME in a prompt loads one.")]
+pub(crate) struct SkillsArgs {
+    #[command(subcommand)]
+    command: SkillsCommand,
+}
+
+#[derive(Debug, Subcommand)]
+enum SkillsCommand {
+    /// List the skills
+    List(SkillsPlace),
+    /// Show one skill and its SKILL.md
+    Show {
+        /// Name of the skill
+        #[arg(value_name = "NAME")]
+        name: String,
+        #[command(flatten)]
+        common: SkillsPlace,
+    },
+    /// Check a skill; the exit code is 1 if it cannot be used
+    Check {
+        /// Folder of the skill, or the name of one that is listed
+        #[arg(value_name = "DIR|NAME", value_hint = clap::ValueHint::DirPath)]
+        folder: PathBuf,
+    },
+    /// Copy a skill to your own skills
+    Add {
+        /// Folder of the skill
+        #[arg(value_name = "DIR", value_hint = clap::ValueHint::DirPath)]
+        folder: PathBuf,
+        /// Replace a skill of the same name
+        #[arg(long)]
+        replace: bool,
+    },
+}
+
+#[derive(Debug, Args)]
+struct SkillsPlace {
+    /// The session whose project's skills count too: id, title, number in `sessions list`, or `last`
+    #[arg(long, value_name = "ID")]
+    session: Option<String>,
+}
+
+/// Does it.
+pub(crate) async fn handle_skills(global: &Global, args: SkillsArgs) -> anyhow::Result<Exit> {
+    let client = daemon::connect(global).await?.client;
+    match args.command {
+        SkillsCommand::List(common) => {
+            let skills = client.skills(common.session.as_deref().unwrap_or_default()).await?;
+            report::show(global.json, &skills, || list_skills(&skills))
+        }
+        SkillsCommand::Show { name, common } => {
+            let name = name.trim_start_matches('@');
+            let found = client.skill(common.session.as_deref().unwrap_or_default(), name).await?;
+            report::show(global.json, &found, || {
+                tell_skill(&found)?;
+                report::lines([""])?;
+                report::lines(found.text.lines().map(clean_line))
+            })
+        }
+        SkillsCommand::Check { folder } => {
+            let found = client.check_skill(&named_folder(&client, &folder).await?).await?;
+            report::show(global.json, &found, || tell_skill(&found))?;
+            Ok(if found.usable { Exit::Done } else { Exit::Failed })
+        }
+        SkillsCommand::Add { folder, replace } => {
+            let added = client.add_skill(&absolute(&folder)?, replace).await?;
+            report::show(global.json, &added, || {
+                let (name, place) = (clean_line(&added.skill.name), clean_line(&added.folder));
+                report::lines([format!("added {name} as {place}; say @{name} to use it")])?;
+                report::lines(seen(&added).map(|form| format!("models are shown {form}")))
+            })
+        }
+    }
+}
+
+/// The folder at a path, or that of the skill of this name.
+async fn named_folder(client: &Client, folder: &PathBuf) -> anyhow::Result<String> {
+    let name = folder.to_str().filter(|name| !name.contains('/') && !folder.exists());
+    let Some(name) = name else { return absolute(folder) };
+    match client.skill("", name.trim_start_matches('@')).await.map_err(Failure::from) {
+        Ok(found) => Ok(typed_path(&found.folder).display().to_string()),
+        Err(failure) if failure.kind == ErrorKind::NotFound => {
+            return Err(Failure::usage(format!("there is no folder and no skill {name}"))
+                .hint("give the folder of a skill, or a name from `agentctl skills list`")
+                .into());
+        }
+        Err(failure) => Err(failure.into()),
+    }
+}
+
+/// The path from the root on: the daemon is somewhere else.
+fn absolute(folder: &PathBuf) -> anyhow::Result<String> {
+    let path = std::fs::canonicalize(folder)
+        .map_err(|error| Failure::usage(format!("{} cannot be opened: {error}", folder.display())))?;
+    match path.into_os_string().into_string() {
+        Ok(path) => Ok(path),
+        Err(path) => Err(Failure::usage(format!("the path {} is not valid UTF-8", path.display())).into()),
+    }
+}
+
+fn list_skills(skills: &[SkillReport]) -> anyhow::Result<()> {
+    let rows = skills.iter().map(|found| {
+        let skill = &found.skill;
+        let shown = match (found.usable, skill.enabled, found.shown) {
+            (false, ..) => "cannot be used",
+            (true, false, _) => "when mentioned",
+            (true, true, SkillListing::None) => "not shown",
+            (true, true, SkillListing::Name) => "name only",
+            (true, true, SkillListing::Shortened) => "shortened",
+            (true, true, SkillListing::Whole) => "whole",
+        };
+        let packages = match (skill.packages.len(), found.installed) {
+            (0, _) => "none".to_owned(),
+            (_, true) => "installed".to_owned(),
+            (several, false) => format!("{several}, asks first"),
+        };
+        let fatal = found.problems.iter().find(|problem| problem.is_fatal);
+        let about = fatal.map_or_else(|| skill.description.clone(), ToString::to_string);
+        [skill.name.clone(), from(found), shown.to_owned(), packages, clean_line(&about)]
+    });
+    Table::with_long_end(["SKILL", "FROM", "SHOWN", "PACKAGES", "WHAT IT IS FOR"], rows)
+        .print("no skills; put folders with a SKILL.md into ~/.config/agentd/skills")
+}
+
+fn tell_skill(found: &SkillReport) -> anyhow::Result<()> {
+    let mut out = anstream::stdout().lock();
+    let skill = &found.skill;
+    let mut line = |name: &str, value: &str| -> std::io::Result<()> {
+        if value.is_empty() { Ok(()) } else { writeln!(out, "{name:<12}{}", clean_line(value)) }
+    };
+    line("name", &skill.name)?;
+    line("for", &skill.description)?;
+    line("folder", &found.folder)?;
+    line("from", &from(found))?;
+    line("license", found.license.as_deref().unwrap_or_default())?;
+    line("files", &format!("{} ({} bytes)", found.files, found.bytes))?;
+    line("file types", &skill.file_types.join(", "))?;
+    line("says tools", &found.allowed_tools.join(", "))?;
+    let installed =
+        if found.installed { "installed" } else { "not installed; asked for when a command first needs them" };
+    if !skill.packages.is_empty() {
+        line("packages", &format!("{} ({installed})", skill.packages.join(", ")))?;
+    }
+    for problem in &found.problems {
+        line(if problem.is_fatal { "wrong" } else { "odd" }, &problem.to_string())?;
+    }
+    line("usable", if found.usable { "yes" } else { "no" })?;
+    Ok(())
+}
+
+/// Words for the form in which models see a skill, if it is not the whole.
+fn seen(found: &SkillReport) -> Option<&'static str> {
+    match found.shown {
+        SkillListing::Whole => None,
+        SkillListing::Shortened => Some("the beginning of its description: there is no room for all skills"),
+        SkillListing::Name => Some("its name alone: there is no room for all skills"),
+        SkillListing::None => Some("it only when it is mentioned"),
+    }
+}
+
+fn from(found: &SkillReport) -> String {
+    match found.plugin.as_str() {
+        "" => origin(found.skill.origin).to_owned(),
+        plugin => format!("plugin {}", clean_line(plugin)),
+    }
+}
+
+fn origin(origin: SkillOrigin) -> &'static str {
+    match origin {
+        SkillOrigin::Person => "yours",
+        SkillOrigin::Plugin => "a plugin",
+        SkillOrigin::Bundled => "agentd",
+        SkillOrigin::Project => "the project",
+    }
 }

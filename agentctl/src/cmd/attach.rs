@@ -1,14 +1,24 @@
-//! `agentctl attach`: follows the live turn of a session.
+//! `agentctl attach` and `agentctl wait`: follow the live turn of a session; wait until nothing runs in it, and tell what its last
+//! turn came to.
 
-use std::io::{self, IsTerminal as _};
+use std::{
+    io::{self, IsTerminal as _, Write as _},
+    time::Duration,
+};
 
 use agentd_core::{
-    Timestamp,
+    error::ErrorKind,
+    event::EventKind,
     ids::SessionId,
+    interrupt::Interrupt,
     session::{SessionStatus, SessionSummary},
+    turn::TurnResult,
     visible,
 };
+use agentd_proto::client::{Client, SessionView};
 use clap::{Args, ValueEnum};
+use serde_json::json;
+use tokio::time::timeout;
 
 use crate::{
     daemon::{self, Daemon},
@@ -16,17 +26,24 @@ use crate::{
     failure::Failure,
     flags::Global,
     keyboard::Keyboard,
-    render::{Human, Jsonl},
-    repl::TerminalAsker,
-    report,
-    terminal::attention::Attention,
+    render::{
+        Human, Jsonl, closing,
+        jsonl::{self, TurnNotes},
+    },
+    repl::{
+        TerminalAsker,
+        replay::{LOOKED_AT, begins},
+    },
+    report::{self, short_id},
+    terminal::{attention::Attention, look::TerminalStyle},
     turn::{
-        self, Asker, AtEnd, ForeseeingAsker, NonInteractive, Renderer, Signals, SocketLine, builtin::BuiltinNotice,
+        self, Arrival, Asker, AtEnd, BuiltinNotice, ForeseeingAsker, Line as _, NonInteractive, Renderer, Signals,
+        SocketLine,
     },
 };
 
 /// Sessions among which those with a running turn are looked for.
-const LOOKED_AT: usize = 1000;
+const SESSIONS: usize = 1000;
 /// The sessions that are named where several could be meant.
 const NAMED: usize = 6;
 /// Characters of a title there.
@@ -103,22 +120,31 @@ pub(crate) async fn handle(global: &Global, args: AttachArgs) -> anyhow::Result<
         Output::StreamJson => Box::new(Jsonl::new(io::stdout(), session)),
     };
     let mut renderer = BuiltinNotice::new(renderer, slots.unwrap_or_default(), &daemon);
-    let asking = || ForeseeingAsker::new(TerminalAsker::new(keyboard.clone()), daemon.client.clone());
-    let mut asker: Box<dyn Asker> = if asks { Box::new(asking()) } else { Box::new(NonInteractive) };
-    let person = turn::Person {
-        asker: asker.as_mut(),
-        signals: &mut signals,
-        keyboard: &keyboard,
-        may_steer: |_| true,
-        attention: Attention::of_terminal(),
-        is_guest: asks,
-    };
-    let result = turn::drive(&mut line, &mut renderer, person).await;
-    keyboard.tell_unsent();
-    let result = result?;
+    let client = asks.then(|| daemon.client.clone());
+    let result = attend(&mut line, &mut renderer, client, &mut signals, &keyboard, asks).await?;
     // Of turns of the past nobody asked how they ended.
     let live = result.filter(|result| Some(result.turn_id) == view.live_turn);
     Ok(live.map_or(Exit::Done, |result| Exit::of_turn(&result, Interactivity::Attended)))
+}
+
+/// Follows a turn with the person at the terminal, who is asked where a client can foresee what an edit would do.
+pub(super) async fn attend(
+    line: &mut SocketLine,
+    renderer: &mut dyn Renderer,
+    client: Option<Client>,
+    signals: &mut Signals,
+    keyboard: &Keyboard,
+    is_guest: bool,
+) -> anyhow::Result<Option<TurnResult>> {
+    let mut asker: Box<dyn Asker> = match client {
+        Some(client) => Box::new(ForeseeingAsker::new(TerminalAsker::new(keyboard.clone()), client)),
+        None => Box::new(NonInteractive),
+    };
+    let (asker, attention) = (asker.as_mut(), Attention::of_terminal());
+    let person = turn::Person { asker, signals, keyboard, may_steer: |_| true, attention, is_guest };
+    let result = turn::drive(line, renderer, person).await;
+    keyboard.tell_unsent();
+    result
 }
 
 /// The session in which a turn runs, if one does.
@@ -126,18 +152,123 @@ pub(crate) async fn handle(global: &Global, args: AttachArgs) -> anyhow::Result<
 /// # Errors
 /// When there are several.
 async fn running(daemon: &Daemon) -> Result<Option<SessionId>, Failure> {
-    let mut sessions = daemon.client.sessions(LOOKED_AT).await?;
+    let mut sessions = daemon.client.sessions(SESSIONS).await?;
     sessions.retain(|session| matches!(session.status, SessionStatus::Running | SessionStatus::Waiting));
     if let [_, _, ..] = sessions.as_slice() {
-        let now = Timestamp::now();
         let one = |session: &SessionSummary| {
-            let title = report::cut(&visible::line(&session.title), TITLE);
-            format!("{title} · {} · {}", report::ago(session.updated_at, now), report::short_id(session.id))
+            (report::cut(&visible::line(&session.title), TITLE), session.updated_at, session.id)
         };
-        let named: Vec<String> = sessions.iter().take(NAMED).map(one).collect();
-        let more = if sessions.len() > NAMED { "; …" } else { "" };
         return Err(Failure::usage(format!("turns are running in {} sessions", sessions.len()))
-            .hint(format!("name one by the end of its id: {}{more}", named.join("; "))));
+            .hint(report::name_one(sessions.iter().map(one), NAMED)));
     }
     Ok(sessions.first().map(|session| session.id))
+}
+
+/// The arguments of `wait`.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  id=$(agentctl run 'Check all links' --detach) && agentctl wait $id
+  agentctl wait last --timeout 600
+  agentctl wait last --json | jq -r .text
+
+Prints the answer of the last turn, also if it ended before, and exits as `run` does: 0 done, 1 failed, 6 a limit. \
+Turns that were queued are waited for, too. Exit code 124 says that --timeout is over and the turn goes on. An approval \
+that is open keeps the turn waiting.")]
+pub(crate) struct WaitArgs {
+    /// The session: id, title, number in `sessions list`, or `last`
+    session: String,
+    /// Maximum time to wait, in seconds
+    #[arg(long, value_name = "SECONDS")]
+    timeout: Option<u64>,
+}
+
+/// Waits for the last turn and prints its result.
+pub(crate) async fn handle_wait(global: &Global, args: WaitArgs) -> anyhow::Result<Exit> {
+    let daemon = daemon::connect(global).await?;
+    let session = daemon.client.find_session(&args.session).await.map_err(|error| put_off(error.into()))?;
+    let result = last_result(&daemon, session);
+    let end = match args.timeout {
+        None => result.await?,
+        Some(seconds) => match timeout(Duration::from_secs(seconds), result).await {
+            Ok(end) => end?,
+            Err(_) => {
+                let way = format!("the turn goes on: agentctl attach {}", short_id(session));
+                report::note(global.json, &json!({ "type": "waiting", "session_id": session }), &way)?;
+                return Ok(Exit::StillRunning);
+            }
+        },
+    };
+    let Some((result, notes)) = end else {
+        anyhow::bail!(Failure::usage("no turn has run in this session").hint("agentctl run --session ID 'prompt'"));
+    };
+    tell(global, session, &result, &notes)?;
+    Ok(Exit::of_turn(&result, Interactivity::Unattended))
+}
+
+/// The result of the last turn of the session, once none runs in it.
+async fn last_result(daemon: &Daemon, session: SessionId) -> anyhow::Result<Option<(TurnResult, TurnNotes)>> {
+    let mut last = None;
+    loop {
+        let view = match daemon.client.session(&session.to_string()).await {
+            Ok(view) => view,
+            // The daemon was stopped behind the turn's end, which is known.
+            Err(_) if last.is_some() => return Ok(last),
+            Err(error) => return Err(put_off(error.into()).into()),
+        };
+        if view.live_turn.is_none() && last.is_some() {
+            return Ok(last);
+        }
+        view.pending.iter().for_each(tell_interrupt);
+        let Some(first) = first_event(daemon, &view).await? else { return Ok(None) };
+        let mut line = SocketLine::attach(daemon, session, first.saturating_sub(1)).await.map_err(put_off)?;
+        let (mut notes, begun) = (TurnNotes::default(), view.session.summary.last_seq);
+        while let Some(arrival) = line.next().await.map_err(put_off)? {
+            let Arrival::Event(event) = arrival else { continue };
+            notes.take(&event);
+            match event.kind {
+                EventKind::InterruptRaised { interrupt } if event.seq > begun => tell_interrupt(&interrupt),
+                EventKind::TurnEnded { result } => last = Some((*result, std::mem::take(&mut notes))),
+                _ => {}
+            }
+        }
+        if view.live_turn.is_none() {
+            return Ok(last);
+        }
+    }
+}
+
+/// A stop of the daemon is a pause of the turn: it can be resumed.
+fn put_off(failure: Failure) -> Failure {
+    match failure.kind {
+        ErrorKind::ShuttingDown => Failure { exit: Exit::PutOff, ..failure },
+        _ => failure,
+    }
+}
+
+/// Says that somebody has to answer before the turn goes on.
+fn tell_interrupt(interrupt: &Interrupt) {
+    crate::terminal::note(&format!("the turn waits for an answer: agentctl answer {} …", interrupt.id));
+}
+
+/// Number of the event with which the last turn began; none where there was none.
+async fn first_event(daemon: &Daemon, view: &SessionView) -> anyhow::Result<Option<u64>> {
+    if let Some((_, first)) = view.session.open_turn {
+        return Ok(Some(first));
+    }
+    let items = daemon.client.items(&view.session.summary.id.to_string(), 0, LOOKED_AT).await;
+    let items = items.map_err(|error| put_off(error.into()))?;
+    // Of a turn that is longer than what was looked at, its end is enough.
+    Ok(begins(&items, u64::MAX).pop().or_else(|| items.first().map(|item| item.seq)))
+}
+
+fn tell(global: &Global, session: SessionId, result: &TurnResult, notes: &TurnNotes) -> anyhow::Result<()> {
+    if global.json {
+        return report::json(&jsonl::result(session, result, notes)?);
+    }
+    if !result.text.is_empty() {
+        report::lines([visible::lines(result.text.trim_end_matches('\n'))])?;
+    }
+    let mut err = anstream::stderr().lock();
+    closing::lines(result, 0, TerminalStyle::detect()).iter().try_for_each(|line| writeln!(err, "{line}"))?;
+    Ok(())
 }

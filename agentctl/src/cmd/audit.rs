@@ -1,22 +1,30 @@
-//! `agentctl audit`: shows the audit log, and tells whether it holds.
-
-mod holds;
-mod row;
+//! `agentctl audit`: shows the audit log, a record in one row, and tells whether it holds.
 
 use agentd_core::{
     Timestamp,
-    audit::{AuditRecord, RecordQuery, VerdictName},
+    audit::{
+        AuditFact, AuditProblem, AuditRecord, AuditReport, CallEnd, CallOutcome, DecidedBy, Decision, RecordQuery,
+        VerdictName,
+    },
     ids::TurnId,
+    interrupt::{Answer, AnsweredBy},
+    turn::OnInterrupt,
 };
 use clap::{Args, Subcommand};
 use jiff::{Span, Zoned, tz::TimeZone};
+use serde_json::{Value, json};
 
 use crate::{
     daemon::{self, Daemon},
     exit::Exit,
     flags::{Choice, Global, one_of},
+    render::tool_line,
     report::{self, Table},
-    terminal::look::TerminalStyle,
+    terminal::{
+        look::TerminalStyle,
+        paint::{BAD, GOOD, STRONG, duration, paint},
+        sanitize::clean_line,
+    },
 };
 
 /// The arguments of `audit`.
@@ -120,11 +128,8 @@ pub(super) fn since(text: &str) -> Result<Timestamp, String> {
 async fn list(daemon: &Daemon, args: ListArgs, json: bool) -> anyhow::Result<Exit> {
     let records = records(daemon, &args).await?;
     report::show(json, &records, || {
-        let mut table = Table::new(row::HEAD);
-        for record in &records {
-            table.row(row::row(record, &TimeZone::system()));
-        }
-        table.print("nothing was written down that fits")
+        let rows = records.iter().map(|record| row(record, &TimeZone::system()));
+        Table::of(HEAD, rows).print("nothing was written down that fits")
     })
 }
 
@@ -165,10 +170,166 @@ async fn records(daemon: &Daemon, args: &ListArgs) -> anyhow::Result<Vec<AuditRe
 
 async fn verify(daemon: &Daemon, args: VerifyArgs, json: bool) -> anyhow::Result<Exit> {
     let report = daemon.client.verify_audit(args.noted).await?;
-    report::show(json, &holds::verified(&report), || {
-        report::lines(holds::lines(&report, TerminalStyle::detect().out_color))
-    })?;
+    report::show(json, &verified(&report), || report::lines(lines(&report, TerminalStyle::detect().out_color)))?;
     Ok(if report.holds() { Exit::Done } else { Exit::Failed })
+}
+
+/// The report for programs.
+fn verified(report: &AuditReport) -> Value {
+    let mut object = json!(report);
+    object["holds"] = json!(report.holds());
+    object
+}
+
+/// The report for people: what is wrong, a line each, and what that comes to.
+fn lines(report: &AuditReport, color: bool) -> Vec<String> {
+    let mut lines: Vec<String> = report
+        .findings
+        .iter()
+        .map(|finding| {
+            let style = if finding.problem == AuditProblem::Recorded { STRONG } else { BAD };
+            let place = if finding.line > 0 { format!(":{}", finding.line) } else { String::new() };
+            let place = format!("{}{place}", clean_line(&finding.file));
+            let problem = paint(color, style, finding.problem.as_str());
+            format!("{place}: {problem}: {}", clean_line(&finding.message))
+        })
+        .collect();
+    if report.more > 0 {
+        lines.push(format!("and {} more", report.more));
+    }
+    let read =
+        format!("{} in {}", report::count(report.lines, "line"), report::count(report.files.len() as u64, "file"));
+    lines.push(if report.holds() {
+        format!("{} {read}", paint(color, GOOD, "the log is intact:"))
+    } else {
+        format!("{} {read}", paint(color, BAD, "the log is not intact:"))
+    });
+    lines.push(format!("last line {}, hash {}", report.head.n, report.head.hash));
+    lines
+}
+
+/// The names of the columns.
+const HEAD: [&str; 7] = ["TIME", "SESSION", "WHAT", "ABOUT", "RULES", "DECIDED BY", "OUTCOME"];
+
+/// Characters that are shown of a person's reply.
+const LONGEST_REPLY: usize = 30;
+
+/// The record, column by column, as it was written down: a table lets every character of its cells be seen.
+fn row(record: &AuditRecord, zone: &TimeZone) -> [String; 7] {
+    let entry = &record.line.entry;
+    let time = entry.at.to_zoned(zone.clone()).strftime("%Y-%m-%d %H:%M:%S").to_string();
+    let session = entry.session_id.map_or_else(|| "-".to_owned(), crate::report::short_id);
+    let [what, about, rules, by, outcome] = match &entry.fact {
+        AuditFact::CallDecided(decision) => call(decision, record),
+        other => event(other),
+    };
+    [time, session, what, about, rules, by, outcome]
+}
+
+fn call(decision: &Decision, record: &AuditRecord) -> [String; 5] {
+    let called = tool_line::main_text(&decision.args);
+    let about = match (&decision.answer, &decision.leads_to) {
+        // What a person put in its place is what ran, if anything did.
+        (Some(Answer::Edit { args }), _) => format!("(edited) {} (was {called})", tool_line::main_text(args)),
+        (_, Some(leads_to)) => format!("{called} -> {leads_to}"),
+        (_, None) => called,
+    };
+    let end = record.ended.as_ref().map(|ended| &ended.end);
+    [decision.tool.clone(), about, report::word(decision.verdict), decided_by(decision), outcome(record.outcome, end)]
+}
+
+fn decided_by(decision: &Decision) -> String {
+    let by = match &decision.by {
+        DecidedBy::Rules => "rules".to_owned(),
+        DecidedBy::Grant => "kept rule".to_owned(),
+        DecidedBy::Client(name) => name.clone(),
+        DecidedBy::Deadline => "deadline".to_owned(),
+        DecidedBy::OnInterrupt(OnInterrupt::Wait) => "nobody".to_owned(),
+        DecidedBy::OnInterrupt(choice) => format!("--on-interrupt {}", report::word(choice)),
+        DecidedBy::Tool => "tool".to_owned(),
+        DecidedBy::Daemon => "daemon".to_owned(),
+    };
+    let answers: Vec<String> = [&decision.answer, &decision.reply].into_iter().flatten().map(words).collect();
+    if answers.is_empty() { by } else { format!("{by}: {}", answers.join(", ")) }
+}
+
+fn words(answer: &Answer) -> String {
+    match answer {
+        Answer::Approve => "approve".to_owned(),
+        Answer::Always { .. } | Answer::Keep { .. } => "always".to_owned(),
+        Answer::Reject { .. } => "reject".to_owned(),
+        Answer::Edit { .. } => "edit".to_owned(),
+        Answer::Text { text } => format!("answer \"{}\"", report::cut(text.trim(), LONGEST_REPLY)),
+    }
+}
+
+fn outcome(outcome: Option<CallOutcome>, end: Option<&CallEnd>) -> String {
+    let Some(outcome) = outcome else { return "-".to_owned() };
+    let mut text = outcome.as_str().to_owned();
+    let Some(end) = end.filter(|_| outcome != CallOutcome::Refused) else { return text };
+    if let Some(error) = end.error {
+        text.push_str(&format!(" {}", error.as_str()));
+    }
+    if let Some(code) = end.exit_code {
+        text.push_str(&format!(", exit {code}"));
+    }
+    match end.files.len() {
+        0 => {}
+        files => text.push_str(&format!(", {}", report::count(files as u64, "file"))),
+    }
+    text.push_str(&format!(", {}", duration(end.duration_ms)));
+    text
+}
+
+/// Columns of a record that belongs to no call.
+fn event(fact: &AuditFact) -> [String; 5] {
+    let answerer = |by: &AnsweredBy| match by {
+        AnsweredBy::Client(name) => name.clone(),
+        AnsweredBy::Deadline => "deadline".to_owned(),
+        AnsweredBy::Daemon => "daemon".to_owned(),
+    };
+    let (what, about, by) = match fact {
+        AuditFact::ModelAsked { tool, model, max_tokens } => {
+            ("model asked", format!("{model}, up to {max_tokens} tokens"), tool.clone())
+        }
+        AuditFact::GrantAdded { rule, scope, by } => ("rule kept", format!("{scope}: {rule}"), answerer(by)),
+        AuditFact::GrantRevoked { rule, scope, by } => ("rule revoked", format!("{scope}: {rule}"), answerer(by)),
+        AuditFact::ModeSet { mode, by } => ("mode set", mode.to_string(), answerer(by)),
+        AuditFact::ProjectTrusted { project, sha256, by } => {
+            ("project trusted", format!("{project} ({sha256:.12})"), answerer(by))
+        }
+        AuditFact::ProjectDistrusted { project, by } => ("project distrusted", project.clone(), answerer(by)),
+        AuditFact::PluginAdded { plugin, sha256, by, .. } => {
+            ("plugin added", format!("{plugin} ({sha256:.12})"), answerer(by))
+        }
+        AuditFact::PluginRemoved { plugin, by } => ("plugin removed", plugin.clone(), answerer(by)),
+        AuditFact::SessionImported { source, events, by, .. } => {
+            ("session imported", format!("{events} events, by {source}"), answerer(by))
+        }
+        AuditFact::Undone { files, by, .. } => {
+            let first = files.first().map(|file| file.path.clone()).unwrap_or_default();
+            let more = files.len().saturating_sub(1);
+            ("undo", if more > 0 { format!("{first} and {more} more") } else { first }, by.clone())
+        }
+        AuditFact::DaemonStarted { version, pid } => {
+            ("agentd started", format!("{version}, pid {pid}"), "-".to_owned())
+        }
+        AuditFact::DaemonStopped { pid } => ("agentd stopped", format!("pid {pid}"), "-".to_owned()),
+        AuditFact::RulesRead { problem: Some(problem), .. } => ("rules refused", problem.clone(), "-".to_owned()),
+        AuditFact::RulesRead { sources, .. } => ("rules read", sources.join(", "), "-".to_owned()),
+        AuditFact::LogDamaged { found, .. } => ("log damaged", found.clone(), "-".to_owned()),
+        AuditFact::LogContinued { previous } => ("log continued", format!("after {previous}"), "-".to_owned()),
+        AuditFact::LogTrimmed { file, through, .. } => {
+            ("log trimmed", format!("{file} removed, up to line {}", through.n), "-".to_owned())
+        }
+        AuditFact::Cleaned { parts, by } => {
+            let parts: Vec<String> =
+                parts.iter().map(|part| format!("{}: {}", part.part.as_str(), report::bytes(part.bytes))).collect();
+            ("cleaned", parts.join(", "), by.clone())
+        }
+        AuditFact::CallDecided(_) | AuditFact::CallEnded(_) => (fact.name(), String::new(), "-".to_owned()),
+    };
+    [what.to_owned(), about, "-".to_owned(), by, "-".to_owned()]
 }
 
 #[cfg(test)]
@@ -187,5 +348,158 @@ mod tests {
         for text in ["soon", "", "yesterday", "99999999999y"] {
             assert!(since(text).is_err(), "{text}");
         }
+    }
+}
+
+#[cfg(test)]
+mod holds_tests {
+    use agentd_core::audit::{AuditFinding, AuditHead};
+
+    use super::*;
+
+    #[test]
+    fn what_is_wrong_with_the_log_is_told_with_its_place() {
+        let finding = |problem, line| AuditFinding {
+            file: "audit.jsonl".to_owned(),
+            line,
+            problem,
+            message: "it is not what it was".to_owned(),
+        };
+        let mut report = AuditReport {
+            lines: 9,
+            files: vec!["audit.jsonl".to_owned()],
+            head: AuditHead { n: 9, hash: "ab".to_owned() },
+            findings: vec![finding(AuditProblem::Recorded, 2)],
+            more: 0,
+        };
+        insta::assert_snapshot!(lines(&report, false).join("\n"), @r"
+        audit.jsonl:2: recorded: it is not what it was
+        the log is intact: 9 lines in 1 file
+        last line 9, hash ab
+        ");
+        report.findings.push(finding(AuditProblem::Changed, 5));
+        report.findings.push(finding(AuditProblem::NoWitness, 0));
+        insta::assert_snapshot!(lines(&report, false).join("\n"), @r"
+        audit.jsonl:2: recorded: it is not what it was
+        audit.jsonl:5: changed: it is not what it was
+        audit.jsonl: no_witness: it is not what it was
+        the log is not intact: 9 lines in 1 file
+        last line 9, hash ab
+        ");
+    }
+}
+
+#[cfg(test)]
+mod row_tests {
+    use agentd_core::{
+        Timestamp,
+        audit::{AuditEntry, AuditLine, ChangedFile, RecordedEnd, Requester},
+        tool::{FileChangeKind, ToolErrorCode},
+    };
+    use serde_json::json;
+
+    use super::*;
+    use crate::report::Table;
+
+    fn entry(fact: AuditFact) -> AuditEntry {
+        let session = "0193a5b2-7c1d-7000-8000-000000000002".parse().unwrap();
+        AuditEntry::of_session("2026-01-31T12:00:00Z".parse().unwrap(), session, fact)
+    }
+
+    fn decided(by: DecidedBy, answer: Option<Answer>) -> AuditFact {
+        AuditFact::CallDecided(Box::new(Decision {
+            tool: "run_bash_command".to_owned(),
+            args: json!({"command": "rm -r \u{1b}[2Jbuild"}),
+            leads_to: None,
+            asked_by: Requester { model: "m".to_owned(), agent: "main".to_owned() },
+            verdict: VerdictName::Ask,
+            layer: Some("checker".to_owned()),
+            rule: Some("it removes files".to_owned()),
+            risk: None,
+            reason: None,
+            allowed: !matches!(answer, Some(Answer::Reject { .. })),
+            granted_by: Vec::new(),
+            by,
+            answer,
+            reply: None,
+        }))
+    }
+
+    fn record(fact: AuditFact, outcome: Option<CallOutcome>, error: Option<ToolErrorCode>) -> AuditRecord {
+        let end = CallEnd {
+            tool: "run_bash_command".to_owned(),
+            ran: true,
+            error,
+            exit_code: error.is_none().then_some(0),
+            duration_ms: 1200,
+            files: vec![ChangedFile { path: "build".to_owned(), change: FileChangeKind::Deleted }],
+            output: String::new(),
+            output_bytes: 0,
+            output_sha256: None,
+        };
+        let is_over = matches!(outcome, Some(CallOutcome::Done | CallOutcome::Failed));
+        let ended = is_over.then_some(RecordedEnd { n: 8, at: Timestamp::UNIX_EPOCH, end });
+        AuditRecord { line: AuditLine { n: 7, entry: entry(fact) }, outcome, ended }
+    }
+
+    #[test]
+    fn where_a_link_led_stands_behind_what_was_named() {
+        let AuditFact::CallDecided(mut decision) = decided(DecidedBy::Rules, None) else { panic!() };
+        decision.tool = "read_file".to_owned();
+        decision.args = json!({"path": "docs/a.md"});
+        decision.leads_to = Some("docs/b.md".to_owned());
+        let record = record(AuditFact::CallDecided(decision), Some(CallOutcome::Open), None);
+        assert_eq!(row(&record, &TimeZone::UTC)[3], "docs/a.md -> docs/b.md");
+    }
+
+    #[test]
+    fn what_a_person_replied_is_shown_in_short() {
+        let check = |answer: Option<Answer>, reply: &str, expected: &str| {
+            let AuditFact::CallDecided(mut decision) = decided(DecidedBy::Client("phone".to_owned()), answer) else {
+                panic!()
+            };
+            decision.tool = "ask_human".to_owned();
+            decision.args = json!({"question": "Which?"});
+            decision.reply = Some(Answer::Text { text: reply.to_owned() });
+            let record = record(AuditFact::CallDecided(decision), Some(CallOutcome::Done), None);
+            let table = Table::of(["DECIDED BY"], [[row(&record, &TimeZone::UTC)[5].clone()]]);
+            assert_eq!(table.plain().lines().nth(1).unwrap().trim_end(), expected);
+        };
+        check(None, "green", r#"phone: answer "green""#);
+        check(Some(Answer::Approve), "green\n", r#"phone: approve, answer "green""#);
+        check(None, "a\u{1b}[2Jb\u{202e}c\nd", r#"phone: answer "a\u{1b}[2Jb\u{202e}c⏎d""#);
+        check(None, &"so long ".repeat(9), r#"phone: answer "so long so long so long so lo…""#);
+    }
+
+    #[test]
+    fn an_edited_call_is_shown_as_it_ran() {
+        let edit = Answer::Edit { args: json!({"command": "echo edited; exit 4"}) };
+        let record = record(decided(DecidedBy::Client("phone".to_owned()), Some(edit)), Some(CallOutcome::Done), None);
+        let row = row(&record, &TimeZone::UTC);
+        assert_eq!(
+            (row[3].as_str(), row[5].as_str()),
+            ("(edited) echo edited; exit 4 (was rm -r \u{1b}[2Jbuild)", "phone: edit")
+        );
+    }
+
+    #[test]
+    fn a_record_is_one_line_that_hides_nothing() {
+        let phone = || DecidedBy::Client("phone".to_owned());
+        let records = [
+            record(AuditFact::DaemonStarted { version: "0.1.0".to_owned(), pid: 7 }, None, None),
+            record(decided(phone(), Some(Answer::Approve)), Some(CallOutcome::Done), None),
+            record(decided(DecidedBy::Rules, None), Some(CallOutcome::Failed), Some(ToolErrorCode::Timeout)),
+            record(decided(phone(), Some(Answer::Reject { reason: None })), Some(CallOutcome::Refused), None),
+            record(decided(DecidedBy::OnInterrupt(OnInterrupt::Approve), None), Some(CallOutcome::Unknown), None),
+        ];
+        let table = Table::of(HEAD, records.iter().map(|record| row(record, &TimeZone::UTC)));
+        insta::assert_snapshot!(table.plain(), @r"
+        TIME                 SESSION   WHAT              ABOUT                 RULES  DECIDED BY              OUTCOME
+        2026-01-31 12:00:00  00000002  agentd started    0.1.0, pid 7          -      -                       -
+        2026-01-31 12:00:00  00000002  run_bash_command  rm -r \u{1b}[2Jbuild  ask    phone: approve          done, exit 0, 1 file, 1.2 s
+        2026-01-31 12:00:00  00000002  run_bash_command  rm -r \u{1b}[2Jbuild  ask    rules                   failed E_TIMEOUT, 1 file, 1.2 s
+        2026-01-31 12:00:00  00000002  run_bash_command  rm -r \u{1b}[2Jbuild  ask    phone: reject           refused
+        2026-01-31 12:00:00  00000002  run_bash_command  rm -r \u{1b}[2Jbuild  ask    --on-interrupt approve  unknown
+        ");
     }
 }

@@ -1,4 +1,4 @@
-//! `agentctl config`: what the daemon was configured with, and from where.
+//! `agentctl config` and `agentctl reload`: what the daemon was configured with, and from where; it reads that again.
 
 use std::io::Write as _;
 
@@ -9,9 +9,10 @@ use serde_json::{Map, Value, json};
 use crate::{
     daemon,
     exit::Exit,
+    failure::Failure,
     flags::Global,
     report::{self, Table, count},
-    terminal::sanitize::clean_line,
+    terminal::sanitize::{self, clean_line},
 };
 
 /// Where values come from that nobody has set.
@@ -63,34 +64,49 @@ pub(crate) async fn handle(global: &Global, args: ConfigArgs) -> anyhow::Result<
         return Ok(Exit::Done);
     }
     if chain {
-        let mut table = Table::new(["#", "LINK", "WHAT IT DOES, AND WHY THERE"]);
-        for (number, (name, about)) in view.chain.into_iter().enumerate() {
-            table.row_with_long_end([(number + 1).to_string(), name, about]);
-        }
-        table.print("no links")?;
+        let rows =
+            view.chain.into_iter().enumerate().map(|(number, (name, about))| [(number + 1).to_string(), name, about]);
+        Table::with_long_end(["#", "LINK", "WHAT IT DOES, AND WHY THERE"], rows).print("no links")?;
         return Ok(Exit::Done);
     }
     writeln!(anstream::stdout(), "read, weakest first: {}", clean_line(&view.sources.join(", ")))?;
-    let mut table = Table::new(["KEY", "VALUE", "SET BY"]);
-    let mut shipped = 0u64;
-    for ConfigOrigin { key, origin, value } in view.origins {
-        if origin == SHIPPED && !all {
-            shipped += 1;
-        } else {
-            table.row_with_long_end([key, value.map(in_words).unwrap_or_default(), origin]);
-        }
-    }
-    table.print("no setting differs from its default")?;
+    let all_settings = view.origins.len();
+    let told: Vec<_> = view.origins.into_iter().filter(|setting| all || setting.origin != SHIPPED).collect();
+    let shipped = all_settings - told.len();
+    let rows = told.into_iter().map(|ConfigOrigin { key, origin, value }| {
+        let value = value.map(|value| clean_line(&value.as_str().map_or_else(|| value.to_string(), str::to_owned)));
+        [key, value.unwrap_or_default(), origin]
+    });
+    Table::with_long_end(["KEY", "VALUE", "SET BY"], rows).print("no setting differs from its default")?;
     if shipped > 0 {
-        crate::terminal::note(&format!("{}; --all lists them", count(shipped, "default")));
+        crate::terminal::note(&format!("{}; --all lists them", count(shipped as u64, "default")));
     }
     Ok(Exit::Done)
 }
 
-/// A value as it would be written in a file, in one line.
-fn in_words(value: Value) -> String {
-    match value {
-        Value::String(text) => clean_line(&text),
-        other => clean_line(&other.to_string()),
-    }
+/// The arguments of `reload`.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  agentctl reload                 read all configuration files again
+  agentctl reload --json
+  agentctl policy test ~/.config/agentd/hitl_rules.yaml && agentctl reload
+
+A configuration with an error changes nothing: the error is shown with its line, and the daemon keeps the old one. \
+Changed rules apply to the next call of every session.")]
+pub(crate) struct ReloadArgs {}
+
+/// Reloads.
+pub(crate) async fn reload(global: &Global, _: ReloadArgs) -> anyhow::Result<Exit> {
+    let Some(daemon) = daemon::connect_running(global).await? else {
+        return Err(Failure::unreachable("no daemon is running")
+            .hint("the next one reads the configuration when it starts")
+            .into());
+    };
+    let reloaded = daemon.client.reload().await?;
+    let told = json!({ "config_sources": reloaded.config_sources, "notes": reloaded.notes });
+    report::show(global.json, &told, || {
+        report::lines([format!("read again: {}", sanitize::clean_line(&reloaded.config_sources.join(", ")))])?;
+        reloaded.notes.iter().for_each(|note| crate::terminal::note(&sanitize::clean_line(note)));
+        Ok(())
+    })
 }

@@ -5,7 +5,6 @@ use std::{
     time::{Duration, Instant},
 };
 
-use agentd_core::model::Slot;
 use agentd_proto::{
     client::{DaemonStatus, RecoveredTurn},
     lock_file::LockHolder,
@@ -140,9 +139,7 @@ pub(crate) async fn status(global: &Global, _: StatusArgs) -> anyhow::Result<Exi
         return Ok(Exit::Unreachable);
     };
     let status = daemon.client.status().await?;
-    // A daemon that does not list its models says nothing of keys.
-    let slots = daemon.client.models().await.unwrap_or_default();
-    let notes = daemon.shell_notes(slots.iter().any(|info| info.slot == Slot::default() && info.model.embedded));
+    let notes = daemon.shell_notes(daemon.is_builtin().await);
     report::show(global.json, &as_json(&status, &notes), || print(&status, &notes))
 }
 
@@ -161,7 +158,7 @@ fn as_json(status: &DaemonStatus, notes: &[ShellNote]) -> serde_json::Value {
         "running": true,
         "version": status.version,
         "pid": status.pid,
-        "uptime_ms": u64::try_from(status.uptime.as_millis()).unwrap_or(u64::MAX),
+        "uptime_ms": report::millis(status.uptime),
         "resident_bytes": status.resident_bytes,
         "live_sessions": status.live_sessions,
         "running_turns": status.running_turns,
@@ -173,9 +170,7 @@ fn as_json(status: &DaemonStatus, notes: &[ShellNote]) -> serde_json::Value {
         "problems": status.problems.iter().map(|problem| json!({
             "subject": problem.subject, "message": problem.message, "hint": problem.hint,
         })).collect::<Vec<_>>(),
-        "environment": notes.iter().map(|note| json!({
-            "variables": note.names, "message": note.message, "hint": note.hint,
-        })).collect::<Vec<_>>(),
+        "environment": notes,
         "sandbox": status.sandbox.as_ref().map(|sandbox| {
             json!({
                 "mode": sandbox.mode,
@@ -193,7 +188,7 @@ fn as_json(status: &DaemonStatus, notes: &[ShellNote]) -> serde_json::Value {
 fn print(status: &DaemonStatus, notes: &[ShellNote]) -> anyhow::Result<()> {
     let mut out = anstream::stdout().lock();
     let memory = status.resident_bytes.map(|bytes| format!(", {} MiB", bytes / 1024 / 1024)).unwrap_or_default();
-    let uptime = span(u64::try_from(status.uptime.as_millis()).unwrap_or(u64::MAX));
+    let uptime = span(report::millis(status.uptime));
     let mut line = |name: &str, value: &str| writeln!(out, "{name:<10}{}", sanitize::clean_line(value));
     line("daemon", &format!("agentd {}, pid {}, up {uptime}{memory}", status.version, status.pid))?;
     line(

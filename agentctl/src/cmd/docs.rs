@@ -1,26 +1,36 @@
 //! `agentctl docs`: documents of a session, indexed, read and searched by the page.
 
-mod show;
-
-use std::{io::IsTerminal as _, path::PathBuf};
+use std::{
+    io::{IsTerminal as _, Write as _},
+    path::PathBuf,
+};
 
 use agentd_core::{
     ids::SessionId,
-    knowledge::{DocumentListing, DocumentProgress, DocumentQuery, PartCursor, PartRange, Password, Reading},
+    knowledge::{
+        DocumentFinds, DocumentHit, DocumentListing, DocumentProgress, DocumentQuery, DocumentState, KnowledgeStats,
+        PartCursor, PartRange, Password, Reading,
+    },
 };
 use agentd_proto::client::NewSession;
 use clap::{Args, Subcommand};
-use serde_json::json;
+use serde_json::{Value, json};
 
+use super::session_list::marked;
 use crate::{
     daemon::{self, Daemon},
     exit::Exit,
     failure::Failure,
     flags::Global,
     render::spinner::Spinner,
-    report,
+    report::{self, Table},
     session::{self, Upload},
-    terminal::{ask, look::TerminalStyle, sanitize::clean_line},
+    terminal::{
+        ask,
+        look::TerminalStyle,
+        paint::{CODE, QUIET, STRONG, paint},
+        sanitize::{clean, clean_line},
+    },
 };
 
 /// The arguments of `docs`.
@@ -140,7 +150,7 @@ pub(crate) async fn handle(global: &Global, args: DocsArgs) -> anyhow::Result<Ex
             let session = named(&common).await?;
             let range = PartRange { first: page, count, from: PartCursor { row, column } };
             let reading = unlocked(&daemon, session, &path, range).await?;
-            report::show(json, &reading, || show::reading(&path, page, &reading))
+            report::show(json, &reading, || print_reading(&path, page, &reading))
         }
         DocsCommand::Search { query, within, regex, limit, common } => {
             let session = named(&common).await?;
@@ -152,7 +162,7 @@ pub(crate) async fn handle(global: &Global, args: DocsArgs) -> anyhow::Result<Ex
             let found = daemon.client.search_documents(&session.to_string(), &within, &query, show).await;
             spinner.clear();
             let finds = found?;
-            report::show(json, &show::json_of(&finds), || show::finds(&finds))
+            report::show(json, &json_of(&finds), || print_finds(&finds))
         }
         DocsCommand::Reindex { paths, common } => {
             let session = named(&common).await?;
@@ -160,7 +170,7 @@ pub(crate) async fn handle(global: &Global, args: DocsArgs) -> anyhow::Result<Ex
         }
         DocsCommand::Stats => {
             let stats = daemon.client.document_stats().await?;
-            report::show(json, &stats, || show::stats(&stats))
+            report::show(json, &stats, || print_stats(&stats))
         }
     }
 }
@@ -233,7 +243,178 @@ fn listing_shown(session: SessionId, listing: &DocumentListing, json: bool) -> a
     let DocumentListing { documents, notes } = listing;
     let complete = notes.is_empty();
     let told = json!({ "session_id": session, "documents": documents, "complete": complete, "notes": notes });
-    report::show(json, &told, || show::listing(listing))
+    report::show(json, &told, || print_listing(listing))
+}
+
+/// Documents of which something is wrong that are told one by one.
+const MOST_TOLD: usize = 5;
+
+/// A table of documents, and below it what is wrong with some.
+fn print_listing(DocumentListing { documents, notes }: &DocumentListing) -> anyhow::Result<()> {
+    let rows = documents.iter().map(|DocumentState { name, format, title, parts, chunks, .. }| {
+        let chunks = chunks.map_or_else(|| "not indexed".to_owned(), |chunks| chunks.to_string());
+        let parts = if *parts == 0 { String::new() } else { parts.to_string() };
+        let title = clean_line(title.as_deref().unwrap_or_default());
+        [clean_line(name), clean_line(format), parts, chunks, title]
+    });
+    Table::with_long_end(["DOCUMENT", "FORMAT", "PARTS", "CHUNKS", "TITLE"], rows)
+        .print("there is no document; agentctl files ls shows all files")?;
+    for state in documents {
+        if let Some(problem) = &state.problem {
+            crate::terminal::note(&format!("{}: {}", clean_line(&state.name), clean_line(problem)));
+        }
+    }
+    notes.iter().for_each(|note| crate::terminal::note(&clean_line(note)));
+    Ok(())
+}
+
+/// Lines about documents that could not be searched: one each, and of many their number.
+fn broken_lines(broken: &[(String, String)]) -> Vec<String> {
+    let line = |(name, why): &(String, String), why_in_full: bool| {
+        // Behind the first sentence stands what to do, which is the same for most.
+        let why = if why_in_full { why.as_str() } else { why.split("; ").next().unwrap_or(why) };
+        format!("{} could not be searched whole: {}", clean_line(name), clean_line(why))
+    };
+    if let [one] = broken {
+        return vec![line(one, true)];
+    }
+    let mut lines: Vec<String> = broken.iter().take(MOST_TOLD).map(|one| line(one, false)).collect();
+    if broken.len() > MOST_TOLD {
+        let more = report::count((broken.len() - MOST_TOLD) as u64, "more document");
+        lines.push(format!("{more} could not be searched whole; agentctl docs list says why of each"));
+    }
+    lines
+}
+
+/// Pages, each below its name.
+fn print_reading(path: &str, first: u32, reading: &Reading) -> anyhow::Result<()> {
+    let Reading { format, title, parts_are, total, parts, broken, .. } = reading;
+    let color = TerminalStyle::detect().out_color;
+    let mut out = anstream::stdout().lock();
+    let title = title.as_deref().map(|title| format!("  {}", clean_line(title))).unwrap_or_default();
+    let whole = format!("{}  {format}, {}{title}", clean_line(path), report::count(*total, parts_are.noun()));
+    writeln!(out, "{}", paint(color, QUIET, &whole))?;
+    for part in parts {
+        writeln!(out, "\n{}\n{}", paint(color, STRONG, &clean_line(&part.label)), clean(part.text.trim_end()))?;
+        if let Some(extent) = &part.shown {
+            writeln!(out, "{}", paint(color, QUIET, &format!("[{extent}]")))?;
+        }
+    }
+    drop(out);
+    for part in parts {
+        if let Some(PartCursor { row, column }) = part.next {
+            let row = if row > 0 { format!(" --row {row}") } else { String::new() };
+            let column = if column > 0 { format!(" --column {column}") } else { String::new() };
+            let (noun, number) = (parts_are.noun(), part.number);
+            crate::terminal::note(&format!("there is more of this {noun}: --page {number}{row}{column}"));
+        }
+    }
+    match parts.last() {
+        None if *total > 0 => crate::terminal::note(&format!("it has {}", report::count(*total, parts_are.noun()))),
+        None => crate::terminal::note("it has no text"),
+        Some(last) if last.number < *total && first <= *total => {
+            crate::terminal::note(&format!("there is more: --page {}", last.number + 1));
+        }
+        Some(_) => {}
+    }
+    if let Some(why) = broken {
+        crate::terminal::note(&format!("it could not be read to its end: {}", clean_line(why)));
+    }
+    Ok(())
+}
+
+/// Finds: where, and the words around, with what was looked for in bold.
+fn print_finds(finds: &DocumentFinds) -> anyhow::Result<()> {
+    let color = TerminalStyle::detect().out_color;
+    let mut out = anstream::stdout().lock();
+    for hit in &finds.hits {
+        writeln!(out, "{}\n    {}", paint(color, CODE, &place(hit)), marked(&hit.snippet, &hit.marks, color))?;
+    }
+    drop(out);
+    if finds.hits.is_empty() {
+        let searched = report::count(finds.searched as u64, "document");
+        crate::terminal::note(&format!(
+            "nothing was found in {searched}; texts of the project are searched where --in names them"
+        ));
+    }
+    finds.notes.iter().for_each(|note| crate::terminal::note(&clean_line(note)));
+    left_out(finds).iter().for_each(|line| crate::terminal::note(line));
+    Ok(())
+}
+
+/// Note on documents that need a password, of which none is asked for in the middle of a search.
+fn locked_note(locked: &[String]) -> Option<String> {
+    // Of an archive the names are shown without one.
+    let is_archive = |name: &String| name.to_ascii_lowercase().ends_with(".zip");
+    let command = match (locked.iter().any(|name| !is_archive(name)), locked.iter().any(is_archive)) {
+        (true, true) => "`agentctl docs show FILE` (of an archive `FILE!/DOCUMENT`)",
+        (_, true) => "`agentctl docs show FILE!/DOCUMENT`",
+        _ => "`agentctl docs show FILE`",
+    };
+    let names: Vec<String> = locked.iter().take(MOST_TOLD).map(|name| clean_line(name)).collect();
+    let more = locked.len() - names.len();
+    let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+    let names = format!("{}{more}", names.join(", "));
+    match locked {
+        [] => None,
+        [_] => Some(format!("{names} needs a password and was not searched; {command} asks for it")),
+        _ => Some(format!("{names} need a password and were not searched; {command} asks for that of one")),
+    }
+}
+
+/// Lines about what was not searched, or not to its end.
+fn left_out(finds: &DocumentFinds) -> Vec<String> {
+    let others: Vec<_> = finds.broken.iter().filter(|(name, _)| !finds.locked.contains(name)).cloned().collect();
+    let mut lines = broken_lines(&others);
+    lines.extend(locked_note(&finds.locked));
+    if finds.not_searched > 0 {
+        let left = report::count(finds.not_searched as u64, "document");
+        lines.push(format!(
+            "{left} not searched: time limit; search again (what was read is cached), or name a folder with --in"
+        ));
+    }
+    if finds.late {
+        lines.push("the search is incomplete: time limit; name a document with --in".to_owned());
+    }
+    lines
+}
+
+/// The same with the citation of each find.
+fn json_of(finds: &DocumentFinds) -> Value {
+    let hit = |hit: &DocumentHit| {
+        json!({
+            "document": hit.document, "place": hit.place, "citation": hit.citation(), "score": hit.score,
+            "snippet": hit.snippet, "marks": hit.marks.iter().map(|mark| [mark.start, mark.end]).collect::<Vec<_>>(),
+        })
+    };
+    let broken = |(name, why): &(String, String)| json!({ "document": name, "why": why });
+    let notes: Vec<String> = finds.notes.iter().cloned().chain(locked_note(&finds.locked)).collect();
+    json!({
+        "hits": finds.hits.iter().map(hit).collect::<Vec<_>>(),
+        "searched": finds.searched,
+        "by": finds.by,
+        "not_searched": finds.not_searched,
+        "complete": finds.is_complete(),
+        "notes": notes,
+        "broken": finds.broken.iter().map(broken).collect::<Vec<_>>(),
+        "locked": finds.locked,
+    })
+}
+
+fn place(hit: &DocumentHit) -> String {
+    let (document, place) = (clean_line(&hit.document), clean_line(&hit.place));
+    let shown = DocumentHit { place, ..hit.clone() };
+    shown.behind(&document, "  ")
+}
+
+/// Prints the size of the index.
+fn print_stats(stats: &KnowledgeStats) -> anyhow::Result<()> {
+    let KnowledgeStats { documents, chunks, bytes, stale, folder } = stats;
+    let size = report::bytes(*bytes);
+    report::lines([
+        format!("documents  {documents}\nchunks     {chunks}\nstale      {stale}\nsize       {size}"),
+        format!("folder     {}", clean_line(&folder.display().to_string())),
+    ])
 }
 
 #[cfg(test)]
@@ -246,5 +427,74 @@ mod tests {
         assert_eq!(progress(&step(12, Some(300))), "uploads/a.pdf  12 of 300 (4 %)");
         assert_eq!(progress(&step(12, None)), "uploads/a.pdf  12");
         assert_eq!(progress(&step(0, Some(0))), "uploads/a.pdf  0");
+    }
+}
+
+#[cfg(test)]
+mod show_tests {
+    use super::*;
+
+    #[test]
+    fn finds_are_one_line_without_escapes_and_with_bold_hits() {
+        let hit = DocumentHit {
+            document: "uploads/\u{1b}[2Ja.pdf".to_owned(),
+            place: "p. 2".to_owned(),
+            score: 1.0,
+            snippet: "the\n\u{1b}[31m纳税 is due".to_owned(),
+            marks: vec![9..15, 99..100],
+            before: None,
+            after: None,
+        };
+        assert_eq!(place(&hit), "uploads/a.pdf  p. 2");
+        assert_eq!(marked(&hit.snippet, &hit.marks, false), "the 纳税 is due");
+        assert_eq!(marked(&hit.snippet, &hit.marks, true), "the \u{1b}[1m纳税\u{1b}[0m is due");
+    }
+
+    #[test]
+    fn a_search_that_left_something_out_is_not_complete() {
+        let check = |finds: DocumentFinds, complete: bool, words: &str| {
+            let (lines, shown) = (left_out(&finds), json_of(&finds));
+            assert_eq!((&shown["complete"], &shown["not_searched"]), (&json!(complete), &json!(finds.not_searched)));
+            assert_eq!(lines.iter().any(|line| line.contains(words)), !complete, "{words}: {lines:?}");
+        };
+        check(DocumentFinds::default(), true, "");
+        check(DocumentFinds { not_searched: 4, ..DocumentFinds::default() }, false, "4 documents not searched");
+        check(DocumentFinds { late: true, ..DocumentFinds::default() }, false, "is incomplete");
+        let broken = vec![("a.pdf".to_owned(), "2 of its 3 pages are pictures".to_owned())];
+        check(DocumentFinds { broken, ..DocumentFinds::default() }, false, "a.pdf could not be searched whole: 2 of");
+    }
+
+    #[test]
+    fn documents_that_need_a_password_are_named_once_with_the_command_that_asks_for_it() {
+        let told = |count: usize| {
+            let locked: Vec<String> = (0..count).map(|number| format!("uploads/{number}\u{1b}[2J.odt")).collect();
+            let why =
+                "could not read the OpenDocument text: it is encrypted and opens with a password only; what to do";
+            let broken = locked.iter().map(|name| (name.clone(), why.to_owned())).collect();
+            let finds = DocumentFinds { locked, broken, ..DocumentFinds::default() };
+            (left_out(&finds), json_of(&finds))
+        };
+        let (lines, shown) = told(1);
+        let expected = "uploads/0.odt needs a password and was not searched; `agentctl docs show FILE` asks for it";
+        assert_eq!((lines.as_slice(), &shown["notes"]), ([expected.to_owned()].as_slice(), &json!([expected])));
+        assert_eq!((&shown["complete"], shown["locked"].as_array().map(Vec::len)), (&json!(false), Some(1)));
+        let (lines, shown) = told(7);
+        assert_eq!((lines.len(), shown["locked"].as_array().map(Vec::len)), (1, Some(7)));
+        assert!(lines[0].contains("uploads/4.odt and 2 more need a password"), "{lines:?}");
+        assert_eq!(told(0).0, [""; 0]);
+    }
+
+    #[test]
+    fn of_many_documents_that_cannot_be_read_a_few_lines_are_told() {
+        let broken = |count: usize| {
+            let one =
+                |n| (format!("uploads/{n}.pdf"), "could not read the PDF: it is a scan; run OCR over it".to_owned());
+            broken_lines(&(0..count).map(one).collect::<Vec<_>>())
+        };
+        let full = "uploads/0.pdf could not be searched whole: could not read the PDF: it is a scan; run OCR over it";
+        assert_eq!(broken(1), [full]);
+        let many = broken(18);
+        assert_eq!(many.len(), MOST_TOLD + 1, "{many:?}");
+        assert!(!many[0].contains("OCR") && many[MOST_TOLD].starts_with("13 more documents could not"), "{many:?}");
     }
 }

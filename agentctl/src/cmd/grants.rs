@@ -110,17 +110,17 @@ async fn list(daemon: &Daemon, session: Option<&str>, json: bool) -> anyhow::Res
 
 fn table(held: &[HeldGrant]) -> anyhow::Result<()> {
     let now = Timestamp::now();
-    let mut table = Table::new(["N", "SCOPE", "ADDED", "BY", "RULE"]);
-    for (at, HeldGrant { session_id, grant }) in held.iter().enumerate() {
+    let rows = held.iter().enumerate().map(|(at, HeldGrant { session_id, grant })| {
         let place = match session_id {
             Some(id) => format!("session {}", report::short_id(id)),
             None => "permanent".to_owned(),
         };
         let kept = grant.at.map_or_else(|| "-".to_owned(), |at| report::ago(at, now));
         let by = grant.by.clone().unwrap_or_else(|| "-".to_owned());
-        table.row_with_long_end([(at + 1).to_string(), place, kept, by, grant.rule.clone()]);
-    }
-    table.print("no grants; the answer `always` adds some, and so does `agentctl grants add`")
+        [(at + 1).to_string(), place, kept, by, grant.rule.clone()]
+    });
+    Table::with_long_end(["N", "SCOPE", "ADDED", "BY", "RULE"], rows)
+        .print("no grants; the answer `always` adds some, and so does `agentctl grants add`")
 }
 
 fn as_json((at, held): (usize, &HeldGrant)) -> Value {

@@ -63,16 +63,14 @@ pub(crate) async fn handle(daemon: &Daemon, args: ImportArgs, json: bool) -> any
     let from = args.from.map(|program| program.0);
     let report = if args.file.as_os_str() == "-" {
         if io::stdin().is_terminal() {
-            return Err(Failure::usage("there is nothing on standard input")
-                .hint("name a FILE, or pipe one in")
-                .into());
+            anyhow::bail!(Failure::usage("there is nothing on standard input").hint("name a FILE, or pipe one in"));
         }
         let _notice = SilenceNotice::watch("the history");
         daemon.client.import(tokio::io::stdin(), from, args.as_new, CLIENT).await?
     } else {
-        let file = tokio::fs::File::open(&args.file).await.map_err(|error| {
-            Failure::usage(format!("could not read {}: {error}", args.file.display())).hint("name a file that is there")
-        })?;
+        let failed = Failure::of_file("read", &args.file);
+        let file = tokio::fs::File::open(&args.file).await;
+        let file = file.map_err(|error| failed(error).hint("name a file that is there"))?;
         daemon.client.import(file, from, args.as_new, CLIENT).await?
     };
     report::show(json, &report, || tell(&report))?;
@@ -90,9 +88,7 @@ async fn agree(daemon: &Daemon, report: &ImportReport, agreed: bool) -> anyhow::
         note(&format!("  {}. {}", number + 1, visible::line(pin)));
     }
     let can_ask = io::stdin().is_terminal() && io::stderr().is_terminal();
-    let is_yes = |answer: String| matches!(answer.trim().to_lowercase().as_str(), "y" | "yes");
-    let question = "Use them in this session? [y/N] ";
-    let uses = agreed || can_ask && ask::line(question)?.is_some_and(is_yes);
+    let uses = agreed || can_ask && ask::agreed("Use them in this session? [y/N] ")?;
     if uses {
         daemon.client.set_pins(&report.session_id.to_string(), report.pins.clone()).await?;
     }

@@ -1,25 +1,30 @@
-//! `agentctl interrupts`: lists what waits for an answer.
+//! `agentctl interrupts` and `agentctl answer`: list what waits for an answer, and answer it.
 
-use std::io::Write as _;
+use std::io::{BufRead as _, IsTerminal as _, Read as _, Write as _};
 
 use agentd_core::{
     Timestamp,
-    interrupt::{Ask, Interrupt},
+    error::ErrorKind,
+    grant::GrantScope,
+    ids::InterruptId,
+    interrupt::{Answer, Ask, Interrupt},
     visible,
 };
 use clap::Args;
+use serde_json::Value;
 
 use crate::{
-    cmd::answer,
     daemon,
     exit::Exit,
+    failure::Failure,
     flags::Global,
+    input::SilenceNotice,
     render::{
         asking,
         diff::{self, Room},
     },
-    report::{self, Table},
-    terminal::look::TerminalStyle,
+    report::{self, Table, short_id},
+    terminal::{ask, look::TerminalStyle},
 };
 
 /// The arguments of `interrupts`.
@@ -45,7 +50,7 @@ pub(crate) async fn handle(global: &Global, args: InterruptsArgs) -> anyhow::Res
     let daemon = daemon::connect(global).await?;
     let mut pending = daemon.client.interrupts(args.session.as_deref()).await?;
     if let Some(id) = &args.id {
-        pending = vec![answer::waiting(id, &pending)?.clone()];
+        pending = vec![waiting(id, &pending)?.clone()];
     }
     report::show(global.json, &pending, || match pending.as_slice() {
         [one] if args.id.is_some() => Ok(anstream::stdout().write_all(in_full(one, Timestamp::now()).as_bytes())?),
@@ -56,12 +61,11 @@ pub(crate) async fn handle(global: &Global, args: InterruptsArgs) -> anyhow::Res
 fn table(pending: &[Interrupt]) -> anyhow::Result<()> {
     let ids = report::short_ids(pending.iter().map(|interrupt| interrupt.id));
     let now = Timestamp::now();
-    let mut table = Table::new(["#", "ID", "SESSION", "ASKED", "RISK", "WHAT"]);
-    for (at, (interrupt, id)) in pending.iter().zip(ids).enumerate() {
+    let rows = pending.iter().zip(ids).enumerate().map(|(at, (interrupt, id))| {
         let (risk, what) = match &interrupt.ask {
             Ask::Approval { tool, args, risk, .. } => {
                 let what = interrupt.ask.plan().map_or_else(|| args.to_string(), str::to_owned);
-                (format!("{risk:?}").to_lowercase(), format!("{tool} {what}"))
+                (risk.as_str().to_owned(), format!("{tool} {what}"))
             }
             Ask::Question { question, .. } => ("-".to_owned(), question.clone()),
         };
@@ -69,9 +73,9 @@ fn table(pending: &[Interrupt]) -> anyhow::Result<()> {
         if let Some(title) = &interrupt.asked_by.session_title {
             session.push_str(&format!(" {}", report::cut(title, 24)));
         }
-        table.row([(at + 1).to_string(), id, session, report::ago(interrupt.raised_at, now), risk, what]);
-    }
-    table.print("nothing waits for an answer")
+        [(at + 1).to_string(), id, session, report::ago(interrupt.raised_at, now), risk, what]
+    });
+    Table::of(["#", "ID", "SESSION", "ASKED", "RISK", "WHAT"], rows).print("nothing waits for an answer")
 }
 
 /// One interrupt with all that a person needs to decide.
@@ -138,6 +142,245 @@ fn in_full(interrupt: &Interrupt, now: Timestamp) -> String {
         line("deadline", &unanswered);
     }
     text
+}
+
+/// The arguments of `answer`.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  agentctl interrupts                                       open questions and their IDs
+  agentctl answer 0193a5b2 approve                          run it
+  agentctl answer 0193a5b2 reject --reason 'not in src/'    the model gets the reason
+  agentctl answer 0193a5b2 always                           and do not ask again in this session
+  agentctl answer 0193a5b2 always --for-good                nor in any other session
+  agentctl answer 0193a5b2 always --rule mcp_lab_weather    nor for anything this wider rule covers
+  agentctl answer 0193a5b2 edit --args '{\"path\":\"a.txt\"}'   run it with other arguments
+  agentctl answer 0193a5b2 edit --args '…' --preview        only show what they would do
+  agentctl answer 0193a5b2 'The second one, please'         answer to a question
+  agentctl answer 0193a5b2 2                                the number of one of its choices
+
+`agentctl interrupts ID` shows what `always` would allow; `agentctl grants revoke` takes it back. An edited call is shown \
+before it runs, and refused if the rules deny it. The turn continues at once, even after a restart of the daemon.")]
+pub(crate) struct AnswerArgs {
+    /// The interrupt: its id, the start or the end of it, or its number in `agentctl interrupts`
+    id: String,
+    /// approve, reject, always or edit; for a question, the text of the answer; leave it out for a password
+    #[arg(value_name = "approve|reject|always|edit|TEXT", num_args = 0..)]
+    words: Vec<String>,
+    /// Reason of a rejection, shown to the model
+    #[arg(long, value_name = "TEXT")]
+    reason: Option<String>,
+    /// Make `always` permanent: for every session, until it is revoked
+    #[arg(long)]
+    for_good: bool,
+    /// Rule to add with `always`, one of the wider ones of `agentctl interrupts ID`
+    #[arg(long, value_name = "RULE")]
+    rule: Option<String>,
+    /// New arguments for `edit`, a JSON object
+    #[arg(long, value_name = "JSON")]
+    args: Option<String>,
+    /// Only show what `edit` would do, without answering
+    #[arg(long, requires = "args")]
+    preview: bool,
+}
+
+/// Answers.
+pub(crate) async fn handle_answer(global: &Global, args: AnswerArgs) -> anyhow::Result<Exit> {
+    let daemon = daemon::connect(global).await?;
+    let pending = daemon.client.interrupts(None).await?;
+    let (id, interrupt) = resolve(&args.id, &pending)?;
+    let ask = interrupt.map(|interrupt| &interrupt.ask);
+    let answer = match ask {
+        Some(ask) if ask.is_secret() => secret(&args, ask)?,
+        ask => parse(&args, ask)?,
+    };
+    check_place(&args, &answer, interrupt)?;
+    if let Some(misfit) = interrupt.and_then(|interrupt| answer.misfit(&interrupt.ask)) {
+        return Err(Failure::usage(format!("this answer does not fit: {misfit}"))
+            .hint("see what is asked with `agentctl interrupts`")
+            .into());
+    }
+    if let Answer::Edit { args: edited } = &answer {
+        let would = daemon.client.foresee(id, edited).await?;
+        let color = TerminalStyle::detect().err_color;
+        for line in would_do(&would, color) {
+            writeln!(anstream::stderr(), "{line}")?;
+        }
+        if args.preview {
+            return Ok(Exit::Done);
+        }
+    }
+    daemon.client.answer(id, &answer, daemon::CLIENT).await?;
+    if let Some(interrupt) = interrupt {
+        if let Some((rules, scope)) = answer.kept(&interrupt.ask) {
+            crate::terminal::note(&asking::kept(scope, rules));
+        }
+        let session = short_id(interrupt.session_id);
+        crate::terminal::note(&format!("answered; the turn continues (follow it with `agentctl attach {session}`)"));
+    }
+    Ok(Exit::Done)
+}
+
+/// The effect that a call would have with other arguments, in lines.
+fn would_do(ask: &Ask, color: bool) -> Vec<String> {
+    let Ask::Approval { tool, args, risk, preview, .. } = ask else { return Vec::new() };
+    let preview = preview.clone().unwrap_or_else(|| format!("{args:#}"));
+    let head = format!("with these arguments {} would do this ({}):", visible::line(tool), asking::risk(*risk));
+    let lines = diff::preview(&preview, Room::of_columns(TerminalStyle::detect().columns()), color);
+    [head].into_iter().chain(lines.into_iter().map(|line| format!("  {line}"))).collect()
+}
+
+/// Finds the interrupt that is meant. A whole id goes to the daemon even if nothing of that id waits, because only
+/// the daemon knows whether it was answered before.
+///
+/// # Errors
+/// When none or several are meant.
+pub(crate) fn resolve<'a>(
+    text: &str,
+    pending: &'a [Interrupt],
+) -> Result<(InterruptId, Option<&'a Interrupt>), Failure> {
+    if let Ok(id) = text.parse::<InterruptId>() {
+        return Ok((id, pending.iter().find(|interrupt| interrupt.id == id)));
+    }
+    if let Some(one) = place(text).and_then(|place| pending.get(place - 1)) {
+        return Ok((one.id, Some(one)));
+    }
+    let wanted = bare(text);
+    let of_ids = |is_meant: fn(&str, &str) -> bool| -> Vec<&Interrupt> {
+        pending.iter().filter(|interrupt| is_meant(&bare(&interrupt.id.to_string()), &wanted)).collect()
+    };
+    let mut fitting = of_ids(|id, start| id.starts_with(start));
+    if fitting.is_empty() && wanted.len() >= SHORTEST_END {
+        fitting = of_ids(|id, end| id.ends_with(end));
+    }
+    match fitting.as_slice() {
+        [one] if !wanted.is_empty() => Ok((one.id, Some(one))),
+        [_, _, ..] => Err(Failure::usage(format!("{text:?} could mean several pending interrupts"))
+            .hint(report::name_one(fitting.iter().map(subject), NAMED))),
+        _ => Err(nothing_waits(format!("no pending interrupt is named {text:?}"))),
+    }
+}
+
+/// Characters of the end of an id that name an interrupt.
+const SHORTEST_END: usize = 6;
+/// Digits of a place in the list at the most. An end of an id is longer.
+const PLACE_DIGITS: usize = 4;
+/// Interrupts that are named where several could be meant.
+const NAMED: usize = 4;
+
+/// The place in the list that a name is, from 1. Ids start with a zero.
+fn place(name: &str) -> Option<usize> {
+    let is_place = name.len() <= PLACE_DIGITS && !name.starts_with('0') && name.bytes().all(|b| b.is_ascii_digit());
+    name.parse().ok().filter(|_| is_place)
+}
+
+/// Subject, age and id of an interrupt.
+fn subject(interrupt: &&Interrupt) -> (String, Timestamp, InterruptId) {
+    let what = match &interrupt.ask {
+        Ask::Approval { tool, .. } => visible::line(tool),
+        Ask::Question { question, .. } => report::cut(&visible::line(question), 40),
+    };
+    (what, interrupt.raised_at, interrupt.id)
+}
+
+/// Refuses to approve what is named by its place alone: another question may stand there by now.
+fn check_place(args: &AnswerArgs, answer: &Answer, interrupt: Option<&Interrupt>) -> Result<(), Failure> {
+    let approves =
+        matches!(answer, Answer::Approve | Answer::Always { .. } | Answer::Keep { .. } | Answer::Edit { .. });
+    let (Some(interrupt), Some(_), true) = (interrupt, place(&args.id), approves) else { return Ok(()) };
+    let (id, words) = (short_id(interrupt.id), args.words.join(" "));
+    Err(Failure::usage("an approval is given by id: what is at this place may have changed since it was listed")
+        .hint(format!("see it with `agentctl interrupts {id}`, then: agentctl answer {id} {words}")))
+}
+
+/// The interrupt that is meant, among those that wait.
+///
+/// # Errors
+/// When none or several are meant.
+pub(crate) fn waiting<'a>(text: &str, pending: &'a [Interrupt]) -> Result<&'a Interrupt, Failure> {
+    resolve(text, pending)?.1.ok_or_else(|| nothing_waits(format!("no interrupt {text} waits for an answer")))
+}
+
+fn nothing_waits(message: String) -> Failure {
+    Failure::new(ErrorKind::NotFound, message).hint("`agentctl interrupts` shows what waits")
+}
+
+/// An id without what people leave out.
+pub(crate) fn bare(id: &str) -> String {
+    id.chars().filter(|c| *c != '-').map(|c| c.to_ascii_lowercase()).collect()
+}
+
+/// Understands the answer. The words have their special meaning for approvals; for a question only `reject` has
+/// one, because everything else may be just what the person wants to say.
+fn parse(args: &AnswerArgs, ask: Option<&Ask>) -> Result<Answer, Failure> {
+    if args.words.is_empty() {
+        return Err(
+            Failure::usage("there is no answer").hint("write approve, reject, always, edit or the text behind the id")
+        );
+    }
+    let words = args.words.join(" ");
+    let is_question = matches!(ask, Some(Ask::Question { .. }));
+    let answer = match words.as_str() {
+        "approve" if !is_question => Answer::Approve,
+        "always" if !is_question => {
+            let scope = if args.for_good { GrantScope::ForGood } else { GrantScope::Session };
+            match &args.rule {
+                Some(rule) => Answer::Keep { rule: rule.trim().to_owned(), scope },
+                None => Answer::Always { scope },
+            }
+        }
+        "reject" => Answer::Reject { reason: args.reason.clone() },
+        "edit" if !is_question => Answer::Edit { args: edited(args.args.as_deref())? },
+        _ => Answer::Text { text: ask.map_or(words.as_str(), |ask| ask.chosen(&words)).to_owned() },
+    };
+    let is_kept = matches!(answer, Answer::Always { .. } | Answer::Keep { .. });
+    let flags = [
+        (args.reason.is_some(), matches!(answer, Answer::Reject { .. }), "--reason", "reject", " …"),
+        (args.rule.is_some(), matches!(answer, Answer::Keep { .. }), "--rule", "always", " …"),
+        (args.for_good, is_kept, "--for-good", "always", ""),
+        (args.args.is_some(), matches!(answer, Answer::Edit { .. }), "--args", "edit", " …"),
+    ];
+    match flags.into_iter().find(|(is_given, fits, ..)| *is_given && !fits) {
+        Some((_, _, flag, word, value)) => Err(Failure::usage(format!("{flag} belongs to {word}"))
+            .hint(format!("leave it out, or write `agentctl answer ID {word} {flag}{value}`"))),
+        None => Ok(answer),
+    }
+}
+
+/// A secret: typed where nothing shows it, or read from a pipe. Arguments would stay in the shell's history.
+fn secret(args: &AnswerArgs, asked: &Ask) -> Result<Answer, Failure> {
+    let failed = |error: std::io::Error| Failure::usage(format!("the password could not be read: {error}"));
+    match args.words.as_slice() {
+        [word] if word == "reject" => return Ok(Answer::Reject { reason: args.reason.clone() }),
+        [] => {}
+        _ => {
+            return Err(Failure::usage("a password is not given as an argument, where others could read it")
+                .hint("leave it out: it is asked for and not shown, or read from a pipe; `reject` refuses"));
+        }
+    }
+    let text = if std::io::stdin().is_terminal() {
+        let Ask::Question { question, .. } = asked else { return Err(Failure::usage("there is nothing to type")) };
+        ask::hidden(&format!("{} (not shown): ", visible::line(question))).map_err(failed)?
+    } else {
+        let mut line = String::new();
+        let _notice = SilenceNotice::watch("the password");
+        std::io::stdin().lock().take(MOST_SECRET).read_line(&mut line).map_err(failed)?;
+        Some(line.trim_end_matches(['\r', '\n']).to_owned())
+    };
+    let text = text.ok_or_else(|| Failure::usage("nothing was typed; the question still waits"))?;
+    Ok(Answer::Text { text })
+}
+
+/// Bytes of a secret at the most.
+const MOST_SECRET: u64 = 4096;
+
+fn edited(args: Option<&str>) -> Result<Value, Failure> {
+    const FORM: &str = "give all arguments as one JSON object: --args '{\"path\": \"notes.txt\"}'";
+    let args = args.ok_or_else(|| Failure::usage("edit needs the new arguments").hint(FORM))?;
+    match serde_json::from_str(args) {
+        Ok(value @ Value::Object(_)) => Ok(value),
+        Ok(_) => Err(Failure::usage("the new arguments are not a JSON object").hint(FORM)),
+        Err(error) => Err(Failure::usage(format!("the new arguments are not JSON: {error}")).hint(FORM)),
+    }
 }
 
 #[cfg(test)]
@@ -269,5 +512,139 @@ mod tests {
         answer    agentctl answer 00000001 TEXT|reject
         deadline  unless answered within 0 s, it is rejected
         "#);
+    }
+}
+
+#[cfg(test)]
+mod answer_tests {
+    use agentd_core::{
+        Timestamp,
+        ids::{SessionId, TurnId},
+        interrupt::AskedBy,
+        policy::Risk,
+    };
+    use serde_json::json;
+
+    use super::*;
+
+    fn approval() -> Ask {
+        Ask::Approval {
+            tool: "write_file".to_owned(),
+            args: json!({}),
+            risk: Risk::Medium,
+            reason: "it changes a file".to_owned(),
+            preview: None,
+            layer: None,
+            rule: None,
+            grants: vec!["write_file".to_owned()],
+            wider: vec!["mcp_lab_*".to_owned()],
+            for_good: Vec::new(),
+            owner: None,
+        }
+    }
+
+    fn question() -> Ask {
+        Ask::Question {
+            secret: false,
+            question: "Which?".to_owned(),
+            context: None,
+            default: None,
+            required: true,
+            choices: Vec::new(),
+        }
+    }
+
+    fn interrupt(id: &str) -> Interrupt {
+        Interrupt {
+            id: id.parse().unwrap(),
+            session_id: SessionId::generate(),
+            turn_id: TurnId::generate(),
+            call_id: None,
+            asked_by: AskedBy::default(),
+            ask: approval(),
+            raised_at: Timestamp::UNIX_EPOCH,
+            deadline: None,
+            on_deadline: None,
+        }
+    }
+
+    fn args(words: &str, reason: Option<&str>, json: Option<&str>) -> AnswerArgs {
+        AnswerArgs {
+            id: String::new(),
+            words: words.split(' ').map(str::to_owned).collect(),
+            reason: reason.map(str::to_owned),
+            for_good: false,
+            rule: None,
+            args: json.map(str::to_owned),
+            preview: false,
+        }
+    }
+
+    #[test]
+    fn words_become_answers() {
+        #[track_caller]
+        fn check(words: &str, reason: Option<&str>, json: Option<&str>, ask: &Ask, expected: &Answer) {
+            assert_eq!(parse(&args(words, reason, json), Some(ask)).as_ref(), Ok(expected));
+        }
+        let text = |text: &str| Answer::Text { text: text.to_owned() };
+        check("approve", None, None, &approval(), &Answer::Approve);
+        check("always", None, None, &approval(), &Answer::Always { scope: GrantScope::Session });
+        let for_good = AnswerArgs { for_good: true, ..args("always", None, None) };
+        assert_eq!(parse(&for_good, Some(&approval())), Ok(Answer::Always { scope: GrantScope::ForGood }));
+        let wider = AnswerArgs { rule: Some("mcp_lab_*".to_owned()), ..args("always", None, None) };
+        let kept = Answer::Keep { rule: "mcp_lab_*".to_owned(), scope: GrantScope::Session };
+        assert_eq!(parse(&wider, Some(&approval())), Ok(kept));
+        let wider = AnswerArgs { rule: Some("mcp_lab_*".to_owned()), ..args("approve", None, None) };
+        assert!(parse(&wider, Some(&approval())).is_err());
+        let for_good = AnswerArgs { for_good: true, ..args("approve", None, None) };
+        assert!(parse(&for_good, Some(&approval())).is_err());
+        check("reject", None, None, &approval(), &Answer::Reject { reason: None });
+        check("reject", Some("no"), None, &approval(), &Answer::Reject { reason: Some("no".to_owned()) });
+        check("edit", None, Some(r#"{"a":1}"#), &approval(), &Answer::Edit { args: json!({"a": 1}) });
+        check("approve", None, None, &question(), &text("approve"));
+        check("the second one", None, None, &question(), &text("the second one"));
+        check("reject", None, None, &question(), &Answer::Reject { reason: None });
+    }
+
+    #[test]
+    fn answers_that_make_no_sense_are_usage_errors() {
+        #[track_caller]
+        fn check(words: &str, reason: Option<&str>, json: Option<&str>) {
+            let failure = parse(&args(words, reason, json), Some(&approval())).unwrap_err();
+            assert_eq!(failure.exit, Exit::Usage);
+            assert!(failure.hint.is_some());
+        }
+        check("edit", None, None);
+        check("edit", None, Some("[1]"));
+        check("edit", None, Some("{"));
+        check("approve", Some("because"), None);
+        check("approve", None, Some("{}"));
+    }
+
+    #[test]
+    fn ids_are_found_by_their_start_their_end_or_their_place() {
+        let a = interrupt("0193a5b2-7c1d-7000-8000-000000000001");
+        let b = interrupt("0193a5b2-7c1e-7000-8000-000000000002");
+        let pending = [a.clone(), b.clone()];
+        assert_eq!(resolve("0193a5b2-7c1d", &pending).unwrap().0, a.id);
+        assert_eq!(resolve("0193A5B27C1E", &pending).unwrap().0, b.id);
+        assert_eq!(resolve("000002", &pending).unwrap().0, b.id);
+        assert_eq!(resolve("8000-000000000001", &pending).unwrap().0, a.id);
+        assert_eq!(resolve("00002", &pending).unwrap_err().exit, Exit::Usage, "an end that short is none");
+        assert_eq!(resolve("2", &pending).unwrap().0, b.id);
+        assert_eq!(resolve("3", &pending).unwrap_err().exit, Exit::Usage);
+        let hint = resolve("0193a5b2", &pending).unwrap_err().hint.unwrap();
+        assert!(hint.contains(" · 00000001; ") && hint.contains(" · 00000002"), "{hint}");
+        for (words, is_taken) in [("approve", false), ("always", false), ("reject", true), ("blue", true)] {
+            let named = |id: &str| AnswerArgs { id: id.to_owned(), ..args(words, None, None) };
+            let answer = parse(&named("2"), None).unwrap();
+            assert_eq!(check_place(&named("2"), &answer, Some(&b)).is_ok(), is_taken, "{words}");
+            assert!(check_place(&named("00000002"), &answer, Some(&b)).is_ok());
+        }
+        assert_eq!(resolve("0193a5b2", &pending).unwrap_err().exit, Exit::Usage);
+        assert_eq!(resolve("ffff", &pending).unwrap_err().exit, Exit::Usage);
+        assert_eq!(resolve("", &pending[..1]).unwrap_err().exit, Exit::Usage);
+        let unknown = InterruptId::generate();
+        assert_eq!(resolve(&unknown.to_string(), &pending), Ok((unknown, None)));
     }
 }

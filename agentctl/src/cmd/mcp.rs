@@ -1,11 +1,8 @@
 //! `agentctl mcp`: MCP servers, listed, tried, and written into the configuration; and the daemon as one.
 
-mod edit;
 mod entry;
 mod import;
-mod inputs;
 mod login;
-mod secrets;
 #[cfg(feature = "mcp-serve")]
 mod serve;
 #[cfg(not(feature = "mcp-serve"))]
@@ -22,9 +19,12 @@ use agentd_proto::client::{ClientError, McpServerState, McpServerView};
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 
-use self::{entry::Entry, import::FoundServers, secrets::Secrets};
+use self::{
+    entry::{Entry, Secrets},
+    import::FoundServers,
+};
+use super::own_file;
 use crate::{
-    cmd::own_file,
     daemon::{self, Daemon},
     exit::Exit,
     failure::Failure,
@@ -156,13 +156,13 @@ async fn list(daemon: &Daemon, json: bool) -> anyhow::Result<Exit> {
 }
 
 fn table(servers: &[McpServerView]) -> anyhow::Result<()> {
-    let mut table = Table::new(["SERVER", "STATE", "TOOLS", "OVER", "WHERE"]);
-    for server in servers {
+    let rows = servers.iter().map(|server| {
         let tools = if server.reached { server.tools.len().to_string() } else { "?".to_owned() };
         let state = server.state.as_str().to_owned();
-        table.row_with_long_end([server.name.clone(), state, tools, server.transport.clone(), server.place.clone()]);
-    }
-    table.print("there are no MCP servers; `agentctl mcp add` and `agentctl mcp import` add some")?;
+        [server.name.clone(), state, tools, server.transport.clone(), server.place.clone()]
+    });
+    Table::with_long_end(["SERVER", "STATE", "TOOLS", "OVER", "WHERE"], rows)
+        .print("there are no MCP servers; `agentctl mcp add` and `agentctl mcp import` add some")?;
     servers.iter().for_each(notes);
     Ok(())
 }
@@ -179,13 +179,13 @@ async fn test(daemon: &Daemon, name: &str, json: bool) -> anyhow::Result<Exit> {
     let folder = project::absolute(Path::new("."))?;
     let begun = Instant::now();
     let server = daemon.client.start_mcp_server(name, &folder).await?;
-    let took = begun.elapsed().as_millis();
+    let took = report::millis(begun.elapsed());
     if !server.reached {
         notes(&server);
         return Err(Failure::new(ErrorKind::Conflict, format!("{name} did not say what it offers")).into());
     }
     let mut told = as_json(&server);
-    told["took_ms"] = json!(u64::try_from(took).unwrap_or(u64::MAX));
+    told["took_ms"] = json!(took);
     report::show(json, &told, || {
         let says = [server.says_it_is.clone(), format!("MCP {}", server.protocol)];
         let says: Vec<String> = says.iter().filter(|says| !says.is_empty()).map(|says| clean_line(says)).collect();
@@ -211,16 +211,12 @@ async fn logs(daemon: &Daemon, name: &str, lines: u32, json: bool) -> anyhow::Re
 }
 
 async fn import(global: &Global, file: &Path, dry_run: bool) -> anyhow::Result<Exit> {
-    let text = std::fs::read_to_string(file)
-        .map_err(|error| Failure::usage(format!("could not read {}: {error}", file.display())))?;
+    let text = std::fs::read_to_string(file).map_err(Failure::of_file("read", file))?;
     let mut found = import::read(&text, file)?;
     let asks = found.asks();
     if !dry_run {
-        let known: Vec<String> = match daemon::connect(global).await?.client.mcp_servers().await {
-            Ok(servers) => servers.into_iter().map(|server| server.name).collect(),
-            Err(error) => return Err(error.into()),
-        };
-        found.leave_known(&known);
+        let servers = daemon::connect(global).await?.client.mcp_servers().await?;
+        found.leave_known(&servers.into_iter().map(|server| server.name).collect::<Vec<_>>());
         let mut secrets = Secrets::read(&daemon::config_dir()?).map_err(|error| unkept("read", &error))?;
         if !found.ask(&mut secrets)? {
             crate::terminal::note("nothing was taken");
@@ -278,7 +274,7 @@ async fn write_good(
             }
             Err(error) if error.answered() == Some(ErrorKind::Configuration) => {
                 let (line, why) = file.located(&error.message);
-                let key = line.and_then(|line| edit::key_of(with.lines().nth(line - 1)?));
+                let key = line.and_then(|line| entry::key_of(with.lines().nth(line - 1)?));
                 let place = import::place(theirs, &entry.called, key);
                 let place = place.map(|(line, column)| format!(":{line}:{column}")).unwrap_or_default();
                 found.leave(&entry.called, &format!("{}{place}: {why}", path.display()));
@@ -306,16 +302,13 @@ struct PersonsFile {
 impl PersonsFile {
     fn read() -> anyhow::Result<Self> {
         let path = daemon::config_dir()?.join("mcp_servers.yaml");
-        match std::fs::read_to_string(&path) {
-            Ok(text) => Ok(Self { path, text }),
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(Self { path, text: String::new() }),
-            Err(error) => Err(Failure::usage(format!("could not read {}: {error}", path.display())).into()),
-        }
+        let text = own_file::read(&path).map_err(Failure::of_file("read", &path))?;
+        Ok(Self { path, text })
     }
 
     /// A text of it with one more server.
     fn with(&self, text: &str, entry: &Entry) -> Result<String, Failure> {
-        edit::with(text, entry).map_err(|why| {
+        entry::text_with(text, entry).map_err(|why| {
             Failure::usage(format!("{}: {why}", self.path.display()))
                 .hint(format!("write it there by hand:\n{}", entry.yaml("  ")))
         })
@@ -335,8 +328,7 @@ impl PersonsFile {
     }
 
     async fn replace(&self, daemon: &Daemon, text: &str) -> anyhow::Result<()> {
-        own_file::replace(&self.path, text)
-            .map_err(|error| Failure::usage(format!("could not write {}: {error}", self.path.display())))?;
+        own_file::replace(&self.path, text).map_err(Failure::of_file("write", &self.path))?;
         daemon.client.reload().await?;
         Ok(())
     }

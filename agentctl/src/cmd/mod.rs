@@ -1,13 +1,9 @@
-//! The commands, one noun a file: its arguments, and `handle`, which does it.
+//! The commands, one noun a file, with those that are read with it: the arguments of each, and what does it.
 
-pub(crate) mod acp;
 pub(crate) mod agents;
-pub(crate) mod answer;
 pub(crate) mod attach;
 pub(crate) mod audit;
 pub(crate) mod chat;
-pub(crate) mod compact;
-pub(crate) mod completions;
 pub(crate) mod config;
 pub(crate) mod context;
 pub(crate) mod daemon;
@@ -15,7 +11,6 @@ pub(crate) mod docs;
 pub(crate) mod doctor;
 pub(crate) mod export;
 pub(crate) mod files;
-pub(crate) mod fork;
 pub(crate) mod grants;
 pub(crate) mod import;
 pub(crate) mod interrupts;
@@ -26,22 +21,14 @@ mod own_file;
 pub(crate) mod plugin;
 pub(crate) mod policy;
 pub(crate) mod project;
-mod record;
-pub(crate) mod reload;
 mod replay;
 pub(crate) mod rewind;
 pub(crate) mod run;
-pub(crate) mod search;
 pub(crate) mod service;
 pub(crate) mod session_list;
 pub(crate) mod sessions;
-pub(crate) mod skills;
-pub(crate) mod stats;
 pub(crate) mod storage;
 pub(crate) mod test;
-pub(crate) mod tools;
 pub(crate) mod trace;
-pub(crate) mod undo;
 pub(crate) mod usage;
-pub(crate) mod wait;
 pub(crate) mod worktree;

@@ -1,9 +1,9 @@
-//! `agentctl models`: the five slots and what stands in them.
+//! `agentctl models`: the five slots and what stands in them; `models test` tries what a model and its server can do, one line for
+//! each thing.
 
 mod add;
-mod check;
 
-use agentd_core::model::{ListedModel, MAX_LISTED_MODELS, Slot, SlotInfo};
+use agentd_core::model::{CheckState, ListedModel, MAX_LISTED_MODELS, ModelCheck, ModelTestPlan, Slot, SlotInfo};
 use clap::{Args, Subcommand};
 
 use crate::{
@@ -11,8 +11,11 @@ use crate::{
     exit::Exit,
     flags::Global,
     report::{self, Table},
-    terminal::sanitize::clean_line,
-    turn::builtin,
+    terminal::{
+        paint::number,
+        sanitize::{self, clean_line},
+    },
+    turn,
 };
 
 /// The arguments of `models`.
@@ -52,13 +55,13 @@ enum ModelsCommand {
         slot: Slot,
     },
     /// Test a model: tools, window, cache and more, with a few requests to it
-    Test(check::TestArgs),
+    Test(TestArgs),
 }
 
 /// Lists.
 pub(crate) async fn handle(global: &Global, args: ModelsArgs) -> anyhow::Result<Exit> {
     match args.command {
-        Some(ModelsCommand::Test(args)) => return check::handle(global, &args).await,
+        Some(ModelsCommand::Test(args)) => return test(global, args.slot).await,
         Some(ModelsCommand::Add(args)) => return add::handle(global, args).await,
         Some(ModelsCommand::Show { .. }) | None => {}
     }
@@ -79,12 +82,11 @@ pub(crate) async fn handle(global: &Global, args: ModelsArgs) -> anyhow::Result<
 }
 
 fn available(models: &[ListedModel]) -> anyhow::Result<()> {
-    let mut table = Table::new(["MODEL", "CONTEXT"]);
-    for model in models {
+    let rows = models.iter().map(|model| {
         let window = model.context_window.map_or_else(|| "-".to_owned(), |tokens| tokens.to_string());
-        table.row([clean_line(&model.id), window]);
-    }
-    table.print("no models")?;
+        [clean_line(&model.id), window]
+    });
+    Table::of(["MODEL", "CONTEXT"], rows).print("no models")?;
     if models.len() == MAX_LISTED_MODELS {
         crate::terminal::note(&format!("the first {MAX_LISTED_MODELS}; others are taken by their ids: --model =ID"));
     }
@@ -96,20 +98,19 @@ fn figures(slot: &SlotInfo) -> anyhow::Result<()> {
     let place = model.base_url.as_deref().map_or_else(String::new, |url| format!(" at {}", clean_line(url)));
     let other = slot.falls_back_to.map_or_else(String::new, |other| format!(" (as {other})"));
     crate::terminal::note(&format!("{}{other}: {}{place}", slot.slot, clean_line(&model.id)));
-    let mut table = Table::new(["FIGURE", "FROM", "VALUE"]);
-    for figure in &model.figures {
-        table.row_with_long_end([clean_line(&figure.name), clean_line(&figure.source), clean_line(&figure.value)]);
-    }
-    table.print("nothing is known of it")?;
+    let rows = model
+        .figures
+        .iter()
+        .map(|figure| [clean_line(&figure.name), clean_line(&figure.source), clean_line(&figure.value)]);
+    Table::with_long_end(["FIGURE", "FROM", "VALUE"], rows).print("nothing is known of it")?;
     Ok(())
 }
 
 fn table(daemon: &Daemon, slots: &[SlotInfo]) -> anyhow::Result<()> {
-    let mut table = Table::new(["SLOT", "MODEL", "WIRE", "CONTEXT", "FROM", "TOOLS", "WHERE"]);
-    for slot in slots {
+    let rows = slots.iter().map(|slot| {
         let model = &slot.model;
         let id = slot.falls_back_to.map_or_else(|| clean_line(&model.id), |other| format!("(as {other})"));
-        table.row([
+        [
             slot.slot.to_string(),
             id,
             model.wire.clone(),
@@ -117,11 +118,61 @@ fn table(daemon: &Daemon, slots: &[SlotInfo]) -> anyhow::Result<()> {
             if model.embedded { "built in" } else { model.window_source.as_str() }.to_owned(),
             if model.native_tools { "native" } else { "text" }.to_owned(),
             model.base_url.clone().unwrap_or_else(|| "built in".to_owned()),
-        ]);
-    }
-    table.print("no slots")?;
+        ]
+    });
+    Table::of(["SLOT", "MODEL", "WIRE", "CONTEXT", "FROM", "TOOLS", "WHERE"], rows).print("no slots")?;
     if slots.iter().any(|slot| slot.model.embedded) {
-        crate::terminal::note(&builtin::notice(daemon));
+        crate::terminal::note(&turn::builtin_notice(daemon));
     }
     Ok(())
+}
+
+/// The arguments of `models test`.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  agentctl models test
+  agentctl models test code
+  agentctl models test --json | jq '.[] | select(.state != \"ok\")'
+
+Asks the model a few short questions and a long one, twice: whether it can be reached, calls tools, calls several at once, wants \
+its thoughts back; how large its window is, whether its server cuts long requests without a word, keeps what it computed, and \
+which fields it refuses. What was learnt of the model before is forgotten, and learnt anew.
+
+The exit code is 1 if something does not work.")]
+pub(crate) struct TestArgs {
+    /// Slot whose model is tested
+    #[arg(value_name = "SLOT", default_value_t)]
+    slot: Slot,
+}
+
+/// Tests the model of a slot, a line for each thing.
+pub(super) async fn test(global: &Global, slot: Slot) -> anyhow::Result<Exit> {
+    let daemon = daemon::connect(global).await?;
+    let plan = |plan: ModelTestPlan| {
+        let ModelTestPlan { model, requests, tokens } = plan;
+        let (model, tokens) = (sanitize::clean_line(&model), number(tokens));
+        crate::terminal::note(&format!("testing {model}: at most {requests} requests, about {tokens} tokens"));
+    };
+    // A line that cannot be written ends nothing: the exit code says it, too.
+    let show = |check: &ModelCheck| drop((!global.json).then(|| report::lines(check_lines(check, 15))));
+    let checks = daemon.client.test_model(slot, plan, show).await?;
+    if global.json {
+        report::json(&checks)?;
+    }
+    let failed = checks.is_empty() || checks.iter().any(|check| check.state == CheckState::Fail);
+    Ok(if failed { Exit::Failed } else { Exit::Done })
+}
+
+/// A check in lines, its name in a column of so many characters.
+pub(super) fn check_lines(check: &ModelCheck, width: usize) -> Vec<String> {
+    let mark = match check.state {
+        CheckState::Ok => "\x1b[32mok  \x1b[0m",
+        CheckState::Warn => "\x1b[33mwarn\x1b[0m",
+        CheckState::Fail => "\x1b[31mfail\x1b[0m",
+        CheckState::Skipped => "-   ",
+    };
+    let (name, message) = (sanitize::clean_line(&check.name), sanitize::clean(&check.message));
+    let hint = check.hint.iter().flat_map(|hint| hint.lines()).map(|line| format!("hint: {}", sanitize::clean(line)));
+    let rest = message.lines().skip(1).map(str::to_owned).chain(hint).map(|line| format!("     {:<width$} {line}", ""));
+    [format!("{mark} {name:<width$} {}", message.lines().next().unwrap_or_default())].into_iter().chain(rest).collect()
 }

@@ -10,6 +10,14 @@ use std::{
 /// The mode of a file that is its owner's alone.
 const PRIVATE: u32 = 0o600;
 
+/// The text of the file; an empty one where there is none.
+pub(crate) fn read(path: &Path) -> io::Result<String> {
+    match fs::read_to_string(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(String::new()),
+        read => read,
+    }
+}
+
 /// Puts the text in the place of the file, whole or not at all. A file that is made is its owner's alone: keys may stand
 /// in it.
 pub(crate) fn replace(path: &Path, text: &str) -> io::Result<()> {

@@ -1,26 +1,30 @@
 //! `agentctl plugin`: folders with skills, agents, commands and MCP servers, added and removed as a whole.
 //!
-//! - `view`: a plugin in lines: what it brings, and what of it would run. `fetched`: one that is in a repository of git.
-
-mod fetched;
-mod view;
+//! A plugin in a repository is fetched with the person's own `git`, into a folder that goes with this. It is shown in lines to
+//! whoever has to agree to it: nothing of what runs is left out.
 
 use std::{
-    io::IsTerminal as _,
+    fs,
+    io::{self, IsTerminal as _},
+    os::unix::fs::DirBuilderExt as _,
     path::{Path, PathBuf},
+    process::{Command, Stdio},
 };
 
-use agentd_core::plugin::{PluginReport, PluginState};
+use agentd_core::{
+    ids::TurnId,
+    plugin::{PluginReport, PluginServer, PluginState},
+    visible,
+};
 use agentd_proto::client::Client;
 use clap::{Args, Subcommand};
 
-use self::fetched::Repository;
 use crate::{
     daemon,
     exit::Exit,
     failure::Failure,
     flags::Global,
-    project::absolute,
+    project::{self, absolute},
     report::{self, Table},
     terminal::{ask, note, sanitize::clean_line},
 };
@@ -100,7 +104,7 @@ pub(crate) async fn handle(global: &Global, args: PluginArgs) -> anyhow::Result<
                 true => client.plugin_in(&absolute(Path::new(&plugin))?).await?,
                 false => client.plugin(&plugin).await?,
             };
-            report::show(global.json, &found, || report::lines(view::lines(&found)))
+            report::show(global.json, &found, || report::lines(lines(&found)))
         }
         PluginCommand::Add { source, path, consent } => {
             let repository = match Repository::is_address(&source) {
@@ -164,7 +168,7 @@ async fn agree(
     source: &str,
     consent: &Consent,
 ) -> anyhow::Result<Exit> {
-    for line in view::lines(found) {
+    for line in lines(found) {
         note(&line);
     }
     if !consent.yes {
@@ -174,15 +178,14 @@ async fn agree(
                 .into());
         }
         let verb = if found.state == PluginState::New { "Add" } else { "Use" };
-        let answer = ask::line(&format!("{verb} {} as shown? [y/N] ", title(found)))?;
-        if !answer.is_some_and(|answer| matches!(answer.trim().to_lowercase().as_str(), "y" | "yes")) {
+        if !ask::agreed(&format!("{verb} {} as shown? [y/N] ", title(found)))? {
             note("nothing was added");
             return Ok(Exit::Cancelled);
         }
     }
     let added = client.add_plugin(folder, &found.hash, source, daemon::CLIENT).await?;
     let unused = added.problems.iter().filter(|problem| problem.is_fatal).count();
-    let mut words = format!("added {}: {}", title(&added), view::parts(&added));
+    let mut words = format!("added {}: {}", title(&added), parts(&added));
     if unused > 0 {
         words += &format!("; {} not used (agentctl plugin show {})", report::count(unused as u64, "part"), added.name);
     }
@@ -195,23 +198,18 @@ fn title(report: &PluginReport) -> String {
 }
 
 fn list(plugins: &[PluginReport]) -> anyhow::Result<()> {
-    let mut table = Table::new(["PLUGIN", "VERSION", "STATE", "BRINGS", "FROM"]);
-    for plugin in plugins {
+    let rows = plugins.iter().map(|plugin| {
         let unused = plugin.problems.iter().filter(|problem| problem.is_fatal).count();
         let state = match plugin.state {
             PluginState::Changed => "changed, not used".to_owned(),
             _ if unused > 0 => format!("used, {unused} not"),
             _ => "used".to_owned(),
         };
-        table.row_with_long_end([
-            clean_line(&plugin.name),
-            clean_line(&plugin.version),
-            state,
-            view::parts(plugin),
-            clean_line(&plugin.source),
-        ]);
-    }
-    table.print("no plugins; agentctl plugin add DIR adds one")?;
+        let [name, version, source] = [&plugin.name, &plugin.version, &plugin.source].map(|text| clean_line(text));
+        [name, version, state, parts(plugin), source]
+    });
+    Table::with_long_end(["PLUGIN", "VERSION", "STATE", "BRINGS", "FROM"], rows)
+        .print("no plugins; agentctl plugin add DIR adds one")?;
     for plugin in plugins {
         if plugin.state == PluginState::Changed {
             let name = clean_line(&plugin.name);
@@ -224,4 +222,212 @@ fn list(plugins: &[PluginReport]) -> anyhow::Result<()> {
         }
     }
     Ok(())
+}
+
+/// A copy of a repository, removed when this is dropped.
+struct Repository {
+    around: PathBuf,
+    folder: PathBuf,
+}
+
+impl Repository {
+    /// Returns whether a source is an address and no path.
+    fn is_address(source: &str) -> bool {
+        let schemes = ["https://", "http://", "ssh://", "git://", "file://", "git@"];
+        schemes.iter().any(|scheme| source.starts_with(scheme))
+    }
+
+    /// Fetches the newest files, without their history. No hook runs, and no submodule is fetched.
+    fn fetch(address: &str) -> Result<Self, Failure> {
+        let failed =
+            |what: String| Failure::usage(what).hint("nothing was added; fetch it yourself, and add its folder");
+        let around = std::env::temp_dir().join(format!("agentctl-plugin-{}", TurnId::generate()));
+        fs::DirBuilder::new()
+            .mode(0o700)
+            .create(&around)
+            .map_err(|error| failed(format!("{} cannot be made: {error}", around.display())))?;
+        let folder = around.join(folder_name(address));
+        let fetched = Self { around, folder };
+        let status = Command::new("git")
+            .args([
+                "-c",
+                "core.hooksPath=/dev/null",
+                "clone",
+                "--quiet",
+                "--depth",
+                "1",
+                "--no-recurse-submodules",
+                "--",
+            ])
+            .arg(address)
+            .arg(&fetched.folder)
+            .env("GIT_ALLOW_PROTOCOL", "https:http:ssh:git:file")
+            .stdout(Stdio::null())
+            .status();
+        match status {
+            Ok(status) if status.success() => Ok(fetched),
+            Ok(status) => Err(failed(format!("git could not fetch {} ({status})", Self::shown(address)))),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Err(failed("git is not installed".to_owned())),
+            Err(error) => Err(failed(format!("git cannot be run: {error}"))),
+        }
+    }
+
+    /// An address for lists, without a name and a password in it.
+    fn shown(address: &str) -> String {
+        match address.split_once("://").and_then(|(scheme, rest)| Some((scheme, rest.split_once('@')?))) {
+            Some((scheme, (who, rest))) if !who.contains('/') => format!("{scheme}://{rest}"),
+            _ => address.to_owned(),
+        }
+    }
+
+    /// The folder of the files.
+    fn folder(&self) -> &Path {
+        &self.folder
+    }
+}
+
+impl Drop for Repository {
+    fn drop(&mut self) {
+        // What is left takes room, and nobody sees it.
+        let _ = fs::remove_dir_all(&self.around);
+    }
+}
+
+/// The last part of an address, as git would call its folder: a plugin without a name goes by it.
+fn folder_name(address: &str) -> String {
+    let last = address.trim_end_matches('/').rsplit(['/', ':']).next().unwrap_or_default();
+    let name: String = last
+        .trim_end_matches(".git")
+        .chars()
+        .filter(|letter| letter.is_ascii_alphanumeric() || "-_".contains(*letter))
+        .collect();
+    if name.is_empty() { "plugin".to_owned() } else { name }
+}
+
+/// Scripts of a skill that are named.
+const SCRIPTS: usize = 12;
+/// Files that are named of those that differ.
+const CHANGES: usize = 40;
+
+/// All lines.
+fn lines(report: &PluginReport) -> Vec<String> {
+    let mut lines = Vec::new();
+    let mut line = |name: &str, value: &str| {
+        if !value.is_empty() {
+            lines.push(format!("{name:<11}{}", visible::line(value)));
+        }
+    };
+    line("plugin", format!("{} {}", report.name, report.version).trim());
+    line("for", &report.description);
+    line("state", &state(report));
+    line("licence", &report.license);
+    line("page", &report.homepage);
+    line("from", &report.source);
+    line("files", &format!("{} ({})", report.files, report::bytes(report.bytes)));
+    line("hash", &report.hash);
+    for skill in &report.skills {
+        line("skill", &format!("{}: {}", skill.name, skill.description));
+        for script in skill.scripts.iter().take(SCRIPTS) {
+            line("  script", script);
+        }
+        let more = skill.scripts.len().saturating_sub(SCRIPTS);
+        line("  script", &if more > 0 { format!("and {more} more") } else { String::new() });
+        line("  packages", &skill.packages.join(", "));
+    }
+    for card in &report.agents {
+        line("agent", &project::about(card));
+    }
+    let commands: Vec<String> = report.commands.iter().map(|command| format!("/{}", command.name)).collect();
+    line("commands", &commands.join(", "));
+    for server in &report.servers {
+        line("server", &server.name);
+        line("  runs", &command_line(server));
+        line("  calls", &server.url);
+        line("  in", &server.cwd);
+        // In the folder that it has by itself nothing is but what it wrote.
+        if !matches!(server.cwd.as_str(), "" | "${PLUGIN_DATA}") {
+            line("  beware", "programs such as npx and python load code from the folder in which they start");
+        }
+        server.values.iter().for_each(|value| line("  sets", value));
+        server.steering.iter().for_each(|name| line("  beware", &format!("{name} may decide which code runs")));
+        line("  gets", &reads(server));
+    }
+    if !report.servers.is_empty() {
+        line("", "");
+        line("note", "a server that runs is a program with your rights; its tools ask before they are called");
+    }
+    if !report.unsupported.is_empty() {
+        line("not used", &format!("{} (agentd has nothing for them; never run)", report.unsupported.join(", ")));
+    }
+    for change in report.changes.iter().take(CHANGES) {
+        line("changed", &project::change(change));
+    }
+    let more = report.changes.len().saturating_sub(CHANGES);
+    line("changed", &if more > 0 { format!("and {more} more") } else { String::new() });
+    for problem in &report.problems {
+        line(if problem.is_fatal { "wrong" } else { "odd" }, &problem.to_string());
+    }
+    lines
+}
+
+/// Its parts, in a few words.
+fn parts(report: &PluginReport) -> String {
+    let counted = [
+        (report.skills.len(), "skill"),
+        (report.agents.len(), "agent"),
+        (report.commands.len(), "command"),
+        (report.servers.len(), "server"),
+    ];
+    let parts = counted.iter().filter(|(many, _)| *many > 0).map(|(many, what)| report::count(*many as u64, what));
+    let parts: Vec<String> = parts.collect();
+    if parts.is_empty() { "nothing".to_owned() } else { parts.join(", ") }
+}
+
+fn state(report: &PluginReport) -> String {
+    match report.state {
+        PluginState::New => "not added".to_owned(),
+        PluginState::Installed => "used, as you agreed to it".to_owned(),
+        PluginState::Changed => "changed since you agreed to it: nothing of it is used".to_owned(),
+        PluginState::Update => match report.installed_version.as_str() {
+            "" => "takes the place of the one that is there".to_owned(),
+            version => format!("takes the place of {version}"),
+        },
+    }
+}
+
+/// A command line in which it is seen where an argument ends.
+fn command_line(server: &PluginServer) -> String {
+    let plain = |text: &str| {
+        !text.is_empty() && text.chars().all(|letter| letter.is_alphanumeric() || "/._-+=:@,${}".contains(letter))
+    };
+    let quoted = |text: &String| match plain(text) {
+        true => text.clone(),
+        false => format!("'{}'", text.replace('\'', r"'\''")),
+    };
+    server.command.iter().map(quoted).collect::<Vec<_>>().join(" ")
+}
+
+fn reads(server: &PluginServer) -> String {
+    let names: Vec<String> = server.reads.iter().map(|name| format!("${name}")).collect();
+    clean_line(&names.join(", "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_are_told_from_paths_and_give_names() {
+        for address in ["https://example.org/kit.git", "git@example.org:me/kit.git", "ssh://x/kit", "file:///tmp/kit/"]
+        {
+            assert!(Repository::is_address(address), "{address}");
+            assert_eq!(folder_name(address), "kit");
+        }
+        assert_eq!(Repository::shown("https://me:hunter2@example.org/kit"), "https://example.org/kit");
+        assert_eq!(Repository::shown("https://example.org/a@b"), "https://example.org/a@b");
+        assert_eq!(Repository::shown("git@example.org:me/kit"), "git@example.org:me/kit");
+        for path in ["./kit", "/tmp/kit.git", "kit", "ext::sh -c x", "--upload-pack=x"] {
+            assert!(!Repository::is_address(path), "{path}");
+        }
+    }
 }

@@ -4,9 +4,8 @@ use std::{io::Write as _, path::PathBuf};
 
 use agentd_core::{
     Timestamp,
-    agent::AgentCard,
     error::ErrorKind,
-    project::{PROJECT_FOLDER, ProjectChangeKind, ProjectReport, ProjectTrust},
+    project::{PROJECT_FOLDER, ProjectReport, ProjectTrust},
 };
 use clap::{Args, Subcommand};
 
@@ -15,7 +14,7 @@ use crate::{
     exit::Exit,
     failure::Failure,
     flags::Global,
-    project::{absolute, parts},
+    project::{about, absolute, change, parts},
     report,
     terminal::{note, sanitize::clean_line},
 };
@@ -113,13 +112,8 @@ fn tell(found: &ProjectReport) -> anyhow::Result<()> {
     line("skills", &found.skills.join(", "))?;
     let commands: Vec<String> = found.commands.iter().map(|command| format!("/{}", command.name)).collect();
     line("commands", &commands.join(", "))?;
-    for change in &found.changes {
-        let sign = match change.kind {
-            ProjectChangeKind::Added => '+',
-            ProjectChangeKind::Changed => '~',
-            ProjectChangeKind::Removed => '-',
-        };
-        line("changed", &format!("{sign} {}", change.path))?;
+    for changed in &found.changes {
+        line("changed", &change(changed))?;
     }
     if !found.ignored.is_empty() {
         line("ignored", &format!("{} (never read from a project)", found.ignored.join(", ")))?;
@@ -140,13 +134,4 @@ fn standing(found: &ProjectReport) -> String {
         ProjectTrust::Changed => format!("changed since you trusted it ({when}): nothing of it is used"),
         ProjectTrust::Trusted => format!("trusted ({when})"),
     }
-}
-
-fn about(card: &AgentCard) -> String {
-    let tools = match &card.tools {
-        None => "all tools of the main agent".to_owned(),
-        Some(tools) if tools.is_empty() => "no tools".to_owned(),
-        Some(tools) => tools.join(", "),
-    };
-    format!("{}: {} ({tools})", card.id, card.description)
 }

@@ -1,17 +1,19 @@
-//! Recordings on the client's side: read from a file, played by the daemon, written back.
+//! Recordings on the client's side: read from a file, played by the daemon, written back; `agentctl sessions record` makes one.
 
 use std::{
     fs,
-    io::Read as _,
+    io::{self, Read as _, Write as _},
     path::{Path, PathBuf},
 };
 
 use agentd_core::{error::ErrorKind, event::Event};
 use agentd_proto::client::{PlayMode, PlayProblem, PlayReport, PlayRequest, PlayStep};
 use anstream::eprintln;
+use clap::Args;
+use serde_json::json;
 
 use super::own_file;
-use crate::{daemon::Daemon, failure::Failure, terminal::sanitize::clean};
+use crate::{daemon::Daemon, exit::Exit, failure::Failure, report, terminal::sanitize::clean};
 
 /// Largest recording that the daemon reads, in bytes.
 const LARGEST: u64 = 64 << 20;
@@ -62,10 +64,8 @@ pub(crate) async fn play(
 }
 
 fn read(path: &Path) -> Result<Vec<u8>, Failure> {
-    let refuse = |error: std::io::Error| {
-        Failure::usage(format!("could not read {}: {error}", path.display()))
-            .hint("name a recording: `agentctl sessions record last -o FILE` makes one")
-    };
+    let failed = Failure::of_file("read", path);
+    let refuse = |error| failed(error).hint("name a recording: `agentctl sessions record last -o FILE` makes one");
     let file = fs::File::open(path).map_err(refuse)?;
     let mut text = Vec::new();
     file.take(LARGEST + 1).read_to_end(&mut text).map_err(refuse)?;
@@ -82,9 +82,8 @@ fn read(path: &Path) -> Result<Vec<u8>, Failure> {
 pub(crate) fn write(path: &Path, text: &[u8]) -> anyhow::Result<()> {
     let text =
         std::str::from_utf8(text).map_err(|_| Failure::new(ErrorKind::Internal, "the recording is not UTF-8"))?;
-    own_file::replace(path, text).map_err(|error| {
-        Failure::usage(format!("could not write {}: {error}", path.display())).hint("name another file").into()
-    })
+    let failed = Failure::of_file("write", path);
+    Ok(own_file::replace(path, text).map_err(|error| failed(error).hint("name another file"))?)
 }
 
 /// Tells on standard error what did not go as recorded.
@@ -106,4 +105,41 @@ pub(crate) fn shown(problem: &PlayProblem) -> String {
         }
     }
     shown
+}
+
+/// The arguments of `sessions record`.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  agentctl sessions record last -o greeting.jsonl
+  agentctl run --replay greeting.jsonl        play it: no model, no network
+  agentctl sessions record 0193a5b2 | jq -r 'select(.fact == \"result\").tool'
+
+A recording holds all that came from outside: inputs, answers of models, results of tools, answers of people. Secrets are \
+taken out. The requests to the model are those that the session comes to under the present configuration: a replay is held to \
+them. `agentctl test` plays a folder of recordings.")]
+pub(crate) struct RecordArgs {
+    /// The session: id, title, number in `sessions list`, or `last`
+    session: String,
+    /// File to write; standard output where absent
+    #[arg(long, short, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
+    output: Option<PathBuf>,
+    /// Replace the file if it exists
+    #[arg(long, requires = "output")]
+    force: bool,
+}
+
+/// Records.
+pub(crate) async fn record(daemon: &Daemon, args: RecordArgs, json: bool) -> anyhow::Result<Exit> {
+    if let Some(path) = args.output.as_ref().filter(|path| !args.force && path.exists()) {
+        return Err(Failure::usage(format!("{} exists", path.display())).hint("--force replaces it").into());
+    }
+    let id = daemon.client.find_session(&args.session).await?.to_string();
+    let text = daemon.client.record(&id).await?;
+    let Some(path) = args.output else {
+        io::stdout().write_all(&text)?;
+        return Ok(Exit::Done);
+    };
+    write(&path, &text)?;
+    let told = json!({ "session_id": id, "file": path, "bytes": text.len() });
+    report::show(json, &told, || report::lines([path.display()]))
 }

@@ -1,7 +1,8 @@
-//! `agentctl rewind`: goes back to before a turn.
+//! `agentctl rewind` and `agentctl undo`: go back to before a turn, and take back what a turn did to files.
 
-use std::io::{self, BufRead as _, IsTerminal as _, Write as _};
+use std::io::{self, IsTerminal as _};
 
+use agentd_core::undo::{TurnChoice, UndoRequest};
 use clap::Args;
 use serde_json::json;
 
@@ -12,9 +13,10 @@ use crate::{
     flags::Global,
     ops::{
         rewind::{self, RewindPoint},
-        undo,
+        undo::{self, exit, print, turn},
     },
     report, session,
+    terminal::ask,
 };
 
 /// The arguments of `rewind`.
@@ -87,7 +89,7 @@ pub(crate) async fn handle(global: &Global, args: RewindArgs) -> anyhow::Result<
         if let Some(report) = foreseen.as_ref().filter(|_| changes) {
             undo::print(report)?;
         }
-        if !confirm(&format!("Rewind to before turn {turn}?"))? {
+        if !ask::agreed(&format!("Rewind to before turn {turn}? y/N "))? {
             return Ok(Exit::Cancelled);
         }
     }
@@ -108,9 +110,41 @@ pub(crate) async fn handle(global: &Global, args: RewindArgs) -> anyhow::Result<
     Ok(done.as_ref().map_or(Exit::Done, undo::exit))
 }
 
-fn confirm(question: &str) -> anyhow::Result<bool> {
-    write!(io::stderr(), "{question} y/N ")?;
-    let mut answer = String::new();
-    io::stdin().lock().read_line(&mut answer)?;
-    Ok(matches!(answer.trim(), "y" | "Y" | "yes"))
+/// The arguments of `undo`.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  agentctl undo                        the last turn of the last session
+  agentctl undo --preview              only show the changes, as diffs
+  agentctl undo 0193a5b2 --turn 3      the third turn of that session
+  agentctl undo --redo                 redo the last undo
+  agentctl undo --json | jq '.files[] | select(.outcome == \"conflict\").path'
+
+Files are restored byte for byte, with their permissions; files that the turn created are removed. A file that has been \
+changed since is a conflict: it is reported and left alone, and the exit code is 1.")]
+pub(crate) struct UndoArgs {
+    /// The session: id, title, number in `sessions list`, or `last` [default: the one that was used last]
+    session: Option<String>,
+    /// The session that was used last
+    #[arg(long = "continue", conflicts_with = "session")]
+    resume: bool,
+    /// Turn, by number or ID [default: the last one with changes to files that are not undone]
+    #[arg(long, value_name = "N", value_parser = turn)]
+    turn: Option<TurnChoice>,
+    /// Redo what was undone
+    #[arg(long)]
+    redo: bool,
+    /// Only show the changes
+    #[arg(long)]
+    preview: bool,
+}
+
+/// Takes back.
+pub(crate) async fn handle_undo(global: &Global, args: UndoArgs) -> anyhow::Result<Exit> {
+    let daemon = daemon::connect(global).await?;
+    let session = session::named_or_last(&daemon, args.session.as_deref()).await?;
+    let client = daemon::CLIENT.to_owned();
+    let request = UndoRequest { turn: args.turn, redo: args.redo, preview: args.preview, client };
+    let report = daemon.client.undo(&session.to_string(), &request).await?;
+    report::show(global.json, &report, || print(&report))?;
+    Ok(exit(&report))
 }

@@ -1,6 +1,5 @@
 //! `agentctl run`: one turn, its answer on standard output, everything else on standard error.
 
-mod mentioned;
 mod replayed;
 mod result_only;
 mod wishes;
@@ -15,6 +14,7 @@ use std::{
 use agentd_core::{
     error::ErrorKind,
     ids::{SessionId, TurnId},
+    input::InputPart,
     routing::Planning,
     turn::{IfBusy, OnInterrupt, StartTurn},
 };
@@ -22,7 +22,8 @@ use agentd_proto::client::{ClientErrorKind, StartRequest};
 use clap::{Args, ValueEnum};
 use serde_json::json;
 
-use self::{mentioned::MentionedFiles, replayed::RecordingChoice, result_only::ResultOnly, wishes::TurnWishes};
+use self::{replayed::RecordingChoice, result_only::ResultOnly, wishes::TurnWishes};
+use super::attach::attend;
 use crate::{
     daemon::{self, Daemon},
     exit::{Exit, Interactivity},
@@ -35,14 +36,10 @@ use crate::{
     mount::{shown_mount, shown_mounts},
     project,
     render::{Human, Jsonl, jsonl::TurnNotes},
-    repl::TerminalAsker,
-    report, schema_file,
+    report,
     session::{SessionChoice, SessionTarget, TurnChoice, Upload},
-    terminal::{attention::Attention, sanitize::clean_line},
-    turn::{
-        self, Asker, AtEnd, ForeseeingAsker, NonInteractive, Renderer, Signals, SocketLine, builtin::BuiltinNotice,
-    },
-    worktree,
+    terminal::sanitize::clean_line,
+    turn::{AtEnd, BuiltinNotice, Renderer, Signals, SocketLine},
 };
 
 const EXAMPLES: &str = "Examples:
@@ -237,8 +234,8 @@ pub(crate) async fn handle(global: &Global, args: RunArgs) -> anyhow::Result<Exi
         && !known.told
         && !failure::is_broken_pipe(error)
     {
-        let duration_ms = u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX);
-        report::json_line(&report::no_result(known.session, known.turn, &Failure::from_any(error), duration_ms))?;
+        let (failure, took) = (Failure::from_any(error), report::millis(begun.elapsed()));
+        report::json_line(&report::no_result(known.session, known.turn, &failure, took))?;
     }
     outcome
 }
@@ -253,7 +250,7 @@ async fn run(global: &Global, args: RunArgs, known: &mut TurnProgress) -> anyhow
     let has_terminal = io::stdin().is_terminal() && io::stderr().is_terminal();
     let at_interrupt = AtInterrupt::choose(args.on_interrupt, has_terminal, args.detach)?;
     let mut uploads = args.files.iter().map(|path| Upload::open(path)).collect::<Result<Vec<_>, _>>()?;
-    let answer_schema = args.schema.as_deref().map(schema_file::read).transpose()?;
+    let answer_schema = args.schema.as_deref().map(wishes::read_schema).transpose()?;
     let in_form = answer_schema.is_some();
     let wishes = args.wishes.options()?;
     let words = Words::parse(&args.words)?;
@@ -263,11 +260,11 @@ async fn run(global: &Global, args: RunArgs, known: &mut TurnProgress) -> anyhow
     let place = SessionTarget::find(&daemon, &args.session, &args.turn).await?;
     let place = place.in_mode(&daemon, args.turn.mode).await?;
     let source = if has_terminal { MentionSource::Terminal } else { MentionSource::Program };
-    let mentioned = MentionedFiles::find(words.prompt.as_deref(), source, &daemon, &place).await;
+    let mentioned = wishes::mentioned(words.prompt.as_deref(), source, &daemon, &place).await;
     for path in &mentioned.copies {
         uploads.push(Upload::open(path)?);
     }
-    let prompt = prompt.map(|prompt| mentioned.behind(prompt));
+    let prompt = prompt.map(|prompt| prompt.naming(&mentioned.named));
     let typed_bytes = prompt.as_ref().and_then(|prompt| {
         // The names of files that are put behind the words were not typed.
         prompt.typed_bytes.or((!uploads.is_empty()).then(|| prompt.text.trim_end().len() as u64))
@@ -304,8 +301,9 @@ async fn run(global: &Global, args: RunArgs, known: &mut TurnProgress) -> anyhow
     };
     let at_end = if has_terminal { AtEnd::CancelUnlessHungUp } else { AtEnd::Cancel };
     let mut signals = Signals::listen(at_end)?;
-    let (line, slots) =
-        tokio::join!(SocketLine::start_with(&daemon, request, mentioned.into_parts()), daemon.client.models());
+    // The lines of files are parts of the input.
+    let parts = mentioned.selections.into_iter().map(InputPart::Selection).collect();
+    let (line, slots) = tokio::join!(SocketLine::start_with(&daemon, request, parts), daemon.client.models());
     let mut line = line?;
     if args.output == Output::StreamJson {
         line = line.with_children();
@@ -320,25 +318,13 @@ async fn run(global: &Global, args: RunArgs, known: &mut TurnProgress) -> anyhow
         return detached(args.output, line.session(), line.turn());
     }
 
-    let asks = at_interrupt == AtInterrupt::Ask;
     let keyboard = Keyboard::of_terminal();
     let renderer = renderer(args.output, line.session(), at_interrupt, in_form);
     let mut renderer = BuiltinNotice::new(renderer, slots.unwrap_or_default(), &daemon);
-    let asking = || ForeseeingAsker::new(TerminalAsker::new(keyboard.clone()), daemon.client.clone());
-    let mut asker: Box<dyn Asker> = if asks { Box::new(asking()) } else { Box::new(NonInteractive) };
-    let person = turn::Person {
-        asker: asker.as_mut(),
-        signals: &mut signals,
-        keyboard: &keyboard,
-        may_steer: |_| true,
-        attention: Attention::of_terminal(),
-        is_guest: false,
-    };
     // The prompt is an argument of the command: it has no line to return to.
     keyboard.typed(|typed| typed.begin_turn(String::new()));
-    let result = turn::drive(&mut line, &mut renderer, person).await;
-    keyboard.tell_unsent();
-    let result = result?;
+    let client = (at_interrupt == AtInterrupt::Ask).then(|| daemon.client.clone());
+    let result = attend(&mut line, &mut renderer, client, &mut signals, &keyboard, false).await?;
     known.told = true;
     if let Some(path) = recorded {
         replayed::record(&daemon, line.session(), &path).await?;
@@ -352,7 +338,7 @@ async fn run(global: &Global, args: RunArgs, known: &mut TurnProgress) -> anyhow
 async fn tell_of_worktree(daemon: &Daemon, session: SessionId) {
     let Ok(view) = daemon.client.session(&session.to_string()).await else { return };
     if let Some(worktree) = &view.session.settings.worktree {
-        crate::terminal::note(&worktree::announced(worktree));
+        crate::terminal::note(&project::announced_worktree(worktree));
     }
 }
 

@@ -1,25 +1,22 @@
-//! `agentctl service`: the daemon as a user service of systemd, started by its socket.
+//! `agentctl service`: the daemon as a user service of systemd, started by its socket, by the programs of systemd: its manager of
+//! this user's units, its logins and its journal.
 //!
-//! - `units`: the two units, and what became of them on the disk; `systemd`: its programs; `environment`: the file of keys that the
-//!   service reads.
+//! - `units`: the two units, what became of them on the disk, and the file of keys that the service reads.
 
-mod environment;
-mod systemd;
 mod units;
 
 use std::{
     env,
+    io::{self, IsTerminal as _},
     path::{Path, PathBuf},
+    process::{Command, Output},
     time::Duration,
 };
 
 use clap::{Args, Subcommand};
 use serde_json::json;
 
-use self::{
-    systemd::{Property, UserUnits},
-    units::{UnitFile, UnitState},
-};
+use self::units::{UnitFile, UnitState};
 use crate::{
     daemon::{self, Daemon, DaemonPlace},
     exit::Exit,
@@ -113,7 +110,7 @@ async fn install(global: &Global, args: &InstallArgs) -> anyhow::Result<Exit> {
             .hint("install the programs for good: uv tool install agentctl, or pipx install agentctl")
             .into());
     }
-    let units = units::rendered(&program, place.named(), &environment::path()?)?;
+    let units = units::rendered(&program, place.named(), &units::environment_file()?)?;
     let folder = units::folder()?;
     if !args.force {
         units.iter().try_for_each(|unit| unit.refuse_changed(&folder))?;
@@ -129,11 +126,11 @@ async fn install(global: &Global, args: &InstallArgs) -> anyhow::Result<Exit> {
         let what = if is_new { "wrote" } else { "unchanged:" };
         crate::terminal::note(&format!("{what} {}", folder.join(unit.name).display()));
     }
-    let keys = if args.keys { environment::write_keys()? } else { Vec::new() };
+    let keys = if args.keys { units::write_keys()? } else { Vec::new() };
     if args.keys {
         crate::terminal::note(&match keys.is_empty() {
             true => "no API key is set in this shell".to_owned(),
-            false => format!("{} now in {}", keys.join(", "), environment::path()?.display()),
+            false => format!("{} now in {}", keys.join(", "), units::environment_file()?.display()),
         });
     }
     let told = json!({
@@ -153,7 +150,7 @@ async fn install(global: &Global, args: &InstallArgs) -> anyhow::Result<Exit> {
 }
 
 fn note_logout() {
-    if let Some((note, hint)) = systemd::logout_note() {
+    if let Some((note, hint)) = lingering_note() {
         crate::terminal::note(&format!("{note}; {hint}"));
     }
 }
@@ -161,12 +158,12 @@ fn note_logout() {
 /// Note and hint on a service that is installed and stops at logout.
 pub(crate) fn logout_note() -> Option<(&'static str, &'static str)> {
     let is_installed = UserUnits::reach().and_then(|manager| manager.knows(units::SOCKET)).unwrap_or_default();
-    systemd::logout_note().filter(|_| is_installed)
+    lingering_note().filter(|_| is_installed)
 }
 
 /// Starts the socket. What runs already goes on, unless its unit was changed; a daemon takes new keys at its next start.
 fn start(manager: &UserUnits, changed: &[&str], has_new_keys: bool) -> Result<(), Failure> {
-    let runs = manager.property(units::SERVICE, Property::ActiveState)? == "active";
+    let runs = manager.property(units::SERVICE, "ActiveState")? == "active";
     if changed.contains(&units::SOCKET) {
         // An active socket keeps the place at which it was bound.
         manager.control(&["stop", units::SERVICE, units::SOCKET])?;
@@ -189,7 +186,7 @@ fn is_in_cache(program: &Path) -> bool {
 async fn stop_unmanaged_daemon(global: &Global, manager: &UserUnits) -> anyhow::Result<()> {
     let Some(Daemon { client, .. }) = daemon::connect_running(global).await? else { return Ok(()) };
     let status = client.status().await?;
-    if manager.property(units::SERVICE, Property::MainPid)? == status.pid.to_string() {
+    if manager.property(units::SERVICE, "MainPID")? == status.pid.to_string() {
         return Ok(());
     }
     if status.running_turns > 0 {
@@ -242,7 +239,7 @@ fn status(global: &Global) -> anyhow::Result<Exit> {
     let folder = units::folder()?;
     let units: Vec<_> = UnitFile::all().iter().map(|unit| (unit.name, unit.state(&folder))).collect();
     let manager = UserUnits::reach();
-    let of = |unit: &str, property: Property| match &manager {
+    let of = |unit: &str, property: &str| match &manager {
         Ok(manager) => manager.property(unit, property),
         Err(error) => Err(error.clone()),
     };
@@ -251,18 +248,18 @@ fn status(global: &Global) -> anyhow::Result<Exit> {
         report::note(global.json, &json!({ "installed": false }), "no service is installed: agentctl service install")?;
         return Ok(Exit::Unreachable);
     }
-    let told = |unit: &str, property| of(unit, property).unwrap_or_else(|_| "unknown".to_owned());
-    let (socket, enabled) = (told(units::SOCKET, Property::ActiveState), told(units::SOCKET, Property::UnitFileState));
-    let (service, pid) = (told(units::SERVICE, Property::ActiveState), told(units::SERVICE, Property::MainPid));
+    let told = |unit: &str, property: &str| of(unit, property).unwrap_or_else(|_| "unknown".to_owned());
+    let (socket, enabled) = (told(units::SOCKET, "ActiveState"), told(units::SOCKET, "UnitFileState"));
+    let (service, pid) = (told(units::SERVICE, "ActiveState"), told(units::SERVICE, "MainPID"));
     let pid = pid.parse::<u32>().ok().filter(|pid| *pid > 0);
     // Those of a package are elsewhere.
-    let place = |name: &str| of(name, Property::FragmentPath).unwrap_or_default();
+    let place = |name: &str| of(name, "FragmentPath").unwrap_or_default();
     let files: Vec<_> =
         units.iter().map(|(name, state)| json!({ "name": name, "state": state.word(), "path": place(name) })).collect();
     let value = json!({
         "installed": true, "units": files, "socket": socket, "enabled": enabled, "service": service, "pid": pid,
         "problem": manager.as_ref().err().map(ToString::to_string),
-        "stops_at_logout": systemd::logout_note().is_some(),
+        "stops_at_logout": lingering_note().is_some(),
     });
     report::show(global.json, &value, || {
         let pid = pid.map_or_else(String::new, |pid| format!(" (pid {pid})"));
@@ -286,7 +283,7 @@ fn logs(follow: bool, lines: u32) -> anyhow::Result<Exit> {
             .hint(format!("a daemon that agentctl started logs to {}", display(&log)))
             .into());
     }
-    systemd::show_log(units::SERVICE, follow, lines)
+    show_log(units::SERVICE, follow, lines)
 }
 
 fn restart(global: &Global) -> anyhow::Result<Exit> {
@@ -300,4 +297,104 @@ fn restart(global: &Global) -> anyhow::Result<Exit> {
 
 fn display(path: &Path) -> String {
     agentd_core::visible::line(&path.display().to_string())
+}
+
+const SYSTEMCTL: &str = "systemctl";
+
+/// The units of this user, as systemd manages them.
+struct UserUnits(());
+
+impl UserUnits {
+    /// Connects to the manager.
+    ///
+    /// # Errors
+    /// When this machine has no systemd, or this user no manager.
+    fn reach() -> Result<Self, Failure> {
+        run(SYSTEMCTL, &["--user", "show", "--property=Version"])?;
+        Ok(Self(()))
+    }
+
+    /// Runs `systemctl --user` with these arguments.
+    ///
+    /// # Errors
+    /// When that failed, in its own words.
+    fn control(&self, args: &[&str]) -> Result<(), Failure> {
+        run(SYSTEMCTL, &[&["--user"], args].concat()).map(drop)
+    }
+
+    /// Returns whether it knows a unit of that name.
+    ///
+    /// # Errors
+    /// When it cannot be asked.
+    fn knows(&self, unit: &str) -> Result<bool, Failure> {
+        Ok(self.property(unit, "LoadState")? == "loaded")
+    }
+
+    /// Value of a property of a unit; empty where nothing is known.
+    ///
+    /// # Errors
+    /// When it cannot be asked.
+    fn property(&self, unit: &str, property: &str) -> Result<String, Failure> {
+        let name = format!("--property={property}");
+        Ok(run(SYSTEMCTL, &["--user", "show", "--value", &name, unit])?.trim().to_owned())
+    }
+
+    /// Has it run also while the user is not logged in.
+    ///
+    /// # Errors
+    /// When that is not allowed.
+    fn linger(&self) -> Result<(), Failure> {
+        run("loginctl", &["enable-linger"]).map(drop)
+    }
+}
+
+/// Note where the units of this user end at the last logout; none where they do not, or nothing says so.
+fn lingering_note() -> Option<(&'static str, &'static str)> {
+    let user = nix::unistd::getuid().to_string();
+    let lingers = run("loginctl", &["show-user", &user, "--property=Linger", "--value"]).ok()?;
+    (lingers.trim() == "no")
+        .then_some(("the service stops when you log out", "loginctl enable-linger keeps it running"))
+}
+
+/// Shows the journal of a unit, in the terminal of the person.
+///
+/// # Errors
+/// When there is no journal.
+fn show_log(unit: &str, follow: bool, lines: u32) -> anyhow::Result<Exit> {
+    let mut command = Command::new("journalctl");
+    command.args(["--user", "--unit", unit, "--lines", &lines.to_string()]);
+    if follow {
+        command.arg("--follow");
+    } else if !io::stdout().is_terminal() {
+        command.arg("--no-pager");
+    }
+    let status = command.status().map_err(|error| missing("journalctl", &error))?;
+    Ok(match status.code() {
+        Some(0) => Exit::Done,
+        _ => Exit::Failed,
+    })
+}
+
+fn run(program: &str, args: &[&str]) -> Result<String, Failure> {
+    let Output { status, stdout, stderr } =
+        Command::new(program).args(args).output().map_err(|error| missing(program, &error))?;
+    if status.success() {
+        return Ok(String::from_utf8_lossy(&stdout).into_owned());
+    }
+    let said = String::from_utf8_lossy(&stderr);
+    let failure = Failure::unreachable(format!("{program} {}: {}", args.join(" "), said.trim()));
+    let is_alone = said.contains("Failed to connect to") || said.contains("not been booted with systemd");
+    Err(if is_alone {
+        failure.hint(
+            "this user has no systemd here: log in by a session of its own (ssh, `machinectl shell USER@`), or set \
+             XDG_RUNTIME_DIR=/run/user/UID; in a container, `agentctl start` does without",
+        )
+    } else {
+        failure.hint("agentctl service status; journalctl --user -u agentd")
+    })
+}
+
+fn missing(program: &str, error: &io::Error) -> Failure {
+    Failure::unreachable(format!("cannot run {program}: {error}"))
+        .hint("a service needs systemd; without it, `agentctl start` starts the daemon")
 }

@@ -1,27 +1,38 @@
-//! `agentctl sessions list` and `agentctl sessions prune`: which sessions there are, and the removal of many.
+//! `agentctl sessions list`, `prune` and `search`: which sessions there are, the removal of many, and what was said and done, found
+//! by its words.
 
 use std::{
-    io::{self, BufRead as _, IsTerminal as _, Write as _},
+    collections::{BTreeMap, BTreeSet},
+    io::{self, IsTerminal as _, Write as _},
+    ops::Range,
     path::PathBuf,
 };
 
 use agentd_core::{
     Timestamp,
+    ids::SessionId,
+    search::{SearchHit, SearchResult},
     session::{SessionFilter, SessionStatus, SessionSummary},
+    visible,
 };
 use agentd_proto::client::PruneReport;
 use clap::Args;
 use serde_json::json;
 
+use super::audit::since;
 use crate::{
-    cmd::{audit::since, sessions::status},
     daemon::Daemon,
     exit::Exit,
     failure::Failure,
     flags::{Choice, one_of},
     project,
     report::{self, Table},
-    terminal::sanitize::clean_line,
+    terminal::{
+        ask,
+        look::TerminalStyle,
+        paint::{QUIET, STRONG, paint},
+        sanitize::{clean, clean_line},
+    },
 };
 
 /// Number of sessions among which short ids are made unique.
@@ -45,7 +56,7 @@ pub(crate) struct Which {
 
 /// Some statuses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct StatusGroup(&'static [SessionStatus]);
+struct StatusGroup(&'static [SessionStatus]);
 
 const STATUSES: [Choice<StatusGroup>; 5] = [
     ("open", "a turn runs or waits", StatusGroup(&[SessionStatus::Running, SessionStatus::Waiting])),
@@ -126,24 +137,17 @@ async fn pages(
 
 fn table(sessions: &[SessionSummary], limit: usize, is_whole: bool) -> anyhow::Result<()> {
     let ids = report::short_ids(sessions.iter().map(|session| session.id));
-    let shown = sessions.iter().scan(0, |tops, session| {
-        *tops += usize::from(session.parent.is_none());
-        (*tops <= limit).then_some(())
-    });
-    let shown = shown.count();
     let now = Timestamp::now();
-    let mut table = Table::new(["#", "ID", "USED", "TURNS", "STATUS", "TITLE"]);
-    let mut tops = 0;
-    for (session, id) in sessions.iter().zip(ids).take(shown) {
-        tops += usize::from(session.parent.is_none());
+    let rows = sessions.iter().zip(ids).scan(0, |tops, (session, id)| {
+        *tops += usize::from(session.parent.is_none());
         let place = if session.parent.is_none() && is_whole { tops.to_string() } else { String::new() };
-        let used = report::ago(session.updated_at, now);
         let indent = if session.parent.is_some() { "└ " } else { "" };
         let worktree = session.worktree.as_ref().map(|worktree| format!(" [worktree {}]", worktree.name));
         let title = format!("{indent}{}{}", session.title, worktree.unwrap_or_default());
-        table.row([place, id, used, session.turns.to_string(), status(session.status).to_owned(), title]);
-    }
-    table.print(match is_whole {
+        let [id, used, turns, status, _] = row(session, id, now);
+        (*tops <= limit).then_some([place, id, used, turns, status, title])
+    });
+    Table::of(["#", "ID", "USED", "TURNS", "STATUS", "TITLE"], rows).print(match is_whole {
         true => "no sessions yet; `agentctl chat` begins one",
         false => "no session fits; `agentctl sessions list` shows all",
     })
@@ -199,22 +203,19 @@ fn confirmed(foreseen: &PruneReport) -> anyhow::Result<bool> {
             .into());
     }
     print_sessions(foreseen)?;
-    write!(anstream::stderr(), "delete {sessions} ({bytes}) with their histories and files, permanently? [y/N] ")?;
-    let mut answer = String::new();
-    io::stdin().lock().read_line(&mut answer)?;
-    Ok(matches!(answer.trim(), "y" | "Y" | "yes"))
+    Ok(ask::agreed(&format!("delete {sessions} ({bytes}) with their histories and files, permanently? [y/N] "))?)
 }
 
 fn print_sessions(report: &PruneReport) -> anyhow::Result<()> {
     let ids = report::short_ids(report.sessions.iter().map(|session| session.id));
     let now = Timestamp::now();
-    let mut table = Table::new(["ID", "USED", "TURNS", "STATUS", "TITLE"]);
-    for (session, id) in report.sessions.iter().zip(ids) {
-        let used = report::ago(session.updated_at, now);
-        let turns = session.turns.to_string();
-        table.row([id, used, turns, status(session.status).to_owned(), session.title.clone()]);
-    }
-    table.print("")
+    let rows = report.sessions.iter().zip(ids).map(|(session, id)| row(session, id, now));
+    Table::of(["ID", "USED", "TURNS", "STATUS", "TITLE"], rows).print("")
+}
+
+fn row(session: &SessionSummary, id: String, now: Timestamp) -> [String; 5] {
+    let (used, turns) = (report::ago(session.updated_at, now), session.turns.to_string());
+    [id, used, turns, report::word(session.status), session.title.clone()]
 }
 
 fn told(json: bool, report: &PruneReport, dry_run: bool) -> anyhow::Result<Exit> {
@@ -240,4 +241,70 @@ fn told(json: bool, report: &PruneReport, dry_run: bool) -> anyhow::Result<Exit>
     }
     report.problems.iter().for_each(|problem| crate::terminal::note(&clean_line(problem)));
     Ok(if report.problems.is_empty() { Exit::Done } else { Exit::Failed })
+}
+
+/// The arguments of `sessions search`.
+#[derive(Debug, Args)]
+pub(crate) struct SearchArgs {
+    /// Words that must all be there, "quoted words" together
+    #[arg(value_name = "QUERY", required = true, num_args = 1..)]
+    query: Vec<String>,
+    /// Only in this session: id, title, number in `sessions list`, or `last`
+    #[arg(long)]
+    session: Option<String>,
+    /// Number of finds to show
+    #[arg(long, value_name = "N", default_value_t = 20)]
+    limit: usize,
+}
+
+/// Searches.
+pub(crate) async fn search(daemon: &Daemon, args: SearchArgs, json: bool) -> anyhow::Result<Exit> {
+    let session = args.session.as_deref().unwrap_or_default();
+    let SearchResult { hits, unsearched } = daemon.client.search(&args.query.join(" "), session, args.limit).await?;
+    if unsearched > 0 {
+        crate::terminal::note(&format!(
+            "{unsearched} events are not searched yet: the index is being built; search again later for all of it"
+        ));
+    }
+    report::show(json, &hits, || {
+        if hits.is_empty() && unsearched == 0 {
+            crate::terminal::note("nothing was found");
+        }
+        print_hits(&hits)
+    })
+}
+
+fn print_hits(hits: &[SearchHit]) -> anyhow::Result<()> {
+    let (color, now) = (TerminalStyle::detect().out_color, Timestamp::now());
+    let sessions: BTreeSet<SessionId> = hits.iter().map(|hit| hit.session_id).collect();
+    let ids: BTreeMap<SessionId, String> =
+        sessions.iter().copied().zip(report::short_ids(sessions.iter().copied())).collect();
+    let mut out = anstream::stdout().lock();
+    for hit in hits {
+        let id = ids.get(&hit.session_id).cloned().unwrap_or_default();
+        let (at, who) = (report::ago(hit.at, now), hit.kind.as_str());
+        let head = format!("{id}  {at}  {who}  {}", visible::line(&hit.title));
+        writeln!(out, "{}\n    {}", paint(color, QUIET, &head), marked(&hit.excerpt, &hit.marks, color))?;
+    }
+    Ok(())
+}
+
+/// A part of a text in one line, with what was found in bold.
+pub(super) fn marked(text: &str, marks: &[Range<usize>], color: bool) -> String {
+    let (mut line, mut at) = (String::new(), 0);
+    for mark in marks {
+        let (Some(before), Some(found)) = (text.get(at..mark.start), text.get(mark.clone())) else {
+            continue;
+        };
+        line.push_str(&in_line(before));
+        line.push_str(&paint(color, STRONG, &in_line(found)));
+        at = mark.end;
+    }
+    line.push_str(&in_line(text.get(at..).unwrap_or_default()));
+    line
+}
+
+/// Without escapes and in one line, as a part of one: spaces at its ends stay.
+fn in_line(part: &str) -> String {
+    clean(part).replace(['\n', '\r', '\t'], " ")
 }

@@ -1,29 +1,26 @@
-//! `agentctl sessions`: shows, names, resets and removes sessions; the other commands about them are beside this one.
+//! `agentctl sessions`: shows, names, copies, resets and removes sessions; the other commands about them are beside this one.
 
-use std::io::{self, BufRead as _, IsTerminal as _, Write as _};
+use std::io::{self, IsTerminal as _, Write as _};
 
-use agentd_core::{
-    Timestamp,
-    item::ItemBody,
-    model::SlotInfo,
-    session::{SessionSettings, SessionStatus},
-    visible,
-};
-use agentd_proto::client::{NumberedItem, SessionView};
+use agentd_core::{Timestamp, files::EarlierFiles, item::ItemBody, model::SlotInfo, session::SessionSettings, visible};
+use agentd_proto::client::{ForkReply, NumberedItem, SessionView};
 use clap::{Args, Subcommand};
 use serde_json::json;
 
+use super::{export, import, replay, session_list};
 use crate::{
-    cmd::{export, fork, import, record, search, session_list},
     daemon::{self, Daemon},
     exit::Exit,
     failure::Failure,
     flags::Global,
-    ops::pins,
+    ops, project,
     render::{context::notice_line, tool_line::tool_lines},
     report,
-    terminal::paint::{money, number},
-    worktree,
+    terminal::{
+        ask,
+        paint::{money, number},
+        sanitize::clean_line,
+    },
 };
 
 /// The columns for what came of a call.
@@ -71,7 +68,7 @@ enum SessionsCommand {
         items: usize,
     },
     /// Search the history of all sessions or of one
-    Search(search::SearchArgs),
+    Search(session_list::SearchArgs),
     /// Rename a session
     Rename {
         /// The session: id, title, number in `sessions list`, or `last`
@@ -102,9 +99,9 @@ enum SessionsCommand {
         session: String,
     },
     /// Make a recording of a session, to be played without a model
-    Record(record::RecordArgs),
+    Record(replay::RecordArgs),
     /// Copy a session, to continue in another direction
-    Fork(fork::ForkArgs),
+    Fork(ForkArgs),
     /// Write a session to a file: an archive, Markdown or JSON
     Export(export::ExportArgs),
     /// Take a session in, from an archive or another program's history
@@ -130,8 +127,8 @@ pub(crate) async fn handle(global: &Global, args: SessionsArgs) -> anyhow::Resul
         SessionsCommand::Import(args) => import::handle(&daemon, args, json).await,
         SessionsCommand::Prune(args) => session_list::prune(&daemon, args, json).await,
         SessionsCommand::Show { session, items } => show(&daemon, &session, items, json).await,
-        SessionsCommand::Record(args) => record::handle(&daemon, args, json).await,
-        SessionsCommand::Search(args) => search::handle(&daemon, args, json).await,
+        SessionsCommand::Record(args) => replay::record(&daemon, args, json).await,
+        SessionsCommand::Search(args) => session_list::search(&daemon, args, json).await,
         SessionsCommand::Rename { session, title } => {
             let id = daemon.client.find_session(&session).await?.to_string();
             daemon.client.rename_session(&id, &title.join(" ")).await?;
@@ -140,13 +137,13 @@ pub(crate) async fn handle(global: &Global, args: SessionsArgs) -> anyhow::Resul
         SessionsCommand::Pin { session, rule } if rule.is_empty() => pin(&daemon, &session, true, json).await,
         SessionsCommand::Pin { session, rule } => {
             let id = daemon.client.find_session(&session).await?.to_string();
-            pins::add(&daemon, &id, &rule.join(" ")).await?;
+            ops::add_pin(&daemon, &id, &rule.join(" ")).await?;
             done(json, &id, "pinned a rule in")
         }
         SessionsCommand::Unpin { session, rule: None } => pin(&daemon, &session, false, json).await,
         SessionsCommand::Unpin { session, rule: Some(number) } => {
             let id = daemon.client.find_session(&session).await?.to_string();
-            pins::remove(&daemon, &id, number).await?;
+            ops::remove_pin(&daemon, &id, number).await?;
             done(json, &id, "removed a pinned rule of")
         }
         SessionsCommand::Reset { session } => {
@@ -154,7 +151,7 @@ pub(crate) async fn handle(global: &Global, args: SessionsArgs) -> anyhow::Resul
             daemon.client.reset_session(&id).await?;
             done(json, &id, "reset")
         }
-        SessionsCommand::Fork(args) => fork::handle(&daemon, args, json).await,
+        SessionsCommand::Fork(args) => fork(&daemon, args, json).await,
         SessionsCommand::Delete { session, yes } => delete(&daemon, &session, yes, json).await,
     }
 }
@@ -176,12 +173,11 @@ async fn show(daemon: &Daemon, session: &str, items: usize, json: bool) -> anyho
 
 fn as_json(view: &SessionView, items: &[NumberedItem]) -> serde_json::Result<serde_json::Value> {
     let mut object = serde_json::to_value(&view.session.summary)?;
-    let items: Vec<_> = items.iter().map(|item| json!({ "seq": item.seq, "item": item.item })).collect();
     object["settings"] = json!(view.session.settings);
     object["todos"] = json!(view.session.todos);
     object["interrupts"] = json!(view.pending);
     object["live_turn_id"] = json!(view.live_turn);
-    object["items"] = json!(items);
+    object["items"] = items.iter().map(|item| json!({ "seq": item.seq, "item": item.item })).collect();
     Ok(object)
 }
 
@@ -192,7 +188,7 @@ fn print(view: &SessionView, items: &[NumberedItem], slots: &[SlotInfo]) -> anyh
     let mut line = |name: &str, value: &str| writeln!(out, "{name:<10}{}", visible::line(value));
     line("session", &summary.id.to_string())?;
     line("title", &summary.title)?;
-    line("status", status(summary.status))?;
+    line("status", &report::word(summary.status))?;
     line("created", &report::ago(summary.created_at, now))?;
     line("used", &format!("{}, {}", report::ago(summary.updated_at, now), report::count(summary.turns, "turn")))?;
     let usage = &summary.usage;
@@ -210,7 +206,7 @@ fn print(view: &SessionView, items: &[NumberedItem], slots: &[SlotInfo]) -> anyh
         line("project", &format!("none here; it was {} where it comes from", former.display()))?;
     }
     if let Some(worktree) = &settings.worktree {
-        line("worktree", &worktree::shown(worktree))?;
+        line("worktree", &project::shown_worktree(worktree))?;
     }
     for folder in &settings.folders {
         let mode = if folder.writable { "writable" } else { "read-only" };
@@ -236,7 +232,7 @@ fn print(view: &SessionView, items: &[NumberedItem], slots: &[SlotInfo]) -> anyh
         line("granted", &grant.rule)?;
     }
     for todo in &view.session.todos {
-        line("todo", &format!("[{}] {}", serde_json::to_value(todo.status)?.as_str().unwrap_or("?"), todo.content))?;
+        line("todo", &format!("[{}] {}", report::word(todo.status), todo.content))?;
     }
     for interrupt in &view.pending {
         line("waits", &format!("for an answer: agentctl answer {} …", interrupt.id))?;
@@ -318,27 +314,79 @@ fn confirmed(id: &str, title: &str) -> anyhow::Result<bool> {
             .hint("add --yes to confirm")
             .into());
     }
-    let title = visible::line(title);
-    write!(
-        anstream::stderr(),
-        "delete session {} ({title}) with its history and files, permanently? [y/N] ",
-        report::short_id(id)
-    )?;
-    let mut answer = String::new();
-    io::stdin().lock().read_line(&mut answer)?;
-    Ok(matches!(answer.trim(), "y" | "Y" | "yes"))
+    let (id, title) = (report::short_id(id), visible::line(title));
+    Ok(ask::agreed(&format!("delete session {id} ({title}) with its history and files, permanently? [y/N] "))?)
 }
 
 fn done(json: bool, id: &str, what: &str) -> anyhow::Result<Exit> {
     report::note(json, &json!({ "session_id": id, "done": what }), &format!("session {}: {what}", report::short_id(id)))
 }
 
-/// The word for a status.
-pub(super) fn status(status: SessionStatus) -> &'static str {
-    match status {
-        SessionStatus::Idle => "idle",
-        SessionStatus::Running => "running",
-        SessionStatus::Waiting => "waiting",
-        SessionStatus::Interrupted => "interrupted",
+/// The arguments of `sessions fork`.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  agentctl sessions fork 0193a5b2
+  agentctl sessions fork 0193a5b2 --at-turn 3 --name 'Another way'
+  agentctl sessions fork 0193a5b2 --at-turn 3 --files
+  agentctl run 'Try it without the library.' --session \"$(agentctl sessions fork 0193a5b2)\"
+
+The fork gets the history, settings, todo list and /state as they were after that turn, and uploads/ and outputs/ as they \
+are now, without links; temp/ is empty. Both sessions share the project folder. Grants of the session and open questions \
+are not copied, and changes to files can only be undone in the session that made them.
+
+--files brings uploads/ and outputs/ of the fork to that turn, as far as they are as the session left them. The project is \
+shared, so it stays as it is: what its files held then is written to outputs/at-turn-N/, for those that were changed since.
+
+Prints the ID of the new session on standard output.")]
+struct ForkArgs {
+    /// The session: id, title, number in `sessions list`, or `last`
+    session: String,
+    /// Last turn to copy, counted from 1 [default: all completed turns]
+    #[arg(long, value_name = "N")]
+    at_turn: Option<u64>,
+    /// Name of the new session [default: the name of the old one, followed by `(fork)`]
+    #[arg(long, value_name = "NAME")]
+    name: Option<String>,
+    /// Bring the files of the fork to that turn
+    #[arg(long)]
+    files: bool,
+}
+
+/// Forks.
+async fn fork(daemon: &Daemon, args: ForkArgs, json: bool) -> anyhow::Result<Exit> {
+    let from = daemon.client.find_session(&args.session).await?.to_string();
+    let ForkReply { session, turn, files, earlier } =
+        daemon.client.fork_session(&from, args.at_turn, args.name.as_deref(), args.files).await?;
+    let summary = session.session.summary;
+    let mut told = json!({
+        "session_id": summary.id, "title": summary.title, "forked_from": from, "turn": turn, "files": files,
+    });
+    if let Some(earlier) = &earlier {
+        told["earlier_files"] = serde_json::to_value(earlier)?;
+    }
+    report::show(json, &told, || {
+        report::lines([summary.id])?;
+        let copied = report::count(files.files, "file");
+        crate::terminal::note(&format!("forked from session {from} after turn {turn}, with {copied}"));
+        if files.left_out > 0 {
+            crate::terminal::note(&format!("not copied: {} (links, special files, or too much)", files.left_out));
+        }
+        earlier.iter().for_each(tell_earlier);
+        Ok(())
+    })
+}
+
+fn tell_earlier(earlier: &EarlierFiles) {
+    let EarlierFiles { restored, shared, folder, left } = earlier;
+    crate::terminal::note(&format!("brought to that turn: {}", report::count(*restored, "file")));
+    if *shared > 0 {
+        let files = report::count(*shared, "file");
+        crate::terminal::note(&format!(
+            "the project stays as it is now; {files} of it as of that turn: {}/",
+            clean_line(folder)
+        ));
+    }
+    for file in left {
+        crate::terminal::note(&format!("as it is now: {}", clean_line(file)));
     }
 }

@@ -42,12 +42,11 @@ pub(crate) async fn show(global: &Global, _: StorageArgs) -> anyhow::Result<Exit
 }
 
 fn table(view: &StorageView) -> anyhow::Result<()> {
-    let mut table = Table::new(["PART", "SIZE", "FILES", "WHAT"]);
-    for part in view.parts.iter().filter(|part| part.files > 0) {
+    let rows = view.parts.iter().filter(|part| part.files > 0).map(|part| {
         let what = what(part.part, view);
-        table.row([part.part.as_str().to_owned(), report::bytes(part.bytes), part.files.to_string(), what]);
-    }
-    table.print("nothing is kept yet")?;
+        [part.part.as_str().to_owned(), report::bytes(part.bytes), part.files.to_string(), what]
+    });
+    Table::of(["PART", "SIZE", "FILES", "WHAT"], rows).print("nothing is kept yet")?;
     let all = view.parts.iter().map(|part| part.bytes).sum();
     report::lines([format!("\n{} in all; {} free on the disk", report::bytes(all), report::bytes(view.free_bytes))])?;
     if view.removed_sessions > 0 {

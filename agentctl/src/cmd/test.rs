@@ -1,11 +1,8 @@
-//! `agentctl test`: plays a folder of recordings and holds them to expectations.
+//! `agentctl test`: plays a folder of recordings and holds them to expectations; the report for CI systems is JUnit's XML.
 //!
-//! - `case`: what is tested, from the files of a folder; `expect`: expectations, and what a play came to; `junit`: the report for
-//!   other programs.
+//! - `case`: what is tested, from the files of a folder, and the expectations.
 
 mod case;
-mod expect;
-mod junit;
 
 use std::{
     path::PathBuf,
@@ -16,15 +13,12 @@ use agentd_proto::client::{ClientErrorKind, PlayProblem, PlayReport};
 use clap::Args;
 use serde::Serialize;
 
-use self::{
-    case::{LivePermissions, TestCase},
-    expect::PlayedTurns,
+use self::case::{LivePermissions, PlayedTurns, TestCase};
+use super::{
+    own_file,
+    replay::{self, PlayWishes},
 };
 use crate::{
-    cmd::{
-        own_file,
-        replay::{self, PlayWishes},
-    },
     daemon::{self, Daemon},
     exit::Exit,
     failure::Failure,
@@ -101,10 +95,9 @@ pub(crate) async fn handle(global: &Global, args: TestArgs) -> anyhow::Result<Ex
         results.push(result);
     }
     if let Some(path) = &args.junit {
-        let text = junit::report(&args.folder.display().to_string(), &results, begun.elapsed());
-        own_file::replace(path, &text).map_err(|error| {
-            Failure::usage(format!("could not write {}: {error}", path.display())).hint("name another file")
-        })?;
+        let text = report(&args.folder.display().to_string(), &results, begun.elapsed());
+        let failed = Failure::of_file("write", path);
+        own_file::replace(path, &text).map_err(|error| failed(error).hint("name another file"))?;
     }
     let failed = results.iter().filter(|result| !result.passed).count();
     let passed = results.len() - failed;
@@ -112,7 +105,7 @@ pub(crate) async fn handle(global: &Global, args: TestArgs) -> anyhow::Result<Ex
     if global.json {
         report::json(&serde_json::json!({ "passed": passed, "failed": failed, "tests": results }))?;
     } else {
-        let took = report::span(millis(begun.elapsed()));
+        let took = report::span(report::millis(begun.elapsed()));
         report::lines([format!("{passed} passed, {failed} failed in {took}")])?;
     }
     Ok(exit)
@@ -142,7 +135,7 @@ async fn run(daemon: &Daemon, case: &TestCase, wishes: PlayWishes) -> anyhow::Re
         name: case.name.clone(),
         passed: failures.is_empty() && problems.is_empty(),
         turns: count,
-        duration_ms: millis(begun.elapsed()),
+        duration_ms: report::millis(begun.elapsed()),
         failures,
         problems,
     })
@@ -170,6 +163,67 @@ fn show(result: &TestResult) -> anyhow::Result<()> {
     report::lines(lines)
 }
 
-fn millis(time: Duration) -> u64 {
-    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
+/// The report of all tests.
+fn report(suite: &str, results: &[TestResult], took: Duration) -> String {
+    let failed = results.iter().filter(|result| !result.passed).count();
+    let mut xml = String::from("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n");
+    let suite = escaped(suite);
+    xml.push_str(&format!(
+        "<testsuites tests=\"{}\" failures=\"{failed}\" time=\"{:.3}\">\n  <testsuite name=\"{suite}\" tests=\"{}\" failures=\"{failed}\" time=\"{:.3}\">\n",
+        results.len(), took.as_secs_f64(), results.len(), took.as_secs_f64(),
+    ));
+    for result in results {
+        let (name, time) = (escaped(&result.name), Duration::from_millis(result.duration_ms).as_secs_f64());
+        xml.push_str(&format!("    <testcase classname=\"{suite}\" name=\"{name}\" time=\"{time:.3}\""));
+        if result.passed {
+            xml.push_str("/>\n");
+            continue;
+        }
+        let why: Vec<String> =
+            result.failures.iter().cloned().chain(result.problems.iter().map(replay::shown)).collect();
+        let first = why.first().and_then(|why| why.lines().next()).unwrap_or("failed");
+        let (first, all) = (escaped(first), escaped(&why.join("\n")));
+        xml.push_str(&format!(">\n      <failure message=\"{first}\">{all}</failure>\n    </testcase>\n"));
+    }
+    xml.push_str("  </testsuite>\n</testsuites>\n");
+    xml
+}
+
+/// The text as it may stand in XML 1.0, which has no place for most control characters.
+fn escaped(text: &str) -> String {
+    let mut escaped = String::with_capacity(text.len());
+    for letter in text.chars() {
+        match letter {
+            '&' => escaped.push_str("&amp;"),
+            '<' => escaped.push_str("&lt;"),
+            '>' => escaped.push_str("&gt;"),
+            '"' => escaped.push_str("&quot;"),
+            '\n' => escaped.push_str("&#10;"),
+            '\t' => escaped.push_str("&#9;"),
+            '\u{fffe}' | '\u{ffff}' => escaped.push('\u{fffd}'),
+            letter if letter.is_control() => escaped.push('\u{fffd}'),
+            letter => escaped.push(letter),
+        }
+    }
+    escaped
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hostile_names_and_texts_stay_text() {
+        let result = TestResult {
+            name: "a\"><b>".to_owned(),
+            passed: false,
+            turns: 1,
+            duration_ms: 1500,
+            failures: vec!["]]> & \u{1b}[31m".to_owned()],
+            problems: Vec::new(),
+        };
+        let xml = report("s&t", &[result], Duration::from_secs(2));
+        assert!(xml.contains("name=\"a&quot;&gt;&lt;b&gt;\" time=\"1.500\""), "{xml}");
+        assert!(xml.contains("]]&gt; &amp; \u{fffd}[31m"), "{xml}");
+    }
 }

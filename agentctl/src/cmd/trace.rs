@@ -1,18 +1,31 @@
 //! `agentctl trace`: a turn as a tree with times, tokens and money, in the terminal or as a page.
+//!
+//! The page needs no network: style, program and data stand in it, and nothing else may run or be loaded. The data is JSON in which
+//! no tag can end, and the program sets every text of it as text.
 
-pub(super) mod fetch;
-mod follow;
-mod label;
-pub(super) mod page;
 mod requests;
 mod tree;
 
-use std::{io::IsTerminal as _, path::PathBuf};
+use std::{
+    collections::BTreeMap,
+    fs::Permissions,
+    io::{self, IsTerminal as _, Write as _},
+    os::unix::fs::PermissionsExt as _,
+    path::{Path, PathBuf},
+};
 
-use agentd_core::{error::ErrorKind, ids::SessionId};
-use agentd_trace::{TurnTrace, turns};
+use agentd_core::{
+    error::ErrorKind,
+    event::{Event, EventKind},
+    ids::SessionId,
+};
+use agentd_proto::client::{Client, ClientError, ClientErrorKind};
+use agentd_trace::{TurnTrace, nest, subagent_sessions, turns};
+use base64::{Engine as _, engine::general_purpose::STANDARD};
 use clap::Args;
+use serde::Serialize;
 use serde_json::json;
+use sha2::{Digest as _, Sha256};
 
 use crate::{
     daemon::{self, Daemon},
@@ -75,17 +88,17 @@ pub(crate) async fn handle(global: &Global, args: TraceArgs) -> anyhow::Result<E
     let daemon = daemon::connect(global).await?;
     let session_id = session::named_or_last(&daemon, args.session.as_deref()).await?;
     if args.follow {
-        return follow::follow(&daemon, session_id, global.json).await;
+        return tree::follow(&daemon, session_id, global.json).await;
     }
     if args.requests || args.request.is_some() || !args.diff.is_empty() {
         return wire(&daemon, session_id, &args, global.json).await;
     }
-    let mut trees = turns(&fetch::events(&daemon.client, session_id).await?);
+    let mut trees = turns(&events(&daemon.client, session_id).await?);
     let every = args.all || (args.html.is_some() && args.turn.is_none());
     if !every {
         trees = vec![chosen(trees, args.turn.as_deref())?];
     }
-    fetch::with_subagents(&daemon.client, &mut trees).await?;
+    with_subagents(&daemon.client, &mut trees).await?;
     if let Some(path) = &args.html {
         return write_page(&daemon, session_id, &trees, path, args.force, global.json).await;
     }
@@ -100,7 +113,7 @@ pub(crate) async fn handle(global: &Global, args: TraceArgs) -> anyhow::Result<E
 /// Shows requests as they were on the wire.
 async fn wire(daemon: &Daemon, session: SessionId, args: &TraceArgs, json: bool) -> anyhow::Result<Exit> {
     let turn = match &args.turn {
-        Some(name) => Some(chosen(turns(&fetch::events(&daemon.client, session).await?), Some(name))?.turn_id),
+        Some(name) => Some(chosen(turns(&events(&daemon.client, session).await?), Some(name))?.turn_id),
         None => None,
     };
     let kept = requests::KeptRequests { client: &daemon.client, session, turn, json };
@@ -120,8 +133,8 @@ async fn write_page(
     json: bool,
 ) -> anyhow::Result<Exit> {
     let title = daemon.client.session(&session_id.to_string()).await?.session.summary.title;
-    let page = page::render(&page::PageData { title: &title, session_id, turns })?;
-    page::write(path, &page, may_replace)?;
+    let page = render(&PageData { title: &title, session_id, turns })?;
+    write(path, &page, may_replace)?;
     let told = json!({ "session_id": session_id, "file": path, "turns": turns.len(), "bytes": page.len() });
     let turns = report::count(turns.len() as u64, "turn");
     report::note(json, &told, &format!("{}: {turns}, {}", path.display(), report::bytes(page.len() as u64)))
@@ -152,5 +165,150 @@ fn chosen(mut turns: Vec<TurnTrace>, name: Option<&str>) -> Result<TurnTrace, Fa
             report::count(last as u64, "turn")
         ))),
         _ => Err(Failure::usage(format!("several turns have an id with {name:?}")).hint("give more of the id")),
+    }
+}
+
+/// Sessions of subagents that are read for one trace at the most.
+const MOST_SESSIONS: usize = 500;
+
+/// All stored events of a session.
+async fn events(client: &Client, session: SessionId) -> Result<Vec<Event>, ClientError> {
+    let id = session.to_string();
+    let view = client.session(&id).await?;
+    let last = view.session.summary.last_seq;
+    let mut stream = client.subscribe(&id, 0, view.live_turn.is_none()).await?;
+    let mut events = Vec::new();
+    while events.last().is_none_or(|event: &Event| event.seq < last) {
+        let Some(event) = stream.next().await? else { break };
+        if event.kind.is_stored() {
+            events.push(slim(event));
+        }
+    }
+    Ok(events)
+}
+
+/// The event without pictures and origins, of which no trace tells.
+pub(in crate::cmd) fn slim(mut event: Event) -> Event {
+    if let EventKind::ItemStarted { item } | EventKind::ItemCompleted { item, .. } = &mut event.kind {
+        item.origin = None;
+    }
+    event
+}
+
+/// Puts the turns of subagents into those for which they worked. What is gone is left out.
+async fn with_subagents(client: &Client, trees: &mut [TurnTrace]) -> Result<(), ClientError> {
+    let mut known: BTreeMap<SessionId, Vec<TurnTrace>> = BTreeMap::new();
+    let mut wanted = subagent_sessions(trees);
+    while let Some(session) = wanted.pop_first() {
+        if known.len() >= MOST_SESSIONS || known.contains_key(&session) {
+            continue;
+        }
+        let of_child = match events(client, session).await {
+            Ok(events) => turns(&events),
+            Err(error) if error.kind == ClientErrorKind::Answered(ErrorKind::NotFound) => Vec::new(),
+            Err(error) => return Err(error),
+        };
+        wanted.extend(subagent_sessions(&of_child));
+        known.insert(session, of_child);
+    }
+    nest(trees, &known);
+    Ok(())
+}
+
+const PAGE: &str = include_str!("trace/page/page.html");
+const STYLE: &str = include_str!("trace/page/page.css");
+const SCRIPT: &str = include_str!("trace/page/page.js");
+
+/// Data of the page.
+#[derive(Debug, Serialize)]
+pub(in crate::cmd) struct PageData<'a> {
+    pub(in crate::cmd) title: &'a str,
+    pub(in crate::cmd) session_id: SessionId,
+    pub(in crate::cmd) turns: &'a [TurnTrace],
+}
+
+/// The whole page.
+pub(in crate::cmd) fn render(data: &PageData<'_>) -> serde_json::Result<String> {
+    let data = serde_json::to_string(data)?.replace('<', "\\u003c");
+    let policy = format!(
+        "default-src 'none'; script-src '{}'; style-src '{}'; base-uri 'none'; form-action 'none'",
+        hash(SCRIPT),
+        hash(STYLE)
+    );
+    let mut page = String::with_capacity(PAGE.len() + STYLE.len() + SCRIPT.len() + data.len() + policy.len());
+    let mut rest = PAGE;
+    // Cut before anything is put in, so that nothing that is put in is taken for a mark.
+    for (mark, content) in
+        [("{{policy}}", &*policy), ("{{style}}", STYLE), ("{{data}}", &*data), ("{{script}}", SCRIPT)]
+    {
+        let Some((before, after)) = rest.split_once(mark) else { continue };
+        page.push_str(before);
+        page.push_str(content);
+        rest = after;
+    }
+    page.push_str(rest);
+    Ok(page)
+}
+
+/// The source expression that allows just this text to run.
+fn hash(text: &str) -> String {
+    format!("sha256-{}", STANDARD.encode(Sha256::digest(text)))
+}
+
+/// Writes the page, whole or not at all. It has what was said in the session, so it is its owner's alone.
+///
+/// # Errors
+/// When the file cannot be written, or is there already and may not be replaced.
+fn write(path: &Path, page: &str, may_replace: bool) -> Result<(), Failure> {
+    let failed = |error: io::Error| {
+        if error.kind() == io::ErrorKind::AlreadyExists {
+            return Failure::usage(format!("{} is there already", path.display())).hint("--force replaces it");
+        }
+        Failure::usage(format!("could not write {}: {error}", path.display()))
+            .hint("name a file in a folder that is there")
+    };
+    let folder = match path.parent() {
+        Some(folder) if !folder.as_os_str().is_empty() => folder,
+        _ => Path::new("."),
+    };
+    let mut draft = tempfile::Builder::new().prefix(".trace").tempfile_in(folder).map_err(failed)?;
+    draft.write_all(page.as_bytes()).map_err(failed)?;
+    draft.as_file().set_permissions(Permissions::from_mode(0o600)).map_err(failed)?;
+    draft.as_file().sync_all().map_err(failed)?;
+    let placed = if may_replace { draft.persist(path) } else { draft.persist_noclobber(path) };
+    placed.map(drop).map_err(|error| failed(error.error))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_text_ends_the_data_and_no_mark_in_it_is_filled() {
+        let title = "</script><script>alert(1)</script>{{script}}<!--";
+        let page = render(&PageData { title, session_id: SessionId::generate(), turns: &[] }).unwrap();
+        assert_eq!(page.matches("</script>").count(), 2, "the end of the data, and that of the program");
+        assert_eq!(page.matches("<script").count(), 2);
+        let (_, data) = page.split_once(r#"type="application/json">"#).unwrap();
+        let (data, _) = data.split_once("</script>").unwrap();
+        let data: serde_json::Value = serde_json::from_str(data).unwrap();
+        assert_eq!(data["title"], title);
+        assert!(!page.contains("http://") && !page.contains("https://"), "nothing is loaded");
+        assert!(page.contains(&format!("script-src '{}'", hash(SCRIPT))));
+    }
+
+    #[test]
+    fn a_page_replaces_a_file_only_where_that_was_asked_for() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("trace.html");
+        write(&path, "a", false).unwrap();
+        let refused = write(&path, "b", false).unwrap_err();
+        assert_eq!(refused.hint.as_deref(), Some("--force replaces it"));
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), "a");
+        write(&path, "b", true).unwrap();
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), "b");
+        assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+        assert!(write(&folder.path().join("no/such/trace.html"), "c", false).is_err());
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1, "no draft is left");
     }
 }

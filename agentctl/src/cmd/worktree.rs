@@ -100,7 +100,7 @@ fn told(applied: &WorktreeApplied) -> String {
     if applied.files.is_empty() {
         return format!("the main tree has all of the worktree {} already", clean_line(&applied.name));
     }
-    let commit: String = applied.commit.chars().take(12).collect();
+    let commit = format!("{:.12}", applied.commit);
     let onto = if applied.onto.is_empty() { "what is checked out" } else { &applied.onto };
     let files = report::count(applied.files.len() as u64, "file");
     format!("merged {} into {}: {files} changed, now at {commit}", clean_line(&applied.name), clean_line(onto))

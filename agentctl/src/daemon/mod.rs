@@ -1,8 +1,12 @@
 //! The way to the daemon: where it is, how it is reached, and how it is started when none runs.
 //!
 //! - [`launch`]: starts the program `agentd`.
-//! - [`place`]: where it is.
-//! - [`shell`]: what this shell's environment says, beside what it was started with. [`weights`]: the built-in model's file.
+//! - [`place`]: where it is, and the built-in model's file.
+//! - [`shell`]: what this shell's environment says, beside what it was started with.
+
+mod launch;
+mod place;
+mod shell;
 
 use std::{
     collections::HashMap,
@@ -13,20 +17,16 @@ use std::{
 
 use agentd_core::{
     environment::ClientEnvironment,
-    turn::{IfBusy, OnInterrupt, StartTurn},
+    model::Slot,
+    turn::{OnInterrupt, StartTurn},
 };
 use agentd_proto::client::{Client, ClientError, ClientErrorKind};
 
 use crate::{failure::Failure, flags::Global};
-pub(crate) use launch::program;
-pub(crate) use place::{DaemonPlace, Sight, Versions, is_same_folder, silent};
-pub(crate) use shell::ShellNote;
-pub(crate) use weights::Weights;
 
-mod launch;
-mod place;
-mod shell;
-mod weights;
+pub(crate) use launch::program;
+pub(crate) use place::{DaemonPlace, Sight, Versions, Weights, is_same_folder, silent};
+pub(crate) use shell::ShellNote;
 
 /// Our name in the daemon's audit.
 pub(crate) const CLIENT: &str = "agentctl";
@@ -88,20 +88,17 @@ impl Daemon {
     pub(crate) fn turn(&self, text: Option<String>) -> StartTurn {
         StartTurn {
             text,
-            typed_bytes: None,
-            whole: false,
-            answer_schema: None,
-            compact: None,
-            slot: None,
-            max_steps: None,
-            planning: None,
             on_interrupt: OnInterrupt::Deny,
-            while_connected: false,
-            if_busy: IfBusy::Refuse,
             client: CLIENT.to_owned(),
             environment: self.environment(),
             ..StartTurn::default()
         }
+    }
+
+    /// Returns whether the built-in model serves turns that name no other. A daemon that does not list its models says nothing.
+    pub(crate) async fn is_builtin(&self) -> bool {
+        let slots = self.client.models().await.unwrap_or_default();
+        slots.iter().any(|info| info.slot == Slot::default() && info.model.embedded)
     }
 
     /// The variables that the daemon's configuration names and only we have, such as keys of MCP servers.

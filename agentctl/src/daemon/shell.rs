@@ -5,6 +5,7 @@
 use std::{collections::BTreeMap, env};
 
 use agentd_proto::start_variables::{StartVariables, VariableMatch};
+use serde::Serialize;
 
 use super::Daemon;
 
@@ -45,9 +46,10 @@ const PROVIDERS: [(&str, &str); 7] = [
 const ENOUGH: [&str; 2] = ["ANTHROPIC_API_KEY", "OPENAI_API_KEY"];
 
 /// Something in this shell's environment that has no effect.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub(crate) struct ShellNote {
     /// The variables.
+    #[serde(rename = "variables")]
     pub(crate) names: Vec<String>,
     /// The finding, in a sentence.
     pub(crate) message: String,

@@ -13,7 +13,10 @@ use agentd_core::{
     path,
 };
 
-use super::{Mention, MentionTarget, of_tools, pattern, pattern::MatchedFiles};
+use super::{
+    Mention, MentionTarget, of_tools,
+    target::{self, MatchedFiles},
+};
 
 /// Files of one folder or pattern that are copied. A session that works with more of them sees the folder.
 const MAX_COPIES: usize = 20;
@@ -94,7 +97,7 @@ impl Collector<'_> {
             MentionTarget::Lines { path, lines } => self.lines(&written, path, *lines, bundle),
             MentionTarget::Folder(path) => match self.of_tools(path) {
                 Some(named) => bundle.named.push(format!("#{written} is the folder {named}")),
-                None => self.copies(&written, &pattern::below(path), bundle),
+                None => self.copies(&written, &target::below(path), bundle),
             },
             MentionTarget::Pattern(matched) => self.matched(&written, matched, bundle),
             // A file of the project is seen as it is, hidden or not: approvals guard it there.

@@ -2,7 +2,7 @@ use std::path::PathBuf;
 
 use agentd_core::{input::LineRange, session::Mount};
 
-use super::{pattern::MAX_FILES, *};
+use super::{target::MAX_FILES, *};
 
 struct Folder(tempfile::TempDir);
 
@@ -143,7 +143,7 @@ fn relative_paths_begin_at_the_base() {
     let expected = [
         MentionTarget::Lines { path: app.join("a.rs"), lines },
         MentionTarget::Hidden(app.join(".env")),
-        MentionTarget::Pattern(pattern::MatchedFiles { files, is_cut: false }),
+        MentionTarget::Pattern(target::MatchedFiles { files, is_cut: false }),
     ];
     assert_eq!(targets, expected);
 }

@@ -1,12 +1,10 @@
 //! Files that a person mentions in words: `#report.pdf`, `#notes/my plan.md`, `#src/main.rs:10-40`, `#src/`, `#tests/**/*.rs`,
 //! `#"odd name?.txt"`. They mean the same in a chat, in `run` and in an editor. What names no file is only text.
 //!
-//! - [`target`]: what one `#` names.
-//! - [`pattern`]: the files that a pattern or a folder stands for.
+//! - [`target`]: what one `#` names; the files that a pattern or a folder stands for.
 //! - [`bundle`]: what goes with the words: paths, copies and lines.
 
 pub(crate) mod bundle;
-mod pattern;
 mod target;
 
 use std::{

@@ -7,7 +7,7 @@ use super::{chat::Chat, conversation::ChatBackend as _};
 use crate::{
     daemon::{ShellNote, Weights},
     terminal::sanitize::clean_line,
-    turn::builtin,
+    turn,
 };
 
 /// The lines that there may be.
@@ -18,7 +18,7 @@ impl Chat {
     pub(super) async fn advise(&mut self, view: Option<&SessionView>) {
         let advice = if self.model_of(view).model.embedded {
             match Weights::find(&self.daemon).await {
-                Weights::File(_) => builtin::notice(&self.daemon),
+                Weights::File(_) => turn::builtin_notice(&self.daemon),
                 Weights::Missing(path) => {
                     let path = clean_line(&path.display().to_string());
                     format!("No model can answer yet: the built-in one has no weights at {path}.\n{}", self.way_out())

@@ -33,15 +33,19 @@ use crate::{
     flags::{CommandLine, Global},
     keyboard::{Keyboard, TypeAhead},
     mount::shown_mounts,
+    project,
     render::Human,
     report::{count, short_id},
     session::SessionTarget,
-    terminal::{attention::Attention, paint::clip, sanitize::clean_line, title::WindowTitle},
-    turn::{
-        self, Asker, AtEnd, ForeseeingAsker, NonInteractive, Renderer as _, Signals, SocketLine,
-        builtin::BuiltinNotice, signals::EndSignal,
+    terminal::{
+        attention::{Attention, WindowTitle},
+        paint::clip,
+        sanitize::clean_line,
     },
-    worktree,
+    turn::{
+        self, Asker, AtEnd, BuiltinNotice, ForeseeingAsker, NonInteractive, Renderer as _, Signals, SocketLine,
+        signals::EndSignal,
+    },
 };
 
 /// The columns of a session's title.
@@ -312,7 +316,7 @@ impl Chat {
         let wished = matches!(&self.place, SessionTarget::New(new) if new.worktree.is_some());
         self.place = SessionTarget::Known(line.session());
         if wished && let Ok(view) = self.daemon.client.session(&line.session().to_string()).await {
-            let told = view.session.settings.worktree.as_ref().map(worktree::announced);
+            let told = view.session.settings.worktree.as_ref().map(project::announced_worktree);
             told.iter().for_each(|told| self.note(told));
         }
         let driven = self.drive(line).await;

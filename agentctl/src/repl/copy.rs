@@ -7,7 +7,7 @@ use crate::{
     exit::Exit,
     failure::Failure,
     report::count,
-    terminal::{clipboard, look::TerminalStyle, paint::number, sanitize::clean},
+    terminal::{attention, look::TerminalStyle, paint::number, sanitize::clean},
 };
 
 /// The items of a session that are looked through.
@@ -36,12 +36,12 @@ impl Chat {
         };
         // Whoever pastes it pastes no escape sequence.
         let answer = clean(answer);
-        if answer.len() > clipboard::LARGEST {
-            let (bytes, most) = (number(answer.len() as u64), number(clipboard::LARGEST as u64));
+        if answer.len() > attention::LARGEST {
+            let (bytes, most) = (number(answer.len() as u64), number(attention::LARGEST as u64));
             let message = format!("the answer has {bytes} bytes, and terminals take at most {most}");
             return Err(Failure::usage(message).hint(format!("agentctl sessions show {id} --json has it")).into());
         }
-        clipboard::copy(&answer)?;
+        attention::copy(&answer)?;
         let lines = count(answer.lines().count() as u64, "line");
         let characters = count(answer.chars().count() as u64, "character");
         self.note(&format!("sent to the terminal's clipboard: {lines}, {characters}"));

@@ -11,7 +11,7 @@ use super::{chat::Chat, conversation::ChatBackend as _};
 use crate::{
     daemon,
     exit::Exit,
-    ops::{compact, pins, undo},
+    ops::{self, compact, undo},
     report,
     terminal::attention::Attention,
     turn::{self, NonInteractive},
@@ -50,8 +50,8 @@ impl Chat {
     pub(super) async fn pin(&mut self, rule: Option<String>) -> anyhow::Result<Exit> {
         let id = self.session()?.to_string();
         let pins = match &rule {
-            Some(rule) => pins::add(&self.daemon, &id, rule).await?,
-            None => pins::list(&self.daemon, &id).await?,
+            Some(rule) => ops::add_pin(&self.daemon, &id, rule).await?,
+            None => ops::pins(&self.daemon, &id).await?,
         };
         let mut lines: Vec<String> =
             pins.iter().enumerate().map(|(number, pin)| format!("{}. {}", number + 1, visible::line(pin))).collect();
@@ -65,7 +65,7 @@ impl Chat {
     /// Removes a pinned rule.
     pub(super) async fn unpin(&mut self, number: usize) -> anyhow::Result<Exit> {
         let id = self.session()?.to_string();
-        let removed = pins::remove(&self.daemon, &id, number).await?;
+        let removed = ops::remove_pin(&self.daemon, &id, number).await?;
         report::lines([format!("no longer pinned: {}", visible::line(&removed))])?;
         Ok(Exit::Done)
     }

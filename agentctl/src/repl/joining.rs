@@ -5,7 +5,7 @@ use super::{chat::Chat, conversation::ChatBackend as _, watch};
 use crate::{
     exit::Exit,
     render::Human,
-    turn::{SocketLine, builtin::BuiltinNotice},
+    turn::{BuiltinNotice, SocketLine},
 };
 
 impl Chat {

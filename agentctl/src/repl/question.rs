@@ -20,7 +20,7 @@ use crate::{
     },
     report::short_id,
     terminal::paint::{BAD, CODE, GOOD, QUIET, STRONG, WARN, clip, fold, paint, width},
-    turn::foreseen::EDITED,
+    turn::EDITED,
 };
 
 /// The rows that a question needs besides its preview and the rules that could be kept.

@@ -16,7 +16,7 @@ use super::{chat::Chat, pager};
 use crate::{
     exit::Exit,
     failure::Failure,
-    ops::download::each_piece,
+    ops::each_piece,
     render::tool_line::{DELEGATE, tool_lines},
 };
 

@@ -49,6 +49,14 @@ pub(crate) fn line(question: &str) -> io::Result<Option<String>> {
     Ok(Some(line.trim_end_matches(['\r', '\n']).to_owned()))
 }
 
+/// Asks for a yes.
+///
+/// # Errors
+/// When the terminal cannot be read or written.
+pub(crate) fn agreed(question: &str) -> io::Result<bool> {
+    Ok(line(question)?.is_some_and(|answer| matches!(answer.trim().to_lowercase().as_str(), "y" | "yes")))
+}
+
 /// Asks, and reads a line that the terminal does not show; none where it was left with Ctrl-C or Ctrl-D.
 ///
 /// # Errors

@@ -1,10 +1,13 @@
-//! Calls for the person's attention: the bell, or a notification where the terminal is known to show one.
+//! What a terminal takes besides text: the bell or a notification, where it is known to show one; the title of its window, while
+//! a conversation lives; and its clipboard, which programs write with OSC 52.
 
 use std::{
     env,
     ffi::OsStr,
     io::{self, IsTerminal as _, Write as _},
 };
+
+use base64::{Engine as _, engine::general_purpose::STANDARD};
 
 use super::{look::TerminalStyle, sanitize::clean_line};
 
@@ -67,6 +70,75 @@ impl Attention {
     }
 }
 
+/// Characters of a title.
+const LONGEST_TITLE: usize = 80;
+
+/// The window's title. The one before it comes back at the end, where the terminal keeps it.
+#[derive(Debug, Default)]
+pub(crate) struct WindowTitle {
+    /// None where there is no window.
+    shown: Option<String>,
+}
+
+impl WindowTitle {
+    /// Takes the title of a terminal that has one.
+    pub(crate) fn take() -> Self {
+        if !TerminalStyle::detect().err_terminal {
+            return Self::default();
+        }
+        write("\x1b[22;2t");
+        Self { shown: Some(String::new()) }
+    }
+
+    /// Shows a title, unless it stands there.
+    pub(crate) fn set(&mut self, title: &str) {
+        let Some(shown) = &mut self.shown else { return };
+        let title = harmless(title);
+        if *shown != title {
+            write(&format!("\x1b]2;{title}\x07"));
+            *shown = title;
+        }
+    }
+}
+
+impl Drop for WindowTitle {
+    fn drop(&mut self) {
+        if self.shown.is_some() {
+            write("\x1b[23;2t");
+        }
+    }
+}
+
+fn harmless(title: &str) -> String {
+    clean_line(title).chars().filter(|c| !c.is_control()).take(LONGEST_TITLE).collect()
+}
+
+fn write(sequence: &str) {
+    let mut err = io::stderr().lock();
+    // A terminal that is gone has no title.
+    let _ = err.write_all(sequence.as_bytes()).and_then(|()| err.flush());
+}
+
+/// Bytes of text that are copied at the most: with more, many terminals take nothing.
+pub(crate) const LARGEST: usize = 74_000;
+
+/// Puts a text on the clipboard. Whether the terminal takes it, it does not say.
+///
+/// # Errors
+/// When the terminal is gone.
+pub(crate) fn copy(text: &str) -> io::Result<()> {
+    let mut err = io::stderr().lock();
+    err.write_all(sequence(text, std::env::var_os("TMUX").is_some()).as_bytes())?;
+    err.flush()
+}
+
+/// The sequence. tmux takes it for its own buffer, and hands through what is wrapped for the terminal around it: which of both
+/// it does is a setting.
+fn sequence(text: &str, in_tmux: bool) -> String {
+    let plain = format!("\x1b]52;c;{}\x07", STANDARD.encode(text));
+    if in_tmux { format!("{plain}\x1bPtmux;\x1b{plain}\x1b\\") } else { plain }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -93,5 +165,28 @@ mod tests {
         assert!(!told[1..told.len() - 1].contains(char::is_control), "{told:?}");
         assert_eq!(Attention::Bell.sequence("asks"), "\x07");
         assert_eq!(Attention::Off.sequence("asks"), "");
+    }
+}
+
+#[cfg(test)]
+mod title_tests {
+    use super::*;
+
+    #[test]
+    fn a_folders_name_ends_no_sequence() {
+        let title = harmless("app\x07\x1b]52;c;x\x1b\\\u{9c}");
+        assert!(title.starts_with("app") && !title.contains(char::is_control), "{title:?}");
+        assert_eq!(harmless(&"x".repeat(500)).len(), LONGEST_TITLE);
+    }
+}
+
+#[cfg(test)]
+mod clipboard_tests {
+    use super::*;
+
+    #[test]
+    fn a_text_is_encoded_and_handed_through_tmux() {
+        assert_eq!(sequence("hé\u{1b}\u{7}", false), "\u{1b}]52;c;aMOpGwc=\u{7}");
+        assert_eq!(sequence("a", true), "\u{1b}]52;c;YQ==\u{7}\u{1b}Ptmux;\u{1b}\u{1b}]52;c;YQ==\u{7}\u{1b}\\");
     }
 }

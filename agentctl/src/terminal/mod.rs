@@ -7,11 +7,9 @@
 
 pub(crate) mod ask;
 pub(crate) mod attention;
-pub(crate) mod clipboard;
 pub(crate) mod look;
 pub(crate) mod paint;
 pub(crate) mod sanitize;
-pub(crate) mod title;
 
 use std::io::Write as _;
 

@@ -308,13 +308,12 @@ impl Driver<'_> {
             return Ok(());
         }
         if !self.signals.cancels(signal) {
-            return Err(Failure {
+            anyhow::bail!(Failure {
                 exit: signal.exit(),
                 kind: ErrorKind::Conflict,
                 message: "detached; the turn continues".to_owned(),
                 hint: Some(format!("follow it with `{}`", self.line.attach_command())),
-            }
-            .into());
+            });
         }
         self.cancelled = true;
         self.signals.set_stopping(true);

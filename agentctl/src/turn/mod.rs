@@ -1,34 +1,35 @@
 //! Turns as a client lives through them, shared by `run`, `attach` and `chat`.
 //!
 //! - [`mod@line`]: the line to one turn. Events come in, answers and cancels go out, and a line that broke is taken
-//!   up again where it was.
+//!   up again where it was. Events of subagents come between those of the session for which they work.
 //! - [`mod@drive`]: events go to a [`Renderer`], interrupts to an [`Asker`], Ctrl-C to the daemon; what is typed meanwhile is
 //!   kept ([`crate::keyboard`]).
-//! - `foreseen`: what an edit would do is shown before it is the answer.
-//! - `children`: the events of subagents, between those of the session for which they work.
+//! - [`ForeseeingAsker`]: what an edit would do is shown before it is the answer, with another yes or no.
 //! - [`signals`]: Ctrl-C and other ways to be told to end, as something to wait for.
-//! - [`builtin`]: tells the person when the small built-in model answers.
+//! - [`BuiltinNotice`]: tells the person when the small built-in model answers, because it is easily taken for more than it is.
+
+mod drive;
+pub(crate) mod line;
+pub(crate) mod signals;
 
 use std::io;
 
 use agentd_core::{
-    event::Event,
-    interrupt::{Answer, Interrupt},
+    event::{Event, EventKind},
+    interrupt::{Answer, Ask, Interrupt},
+    model::{ModelInfo, SlotInfo},
     turn::TurnResult,
 };
+use agentd_proto::client::Client;
 use futures_util::future::BoxFuture;
 
-use crate::keyboard::TypeAhead;
-
-pub(crate) mod builtin;
-mod children;
-mod drive;
-pub(crate) mod foreseen;
-pub(crate) mod line;
-pub(crate) mod signals;
+use crate::{
+    daemon::{Daemon, ShellNote},
+    failure::Failure,
+    keyboard::TypeAhead,
+};
 
 pub(crate) use drive::{Person, drive, mode_note};
-pub(crate) use foreseen::ForeseeingAsker;
 pub(crate) use line::{Arrival, Line, SocketLine};
 pub(crate) use signals::{AtEnd, Signals};
 
@@ -120,5 +121,140 @@ pub(crate) struct NonInteractive;
 impl Asker for NonInteractive {
     fn ask<'a>(&'a mut self, _: &'a Interrupt) -> BoxFuture<'a, Option<Answer>> {
         Box::pin(std::future::ready(None))
+    }
+}
+
+/// The most that is said of this shell's environment, in lines.
+const MOST_NOTES: usize = 2;
+
+/// Notice about the built-in model, and how to get a better one: with what is set already, where something is.
+pub(crate) fn builtin_notice(daemon: &Daemon) -> String {
+    let is = "This is the small built-in model: it runs without a network and makes mistakes.";
+    let notes: Vec<String> = daemon.shell_notes(true).iter().take(MOST_NOTES).map(ShellNote::line).collect();
+    if !notes.is_empty() {
+        return format!("{is}\n{}", notes.join("\n"));
+    }
+    format!(
+        "{is}\nFor a better one set MODEL_BASIC_BASE_URL (and MODEL_BASIC_API_KEY) or name one in models.yaml, and restart the \
+         daemon: agentctl stop."
+    )
+}
+
+/// Says it before the first turn that the built-in model answers.
+pub(crate) struct BuiltinNotice {
+    inner: Box<dyn Renderer>,
+    builtin: Vec<ModelInfo>,
+    /// None once it was said.
+    notice: Option<String>,
+}
+
+impl BuiltinNotice {
+    /// Around a renderer, with the models as the daemon lists them.
+    pub(crate) fn new(inner: Box<dyn Renderer>, slots: Vec<SlotInfo>, daemon: &Daemon) -> Self {
+        let builtin: Vec<_> = slots.into_iter().map(|slot| slot.model).filter(|model| model.embedded).collect();
+        let notice = (!builtin.is_empty()).then(|| builtin_notice(daemon));
+        Self { inner, builtin, notice }
+    }
+}
+
+impl Renderer for BuiltinNotice {
+    fn event(&mut self, event: &Event) -> io::Result<()> {
+        if let EventKind::TurnStarted { model, .. } = &event.kind
+            && self.builtin.iter().any(|builtin| builtin.id == *model)
+            && let Some(notice) = self.notice.take()
+        {
+            self.inner.note(&notice)?;
+        }
+        self.inner.event(event)
+    }
+
+    fn child(&mut self, event: &Event) -> io::Result<()> {
+        self.inner.child(event)
+    }
+
+    fn finish(&mut self, result: &TurnResult) -> io::Result<()> {
+        self.inner.finish(result)
+    }
+
+    fn leave(&mut self) -> io::Result<()> {
+        self.inner.leave()
+    }
+
+    fn pause(&mut self) -> io::Result<()> {
+        self.inner.pause()
+    }
+
+    fn typed(&mut self, typed: &TypeAhead) -> io::Result<()> {
+        self.inner.typed(typed)
+    }
+
+    fn lost(&mut self) -> io::Result<()> {
+        self.inner.lost()
+    }
+
+    fn note(&mut self, text: &str) -> io::Result<()> {
+        self.inner.note(text)
+    }
+}
+
+/// An asker whose edits are shown before they are given.
+pub(crate) struct ForeseeingAsker<A> {
+    asker: A,
+    client: Client,
+}
+
+impl<A: Asker> ForeseeingAsker<A> {
+    /// Asks by this asker, and the daemon of this client what an edit would do.
+    pub(crate) fn new(asker: A, client: Client) -> Self {
+        Self { asker, client }
+    }
+
+    async fn decide(&mut self, interrupt: &Interrupt) -> Option<Answer> {
+        let mut shown = interrupt.clone();
+        // The arguments of which the person is shown what they would do, where these are no longer the model's.
+        let mut edited = None;
+        loop {
+            let answer = self.asker.ask(&shown).await?;
+            match (answer, &edited) {
+                (Answer::Edit { args }, _) => match self.client.foresee(interrupt.id, &args).await {
+                    Ok(ask) => {
+                        shown.ask = said_to_be_edited(ask);
+                        edited = Some(args);
+                    }
+                    // It is asked again, as it stood.
+                    Err(error) => {
+                        let Failure { message, hint, .. } = Failure::from(error);
+                        crate::terminal::note(&message);
+                        hint.iter().for_each(|hint| crate::terminal::note(&format!("hint: {hint}")));
+                    }
+                },
+                (Answer::Approve, Some(args)) => return Some(Answer::Edit { args: args.clone() }),
+                (answer, _) => return Some(answer),
+            }
+        }
+    }
+}
+
+impl<A: Asker> Asker for ForeseeingAsker<A> {
+    fn ask<'a>(&'a mut self, interrupt: &'a Interrupt) -> BoxFuture<'a, Option<Answer>> {
+        Box::pin(self.decide(interrupt))
+    }
+
+    fn leaves(&self) -> bool {
+        self.asker.leaves()
+    }
+}
+
+/// Said of a call that is the person's own by now.
+pub(crate) const EDITED: &str = "you changed it, and this is what would run now";
+
+/// A question whose call is the person's own by now.
+fn said_to_be_edited(ask: Ask) -> Ask {
+    match ask {
+        Ask::Approval { tool, args, risk, reason, preview, layer, rule, grants, wider, for_good, owner } => {
+            let reason = if reason.is_empty() { EDITED.to_owned() } else { format!("{EDITED}; {reason}") };
+            Ask::Approval { tool, args, risk, reason, preview, layer, rule, grants, wider, for_good, owner }
+        }
+        question @ Ask::Question { .. } => question,
     }
 }

@@ -29,9 +29,9 @@ const ENGINE: Floors = &[
 const AGENTCTL: Floors = &[
     &["exit", "terminal"],
     &["failure", "flags"],
-    &["daemon", "input", "mentions", "model_name", "mount", "report", "schema_file"],
-    &["complete", "keyboard", "misuse"],
-    &["project", "session", "turn", "worktree"],
+    &["daemon", "input", "mentions", "model_name", "mount", "report"],
+    &["complete", "keyboard"],
+    &["project", "session", "turn"],
     &["render"],
     &["ops"],
     &["repl"],

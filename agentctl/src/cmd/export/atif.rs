@@ -128,36 +128,26 @@ impl<'a> Atif<'a> {
         let Some(AgentStep { at, model, message, reasoning, calls, results, usage, behind }) = self.open.take() else {
             return Ok(());
         };
-        let mut step = Map::new();
-        step.insert("timestamp".to_owned(), at.into());
-        step.insert("source".to_owned(), "agent".into());
-        step.insert("message".to_owned(), message.into());
-        if !model.is_empty() {
-            step.insert("model_name".to_owned(), model.into());
-        }
-        if !reasoning.is_empty() {
-            step.insert("reasoning_content".to_owned(), reasoning.into());
-        }
-        if !calls.is_empty() {
-            step.insert("tool_calls".to_owned(), calls.into());
-        }
-        if !results.is_empty() {
-            step.insert("observation".to_owned(), json!({ "results": results }));
-        }
-        if let Some(usage) = usage {
-            step.insert("metrics".to_owned(), metrics(&usage));
-        }
-        self.step(Value::Object(step))?;
+        self.step(json!({
+            "timestamp": at,
+            "source": "agent",
+            "message": message,
+            "model_name": (!model.is_empty()).then_some(model),
+            "reasoning_content": (!reasoning.is_empty()).then_some(reasoning),
+            "tool_calls": (!calls.is_empty()).then_some(calls),
+            "observation": (!results.is_empty()).then(|| json!({ "results": results })),
+            "metrics": usage.as_ref().map(metrics),
+        }))?;
         behind.into_iter().try_for_each(|step| self.step(step))
     }
 
     fn step(&mut self, step: Value) -> io::Result<()> {
         self.head()?;
         self.steps += 1;
-        let mut numbered = Map::new();
-        numbered.insert("step_id".to_owned(), self.steps.into());
-        if let Value::Object(mut fields) = step {
-            numbered.append(&mut fields);
+        let mut numbered = Map::from_iter([("step_id".to_owned(), self.steps.into())]);
+        if let Value::Object(fields) = step {
+            // What is not there has no key.
+            numbered.extend(fields.into_iter().filter(|(_, value)| !value.is_null()));
         }
         let comma = if self.steps > 1 { ",\n" } else { "\n" };
         let text = visible::json(serde_json::to_string(&Value::Object(numbered))?);

@@ -1,8 +1,16 @@
-//! A server as it is written into `mcp_servers.yaml`.
+//! A server as it is written into `mcp_servers.yaml`, where everything else stays as the person wrote it, comments too; and values
+//! that servers name by a variable, in `mcp_secrets.env`, a file that is its owner's alone.
 
-use std::fmt::Write as _;
+use std::{
+    collections::BTreeMap,
+    fmt::Write as _,
+    io,
+    path::{Path, PathBuf},
+};
 
 use serde_json::Value;
+
+use crate::cmd::own_file;
 
 /// A server.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -76,6 +84,114 @@ fn key(name: &str) -> String {
     if starts_plain && !is_word && name.chars().all(is_plain) { name.to_owned() } else { quoted(name) }
 }
 
+/// The text with one more server. What cannot be done without touching what a person wrote is refused.
+pub(super) fn text_with(text: &str, entry: &Entry) -> Result<String, String> {
+    let lines: Vec<&str> = text.split_inclusive('\n').collect();
+    let Some(at) = lines.iter().position(|line| line.starts_with("servers:")) else {
+        let gap = if text.is_empty() || text.ends_with("\n\n") {
+            ""
+        } else if text.ends_with('\n') {
+            "\n"
+        } else {
+            "\n\n"
+        };
+        return Ok(format!("{text}{gap}servers:\n{}", entry.yaml("  ")));
+    };
+    let head = lines[at].trim_end();
+    let value = head["servers:".len()..].split(" #").next().unwrap_or_default().trim();
+    let mut new: String = lines[..at].concat();
+    match value {
+        "" => {
+            new.push_str(head);
+            new.push('\n');
+        }
+        "{}" | "null" | "~" => new.push_str("servers:\n"),
+        _ => return Err("the servers are on one line, which cannot be edited in place".to_owned()),
+    }
+    let body = &lines[at + 1..];
+    let children = || body.iter().take_while(|line| !starts_a_key(line)).filter(|line| is_content(line));
+    let indent: String =
+        children().next().map_or("  ".to_owned(), |line| line.chars().take_while(|letter| *letter == ' ').collect());
+    let is_child = |line: &&&str| line.starts_with(&indent) && !line[indent.len()..].starts_with(' ');
+    let name_of = |line: &&&str| {
+        let key = line.trim().split(':').next().unwrap_or_default().trim();
+        key.trim_matches(['"', '\'']).to_owned()
+    };
+    if children().filter(is_child).any(|line| name_of(&line) == entry.name) {
+        return Err(format!("there is a server `{}` already", entry.name));
+    }
+    new.push_str(&entry.yaml(&indent));
+    new.push_str(&body.concat());
+    Ok(new)
+}
+
+/// The key that begins in a line.
+pub(super) fn key_of(line: &str) -> Option<&str> {
+    let (key, _) = line.trim().split_once(':')?;
+    Some(key.trim_matches('"')).filter(|key| !key.is_empty())
+}
+
+/// A line that is neither empty nor a comment.
+fn is_content(line: &str) -> bool {
+    let line = line.trim();
+    !line.is_empty() && !line.starts_with('#')
+}
+
+/// A line that ends the block before it.
+fn starts_a_key(line: &str) -> bool {
+    is_content(line) && !line.starts_with(' ')
+}
+
+/// The person's file, and what is to be added.
+pub(super) struct Secrets {
+    path: PathBuf,
+    text: String,
+    new: BTreeMap<String, String>,
+}
+
+impl Secrets {
+    /// The name of the file in the person's folder.
+    pub(super) const FILE: &'static str = "mcp_secrets.env";
+
+    /// Reads the file of a folder.
+    pub(super) fn read(folder: &Path) -> io::Result<Self> {
+        let path = folder.join(Self::FILE);
+        Ok(Self { text: own_file::read(&path)?, path, new: BTreeMap::new() })
+    }
+
+    /// Keeps a value, under this name or one like it where it stands for another value. Returns the name.
+    pub(super) fn keep(&mut self, name: &str, value: &str) -> String {
+        let numbered = (2..).map(|number| format!("{name}_{number}"));
+        let is_free = |name: &String| self.of(name).is_none_or(|other| other == value);
+        let name = std::iter::once(name.to_owned()).chain(numbered).find(is_free).unwrap_or_default();
+        self.new.insert(name.clone(), value.to_owned());
+        name
+    }
+
+    /// Writes those that a text names.
+    pub(super) fn write(&self, named_in: &str) -> io::Result<()> {
+        let mut text = self.text.clone();
+        for (name, value) in &self.new {
+            if self.of_text(name).is_some() || !named_in.contains(&format!("${{{name}}}")) {
+                continue;
+            }
+            if !text.is_empty() && !text.ends_with('\n') {
+                text.push('\n');
+            }
+            text += &format!("{name}={value}\n");
+        }
+        if text == self.text { Ok(()) } else { own_file::replace_private(&self.path, &text) }
+    }
+
+    fn of(&self, name: &str) -> Option<&str> {
+        self.new.get(name).map(String::as_str).or_else(|| self.of_text(name))
+    }
+
+    fn of_text(&self, name: &str) -> Option<&str> {
+        self.text.lines().rev().find_map(|line| line.strip_prefix(name)?.strip_prefix('='))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -93,5 +209,62 @@ mod tests {
             entry.yaml("  "),
             "  \"no\":\n    command: \"npx\"\n    args: [\"-y\", \"a: \\\"b\\\" # c\\n\"]\n    env:\n      KEY: \"${MY_KEY}\"\n"
         );
+    }
+}
+
+#[cfg(test)]
+mod edit_tests {
+    use super::*;
+
+    fn entry(name: &str) -> Entry {
+        Entry { name: name.to_owned(), command: Some("x".to_owned()), ..Entry::default() }
+    }
+
+    #[test]
+    fn what_a_person_wrote_stays() {
+        let check =
+            |text: &str, expected: &str| assert_eq!(text_with(text, &entry("new")).unwrap(), expected, "{text}");
+        check("", "servers:\n  new:\n    command: \"x\"\n");
+        check("# mine\nglobal: {}\n", "# mine\nglobal: {}\n\nservers:\n  new:\n    command: \"x\"\n");
+        check("servers: {}  # none yet\nglobal: {}\n", "servers:\n  new:\n    command: \"x\"\nglobal: {}\n");
+        check(
+            "servers: # mine\n    # the first\n    a:\n        command: y # why\nglobal:\n  idle_stop: 1m",
+            "servers: # mine\n    new:\n      command: \"x\"\n    # the first\n    a:\n        command: y # why\nglobal:\n  idle_stop: 1m",
+        );
+    }
+
+    #[test]
+    fn what_cannot_be_done_with_care_is_refused() {
+        let check = |text: &str, part: &str| {
+            let why = text_with(text, &entry("new")).unwrap_err();
+            assert!(why.contains(part), "{text}: {why}");
+        };
+        check("servers: {a: {command: y}}\n", "on one line");
+        check("servers:\n  new:\n    command: y\n", "already");
+        check("servers:\n  'new': {command: y}\n", "already");
+        assert!(text_with("servers:\n  a:\n    env:\n      new: y\n", &entry("new")).is_ok());
+        assert!(text_with("servers:\n  a: {}\nglobal:\n  new: y\n", &entry("new")).is_ok());
+    }
+}
+
+#[cfg(test)]
+mod secrets_tests {
+    use std::os::unix::fs::PermissionsExt as _;
+
+    use super::*;
+
+    #[test]
+    fn no_value_takes_the_place_of_another_and_only_its_owner_reads_them() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join(Secrets::FILE);
+        std::fs::write(&path, "# mine\nINPUT_KEY=old").unwrap();
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o644)).unwrap();
+        let mut secrets = Secrets::read(folder.path()).unwrap();
+        assert_eq!(secrets.keep("INPUT_KEY", "new"), "INPUT_KEY_2");
+        assert_eq!(secrets.keep("INPUT_KEY", "old"), "INPUT_KEY");
+        assert_eq!(secrets.keep("INPUT_KEY", "third"), "INPUT_KEY_3");
+        secrets.write("${INPUT_KEY} ${INPUT_KEY_2}").unwrap();
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), "# mine\nINPUT_KEY=old\nINPUT_KEY_2=new\n");
+        assert_eq!(path.metadata().unwrap().permissions().mode() & 0o777, 0o600);
     }
 }

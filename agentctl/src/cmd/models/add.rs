@@ -1,9 +1,9 @@
-//! `agentctl models add`: names a model in `models.yaml`, with its key in a file of its owner's alone, and proves it.
+//! `agentctl models add`: names a model in `models.yaml`, with its key in a file of its owner's alone, and proves it. The table of
+//! providers has those of models, and servers that people run themselves.
 //!
-//! - `providers`: what is known of providers; `file`: the text of `models.yaml`.
+//! - `file`: the text of `models.yaml`.
 
 mod file;
-mod providers;
 
 use std::{
     io::{self, IsTerminal as _, Read as _},
@@ -11,16 +11,12 @@ use std::{
 };
 
 use agentd_core::model::{ListedModel, Slot};
-use agentd_proto::local_servers;
+use agentd_proto::local_servers::{self, LOCAL_SERVERS, LocalServer};
 use clap::Args;
 
-use self::{
-    file::SlotEntry,
-    providers::{ALL, Provider},
-};
-use super::check;
+use self::file::SlotEntry;
 use crate::{
-    cmd::own_file,
+    cmd::{models, own_file},
     daemon::{self, Daemon},
     exit::Exit,
     failure::Failure,
@@ -120,7 +116,7 @@ pub(super) async fn handle(global: &Global, args: AddArgs) -> anyhow::Result<Exi
     if args.no_test {
         return Ok(Exit::Done);
     }
-    check::test(global, args.slot).await
+    models::test(global, args.slot).await
 }
 
 /// Writes the slot, has the daemon read it, and asks its server for its models.
@@ -202,7 +198,7 @@ impl ChosenProvider {
 async fn choose(args: &AddArgs, present: bool) -> anyhow::Result<Option<ChosenProvider>> {
     if let Some(name) = &args.provider {
         let known = || ALL.iter().map(|provider| provider.name).collect::<Vec<_>>().join(", ");
-        let provider = providers::named(name).ok_or_else(|| {
+        let provider = named(name).ok_or_else(|| {
             Failure::usage(format!("no provider {name:?} is known"))
                 .hint(format!("known are {}; any other server is named by --base-url", known()))
         })?;
@@ -215,7 +211,7 @@ async fn choose(args: &AddArgs, present: bool) -> anyhow::Result<Option<ChosenPr
         return Err(Failure::usage("which provider?").hint("agentctl models add anthropic; --help lists them").into());
     }
     let found = local_servers::listening().await;
-    let found: Vec<&Provider> = found.into_iter().filter_map(|server| providers::named(server.name)).collect();
+    let found: Vec<&Provider> = found.into_iter().filter_map(|server| named(server.name)).collect();
     let elsewhere = ALL.iter().filter(|provider| provider.variable.is_some());
     let offered: Vec<&Provider> = found.iter().copied().chain(elsewhere).collect();
     for (at, provider) in offered.iter().enumerate() {
@@ -232,7 +228,7 @@ async fn choose(args: &AddArgs, present: bool) -> anyhow::Result<Option<ChosenPr
         let Some(said) = ask::line("number or name: ")? else { return Ok(None) };
         let at = said.trim().parse::<usize>().ok().and_then(|number| number.checked_sub(1));
         let numbered = at.and_then(|at| offered.get(at).copied());
-        match numbered.or_else(|| providers::named(&said)) {
+        match numbered.or_else(|| named(&said)) {
             Some(provider) => return Ok(Some(ChosenProvider::of(provider, None))),
             None => crate::terminal::note(&clean_line(&format!("`{said}` is none of them"))),
         }
@@ -310,11 +306,8 @@ impl OwnFiles {
     fn read(slot: Slot) -> anyhow::Result<Self> {
         let folder = daemon::config_dir()?;
         let (path, key_path) = (folder.join("models.yaml"), folder.join("keys").join(format!("{slot}.key")));
-        let (text, existed) = match std::fs::read_to_string(&path) {
-            Ok(text) => (text, true),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => (String::new(), false),
-            Err(error) => return Err(Failure::usage(format!("could not read {}: {error}", path.display())).into()),
-        };
+        let (existed, text) = (path.exists(), own_file::read(&path));
+        let text = text.map_err(Failure::of_file("read", &path))?;
         let key_before = std::fs::read_to_string(&key_path).ok();
         Ok(Self { path, text, existed, key_path, key_before })
     }
@@ -327,8 +320,8 @@ impl OwnFiles {
 
     fn write_key(&self, key: Option<&str>) -> anyhow::Result<()> {
         let Some(key) = key else { return Ok(()) };
-        own_file::replace_private(&self.key_path, &format!("{key}\n"))
-            .map_err(|error| Failure::usage(format!("could not write {}: {error}", self.key_path.display())).into())
+        let written = own_file::replace_private(&self.key_path, &format!("{key}\n"));
+        Ok(written.map_err(Failure::of_file("write", &self.key_path))?)
     }
 
     /// Keeps the text as it was beside the file, for whoever leaves in the middle of it.
@@ -348,8 +341,7 @@ impl OwnFiles {
     }
 
     fn write(&self, text: &str) -> anyhow::Result<()> {
-        own_file::replace(&self.path, text)
-            .map_err(|error| Failure::usage(format!("could not write {}: {error}", self.path.display())).into())
+        Ok(own_file::replace(&self.path, text).map_err(Failure::of_file("write", &self.path))?)
     }
 
     /// Puts back what there was.
@@ -371,5 +363,90 @@ impl OwnFiles {
             _ => {}
         }
         Ok(key?)
+    }
+}
+
+/// A provider, or a kind of server on this machine.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Provider {
+    /// Its name on the command line.
+    pub(super) name: &'static str,
+    /// Its name for people.
+    pub(super) title: &'static str,
+    /// Address of its API.
+    pub(super) base_url: &'static str,
+    /// Its wire in `models.yaml`; none for the usual one.
+    pub(super) wire: Option<&'static str>,
+    /// The variable in which its own programs read a key; none where it wants none.
+    pub(super) variable: Option<&'static str>,
+    /// Set if its models want their thoughts back.
+    echoes: bool,
+    /// The model to choose where nobody does and the server lists it.
+    pub(super) model: Option<&'static str>,
+}
+
+impl Provider {
+    /// A provider that wants a key.
+    const fn new(
+        name: &'static str,
+        title: &'static str,
+        base_url: &'static str,
+        key: &'static str,
+        model: &'static str,
+    ) -> Self {
+        Self { name, title, base_url, wire: None, variable: Some(key), echoes: false, model: Some(model) }
+    }
+
+    const fn local(server: LocalServer) -> Self {
+        Self { variable: None, model: None, ..Self::new(server.name, server.title, server.base_url, "", "") }
+    }
+
+    const fn wire(self, wire: &'static str) -> Self {
+        Self { wire: Some(wire), ..self }
+    }
+}
+
+/// All that are known. A server of another kind is named by its address.
+const ALL: [Provider; 11] = [
+    Provider::new("anthropic", "Anthropic", "https://api.anthropic.com", "ANTHROPIC_API_KEY", "claude-sonnet-5-5")
+        .wire("anthropic"),
+    Provider::new("openai", "OpenAI", "https://api.openai.com/v1", "OPENAI_API_KEY", "gpt-6.1-sol").wire("responses"),
+    Provider::new("gemini", "Google Gemini", GEMINI, "GEMINI_API_KEY", "models/gemini-3.8-flash"),
+    Provider {
+        echoes: true,
+        ..Provider::new("deepseek", "DeepSeek", "https://api.deepseek.com/v1", "DEEPSEEK_API_KEY", "deepseek-v4-pro")
+    },
+    Provider::new("mistral", "Mistral", "https://api.mistral.ai/v1", "MISTRAL_API_KEY", "mistral-large-latest"),
+    Provider::new("openrouter", "OpenRouter", "https://openrouter.ai/api/v1", "OPENROUTER_API_KEY", "qwen/qwen3-coder"),
+    Provider::new("groq", "Groq", "https://api.groq.com/openai/v1", "GROQ_API_KEY", "openai/gpt-oss-120b"),
+    Provider::local(LOCAL_SERVERS[0]),
+    Provider::local(LOCAL_SERVERS[1]),
+    Provider::local(LOCAL_SERVERS[2]),
+    Provider::local(LOCAL_SERVERS[3]),
+];
+
+/// Address of Gemini for the wire that most servers speak.
+const GEMINI: &str = "https://generativelanguage.googleapis.com/v1beta/openai";
+
+/// The one of that name, however it is written.
+pub(super) fn named(name: &str) -> Option<&'static Provider> {
+    let plain =
+        |name: &str| -> String { name.chars().filter(char::is_ascii_alphanumeric).collect::<String>().to_lowercase() };
+    ALL.iter().find(|provider| plain(provider.name) == plain(name))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_found_however_they_are_written() {
+        for (name, expected) in
+            [("OpenAI", "openai"), ("llamacpp", "llama.cpp"), ("lmstudio", "lm-studio"), ("vLLM", "vllm")]
+        {
+            assert_eq!(named(name).unwrap().name, expected);
+        }
+        assert_eq!(named("nobody"), None);
+        assert!(ALL.iter().all(|provider| url::Url::parse(provider.base_url).is_ok()));
     }
 }

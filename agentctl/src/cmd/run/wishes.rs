@@ -1,11 +1,28 @@
-//! Wishes for one turn: its agent, its tools, more instructions, less time.
+//! Wishes for one turn: its agent, its tools, more instructions, less time; files that the prompt mentions; the JSON Schema that
+//! an answer has to match.
 
-use std::{fs, num::NonZeroU64, time::Duration};
+use std::{
+    fs::{self, File},
+    io::Read as _,
+    num::NonZeroU64,
+    path::Path,
+    time::Duration,
+};
 
-use agentd_core::turn::{MAX_TURN_INSTRUCTIONS, TurnOptions};
+use agentd_core::{
+    answer_schema::{AnswerSchema, MAX_ANSWER_SCHEMA},
+    folder::Mounts,
+    turn::{MAX_TURN_INSTRUCTIONS, TurnOptions},
+};
 use clap::Args;
 
-use crate::failure::Failure;
+use crate::{
+    daemon::Daemon,
+    failure::Failure,
+    mentions::{self, Bundle, MentionSource},
+    session::SessionTarget,
+    terminal,
+};
 
 /// Wishes that hold for the turn alone.
 #[derive(Debug, Clone, Default, Args)]
@@ -68,6 +85,50 @@ fn instructions(text: &str) -> Result<String, Failure> {
     fs::read_to_string(path).map_err(|error| {
         Failure::usage(format!("cannot read the instructions in {path}: {error}")).hint("name a text file")
     })
+}
+
+/// Finds the files that words of the command line name, and says what is not handed over.
+pub(super) async fn mentioned(
+    words: Option<&str>,
+    source: MentionSource,
+    daemon: &Daemon,
+    place: &SessionTarget,
+) -> Bundle {
+    let Some(words) = words else { return Bundle::default() };
+    let here = Path::new("");
+    let found = mentions::find(words, here);
+    let mounts = if found.is_empty() { Mounts::default() } else { place.mounts_there(daemon).await };
+    let bundle = Bundle::collect(found, &mounts, source);
+    let missing = mentions::missing(words, here);
+    let missing = missing.iter().map(|path| format!("#{path} names no file; it is only text"));
+    for note in bundle.notes.iter().cloned().chain(missing) {
+        terminal::note(&terminal::sanitize::clean_line(&note));
+    }
+    bundle
+}
+
+/// Reads the file, before anything is sent anywhere. No more of it is read than a schema may have.
+pub(crate) fn read_schema(path: &Path) -> Result<AnswerSchema, Failure> {
+    let shown = path.display();
+    let failed = |error: std::io::Error| {
+        Failure::usage(format!("could not read the schema {shown}: {error}"))
+            .hint("--schema takes the path of a file that holds a JSON Schema")
+    };
+    let mut text = Vec::new();
+    let file = File::open(path).map_err(failed)?;
+    if file.metadata().map_err(failed)?.is_dir() {
+        return Err(Failure::usage(format!("the schema {shown} is a folder"))
+            .hint("--schema takes the path of a file that holds a JSON Schema"));
+    }
+    file.take(MAX_ANSWER_SCHEMA as u64 + 1).read_to_end(&mut text).map_err(failed)?;
+    if text.len() > MAX_ANSWER_SCHEMA {
+        return Err(Failure::usage(format!("the schema {shown} has more than {MAX_ANSWER_SCHEMA} bytes"))
+            .hint("leave descriptions and examples out, or ask for the answer in parts"));
+    }
+    let text = String::from_utf8(text)
+        .map_err(|_| Failure::usage(format!("the schema {shown} is no UTF-8")).hint("save it as UTF-8"))?;
+    AnswerSchema::parse(text.trim_start_matches('\u{feff}'))
+        .map_err(|problem| Failure::usage(format!("{shown}: {}", problem.message)).hint(problem.hint))
 }
 
 #[cfg(test)]

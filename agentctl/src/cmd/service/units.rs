@@ -1,12 +1,13 @@
-//! The two units. A copy of each is kept as it was written, so that what somebody changed by hand is noticed and left alone.
+//! The two units, and the file of the variables that the service is started with: keys of this shell, where somebody asks for that.
+//! A copy of each unit is kept as it was written, so that what somebody changed by hand is noticed and left alone.
 
 use std::{
+    collections::BTreeMap,
     env, fs, io,
     path::{Path, PathBuf},
 };
 
-use super::super::own_file;
-use crate::{daemon, failure::Failure};
+use crate::{cmd::own_file, daemon, failure::Failure};
 
 /// Name of the unit that runs the daemon.
 pub(super) const SERVICE: &str = "agentd.service";
@@ -176,16 +177,11 @@ impl UnitFile {
     /// Writes it. Says whether that changed anything.
     pub(super) fn write(&self, folder: &Path) -> Result<bool, Failure> {
         let path = folder.join(self.name);
-        let failed = |path: &Path, error: &io::Error| {
-            Failure::usage(format!("could not write {}: {error}", path.display()))
-                .hint("the folder must be writable and its disk not full")
-        };
         let is_new = fs::read(&path).map_or(true, |now| now != self.text.as_bytes());
-        if is_new {
-            own_file::replace(&path, &self.text).map_err(|error| failed(&path, &error))?;
-        }
-        if let Some(copy) = self.copy() {
-            own_file::replace(&copy, &self.text).map_err(|error| failed(&copy, &error))?;
+        for path in [is_new.then_some(path), self.copy()].into_iter().flatten() {
+            let failed = Failure::of_file("write", &path);
+            let hint = "the folder must be writable and its disk not full";
+            own_file::replace(&path, &self.text).map_err(|error| failed(error).hint(hint))?;
         }
         Ok(is_new)
     }
@@ -209,6 +205,64 @@ impl UnitFile {
     }
 }
 
+/// Ends of the names of variables that the configuration of models reads.
+const ENDS: [&str; 2] = ["_API_KEY", "_BASE_URL"];
+
+/// Beginning of the names of variables that name a model.
+const MODEL: &str = "MODEL_";
+
+/// The file.
+///
+/// # Errors
+/// When there is no home.
+pub(super) fn environment_file() -> Result<PathBuf, Failure> {
+    Ok(daemon::config_dir()?.join("environment"))
+}
+
+/// Puts the keys and addresses of this shell into the file, which is its owner's alone, and returns their names. All else in it
+/// stays.
+///
+/// # Errors
+/// When the file cannot be read or written.
+pub(super) fn write_keys() -> Result<Vec<String>, Failure> {
+    let texts = env::vars_os().filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
+    let wanted: BTreeMap<String, String> =
+        texts.filter(|(name, value)| is_wanted(name) && !value.trim().is_empty()).collect();
+    if wanted.is_empty() {
+        return Ok(Vec::new());
+    }
+    let path = environment_file()?;
+    let before = own_file::read(&path).map_err(Failure::of_file("read", &path))?;
+    own_file::replace_private(&path, &with(&before, &wanted)).map_err(Failure::of_file("write", &path))?;
+    Ok(wanted.into_keys().collect())
+}
+
+fn is_wanted(name: &str) -> bool {
+    let is_name = name.chars().all(|letter| letter.is_ascii_alphanumeric() || letter == '_');
+    is_name && (name.starts_with(MODEL) || ENDS.iter().any(|end| name.ends_with(end)))
+}
+
+/// The text of the file with these variables: each once, behind the lines that stay.
+fn with(before: &str, wanted: &BTreeMap<String, String>) -> String {
+    let name_of = |line: &str| line.split_once('=').map(|(name, _)| name.trim().to_owned());
+    let stays = |line: &&str| name_of(line).is_none_or(|name| !wanted.contains_key(&name));
+    let mut text: String = before.lines().filter(stays).flat_map(|line| [line, "\n"]).collect();
+    for (name, value) in wanted {
+        text.push_str(&format!("{name}={}\n", quoted_value(value)));
+    }
+    text
+}
+
+/// A value in the quotes of systemd's environment files.
+fn quoted_value(value: &str) -> String {
+    let escaped: String = value
+        .chars()
+        .flat_map(|letter| [Some('\\').filter(|_| "\"\\`$".contains(letter)), Some(letter)])
+        .flatten()
+        .collect();
+    format!("\"{escaped}\"")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -228,6 +282,36 @@ mod tests {
         assert!(service.text.contains("ExecStart=\"/a/agentd\"\n") && socket.text.contains(LISTEN));
         for path in ["/a\n/agentd", "/a\"b/agentd", "/a\\b/agentd"] {
             assert!(rendered(Path::new(path), None, Path::new("/e")).is_err(), "{path}");
+        }
+    }
+}
+
+#[cfg(test)]
+mod environment_tests {
+    use super::*;
+
+    #[test]
+    fn lines_of_others_stay_and_each_name_stands_once() {
+        let wanted = BTreeMap::from([
+            ("A_API_KEY".to_owned(), "k\"e$y".to_owned()),
+            ("MODEL_BASIC_ID".to_owned(), "m".to_owned()),
+        ]);
+        let before = "# mine\nA_API_KEY=old\nOTHER=1\n";
+        let text = with(before, &wanted);
+        assert_eq!(text, "# mine\nOTHER=1\nA_API_KEY=\"k\\\"e\\$y\"\nMODEL_BASIC_ID=\"m\"\n");
+        assert_eq!(with(&text, &wanted), text);
+    }
+
+    #[test]
+    fn only_keys_addresses_and_models_are_taken() {
+        for (name, expected) in [
+            ("OPENAI_API_KEY", true),
+            ("X_BASE_URL", true),
+            ("MODEL_CODE_ID", true),
+            ("HOME", false),
+            ("BAD-_API_KEY", false),
+        ] {
+            assert_eq!(is_wanted(name), expected, "{name}");
         }
     }
 }

@@ -41,12 +41,8 @@ impl KeptRequests<'_> {
         remarks.iter().for_each(|remark| terminal::note(&visible::line(remark)));
         let told = json!({ "session_id": self.session, "requests": exchanges, "remarks": remarks });
         report::show(self.json, &told, || {
-            let mut table =
-                Table::new(["REQUEST", "FOR", "STEP", "MODEL", "ANSWER", "TOKENS", "FIRST", "TIME", "SIZE"]);
-            for exchange in &exchanges {
-                table.row(row(exchange, self.session));
-            }
-            table.print("no requests of this turn are kept")
+            let rows = exchanges.iter().map(|exchange| row(exchange, self.session));
+            Table::of(HEAD, rows).print("no requests of this turn are kept")
         })
     }
 
@@ -174,10 +170,12 @@ fn tokens(answer: Option<&KeptAnswer>) -> String {
     format!("{}>{}{cached}", number(usage.prompt_tokens), number(usage.completion_tokens))
 }
 
-fn row(exchange: &Exchange, session: SessionId) -> Vec<String> {
+const HEAD: [&str; 9] = ["REQUEST", "FOR", "STEP", "MODEL", "ANSWER", "TOKENS", "FIRST", "TIME", "SIZE"];
+
+fn row(exchange: &Exchange, session: SessionId) -> [String; 9] {
     let (request, answer) = (&exchange.request, exchange.answer.as_ref());
     let attempt = if request.attempt > 1 { format!(" (attempt {})", request.attempt) } else { String::new() };
-    vec![
+    [
         exchange.number.to_string(),
         asker(exchange, session),
         format!("{}{attempt}", exchange.source.step),

@@ -1,11 +1,30 @@
-//! The tree of a turn in the terminal: names with what is below them, and figures in columns at the right.
+//! The tree of a turn in the terminal: names with what is below them, and figures in columns at the right; also of a running turn,
+//! where a part is printed when it has ended. What ran or a person decided on is shown with every character; prose is sanitized.
 
-use agentd_core::usage::Usage;
-use agentd_trace::{Span, SpanKind, TurnTrace};
+use agentd_core::{
+    event::{Event, EventKind},
+    ids::SessionId,
+    interrupt::{Answer, AnsweredBy, Ask},
+    model::Slot,
+    usage::Usage,
+    visible,
+};
+use agentd_trace::{InterruptSpan, ModelCallSpan, Span, SpanKind, ToolSpan, TurnTrace, turns};
 use anstyle::Style;
+use serde_json::json;
 
-use super::label::{self, Label};
-use crate::terminal::paint::{BAD, CODE, QUIET, STRONG, WARN, clip, dollars, duration, paint, width};
+use crate::{
+    cmd::trace,
+    daemon::Daemon,
+    exit::Exit,
+    report,
+    terminal::{
+        self,
+        look::TerminalStyle,
+        paint::{BAD, CODE, QUIET, STRONG, WARN, clip, dollars, duration, number, paint, width},
+        sanitize::clean_line,
+    },
+};
 
 /// Columns where there is no terminal.
 pub(super) const USUAL_COLUMNS: usize = 120;
@@ -20,7 +39,7 @@ const NARROW: usize = 60;
 
 /// Columns of the terminal, and what has room in them.
 #[derive(Clone, Copy)]
-pub(super) struct Sheet {
+struct Sheet {
     columns: usize,
     color: bool,
     /// The turn whose times the rows are measured by.
@@ -49,7 +68,7 @@ impl Sheet {
     }
 
     /// The same without bars: of a turn that runs nobody knows how long it will be.
-    pub(super) fn without_bars(self) -> Self {
+    fn without_bars(self) -> Self {
         Self { has_bars: false, ..self }
     }
 
@@ -61,7 +80,7 @@ impl Sheet {
     }
 
     pub(super) fn turn(&self, turn: &TurnTrace, before: &str) -> String {
-        let label = label::of_turn(turn);
+        let label = of_turn(turn);
         let figures = self.figures(turn.at, turn.duration_ms(), &turn.usage);
         self.labelled(before, &label, STRONG, &figures, &self.bar(turn.at, turn.end))
     }
@@ -105,7 +124,7 @@ impl Sheet {
             None => String::new(),
         };
         let took = if took == 0 && usage.tokens() == 0 { String::new() } else { duration(took) };
-        [duration(began), took, label::tokens(usage), money]
+        [duration(began), took, tokens(usage), money]
     }
 
     fn labelled(&self, before: &str, label: &Label, style: Style, figures: &[String; 4], bar: &str) -> String {
@@ -163,6 +182,243 @@ impl Sheet {
         let from = place(at).min(BAR - 1);
         let to = place(end).max(from + 1);
         format!("{}{}", "·".repeat(from), "━".repeat(to - from)) + &"·".repeat(BAR - to)
+    }
+}
+
+/// Bytes of a text that are looked at for its line.
+const LOOKED_AT: usize = 2000;
+
+/// Words of a span: its kind, its subject, and the rest.
+pub(super) struct Label {
+    pub(super) kind: String,
+    pub(super) subject: String,
+    pub(super) rest: String,
+    is_bad: bool,
+}
+
+impl Label {
+    fn new(kind: impl Into<String>, subject: impl Into<String>, rest: impl Into<String>) -> Self {
+        Self { kind: kind.into(), subject: subject.into(), rest: rest.into(), is_bad: false }
+    }
+
+    /// Words of a span.
+    pub(super) fn of(span: &Span) -> Self {
+        let mut label = match &span.kind {
+            SpanKind::Input { text, steered } => Self::new(if *steered { "added" } else { "input" }, "", prose(text)),
+            SpanKind::ModelCall(call) => Self::of_call(call),
+            SpanKind::Message { text } => Self::new("says", "", prose(text)),
+            SpanKind::Reasoning { text } => Self::new("thinks", "", prose(text)),
+            SpanKind::Tool(tool) => Self::of_tool(tool),
+            SpanKind::Interrupt(asked) => Self::of_question(asked),
+            SpanKind::Subagent(work) => Self::new("agent", seen(&work.name), prose(&work.task)),
+            SpanKind::Compaction { report, .. } => {
+                let tokens = report.as_ref().map(|report| (number(report.tokens_before), number(report.tokens_after)));
+                let tokens = tokens.map(|(before, after)| format!("{before} to {after} tokens"));
+                Self::new("compaction", "", tokens.unwrap_or_default())
+            }
+            SpanKind::Notice { topic, text } => Self::new("notice", report::word(topic), prose(text)),
+            SpanKind::Warning { code, message } => {
+                Self { is_bad: true, ..Self::new("warning", seen(code), prose(message)) }
+            }
+            SpanKind::Choice { choice, reason } => Self::new("choice", seen(choice), prose(reason)),
+        };
+        if span.is_open {
+            label.rest = format!("(no end) {}", label.rest);
+        }
+        label
+    }
+
+    fn of_call(call: &ModelCallSpan) -> Self {
+        let kind = if call.step == 0 { "model".to_owned() } else { format!("step {}", call.step) };
+        let mut rest = Vec::new();
+        if let Some(first) = call.first_token_ms {
+            let about = if call.is_estimated { "about " } else { "" };
+            rest.push(format!("first token {about}{}", duration(first)));
+        }
+        if call.retries > 0 {
+            rest.push(format!("{} retried", call.retries));
+        }
+        Self::new(kind, seen(&call.model), rest.join(", "))
+    }
+
+    fn of_tool(tool: &ToolSpan) -> Self {
+        let arguments = seen(tool.ran_with.as_ref().unwrap_or(&tool.arguments));
+        let end = match (tool.error, tool.exit_code) {
+            (Some(code), _) => format!("{} ", code.as_str()),
+            (None, Some(code)) if code != 0 => format!("exit {code} "),
+            _ => String::new(),
+        };
+        Self { is_bad: !end.is_empty(), ..Self::new("tool", seen(&tool.name), format!("{end}{arguments}")) }
+    }
+
+    fn of_question(asked: &InterruptSpan) -> Self {
+        let what = match &asked.ask {
+            Ask::Approval { tool, .. } => format!("{}?", seen(tool)),
+            Ask::Question { question, .. } => prose(question),
+        };
+        let Some(answer) = &asked.answer else { return Self::new("asks", what, "no answer") };
+        let answer = match answer {
+            Answer::Approve => "approved".to_owned(),
+            Answer::Reject { reason: Some(reason) } => format!("rejected: {}", prose(reason)),
+            Answer::Reject { reason: None } => "rejected".to_owned(),
+            Answer::Always { .. } | Answer::Keep { .. } => "approved, and kept as a rule".to_owned(),
+            Answer::Edit { .. } => "approved with other arguments".to_owned(),
+            Answer::Text { text } => prose(text),
+        };
+        let by = match &asked.by {
+            Some(AnsweredBy::Client(name)) => format!(" by {}", seen(name)),
+            Some(AnsweredBy::Deadline) => " at the deadline".to_owned(),
+            Some(AnsweredBy::Daemon) => " by the daemon".to_owned(),
+            None => String::new(),
+        };
+        Self::new("asks", what, format!("{answer}{by}"))
+    }
+}
+
+/// Words of a turn: its number, how it ended, and who worked with which model.
+pub(super) fn of_turn(turn: &TurnTrace) -> Label {
+    let reason = turn.outcome.as_ref().map(|end| end.reason);
+    let end = reason.map_or_else(|| "not over".to_owned(), |reason| report::word(reason).replace('_', " "));
+    let mut rest = vec![seen(&turn.agent)];
+    rest.extend(turn.slot.map(Slot::as_str).map(str::to_owned));
+    rest.push(seen(&turn.model));
+    if turn.waited_ms > 0 {
+        rest.push(format!("waited {}", duration(turn.waited_ms)));
+    }
+    let error = turn.outcome.as_ref().and_then(|end| end.error.as_ref());
+    rest.extend(error.map(|error| prose(&error.message)));
+    rest.retain(|part| !part.is_empty());
+    let is_bad = reason.is_some_and(|reason| reason != agentd_core::turn::StopReason::Completed);
+    Label { is_bad, ..Label::new(format!("turn {}", turn.number), end, rest.join(" · ")) }
+}
+
+/// Tokens of requests and answers.
+pub(super) fn tokens(usage: &Usage) -> String {
+    if usage.tokens() == 0 {
+        return String::new();
+    }
+    format!("{}>{}", few(usage.prompt_tokens), few(usage.completion_tokens))
+}
+
+/// A number in few characters.
+fn few(n: u64) -> String {
+    match n {
+        0..10_000 => n.to_string(),
+        10_000..1_000_000 => format!("{}.{}k", n / 1000, n % 1000 / 100),
+        _ => format!("{}.{:02}M", n / 1_000_000, n % 1_000_000 / 10_000),
+    }
+}
+
+fn prose(text: &str) -> String {
+    clean_line(&text[..text.floor_char_boundary(LOOKED_AT)])
+}
+
+fn seen(text: &str) -> String {
+    visible::line(&text[..text.floor_char_boundary(LOOKED_AT)])
+}
+
+/// Follows the turn that runs, until it has ended.
+pub(super) async fn follow(daemon: &Daemon, session: SessionId, json: bool) -> anyhow::Result<Exit> {
+    let id = session.to_string();
+    let view = daemon.client.session(&id).await?;
+    let Some((turn_id, first)) = view.session.open_turn.filter(|_| view.live_turn.is_some()) else {
+        terminal::note("no turn is running in this session; without --follow the last one is shown");
+        return Ok(Exit::Done);
+    };
+    let mut stream = daemon.client.subscribe(&id, first.saturating_sub(1), true).await?;
+    let mut events: Vec<Event> = Vec::new();
+    let mut printed = Printer { json, number: view.session.summary.turns.max(1), spans: 0 };
+    while let Some(event) = stream.next().await? {
+        if event.turn_id != Some(turn_id) || !event.kind.is_stored() {
+            continue;
+        }
+        let is_over = matches!(event.kind, EventKind::TurnEnded { .. });
+        // What was paid for a part is told right behind its end, so that the next event says that it is whole.
+        let may_print = is_over || events.last().is_some_and(|before| ends_part(&before.kind));
+        let known = events.len();
+        if matches!(event.kind, EventKind::InterruptRaised { .. }) {
+            terminal::note("a question waits for an answer: `agentctl interrupts` shows it");
+        }
+        events.push(trace::slim(event));
+        if !may_print {
+            continue;
+        }
+        let mut trees = turns(if is_over { &events } else { &events[..known] });
+        if trees.last().is_some_and(|turn| printed.is_due(turn)) {
+            trace::with_subagents(&daemon.client, &mut trees).await?;
+        }
+        if let Some(turn) = trees.pop() {
+            printed.print(turn)?;
+        }
+        if is_over {
+            break;
+        }
+    }
+    Ok(Exit::Done)
+}
+
+/// Returns whether a part of the turn can end with such an event.
+fn ends_part(kind: &EventKind) -> bool {
+    !matches!(kind, EventKind::ItemStarted { .. } | EventKind::InterruptRaised { .. } | EventKind::StateChanged { .. })
+}
+
+struct Printer {
+    json: bool,
+    /// Number of the turn in its session.
+    number: u64,
+    /// Number of parts that were printed.
+    spans: usize,
+}
+
+impl Printer {
+    /// Parts that have ended and were not printed. The words of a model come behind the end of its call, so that the last
+    /// part waits for the next one.
+    fn due<'a>(&self, turn: &'a TurnTrace) -> &'a [Span] {
+        let left = turn.spans.get(self.spans..).unwrap_or_default();
+        let ended = left.iter().take_while(|span| !span.is_open).count();
+        let is_over = turn.outcome.is_some();
+        let count = match left.get(ended.wrapping_sub(1)) {
+            _ if is_over => left.len(),
+            Some(Span { kind: SpanKind::ModelCall(_), .. }) if ended == left.len() => ended - 1,
+            _ => ended,
+        };
+        &left[..count]
+    }
+
+    /// Returns whether a part is to be printed that has turns of its own.
+    fn is_due(&self, turn: &TurnTrace) -> bool {
+        let has_turns = |span: &Span| span.children.iter().any(|child| matches!(child.kind, SpanKind::Subagent(_)));
+        turn.outcome.is_some() || self.due(turn).iter().any(has_turns)
+    }
+
+    fn print(&mut self, turn: TurnTrace) -> anyhow::Result<()> {
+        let turn = TurnTrace { number: self.number, ..turn };
+        let due = self.due(&turn);
+        let count = due.len();
+        if self.json {
+            for span in due {
+                report::json_line(&json!({ "type": "span", "turn_id": turn.turn_id, "span": span }))?;
+            }
+        } else if count > 0 {
+            let look = TerminalStyle::detect();
+            let sheet = Sheet::of(&turn, look.columns(), look.out_color).without_bars();
+            let mut lines = Vec::new();
+            if self.spans == 0 {
+                lines.push(sheet.heading());
+            }
+            sheet.spans(due, "", &mut lines);
+            report::lines(lines)?;
+        }
+        self.spans += count;
+        if turn.outcome.is_some() {
+            if self.json {
+                report::json_line(&json!({ "type": "turn", "turn": TurnTrace { spans: Vec::new(), ..turn } }))?;
+            } else {
+                let look = TerminalStyle::detect();
+                report::lines([Sheet::of(&turn, look.columns(), look.out_color).without_bars().turn(&turn, "")])?;
+            }
+        }
+        Ok(())
     }
 }
 

@@ -17,16 +17,15 @@ use rmcp::{
 };
 
 use super::{
-    arguments::{self, AtInterrupt, Decision},
-    lookups,
+    AgentServer, House, caller, gone,
     person::{Approvals, MissingAnswer, Person},
     progress::{self, Progress},
-    server::{AgentServer, House, caller, gone},
+    reach::WaitingTurn,
     shown,
-    waiting::WaitingTurn,
+    tools::{self, AtInterrupt, Decision},
 };
 use crate::{
-    cmd::answer::resolve,
+    cmd::interrupts::resolve,
     daemon::Daemon,
     failure::Failure,
     keyboard::Keyboard,
@@ -67,7 +66,7 @@ impl AgentServer {
     /// Starts a turn, and follows it.
     pub(super) async fn ask(
         &self,
-        args: arguments::Ask,
+        args: tools::Ask,
         context: &RequestContext<RoleServer>,
     ) -> anyhow::Result<CallToolResponse> {
         let folder = self.house.folder(args.folder.as_deref())?;
@@ -137,7 +136,7 @@ impl AgentServer {
     /// Answers what a turn waits for, and follows it from there.
     pub(super) async fn answer(
         &self,
-        args: arguments::Answer,
+        args: tools::Answer,
         context: &RequestContext<RoleServer>,
     ) -> anyhow::Result<CallToolResponse> {
         let daemon = self.daemon().await?;
@@ -234,7 +233,7 @@ impl AgentServer {
         let Some(interrupt) = interrupt else { return Ok(known) };
         let session = match known {
             Some(known) => known.session,
-            None => lookups::top(&daemon.client, interrupt).await?,
+            None => shown::top(&daemon.client, interrupt).await?,
         };
         let view = daemon.client.session(&session.to_string()).await?;
         let open = view.live_turn.or(view.session.open_turn.map(|(turn, _)| turn));
@@ -245,7 +244,7 @@ impl AgentServer {
     /// The answer that is given; none where a person was asked and gave none.
     async fn decide(
         &self,
-        args: &arguments::Answer,
+        args: &tools::Answer,
         interrupt: Option<&Interrupt>,
         person: &Person,
     ) -> Result<Option<Answer>, Failure> {
@@ -420,8 +419,8 @@ fn for_a_person(id: &str) -> Failure {
 mod tests {
     use tokio_util::sync::CancellationToken;
 
-    use super::super::reach::{Reach, Sessions};
     use super::*;
+    use crate::cmd::mcp::serve::reach::{Reach, Sessions};
     use crate::{exit::Exit, flags::Global};
 
     fn server(project: Option<Mount>) -> AgentServer {

@@ -1,0 +1,415 @@
+//! `agentctl policy`: what the rules say of a call, and what a file of rules would change.
+
+use std::{io::Write as _, path::PathBuf};
+
+use agentd_core::{
+    Timestamp,
+    policy::{Explanation, Layer, Verdict},
+    visible,
+};
+use agentd_proto::client::{AuditComparison, Comparison, PolicyCall, RuleText};
+use clap::{Args, Subcommand};
+use serde_json::{Value, json};
+
+use super::audit::since;
+use crate::{
+    daemon,
+    exit::Exit,
+    failure::Failure,
+    flags::Global,
+    report::{self, Table},
+};
+
+/// The arguments of `policy`.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  agentctl policy explain -- git push --force
+  agentctl policy explain write_file '{\"path\": \".env\", \"content\": \"x\"}'
+  agentctl policy test new_rules.yaml 'rm -rf build' 'write_file {\"path\": \"a\"}'
+
+The rules are in hitl_rules.yaml; docs/policy.md explains them.")]
+pub(crate) struct PolicyArgs {
+    #[command(subcommand)]
+    command: PolicyCommand,
+}
+
+#[derive(Debug, Subcommand)]
+enum PolicyCommand {
+    /// Show the verdict on a call and the rule behind it, for each part of a command
+    Explain(ExplainArgs),
+    /// Show what a new rules file would change
+    Test(TestArgs),
+}
+
+/// Does what was asked.
+pub(crate) async fn handle(global: &Global, args: PolicyArgs) -> anyhow::Result<Exit> {
+    match args.command {
+        PolicyCommand::Explain(args) => explain(global, args).await,
+        PolicyCommand::Test(args) => test(global, args).await,
+    }
+}
+
+/// The tool that runs commands.
+const SHELL_TOOL: &str = "run_bash_command";
+
+/// A call of a tool by its name.
+fn named(tool: &str, arguments: Option<&str>) -> Result<PolicyCall, Failure> {
+    let arguments = arguments.unwrap_or("{}");
+    match serde_json::from_str::<Value>(arguments) {
+        Ok(Value::Object(_)) => Ok(PolicyCall { tool: tool.to_owned(), arguments: arguments.to_owned() }),
+        Ok(_) => Err(Failure::usage("could not read the arguments: they are not a JSON object").hint(hint(tool))),
+        Err(error) => Err(Failure::usage(format!("could not read the arguments as JSON: {error}")).hint(hint(tool))),
+    }
+}
+
+fn hint(tool: &str) -> String {
+    format!("for example: agentctl policy explain {tool} '{{\"path\": \"notes.txt\"}}'; a command goes after `--`")
+}
+
+/// A command line. A single word is taken as it is, because it may be a whole script; several are words that the
+/// caller's shell has taken apart, and stay what they are.
+fn command(words: &[String]) -> PolicyCall {
+    let command = match words {
+        [script] => script.clone(),
+        words => words.iter().map(|word| quoted(word)).collect::<Vec<_>>().join(" "),
+    };
+    PolicyCall { tool: SHELL_TOOL.to_owned(), arguments: json!({ "command": command }).to_string() }
+}
+
+/// True where a tool could have that name.
+fn may_be_a_tool(name: &str) -> bool {
+    !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.'))
+}
+
+/// One argument: `TOOL {…}`, or a command line.
+fn either(text: &str) -> PolicyCall {
+    if let Some((tool, arguments)) = text.trim().split_once(char::is_whitespace)
+        && may_be_a_tool(tool)
+        && let Ok(Value::Object(_)) = serde_json::from_str::<Value>(arguments)
+    {
+        return PolicyCall { tool: tool.to_owned(), arguments: arguments.trim().to_owned() };
+    }
+    command(&[text.to_owned()])
+}
+
+/// A call for programs: its arguments as an object where they are one.
+fn call_json(call: &PolicyCall) -> Value {
+    let arguments = serde_json::from_str(&call.arguments).unwrap_or_else(|_| Value::String(call.arguments.clone()));
+    json!({ "tool": call.tool, "arguments": arguments })
+}
+
+/// A call on one line.
+fn shown(call: &PolicyCall) -> String {
+    let command = (call.tool == SHELL_TOOL)
+        .then(|| serde_json::from_str::<Value>(&call.arguments).ok())
+        .flatten()
+        .and_then(|arguments| Some(arguments.get("command")?.as_str()?.to_owned()));
+    command.unwrap_or_else(|| format!("{} {}", call.tool, call.arguments))
+}
+
+fn quoted(word: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "_./:,@%+=-".contains(c);
+    if !word.is_empty() && word.chars().all(plain) {
+        return word.to_owned();
+    }
+    format!("'{}'", word.replace('\'', r"'\''"))
+}
+
+/// The arguments of `policy explain`.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  agentctl policy explain 'rm -rf build'           a command
+  agentctl policy explain -- rm -rf build          the same, as separate words
+  agentctl policy explain -- 'make && ./run | sh'  a whole script, in quotes
+  agentctl policy explain edit_file '{\"path\": \".git/config\"}'
+  agentctl policy explain --session 0193a5 -- make with the settings and grants of a session
+  agentctl policy explain --json -- git push
+
+Nothing is run. Without --session, the verdict is that of a new session without a project.")]
+struct ExplainArgs {
+    /// A tool, or a whole command line in quotes
+    #[arg(value_name = "TOOL|COMMAND", required_unless_present = "command", conflicts_with = "command")]
+    tool: Option<String>,
+    /// Its arguments, a JSON object
+    #[arg(value_name = "JSON")]
+    arguments: Option<String>,
+    /// A command line for run_bash_command
+    #[arg(value_name = "COMMAND", last = true)]
+    command: Vec<String>,
+    /// The session in which it would be called: id, title, number in `sessions list`, or `last`
+    #[arg(long, value_name = "SESSION")]
+    session: Option<String>,
+}
+
+impl ExplainArgs {
+    fn call(&self) -> Result<PolicyCall, Failure> {
+        match &self.tool {
+            // No tool has such a name: it is a command line in quotes, as one writes it for `sh -c`.
+            Some(line) if self.arguments.is_none() && !may_be_a_tool(line) => Ok(command(std::slice::from_ref(line))),
+            Some(tool) => named(tool, self.arguments.as_deref()),
+            None => Ok(command(&self.command)),
+        }
+    }
+}
+
+/// Explains.
+async fn explain(global: &Global, args: ExplainArgs) -> anyhow::Result<Exit> {
+    let call = args.call()?;
+    let daemon = daemon::connect(global).await?;
+    let said = daemon.client.explain(&call, args.session.as_deref()).await?;
+    let told = json!({ "call": call_json(&call), "explanation": said });
+    report::show(global.json, &told, || print(&call, &said))
+}
+
+fn print(call: &PolicyCall, said: &Explanation) -> anyhow::Result<()> {
+    let mut out = anstream::stdout().lock();
+    let mut line = |name: &str, value: &str| writeln!(out, "{name:<9}{}", visible::line(value));
+    line("call", &shown(call))?;
+    if let Some(path) = &said.leads_to {
+        line("leads to", path)?;
+    }
+    line("verdict", &in_words(&said.verdict))?;
+    if let Verdict::Ask { reason, .. } | Verdict::Deny { reason } = &said.verdict
+        && *reason != said.rule
+    {
+        line("reason", reason)?;
+    }
+    line("layer", layer(said.layer))?;
+    line("rule", &said.rule)?;
+    for rule in &said.granted_by {
+        line("granted", rule)?;
+    }
+    for rule in &said.grants {
+        line("always", &format!("would keep: {rule}"))?;
+    }
+    for rule in &said.wider {
+        line("or", &format!("wider, where you say so: {rule}"))?;
+    }
+    if said.grants.is_empty() && matches!(said.verdict, Verdict::Ask { .. }) {
+        line("always", "cannot be granted: no rule could be exact, or none may be kept for this")?;
+    }
+    drop(out);
+    if !said.parts.is_empty() {
+        let rows = said.parts.iter().map(|part| {
+            let layer = part.layer.as_str().to_owned();
+            [part.text.clone(), in_words(&part.verdict), layer, part.rule.clone()]
+        });
+        Table::with_long_end(["PART", "VERDICT", "LAYER", "RULE"], rows).print("")?;
+    }
+    Ok(())
+}
+
+/// A verdict in two words at the most.
+fn in_words(verdict: &Verdict) -> String {
+    match verdict {
+        Verdict::Allow => "allow".to_owned(),
+        Verdict::Ask { risk, .. } => format!("ask ({})", risk.as_str()),
+        Verdict::Deny { .. } => "deny".to_owned(),
+    }
+}
+
+fn layer(layer: Layer) -> &'static str {
+    match layer {
+        Layer::Checker => "checker (what agentd knows of the tool)",
+        Layer::Global => "global (patterns for all tools)",
+        Layer::Tool => "tool (what the rule files say of this tool)",
+        Layer::Default => "default (no rule speaks of it)",
+        Layer::Grant => "grant (a person allowed it)",
+    }
+}
+
+/// The longest file of rules, as for the daemon's own.
+const LONGEST_FILE: u64 = 1 << 20;
+
+/// The arguments of `policy test`.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  agentctl policy test new.yaml                    is it valid?
+  agentctl policy test new.yaml 'rm -rf build' 'write_file {\"path\": \"a\"}'
+  agentctl policy test new.yaml -- git push --force
+  agentctl policy test new.yaml --audit --since 7d what would have changed this week?
+
+FILE is used in place of your own hitl_rules.yaml, for this test only; nothing is run. An error in it is shown with line \
+and column, and the exit code is 2.")]
+struct TestArgs {
+    /// Rules file
+    #[arg(value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
+    file: PathBuf,
+    /// Calls to test: `TOOL {JSON}` or a command line, each as one argument
+    #[arg(value_name = "CALL")]
+    calls: Vec<String>,
+    /// A command line for run_bash_command
+    #[arg(value_name = "COMMAND", last = true)]
+    command: Vec<String>,
+    /// Compare every call of the audit log
+    #[arg(long, conflicts_with_all = ["calls", "command", "session"])]
+    audit: bool,
+    /// With --audit: only calls since then (36h, 7d or a time)
+    #[arg(long, value_name = "TIME", requires = "audit", value_parser = since)]
+    since: Option<Timestamp>,
+    /// The session in which they would be called: id, title, number in `sessions list`, or `last`
+    #[arg(long, value_name = "SESSION")]
+    session: Option<String>,
+}
+
+/// Tests.
+async fn test(global: &Global, args: TestArgs) -> anyhow::Result<Exit> {
+    let rules = read(&args.file)?;
+    let daemon = daemon::connect(global).await?;
+    if args.audit {
+        let outcome = daemon.client.test_rules_on_audit(&rules, args.since).await?;
+        return report::show(global.json, &audit_json(&rules, &outcome), || print_audit(&outcome));
+    }
+    let by_hand = (!args.command.is_empty()).then(|| command(&args.command));
+    let calls: Vec<PolicyCall> = args.calls.iter().map(|text| either(text)).chain(by_hand).collect();
+    let compared = daemon.client.test_rules(&rules, &calls, args.session.as_deref()).await?;
+    report::show(global.json, &as_json(&rules, &compared), || print_comparisons(&rules, &compared))
+}
+
+fn read(file: &std::path::Path) -> Result<RuleText, Failure> {
+    let path = std::path::absolute(file).unwrap_or_else(|_| file.to_path_buf()).display().to_string();
+    let refuse = |problem: String| Failure::usage(format!("could not read {path}: {problem}"));
+    let meta = std::fs::metadata(file).map_err(|error| refuse(error.to_string()))?;
+    if !meta.is_file() || meta.len() > LONGEST_FILE {
+        return Err(refuse("it is not a file of at most 1 MiB".to_owned()));
+    }
+    let bytes = std::fs::read(file).map_err(|error| refuse(error.to_string()))?;
+    let text = String::from_utf8(bytes).map_err(|_| refuse("it is not UTF-8 text".to_owned()))?;
+    Ok(RuleText { text, path })
+}
+
+/// Change in the numbers of calls that run, ask and are refused; negative for fewer.
+fn balance<'a>(changes: impl IntoIterator<Item = (&'a Comparison, u64)>) -> [(&'static str, i64); 3] {
+    let kind = |verdict: &Verdict| match verdict {
+        Verdict::Allow => 0,
+        Verdict::Ask { .. } => 1,
+        Verdict::Deny { .. } => 2,
+    };
+    let mut balance = [("allowed", 0), ("asked", 0), ("denied", 0)];
+    for (comparison, count) in changes {
+        let count = i64::try_from(count).unwrap_or(i64::MAX);
+        balance[kind(&comparison.now.verdict)].1 -= count;
+        balance[kind(&comparison.then.verdict)].1 += count;
+    }
+    balance
+}
+
+fn summary(changed: u64, of: u64, balance: &[(&'static str, i64); 3]) -> String {
+    if changed == 0 {
+        return format!("{}: none would change", report::count(of, "call"));
+    }
+    let moved = balance.iter().filter(|(_, by)| *by != 0).map(|(what, by)| {
+        let more = if *by > 0 { "more" } else { "fewer" };
+        format!("{} {more} {what}", by.unsigned_abs())
+    });
+    let moved: Vec<String> = moved.collect();
+    let detail = if moved.is_empty() { String::new() } else { format!(": {}", moved.join(", ")) };
+    format!("{changed} of {} would change{detail}", report::count(of, "call"))
+}
+
+fn print_comparisons(rules: &RuleText, compared: &[Comparison]) -> anyhow::Result<()> {
+    if compared.is_empty() {
+        writeln!(anstream::stdout(), "{}: the rules can be used", crate::terminal::sanitize::clean_line(&rules.path))?;
+        return Ok(());
+    }
+    let rows = compared.iter().map(|comparison| row(comparison));
+    Table::with_long_end(["CALL", "NOW", "WITH IT", "BY"], rows).print("")?;
+    let changed = compared.iter().filter(|comparison| comparison.changes());
+    let balance = balance(changed.clone().map(|comparison| (comparison, 1)));
+    writeln!(anstream::stdout(), "{}", summary(changed.count() as u64, compared.len() as u64, &balance))?;
+    Ok(())
+}
+
+fn row(comparison: &Comparison) -> [String; 4] {
+    let Comparison { call, now, then } = comparison;
+    let by = format!("{}: {}", then.layer.as_str(), then.rule);
+    [shown(call), in_words(&now.verdict), in_words(&then.verdict), by]
+}
+
+fn print_audit(outcome: &AuditComparison) -> anyhow::Result<()> {
+    let rows = outcome.changes.iter().map(|change| {
+        let [call, now, then, by] = row(&change.example);
+        [change.count.to_string(), now, then, call, by]
+    });
+    if !outcome.changes.is_empty() {
+        Table::with_long_end(["CALLS", "NOW", "WITH IT", "SUCH AS", "BY"], rows).print("")?;
+    }
+    let changed = outcome.changes.iter().map(|change| change.count).sum();
+    let balance = balance(outcome.changes.iter().map(|change| (&change.example, change.count)));
+    let mut out = anstream::stdout().lock();
+    writeln!(out, "{}", summary(changed, outcome.calls, &balance))?;
+    if outcome.skipped > 0 {
+        let skipped = report::count(outcome.skipped, "call");
+        writeln!(out, "{skipped} could not be judged again: the log has only a part of the call")?;
+    }
+    Ok(())
+}
+
+fn as_json(rules: &RuleText, compared: &[Comparison]) -> serde_json::Value {
+    let calls = compared.iter().map(|comparison| {
+        let mut object = comparison_json(comparison);
+        object["changes"] = json!(comparison.changes());
+        object
+    });
+    let changed = compared.iter().filter(|comparison| comparison.changes());
+    let balance = balance(changed.clone().map(|comparison| (comparison, 1)));
+    json!({
+        "file": rules.path,
+        "calls": calls.collect::<Vec<_>>(),
+        "changed": changed.count(),
+        "balance": balance_json(&balance),
+    })
+}
+
+fn audit_json(rules: &RuleText, outcome: &AuditComparison) -> serde_json::Value {
+    let balance = balance(outcome.changes.iter().map(|change| (&change.example, change.count)));
+    json!({
+        "file": rules.path,
+        "judged": outcome.calls,
+        "skipped": outcome.skipped,
+        "changed": outcome.changes.iter().map(|change| change.count).sum::<u64>(),
+        "balance": balance_json(&balance),
+        "changes": outcome.changes.iter().map(|change| {
+            json!({ "count": change.count, "example": comparison_json(&change.example) })
+        }).collect::<Vec<_>>(),
+    })
+}
+
+fn comparison_json(comparison: &Comparison) -> serde_json::Value {
+    json!({ "call": call_json(&comparison.call), "now": comparison.now, "then": comparison.then })
+}
+
+fn balance_json(balance: &[(&'static str, i64); 3]) -> serde_json::Value {
+    balance.iter().map(|(what, by)| ((*what).to_owned(), json!(by))).collect::<serde_json::Map<_, _>>().into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_stay_words_and_scripts_stay_scripts() {
+        let check = |words: &[&str], expected: &str| {
+            let words: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
+            assert_eq!(shown(&command(&words)), expected);
+        };
+        check(&["ls | sh"], "ls | sh");
+        check(&["git", "commit", "-m", "a b; c"], "git commit -m 'a b; c'");
+        check(&["echo", "it's", ""], r"echo 'it'\''s' ''");
+    }
+
+    #[test]
+    fn a_call_is_a_tool_with_an_object_or_a_command() {
+        let check = |text: &str, tool: &str, line: &str| {
+            let call = either(text);
+            assert_eq!((call.tool.as_str(), shown(&call).as_str()), (tool, line));
+        };
+        check(r#"write_file {"path": "a"}"#, "write_file", r#"write_file {"path": "a"}"#);
+        check("rm -rf build", SHELL_TOOL, "rm -rf build");
+        check("echo {a,b}", SHELL_TOOL, "echo {a,b}");
+        check("ls", SHELL_TOOL, "ls");
+        assert!(named("write_file", Some("{")).is_err());
+        assert!(named("write_file", Some("[]")).is_err());
+        assert!(named("now", None).is_ok());
+    }
+}
