@@ -17,7 +17,7 @@ use crate::config::{ToolSettings, nearest};
 pub struct ConfiguredToolbox {
     inner: Arc<dyn Toolbox>,
     /// The names of tools that have nothing to work with, whatever is read again.
-    idle: &'static [&'static str],
+    idle: Vec<&'static str>,
     /// The settings, and what was made of them. Held for as long as it takes to look.
     made: Mutex<MadeCatalogue>,
 }
@@ -26,19 +26,19 @@ pub struct ConfiguredToolbox {
 struct MadeCatalogue {
     settings: ToolSettings,
     /// The names of tools that have nothing to work with now.
-    idle: &'static [&'static str],
+    idle: Vec<&'static str>,
     from: Arc<Catalogue>,
     catalogue: Arc<Catalogue>,
     specs: Arc<[ToolSpec]>,
 }
 
 impl MadeCatalogue {
-    fn new(from: Arc<Catalogue>, settings: ToolSettings, idle: [&'static [&'static str]; 2]) -> Self {
-        let catalogue = Arc::new(configured(&from, &settings, &idle.concat()));
+    fn new(from: Arc<Catalogue>, settings: ToolSettings, for_good: &[&'static str], idle: Vec<&'static str>) -> Self {
+        let catalogue = Arc::new(configured(&from, &settings, &[for_good, &idle].concat()));
         let there = catalogue.tools.iter().filter(|tool| tool.label.tier != ToolTier::Off);
         let mut specs: Vec<ToolSpec> = there.map(|tool| tool.spec.clone()).collect();
         specs.dedup_by(|later, first| later.name == first.name);
-        Self { settings, idle: idle[1], from, catalogue, specs: specs.into() }
+        Self { settings, idle, from, catalogue, specs: specs.into() }
     }
 }
 
@@ -49,18 +49,18 @@ impl ConfiguredToolbox {
     pub fn new(
         inner: Arc<dyn Toolbox>,
         settings: &ToolSettings,
-        idle: &'static [&'static str],
-        now: &'static [&'static str],
+        idle: Vec<&'static str>,
+        now: Vec<&'static str>,
     ) -> Self {
-        let made = Mutex::new(MadeCatalogue::new(inner.catalogue(), settings.clone(), [idle, now]));
+        let made = Mutex::new(MadeCatalogue::new(inner.catalogue(), settings.clone(), &idle, now));
         Self { inner, idle, made }
     }
 
     /// Follows other settings, from the next turn on. Those tools that are `idle` have nothing to work with now.
-    pub fn follow_settings(&self, settings: &ToolSettings, idle: &'static [&'static str]) {
+    pub fn follow_settings(&self, settings: &ToolSettings, idle: Vec<&'static str>) {
         let mut made = self.made.lock().unwrap_or_else(PoisonError::into_inner);
         if made.settings != *settings || made.idle != idle {
-            *made = MadeCatalogue::new(Arc::clone(&made.from), settings.clone(), [self.idle, idle]);
+            *made = MadeCatalogue::new(Arc::clone(&made.from), settings.clone(), &self.idle, idle);
         }
     }
 
@@ -70,8 +70,8 @@ impl ConfiguredToolbox {
         let mut made = self.made.lock().unwrap_or_else(PoisonError::into_inner);
         if !Arc::ptr_eq(&made.from, &from) {
             let settings = std::mem::take(&mut made.settings);
-            let idle = [self.idle, made.idle];
-            *made = MadeCatalogue::new(from, settings, idle);
+            let idle = std::mem::take(&mut made.idle);
+            *made = MadeCatalogue::new(from, settings, &self.idle, idle);
         }
         look(&made)
     }

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use agentd_core::tool_table::ToolRow;
 use agentd_mcp::McpConfig;
 
 /// The names under which files of the configuration know tools.
@@ -23,7 +24,7 @@ impl ToolNames {
         if self.given.contains(name) {
             return name;
         }
-        agentd_engine::own_name(agentd_extensions::tool_names::known_name(name).unwrap_or(name))
+        agentd_engine::own_name(ToolRow::known(name).map_or(name, |tool| tool.name))
     }
 }
 

@@ -16,5 +16,6 @@ mod mount;
 mod patch;
 pub mod toolbox;
 
+pub use builtin::call::ToolboxConfig;
 pub use folders::WorkspaceFolders;
-pub use toolbox::{BuiltinToolbox, ToolboxConfig};
+pub use toolbox::BuiltinToolbox;

@@ -8,7 +8,7 @@
 use agentd_core::tool::AdaptedCall;
 use serde_json::{Map, Value};
 
-use crate::{arguments, builtin::Builtin};
+use crate::arguments;
 
 /// Words about a call that change nothing of it.
 const REMARKS: [&str; 6] = ["description", "explanation", "justification", "purpose", "reason", "thought"];
@@ -21,15 +21,15 @@ const MILLISECONDS_FROM: u64 = 10_000;
 
 /// The call in the words of its tool, where it is written in others. `longest` is the longest time of a command in
 /// seconds.
-pub(crate) fn meant(tool: Builtin, written: &str, schema: &Value, longest: u64) -> Option<AdaptedCall> {
+pub(crate) fn meant(tool: &str, written: &str, schema: &Value, longest: u64) -> Option<AdaptedCall> {
     let Ok(Value::Object(mut written)) = serde_json::from_str(written) else { return None };
     let properties = schema["properties"].as_object()?;
     let before = written.clone();
     let mut note = Note::default();
     match tool {
-        Builtin::ReadFile => last_line(&mut written),
-        Builtin::Grep => context_lines(&mut written),
-        Builtin::RunBashCommand => time_limit(&mut written, longest, &mut note),
+        "read_file" => last_line(&mut written),
+        "grep" => context_lines(&mut written),
+        "run_bash_command" => time_limit(&mut written, longest, &mut note),
         _ => {}
     }
     let mut arguments = Map::new();
@@ -44,7 +44,7 @@ pub(crate) fn meant(tool: Builtin, written: &str, schema: &Value, longest: u64) 
             arguments.insert(name.clone(), value.clone());
         }
     }
-    if tool == Builtin::RunBashCommand
+    if tool == "run_bash_command"
         && let Some(Value::Array(words)) = arguments.get("command")
         && let Some(command) = one_line(words)
     {
@@ -106,35 +106,55 @@ fn with_strokes(name: &str) -> String {
     plain
 }
 
+/// Value of an argument that asks for nothing which the tool would not do anyway.
+#[derive(Clone, Copy)]
+enum IdleValue {
+    Text,
+    Number,
+    Either,
+    Is(bool),
+    Utf8,
+    /// One, where no other argument wants them all.
+    One,
+}
+
+/// Arguments of other systems that change nothing, by tool and name.
+const IDLE: [(&[&str], &[&str], IdleValue); 15] = [
+    (&["edit_file"], &["instruction"], IdleValue::Text),
+    (&["read_url"], &["prompt", "format"], IdleValue::Text),
+    // Of earlier versions: it changed nothing.
+    (&["repo_map"], &["focus"], IdleValue::Text),
+    (&["run_bash_command"], &["background", "run_in_background", "is_background"], IdleValue::Is(false)),
+    (&["run_bash_command"], &["dangerously_disable_sandbox"], IdleValue::Is(false)),
+    (&["edit_file"], &["expected_replacements"], IdleValue::One),
+    (&["write_file"], &["overwrite"], IdleValue::Is(true)),
+    (&["write_file"], &["append"], IdleValue::Is(false)),
+    (&["read_file", "write_file"], &["encoding"], IdleValue::Utf8),
+    // Its lines have their numbers, and there are never more than a model can read.
+    (&["grep"], &["-n", "line_numbers"], IdleValue::Either),
+    (&["grep"], &["output_mode"], IdleValue::Text),
+    (&["grep"], &["multiline"], IdleValue::Is(false)),
+    (&["grep"], &["regex", "is_regex", "-r"], IdleValue::Is(true)),
+    (&["grep", "find_files"], &["head_limit", "limit", "max_results"], IdleValue::Number),
+    (&["grep", "find_files", "list_workspace_files"], &["recursive"], IdleValue::Is(true)),
+];
+
 /// True where an argument asks for nothing that the tool would not do anyway.
-fn is_idle(tool: Builtin, written: &Map<String, Value>, name: &str, value: &Value) -> bool {
+fn is_idle(tool: &str, written: &Map<String, Value>, name: &str, value: &Value) -> bool {
     let plain = with_strokes(name);
-    let is = |wanted: bool| value.as_bool() == Some(wanted);
-    match (tool, plain.as_str()) {
-        (_, remark) if REMARKS.contains(&remark) => value.is_string(),
-        (Builtin::EditFile, "instruction") | (Builtin::ReadUrl, "prompt" | "format") => value.is_string(),
-        // Of earlier versions: it changed nothing.
-        (Builtin::RepoMap, "focus") => value.is_string(),
-        (Builtin::RunBashCommand, "background" | "run_in_background" | "is_background") => is(false),
-        (Builtin::RunBashCommand, "dangerously_disable_sandbox") => is(false),
-        (Builtin::EditFile, "expected_replacements") => {
-            value.as_u64() == Some(1) && !written.contains_key("replace_all")
-        }
-        (Builtin::WriteFile, "overwrite") => is(true),
-        (Builtin::WriteFile, "append") => is(false),
-        (Builtin::ReadFile | Builtin::WriteFile, "encoding") => {
-            value.as_str().is_some_and(|name| matches!(name.to_ascii_lowercase().as_str(), "utf-8" | "utf8"))
-        }
-        // Its lines have their numbers, and there are never more than a model can read.
-        (Builtin::Grep, "-n" | "line_numbers") => value.is_boolean(),
-        (Builtin::Grep, "output_mode") => value.is_string(),
-        (Builtin::Grep, "multiline") => is(false),
-        (Builtin::Grep, "regex" | "is_regex") => is(true),
-        (Builtin::Grep | Builtin::FindFiles, "head_limit" | "limit" | "max_results") => value.is_u64(),
-        (Builtin::Grep | Builtin::FindFiles | Builtin::ListWorkspaceFiles, "recursive") => is(true),
-        (Builtin::Grep, "-r") => is(true),
-        _ => false,
+    if REMARKS.contains(&plain.as_str()) {
+        return value.is_string();
     }
+    let is_meant =
+        |(tools, names, _): &&(&[&str], &[&str], IdleValue)| tools.contains(&tool) && names.contains(&&*plain);
+    IDLE.iter().find(is_meant).is_some_and(|(_, _, idle)| match idle {
+        IdleValue::Text => value.is_string(),
+        IdleValue::Number => value.is_u64(),
+        IdleValue::Either => value.is_boolean(),
+        IdleValue::Is(wanted) => value.as_bool() == Some(*wanted),
+        IdleValue::Utf8 => value.as_str().is_some_and(|name| ["utf-8", "utf8"].contains(&&*name.to_ascii_lowercase())),
+        IdleValue::One => value.as_u64() == Some(1) && !written.contains_key("replace_all"),
+    })
 }
 
 /// Takes the first of these names out of the arguments.
@@ -230,65 +250,71 @@ fn quoted(word: &str, is_first: bool) -> String {
 
 #[cfg(test)]
 mod tests {
+    use jiff::tz::TimeZone;
     use serde_json::json;
 
     use super::*;
+    use crate::{ToolboxConfig, builtin::Builtin};
+
+    fn schema(tool: &str) -> Value {
+        let tool = Builtin::named(tool).unwrap();
+        (tool.spec)(tool.row().unwrap(), &ToolboxConfig::new(|| TimeZone::UTC)).parameters
+    }
 
     /// Meaning of a call, or nothing where it stays as it is.
-    fn of(tool: Builtin, written: Value) -> Option<(Value, Option<String>)> {
-        let spec = tool.spec((120, 600));
-        let meant = meant(tool, &written.to_string(), &spec.parameters, 600)?;
+    fn of(tool: &str, written: Value) -> Option<(Value, Option<String>)> {
+        let meant = meant(tool, &written.to_string(), &schema(tool), 600)?;
         Some((serde_json::from_str(&meant.arguments).unwrap(), meant.note))
     }
 
     #[track_caller]
-    fn check(tool: Builtin, written: Value, expected: Value, note: &str) {
+    fn check(tool: &str, written: Value, expected: Value, note: &str) {
         let told = (!note.is_empty()).then(|| note.to_owned());
         assert_eq!(of(tool, written), Some((expected, told)));
     }
 
     #[track_caller]
-    fn stays(tool: Builtin, written: Value) {
+    fn stays(tool: &str, written: Value) {
         assert_eq!(of(tool, written), None);
     }
 
     #[test]
     fn commands_of_other_systems_are_commands() {
-        use Builtin::RunBashCommand as Bash;
+        const BASH: &str = "run_bash_command";
         check(
-            Bash,
+            BASH,
             json!({"command": "ls", "description": "List"}),
             json!({"command": "ls"}),
             "[ignored: description]",
         );
         check(
-            Bash,
+            BASH,
             json!({"command": "ls", "workdir": "/outputs"}),
             json!({"command": "ls", "directory": "/outputs"}),
             "",
         );
-        check(Bash, json!({"cmd": "ls", "timeout_ms": 1500}), json!({"command": "ls", "timeout_s": 2}), "");
+        check(BASH, json!({"cmd": "ls", "timeout_ms": 1500}), json!({"command": "ls", "timeout_s": 2}), "");
         let (long, taken) =
             (json!({"command": "ls", "timeout": 120_000}), "[timeout 120000 was taken for milliseconds]");
-        check(Bash, long, json!({"command": "ls", "timeout_s": 120}), taken);
+        check(BASH, long, json!({"command": "ls", "timeout_s": 120}), taken);
         // Seconds, also where they are more than a command may take: the limit is cut, and that is said.
         for seconds in [1, 90, 900, 3600] {
             let written = json!({"command": "ls", "timeout": seconds});
-            check(Bash, written, json!({"command": "ls", "timeout_s": seconds}), "");
+            check(BASH, written, json!({"command": "ls", "timeout_s": seconds}), "");
         }
-        check(Bash, json!({"command": ["bash", "-lc", "ls | wc"]}), json!({"command": "ls | wc"}), "");
-        check(Bash, json!({"command": ["ls -l | wc"]}), json!({"command": "ls -l | wc"}), "");
+        check(BASH, json!({"command": ["bash", "-lc", "ls | wc"]}), json!({"command": "ls | wc"}), "");
+        check(BASH, json!({"command": ["ls -l | wc"]}), json!({"command": "ls -l | wc"}), "");
         let words = json!({"command": ["grep", "a b", "it's", "$HOME", "*", ""]});
-        check(Bash, words, json!({"command": r"grep 'a b' 'it'\''s' '$HOME' '*' ''"}), "");
-        check(Bash, json!({"command": ["time", "A=b", "time"]}), json!({"command": "'time' 'A=b' time"}), "");
-        check(Bash, json!({"command": ["A=b", "ls"]}), json!({"command": "'A=b' ls"}), "");
+        check(BASH, words, json!({"command": r"grep 'a b' 'it'\''s' '$HOME' '*' ''"}), "");
+        check(BASH, json!({"command": ["time", "A=b", "time"]}), json!({"command": "'time' 'A=b' time"}), "");
+        check(BASH, json!({"command": ["A=b", "ls"]}), json!({"command": "'A=b' ls"}), "");
         let asked = json!({"command": "ls", "run_in_background": false, "reason": "why"});
-        check(Bash, asked, json!({"command": "ls"}), "[ignored: run_in_background, reason]");
+        check(BASH, asked, json!({"command": "ls"}), "[ignored: run_in_background, reason]");
     }
 
     #[test]
     fn what_would_change_the_call_stays_and_is_refused() {
-        use Builtin::RunBashCommand as Bash;
+        const BASH: &str = "run_bash_command";
         for (name, value) in [
             ("run_in_background", json!(true)),
             ("sandbox", json!(false)),
@@ -298,48 +324,40 @@ mod tests {
             ("env", json!({"A": "b"})),
             ("timeout_ms", json!("soon")),
         ] {
-            stays(Bash, json!({"command": "ls", name: value}));
+            stays(BASH, json!({"command": "ls", name: value}));
         }
-        stays(Bash, json!({"command": []}));
-        stays(Bash, json!({"command": ["ls", 1]}));
+        stays(BASH, json!({"command": []}));
+        stays(BASH, json!({"command": ["ls", 1]}));
         // Of two names for one thing, nobody knows which is meant.
-        stays(Bash, json!({"command": "ls", "cmd": "rm"}));
-        stays(Builtin::ReadFile, json!({"path": "a", "filePath": "b"}));
-        stays(Builtin::ReadFile, json!({"path": "a", "end_line": 3, "offset": 7}));
-        stays(Builtin::Grep, json!({"pattern": "a", "multiline": true}));
-        stays(Builtin::WriteFile, json!({"path": "a", "content": "b", "append": true}));
-        stays(
-            Builtin::EditFile,
-            json!({"path": "a", "old_string": "b", "new_string": "c", "expected_replacements": 2}),
-        );
-        stays(Builtin::HttpFetch, json!({"url": "http://a/", "verb": "POST"}));
-        assert_eq!(meant(Bash, "{", &Bash.spec((120, 600)).parameters, 600), None);
+        stays(BASH, json!({"command": "ls", "cmd": "rm"}));
+        stays("read_file", json!({"path": "a", "filePath": "b"}));
+        stays("read_file", json!({"path": "a", "end_line": 3, "offset": 7}));
+        stays("grep", json!({"pattern": "a", "multiline": true}));
+        stays("write_file", json!({"path": "a", "content": "b", "append": true}));
+        stays("edit_file", json!({"path": "a", "old_string": "b", "new_string": "c", "expected_replacements": 2}));
+        stays("http_fetch", json!({"url": "http://a/", "verb": "POST"}));
+        assert_eq!(meant(BASH, "{", &schema(BASH), 600), None);
     }
 
     #[test]
     fn files_and_searches_of_other_systems_are_theirs() {
         let edit = json!({"filePath": "a", "oldString": "b", "newString": "c", "replaceAll": true});
         let known = json!({"path": "a", "old_string": "b", "new_string": "c", "replace_all": true});
-        check(Builtin::EditFile, edit, known, "");
+        check("edit_file", edit, known, "");
         let read = json!({"target_file": "a", "start_line": 5, "end_line": 9, "explanation": "to see"});
-        check(Builtin::ReadFile, read, json!({"path": "a", "offset": 5, "limit": 5}), "[ignored: explanation]");
-        check(Builtin::ReadFile, json!({"path": "a", "endLine": "9"}), json!({"path": "a", "limit": 9}), "");
+        check("read_file", read, json!({"path": "a", "offset": 5, "limit": 5}), "[ignored: explanation]");
+        check("read_file", json!({"path": "a", "endLine": "9"}), json!({"path": "a", "limit": 9}), "");
         let search = json!({"pattern": "a", "glob": "*.rs", "output_mode": "content", "-n": true, "-i": true, "-A": 2, "-B": 3,
             "head_limit": 20});
         let known = json!({"pattern": "a", "include": "*.rs", "ignore_case": true, "context": 3});
-        check(Builtin::Grep, search, known, "[ignored: output_mode, -n, head_limit]");
-        check(
-            Builtin::Grep,
-            json!({"query": "a", "caseSensitive": false}),
-            json!({"pattern": "a", "ignore_case": true}),
-            "",
-        );
+        check("grep", search, known, "[ignored: output_mode, -n, head_limit]");
+        check("grep", json!({"query": "a", "caseSensitive": false}), json!({"pattern": "a", "ignore_case": true}), "");
         let list = json!({"target_directory": "/project", "recursive": true});
-        check(Builtin::ListWorkspaceFiles, list, json!({"path": "/project"}), "[ignored: recursive]");
+        check("list_workspace_files", list, json!({"path": "/project"}), "[ignored: recursive]");
         let page = json!({"url": "https://a/", "prompt": "What is it?"});
-        check(Builtin::ReadUrl, page, json!({"url": "https://a/"}), "[ignored: prompt]");
-        check(Builtin::Now, json!({"timezone": null, "zone": null}), json!({"timezone": null}), "");
+        check("read_url", page, json!({"url": "https://a/"}), "[ignored: prompt]");
+        check("now", json!({"timezone": null, "zone": null}), json!({"timezone": null}), "");
         // What the tool knows stays as it was written.
-        stays(Builtin::Grep, json!({"pattern": "a", "context": "3", "ignore_case": "true"}));
+        stays("grep", json!({"pattern": "a", "context": "3", "ignore_case": "true"}));
     }
 }

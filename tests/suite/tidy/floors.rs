@@ -106,7 +106,7 @@ const CORE: Floors = &[
     &["context", "exchange", "folder", "grant", "origin", "path", "state_files", "visible", "worktree"],
     &["files", "import_origin", "interrupt"],
     &["input", "tool"],
-    &["catalogue", "client_tool", "item", "model", "undo"],
+    &["catalogue", "client_tool", "item", "model", "tool_table", "undo"],
     &["agent", "search", "spending", "turn"],
     &["project", "settings"],
     &["archive", "audit", "event", "plugin"],
@@ -187,8 +187,7 @@ const WORKTREES: Floors = &[
     &["removing"],
 ];
 
-const EXTENSIONS: Floors =
-    &[&["files", "surroundings", "tool_names"], &["project"], &["plugins"], &["skills"], &["guides"]];
+const EXTENSIONS: Floors = &[&["files", "surroundings"], &["project"], &["plugins"], &["skills"], &["guides"]];
 
 const TOOLS: Floors = &[&["arguments", "mount", "patch"], &["builtin", "folders"], &["meant"], &["toolbox"]];
 

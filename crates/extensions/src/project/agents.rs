@@ -4,15 +4,12 @@
 //! Files come from many systems: names of tools and of the model may be theirs, and keys that mean nothing here are passed over. No
 //! variable is filled in, and no other file is read.
 
-use agentd_core::{agent::AgentCard, model::Slot, project::ProjectProblem};
+use agentd_core::{agent::AgentCard, model::Slot, project::ProjectProblem, tool_table::ToolRow};
 use agentd_workspace::text::first_chars;
 use serde_json::{Map, Value};
 
 use super::folder::{AGENTS, AGENTS_FILE, ProjectFolder};
-use crate::{
-    files::front::{MarkdownParts, list, scalar},
-    tool_names::known_name,
-};
+use crate::files::front::{MarkdownParts, list, scalar};
 
 /// Maximum number of agents of a project: each is described in every request.
 const MAX_AGENTS: usize = 50;
@@ -196,7 +193,7 @@ fn tools(value: &Value) -> Option<Vec<String>> {
     }
     // `Bash(git:*)` names a tool, too.
     let bare = |name: &String| name.split('(').next().unwrap_or_default().trim().to_owned();
-    let ours = |name: String| known_name(&name).map_or(name, str::to_owned);
+    let ours = |name: String| ToolRow::known(&name).map_or(name, |tool| tool.name.to_owned());
     let mut tools: Vec<String> = named.iter().map(bare).filter(|name| !name.is_empty()).map(ours).collect();
     tools.dedup();
     Some(tools)

@@ -15,6 +15,8 @@ use globset::{GlobBuilder, GlobMatcher};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
+use super::call::{Call, Tool};
+
 /// Finds files by name, newest first. A pattern without a slash matches names in all folders (*.pdf, *report*,
 /// *.{md,txt}); one with a slash matches paths (src/**/*.rs). Hidden files are left out. To search inside files use grep.
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -26,6 +28,14 @@ pub(crate) struct Args {
     /// Also find what .gitignore excludes.
     #[serde(default)]
     include_ignored: bool,
+}
+
+impl Tool for Args {
+    const NAME: &'static str = "find_files";
+
+    async fn run(self, call: Call<'_>) -> Result<ToolOutput, Failure> {
+        call.work(self, run).await
+    }
 }
 
 /// A glob as the tools understand it.
@@ -65,7 +75,7 @@ impl PathGlob {
     }
 }
 
-pub(crate) fn run(job: &Job, args: Args) -> Result<ToolOutput, Failure> {
+fn run(job: &Job, args: Args) -> Result<ToolOutput, Failure> {
     let glob = PathGlob::new("pattern", &args.pattern)?;
     let start = job.files.start(args.path.as_deref())?;
     if !job.files.is_folder(&start)? {

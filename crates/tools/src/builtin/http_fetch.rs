@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 
 use agentd_core::{
-    ports::{ToolContext, Web},
     tool::ToolOutput,
     web::{WebAnswer, WebMethod, WebRequest},
 };
@@ -11,7 +10,10 @@ use agentd_workspace::{failure::Failure, text};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::web;
+use super::{
+    call::{Call, Tool},
+    web,
+};
 
 /// Sends one HTTP request and returns the raw response: status, headers, body. For APIs and raw files. GET and HEAD fetch;
 /// every other method sends data and is shown to the person first. Only public addresses can be reached. Responses are
@@ -41,26 +43,30 @@ impl Args {
     }
 }
 
-/// All that would be sent.
-pub(crate) fn preview(web: &dyn Web, args: Args) -> Result<String, Failure> {
-    let request = args.request()?;
-    web.check(&request).map_err(|error| web::failed(&error))?;
-    let WebRequest { method, url, headers, body } = request;
-    let mut shown = format!("{} {}", method.as_str(), url.trim());
-    for (name, value) in headers {
-        shown.push_str(&format!("\n{name}: {value}"));
-    }
-    if let Some(body) = body.filter(|body| !body.is_empty()) {
-        shown.push_str(&format!("\n\n{body}"));
-    }
-    Ok(shown)
-}
+impl Tool for Args {
+    const NAME: &'static str = "http_fetch";
 
-pub(crate) async fn run(web: &dyn Web, context: &ToolContext, args: Args) -> Result<ToolOutput, Failure> {
-    let request = args.request()?;
-    let method = request.method;
-    let answer = web::asked(context, web.fetch(request, context.reading.clone())).await?;
-    Ok(show(method, &answer))
+    async fn run(self, call: Call<'_>) -> Result<ToolOutput, Failure> {
+        let request = self.request()?;
+        let method = request.method;
+        let answer = web::asked(call.context, call.web()?.fetch(request, call.context.reading.clone())).await?;
+        Ok(show(method, &answer))
+    }
+
+    /// All that would be sent.
+    async fn preview(self, call: Call<'_>) -> Result<Option<String>, Failure> {
+        let request = self.request()?;
+        call.web()?.check(&request).map_err(|error| web::failed(&error))?;
+        let WebRequest { method, url, headers, body } = request;
+        let mut shown = format!("{} {}", method.as_str(), url.trim());
+        for (name, value) in headers {
+            shown.push_str(&format!("\n{name}: {value}"));
+        }
+        if let Some(body) = body.filter(|body| !body.is_empty()) {
+            shown.push_str(&format!("\n\n{body}"));
+        }
+        Ok(Some(shown))
+    }
 }
 
 fn show(method: WebMethod, answer: &WebAnswer) -> ToolOutput {

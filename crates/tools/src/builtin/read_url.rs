@@ -7,7 +7,6 @@ use std::{fs::File, io::Write as _, time::Duration};
 
 use agentd_core::{
     knowledge::{OpenDocument, PartRange, Reading},
-    ports::{Knowledge, ToolContext, Web},
     tool::{ToolErrorCode, ToolOutput},
     web::{WebAnswer, WebRequest},
 };
@@ -16,7 +15,10 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use url::Url;
 
-use super::{documents, page, web};
+use super::{
+    call::{Call, Tool},
+    documents, page, web,
+};
 
 /// The mark of a text in UTF-8.
 const MARK: &[u8] = b"\xef\xbb\xbf";
@@ -40,54 +42,54 @@ pub(crate) struct Args {
     offset: Option<u32>,
 }
 
-pub(crate) fn preview(web: &dyn Web, args: Args) -> Result<String, Failure> {
-    web.check(&WebRequest::get(args.url.as_str())).map_err(|error| web::failed(&error))?;
-    Ok(format!("GET {}", args.url.trim()))
-}
+impl Tool for Args {
+    const NAME: &'static str = "read_url";
 
-pub(crate) async fn run(
-    web: &dyn Web,
-    knowledge: Option<&dyn Knowledge>,
-    context: &ToolContext,
-    args: Args,
-) -> Result<ToolOutput, Failure> {
-    let mut answer = web::asked(context, web.fetch(WebRequest::get(args.url), context.reading.clone())).await?;
-    if !(200..300).contains(&answer.status) {
-        return Err(refused(&answer));
-    }
-    let first = args.offset.unwrap_or(1);
-    let (name, content) = match (&answer.text, knowledge) {
-        (_, None) => return Ok(unread(&answer)),
-        (Some(text), Some(_)) if !is_page(&answer.media_type, text) => return Ok(as_it_is(&answer, text)),
-        // The mark says that it is no longer encoded as it says of itself.
-        (Some(text), Some(_)) => ("page.html".to_owned(), [MARK, page::readable(text).as_bytes()].concat()),
-        (None, Some(knowledge)) => {
-            let name = document_name(&answer);
-            // Of pictures of the web few are pages.
-            let is_picture = answer.media_type.starts_with("image/");
-            if is_picture || !knowledge.is_document(&name, &answer.body[..answer.body.len().min(HEAD)]) {
-                return Ok(unread(&answer));
+    async fn run(self, call: Call<'_>) -> Result<ToolOutput, Failure> {
+        let (web, context, knowledge) = (call.web()?, call.context, call.services.config.knowledge.as_deref());
+        let mut answer = web::asked(context, web.fetch(WebRequest::get(self.url), context.reading.clone())).await?;
+        if !(200..300).contains(&answer.status) {
+            return Err(refused(&answer));
+        }
+        let first = self.offset.unwrap_or(1);
+        let (name, content) = match (&answer.text, knowledge) {
+            (_, None) => return Ok(unread(&answer)),
+            (Some(text), Some(_)) if !is_page(&answer.media_type, text) => return Ok(as_it_is(&answer, text)),
+            // The mark says that it is no longer encoded as it says of itself.
+            (Some(text), Some(_)) => ("page.html".to_owned(), [MARK, page::readable(text).as_bytes()].concat()),
+            (None, Some(knowledge)) => {
+                let name = document_name(&answer);
+                // Of pictures of the web few are pages.
+                let is_picture = answer.media_type.starts_with("image/");
+                if is_picture || !knowledge.is_document(&name, &answer.body[..answer.body.len().min(HEAD)]) {
+                    return Ok(unread(&answer));
+                }
+                (name, std::mem::take(&mut answer.body))
             }
-            (name, std::mem::take(&mut answer.body))
+        };
+        let Some(knowledge) = knowledge else { return Ok(unread(&answer)) };
+        let document = OpenDocument::new(name.clone(), held(&content)?);
+        let cancel = context.cancel.child_token();
+        let _ended = cancel.clone().drop_guard();
+        let progress = documents::telling(&context.progress, "reading");
+        let reading = knowledge.read(document, PartRange { first, ..PartRange::default() }, progress, cancel);
+        let reading = match tokio::time::timeout(READING, reading).await {
+            Ok(reading) => reading.map_err(|error| documents::failed(&format!("read {}", answer.url), &error))?,
+            Err(_) => {
+                let text = format!("{} took longer to read than {} s", answer.url, READING.as_secs());
+                return Err(Failure::new(ToolErrorCode::Timeout, format!("{text}; http_fetch returns it as it is")));
+            }
+        };
+        if answer.text.is_none() {
+            answer.body = content;
         }
-    };
-    let Some(knowledge) = knowledge else { return Ok(unread(&answer)) };
-    let document = OpenDocument::new(name.clone(), held(&content)?);
-    let cancel = context.cancel.child_token();
-    let _ended = cancel.clone().drop_guard();
-    let progress = documents::telling(&context.progress, "reading");
-    let reading = knowledge.read(document, PartRange { first, ..PartRange::default() }, progress, cancel);
-    let reading = match tokio::time::timeout(READING, reading).await {
-        Ok(reading) => reading.map_err(|error| documents::failed(&format!("read {}", answer.url), &error))?,
-        Err(_) => {
-            let text = format!("{} took longer to read than {} s", answer.url, READING.as_secs());
-            return Err(Failure::new(ToolErrorCode::Timeout, format!("{text}; http_fetch returns it as it is")));
-        }
-    };
-    if answer.text.is_none() {
-        answer.body = content;
+        show(&answer, first, reading)
     }
-    show(&answer, first, reading)
+
+    async fn preview(self, call: Call<'_>) -> Result<Option<String>, Failure> {
+        call.web()?.check(&WebRequest::get(self.url.as_str())).map_err(|error| web::failed(&error))?;
+        Ok(Some(format!("GET {}", self.url.trim())))
+    }
 }
 
 /// The bytes as a file that is nowhere but in memory.

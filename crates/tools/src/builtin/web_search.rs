@@ -1,15 +1,14 @@
 //! `web_search`: pages about something, found by the search engine that a person configured.
 
-use agentd_core::{
-    ports::{ToolContext, Web},
-    tool::ToolOutput,
-    web::WebFind,
-};
+use agentd_core::{tool::ToolOutput, web::WebFind};
 use agentd_workspace::{failure::Failure, text};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::web;
+use super::{
+    call::{Call, Tool},
+    web,
+};
 
 /// Default number of results.
 const USUAL: usize = 8;
@@ -29,9 +28,27 @@ pub(crate) struct Args {
     max_results: Option<usize>,
 }
 
-pub(crate) fn preview(args: &Args) -> Result<String, Failure> {
-    check(args)?;
-    Ok(format!("search the web for: {}", args.query.trim()))
+impl Tool for Args {
+    const NAME: &'static str = "web_search";
+
+    async fn run(self, call: Call<'_>) -> Result<ToolOutput, Failure> {
+        check(&self)?;
+        let query = self.query.trim();
+        let most = self.max_results.unwrap_or(USUAL);
+        let finds = web::asked(call.context, call.web()?.search(query.to_owned(), most)).await?;
+        if finds.is_empty() {
+            return Ok(ToolOutput::ok(format!(
+                "Nothing was found for {}; try fewer or other words",
+                text::quoted(query)
+            )));
+        }
+        Ok(ToolOutput::ok(web::framed("a search", &listed(&finds))))
+    }
+
+    async fn preview(self, _: Call<'_>) -> Result<Option<String>, Failure> {
+        check(&self)?;
+        Ok(Some(format!("search the web for: {}", self.query.trim())))
+    }
 }
 
 fn check(args: &Args) -> Result<(), Failure> {
@@ -42,17 +59,6 @@ fn check(args: &Args) -> Result<(), Failure> {
         }
         _ => Ok(()),
     }
-}
-
-pub(crate) async fn run(web: &dyn Web, context: &ToolContext, args: Args) -> Result<ToolOutput, Failure> {
-    check(&args)?;
-    let most = args.max_results.unwrap_or(USUAL);
-    let query = args.query.trim();
-    let finds = web::asked(context, web.search(query.to_owned(), most)).await?;
-    if finds.is_empty() {
-        return Ok(ToolOutput::ok(format!("Nothing was found for {}; try fewer or other words", text::quoted(query))));
-    }
-    Ok(ToolOutput::ok(web::framed("a search", &listed(&finds))))
 }
 
 fn listed(finds: &[WebFind]) -> String {

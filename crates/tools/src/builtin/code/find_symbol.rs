@@ -2,14 +2,14 @@
 
 use agentd_core::{
     code::{CodeAnswer, CodeQuestion, OutlineEntry, SymbolUse},
-    ports::{CodeReader, ToolContext},
     tool::ToolOutput,
 };
-use agentd_workspace::{failure::Failure, job::Job, text};
+use agentd_workspace::{failure::Failure, text};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::{CodeScope, ShownPaths, among, check_words, notes, odd_answer, one_line};
+use crate::builtin::call::{Call, Tool};
 
 /// Definitions that are shown.
 const MOST_DEFINITIONS: usize = 20;
@@ -26,57 +26,51 @@ pub(crate) struct Args {
     path: Option<String>,
 }
 
-/// Call that was checked.
-pub(crate) struct PreparedLookup {
-    scope: CodeScope,
-    name: String,
-}
+impl Tool for Args {
+    const NAME: &'static str = "find_symbol";
 
-pub(crate) fn prepare(job: &Job, args: Args) -> Result<PreparedLookup, Failure> {
-    check_words("name", &args.name)?;
-    Ok(PreparedLookup { scope: CodeScope::prepare(job, args.path)?, name: args.name })
-}
-
-pub(crate) async fn look_up(
-    code: &dyn CodeReader,
-    context: &ToolContext,
-    prepared: PreparedLookup,
-) -> Result<ToolOutput, Failure> {
-    let PreparedLookup { scope, name } = prepared;
-    let question = CodeQuestion::Symbol { name: name.clone(), below: scope.below.clone() };
-    let (CodeAnswer::Symbol(found), index) = scope.ask(code, context, question).await? else {
-        return Err(odd_answer());
-    };
-    let mut paths = ShownPaths::new(&scope, context);
-    let definitions: Vec<String> =
-        found.definitions.iter().filter_map(|entry| Some(definition(&paths.show(&entry.at.path)?, entry))).collect();
-    let word = name.rsplit(|letter: char| letter != '_' && !letter.is_alphanumeric()).find(|part| !part.is_empty());
-    let word = word.unwrap_or(&name);
-    let (kin, uses): (Vec<&SymbolUse>, Vec<&SymbolUse>) =
-        found.references.iter().partition(|found| is_implementation(&found.at.text, word));
-    let mut list = |uses: Vec<&SymbolUse>| -> Vec<String> {
-        uses.into_iter().filter_map(|found| Some(usage(&paths.show(&found.at.path)?, found))).collect()
-    };
-    let (kin, uses) = (list(kin), list(uses));
-    let mut shown = String::new();
-    let files = among(&scope, &index);
-    if definitions.is_empty() && kin.is_empty() && uses.is_empty() {
-        shown.push_str(&format!(
-            "There is no {} in {files}; search_code finds names like it, grep finds any text.\n",
-            text::quoted(&name)
-        ));
-    } else if definitions.is_empty() {
-        shown.push_str("It is defined nowhere here.\n");
+    async fn run(self, call: Call<'_>) -> Result<ToolOutput, Failure> {
+        let Self { name, path } = self;
+        check_words("name", &name)?;
+        let scope = CodeScope::of(call, path).await?;
+        let question = CodeQuestion::Symbol { name: name.clone(), below: scope.below.clone() };
+        let (CodeAnswer::Symbol(found), index) = scope.ask(call, question).await? else {
+            return Err(odd_answer());
+        };
+        let mut paths = ShownPaths::new(&scope, call.context);
+        let definitions: Vec<String> = found
+            .definitions
+            .iter()
+            .filter_map(|entry| Some(definition(&paths.show(&entry.at.path)?, entry)))
+            .collect();
+        let word = name.rsplit(|letter: char| letter != '_' && !letter.is_alphanumeric()).find(|part| !part.is_empty());
+        let word = word.unwrap_or(&name);
+        let (kin, uses): (Vec<&SymbolUse>, Vec<&SymbolUse>) =
+            found.references.iter().partition(|found| is_implementation(&found.at.text, word));
+        let mut list = |uses: Vec<&SymbolUse>| -> Vec<String> {
+            uses.into_iter().filter_map(|found| Some(usage(&paths.show(&found.at.path)?, found))).collect()
+        };
+        let (kin, uses) = (list(kin), list(uses));
+        let mut shown = String::new();
+        let files = among(&scope, &index);
+        if definitions.is_empty() && kin.is_empty() && uses.is_empty() {
+            shown.push_str(&format!(
+                "There is no {} in {files}; search_code finds names like it, grep finds any text.\n",
+                text::quoted(&name)
+            ));
+        } else if definitions.is_empty() {
+            shown.push_str("It is defined nowhere here.\n");
+        }
+        section(&mut shown, "Defined", &definitions, MOST_DEFINITIONS);
+        section(&mut shown, "Implemented or extended", &kin, MOST_USES);
+        section(&mut shown, "Used", &uses, MOST_USES);
+        shown.truncate(shown.trim_end().len());
+        if found.is_truncated {
+            shown.push_str("\n[there are more; name a folder with path]");
+        }
+        shown.push_str(&notes(&index));
+        Ok(ToolOutput::ok(shown))
     }
-    section(&mut shown, "Defined", &definitions, MOST_DEFINITIONS);
-    section(&mut shown, "Implemented or extended", &kin, MOST_USES);
-    section(&mut shown, "Used", &uses, MOST_USES);
-    shown.truncate(shown.trim_end().len());
-    if found.is_truncated {
-        shown.push_str("\n[there are more; name a folder with path]");
-    }
-    shown.push_str(&notes(&index));
-    Ok(ToolOutput::ok(shown))
 }
 
 fn section(shown: &mut String, title: &str, lines: &[String], most: usize) {

@@ -13,7 +13,7 @@ use std::{collections::HashMap, path::PathBuf, sync::Arc};
 use agentd_core::{
     code::{CodeAnswer, CodeIndexState, CodeProgress, CodeQuestion},
     error::ErrorKind,
-    ports::{CallProgress, CodeReader, OnCodeProgress, ReadRules, ToolContext, Workspace},
+    ports::{CallProgress, OnCodeProgress, ReadRules, ToolContext, Workspace},
 };
 use agentd_workspace::{
     backend::Backend as _,
@@ -23,12 +23,14 @@ use agentd_workspace::{
     text,
 };
 
+use super::call::Call;
+
 /// Longest query or name, in bytes.
 const MAX_WORDS: usize = 2000;
 
 /// Folder of the person that a call looks at.
 #[derive(Debug, Clone)]
-pub(crate) struct CodeScope {
+struct CodeScope {
     /// Its real path.
     folder: PathBuf,
     /// The path that tools use for it.
@@ -39,7 +41,12 @@ pub(crate) struct CodeScope {
 
 impl CodeScope {
     /// The folder of a path: the project's where none is named.
-    pub(crate) fn prepare(job: &Job, written: Option<String>) -> Result<Self, Failure> {
+    async fn of(call: Call<'_>, written: Option<String>) -> Result<Self, Failure> {
+        call.code()?;
+        call.work(written, Self::prepare).await
+    }
+
+    fn prepare(job: &Job, written: Option<String>) -> Result<Self, Failure> {
         let path = match written.as_deref() {
             None | Some("" | "." | "/") => ToolPath::root(PathPlace::Project),
             Some(written) => job.files.meant(written)?,
@@ -65,13 +72,10 @@ impl CodeScope {
     }
 
     /// Asks about the folder.
-    pub(crate) async fn ask(
-        &self,
-        code: &dyn CodeReader,
-        context: &ToolContext,
-        question: CodeQuestion,
-    ) -> Result<(CodeAnswer, CodeIndexState), Failure> {
-        let asked = code.ask(self.folder.clone(), question, telling(&context.progress), context.cancel.clone()).await;
+    async fn ask(&self, call: Call<'_>, question: CodeQuestion) -> Result<(CodeAnswer, CodeIndexState), Failure> {
+        let context = call.context;
+        let asked =
+            call.code()?.ask(self.folder.clone(), question, telling(&context.progress), context.cancel.clone()).await;
         let reply = asked.map_err(|error| {
             let hint = error.hint().map(|hint| format!("; {hint}")).unwrap_or_default();
             match error.kind() {
@@ -104,19 +108,19 @@ fn no_code(workspace: &Workspace, path: &ToolPath) -> Failure {
 }
 
 /// Paths of answers, as far as the rules let them be shown.
-pub(super) struct ShownPaths<'a> {
+struct ShownPaths<'a> {
     scope: &'a CodeScope,
     reading: &'a ReadRules,
     known: HashMap<String, Option<String>>,
 }
 
 impl<'a> ShownPaths<'a> {
-    pub(super) fn new(scope: &'a CodeScope, context: &'a ToolContext) -> Self {
+    fn new(scope: &'a CodeScope, context: &'a ToolContext) -> Self {
         Self { scope, reading: &context.reading, known: HashMap::new() }
     }
 
     /// The path of a file as it is shown; none where it may not be.
-    pub(super) fn show(&mut self, below: &str) -> Option<String> {
+    fn show(&mut self, below: &str) -> Option<String> {
         if let Some(known) = self.known.get(below) {
             return known.clone();
         }
@@ -128,7 +132,7 @@ impl<'a> ShownPaths<'a> {
 }
 
 /// Words about what an answer leaves out. Not what the rules withhold: that something was would tell that it is there.
-pub(super) fn notes(index: &CodeIndexState) -> String {
+fn notes(index: &CodeIndexState) -> String {
     let mut notes = String::new();
     if index.is_truncated {
         notes.push_str("\n[the folder has more files than are indexed; grep searches all of them]");
@@ -145,7 +149,7 @@ pub(super) fn notes(index: &CodeIndexState) -> String {
 }
 
 /// The files among which there was nothing.
-pub(super) fn among(scope: &CodeScope, index: &CodeIndexState) -> String {
+fn among(scope: &CodeScope, index: &CodeIndexState) -> String {
     let files = text::count(index.within, "file");
     match (scope.below.is_empty(), index.within) {
         (true, _) => files,
@@ -157,7 +161,7 @@ pub(super) fn among(scope: &CodeScope, index: &CodeIndexState) -> String {
 }
 
 /// A line of a file that ends no line of the answer.
-pub(super) fn one_line(line: &str) -> String {
+fn one_line(line: &str) -> String {
     const LONGEST: usize = 200;
     let plain: String =
         line.chars().map(|letter| if letter.is_control() && letter != '\t' { ' ' } else { letter }).collect();
@@ -166,7 +170,7 @@ pub(super) fn one_line(line: &str) -> String {
 }
 
 /// Refuses what is no query or name.
-pub(super) fn check_words(field: &str, words: &str) -> Result<(), Failure> {
+fn check_words(field: &str, words: &str) -> Result<(), Failure> {
     if words.trim().is_empty() || words.len() > MAX_WORDS {
         return Err(Failure::arguments(format!("`{field}` must have from 1 to {MAX_WORDS} bytes")));
     }
@@ -174,7 +178,7 @@ pub(super) fn check_words(field: &str, words: &str) -> Result<(), Failure> {
 }
 
 /// An answer to another question: the reader is broken.
-pub(super) fn odd_answer() -> Failure {
+fn odd_answer() -> Failure {
     Failure::tool("the reader of code answered another question; use grep")
 }
 

@@ -2,14 +2,14 @@
 
 use agentd_core::{
     code::{CodeAnswer, CodeQuestion},
-    ports::{CodeReader, ToolContext},
     tool::ToolOutput,
 };
-use agentd_workspace::{failure::Failure, job::Job, text};
+use agentd_workspace::{failure::Failure, text};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::{CodeScope, ShownPaths, notes, odd_answer, one_line};
+use crate::builtin::call::{Call, Tool};
 
 /// Characters of an outline. It is to be read at once.
 const MOST_CHARS: usize = 20_000;
@@ -22,55 +22,45 @@ pub(crate) struct Args {
     path: String,
 }
 
-/// Call that was checked.
-pub(crate) struct PreparedOutline {
-    scope: CodeScope,
-    path: String,
-}
+impl Tool for Args {
+    const NAME: &'static str = "outline";
 
-pub(crate) fn prepare(job: &Job, args: Args) -> Result<PreparedOutline, Failure> {
-    let path = args.path.clone();
-    Ok(PreparedOutline { scope: CodeScope::prepare(job, Some(args.path))?, path })
-}
-
-pub(crate) async fn draw(
-    code: &dyn CodeReader,
-    context: &ToolContext,
-    prepared: PreparedOutline,
-) -> Result<ToolOutput, Failure> {
-    let PreparedOutline { scope, path } = prepared;
-    let question = CodeQuestion::Outline { path: scope.below.clone() };
-    let (CodeAnswer::Outline(entries), index) = scope.ask(code, context, question).await? else {
-        return Err(odd_answer());
-    };
-    let mut paths = ShownPaths::new(&scope, context);
-    let (mut shown, mut file, mut left) = (String::new(), None, 0_usize);
-    for entry in &entries {
-        let Some(path) = paths.show(&entry.at.path) else { continue };
-        if shown.len() >= MOST_CHARS {
-            left += 1;
-            continue;
+    async fn run(self, call: Call<'_>) -> Result<ToolOutput, Failure> {
+        let path = self.path;
+        let scope = CodeScope::of(call, Some(path.clone())).await?;
+        let question = CodeQuestion::Outline { path: scope.below.clone() };
+        let (CodeAnswer::Outline(entries), index) = scope.ask(call, question).await? else {
+            return Err(odd_answer());
+        };
+        let mut paths = ShownPaths::new(&scope, call.context);
+        let (mut shown, mut file, mut left) = (String::new(), None, 0_usize);
+        for entry in &entries {
+            let Some(path) = paths.show(&entry.at.path) else { continue };
+            if shown.len() >= MOST_CHARS {
+                left += 1;
+                continue;
+            }
+            if file.as_ref() != Some(&path) {
+                shown.push_str(&format!("{path}:\n"));
+                file = Some(path);
+            }
+            let indent = "  ".repeat(entry.depth.min(8) as usize);
+            let lines = format!("{}-{}", entry.at.line, entry.last_line);
+            let text = if entry.at.text.is_empty() { &entry.name } else { &entry.at.text };
+            shown.push_str(&format!("{lines:>11}  {indent}{}\n", one_line(text)));
         }
-        if file.as_ref() != Some(&path) {
-            shown.push_str(&format!("{path}:\n"));
-            file = Some(path);
+        if shown.is_empty() {
+            shown.push_str(&format!(
+                "No definitions are known in {}; read_file shows what is there.\n",
+                text::quoted(&path)
+            ));
         }
-        let indent = "  ".repeat(entry.depth.min(8) as usize);
-        let lines = format!("{}-{}", entry.at.line, entry.last_line);
-        let text = if entry.at.text.is_empty() { &entry.name } else { &entry.at.text };
-        shown.push_str(&format!("{lines:>11}  {indent}{}\n", one_line(text)));
+        if left > 0 {
+            let left = text::count(left, "definition");
+            shown.push_str(&format!("[{left} more; name a smaller folder, or a file]\n"));
+        }
+        shown.truncate(shown.trim_end().len());
+        shown.push_str(&notes(&index));
+        Ok(ToolOutput::ok(shown))
     }
-    if shown.is_empty() {
-        shown.push_str(&format!(
-            "No definitions are known in {}; read_file shows what is there.\n",
-            text::quoted(&path)
-        ));
-    }
-    if left > 0 {
-        let left = text::count(left, "definition");
-        shown.push_str(&format!("[{left} more; name a smaller folder, or a file]\n"));
-    }
-    shown.truncate(shown.trim_end().len());
-    shown.push_str(&notes(&index));
-    Ok(ToolOutput::ok(shown))
 }

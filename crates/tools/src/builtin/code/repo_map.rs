@@ -2,14 +2,14 @@
 
 use agentd_core::{
     code::{CodeAnswer, CodeQuestion, MapFile},
-    ports::{CodeReader, ToolContext},
     tool::ToolOutput,
 };
-use agentd_workspace::{failure::Failure, job::Job};
+use agentd_workspace::failure::Failure;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::{CodeScope, ShownPaths, notes, odd_answer, one_line};
+use crate::builtin::call::{Call, Tool};
 
 /// Tokens of a map where no number is given.
 const USUAL: usize = 2000;
@@ -27,44 +27,35 @@ pub(crate) struct Args {
     path: Option<String>,
 }
 
-/// Call that was checked.
-pub(crate) struct PreparedMap {
-    scope: CodeScope,
-    max_tokens: usize,
-}
+impl Tool for Args {
+    const NAME: &'static str = "repo_map";
 
-pub(crate) fn prepare(job: &Job, args: Args) -> Result<PreparedMap, Failure> {
-    let scope = CodeScope::prepare(job, args.path)?;
-    if !scope.below.is_empty() {
-        return Err(Failure::arguments(format!(
-            "`path` of repo_map is an added folder as a whole; use outline of {}",
-            scope.shown()
-        )));
+    async fn run(self, call: Call<'_>) -> Result<ToolOutput, Failure> {
+        let scope = CodeScope::of(call, self.path).await?;
+        if !scope.below.is_empty() {
+            return Err(Failure::arguments(format!(
+                "`path` of repo_map is an added folder as a whole; use outline of {}",
+                scope.shown()
+            )));
+        }
+        let max_tokens = self.budget.unwrap_or(USUAL).clamp(LEAST, MOST);
+        let (CodeAnswer::Map(files), index) = scope.ask(call, CodeQuestion::Map { max_tokens }).await? else {
+            return Err(odd_answer());
+        };
+        let mut paths = ShownPaths::new(&scope, call.context);
+        let files = files.into_iter().filter_map(|file| {
+            let lines = file.lines.iter().map(|(line, row)| (*line, one_line(row))).collect();
+            Some(MapFile { path: paths.show(&file.path)?, lines })
+        });
+        let files: Vec<MapFile> = files.collect();
+        let mut shown = MapFile::render(&files);
+        if shown.is_empty() {
+            shown.push_str(
+                "There is no code here that a map could be drawn of; list_workspace_files shows what is there.",
+            );
+        }
+        shown.truncate(shown.trim_end().len());
+        shown.push_str(&notes(&index));
+        Ok(ToolOutput::ok(shown))
     }
-    let max_tokens = args.budget.unwrap_or(USUAL).clamp(LEAST, MOST);
-    Ok(PreparedMap { scope, max_tokens })
-}
-
-pub(crate) async fn draw(
-    code: &dyn CodeReader,
-    context: &ToolContext,
-    prepared: PreparedMap,
-) -> Result<ToolOutput, Failure> {
-    let PreparedMap { scope, max_tokens } = prepared;
-    let (CodeAnswer::Map(files), index) = scope.ask(code, context, CodeQuestion::Map { max_tokens }).await? else {
-        return Err(odd_answer());
-    };
-    let mut paths = ShownPaths::new(&scope, context);
-    let files = files.into_iter().filter_map(|file| {
-        let lines = file.lines.iter().map(|(line, row)| (*line, one_line(row))).collect();
-        Some(MapFile { path: paths.show(&file.path)?, lines })
-    });
-    let files: Vec<MapFile> = files.collect();
-    let mut shown = MapFile::render(&files);
-    if shown.is_empty() {
-        shown.push_str("There is no code here that a map could be drawn of; list_workspace_files shows what is there.");
-    }
-    shown.truncate(shown.trim_end().len());
-    shown.push_str(&notes(&index));
-    Ok(ToolOutput::ok(shown))
 }

@@ -2,14 +2,14 @@
 
 use agentd_core::{
     code::{CodeAnswer, CodeHit, CodeQuestion},
-    ports::{CodeReader, ToolContext},
     tool::ToolOutput,
 };
-use agentd_workspace::{failure::Failure, job::Job, text};
+use agentd_workspace::{failure::Failure, text};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::{CodeScope, ShownPaths, among, check_words, notes, odd_answer, one_line};
+use crate::builtin::call::{Call, Tool};
 
 /// Hits where no number is given.
 const USUAL: usize = 8;
@@ -33,50 +33,40 @@ pub(crate) struct Args {
     max_results: Option<usize>,
 }
 
-/// Call that was checked.
-pub(crate) struct PreparedSearch {
-    scope: CodeScope,
-    query: String,
-    most: usize,
-}
+impl Tool for Args {
+    const NAME: &'static str = "search_code";
 
-pub(crate) fn prepare(job: &Job, args: Args) -> Result<PreparedSearch, Failure> {
-    check_words("query", &args.query)?;
-    let most = args.max_results.unwrap_or(USUAL).clamp(1, MOST);
-    Ok(PreparedSearch { scope: CodeScope::prepare(job, args.path)?, query: args.query, most })
-}
-
-pub(crate) async fn search(
-    code: &dyn CodeReader,
-    context: &ToolContext,
-    prepared: PreparedSearch,
-) -> Result<ToolOutput, Failure> {
-    let PreparedSearch { scope, query, most } = prepared;
-    let question = CodeQuestion::Search { query: query.clone(), below: scope.below.clone(), limit: CANDIDATES };
-    let (CodeAnswer::Hits(hits), index) = scope.ask(code, context, question).await? else { return Err(odd_answer()) };
-    let mut paths = ShownPaths::new(&scope, context);
-    let mut shown = String::new();
-    let mut count = 0;
-    for hit in &hits {
-        if count == most {
-            break;
+    async fn run(self, call: Call<'_>) -> Result<ToolOutput, Failure> {
+        let Self { query, path, max_results } = self;
+        check_words("query", &query)?;
+        let most = max_results.unwrap_or(USUAL).clamp(1, MOST);
+        let scope = CodeScope::of(call, path).await?;
+        let question = CodeQuestion::Search { query: query.clone(), below: scope.below.clone(), limit: CANDIDATES };
+        let (CodeAnswer::Hits(hits), index) = scope.ask(call, question).await? else { return Err(odd_answer()) };
+        let mut paths = ShownPaths::new(&scope, call.context);
+        let mut shown = String::new();
+        let mut count = 0;
+        for hit in &hits {
+            if count == most {
+                break;
+            }
+            let Some(path) = paths.show(&hit.path) else { continue };
+            count += 1;
+            shown.push_str(&show(count, &path, hit));
         }
-        let Some(path) = paths.show(&hit.path) else { continue };
-        count += 1;
-        shown.push_str(&show(count, &path, hit));
+        let files = among(&scope, &index);
+        if count == 0 {
+            shown.push_str(&format!(
+                "Nothing fits {} in {files}; try other words, or grep for an exact text.\n",
+                text::quoted(&query)
+            ));
+        } else {
+            shown.push_str(&format!("[the best {} in {files}]\n", text::count(count, "hit")));
+        }
+        shown.truncate(shown.trim_end().len());
+        shown.push_str(&notes(&index));
+        Ok(ToolOutput::ok(shown))
     }
-    let files = among(&scope, &index);
-    if count == 0 {
-        shown.push_str(&format!(
-            "Nothing fits {} in {files}; try other words, or grep for an exact text.\n",
-            text::quoted(&query)
-        ));
-    } else {
-        shown.push_str(&format!("[the best {} in {files}]\n", text::count(count, "hit")));
-    }
-    shown.truncate(shown.trim_end().len());
-    shown.push_str(&notes(&index));
-    Ok(ToolOutput::ok(shown))
 }
 
 fn show(number: usize, path: &str, hit: &CodeHit) -> String {
