@@ -34,7 +34,7 @@ struct MadeCatalogue {
 
 impl MadeCatalogue {
     fn new(from: Arc<Catalogue>, settings: ToolSettings, for_good: &[&'static str], idle: Vec<&'static str>) -> Self {
-        let catalogue = Arc::new(configured(&from, &settings, &[for_good, &idle].concat()));
+        let catalogue = Arc::new(configured(&from, &settings, &[for_good, idle.as_slice()].concat()));
         let there = catalogue.tools.iter().filter(|tool| tool.label.tier != ToolTier::Off);
         let mut specs: Vec<ToolSpec> = there.map(|tool| tool.spec.clone()).collect();
         specs.dedup_by(|later, first| later.name == first.name);

@@ -78,7 +78,7 @@ pub enum ToolPart {
 }
 
 /// The tools, sorted by name, because prompts repeat this order.
-pub const TOOLS: [ToolRow; 22] = [
+pub static TOOLS: [ToolRow; 22] = [
     row("apply_patch", Write, Edit, Own, Workspace, "apply_diff applypatch patch patch_file"),
     row("definition", Read, Search, Content, Languages, "find_definition go_to_definition goto_definition"),
     row("diagnostics", Read, Look, Content, Languages, "get_diagnostics get_errors read_lints"),

@@ -30,7 +30,6 @@ use crate::{
         renames::ShownRenames,
         run_bash_command,
     },
-    meant,
 };
 
 /// The core tools that work on the workspace: files, search, commands, and the time.
@@ -162,7 +161,7 @@ impl Toolbox for BuiltinToolbox {
     fn meant(&self, call: &ToolCall) -> Option<AdaptedCall> {
         let tool = self.find(call).ok()?;
         let longest = self.services.config.command_timeout_max.as_secs();
-        meant::meant(tool.name, &call.arguments, self.schema(tool), longest)
+        arguments::meant(tool.name, &call.arguments, self.schema(tool), longest)
     }
 
     fn changes(&self, context: &ToolContext, call: &ToolCall) -> Option<Vec<String>> {

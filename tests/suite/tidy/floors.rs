@@ -156,19 +156,20 @@ const STORE: Floors = &[
 const PROTO: Floors = &[&["lib", "socket"], &["start_variables"], &["view"], &["convert"], &["status"], &["client"]];
 
 const WORKSPACE: Floors = &[
-    &["agreed_files", "code_map", "exact", "failure", "limits", "locks", "place", "text"],
-    &["drafts", "links", "path"],
+    &["code_map", "failure", "limits", "private", "text"],
+    &["exact"],
+    &["drafts", "path"],
     &["encoding", "hard_links", "jail"],
-    &["copy", "diff", "layout", "near", "remove", "target"],
-    &["backend", "clean", "kept", "transport", "uploads"],
+    &["diff", "layout", "near", "remove", "target"],
+    &["backend", "stored", "transport"],
     &["browse", "job", "snapshots"],
     &["walk"],
-    &["documents", "known"],
+    &["documents"],
 ];
 
 const SANDBOX: Floors = &[
-    &["policy", "repository", "secrets"],
-    &["config", "gateway", "leash", "places", "project_secrets"],
+    &["config", "repository", "secrets"],
+    &["gateway", "leash", "places"],
     &["names"],
     &["environment", "hints"],
     &["elsewhere"],
@@ -176,20 +177,12 @@ const SANDBOX: Floors = &[
     &["process"],
 ];
 
-const WORKTREES: Floors = &[
-    &["output", "record"],
-    &["place"],
-    &["git"],
-    &["lib"],
-    &["making", "objects", "programs", "survey"],
-    &["changes"],
-    &["applying", "unfinished"],
-    &["removing"],
-];
+const WORKTREES: Floors =
+    &[&["output"], &["record"], &["git"], &["lib"], &["making"], &["changes"], &["applying"], &["removing"]];
 
 const EXTENSIONS: Floors = &[&["files", "surroundings"], &["project"], &["plugins"], &["skills"], &["guides"]];
 
-const TOOLS: Floors = &[&["arguments", "mount", "patch"], &["builtin", "folders"], &["meant"], &["toolbox"]];
+const TOOLS: Floors = &[&["arguments", "mount", "patch"], &["builtin", "folders"], &["toolbox"]];
 
 const LOCAL: Floors = &[
     &["cache", "config", "error", "memory", "recording", "repetition", "status"],

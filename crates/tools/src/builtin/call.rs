@@ -10,7 +10,6 @@ use agentd_core::{
 use agentd_extensions::skills::SkillStore;
 use agentd_sandbox::host::Sandbox;
 use agentd_workspace::{
-    backend::Backend as _,
     failure::Failure,
     hard_links::HardLinks,
     jail::Jail,

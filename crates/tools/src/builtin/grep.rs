@@ -23,8 +23,7 @@ use serde::Deserialize;
 
 use super::{
     call::{Call, Tool},
-    find_files::PathGlob,
-    unsearched::UnsearchedFiles,
+    find_files::{PathGlob, UnsearchedFiles},
 };
 
 /// A line longer than this is no text that anyone wrote; its file is passed over from there on.

@@ -20,10 +20,8 @@ mod documents;
 mod edit_file;
 mod find_files;
 mod grep;
-mod http_fetch;
 mod list_workspace_files;
 mod now;
-mod page;
 pub(crate) mod passwords;
 mod read_file;
 mod read_url;
@@ -33,34 +31,32 @@ pub(crate) mod run_bash_command;
 mod search_documents;
 mod search_file;
 mod source_places;
-mod unsearched;
 mod web;
-mod web_search;
 mod write_file;
 
 /// The tools, sorted by name as their rows are.
-pub(crate) const TOOLS: [Builtin; 22] = [
+pub(crate) static TOOLS: [Builtin; 22] = [
     Builtin::of::<apply_patch::Args>(),
     Builtin::of::<source_places::Definition>(),
     Builtin::of::<diagnostics::Args>(),
     Builtin::of::<edit_file::Args>(),
     Builtin::of::<find_files::Args>(),
-    Builtin::of::<code::find_symbol::Args>(),
+    Builtin::of::<code::FindSymbol>(),
     Builtin::of::<grep::Args>(),
-    Builtin::of::<http_fetch::Args>(),
+    Builtin::of::<web::HttpFetch>(),
     Builtin::of::<list_workspace_files::Args>(),
     Builtin::of::<now::Args>(),
-    Builtin::of::<code::outline::Args>(),
+    Builtin::of::<code::Outline>(),
     Builtin::of::<read_file::Args>(),
     Builtin::of::<read_url::Args>(),
     Builtin::of::<source_places::References>(),
     Builtin::of::<rename_symbol::Args>(),
-    Builtin::of::<code::repo_map::Args>(),
+    Builtin::of::<code::RepoMap>(),
     Builtin::of::<run_bash_command::Args>(),
-    Builtin::of::<code::search_code::Args>(),
+    Builtin::of::<code::SearchCode>(),
     Builtin::of::<search_documents::Args>(),
     Builtin::of::<search_file::Args>(),
-    Builtin::of::<web_search::Args>(),
+    Builtin::of::<web::WebSearch>(),
     Builtin::of::<write_file::Args>(),
 ];
 
@@ -134,7 +130,7 @@ mod tests {
 
     #[test]
     fn each_tool_has_its_name_in_the_table() {
-        assert_eq!(TOOLS.map(|tool| tool.name), tool_table::TOOLS.map(|row| row.name));
+        assert!(TOOLS.iter().map(|tool| tool.name).eq(tool_table::TOOLS.iter().map(|row| row.name)));
         assert!(TOOLS.iter().all(|tool| Builtin::named(tool.name).is_some_and(|named| named.name == tool.name)));
     }
 }

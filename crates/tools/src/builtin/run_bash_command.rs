@@ -18,7 +18,7 @@ use agentd_core::{
 use agentd_extensions::skills::Programs;
 use agentd_sandbox::{
     environment,
-    hints::{CommandRights, hint, repository_hint},
+    hints::{CommandRights, hint, misnamed, repository_hint},
     host::Sandbox,
     process::{self, Binary, CapturedOutput, CommandEnd, FinishedCommand, OutputForm, RunError, Script},
 };
@@ -236,7 +236,7 @@ async fn run(
     let finished = process::run(script, &context.workspace, sandbox, cancel).await.map_err(refused)?;
     let failed = matches!(finished.ended, CommandEnd::Code(1..));
     // The code is that of the last command only: what went wrong before it is told where that is certain.
-    let misnamed = process::misnamed(&finished.stderr.text, &context.workspace, &names);
+    let misnamed = misnamed(&finished.stderr.text, &context.workspace, &names);
     let forbidden = sandbox.filter(|_| failed);
     let allowed = |sandbox: &Sandbox| CommandRights { network: sandbox.allows_network() && !read_only, read_only };
     let forbidden = || forbidden.and_then(|sandbox| hint(&finished.stderr.text, allowed(sandbox)));

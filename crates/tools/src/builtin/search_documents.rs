@@ -27,8 +27,8 @@ use tokio_util::sync::CancellationToken;
 use super::{
     call::{Call, Tool},
     documents,
+    find_files::UnsearchedFiles,
     search_file::{MOST, check},
-    unsearched::UnsearchedFiles,
 };
 
 /// Finds where no number is given.
