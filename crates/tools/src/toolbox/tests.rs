@@ -5,9 +5,11 @@ use agentd_core::{
     ids::{CallId, SessionId, TurnId},
     language::{SourceEdit, SourceRewrite, WirePosition},
     policy::Confinement,
-    ports::{NoLanguages, Workspace},
+    ports::{Languages, NoLanguages, Workspace},
     session::Mount,
 };
+use jiff::tz::TimeZone;
+use tokio_util::sync::CancellationToken;
 
 fn context() -> ToolContext {
     ToolContext {
