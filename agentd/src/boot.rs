@@ -9,6 +9,7 @@ use agentd_core::{
     interrupt::Answer,
     ports::{Clock, CodeReader, Knowledge, Toolbox},
     session::SessionSettings,
+    tool_table::{ToolPart, ToolRow},
 };
 use agentd_engine::{Engine, EngineConfig, Ports};
 use agentd_exchange::ExchangeLog;
@@ -229,15 +230,15 @@ fn worktrees(config: &Config, paths: &Paths, env: &Environment, sandbox: Arc<San
 }
 
 /// The tools that have nothing to work with. What they need is read at the start, and so is this.
-fn idle(config: &Config) -> &'static [&'static str] {
-    if config.web.search.is_some() { &[] } else { &["web_search"] }
+fn idle(config: &Config) -> Vec<&'static str> {
+    if config.web.search.is_some() { Vec::new() } else { ToolRow::needing(ToolPart::WebSearch) }
 }
 
 /// Those that have nothing to work with now.
 #[must_use]
-pub fn idle_now(languages: &LanguagePool) -> &'static [&'static str] {
+pub fn idle_now(languages: &LanguagePool) -> Vec<&'static str> {
     let is_there = languages.found().iter().any(|server| server.program.is_some());
-    if !is_there { &["definition", "diagnostics", "references", "rename_symbol"] } else { &[] }
+    if is_there { Vec::new() } else { ToolRow::needing(ToolPart::Languages) }
 }
 
 /// The language servers of this machine, as clients are told of them. It may block.

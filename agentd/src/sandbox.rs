@@ -7,10 +7,7 @@ use std::{
 
 use agentd_policy::SHELL_TOOL;
 use agentd_proto::client::SandboxState;
-use agentd_sandbox::{
-    config::{SandboxConfig, SandboxMode, SandboxStatus},
-    policy::SandboxLimits,
-};
+use agentd_sandbox::config::{SandboxConfig, SandboxLimits, SandboxMode, SandboxStatus};
 use agentd_workspace::hard_links::HardLinks;
 
 use crate::{

@@ -70,7 +70,7 @@ pub struct DaemonTools {
     pool: Arc<McpPool>,
     theirs: McpToolbox,
     /// The names of tools that have nothing to work with, whatever is read again.
-    idle: &'static [&'static str],
+    idle: Vec<&'static str>,
     /// The settings, and what was made of them. Held for as long as it takes to look.
     made: Mutex<MadeCatalogue>,
 }
@@ -79,7 +79,7 @@ pub struct DaemonTools {
 struct MadeCatalogue {
     settings: ToolSettings,
     /// The names of tools that have nothing to work with now.
-    idle: &'static [&'static str],
+    idle: Vec<&'static str>,
     published: Arc<PublishedTools>,
     catalogue: Arc<Catalogue>,
     specs: Arc<[ToolSpec]>,
@@ -93,10 +93,10 @@ impl DaemonTools {
         ours: Arc<dyn Toolbox>,
         pool: Arc<McpPool>,
         settings: &ToolSettings,
-        idle: &'static [&'static str],
-        now: &'static [&'static str],
+        idle: Vec<&'static str>,
+        now: Vec<&'static str>,
     ) -> Self {
-        let made = Mutex::new(made(&*ours, pool.published(), settings.clone(), [idle, now]));
+        let made = Mutex::new(made(&*ours, pool.published(), settings.clone(), [&idle, &now]));
         Self { ours, theirs: McpToolbox::new(Arc::clone(&pool)), pool, idle, made }
     }
 
@@ -107,11 +107,11 @@ impl DaemonTools {
     }
 
     /// Follows other settings, from the next turn on. Those tools that are `idle` have nothing to work with now.
-    pub fn follow_settings(&self, settings: &ToolSettings, idle: &'static [&'static str]) {
+    pub fn follow_settings(&self, settings: &ToolSettings, idle: Vec<&'static str>) {
         let mut known = self.made.lock().unwrap_or_else(PoisonError::into_inner);
         if known.settings != *settings || known.idle != idle {
             let published = Arc::clone(&known.published);
-            *known = made(&*self.ours, published, settings.clone(), [self.idle, idle]);
+            *known = made(&*self.ours, published, settings.clone(), [&self.idle, &idle]);
         }
     }
 
@@ -121,8 +121,8 @@ impl DaemonTools {
         let published = self.pool.published();
         let mut known = self.made.lock().unwrap_or_else(PoisonError::into_inner);
         if !Arc::ptr_eq(&known.published, &published) {
-            let (settings, idle) = (std::mem::take(&mut known.settings), [self.idle, known.idle]);
-            *known = made(&*self.ours, published, settings, idle);
+            let (settings, idle) = (std::mem::take(&mut known.settings), std::mem::take(&mut known.idle));
+            *known = made(&*self.ours, published, settings, [&self.idle, &idle]);
         }
         look(&known)
     }
@@ -197,13 +197,13 @@ fn made(
     ours: &dyn Toolbox,
     published: Arc<PublishedTools>,
     settings: ToolSettings,
-    idle: [&'static [&'static str]; 2],
+    idle: [&[&'static str]; 2],
 ) -> MadeCatalogue {
     let catalogue = Arc::new(configured(&all(&ours.catalogue(), &published), &settings, &idle.concat()));
     let there = catalogue.tools.iter().filter(|tool| tool.label.tier != ToolTier::Off);
     let mut specs: Vec<ToolSpec> = there.map(|tool| tool.spec.clone()).collect();
     specs.dedup_by(|later, first| later.name == first.name);
-    MadeCatalogue { settings, idle: idle[1], published, catalogue, specs: specs.into() }
+    MadeCatalogue { settings, idle: idle[1].to_vec(), published, catalogue, specs: specs.into() }
 }
 
 /// Our tools and theirs, by their names.

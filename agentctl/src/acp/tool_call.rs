@@ -11,7 +11,7 @@ use agentd_core::{
     folder::{AddedFolder, Mounts},
     path,
     session::Mount,
-    visible,
+    tool_table, visible,
 };
 use serde_json::Value;
 
@@ -28,17 +28,16 @@ pub(super) fn arguments(text: &str) -> Value {
     serde_json::from_str(text).unwrap_or_else(|_| Value::String(text.to_owned()))
 }
 
-/// Kind of what a tool does.
+/// Kind of a tool, in the terms of the protocol.
 pub(super) fn kind(tool: &str) -> ToolKind {
-    match tool {
-        "read_file" | "list_workspace_files" | "outline" | "repo_map" | "diagnostics" => ToolKind::Read,
-        "edit_file" | "write_file" | "apply_patch" | "undo_patch" | "rename_symbol" => ToolKind::Edit,
-        "grep" | "find_files" | "find_symbol" | "search_code" | "search_file" | "search_documents"
-        | "search_history" | "find_tool" | "definition" | "references" => ToolKind::Search,
-        SHELL => ToolKind::Execute,
-        "http_fetch" | "read_url" | "web_search" => ToolKind::Fetch,
-        "todo_write" | "todo_read" | "delegate_task" => ToolKind::Think,
-        _ => ToolKind::Other,
+    match tool_table::ToolKind::of(tool) {
+        tool_table::ToolKind::Look => ToolKind::Read,
+        tool_table::ToolKind::Edit => ToolKind::Edit,
+        tool_table::ToolKind::Search => ToolKind::Search,
+        tool_table::ToolKind::Run => ToolKind::Execute,
+        tool_table::ToolKind::Fetch => ToolKind::Fetch,
+        tool_table::ToolKind::Think => ToolKind::Think,
+        tool_table::ToolKind::Other => ToolKind::Other,
     }
 }
 

@@ -2,7 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use agentd_core::catalogue::{ToolLabel, ToolTier};
+use agentd_core::{
+    catalogue::{ToolLabel, ToolTier},
+    tool_table::ToolRow,
+};
 use agentd_extensions::skills::SkillSettings;
 use agentd_mcp::McpConfig;
 use serde::{Deserialize, Deserializer, de};
@@ -186,7 +189,7 @@ impl ToolNames {
         if self.given.contains(name) {
             return name;
         }
-        agentd_engine::own_name(agentd_extensions::tool_names::known_name(name).unwrap_or(name))
+        agentd_engine::own_name(ToolRow::known(name).map_or(name, |tool| tool.name))
     }
 }
 

@@ -7,8 +7,8 @@
 //! - [`turn`]: what a client asks for, how a turn ends and what it returns; [`input`]: what it gives beside words;
 //!   [`environment`]: what its tools see of the client's; [`client_tool`]: tools that the client answers itself;
 //!   [`client_file`]: files of the project that it holds.
-//! - [`tool`]: abilities, requests and outcomes; [`catalogue`]: which tools there are; [`interrupt`]: durable pauses for a person;
-//!   [`policy`]: verdicts on calls; [`grant`]: rules that a person keeps; [`audit`]: what is kept of them for later.
+//! - [`tool`]: abilities, requests and outcomes; [`tool_table`]: the daemon's own tools; [`catalogue`]: which tools there are;
+//!   [`interrupt`]: durable pauses for a person; [`policy`]: verdicts on calls; [`grant`]: rules that a person keeps; [`audit`]: what is kept of them for later.
 //! - [`exchange`]: what went over a wire, for whoever wants to see it.
 //! - [`model`]: what a model is asked and what it streams back; [`origin`]: what of that only its server understands;
 //!   [`usage`]: what it cost; [`spending`]: what all of it has cost.
@@ -77,6 +77,7 @@ pub mod surroundings;
 mod todo;
 pub mod tool;
 mod tool_details;
+pub mod tool_table;
 pub mod turn;
 pub mod undo;
 pub mod untrusted;

@@ -6,7 +6,6 @@
 //! - [`plugins`]: plugins that the person has added, and the hashes that they agreed to.
 //! - [`skills`]: where skills are, their copies in sessions, and the Python environments that their scripts need.
 //! - [`surroundings`]: what the files of the machine and of a project tell about them.
-//! - [`tool_names`]: names of tools in other systems, as agents of projects write them.
 
 pub mod files;
 pub mod guides;
@@ -14,4 +13,3 @@ pub mod plugins;
 pub mod project;
 pub mod skills;
 pub mod surroundings;
-pub mod tool_names;

@@ -9,8 +9,8 @@ use std::{
 use agentd_core::{environment::ClientEnvironment, ports::Workspace};
 
 use crate::{
+    config::Name,
     names::{MEMORIES, PROJECT},
-    policy::Name,
 };
 
 /// Default search path for programs.

@@ -284,7 +284,7 @@ pub(super) async fn receive(leash: &tokio::net::UnixStream) -> io::Result<Option
 
     let take = || {
         let mut byte = [0];
-        if recv(leash.as_raw_fd(), &mut byte, MsgFlags::MSG_PEEK)? == 0 || byte[0] != super::policy::HANDED_UP {
+        if recv(leash.as_raw_fd(), &mut byte, MsgFlags::MSG_PEEK)? == 0 || byte[0] != crate::config::HANDED_UP {
             return Ok(None);
         }
         let mut space = nix::cmsg_space!([RawFd; 1]);

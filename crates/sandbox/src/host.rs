@@ -39,16 +39,16 @@ mod linux {
 
     use super::{
         super::{
+            config::{InForce, Policy, Report, Tree},
             elsewhere,
             gateway::{self, Gateway},
             leash::KillGuard,
             names::{PROJECT, names},
             places::{exact, places},
-            policy::{InForce, Policy, Report, Tree},
         },
         *,
     };
-    use crate::policy::Name;
+    use crate::config::Name;
 
     /// Time limit for the first helper to say what the kernel offers.
     const PROBE_LIMIT: Duration = Duration::from_secs(10);
@@ -390,7 +390,7 @@ mod elsewhere {
         }
 
         /// None has a name of its own here.
-        pub(crate) async fn names(&self, _workspace: &agentd_core::ports::Workspace) -> Vec<crate::policy::Name> {
+        pub(crate) async fn names(&self, _workspace: &agentd_core::ports::Workspace) -> Vec<crate::config::Name> {
             Vec::new()
         }
 

@@ -8,7 +8,7 @@ use tokio::{
 };
 use tokio_util::task::AbortOnDropHandle;
 
-use super::policy::{PLEASE_END, Report};
+use crate::config::{PLEASE_END, Report};
 
 /// The daemon's end of the socket to a helper. When it is dropped, the command and all its children are killed.
 #[derive(Debug)]

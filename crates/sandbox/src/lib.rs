@@ -5,15 +5,14 @@
 //! helper's *leash*: the policy comes down on it and the outcome goes up; when it breaks, for whatever reason the
 //! daemon is gone, everything that the command started is killed.
 //!
-//! - [`policy`]: the policy of a command, as sent to the helper.
 //! - [`places`](mod@places): which folders that is for a session, a pure function. [`names`](mod@names): by which names
-//!   they are reached. `elsewhere`: toolchains and repositories that nothing lists. `secrets`: files that hold keys;
-//!   `project_secrets`: those of a project.
+//!   they are reached. `elsewhere`: toolchains and repositories that nothing lists. `secrets`: files that hold keys,
+//!   also those of a project.
 //! - [`host`]: the daemon's side: [`Sandbox`](host::Sandbox) starts helpers, and probes this kernel once. `leash`: its end of the socket.
 //! - [`helper`]: the helper's side, [`run_helper`].
 //! - `gateway`: the daemon's proxy to listed hosts, for programs that may reach no others.
 //! - [`hints`]: what a model is told when something was forbidden.
-//! - [`config`]: settings. [`environment`]: the environment of a command: a short list, nothing of the daemon's.
+//! - [`config`]: settings, and the policy of a command, as sent to the helper. [`environment`]: the environment of a command: a short list, nothing of the daemon's.
 //! - [`process`]: commands in a clean environment, ended with all their children.
 //! - [`repository`]: the repository around a project, found without git.
 //!
@@ -35,10 +34,7 @@ pub mod host;
 mod leash;
 pub mod names;
 mod places;
-pub mod policy;
 pub mod process;
-#[cfg(target_os = "linux")]
-mod project_secrets;
 pub mod repository;
 #[cfg(target_os = "linux")]
 mod secrets;

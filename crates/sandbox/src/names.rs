@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 use agentd_core::{folder::FOLDERS, ports::Workspace};
 
 use crate::{
+    config::Name,
     places::Places,
-    policy::Name,
     repository::{is_linked, repository_of},
 };
 
@@ -37,7 +37,7 @@ pub(super) fn names(workspace: &Workspace, places: &Places) -> Vec<Name> {
     let project = workspace.project.as_ref().map(|project| mount(PROJECT, &project.path));
     let memories = workspace.memories.clone().map(|path| Name::link(MEMORIES, path));
     let areas =
-        agentd_workspace::place::AREAS.iter().map(|area| Name::link(&format!("/{area}"), workspace.root.join(area)));
+        agentd_workspace::path::AREAS.iter().map(|area| Name::link(&format!("/{area}"), workspace.root.join(area)));
     let reached = || places.read.iter().chain(&places.write).chain(places.trees.iter().map(|tree| &tree.path));
     let is_free = |name: &Name| name.path == name.name || !reached().any(|path| path.starts_with(&name.name));
     // A folder of the machine with that name would lose all that is not put below it again.

@@ -9,7 +9,7 @@ use agentd_core::{
     worktree::{BRANCHES, WorktreeAccess},
 };
 
-use super::policy::Tree;
+use crate::config::Tree;
 
 /// Parts of the system that every program needs.
 pub(super) const SYSTEM: &[&str] = &[
@@ -145,11 +145,11 @@ pub(super) fn places(workspace: &Workspace, read: &[PathBuf], write: &[PathBuf],
     places.read.push(workspace.root.clone());
     places.read.extend(workspace.memories.clone());
     places.write.extend(write.iter().cloned());
-    places.write.extend(agentd_workspace::place::WRITABLE.iter().map(|area| workspace.root.join(area)));
+    places.write.extend(agentd_workspace::path::WRITABLE.iter().map(|area| workspace.root.join(area)));
     // One mount for the whole workspace, so that a file can be moved from uploads/ to outputs/.
     places.trees.push(Tree { path: workspace.root.clone(), writable: true });
     let held =
-        agentd_workspace::place::read_only().map(|area| Tree { path: workspace.root.join(area), writable: false });
+        agentd_workspace::path::read_only().map(|area| Tree { path: workspace.root.join(area), writable: false });
     places.trees.extend(held);
     places.trees.extend(write.iter().map(|path| Tree { path: path.clone(), writable: true }));
     for mount in workspace.project.iter().cloned().chain(workspace.folders.iter().map(AddedFolder::mount)) {

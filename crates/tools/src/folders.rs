@@ -30,17 +30,14 @@ use agentd_extensions::{
 };
 use agentd_workspace::{
     backend::Files,
-    browse, clean, code_map, copy, documents, drafts,
+    browse, code_map, documents, drafts,
     failure::storage,
     jail,
     job::Job,
-    kept, known,
-    layout::{make, make_shared},
+    layout::{SessionLocks, make, make_shared},
     limits::Limits,
-    locks::SessionLocks,
-    remove,
-    transport::SessionTrees,
-    uploads,
+    remove, stored,
+    transport::{self, SessionTrees},
 };
 use agentd_worktrees::WorktreeFolders;
 use futures_util::{FutureExt as _, future::BoxFuture};
@@ -166,16 +163,33 @@ impl WorkspaceFolders {
     /// Runs file work on a thread that may block.
     fn work<T: Send + 'static>(
         &self,
-        doing: &'static str,
+        doing: impl Into<String>,
         work: impl FnOnce(&Path) -> Result<T, WorkspaceError> + Send + 'static,
     ) -> BoxFuture<'static, Result<T, WorkspaceError>> {
-        let base = self.base.clone();
+        let (base, doing) = (self.base.clone(), doing.into());
         async move {
             tokio::task::spawn_blocking(move || work(&base)).await.unwrap_or_else(|error| {
                 Err(WorkspaceError::new(ErrorKind::Internal, format!("could not {doing}")).with_source(error))
             })
         }
         .boxed()
+    }
+
+    /// Runs work on files of a session, `alone` where it removes some.
+    fn work_on<T: Send + 'static>(
+        &self,
+        session: SessionId,
+        alone: bool,
+        doing: impl Into<String>,
+        work: impl FnOnce(&Path) -> io::Result<T> + Send + 'static,
+    ) -> BoxFuture<'static, Result<T, WorkspaceError>> {
+        let (name, doing) = (session.to_string().into(), doing.into());
+        let failed = doing.clone();
+        let work = move |base: &Path| work(base).map_err(|error| storage(&failed, error));
+        match alone {
+            true => self.work(doing, self.locks.alone(name, work)),
+            false => self.work(doing, self.locks.shared(name, work)),
+        }
     }
 }
 
@@ -221,27 +235,22 @@ impl Workspaces for WorkspaceFolders {
         to: SessionId,
         history: Option<HistoryFile>,
     ) -> BoxFuture<'_, Result<FilesCopied, WorkspaceError>> {
-        let copy = self.locks.shared(from.to_string().into(), move |base| {
+        self.work_on(from, false, "copy the session's files", move |base| {
             let source = match jail::session_root(&base.join(from.to_string())) {
                 Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(FilesCopied::default()),
-                opened => opened,
+                opened => opened?,
             };
-            source
-                .and_then(|source| Ok((source, jail::own_root(&make(base, to)?)?)))
-                .and_then(|(source, target)| copy::copy(&source, &target, history.as_ref()))
-                .map_err(|error| storage("copy the session's files", error))
-        });
-        self.work("copy the session's files", copy)
+            transport::copy(&source, &jail::own_root(&make(base, to)?)?, history.as_ref())
+        })
     }
 
     fn clear_temp(&self, session: SessionId) -> BoxFuture<'_, Result<(), WorkspaceError>> {
-        let empty = self.locks.alone(session.to_string().into(), move |base| {
+        self.work_on(session, true, "empty the session's temp/", move |base| {
             let emptied = jail::session_root(&base.join(session.to_string()))
                 .and_then(|root| jail::open_real_folder(&root, "temp"))
                 .and_then(|temp| remove::empty(&temp));
-            remove::gone(emptied).map_err(|error| storage("empty the session's temp/", error))
-        });
-        self.work("empty temp/", empty)
+            remove::gone(emptied)
+        })
     }
 
     fn clean(
@@ -250,24 +259,21 @@ impl Workspaces for WorkspaceFolders {
         areas: Vec<(WorkspaceArea, Timestamp)>,
         trial: bool,
     ) -> BoxFuture<'_, Result<Vec<(WorkspaceArea, FilesRemoved)>, WorkspaceError>> {
-        let clean = self.locks.alone(session.to_string().into(), move |base| {
-            clean::clean(base, session, areas, trial).map_err(|error| storage("clean the session's workspace", error))
-        });
-        self.work("clean the workspace", clean)
+        self.work_on(session, true, "clean the session's workspace", move |base| {
+            remove::clean(base, session, areas, trial)
+        })
     }
 
     fn clean_leftovers(&self, trial: bool) -> BoxFuture<'_, Result<FilesRemoved, WorkspaceError>> {
         self.work("remove what was left of workspaces", move |base| {
-            clean::leftovers(base, trial).map_err(|error| storage("remove what was left of workspaces", error))
+            remove::leftovers(base, trial).map_err(|error| storage("remove what was left of workspaces", error))
         })
     }
 
     fn remove(&self, session: SessionId) -> BoxFuture<'_, Result<(), WorkspaceError>> {
-        let remove = self.locks.alone(session.to_string().into(), move |base| {
-            remove::gone(clean::remove_session(base, session))
-                .map_err(|error| storage("remove the session's workspace", error))
-        });
-        self.work("remove the workspace", remove)
+        self.work_on(session, true, "remove the session's workspace", move |base| {
+            remove::gone(remove::remove_session(base, session))
+        })
     }
 
     fn add_upload(
@@ -276,27 +282,16 @@ impl Workspaces for WorkspaceFolders {
         name: String,
         content: Vec<u8>,
     ) -> BoxFuture<'_, Result<String, WorkspaceError>> {
-        let keep = self.locks.shared(session.to_string().into(), move |base| {
-            let name = uploads::upload_name(&name);
-            make(base, session)
-                .and_then(|root| jail::own_root(&root))
-                .and_then(|root| jail::open_real_folder(&root, "uploads"))
-                .and_then(|folder| uploads::put(&folder, &name, &content))
-                .map(|name| format!("uploads/{name}"))
-                .map_err(|error| storage(&format!("keep the upload {name}"), error))
-        });
-        self.work("keep the upload", keep)
+        let name = stored::upload_name(&name);
+        self.work_on(session, false, format!("keep the upload {name}"), move |base| {
+            stored::add_upload(base, session, &name, &content, false)
+        })
     }
 
     fn remove_upload(&self, session: SessionId, path: String) -> BoxFuture<'_, Result<(), WorkspaceError>> {
-        let remove = self.locks.shared(session.to_string().into(), move |base| {
-            make(base, session)
-                .and_then(|root| jail::own_root(&root))
-                .and_then(|root| jail::open_real_folder(&root, "uploads"))
-                .and_then(|folder| uploads::remove(&folder, path.strip_prefix("uploads/").unwrap_or_default()))
-                .map_err(|error| storage(&format!("remove the upload {path}"), error))
-        });
-        self.work("remove the upload", remove)
+        self.work_on(session, false, format!("remove the upload {path}"), move |base| {
+            stored::remove_upload(base, session, &path)
+        })
     }
 
     fn keep_input(
@@ -305,16 +300,10 @@ impl Workspaces for WorkspaceFolders {
         name: String,
         content: Vec<u8>,
     ) -> BoxFuture<'_, Result<String, WorkspaceError>> {
-        let keep = self.locks.shared(session.to_string().into(), move |base| {
-            let name = uploads::upload_name(&name);
-            make(base, session)
-                .and_then(|root| jail::own_root(&root))
-                .and_then(|root| jail::open_real_folder(&root, "uploads"))
-                .and_then(|folder| uploads::put_once(&folder, &name, &content))
-                .map(|name| format!("uploads/{name}"))
-                .map_err(|error| storage(&format!("keep the input as {name}"), error))
-        });
-        self.work("keep the input", keep)
+        let name = stored::upload_name(&name);
+        self.work_on(session, false, format!("keep the input as {name}"), move |base| {
+            stored::add_upload(base, session, &name, &content, true)
+        })
     }
 
     fn keep(
@@ -324,15 +313,16 @@ impl Workspaces for WorkspaceFolders {
         name: String,
         content: Vec<u8>,
     ) -> BoxFuture<'_, Result<String, WorkspaceError>> {
-        let keep = self.locks.shared(session.to_string().into(), move |base| {
-            ArtifactDir::check_name(&name)?;
-            make(base, session)
-                .and_then(|root| jail::own_root(&root))
-                .and_then(|root| kept::keep(&base.join(session.to_string()), &root, area, &name, &content))
-                .map(|()| format!("{}/{name}", area.folder()))
-                .map_err(|error| storage(&format!("keep {}/{name}", area.folder()), error))
+        let path = format!("{}/{name}", area.folder());
+        let checked = ArtifactDir::check_name(&name);
+        let kept = self.work_on(session, false, format!("keep {path}"), move |base| {
+            stored::keep(base, session, area, &name, &content)
         });
-        self.work("keep a text of the daemon's own", keep)
+        async move {
+            checked?;
+            kept.await.map(|()| path)
+        }
+        .boxed()
     }
 
     fn keep_on(
@@ -343,15 +333,16 @@ impl Workspaces for WorkspaceFolders {
         from: Option<u64>,
         content: Vec<u8>,
     ) -> BoxFuture<'_, Result<Artifact, WorkspaceError>> {
-        let keep = self.locks.shared(session.to_string().into(), move |base| {
-            ArtifactDir::check_name(&name)?;
-            make(base, session)
-                .and_then(|root| jail::own_root(&root))
-                .and_then(|root| kept::keep_on(&root, area, &name, from, &content))
-                .map(|bytes| Artifact { path: format!("{}/{name}", area.folder()), bytes })
-                .map_err(|error| storage(&format!("keep {}/{name}", area.folder()), error))
+        let path = format!("{}/{name}", area.folder());
+        let checked = ArtifactDir::check_name(&name);
+        let kept = self.work_on(session, false, format!("keep {path}"), move |base| {
+            stored::keep_on(base, session, area, &name, from, &content)
         });
-        self.work("keep a text of the daemon's own", keep)
+        async move {
+            checked?;
+            kept.await.map(|bytes| Artifact { path, bytes })
+        }
+        .boxed()
     }
 
     fn list_files(&self, tree: SessionTree, path: String) -> BoxFuture<'_, Result<FileListing, WorkspaceError>> {
@@ -475,7 +466,7 @@ impl Workspaces for WorkspaceFolders {
         let listed = self.work("list the workspace", move |_| {
             let files = Files::new(workspace, &StateFiles::default(), Timestamp::UNIX_EPOCH);
             let job = Job::new(files, Limits::default(), cancel);
-            known::paths(&job, session_root.exists(), limit)
+            documents::paths(&job, session_root.exists(), limit)
                 .map_err(|failure| WorkspaceError::new(ErrorKind::Storage, format!("could not list files: {failure}")))
         });
         async move {

@@ -6,15 +6,15 @@
 //! - `folders`: [`WorkspaceFolders`] makes, empties and removes the folders of sessions, takes uploads, and puts together what
 //!   the crates below know of them. `mount`: the folders of the person that a session sees, checked.
 //! - `patch/`: parsing of patches, and placing of their hunks in a file.
-//! - `arguments`, `meant`: what a model wrote, checked, and what it meant.
+//! - `arguments`: what a model wrote, checked, and what it meant.
 
 mod arguments;
 mod builtin;
 mod folders;
-mod meant;
 mod mount;
 mod patch;
 pub mod toolbox;
 
+pub use builtin::call::ToolboxConfig;
 pub use folders::WorkspaceFolders;
-pub use toolbox::{BuiltinToolbox, ToolboxConfig};
+pub use toolbox::BuiltinToolbox;

@@ -1,6 +1,6 @@
-//! Documents among the files of a session, and those open.
+//! Documents among the files of a session, and those open; and the files that a model can be held to.
 
-use std::ops::ControlFlow;
+use std::{cmp::Reverse, ops::ControlFlow, time::SystemTime};
 
 use agentd_core::{
     Timestamp,
@@ -17,7 +17,7 @@ use crate::{
     jail::Root,
     job::Job,
     limits::Limits,
-    path::ToolPath,
+    path::{PathPlace, ToolPath},
     walk::{Kind, UnreadEntries, Walk},
 };
 
@@ -128,4 +128,31 @@ fn document(files: &Files, path: &ToolPath) -> Result<OpenDocument, Failure> {
     let file = files.open_file(path)?.content.into_file();
     let file = file.ok_or_else(|| Failure::tool(format!("{path} is kept as text and cannot be read as a document")))?;
     Ok(OpenDocument::new(path.to_string(), file))
+}
+
+/// Files of the session, newest first, and those of the project after them, from the top of its tree to the bottom:
+/// people speak of what they have just handed over, and of what they see when they look into a folder. At most `limit`.
+/// A session that has no folder yet has a project all the same.
+pub fn paths(job: &Job, has_own: bool, limit: usize) -> Result<Vec<String>, Failure> {
+    let mut files = Vec::new();
+    let mut left = UnreadEntries::default();
+    let mut places = job.files.places(&ToolPath::root(PathPlace::Own));
+    places.retain(|place| has_own || place.place() != PathPlace::Own);
+    for place in places {
+        let is_own = place.place() == PathPlace::Own;
+        let walked = Walk::whole(false).run(job, &place, &mut left, &mut |found| {
+            if found.kind == Kind::File {
+                let depth = if is_own { 0 } else { found.depth };
+                let modified = found.modified.unwrap_or(SystemTime::UNIX_EPOCH);
+                files.push((depth, Reverse(modified), found.path.to_string()));
+            }
+            Ok(ControlFlow::Continue(()))
+        });
+        // A project that cannot be looked at is told by the tool that is asked for it.
+        if is_own {
+            walked?;
+        }
+    }
+    files.sort();
+    Ok(files.into_iter().take(limit).map(|(_, _, path)| path).collect())
 }

@@ -31,7 +31,6 @@ use rustix::fs::OFlags;
 use crate::{
     exact,
     failure::Failure,
-    links,
     path::{FolderName, PathPlace, ToolPath},
 };
 
@@ -157,7 +156,7 @@ impl Jail {
     /// `E_PATH` for a link that leads out, in a circle, or to what no call can name.
     pub(crate) fn follow(&self, path: &ToolPath) -> Result<ToolPath, Failure> {
         let root = self.root(path.place())?;
-        let real = links::follow(&root, path.below_place()).map_err(|error| self.told(path, &error))?;
+        let real = exact::follow(&root, path.below_place()).map_err(|error| self.told(path, &error))?;
         ToolPath::found(path.place(), &real).ok_or_else(|| {
             Failure::path(format!(
                 "{path} leads through a link to a name that is not plain text, which is not followed"
@@ -194,7 +193,7 @@ impl Jail {
     pub(super) fn open_linked(&self, path: &ToolPath) -> Option<fs::File> {
         let root = self.root(path.place()).ok()?;
         let file = match open_exact(&root, path.below_place()) {
-            Err(error) if is_link(&error) => open_exact(&root, &links::follow(&root, path.below_place()).ok()?).ok()?,
+            Err(error) if is_link(&error) => open_exact(&root, &exact::follow(&root, path.below_place()).ok()?).ok()?,
             opened => opened.ok()?,
         };
         let metadata = file.metadata().ok()?;
@@ -277,7 +276,7 @@ impl Jail {
             return Ok((self.root(path.place())?, path.below_place()));
         }
         let (area, below) = path.rest().split_once('/').unwrap_or((path.rest(), "."));
-        if !crate::place::WRITABLE.contains(&area) {
+        if !crate::path::WRITABLE.contains(&area) {
             return Err(Failure::path(format!(
                 "{path} cannot be written: only uploads/, outputs/, temp/, /memories, /state and a writable \
                  /project or added folder can; write to outputs/{} instead",
@@ -417,7 +416,7 @@ pub(super) fn not_regular(path: &ToolPath, kind: fs::FileType) -> Failure {
 
 /// Opens for reading what a path below a folder names, and no link, without waiting for the other end of a pipe and
 /// without taking a terminal.
-pub(super) fn open_exact(folder: &Dir, path: &Path) -> io::Result<fs::File> {
+pub fn open_exact(folder: &Dir, path: &Path) -> io::Result<fs::File> {
     Ok(exact::open_below(folder, path, OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY)?.into())
 }
 

@@ -1,17 +1,21 @@
-//! The folders of one session on the disk, made where they are missing.
+//! The folders of one session on the disk, made where they are missing; and locks on their files: any number add or read some, or
+//! one removes. They are held while a blocking thread works, and never longer.
 
 use std::{
+    collections::HashMap,
+    ffi::OsString,
     fs,
     io::{self, Write as _},
     os::unix::fs::DirBuilderExt as _,
     path::{Path, PathBuf},
+    sync::{Arc, Mutex, PoisonError, RwLock, Weak},
     time::{Duration, SystemTime},
 };
 
 use agentd_core::ids::SessionId;
-use cap_std::fs::{Dir, DirBuilder, DirBuilderExt as _, OpenOptions};
+use cap_std::fs::{Dir, OpenOptions};
 
-use crate::{exact, jail, place::AREAS};
+use crate::{exact, jail, path::AREAS, private};
 
 const METADATA: &str = ".metadata.json";
 
@@ -25,9 +29,7 @@ pub fn make(base: &Path, session: SessionId) -> io::Result<PathBuf> {
     exact::let_in(&root)?;
     let folder = jail::own_root(&root)?;
     for area in AREAS {
-        let mut private = DirBuilder::new();
-        private.mode(0o700);
-        match folder.create_dir_with(area, &private) {
+        match private::folder_in(&folder, area) {
             Ok(()) => {}
             // What is no folder any more is told by whoever opens it.
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => drop(exact::let_in(&root.join(area))),
@@ -60,5 +62,51 @@ fn write_metadata(folder: &Dir, session: SessionId) -> io::Result<()> {
         Ok(mut file) => file.write_all(format!("{metadata:#}\n").as_bytes()),
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
         Err(error) => Err(error),
+    }
+}
+
+/// Number of locks above which unused ones are dropped.
+const SWEEP_AT: usize = 64;
+
+/// One lock for each session in use, by the name of its folder.
+#[derive(Debug, Clone, Default)]
+pub struct SessionLocks(Arc<Mutex<HashMap<OsString, Weak<RwLock<()>>>>>);
+
+impl SessionLocks {
+    /// Work that brings or reads files of the session: none are removed meanwhile.
+    pub fn shared<T, W>(&self, folder: OsString, work: W) -> impl FnOnce(&Path) -> T + Send + use<T, W>
+    where
+        W: FnOnce(&Path) -> T + Send,
+    {
+        let lock = self.of(folder);
+        move |base: &Path| {
+            let _held = lock.read().unwrap_or_else(PoisonError::into_inner);
+            work(base)
+        }
+    }
+
+    /// Work that removes files of the session: no other work uses them meanwhile.
+    pub fn alone<T, W>(&self, folder: OsString, work: W) -> impl FnOnce(&Path) -> T + Send + use<T, W>
+    where
+        W: FnOnce(&Path) -> T + Send,
+    {
+        let lock = self.of(folder);
+        move |base: &Path| {
+            let _held = lock.write().unwrap_or_else(PoisonError::into_inner);
+            work(base)
+        }
+    }
+
+    fn of(&self, folder: OsString) -> Arc<RwLock<()>> {
+        let mut locks = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(lock) = locks.get(&folder).and_then(Weak::upgrade) {
+            return lock;
+        }
+        if locks.len() >= SWEEP_AT {
+            locks.retain(|_, lock| lock.strong_count() > 0);
+        }
+        let lock = Arc::default();
+        locks.insert(folder, Arc::downgrade(&lock));
+        lock
     }
 }

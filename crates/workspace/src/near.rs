@@ -48,7 +48,7 @@ impl Jail {
     /// meant; or the one file of that name somewhere in the project.
     fn near(&self, path: &ToolPath) -> Option<ToolPath> {
         let project = self.project().ok().map(|_| ToolPath::root(PathPlace::Project));
-        let areas = crate::place::WRITABLE.iter().map(|area| ToolPath::root(PathPlace::Own).entry(area));
+        let areas = crate::path::WRITABLE.iter().map(|area| ToolPath::root(PathPlace::Own).entry(area));
         let mut folders = path.parent().into_iter().chain(project.clone()).chain(areas);
         let beside = folders.find_map(|folder| {
             let root = self.root(folder.place()).ok()?;

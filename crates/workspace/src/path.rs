@@ -1,4 +1,4 @@
-//! Paths from a model, parsed without touching the disk.
+//! Paths from a model, parsed without touching the disk: the real folder that one is in, and what is below it.
 //!
 //! Models see one tree: `uploads/`, `outputs/`, `temp/`, `skills/`, what the daemon keeps, `/memories`, `/state` and,
 //! where folders are mounted, `/project` and `/folders/NAME`. A leading slash is optional, since that tree has its own root:
@@ -6,11 +6,17 @@
 //! `..`, `~`, backslashes, control characters. A name that has such a character is written, and shown, with it escaped
 //! ([`agentd_core::path`]).
 
-use std::path::{Component, Path};
+use std::{
+    fmt,
+    path::{Component, Path},
+};
 
-use agentd_core::{path, ports::Workspace};
+use agentd_core::{
+    folder::{AddedFolder, FOLDERS, MAX_FOLDER_NAME},
+    path,
+    ports::{ArtifactDir, Workspace},
+};
 
-pub use super::place::{FolderName, PathPlace};
 use crate::{failure::Failure, text};
 
 const MAX_PATH: usize = 4096;
@@ -57,13 +63,11 @@ impl ToolPath {
         let place = PathPlace::of(&parts, written.starts_with('/'));
         match parts.first() {
             Some(_) if let Some((place, below)) = place => Ok(Self { place, rest: below.join("/") }),
-            Some(first) if written.starts_with('/') && !crate::place::AREAS.contains(first) => {
-                Err(Failure::path(format!(
-                    "{} is an absolute path outside the workspace; use a path below uploads/, outputs/, temp/, \
+            Some(first) if written.starts_with('/') && !AREAS.contains(first) => Err(Failure::path(format!(
+                "{} is an absolute path outside the workspace; use a path below uploads/, outputs/, temp/, \
                      skills/, /memories, /state, /project or an added folder, /folders/NAME",
-                    text::quoted(written)
-                )))
-            }
+                text::quoted(written)
+            ))),
             _ => Ok(Self { place: PathPlace::Own, rest: parts.join("/") }),
         }
     }
@@ -76,7 +80,7 @@ impl ToolPath {
 
     /// Returns whether a first part is a name of the tree, also without a slash.
     pub(super) fn is_name(first: &str) -> bool {
-        crate::place::AREAS.contains(&first) || PathPlace::of(&[first], false).is_some()
+        AREAS.contains(&first) || PathPlace::of(&[first], false).is_some()
     }
 
     /// Returns whether a path begins with such a name and no slash.
@@ -88,7 +92,7 @@ impl ToolPath {
     /// The path as a call can name it, whatever there is besides.
     pub fn written(&self) -> String {
         let shown = self.to_string();
-        if self.place == PathPlace::Own && crate::place::AREAS.contains(&shown.split('/').next().unwrap_or_default()) {
+        if self.place == PathPlace::Own && AREAS.contains(&shown.split('/').next().unwrap_or_default()) {
             return format!("/{shown}");
         }
         if shown.starts_with('~') { format!("./{shown}") } else { shown }
@@ -117,7 +121,7 @@ impl ToolPath {
 
     /// Returns whether it is a folder in which the daemon keeps what it writes itself.
     pub(crate) fn is_kept_area(&self) -> bool {
-        self.place == PathPlace::Own && crate::place::KEPT.contains(&self.rest.as_str())
+        self.place == PathPlace::Own && KEPT.contains(&self.rest.as_str())
     }
 
     /// The path below its place, `.` for the place itself.
@@ -199,6 +203,97 @@ fn refuse_ambiguous(written: &str) -> Result<(), Failure> {
         )));
     }
     Ok(())
+}
+
+/// The folders of a workspace, in the order in which they are shown.
+pub const AREAS: [&str; 6] = ["uploads", "outputs", "temp", "skills", KEPT[0], KEPT[1]];
+
+/// Those that tools may write to.
+pub const WRITABLE: [&str; 3] = ["uploads", "outputs", "temp"];
+
+/// Those in which the daemon keeps what it writes itself. They are searched only where they are named: what was said or
+/// returned before would otherwise be found twice.
+pub(crate) const KEPT: [&str; 2] = [ArtifactDir::LargeToolResults.folder(), ArtifactDir::ConversationHistory.folder()];
+
+/// Those that sessions may read and nothing that runs for them may change.
+pub fn read_only() -> impl Iterator<Item = &'static str> {
+    AREAS.into_iter().filter(|area| !WRITABLE.contains(area))
+}
+
+/// Real folder that a path is in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum PathPlace {
+    /// The session's own tree.
+    Own,
+    /// The mounted project.
+    Project,
+    /// A folder that was added to the session. It may be none that the session has.
+    Folder(FolderName),
+    /// Folder that all sessions share.
+    Memories,
+    /// The session's own state, which is in the journal and not on the disk.
+    State,
+}
+
+/// The name of an added folder. It is held in place, so that a path can be copied as it is compared.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct FolderName {
+    bytes: [u8; MAX_FOLDER_NAME],
+    length: u8,
+}
+
+impl FolderName {
+    /// None for what no added folder can be called.
+    pub(crate) fn new(name: &str) -> Option<Self> {
+        let mut bytes = [0; MAX_FOLDER_NAME];
+        bytes.get_mut(..name.len()).filter(|_| AddedFolder::is_name(name))?.copy_from_slice(name.as_bytes());
+        Some(Self { bytes, length: u8::try_from(name.len()).ok()? })
+    }
+
+    /// The name as text.
+    pub fn as_str(&self) -> &str {
+        // It was text.
+        self.bytes.get(..usize::from(self.length)).and_then(|name| str::from_utf8(name).ok()).unwrap_or_default()
+    }
+}
+
+impl fmt::Debug for FolderName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.as_str().fmt(f)
+    }
+}
+
+/// Shows the name that paths in it begin with; nothing for the session's own tree.
+impl fmt::Display for PathPlace {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Own => Ok(()),
+            Self::Project => f.write_str("/project"),
+            Self::Folder(name) => write!(f, "{FOLDERS}/{}", name.as_str()),
+            Self::Memories => f.write_str("/memories"),
+            Self::State => f.write_str("/state"),
+        }
+    }
+}
+
+impl PathPlace {
+    /// The place that a path with these parts begins with, and the parts below it; none for one in the session's own tree.
+    /// Many a project has a folder `state` or `folders`, and who leaves out where that is must not write here instead,
+    /// unasked: so these need their slash.
+    pub(super) fn of<'a, 'p>(parts: &'a [&'p str], absolute: bool) -> Option<(Self, &'a [&'p str])> {
+        match parts {
+            ["project", below @ ..] => Some((Self::Project, below)),
+            ["memories", below @ ..] => Some((Self::Memories, below)),
+            ["state", below @ ..] if absolute => Some((Self::State, below)),
+            ["folders", name, below @ ..] if absolute => Some((Self::Folder(FolderName::new(name)?), below)),
+            _ => None,
+        }
+    }
+
+    /// Returns whether it is a folder of the person, which other programs change as well.
+    pub(crate) fn is_mounted(self) -> bool {
+        matches!(self, Self::Project | Self::Folder(_))
+    }
 }
 
 #[cfg(test)]

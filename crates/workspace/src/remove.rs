@@ -1,13 +1,133 @@
-//! Empties a folder whatever it holds: folders without permissions, trees deeper than any stack, links to elsewhere.
+//! Removal of files: of unused ones from a workspace, folder by folder, and only if all in a folder is old; and of folders
+//! whatever they hold: folders without permissions, trees deeper than any stack, links to elsewhere.
 
 use std::{
     ffi::{OsStr, OsString},
-    io,
+    fs, io,
+    path::{Path, PathBuf},
+    time::SystemTime,
 };
 
+use agentd_core::{Timestamp, files::FilesRemoved, ids::SessionId, ports::WorkspaceArea};
 use cap_std::fs::{Dir, Permissions, PermissionsExt as _};
 
-use super::jail;
+use crate::{jail, path::AREAS};
+
+/// Prefix of folders that are being removed.
+pub(crate) const REMOVED: &str = ".removed-";
+
+/// Cleans a session's folders, and reports what each held. No files may be added meanwhile.
+pub fn clean(
+    base: &Path,
+    session: SessionId,
+    areas: Vec<(WorkspaceArea, Timestamp)>,
+    trial: bool,
+) -> io::Result<Vec<(WorkspaceArea, FilesRemoved)>> {
+    let path = base.join(session.to_string());
+    let root = match jail::own_root(&path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        root => root?,
+    };
+    let mut cleaned = Vec::new();
+    for (area, unused_since) in areas {
+        let Some(content) = Content::of(&path.join(area.folder()))? else { continue };
+        if content.changed >= SystemTime::from(unused_since) {
+            continue;
+        }
+        if !trial {
+            empty(&jail::open_real_folder(&root, area.folder())?)?;
+        }
+        cleaned.push((area, content.removed));
+    }
+    if !cleaned.is_empty() && !trial && is_empty(&root)? {
+        remove_session(base, session)?;
+    }
+    Ok(cleaned)
+}
+
+/// Takes the session's name away first, so that half a removal is never seen, then removes what it held.
+pub fn remove_session(base: &Path, session: SessionId) -> io::Result<()> {
+    let base = Dir::open_ambient_dir(base, cap_std::ambient_authority())?;
+    let doomed = format!("{}{session}-{}", REMOVED, uuid::Uuid::new_v4().simple());
+    base.rename(session.to_string(), &base, &doomed)?;
+    folder(&base, doomed.as_ref())
+}
+
+/// Removes what a removal that was cut off had already taken the name from.
+pub fn leftovers(base: &Path, trial: bool) -> io::Result<FilesRemoved> {
+    let mut left = FilesRemoved::default();
+    let entries = match fs::read_dir(base) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(left),
+        entries => entries?,
+    };
+    for entry in entries {
+        let entry = entry?;
+        if !entry.file_name().to_string_lossy().starts_with(REMOVED) || !entry.file_type()?.is_dir() {
+            continue;
+        }
+        if let Some(content) = Content::of(&entry.path())? {
+            left.files += content.removed.files;
+            left.bytes += content.removed.bytes;
+        }
+        if !trial {
+            let base = Dir::open_ambient_dir(base, cap_std::ambient_authority())?;
+            // Whoever began to remove it may be at it still.
+            gone(folder(&base, &entry.file_name()))?;
+        }
+    }
+    Ok(left)
+}
+
+/// Content of a folder.
+struct Content {
+    removed: FilesRemoved,
+    /// When something in it last changed.
+    changed: SystemTime,
+}
+
+impl Content {
+    /// None where it holds nothing, or is no folder.
+    fn of(folder: &Path) -> io::Result<Option<Self>> {
+        if !fs::symlink_metadata(folder).is_ok_and(|about| about.is_dir()) {
+            return Ok(None);
+        }
+        let mut content = Self { removed: FilesRemoved::default(), changed: SystemTime::UNIX_EPOCH };
+        let mut is_empty = true;
+        let mut folders: Vec<PathBuf> = vec![folder.to_path_buf()];
+        while let Some(folder) = folders.pop() {
+            // What cannot be looked into, as it lies too deep or is closed, is removed without being counted.
+            let Ok(entries) = fs::read_dir(&folder) else { continue };
+            for entry in entries {
+                let entry = entry?;
+                let Ok(about) = entry.metadata() else { continue };
+                is_empty = false;
+                content.changed = content.changed.max(about.modified()?);
+                if about.is_dir() {
+                    folders.push(entry.path());
+                } else {
+                    content.removed.files += 1;
+                    content.removed.bytes += about.len();
+                }
+            }
+        }
+        Ok((!is_empty).then_some(content))
+    }
+}
+
+/// Returns whether none of the folders of a workspace holds anything.
+fn is_empty(root: &Dir) -> io::Result<bool> {
+    for area in AREAS {
+        match jail::open_real_folder(root, area) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            folder => {
+                if folder?.entries()?.next().is_some() {
+                    return Ok(false);
+                }
+            }
+        }
+    }
+    Ok(true)
+}
 
 /// Removes all entries of a folder, following no link.
 ///

@@ -1,11 +1,13 @@
-//! Files of sessions that leave for another machine, and that come from one.
+//! Files of sessions that leave for another machine, that come from one, or that are copied for another session.
 //!
-//! A file that leaves is opened as in `copy`: as itself, through no link, and looked at once it is open. What comes is written
+//! Commands of the session may run meanwhile and change what is there, so nothing is trusted: every folder and file is
+//! opened as itself, through no link, and looked at once it is open. What has several names is left out, as the jail
+//! would not open it either. A copy is made by the kernel, which shares the data where the file system can. What comes is written
 //! into a folder that no session has, and moved to its name when it is whole; a mark beside it stays until its session is in
 //! the journal. So the next start knows what to remove.
 
 use std::{
-    ffi::OsString,
+    ffi::{OsStr, OsString},
     fs,
     io::{self, Read, Write as _},
     os::unix::fs::{DirBuilderExt as _, MetadataExt as _},
@@ -14,14 +16,15 @@ use std::{
 
 use agentd_core::{
     archive::{MAX_TREE_BYTES, MAX_TREE_DEPTH, MAX_TREE_FILES, TREE_AREAS, TreeFile, check_tree_path},
+    context::HistoryFile,
     error::{ErrorKind, WorkspaceError},
     files::FilesCopied,
     ids::SessionId,
-    ports::{StagedTree, TreeTransport},
+    ports::{ArtifactDir, StagedTree, TreeTransport},
 };
-use cap_std::fs::{Dir, DirBuilder, DirBuilderExt as _, OpenOptions, OpenOptionsExt as _};
+use cap_std::fs::Dir;
 
-use crate::{copy, failure::storage, jail, layout::make_shared, remove};
+use crate::{failure::storage, jail, layout::make_shared, private, remove};
 
 /// Prefix of folders that are being brought in, and of their marks.
 const STAGED: &str = ".import-";
@@ -114,7 +117,7 @@ impl Leaving<'_, '_> {
         }
         names.sort();
         for name in names {
-            if name.to_string_lossy().starts_with(copy::DRAFT) {
+            if name.to_string_lossy().starts_with(DRAFT) {
                 continue;
             }
             let path = name.to_str().map(|name| format!("{path}/{name}"));
@@ -135,8 +138,9 @@ impl Leaving<'_, '_> {
     }
 
     fn file(&mut self, folder: &Dir, name: &OsString, path: String) -> io::Result<()> {
-        let Some((mut file, about)) =
-            copy::open(folder, name).and_then(|file| file.metadata().ok().map(|about| (file, about)))
+        let Some((mut file, about)) = jail::open_exact(folder, name.as_ref())
+            .ok()
+            .and_then(|file| file.metadata().ok().map(|about| (file, about)))
         else {
             self.done.left_out += 1;
             return Ok(());
@@ -223,9 +227,7 @@ impl Arriving {
     fn folder(&mut self, path: &str) -> io::Result<Dir> {
         let mut folder = self.root.try_clone()?;
         for name in path.split('/') {
-            let mut private = DirBuilder::new();
-            private.mode(0o700);
-            match folder.create_dir_with(name, &private) {
+            match private::folder_in(&folder, name) {
                 Ok(()) => self.folders += 1,
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
                 Err(error) => return Err(error),
@@ -240,9 +242,7 @@ impl Arriving {
 }
 
 fn write(folder: &Dir, name: &str, file: &TreeFile, content: &mut dyn Read) -> io::Result<()> {
-    let mut options = OpenOptions::new();
-    options.write(true).create_new(true).mode(if file.executable { 0o700 } else { 0o600 });
-    let mut target = folder.open_with(name, &options)?.into_std();
+    let mut target = private::file_in(folder, name, if file.executable { 0o700 } else { 0o600 })?;
     let written = io::copy(&mut content.take(file.bytes), &mut target)?;
     target.flush()?;
     if written != file.bytes {
@@ -300,4 +300,96 @@ fn settle(base: &Path, is_known: &dyn Fn(SessionId) -> bool) -> io::Result<()> {
         }
     }
     Ok(())
+}
+
+/// Limits of copying a session.
+const MOST: FilesCopied = FilesCopied { files: 10_000, bytes: 1 << 30, left_out: 0 };
+/// Maximum nesting of folders.
+const MAX_DEPTH: usize = 32;
+/// Prefix of files that the daemon is writing.
+pub(super) const DRAFT: &str = ".agentd-";
+
+/// Copies files that tools may have made and those stored for them to read. `temp/` is dropped, and skills are linked
+/// anew.
+pub fn copy(from: &Dir, to: &Dir, history: Option<&HistoryFile>) -> io::Result<FilesCopied> {
+    let mut copying = Copying { done: FilesCopied::default(), folders: 0 };
+    // What the history leads to comes first, so that nothing else takes its room.
+    if let Some(history) = history
+        && let Some((from, to)) = both(from, to, ArtifactDir::ConversationHistory.folder())?
+    {
+        copying.file(&from, &to, OsStr::new(&history.name), history.bytes)?;
+    }
+    for area in [ArtifactDir::LargeToolResults.folder(), "uploads", "outputs"] {
+        if let Some((from, to)) = both(from, to, area)? {
+            copying.folder(&from, &to, 0)?;
+        }
+    }
+    // One wait for the disk, however many files there are.
+    rustix::fs::syncfs(to)?;
+    Ok(copying.done)
+}
+
+/// A folder here and there, unless something else is in its place.
+fn both(from: &Dir, to: &Dir, name: impl AsRef<std::path::Path>) -> io::Result<Option<(Dir, Dir)>> {
+    let Ok(from) = jail::open_real_folder(from, &name) else { return Ok(None) };
+    Ok(Some((from, jail::open_real_folder(to, &name)?)))
+}
+
+struct Copying {
+    done: FilesCopied,
+    /// Folders that were made. There are never more than files may be.
+    folders: u64,
+}
+
+impl Copying {
+    fn folder(&mut self, from: &Dir, to: &Dir, depth: usize) -> io::Result<()> {
+        // One that cannot be looked into keeps nothing else from being copied.
+        let Ok(entries) = from.entries() else {
+            self.done.left_out += 1;
+            return Ok(());
+        };
+        for entry in entries {
+            let entry = entry?;
+            let name = entry.file_name();
+            if name.to_string_lossy().starts_with(DRAFT) {
+                continue;
+            }
+            // What the entry says may be different a moment later; what is opened decides.
+            match entry.file_type() {
+                Ok(kind) if kind.is_dir() && depth < MAX_DEPTH && self.folders < MOST.files => {
+                    self.folders += 1;
+                    private::folder_in(to, &name)?;
+                    match both(from, to, &name)? {
+                        Some((from, to)) => self.folder(&from, &to, depth + 1)?,
+                        None => self.done.left_out += 1,
+                    }
+                }
+                Ok(kind) if kind.is_file() => self.file(from, to, &name, None)?,
+                _ => self.done.left_out += 1,
+            }
+        }
+        Ok(())
+    }
+
+    /// Copies one file, or its first bytes.
+    fn file(&mut self, from: &Dir, to: &Dir, name: &OsStr, most: Option<u64>) -> io::Result<()> {
+        let Ok(source) = jail::open_exact(from, name.as_ref()) else {
+            self.done.left_out += 1;
+            return Ok(());
+        };
+        let metadata = source.metadata()?;
+        let size = metadata.len().min(most.unwrap_or(u64::MAX));
+        let room = MOST.bytes.saturating_sub(self.done.bytes);
+        if !metadata.is_file() || metadata.nlink() > 1 || size > room || self.done.files >= MOST.files {
+            self.done.left_out += 1;
+            return Ok(());
+        }
+        let mut target = private::file_in(to, name, (metadata.mode() & 0o700) | 0o600)?;
+        self.done.bytes += io::copy(&mut source.take(size), &mut target)?;
+        self.done.files += 1;
+        if let Ok(modified) = metadata.modified() {
+            target.set_modified(modified)?;
+        }
+        Ok(())
+    }
 }

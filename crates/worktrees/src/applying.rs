@@ -21,11 +21,9 @@ use agentd_workspace::failure::refused;
 
 use crate::{
     Inner,
-    changes::{FILES_AT_ONCE, Objects, WorktreeState, overlap},
+    changes::{FILES_AT_ONCE, Objects, WorktreeState, overlap, refuse_unfinished},
     conflict, named, output,
-    place::GitPlace,
-    record::{Stage, WorktreeRecord, storage},
-    survey::refuse_unfinished,
+    record::{GitPlace, Stage, WorktreeRecord, storage},
 };
 
 impl Inner {

@@ -1,5 +1,6 @@
 //! Changes in a worktree: its commits, and files that differ from the last one, new ones among them. They are found with an index
-//! of the daemon's own, so that nothing that is marked in the session's hides a change.
+//! of the daemon's own, so that nothing that is marked in the session's hides a change. The folders of a worktree are surveyed
+//! before git walks through them, and so are objects of the repository that commands in worktrees can write.
 
 use std::{
     ffi::OsStr,
@@ -14,13 +15,11 @@ use agentd_core::{
 use agentd_sandbox::repository;
 use agentd_workspace::failure::refused;
 
-use super::{
-    Inner,
+use crate::{
+    Inner, conflict,
     making::index_name,
     output,
-    place::GitPlace,
-    record::{Stage, WorktreeRecord},
-    survey::survey,
+    record::{GitPlace, Stage, WorktreeRecord},
 };
 
 /// Files that are told to one call at the most.
@@ -327,4 +326,106 @@ impl Inner {
 /// True if one of the paths is the other, or a folder around it.
 pub(super) fn overlap(left: &Path, right: &Path) -> bool {
     left.starts_with(right) || right.starts_with(left)
+}
+
+/// Files that git opens wherever they are; on a pipe it would wait for good.
+const OPENED: [&str; 3] = [".gitignore", ".gitattributes", ".gitmodules"];
+
+/// Finds the folders below a top that hold a repository of their own, following no link.
+///
+/// # Errors
+/// When git would wait for what is in place of one of its files.
+pub(super) async fn survey(top: PathBuf) -> Result<Vec<PathBuf>, WorkspaceError> {
+    tokio::task::spawn_blocking(move || look_over(&top)).await.map_err(|error| {
+        WorkspaceError::new(ErrorKind::Internal, "could not look through a worktree")
+            .with_hint("try again")
+            .with_source(error)
+    })?
+}
+
+fn look_over(top: &Path) -> Result<Vec<PathBuf>, WorkspaceError> {
+    let (mut found, mut open) = (Vec::new(), vec![top.to_owned()]);
+    while let Some(folder) = open.pop() {
+        let Ok(entries) = fs::read_dir(&folder) else { continue };
+        for entry in entries.flatten() {
+            let (name, Ok(kind)) = (entry.file_name(), entry.file_type()) else { continue };
+            if OPENED.iter().any(|opened| name == *opened) && !kind.is_file() && !kind.is_symlink() && !kind.is_dir() {
+                let message = format!("{} is neither a file nor a folder", entry.path().display());
+                return Err(refused(message, "remove it: git would wait for it"));
+            }
+            if name == ".git" {
+                if folder != top {
+                    found.extend(folder.strip_prefix(top).map(Path::to_owned));
+                }
+            } else if kind.is_dir() {
+                open.push(entry.path());
+            }
+        }
+    }
+    found.sort();
+    Ok(found)
+}
+
+/// Refuses a repository in which a person is in the middle of something that ends with another commit.
+pub(super) fn refuse_unfinished(git_dir: &Path) -> Result<(), WorkspaceError> {
+    const UNFINISHED: [(&str, &str); 6] = [
+        ("rebase-merge", "rebase"),
+        ("rebase-apply", "rebase"),
+        ("BISECT_LOG", "bisect"),
+        ("MERGE_HEAD", "merge"),
+        ("CHERRY_PICK_HEAD", "cherry-pick"),
+        ("REVERT_HEAD", "revert"),
+    ];
+    match UNFINISHED.iter().find(|(file, _)| git_dir.join(file).symlink_metadata().is_ok()) {
+        Some((_, command)) => {
+            let message = format!("the main tree is in the middle of a `git {command}`");
+            Err(conflict(
+                message,
+                format!("end it, or give it up (`git {command} --abort`, for bisect `reset`), and apply again"),
+            ))
+        }
+        None => Ok(()),
+    }
+}
+
+/// Words of git for an object that has not the content of its name.
+const REPLACED: [&str; 2] = ["hash-path mismatch", "object corrupt"];
+
+impl Inner {
+    /// Refuses a repository in which an object that is not packed was replaced. Git believes its name, so no difference shows it,
+    /// and what is checked out later has the content.
+    pub(super) async fn refuse_replaced(&self, record: &WorktreeRecord) -> Result<(), WorkspaceError> {
+        // What is packed is left out, and nothing is walked through but what is not.
+        let args =
+            ["fsck", "--no-full", "--no-dangling", "--no-reflogs", "--no-progress", "--end-of-options", &record.base];
+        let checked = self.git.run(&GitPlace::branches(&record.repository), &args).await?;
+        let told = checked.complaints(&REPLACED);
+        if told.is_empty() {
+            return Ok(());
+        }
+        let common = record.repository.common.display();
+        let message = format!("objects of the repository {common} do not have the content of their names: {told}");
+        Err(conflict(message, "move them away, and fetch them from another clone or a backup: `git fsck` names them"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn repositories_inside_are_found_and_pipes_are_refused() {
+        let root = tempfile::tempdir().unwrap();
+        let top = root.path();
+        for folder in [".git", "lib/deep/.git", "src"] {
+            fs::create_dir_all(top.join(folder)).unwrap();
+        }
+        fs::create_dir_all(top.join("sub")).unwrap();
+        fs::write(top.join("sub/.git"), "gitdir: /nowhere\n").unwrap();
+        fs::write(top.join("src/.gitignore"), "x\n").unwrap();
+        std::os::unix::fs::symlink("/", top.join("src/all")).unwrap();
+        assert_eq!(look_over(top).unwrap(), [PathBuf::from("lib/deep"), "sub".into()]);
+        nix::unistd::mkfifo(&top.join("src/.gitattributes"), nix::sys::stat::Mode::S_IRWXU).unwrap();
+        assert!(look_over(top).unwrap_err().to_string().contains(".gitattributes"));
+    }
 }

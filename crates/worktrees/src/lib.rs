@@ -1,10 +1,10 @@
 //! Git worktrees of sessions: made, shown, merged into the main tree, and removed.
 //!
-//! - `record`: what is known of each, on the disk before the worktree is.
-//! - `git`: runs git, in the sandbox of commands, with settings of which none comes from elsewhere; `place`: what it reaches,
-//!   `output`: its answers, `programs`: those that a repository names. `survey`: what git would stumble over, `objects`: those that
-//!   are not what their names say.
-//! - `making`, `changes`, `applying`, `removing`: one operation each. `unfinished`: what a stop of the daemon cut off.
+//! - `record`: what is known of each, on the disk before the worktree is; and what git reaches.
+//! - `git`: runs git, in the sandbox of commands, with settings of which none comes from elsewhere, and without the
+//!   programs that a repository names; `output`: its answers.
+//! - `making`, `changes`, `applying`, `removing`: one operation each. `changes` has what git would stumble over, too, and
+//!   `removing` what a stop of the daemon cut off.
 //!
 //! Models write what is in worktrees, and commands in them may write to a part of the repository. So nothing of that says
 //! where anything is or what is run: folders are those of the record, the index is the daemon's own, hooks, filters and drivers
@@ -14,14 +14,9 @@ mod applying;
 mod changes;
 mod git;
 mod making;
-mod objects;
 mod output;
-mod place;
-mod programs;
 mod record;
 mod removing;
-mod survey;
-mod unfinished;
 
 use std::{
     collections::BTreeMap,

@@ -18,8 +18,7 @@ use agentd_workspace::failure::refused;
 
 use crate::{
     Inner, conflict,
-    place::GitPlace,
-    record::{Stage, WorktreeRecord, storage},
+    record::{GitPlace, Stage, WorktreeRecord, storage},
 };
 
 /// Letters of a session's id that name its worktree, the fewest first.

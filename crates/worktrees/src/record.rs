@@ -1,4 +1,5 @@
-//! Records of worktrees: one file each, written before the worktree is made, and removed after it.
+//! Records of worktrees: one file each, written before the worktree is made, and removed after it; and the places that git works
+//! in: explicit folders, of which it reaches no others.
 
 use std::{
     fs, io,
@@ -8,11 +9,13 @@ use std::{
 use agentd_core::{
     Timestamp,
     error::{ErrorKind, WorkspaceError},
+    folder::{AddedFolder, FOLDERS},
     ids::SessionId,
+    ports::Workspace,
     worktree::{BRANCHES, WorktreeAccess, check_name},
 };
 use agentd_sandbox::repository::Repository;
-use agentd_workspace::agreed_files;
+use agentd_workspace::private;
 use serde::{Deserialize, Serialize};
 
 /// Folder of the records. No worktree has a name that begins with a dot.
@@ -105,7 +108,7 @@ impl Records {
 
     /// Makes the folder of all worktrees where it is missing, and returns its real path, which git writes down.
     pub(super) fn real_base(&self) -> Result<PathBuf, WorkspaceError> {
-        agreed_files::private_folder(&self.base.join(RECORDS))
+        private::folder(&self.base.join(RECORDS))
             .and_then(|()| self.base.canonicalize())
             .map_err(|error| storage("make the folder of worktrees", error))
     }
@@ -131,7 +134,7 @@ impl Records {
     }
 
     fn read(&self, name: &str) -> io::Result<Option<WorktreeRecord>> {
-        match agreed_files::read::<WorktreeRecord>(&self.file(name)) {
+        match private::read::<WorktreeRecord>(&self.file(name)) {
             Ok(record) if record.name == name => Ok(Some(record)),
             Ok(_) => Err(io::Error::other("it is that of another worktree")),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
@@ -158,7 +161,7 @@ impl Records {
     }
 
     pub(super) fn store(&self, record: &WorktreeRecord) -> Result<(), WorkspaceError> {
-        agreed_files::store(&self.base.join(RECORDS), &format!("{}.json", record.name), record)
+        private::store(&self.base.join(RECORDS), &format!("{}.json", record.name), record)
             .map_err(|error| storage(&format!("record the worktree {}", record.name), error))
     }
 
@@ -198,4 +201,89 @@ pub(super) fn storage(doing: &str, error: std::io::Error) -> WorkspaceError {
     WorkspaceError::new(ErrorKind::Storage, format!("could not {doing}: {error}"))
         .with_hint("look at the folder `worktrees` in the daemon's data folder")
         .with_source(error)
+}
+
+/// The folders and settings of a call.
+#[derive(Debug, Clone)]
+pub(super) struct GitPlace {
+    pub(super) git_dir: PathBuf,
+    pub(super) common: PathBuf,
+    pub(super) work_tree: PathBuf,
+    pub(super) index: Option<PathBuf>,
+    /// New objects go there, and are not kept.
+    pub(super) objects: Option<PathBuf>,
+    /// Folders that it may change.
+    pub(super) writes: Vec<PathBuf>,
+    /// Name and address of the author of a commit.
+    pub(super) author: Option<(String, String)>,
+    /// Settings that turn programs off which the repository names.
+    pub(super) settings: Vec<(String, &'static str)>,
+}
+
+impl GitPlace {
+    /// The main tree. Nothing of it may be changed.
+    pub(super) fn main(repository: &Repository) -> Self {
+        Self {
+            git_dir: repository.git_dir.clone(),
+            common: repository.common.clone(),
+            work_tree: repository.top.clone(),
+            index: None,
+            objects: None,
+            writes: Vec::new(),
+            author: None,
+            settings: Vec::new(),
+        }
+    }
+
+    /// The branches and commits, without a tree: whatever has become of that.
+    pub(super) fn branches(repository: &Repository) -> Self {
+        let common = repository.common.clone();
+        Self { git_dir: common.clone(), work_tree: common, ..Self::main(repository) }
+    }
+
+    /// A worktree. Nothing of it may be changed.
+    pub(super) fn worktree(record: &WorktreeRecord, top: &Path) -> Result<Self, WorkspaceError> {
+        let (git_dir, work_tree) = (record.admin()?.to_owned(), top.to_owned());
+        Ok(Self { git_dir, work_tree, ..Self::main(&record.repository) })
+    }
+
+    pub(super) fn writing(mut self, folders: &[&Path]) -> Self {
+        self.writes.extend(folders.iter().map(|folder| folder.to_path_buf()));
+        self
+    }
+
+    pub(super) fn with_index(self, index: PathBuf) -> Self {
+        Self { index: Some(index), ..self }
+    }
+
+    /// New objects go to this folder, which is not kept.
+    pub(super) fn trying(self, objects: PathBuf) -> Self {
+        Self { objects: Some(objects), ..self }
+    }
+
+    /// Files of git's work are in this folder, and none of the tree is seen.
+    pub(super) fn apart_in(self, folder: PathBuf) -> Self {
+        Self { work_tree: folder.clone(), ..self }.writing(&[&folder])
+    }
+
+    pub(super) fn by(self, author: (String, String)) -> Self {
+        Self { author: Some(author), ..self }
+    }
+}
+
+/// The folders that a call reaches, as those of a workspace.
+pub(super) fn reached(place: &GitPlace, scratch: PathBuf) -> Workspace {
+    let mut folders: Vec<(PathBuf, bool)> = Vec::new();
+    for folder in [&place.work_tree, &place.common, &place.git_dir].into_iter().chain(&place.writes) {
+        let writable = place.writes.contains(folder);
+        if !folders.iter().any(|(known, _)| known == folder) {
+            folders.push((folder.clone(), writable));
+        }
+    }
+    let folders = folders.into_iter().enumerate().map(|(number, (path, writable))| AddedFolder {
+        at: format!("{FOLDERS}/{number}"),
+        path,
+        writable,
+    });
+    Workspace { root: scratch, project: None, folders: folders.collect(), memories: None, worktree: None }
 }

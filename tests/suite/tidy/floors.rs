@@ -94,7 +94,7 @@ const CORE: Floors = &[
     &["context", "exchange", "folder", "grant", "origin", "path", "state_files", "visible", "worktree"],
     &["files", "import_origin", "interrupt"],
     &["input", "tool"],
-    &["catalogue", "client_tool", "item", "model", "undo"],
+    &["catalogue", "client_tool", "item", "model", "tool_table", "undo"],
     &["agent", "search", "spending", "turn"],
     &["project", "settings"],
     &["archive", "audit", "event", "plugin"],
@@ -142,19 +142,20 @@ const STORE: Floors = &[
 const PROTO: Floors = &[&["lib", "socket"], &["start_variables"], &["view"], &["convert"], &["status"], &["client"]];
 
 const WORKSPACE: Floors = &[
-    &["agreed_files", "code_map", "exact", "failure", "limits", "locks", "place", "text"],
-    &["drafts", "links", "path"],
+    &["code_map", "failure", "limits", "private", "text"],
+    &["exact"],
+    &["drafts", "path"],
     &["encoding", "hard_links", "jail"],
-    &["copy", "diff", "layout", "near", "remove", "target"],
-    &["backend", "clean", "kept", "transport", "uploads"],
+    &["diff", "layout", "near", "remove", "target"],
+    &["backend", "stored", "transport"],
     &["browse", "job", "snapshots"],
     &["walk"],
-    &["documents", "known"],
+    &["documents"],
 ];
 
 const SANDBOX: Floors = &[
-    &["policy", "repository", "secrets"],
-    &["config", "gateway", "leash", "places", "project_secrets"],
+    &["config", "repository", "secrets"],
+    &["gateway", "leash", "places"],
     &["names"],
     &["environment", "hints"],
     &["elsewhere"],
@@ -162,21 +163,12 @@ const SANDBOX: Floors = &[
     &["process"],
 ];
 
-const WORKTREES: Floors = &[
-    &["output", "record"],
-    &["place"],
-    &["git"],
-    &["lib"],
-    &["making", "objects", "programs", "survey"],
-    &["changes"],
-    &["applying", "unfinished"],
-    &["removing"],
-];
+const WORKTREES: Floors =
+    &[&["output"], &["record"], &["git"], &["lib"], &["making"], &["changes"], &["applying"], &["removing"]];
 
-const EXTENSIONS: Floors =
-    &[&["files", "surroundings", "tool_names"], &["project"], &["plugins"], &["skills"], &["guides"]];
+const EXTENSIONS: Floors = &[&["files", "surroundings"], &["project"], &["plugins"], &["skills"], &["guides"]];
 
-const TOOLS: Floors = &[&["arguments", "mount", "patch"], &["builtin", "folders"], &["meant"], &["toolbox"]];
+const TOOLS: Floors = &[&["arguments", "mount", "patch"], &["builtin", "folders"], &["toolbox"]];
 
 const LOCAL: Floors = &[
     &["config", "error", "recording", "status"],

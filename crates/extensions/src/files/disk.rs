@@ -1,16 +1,181 @@
-//! Files and folders as the disk has them, waited for or not.
+//! Files and folders as the disk has them, waited for or not; and a cache of their content: what is unchanged is not read again.
 
 use std::{
-    fs::File,
-    io,
+    collections::HashMap,
+    fs::{self, File},
+    io::{self, Read as _},
     os::fd::{AsFd, OwnedFd},
-    path::Path,
+    path::{Path, PathBuf},
+    sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError},
     time::{Duration, SystemTime},
 };
 
-use agentd_workspace::exact;
+use agentd_workspace::{
+    encoding::{Document, detect},
+    exact,
+};
 use nix::unistd::geteuid;
 use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, StatxFlags, makedev, openat, statx};
+use sha2::{Digest as _, Sha256};
+
+use super::front::{Flaw, Front};
+
+/// Maximum number of cached files, and of cached folders.
+const MAX_KNOWN: usize = 512;
+/// Maximum number of entries read of a folder.
+const MAX_ENTRIES: usize = 1000;
+
+/// Files that were read before, by path. No reader waits for another's disk: the lock is held only for a look.
+#[derive(Debug, Default)]
+pub(crate) struct GuideCache {
+    files: Mutex<ByPath<KnownFile>>,
+    folders: Mutex<ByPath<KnownFolder>>,
+}
+
+type ByPath<T> = HashMap<PathBuf, T>;
+
+#[derive(Debug)]
+struct KnownFile {
+    stamp: Stamp,
+    /// Number of bytes that were wanted.
+    most: usize,
+    read: Arc<GuideText>,
+}
+
+#[derive(Debug)]
+struct KnownFolder {
+    stamp: Stamp,
+    entries: Arc<[Entry]>,
+}
+
+/// Entry of a folder.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Entry {
+    pub(crate) name: String,
+    pub(crate) is_folder: bool,
+}
+
+impl GuideCache {
+    /// The first `most` bytes of a plain file of this user. None where there is no such file.
+    pub(crate) fn read(
+        &self,
+        path: &Path,
+        follow: bool,
+        most: usize,
+        pace: Pace,
+    ) -> Result<Option<Arc<GuideText>>, NotAtHand> {
+        if pace == Pace::AtOnce {
+            let Some(stamp) = stamp(path, follow, pace)? else { return Ok(None) };
+            return self.unchanged(path, stamp, most).map(Some).ok_or(NotAtHand);
+        }
+        Ok(match self.refreshed(path, follow, most) {
+            Ok(read) => Some(read),
+            Err(error) => {
+                if !is_missing(&error) {
+                    tracing::info!("{} is left out: {error}", path.display());
+                }
+                None
+            }
+        })
+    }
+
+    fn refreshed(&self, path: &Path, follow: bool, most: usize) -> io::Result<Arc<GuideText>> {
+        let (file, stamp) = open(path, follow)?;
+        if let Some(read) = self.unchanged(path, stamp, most) {
+            return Ok(read);
+        }
+        let read = Arc::new(read(file, stamp, most)?);
+        remember(&mut lock(&self.files), path, KnownFile { stamp, most, read: Arc::clone(&read) });
+        Ok(read)
+    }
+
+    fn unchanged(&self, path: &Path, stamp: Stamp, most: usize) -> Option<Arc<GuideText>> {
+        match lock(&self.files).get(path) {
+            Some(known) if stamp.settled && known.stamp == stamp && known.most == most => Some(Arc::clone(&known.read)),
+            _ => None,
+        }
+    }
+
+    /// Entries of a folder, sorted by name, without hidden ones. Nothing where there is no such folder.
+    pub(crate) fn entries(&self, folder: &Path, pace: Pace) -> Result<Arc<[Entry]>, NotAtHand> {
+        let Some(stamp) = stamp(folder, true, pace).or_else(|wait| match pace {
+            Pace::AtOnce => Err(wait),
+            Pace::Patient => Ok(None),
+        })?
+        else {
+            return Ok(Arc::default());
+        };
+        if let Some(known) = lock(&self.folders).get(folder)
+            && stamp.settled
+            && known.stamp == stamp
+        {
+            return Ok(Arc::clone(&known.entries));
+        }
+        if pace == Pace::AtOnce {
+            return Err(NotAtHand);
+        }
+        let entries: Arc<[Entry]> = list(folder).into();
+        remember(&mut lock(&self.folders), folder, KnownFolder { stamp, entries: Arc::clone(&entries) });
+        Ok(entries)
+    }
+}
+
+fn list(folder: &Path) -> Vec<Entry> {
+    let Ok(found) = fs::read_dir(folder) else { return Vec::new() };
+    let entry = |found: fs::DirEntry| {
+        let name = found.file_name().into_string().ok().filter(|name| !name.starts_with('.'))?;
+        Some(Entry { name, is_folder: found.file_type().is_ok_and(|kind| kind.is_dir()) })
+    };
+    let mut entries: Vec<Entry> = found.take(MAX_ENTRIES).filter_map(|found| entry(found.ok()?)).collect();
+    entries.sort();
+    entries
+}
+
+fn remember<T>(known: &mut ByPath<T>, path: &Path, what: T) {
+    if known.len() >= MAX_KNOWN {
+        known.clear();
+    }
+    known.insert(path.to_path_buf(), what);
+}
+
+fn lock<T>(known: &Mutex<T>) -> MutexGuard<'_, T> {
+    known.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Content of a file.
+#[derive(Debug)]
+pub(crate) struct GuideText {
+    pub(crate) text: String,
+    /// Its whole size, which is that of the text where all of it was read.
+    pub(crate) bytes: u64,
+    pub(crate) digest: String,
+    /// The same for the same file, whatever its name.
+    pub(crate) identity: (u64, u64),
+    /// Its front matter, or why there is none, once it was asked for.
+    pub(crate) front: OnceLock<Result<Front, Flaw>>,
+    /// Set once the files of the skill whose it is were found to be usable.
+    pub(crate) is_sound: OnceLock<()>,
+}
+
+/// Reads the first `most` bytes of a file.
+pub(crate) fn read(file: File, stamp: Stamp, most: usize) -> io::Result<GuideText> {
+    let mut bytes = Vec::new();
+    let limit = u64::try_from(most).unwrap_or(u64::MAX);
+    file.take(limit).read_to_end(&mut bytes)?;
+    let whole = stamp.size <= limit;
+    let charset = detect(&bytes, whole).map_err(|what| io::Error::other(format!("it is {what}")))?;
+    let digest = Sha256::digest(&bytes).iter().take(16).map(|byte| format!("{byte:02x}")).collect();
+    let mut text = Document::decode(bytes, charset).text().to_owned();
+    // The last character may have been cut in two.
+    while !whole && text.ends_with(char::REPLACEMENT_CHARACTER) {
+        text.pop();
+    }
+    text.retain(|letter| !letter.is_control() || matches!(letter, '\n' | '\t'));
+    // The text may be longer than the file: it has another encoding.
+    let bytes = if whole { text.len() as u64 } else { stamp.size.max(text.len() as u64 + 1) };
+    let (front, is_sound) = (OnceLock::new(), OnceLock::new());
+    Ok(GuideText { text, bytes, digest, identity: stamp.identity, front, is_sound })
+}
 
 /// Age below which a change is not settled: a file that was changed less than this before it was looked at may be
 /// changed again without its time's telling.

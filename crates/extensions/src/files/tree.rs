@@ -9,8 +9,8 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use agentd_workspace::text;
-use cap_std::fs::{Dir, DirBuilder, DirBuilderExt as _, Metadata, MetadataExt as _, OpenOptions, OpenOptionsExt as _};
+use agentd_workspace::{private, text};
+use cap_std::fs::{Dir, Metadata, MetadataExt as _, OpenOptions, OpenOptionsExt as _};
 use nix::fcntl::OFlag;
 use sha2::{Digest as _, Sha256};
 
@@ -229,17 +229,13 @@ impl Tree {
     /// # Errors
     /// When something cannot be read or written, or is no longer as it was.
     pub(crate) fn copy(&self, from: &Dir, to: &Dir) -> io::Result<()> {
-        let mut private = DirBuilder::new();
-        private.mode(0o700);
         for folder in &self.folders {
-            to.create_dir_with(folder, &private)?;
+            private::folder_in(to, folder)?;
         }
         let mut left = self.kind.max_bytes;
         for TreeFile { path, runs, .. } in &self.files {
             let source = open_file(from, path)?;
-            let mut options = OpenOptions::new();
-            options.write(true).create_new(true).mode(if *runs { 0o700 } else { 0o600 });
-            let mut target = to.open_with(path, &options)?.into_std();
+            let mut target = private::file_in(to, path, if *runs { 0o700 } else { 0o600 })?;
             // It may have grown since it was looked at.
             let copied = io::copy(&mut source.take(left + 1), &mut target)?;
             left = left.checked_sub(copied).ok_or_else(|| self.grown())?;

@@ -6,11 +6,10 @@ use std::{io, path::Path};
 
 use agentd_core::project::{ProjectFile, ProjectProblem};
 use cap_std::fs::Dir;
-use sha2::{Digest as _, Sha256};
 
-use crate::{
-    files::tree::{Tree, TreeKind},
-    project::of_bytes,
+use crate::files::{
+    agreed::{ProblemList as _, hash, of_bytes},
+    tree::{Tree, TreeKind},
 };
 
 /// A plugin. What servers need to run may lie in `node_modules`.
@@ -74,12 +73,8 @@ impl PluginFolder {
         })
         .map_err(unread)?;
         files.sort_by(|left, right| left.path.cmp(&right.path));
-        let left_out = tree.left_out.iter().map(|(file, message)| ProjectProblem {
-            file: file.clone(),
-            message: format!("it is left out: {message}"),
-            is_fatal: true,
-        });
-        let left_out = left_out.collect();
+        let mut left_out = Vec::new();
+        tree.left_out.iter().for_each(|(file, message)| left_out.refuse(file, format!("it is left out: {message}")));
         Ok(Self { files, left_out, tree })
     }
 
@@ -88,18 +83,9 @@ impl PluginFolder {
         self.tree.copy(from, to)
     }
 
-    /// Hash over all files, in hexadecimal digits. Lengths stand before what varies.
+    /// Hash over all files, in hexadecimal digits.
     pub(super) fn hash(&self) -> String {
-        let mut digest = Sha256::new();
-        digest.update(FORM);
-        for PluginFile { path, runs, bytes, sha256, .. } in &self.files {
-            digest.update((path.len() as u64).to_le_bytes());
-            digest.update(path.as_bytes());
-            digest.update([u8::from(*runs)]);
-            digest.update(bytes.to_le_bytes());
-            digest.update(sha256.as_bytes());
-        }
-        digest.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
+        hash(FORM, self.files.iter().map(|file| (&*file.path, file.runs, file.bytes, file.sha256.as_bytes())))
     }
 
     /// The files, for a record of them.

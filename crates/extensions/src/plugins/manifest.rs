@@ -8,6 +8,7 @@ use agentd_workspace::text::first_chars;
 use serde_json::{Map, Value};
 
 use super::folder::PluginFolder;
+use crate::files::agreed::ProblemList as _;
 
 /// Places of the manifest, the first of which counts.
 const MANIFESTS: [&str; 6] = [
@@ -90,7 +91,7 @@ impl Manifest {
                 (path, fields)
             }
             None => {
-                manifest.note(
+                manifest.problems.note(
                     "",
                     format!("there is no plugin.json, so the plugin goes by the name of its folder: {fallback}"),
                 );
@@ -129,7 +130,7 @@ impl Manifest {
             "mcpServers" => self.servers = self.server_sources(file, value)?,
             key if UNSUPPORTED.iter().any(|(known, _)| *known == key) => self.unsupported.push(key.to_owned()),
             key if PASSED_OVER.split(' ').any(|known| known == key) => {}
-            other => self.note(file, format!("{} is not known here, and ignored", shown(other))),
+            other => self.problems.note(file, format!("{} is not known here, and ignored", shown(other))),
         }
         Ok(())
     }
@@ -140,7 +141,8 @@ impl Manifest {
             Value::String(path) => vec![path.as_str()],
             Value::Array(paths) if paths.len() <= MAX_PATHS => paths.iter().filter_map(Value::as_str).collect(),
             _ => {
-                self.note(file, format!("`{key}` is no path and no list of at most {MAX_PATHS}; it is ignored"));
+                self.problems
+                    .note(file, format!("`{key}` is no path and no list of at most {MAX_PATHS}; it is ignored"));
                 return Ok(Vec::new());
             }
         };
@@ -181,10 +183,6 @@ impl Manifest {
                 self.unsupported.push(key.to_owned());
             }
         }
-    }
-
-    fn note(&mut self, file: &str, message: impl Into<String>) {
-        self.problems.push(ProjectProblem { file: file.to_owned(), message: message.into(), is_fatal: false });
     }
 }
 

@@ -1,7 +1,7 @@
 //! Plugins: folders with skills, agents, commands and MCP servers, which a person adds and removes as a whole.
 //!
 //! - `folder`: the files, looked through before any is taken, and the hash over them. `manifest`: `plugin.json`.
-//! - `parts`, `servers`: what a plugin brings along. `record`: what the person has agreed to, on disk.
+//! - `parts`, `servers`: what a plugin brings along.
 //!
 //! A plugin is copied into the data folder, and what the person agrees to is the hash over that copy. It is looked at when
 //! the daemon starts, when its configuration is read, when plugins are listed, and before one of its servers starts: where the
@@ -10,7 +10,6 @@
 mod folder;
 mod manifest;
 mod parts;
-mod record;
 mod servers;
 
 #[cfg(test)]
@@ -19,34 +18,68 @@ mod tests;
 use std::{
     fs, io,
     path::{Path, PathBuf},
-    sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock},
+    sync::{Arc, Mutex, PoisonError, RwLock},
 };
 
 use agentd_core::{
     Timestamp,
     error::{ErrorKind, WorkspaceError},
     plugin::{PluginReport, PluginState},
-    project::{ProjectCommand, ProjectProblem},
+    project::{ProjectCommand, ProjectFile, ProjectProblem},
 };
-use agentd_workspace::{agreed_files::private_folder, exact, jail, remove};
+use agentd_workspace::{exact, private};
 use cap_std::fs::Dir;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use self::{
     folder::PluginFolder,
     manifest::{MARKETPLACES, Manifest},
     parts::PluginParts,
-    record::{PluginRecord, PluginRecords},
 };
+use crate::files::agreed::{Agreement, Agreements, DRAFT, lock, remove_below, storage};
 
 /// Maximum number of plugins.
 const MAX_PLUGINS: usize = 100;
 /// Characters that are kept of a client's name, and of a source.
 const MAX_NAME: usize = 1000;
-/// Prefix of folders that are not whole yet.
-const DRAFT: &str = ".draft-";
 /// Plugins inside a folder that are named.
 const MAX_INNER: usize = 12;
+
+/// One plugin as the person agreed to it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+struct PluginRecord {
+    name: String,
+    version: String,
+    /// Hash of all files.
+    hash: String,
+    /// Name of its folder, beside the file of all records.
+    folder: String,
+    /// The place that it was added from.
+    source: String,
+    at: Timestamp,
+    /// The client through which the person agreed.
+    by: String,
+    /// The files then, to tell later what has changed.
+    files: Vec<ProjectFile>,
+}
+
+impl Agreement for PluginRecord {
+    const FILE: [&'static str; 2] = ["installed.json", "plugins"];
+    type Key = str;
+
+    fn key(&self) -> &str {
+        &self.name
+    }
+
+    fn folder(&self) -> &str {
+        &self.folder
+    }
+
+    fn files(&self) -> &[ProjectFile] {
+        &self.files
+    }
+}
 
 /// The plugins that the person has added. Cloneable; all clones are one.
 #[derive(Debug, Clone)]
@@ -112,8 +145,9 @@ impl PluginStore {
     /// Removes what an end of the daemon left of plugins that were being added. It waits for the disk.
     pub fn sweep(&self) {
         let _alone = lock(&self.0.changing);
+        // Where they cannot be read no plugin is used, and none is taken away.
         if let Ok(records) = self.0.records() {
-            self.0.sweep(&records);
+            records.sweep(&self.0.folder);
         }
     }
 
@@ -168,8 +202,8 @@ fn changed(name: &str) -> String {
 }
 
 impl Store {
-    fn records(&self) -> Result<PluginRecords, WorkspaceError> {
-        PluginRecords::load(&self.folder).map_err(|error| {
+    fn records(&self) -> Result<Agreements<PluginRecord>, WorkspaceError> {
+        Agreements::load(&self.folder).map_err(|error| {
             storage("read the list of plugins", &error)
                 .with_hint(format!("no plugin is used; mend or remove {}/installed.json", self.folder.display()))
         })
@@ -178,9 +212,9 @@ impl Store {
     fn refresh(&self) -> Arc<[InstalledPlugin]> {
         let records = self.records().unwrap_or_else(|error| {
             tracing::error!("no plugin is used: {error}");
-            PluginRecords::default()
+            Agreements::default()
         });
-        let installed: Arc<[InstalledPlugin]> = records.plugins.iter().map(|record| self.load(record)).collect();
+        let installed: Arc<[InstalledPlugin]> = records.0.iter().map(|record| self.load(record)).collect();
         *self.installed.write().unwrap_or_else(PoisonError::into_inner) = Arc::clone(&installed);
         installed
     }
@@ -304,20 +338,20 @@ impl Store {
             record.hash == hash && self.read(record).is_ok_and(|looked| looked.files.hash() == hash)
         });
         if !is_known {
-            if records.of(&name).is_none() && records.plugins.len() >= MAX_PLUGINS {
+            if records.of(&name).is_none() && records.0.len() >= MAX_PLUGINS {
                 let message = format!("there are {MAX_PLUGINS} plugins already");
                 return Err(WorkspaceError::new(ErrorKind::Conflict, message).with_hint("remove one first"));
             }
             let failed = |error: io::Error| storage(&format!("add the plugin {name}"), &error);
-            private_folder(&self.folder).map_err(failed)?;
-            self.sweep(&records);
+            private::folder(&self.folder).map_err(failed)?;
+            records.sweep(&self.folder);
             let mark = uuid::Uuid::new_v4().simple().to_string();
             let draft = self.folder.join(format!("{DRAFT}{mark}"));
             let own = format!("{name}-{}", &mark[..12]);
             let kept = self
                 .copy(&from, &looked, &draft)
                 .and_then(|()| fs::rename(&draft, self.folder.join(&own)))
-                .and_then(|()| private_folder(&self.data.join(&name)))
+                .and_then(|()| private::folder(&self.data.join(&name)))
                 .and_then(|()| fs::File::open(&self.folder)?.sync_all());
             let cut = |text: &str| text.chars().filter(|letter| !letter.is_control()).take(MAX_NAME).collect();
             let record = PluginRecord {
@@ -332,10 +366,10 @@ impl Store {
             };
             let after = records.clone().with(record);
             if let Err(error) = kept.and_then(|()| after.store(&self.folder)) {
-                self.sweep(&records);
+                records.sweep(&self.folder);
                 return Err(failed(error));
             }
-            self.sweep(&after);
+            after.sweep(&self.folder);
         }
         self.refresh();
         self.report_of(&name)
@@ -343,7 +377,7 @@ impl Store {
 
     /// Copies the files, durably, and looks whether the copy is what was looked at.
     fn copy(&self, from: &Dir, looked: &LookedAt, to: &Path) -> io::Result<()> {
-        private_folder(to)?;
+        private::folder(to)?;
         let target = Dir::from_std_file(exact::open_folder(to)?.into());
         looked.files.copy(from, &target)?;
         let copied = PluginFolder::read(&target).map_err(io::Error::other)?;
@@ -367,7 +401,7 @@ impl Store {
         let report = self.load(record).report;
         let after = records.clone().without(name);
         after.store(&self.folder).map_err(|error| storage(&format!("remove the plugin {name}"), &error))?;
-        self.sweep(&after);
+        after.sweep(&self.folder);
         remove_below(&self.data, name);
         self.refresh();
         Ok(Some(report))
@@ -379,20 +413,6 @@ impl Store {
         found.ok_or_else(|| {
             WorkspaceError::new(ErrorKind::Internal, format!("the plugin {name} is not there after all"))
         })
-    }
-
-    /// Removes folders that no record needs: what an end of the daemon cut off, and what was there before. What cannot be
-    /// removed only takes room.
-    fn sweep(&self, records: &PluginRecords) {
-        for entry in fs::read_dir(&self.folder).into_iter().flatten().flatten() {
-            let name = entry.file_name();
-            let name = name.to_string_lossy();
-            if entry.file_type().is_ok_and(|kind| kind.is_dir()) && !records.need(&name) {
-                remove_below(&self.folder, &name);
-            } else if name.starts_with(DRAFT) {
-                let _ = fs::remove_file(entry.path());
-            }
-        }
     }
 }
 
@@ -428,25 +448,4 @@ fn inner_plugins(files: &PluginFolder) -> Vec<String> {
     inner.dedup();
     inner.truncate(MAX_INNER);
     inner
-}
-
-/// Removes a folder with all that is in it. What cannot be removed only takes room.
-fn remove_below(parent: &Path, name: &str) {
-    let Ok(opened) = exact::open_folder(parent) else { return };
-    let parent = Dir::from_std_file(opened.into());
-    if let Ok(folder) = jail::open_real_folder(&parent, name) {
-        let removed = remove::empty(&folder).and_then(|()| parent.remove_dir(name));
-        if let Err(error) = removed {
-            tracing::warn!("what is left of the plugin folder {name} cannot be removed: {error}");
-        }
-    }
-}
-
-fn storage(doing: &str, error: &io::Error) -> WorkspaceError {
-    WorkspaceError::new(ErrorKind::Storage, format!("could not {doing}: {error}"))
-        .with_hint("look at the data folder of the daemon: agentctl doctor")
-}
-
-fn lock<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
-    shared.lock().unwrap_or_else(PoisonError::into_inner)
 }

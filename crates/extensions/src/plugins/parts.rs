@@ -15,6 +15,7 @@ use super::{
 };
 use crate::{
     files::{
+        agreed::ProblemList as _,
         front::{self, SKILL_FILE},
         requirements,
     },
@@ -52,7 +53,7 @@ impl PluginParts {
         for (name, file) in parts.markdown(folder, &manifest.agents) {
             match file.text() {
                 Ok(text) => agents.of_markdown(&file.path, name, text),
-                Err(why) => parts.problem(&file.path, why, true),
+                Err(why) => parts.problems.refuse(&file.path, why),
             }
         }
         for (name, file) in parts.markdown(folder, &manifest.commands) {
@@ -83,7 +84,7 @@ impl PluginParts {
             .collect();
         entries.dedup();
         if entries.is_empty() {
-            self.problem(path, &format!("no skill is there: no folder in it has a {SKILL_FILE}"), true);
+            self.problems.refuse(path, &format!("no skill is there: no folder in it has a {SKILL_FILE}"));
         }
         for entry in entries {
             self.skill(folder, &entry);
@@ -99,28 +100,28 @@ impl PluginParts {
         }
         let front = match folder.text(&file) {
             Some(Ok(text)) => front::front(&text[..text.floor_char_boundary(front::MAX_FRONT)]),
-            Some(Err(why)) => return self.problem(&file, why, true),
+            Some(Err(why)) => return self.problems.refuse(&file, why),
             None => return,
         };
         let front = match front {
             Ok(front) => front,
-            Err(flaw) => return self.problem(&file, &format!("line {}: {}", flaw.line, flaw.message), true),
+            Err(flaw) => return self.problems.refuse(&file, &format!("line {}: {}", flaw.line, flaw.message)),
         };
         let Some(name) = front::name(&front, entry) else {
-            return self.problem(&file, "neither its name nor its folder's can be the name of a skill", true);
+            return self.problems.refuse(&file, "neither its name nor its folder's can be the name of a skill");
         };
         if self.skills.iter().any(|known| known.name.eq_ignore_ascii_case(&name)) {
-            return self.problem(&file, &format!("another skill of this plugin has the name {name}"), true);
+            return self.problems.refuse(&file, &format!("another skill of this plugin has the name {name}"));
         }
         if self.skills.len() >= MAX_PARTS {
-            return self.problem(&file, &format!("a plugin has at most {MAX_PARTS} skills"), true);
+            return self.problems.refuse(&file, &format!("a plugin has at most {MAX_PARTS} skills"));
         }
         let listed = folder.text(&format!("{path}/{}", requirements::PACKAGES_FILE)).and_then(Result::ok);
         let packages = match requirements::packages(&front, listed) {
             Ok(packages) => packages,
             Err((of, flaw)) => {
                 let message = format!("{}; nothing is installed for this skill", flaw.message);
-                self.problem(&format!("{path}/{of}"), &message, false);
+                self.problems.note(&format!("{path}/{of}"), &message);
                 Vec::new()
             }
         };
@@ -148,7 +149,7 @@ impl PluginParts {
                 }
             }
             if found.len() == before && !folder.has_folder(path) {
-                self.problem(path, "the manifest names it, and it is no Markdown file and no folder of them", true);
+                self.problems.refuse(path, "the manifest names it, and it is no Markdown file and no folder of them");
             }
         }
         found
@@ -157,18 +158,14 @@ impl PluginParts {
     fn command(&mut self, name: &str, file: &PluginFile) {
         match file.text() {
             Ok(_) if self.commands.iter().any(|known| known.name == name) => {
-                self.problem(&file.path, &format!("another command of this plugin has the name {name}"), true);
+                self.problems.refuse(&file.path, &format!("another command of this plugin has the name {name}"));
             }
             Ok(_) if self.commands.len() >= MAX_PARTS => {
-                self.problem(&file.path, &format!("a plugin has at most {MAX_PARTS} commands"), true);
+                self.problems.refuse(&file.path, &format!("a plugin has at most {MAX_PARTS} commands"));
             }
-            Ok(text) if text.len() > MAX_COMMAND => self.problem(&file.path, "it is larger than 64 KiB", true),
+            Ok(text) if text.len() > MAX_COMMAND => self.problems.refuse(&file.path, "it is larger than 64 KiB"),
             Ok(text) => self.commands.push(ProjectCommand { name: name.to_owned(), text: text.to_owned() }),
-            Err(why) => self.problem(&file.path, why, true),
+            Err(why) => self.problems.refuse(&file.path, why),
         }
-    }
-
-    fn problem(&mut self, file: &str, message: &str, is_fatal: bool) {
-        self.problems.push(ProjectProblem { file: file.to_owned(), message: message.to_owned(), is_fatal });
     }
 }

@@ -11,6 +11,7 @@ use super::{
     folder::PluginFolder,
     manifest::{ServerSource, inner_path, shown},
 };
+use crate::files::agreed::ProblemList as _;
 
 /// Servers of a plugin.
 const MAX_SERVERS: usize = 50;
@@ -100,16 +101,16 @@ impl FoundServers {
     fn file(&mut self, path: &str, folder: &PluginFolder) {
         let text = match folder.text(path) {
             Some(Ok(text)) => text,
-            Some(Err(why)) => return self.problem(path, why, true),
-            None => return self.problem(path, "the manifest names it, and it is not there", true),
+            Some(Err(why)) => return self.problems.refuse(path, why),
+            None => return self.problems.refuse(path, "the manifest names it, and it is not there"),
         };
         match serde_json::from_str::<Value>(text) {
             Ok(Value::Object(file)) => {
                 let servers = file.get("mcpServers").or_else(|| file.get("servers")).and_then(Value::as_object);
                 self.all(path, servers.unwrap_or(&file), folder);
             }
-            Ok(_) => self.problem(path, "it is no JSON object", true),
-            Err(error) => self.problem(path, &format!("it is no JSON: {error}"), true),
+            Ok(_) => self.problems.refuse(path, "it is no JSON object"),
+            Err(error) => self.problems.refuse(path, &format!("it is no JSON: {error}")),
         }
     }
 
@@ -121,13 +122,13 @@ impl FoundServers {
             };
             match read {
                 Ok(entry) if self.servers.iter().any(|known| known.name == entry.name) => {
-                    self.problem(file, &format!("another server of this plugin has the name {}", entry.name), true);
+                    self.problems.refuse(file, &format!("another server of this plugin has the name {}", entry.name));
                 }
                 Ok(_) if self.servers.len() >= MAX_SERVERS => {
-                    return self.problem(file, &format!("a plugin has at most {MAX_SERVERS} servers"), true);
+                    return self.problems.refuse(file, &format!("a plugin has at most {MAX_SERVERS} servers"));
                 }
                 Ok(entry) => self.servers.push(entry),
-                Err(why) => self.problem(file, &format!("the server {} is left out: {why}", shown(name)), true),
+                Err(why) => self.problems.refuse(file, &format!("the server {} is left out: {why}", shown(name))),
             }
         }
     }
@@ -165,16 +166,12 @@ impl FoundServers {
         }
         entry.translate(folder)?;
         if entry.name != name {
-            self.problem(file, &format!("the server {} goes by {}", shown(name), entry.name), false);
+            self.problems.note(file, &format!("the server {} goes by {}", shown(name), entry.name));
         }
         for key in server.keys().filter(|key| !KNOWN.contains(&key.as_str())) {
-            self.problem(file, &format!("{}: {} is not known here, and ignored", entry.name, shown(key)), false);
+            self.problems.note(file, &format!("{}: {} is not known here, and ignored", entry.name, shown(key)));
         }
         Ok(entry)
-    }
-
-    fn problem(&mut self, file: &str, message: &str, is_fatal: bool) {
-        self.problems.push(ProjectProblem { file: file.to_owned(), message: message.to_owned(), is_fatal });
     }
 }
 

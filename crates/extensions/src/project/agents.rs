@@ -4,14 +4,14 @@
 //! Files come from many systems: names of tools and of the model may be theirs, and keys that mean nothing here are passed over. No
 //! variable is filled in, and no other file is read.
 
-use agentd_core::{agent::AgentCard, model::Slot, project::ProjectProblem};
+use agentd_core::{agent::AgentCard, model::Slot, project::ProjectProblem, tool_table::ToolRow};
 use agentd_workspace::text::first_chars;
 use serde_json::{Map, Value};
 
 use super::folder::{AGENTS, AGENTS_FILE, ProjectFolder};
-use crate::{
-    files::front::{MarkdownParts, list, scalar},
-    tool_names::known_name,
+use crate::files::{
+    agreed::ProblemList as _,
+    front::{MarkdownParts, list, scalar},
 };
 
 /// Maximum number of agents of a project: each is described in every request.
@@ -77,10 +77,10 @@ impl FoundAgents {
     pub(crate) fn of_markdown(&mut self, file: &str, name: &str, text: &str) {
         match MarkdownParts::of(text, &KEYS) {
             Ok(MarkdownParts { fields, body, notes }) => {
-                notes.into_iter().for_each(|note| self.note(file, note.message));
+                notes.into_iter().for_each(|note| self.problems.note(file, note.message));
                 self.add(file, name, &fields, Some(body));
             }
-            Err(flaw) => self.refuse(file, format!("line {}: {}", flaw.line, flaw.message)),
+            Err(flaw) => self.problems.refuse(file, format!("line {}: {}", flaw.line, flaw.message)),
         }
     }
 
@@ -94,25 +94,25 @@ impl FoundAgents {
                 for (id, card) in agents {
                     match card {
                         Value::Object(fields) => self.add(AGENTS_FILE, &id, &fields, None),
-                        _ => self.refuse(AGENTS_FILE, format!("the agent {} has no keys", shown(&id))),
+                        _ => self.problems.refuse(AGENTS_FILE, format!("the agent {} has no keys", shown(&id))),
                     }
                 }
             }
-            Ok(None | Some(Value::Null)) => self.note(AGENTS_FILE, "it has no key `agents`"),
-            Ok(Some(_)) => self.refuse(AGENTS_FILE, "`agents` must be names, each with its keys"),
-            Err(why) => self.refuse(AGENTS_FILE, why),
+            Ok(None | Some(Value::Null)) => self.problems.note(AGENTS_FILE, "it has no key `agents`"),
+            Ok(Some(_)) => self.problems.refuse(AGENTS_FILE, "`agents` must be names, each with its keys"),
+            Err(why) => self.problems.refuse(AGENTS_FILE, why),
         }
     }
 
     fn add(&mut self, file: &str, name: &str, fields: &Map<String, Value>, body: Option<&str>) {
         let card = match self.card(file, name, fields, body) {
             Ok(card) => card,
-            Err(why) => return self.refuse(file, why),
+            Err(why) => return self.problems.refuse(file, why),
         };
         if self.cards.iter().any(|known| known.id == card.id) {
-            self.refuse(file, format!("another agent of this {} has the name `{}`", self.noun, card.id));
+            self.problems.refuse(file, format!("another agent of this {} has the name `{}`", self.noun, card.id));
         } else if self.cards.len() >= MAX_AGENTS {
-            self.refuse(file, format!("a {} has at most {MAX_AGENTS} agents", self.noun));
+            self.problems.refuse(file, format!("a {} has at most {MAX_AGENTS} agents", self.noun));
         } else {
             self.cards.push(card);
         }
@@ -131,7 +131,7 @@ impl FoundAgents {
         let id = plain_id(&name);
         AgentCard::check_id(&id).map_err(|why| format!("the agent {}: {why}", shown(&name)))?;
         if id != name {
-            self.note(file, format!("the agent {} goes by `{id}`", shown(&name)));
+            self.problems.note(file, format!("the agent {} goes by `{id}`", shown(&name)));
         }
         let mut card = AgentCard::new(&id);
         let refuse = |why: &str| Err(format!("the agent `{id}`: {why}"));
@@ -150,7 +150,7 @@ impl FoundAgents {
                     card.slot = Slot::ALL.into_iter().find(|slot| slot.as_str() == name.trim());
                     if card.slot.is_none() && name.trim() != "inherit" {
                         let told = "is no slot of models.yaml, so the agent uses that of the turn";
-                        self.note(file, format!("{} {told}", shown(&name)));
+                        self.problems.note(file, format!("{} {told}", shown(&name)));
                     }
                 }
                 "max_steps" | "maxTurns" | "max_turns" => match value.as_u64() {
@@ -158,7 +158,7 @@ impl FoundAgents {
                     _ => return refuse("the number of its steps is from 1 to 1000"),
                 },
                 other if PASSED_OVER.contains(&other) => {}
-                other => self.note(file, format!("{} is not known here", shown(other))),
+                other => self.problems.note(file, format!("{} is not known here", shown(other))),
             }
         }
         if card.description.is_empty() {
@@ -174,17 +174,9 @@ impl FoundAgents {
         if is_cut {
             card.description = start.to_owned();
             let most = AgentCard::LONGEST_DESCRIPTION;
-            self.note(file, format!("the description of `{id}` is cut to {most} characters"));
+            self.problems.note(file, format!("the description of `{id}` is cut to {most} characters"));
         }
         Ok(card)
-    }
-
-    fn refuse(&mut self, file: &str, message: impl Into<String>) {
-        self.problems.push(ProjectProblem { file: file.to_owned(), message: message.into(), is_fatal: true });
-    }
-
-    fn note(&mut self, file: &str, message: impl Into<String>) {
-        self.problems.push(ProjectProblem { file: file.to_owned(), message: message.into(), is_fatal: false });
     }
 }
 
@@ -196,7 +188,7 @@ fn tools(value: &Value) -> Option<Vec<String>> {
     }
     // `Bash(git:*)` names a tool, too.
     let bare = |name: &String| name.split('(').next().unwrap_or_default().trim().to_owned();
-    let ours = |name: String| known_name(&name).map_or(name, str::to_owned);
+    let ours = |name: String| ToolRow::known(&name).map_or(name, |tool| tool.name.to_owned());
     let mut tools: Vec<String> = named.iter().map(bare).filter(|name| !name.is_empty()).map(ours).collect();
     tools.dedup();
     Some(tools)

@@ -11,9 +11,11 @@ use agentd_core::{
 use super::{
     agents,
     folder::{COMMANDS, FolderFile, INSTRUCTIONS, ProjectFolder, SKILLS},
-    hash,
 };
-use crate::files::front::{self, SKILL_FILE};
+use crate::files::{
+    agreed::of_bytes,
+    front::{self, SKILL_FILE},
+};
 
 /// Content of a trusted project for sessions: made of the bytes that were hashed.
 #[derive(Debug)]
@@ -88,7 +90,7 @@ impl ProjectContent {
             origin: GuideOrigin::Trusted,
             text: text[..text.floor_char_boundary(most)].to_owned(),
             bytes: text.len() as u64,
-            digest: hash::of_bytes(text.as_bytes())[..32].to_owned(),
+            digest: of_bytes(text.as_bytes())[..32].to_owned(),
         })
     }
 }

@@ -14,6 +14,7 @@ use cap_std::fs::{Dir, OpenOptions, OpenOptionsExt as _};
 use nix::fcntl::OFlag;
 
 use crate::files::{
+    agreed::{self, ProblemList as _},
     disk::{self, NotAtHand, Pace, Stamp},
     front::SKILL_FILE,
     tree::Tree,
@@ -42,6 +43,9 @@ const MAX_ALL_FILES: usize = 4000;
 const MAX_PATH: usize = 300;
 /// Maximum number of entries of one folder.
 const MAX_ENTRIES: usize = 2000;
+
+/// Mark of what is hashed, and of the form in which it is.
+const FORM: &[u8] = b"agentd project 1\0";
 
 /// A file that is used.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -102,11 +106,18 @@ impl ProjectFolder {
         match exact::open_folder(&reader.root) {
             Ok(folder) => reader.all(&Dir::from_std_file(folder.into())),
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-            Err(_) => reader.problem("", "it is no folder, or a link on the way to it; nothing of it is used"),
+            Err(_) => {
+                reader.found.problems.refuse("", "it is no folder, or a link on the way to it; nothing of it is used")
+            }
         }
         let mut found = reader.found;
         found.files.sort_by(|left, right| left.path.cmp(&right.path));
         found
+    }
+
+    /// Hash over the files; empty where there are none. It covers the path, the bytes and the right to run of each.
+    pub(crate) fn hash(&self) -> String {
+        hash(&self.files)
     }
 
     /// The file of that path.
@@ -154,10 +165,10 @@ impl Reader {
                 (AGENTS | COMMANDS, Kind::Folder) => self.texts(root, &name),
                 (SKILLS, Kind::Folder) => self.skills(root),
                 (INSTRUCTIONS | AGENTS_FILE, Kind::Folder) => {
-                    self.problem(&name, "it is a folder, and should be a file")
+                    self.found.problems.refuse(&name, "it is a folder, and should be a file")
                 }
                 (AGENTS | COMMANDS | SKILLS, Kind::File) => {
-                    self.problem(&name, "it is no folder; put a folder there, and no link");
+                    self.found.problems.refuse(&name, "it is no folder; put a folder there, and no link");
                 }
                 _ => self.found.ignored.push(name),
             }
@@ -169,14 +180,14 @@ impl Reader {
         let listed = match folder.entries() {
             Ok(listed) => listed,
             Err(error) => {
-                self.problem(below, format!("it cannot be listed: {error}"));
+                self.found.problems.refuse(below, format!("it cannot be listed: {error}"));
                 return Vec::new();
             }
         };
         let listed: Vec<_> = listed.take(MAX_ENTRIES + 1).collect();
         if listed.len() > MAX_ENTRIES {
             // Which of them are listed first is up to the disk.
-            self.problem(below, format!("it has more than {MAX_ENTRIES} entries; nothing of it is used"));
+            self.found.problems.refuse(below, format!("it has more than {MAX_ENTRIES} entries; nothing of it is used"));
             return Vec::new();
         }
         let mut entries = Vec::new();
@@ -187,7 +198,7 @@ impl Reader {
                     let is_folder = entry.file_type().is_ok_and(|kind| kind.is_dir());
                     entries.push((name, if is_folder { Kind::Folder } else { Kind::File }));
                 }
-                None => self.problem(below, "a name in it is not plain text; rename it"),
+                None => self.found.problems.refuse(below, "a name in it is not plain text; rename it"),
             }
         }
         entries.sort();
@@ -204,7 +215,7 @@ impl Reader {
             }
             count += 1;
             if count > MAX_FILES {
-                self.problem(below, format!("only its first {MAX_FILES} files are used"));
+                self.found.problems.refuse(below, format!("only its first {MAX_FILES} files are used"));
                 return;
             }
             self.text(root, &format!("{below}/{name}"));
@@ -218,13 +229,13 @@ impl Reader {
             let below = format!("{SKILLS}/{name}");
             if kind == Kind::File {
                 if folder.symlink_metadata(&name).is_ok_and(|found| found.is_symlink()) {
-                    self.problem(&below, "it is a link; put the folder itself there");
+                    self.found.problems.refuse(&below, "it is a link; put the folder itself there");
                 }
                 continue;
             }
             count += 1;
             if count > MAX_FILES {
-                self.problem(SKILLS, format!("only its first {MAX_FILES} skills are used"));
+                self.found.problems.refuse(SKILLS, format!("only its first {MAX_FILES} skills are used"));
                 return;
             }
             self.skill(&folder, &name, &below);
@@ -253,10 +264,10 @@ impl Reader {
         });
         let files = match read {
             Ok(files) => files,
-            Err(error) => return self.problem(below, error.to_string()),
+            Err(error) => return self.found.problems.refuse(below, error.to_string()),
         };
         if !files.iter().any(|(path, ..)| path == Path::new(SKILL_FILE)) {
-            return self.problem(below, format!("there is no {SKILL_FILE} in it"));
+            return self.found.problems.refuse(below, format!("there is no {SKILL_FILE} in it"));
         }
         for (path, runs, content) in files {
             self.left = self.left.saturating_sub(content.len() as u64);
@@ -269,7 +280,7 @@ impl Reader {
         self.look(path);
         match self.read_text(root, path) {
             Ok(content) => self.found.files.push(FolderFile { path: path.to_owned(), runs: false, content }),
-            Err(error) => self.problem(path, error.to_string()),
+            Err(error) => self.found.problems.refuse(path, error.to_string()),
         }
     }
 
@@ -313,7 +324,7 @@ impl Reader {
         match jail::open_real_folder(root, below) {
             Ok(folder) => Some(folder),
             Err(error) => {
-                self.problem(below, format!("it cannot be opened: {error}"));
+                self.found.problems.refuse(below, format!("it cannot be opened: {error}"));
                 None
             }
         }
@@ -323,10 +334,14 @@ impl Reader {
         let path = self.root.join(below);
         self.found.stamps.look(path);
     }
+}
 
-    fn problem(&mut self, file: &str, message: impl Into<String>) {
-        self.found.problems.push(ProjectProblem { file: file.to_owned(), message: message.into(), is_fatal: true });
+fn hash(files: &[FolderFile]) -> String {
+    if files.is_empty() {
+        return String::new();
     }
+    let hashed = files.iter().map(|file| (&*file.path, file.runs, file.content.len() as u64, &*file.content));
+    agreed::hash(FORM, hashed)
 }
 
 fn too_much() -> io::Error {
@@ -338,4 +353,69 @@ fn too_much() -> io::Error {
 
 fn is_link(root: &Dir, path: &str) -> bool {
     root.symlink_metadata(path).is_ok_and(|found| found.is_symlink())
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn file(path: &str, content: &[u8]) -> FolderFile {
+        FolderFile { path: path.to_owned(), runs: false, content: content.to_vec() }
+    }
+
+    fn any_files() -> impl Strategy<Value = Vec<FolderFile>> {
+        let content = prop::collection::vec(any::<u8>(), 0..20);
+        let files = prop::collection::btree_map("[a-z/.]{1,6}", (content, any::<bool>()), 1..6);
+        files.prop_map(|files| {
+            let file = |(path, (content, runs))| FolderFile { path, runs, content };
+            files.into_iter().map(file).collect()
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn the_order_of_a_folder_makes_no_difference(files in any_files(), turned in any::<prop::sample::Index>()) {
+            let mut other = files.clone();
+            other.rotate_left(turned.index(files.len()));
+            prop_assert_eq!(hash(&files), hash(&other));
+            other.reverse();
+            prop_assert_eq!(hash(&files), hash(&other));
+        }
+
+        #[test]
+        fn each_byte_name_and_right_makes_one(files in any_files(), at in any::<prop::sample::Index>(), bit in 0_u8..8) {
+            let whole = hash(&files);
+            let which = at.index(files.len());
+            let changed = |change: &dyn Fn(&mut FolderFile)| {
+                let mut files = files.clone();
+                change(&mut files[which]);
+                hash(&files)
+            };
+            prop_assert_ne!(&whole, &changed(&|file| file.path.push('x')));
+            prop_assert_ne!(&whole, &changed(&|file| file.runs = !file.runs));
+            prop_assert_ne!(&whole, &changed(&|file| file.content.push(0)));
+            if !files[which].content.is_empty() {
+                let byte = at.index(files[which].content.len());
+                prop_assert_ne!(&whole, &changed(&|file| file.content[byte] ^= 1 << bit));
+            }
+            let mut fewer = files.clone();
+            fewer.remove(which);
+            prop_assert_ne!(&whole, &hash(&fewer));
+        }
+    }
+
+    #[test]
+    fn no_bytes_pass_from_a_name_to_a_content_or_to_the_next_file() {
+        let sets = [
+            vec![file("a", b"bc")],
+            vec![file("ab", b"c")],
+            vec![file("a", b"b"), file("c", b"")],
+            vec![file("a", b""), file("b", b"c")],
+        ];
+        let hashes: std::collections::BTreeSet<String> = sets.iter().map(|set| hash(set)).collect();
+        assert_eq!(hashes.len(), sets.len());
+        assert_eq!(hash(&[]), "");
+    }
 }

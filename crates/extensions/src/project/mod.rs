@@ -1,7 +1,7 @@
 //! Projects that bring instructions, agents, skills and commands along in `.agentd/`, used only where the person trusts them.
 //!
-//! - `folder`: the files, read whole and once. `hash`: the hash over them.
-//! - `agents`, `content`: what they mean. `record`: which hashes the person trusts, on disk.
+//! - `folder`: the files, read whole and once, and the hash over them.
+//! - `agents`, `content`: what they mean.
 //!
 //! The trust is in a hash over all files that are used. Before each use it is looked whether the files have this hash still; if
 //! so, what is used is the daemon's own copy, made of the very bytes that were hashed. So nothing that is written into the
@@ -10,15 +10,13 @@
 mod agents;
 mod content;
 mod folder;
-mod hash;
-mod record;
 
 use std::{
     borrow::Cow,
     collections::HashMap,
     fs, io,
     path::{Path, PathBuf},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex},
 };
 
 use agentd_core::{
@@ -27,22 +25,57 @@ use agentd_core::{
     ports::{ProjectStanding, Projects},
     project::{PROJECT_FOLDER, ProjectCommand, ProjectFile, ProjectReport, ProjectTrust},
 };
-use agentd_workspace::agreed_files::{private_folder, write_private};
+use agentd_workspace::private;
 use agentd_worktrees::WorktreeFolders;
 use futures_util::{FutureExt as _, future::BoxFuture};
+use serde::{Deserialize, Serialize};
 
-pub(crate) use self::{agents::FoundAgents, content::ProjectContent, folder::SKILLS, hash::of_bytes};
+pub(crate) use self::{agents::FoundAgents, content::ProjectContent, folder::SKILLS};
 use self::{
     content::FolderParts,
     folder::{FolderStamps, ProjectFolder},
-    record::{TrustRecord, TrustRecords},
 };
-use crate::files::disk::{self, NotAtHand, Pace};
+use crate::files::{
+    agreed::{Agreement, Agreements, DRAFT, lock, of_bytes, remove_below, storage},
+    disk::{self, NotAtHand, Pace},
+};
 
 /// Maximum number of projects whose state is cached.
 const MAX_KNOWN: usize = 128;
 /// Characters that are kept of a client's name.
 const MAX_NAME: usize = 100;
+
+/// Trust in one project.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+struct TrustRecord {
+    /// Its real path.
+    path: PathBuf,
+    /// The hash of what is trusted.
+    hash: String,
+    /// When the person did it.
+    at: Timestamp,
+    /// The client through which they did.
+    by: String,
+    /// The files then, to tell later what has changed.
+    files: Vec<ProjectFile>,
+}
+
+impl Agreement for TrustRecord {
+    const FILE: [&'static str; 2] = ["trusted.json", "projects"];
+    type Key = Path;
+
+    fn key(&self) -> &Path {
+        &self.path
+    }
+
+    fn folder(&self) -> &str {
+        &self.hash
+    }
+
+    fn files(&self) -> &[ProjectFile] {
+        &self.files
+    }
+}
 
 /// The projects that the person trusts. Cloneable; all clones are one.
 #[derive(Debug, Clone)]
@@ -55,7 +88,7 @@ struct Store {
     /// Worktrees, which are trusted as their main trees are.
     worktrees: Option<WorktreeFolders>,
     /// None until they are loaded.
-    records: Mutex<Option<Arc<TrustRecords>>>,
+    records: Mutex<Option<Arc<Agreements<TrustRecord>>>>,
     /// The state of projects when they were looked at last, by their paths.
     known: Mutex<HashMap<PathBuf, Arc<KnownProject>>>,
     /// The content of what is trusted, by its hash.
@@ -197,17 +230,20 @@ impl Store {
 
     /// Makes the daemon's own copy of what has this hash, anew in each life of the daemon, and keeps what it means.
     fn take(&self, folder: &ProjectFolder, hash: &str) -> io::Result<Arc<ProjectContent>> {
-        private_folder(&self.folder)?;
+        private::folder(&self.folder)?;
         let base = self.folder.canonicalize()?;
         let place = base.join(hash);
         let _alone = lock(&self.changing);
         if let Some(content) = lock(&self.contents).get(hash) {
             return Ok(Arc::clone(content));
         }
-        let draft = base.join(format!(".draft-{}", uuid::Uuid::new_v4().simple()));
-        let copied = copy(folder, &draft).and_then(|()| remove(&place)).and_then(|()| fs::rename(&draft, &place));
+        let draft = format!("{DRAFT}{}", uuid::Uuid::new_v4().simple());
+        let copied = copy(folder, &base.join(&draft)).and_then(|()| {
+            remove_below(&base, hash);
+            fs::rename(base.join(&draft), &place)
+        });
         if let Err(error) = copied {
-            let _ = remove(&draft);
+            remove_below(&base, &draft);
             return Err(error);
         }
         let content = Arc::new(ProjectContent::new(FolderParts::of(folder), place));
@@ -226,7 +262,7 @@ impl Store {
 
     fn remember(&self, project: &Path, mut folder: ProjectFolder) -> (Arc<KnownProject>, ProjectFolder) {
         let stamps = std::mem::take(&mut folder.stamps);
-        let known = Arc::new(KnownProject { hash: hash::of_files(folder.files.iter()), stamps });
+        let known = Arc::new(KnownProject { hash: folder.hash(), stamps });
         let mut all = lock(&self.known);
         if all.len() >= MAX_KNOWN {
             all.clear();
@@ -235,17 +271,24 @@ impl Store {
         (known, folder)
     }
 
-    fn records(&self, pace: Pace) -> Result<Arc<TrustRecords>, NotAtHand> {
+    fn records(&self, pace: Pace) -> Result<Arc<Agreements<TrustRecord>>, NotAtHand> {
         let mut records = lock(&self.records);
         match &*records {
             Some(records) => Ok(Arc::clone(records)),
             None if pace == Pace::AtOnce => Err(NotAtHand),
-            None => Ok(Arc::clone(records.insert(Arc::new(TrustRecords::load(&self.folder))))),
+            None => {
+                let loaded = Agreements::load(&self.folder).unwrap_or_else(|error| {
+                    let place = self.folder.join(TrustRecord::FILE[0]);
+                    tracing::error!("no project is trusted, because {} cannot be read: {error}", place.display());
+                    Agreements::default()
+                });
+                Ok(Arc::clone(records.insert(Arc::new(loaded))))
+            }
         }
     }
 
     /// The records, with waiting for the disk.
-    fn patient_records(&self) -> Arc<TrustRecords> {
+    fn patient_records(&self) -> Arc<Agreements<TrustRecord>> {
         self.records(Pace::Patient).unwrap_or_default()
     }
 
@@ -271,8 +314,8 @@ impl Store {
         let by = client.chars().take(MAX_NAME).collect();
         let (path, at) = (self.main(project).into_owned(), Timestamp::now());
         let record = TrustRecord { path, hash: known.hash.clone(), at, by, files: files(&folder) };
-        self.change(|records| records.with(record)).map_err(|error| storage("store the trust", error))?;
-        self.take(&folder, &known.hash).map_err(|error| storage("copy what is trusted", error))?;
+        self.change(|records| records.with(record)).map_err(|error| storage("store the trust", &error))?;
+        self.take(&folder, &known.hash).map_err(|error| storage("copy what is trusted", &error))?;
         Ok(describe(project, &folder, &known.hash, self.patient_records().of(&self.main(project))))
     }
 
@@ -283,30 +326,19 @@ impl Store {
                 .with_hint("agentctl project show DIR tells how a project stands"));
         }
         self.change(|records| records.without(&self.main(project)))
-            .map_err(|error| storage("take the trust back", error))?;
+            .map_err(|error| storage("take the trust back", &error))?;
         self.report(project)
     }
 
     /// Changes the records on the disk, then in memory, and removes copies that nothing needs any more.
-    fn change(&self, change: impl FnOnce(&TrustRecords) -> TrustRecords) -> io::Result<()> {
+    fn change(&self, change: impl FnOnce(Agreements<TrustRecord>) -> Agreements<TrustRecord>) -> io::Result<()> {
         let _alone = lock(&self.changing);
-        let before = self.patient_records();
-        let after = change(&before);
+        let after = change(Agreements::clone(&self.patient_records()));
         after.store(&self.folder)?;
         *lock(&self.records) = Some(Arc::new(after.clone()));
         lock(&self.contents).retain(|hash, _| after.need(hash));
-        self.sweep(&after);
+        after.sweep(&self.folder);
         Ok(())
-    }
-
-    /// Removes copies of what is trusted no longer. What cannot be removed only takes room.
-    fn sweep(&self, records: &TrustRecords) {
-        for entry in fs::read_dir(&self.folder).into_iter().flatten().flatten() {
-            let is_folder = entry.file_type().is_ok_and(|kind| kind.is_dir());
-            if is_folder && !records.need(&entry.file_name().to_string_lossy()) {
-                let _ = remove(&entry.path());
-            }
-        }
     }
 }
 
@@ -348,27 +380,20 @@ fn files(folder: &ProjectFolder) -> Vec<ProjectFile> {
     let file = |file: &folder::FolderFile| ProjectFile {
         path: file.path.clone(),
         bytes: file.content.len() as u64,
-        sha256: hash::of_bytes(&file.content),
+        sha256: of_bytes(&file.content),
     };
     folder.files.iter().map(file).collect()
 }
 
 /// Writes the files below a folder that is made for it.
 fn copy(folder: &ProjectFolder, to: &Path) -> io::Result<()> {
-    private_folder(to)?;
+    private::folder(to)?;
     for file in &folder.files {
         let path = to.join(&file.path);
-        path.parent().map_or(Ok(()), private_folder)?;
-        write_private(&path, &file.content, file.runs)?;
+        path.parent().map_or(Ok(()), private::folder)?;
+        private::write(&path, &file.content, file.runs)?;
     }
     Ok(())
-}
-
-fn remove(folder: &Path) -> io::Result<()> {
-    match fs::remove_dir_all(folder) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
-        _ => Ok(()),
-    }
 }
 
 /// The real path of a project.
@@ -386,11 +411,53 @@ fn real(project: &Path) -> Result<PathBuf, WorkspaceError> {
         .with_hint("name the folder that holds .agentd/"))
 }
 
-fn storage(doing: &str, error: io::Error) -> WorkspaceError {
-    WorkspaceError::new(ErrorKind::Storage, format!("could not {doing}: {error}"))
-        .with_hint("look at the data folder of the daemon: agentctl doctor")
-}
+#[cfg(test)]
+mod tests {
+    use std::{fs, os::unix::fs::PermissionsExt as _};
 
-fn lock<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
-    shared.lock().unwrap_or_else(PoisonError::into_inner)
+    use super::*;
+
+    type TrustRecords = Agreements<TrustRecord>;
+    const FILE: &str = "trusted.json";
+
+    fn file(path: &str, sha256: &str) -> ProjectFile {
+        ProjectFile { path: path.to_owned(), bytes: 1, sha256: sha256.to_owned() }
+    }
+
+    fn record(path: &str, hash: &str) -> TrustRecord {
+        let files = vec![file("a", "1"), file("b", "1"), file("c", "1")];
+        let (hash, by) = (hash.to_owned(), "agentctl".to_owned());
+        TrustRecord { path: path.into(), hash, at: Timestamp::UNIX_EPOCH, by, files }
+    }
+
+    #[test]
+    fn records_are_private_and_outlive_the_process() {
+        let folder = tempfile::tempdir().unwrap();
+        let folder = folder.path().join("projects");
+        assert!(TrustRecords::load(&folder).unwrap_or_default().of(Path::new("/a")).is_none());
+        let records = TrustRecords::default().with(record("/b", "2")).with(record("/a", "1")).with(record("/b", "3"));
+        records.store(&folder).unwrap();
+        let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+        assert_eq!((mode(&folder), mode(&folder.join(FILE))), (0o700, 0o600));
+        let loaded = TrustRecords::load(&folder).unwrap();
+        assert_eq!(loaded.of(Path::new("/b")), Some(&record("/b", "3")));
+        assert!(loaded.need("1") && loaded.need("3") && !loaded.need("2"));
+        assert!(loaded.of(Path::new("/b/c")).is_none(), "what lies in it is another project");
+        loaded.without(Path::new("/b")).store(&folder).unwrap();
+        assert!(TrustRecords::load(&folder).unwrap_or_default().of(Path::new("/b")).is_none());
+        assert_eq!(fs::read_dir(&folder).unwrap().count(), 1, "no draft is left");
+        fs::write(folder.join(FILE), "{").unwrap();
+        assert!(
+            TrustRecords::load(&folder).unwrap_or_default().of(Path::new("/a")).is_none(),
+            "what cannot be read trusts nothing"
+        );
+    }
+
+    #[test]
+    fn changes_are_told_file_by_file() {
+        let now = [file("a", "1"), file("b", "2"), file("d", "1")];
+        let changes = record("/a", "1").changes(&now);
+        let changes: Vec<_> = changes.iter().map(|change| (change.path.as_str(), change.kind.as_str())).collect();
+        assert_eq!(changes, [("b", "changed"), ("c", "removed"), ("d", "added")]);
+    }
 }

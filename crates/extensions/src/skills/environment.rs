@@ -28,9 +28,8 @@ use sha2::{Digest as _, Sha256};
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    installer::{self, Installer, refused},
+    installer::{self, Installer, Network, refused},
     package_index::PackageIndex,
-    route::Network,
 };
 use crate::files::requirements;
 

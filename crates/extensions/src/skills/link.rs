@@ -4,17 +4,19 @@
 //! It is a copy because a session goes on for weeks: what its model has read stays as it was read until somebody asks
 //! for the skill again, and no link leads from a session to anywhere else. A note beside it says what it was made from.
 
-use std::io::{self, Write as _};
+use std::{
+    io::{self, Write as _},
+    sync::PoisonError,
+};
 
 use agentd_core::{
     error::{ErrorKind, WorkspaceError},
     guide::{SkillOrigin, is_skill_name},
     ports::Workspace,
 };
-use agentd_workspace::{jail, remove};
-use cap_std::fs::{Dir, DirBuilder, DirBuilderExt as _, OpenOptions, OpenOptionsExt as _};
+use agentd_workspace::{jail, private, remove};
+use cap_std::fs::Dir;
 use serde::{Deserialize, Serialize};
-use std::sync::PoisonError;
 
 use super::{Shelf, imports};
 use crate::files::{disk::Pace, requirements, tree::Tree};
@@ -95,9 +97,7 @@ fn area(workspace: &Workspace) -> io::Result<Dir> {
 pub(super) fn replace(area: &Dir, name: &str, from: &Dir, tree: &Tree) -> io::Result<()> {
     let mark = uuid::Uuid::new_v4().simple().to_string();
     let (draft, old) = (format!(".draft-{mark}"), format!(".old-{mark}"));
-    let mut private = DirBuilder::new();
-    private.mode(0o700);
-    area.create_dir_with(&draft, &private)?;
+    private::folder_in(area, &draft)?;
     let copied = jail::open_real_folder(area, &draft).and_then(|folder| tree.copy(from, &folder)).and_then(|()| {
         match area.rename(name, area, &old) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
@@ -160,9 +160,7 @@ pub(super) fn linked(workspace: &Workspace) -> Vec<String> {
 
 fn read_note(area: &Dir, name: &str) -> Option<Note> {
     use std::io::Read as _;
-    let mut options = OpenOptions::new();
-    options.read(true).custom_flags((nix::fcntl::OFlag::O_NOFOLLOW | nix::fcntl::OFlag::O_NONBLOCK).bits());
-    let file = area.open_with(format!(".{name}{NOTE}"), &options).ok()?;
+    let file = jail::open_exact(area, format!(".{name}{NOTE}").as_ref()).ok()?;
     let mut text = String::new();
     file.take(MAX_NOTE).read_to_string(&mut text).ok()?;
     serde_json::from_str(&text).ok()
@@ -170,9 +168,7 @@ fn read_note(area: &Dir, name: &str) -> Option<Note> {
 
 fn write_note(area: &Dir, name: &str, note: &Note) -> io::Result<()> {
     let draft = format!(".draft-{}", uuid::Uuid::new_v4().simple());
-    let mut options = OpenOptions::new();
-    options.write(true).create_new(true).mode(0o600);
-    let mut file = area.open_with(&draft, &options)?;
+    let mut file = private::file_in(area, &draft, 0o600)?;
     file.write_all(&serde_json::to_vec(note)?)?;
     area.rename(&draft, area, format!(".{name}{NOTE}"))
 }

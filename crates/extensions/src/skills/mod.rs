@@ -4,8 +4,8 @@
 //!   those of the project.
 //! - `link`: the copy that a session has below `skills/`, made when it is needed and made anew when the skill has changed.
 //! - `environment`: Python environments with the packages that a skill declares. `package_index`: where the packages come from.
-//!   `way`: the way to there, and nowhere else. `commands`: which skills a command is about.
-//! - `imports`: the module that a failed command lacked, and its package.
+//!   `installer`: pip or uv, with the way to there, and nowhere else.
+//! - `commands`: which skills a command is about. `imports`: the module that a failed command lacked, and its package.
 //! - `check`: all that is known of a folder, for people; and how one is taken into the person's own.
 //!
 //! A project's skills are untrusted: they take no other skill's name, follow no links out, and are marked as the
@@ -18,7 +18,6 @@ mod imports;
 mod installer;
 mod link;
 mod package_index;
-mod route;
 pub(crate) mod source;
 
 use std::{
@@ -42,10 +41,7 @@ use self::{
     source::{FoundSkill, Source},
 };
 use crate::{
-    files::{
-        disk::{NotAtHand, Pace},
-        known::GuideCache,
-    },
+    files::disk::{GuideCache, NotAtHand, Pace},
     plugins::PluginStore,
     project::ProjectStore,
 };

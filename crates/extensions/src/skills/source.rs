@@ -16,9 +16,8 @@ use cap_std::fs::Dir;
 use super::SkillSettings;
 use crate::{
     files::{
-        disk::{NotAtHand, Pace, shown},
+        disk::{Entry, GuideCache, NotAtHand, Pace, shown},
         front::{self, MAX_FRONT, SKILL_FILE, TOLD_DESCRIPTION},
-        known::{Entry, GuideCache},
         requirements,
         tree::Tree,
     },

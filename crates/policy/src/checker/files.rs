@@ -2,7 +2,11 @@
 
 use std::path::Path;
 
-use agentd_core::{guarded::GuardedNames, policy::Risk};
+use agentd_core::{
+    guarded::GuardedNames,
+    policy::Risk,
+    tool_table::{PathUse, ToolRow},
+};
 use serde_json::{Map, Value};
 
 use crate::opinion::{LayerVerdict, strictest};
@@ -48,9 +52,6 @@ fn remembered(path: &str, memories: Option<&Path>) -> Option<LayerVerdict> {
     })
 }
 
-/// The tools whose paths are known to be those of the session's tree: the `/state` of another tool may be a real one.
-const OWN_TOOLS: [&str; 2] = ["edit_file", "write_file"];
-
 /// Returns whether a call changes nothing but files of the session's own state. Where a real folder of the session lies
 /// below `/state`, its paths begin the same way, and the words do not tell which is meant.
 pub(crate) fn only_state<'r>(
@@ -71,7 +72,9 @@ pub(crate) fn only_state<'r>(
             && !path.split('/').any(|part| part == "..")
     };
     let mut named = arguments.iter().filter(|(key, _)| PATH_KEYS.contains(&key.as_str())).peekable();
-    OWN_TOOLS.contains(&tool) && named.peek().is_some() && named.all(|(_, path)| path.as_str().is_some_and(is_there))
+    // The `/state` of another tool may be a real folder.
+    let is_ours = ToolRow::named(tool).is_some_and(|tool| tool.path == PathUse::Edited);
+    is_ours && named.peek().is_some() && named.all(|(_, path)| path.as_str().is_some_and(is_there))
 }
 
 /// The paths that the arguments of a call name.

@@ -24,6 +24,7 @@ use agentd_core::{
     ports::Workspace,
     session::SessionSettings,
     tool::{Effect, FollowedLink, StartFolder, ToolSpec},
+    tool_table::{PathUse, ToolRow},
 };
 use serde_json::{Map, Value, json};
 
@@ -43,9 +44,6 @@ use super::{
 pub fn read_tool() -> ToolSpec {
     ToolSpec { name: READ_TOOL.to_owned(), description: String::new(), parameters: json!({}), effect: Effect::Read }
 }
-
-/// Tools that look at names and sizes, and never into the file that they name.
-const NAME_TOOLS: [&str; 2] = ["find_files", "list_workspace_files"];
 
 /// The rules in force.
 #[derive(Debug, Default)]
@@ -139,7 +137,8 @@ impl Policy {
     fn judge_reading(&self, facts: &CallContext<'_>) -> Explanation {
         let named = self.judge_form(facts);
         let name = facts.tool.name.as_str();
-        if facts.tool.effect != Effect::Read || name == READ_TOOL || NAME_TOOLS.contains(&name) {
+        let shows_names = ToolRow::named(name).is_some_and(|tool| tool.path == PathUse::Names);
+        if facts.tool.effect != Effect::Read || name == READ_TOOL || shows_names {
             return named;
         }
         let tool = read_tool();

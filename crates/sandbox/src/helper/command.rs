@@ -1,17 +1,34 @@
-//! The process that becomes the command.
+//! The process that becomes the command, and its search path, without folders that are closed to it: a shell takes the first
+//! program of a name, and looks no further if that may not be run.
 
-use std::os::unix::net::UnixStream;
+use std::{
+    env,
+    ffi::{CString, OsStr, OsString},
+    os::unix::{
+        ffi::{OsStrExt as _, OsStringExt as _},
+        net::UnixStream,
+    },
+    path::{Path, PathBuf},
+};
 
 use nix::{
-    sys::resource::{Resource, getrlimit, setrlimit},
-    unistd::Pid,
+    errno::Errno,
+    fcntl::{OFlag, open},
+    sys::{
+        resource::{Resource, getrlimit, setrlimit},
+        stat::Mode,
+    },
+    unistd::{AccessFlags, Pid, access, execve},
 };
 
 use super::{
-    super::policy::{InForce, Policy, Report, SandboxLimits},
     Folder, Program, Step, calls, files,
-    namespaces::{Namespaces, kernel},
-    programs, raw, step, tell,
+    root::{Namespaces, kernel},
+    step, tell,
+};
+use crate::{
+    config::{InForce, Policy, Report, SandboxLimits},
+    environment::PATH,
 };
 
 /// Capabilities that an administrator keeps over files that Landlock lets it reach: own, read and write those of
@@ -34,7 +51,7 @@ pub(super) fn become_it(
             (_, None) => Report::Ready(force),
             (_, Some(file)) => {
                 tell(leash, &Report::Begun);
-                let error = programs::become_it(program, &policy.planted);
+                let error = execute(program, &policy.planted);
                 Report::Failed(format!("could not start {}: {error}", file.to_string_lossy()))
             }
         },
@@ -44,15 +61,15 @@ pub(super) fn become_it(
 }
 
 fn lock_in(keeper: Pid, policy: &Policy, namespaces: Option<Namespaces>, folder: &Folder) -> Step<InForce> {
-    raw::die_with(keeper)?;
+    calls::die_with(keeper)?;
     // A session of its own, so that no signal to its group meets the keeper.
     nix::unistd::setsid().map_err(step("leave the keeper's session"))?;
-    raw::default_signals()?;
-    raw::close_on_exec();
+    calls::default_signals()?;
+    calls::close_on_exec();
     folder.enter(if namespaces.is_some() { &policy.names } else { &[] })?;
     let counted = limit(&policy.limits, namespaces)?;
     // Owners and modes are beyond Landlock, so the right to change them is left only where the rest is read-only.
-    raw::drop_capabilities(if namespaces.is_some() { &FILE_CAPABILITIES } else { &[] });
+    calls::drop_capabilities(if namespaces.is_some() { &FILE_CAPABILITIES } else { &[] });
     nix::sys::prctl::set_no_new_privs().map_err(step("give up privileges"))?;
     let landlock = files::restrict(policy, namespaces.is_some())?;
     let seccomp = calls::restrict(policy, namespaces.is_some())?;
@@ -84,4 +101,57 @@ fn limit(limits: &SandboxLimits, namespaces: Option<Namespaces>) -> Step<bool> {
         setrlimit(resource, limit, limit).map_err(step("set the limits"))?;
     }
     Ok(limits.processes.is_none() || is_apart || namespaces.is_some_and(|namespaces| namespaces.own_limit))
+}
+
+/// Becomes the program, for which this process is locked in already. Returns why it did not. What lies below `own`,
+/// where commands and strangers put files, is not found by its name alone.
+pub(super) fn execute(program: &Program, own: &[PathBuf]) -> Errno {
+    let given = |name: &str| program.environment.iter().find(|(given, _)| given == name);
+    let path = open_ones(given("PATH").map_or(OsStr::new(PATH), |(_, path)| path), own);
+    let environment = environment(&program.environment, &path);
+    let Some(file) = program.line.first() else { return Errno::ENOENT };
+    if file.as_bytes().contains(&b'/') {
+        return execve(file, &program.line, &environment).unwrap_err();
+    }
+    let mut why = Errno::ENOENT;
+    for folder in env::split_paths(&path) {
+        let Ok(whole) = CString::new(folder.join(OsStr::from_bytes(file.as_bytes())).into_os_string().into_vec())
+        else {
+            continue;
+        };
+        match execve(&whole, &program.line, &environment).unwrap_err() {
+            Errno::ENOENT | Errno::ENOTDIR => {}
+            error => why = error,
+        }
+    }
+    why
+}
+
+fn environment(given: &[(OsString, OsString)], path: &OsStr) -> Vec<CString> {
+    let variable = |(name, value): &(OsString, OsString)| {
+        let mut line = name.clone();
+        line.push("=");
+        line.push(if name == "PATH" { path } else { value });
+        // What we were started with has no zero in it.
+        CString::new(line.into_vec()).ok()
+    };
+    given.iter().filter_map(variable).collect()
+}
+
+/// Leaves those of the system where no other is left: an empty list would be the folder in which the command runs. A
+/// folder is looked at by its real path, for a link may lead to it.
+fn open_ones(path: &OsStr, own: &[PathBuf]) -> OsString {
+    let own: Vec<PathBuf> = own.iter().filter_map(|own| own.canonicalize().ok()).collect();
+    let is_own = |folder: &Path| folder.canonicalize().is_ok_and(|real| own.iter().any(|own| real.starts_with(own)));
+    let kept = env::split_paths(path).filter(|folder| !is_closed(folder) && !is_own(folder));
+    let kept = env::join_paths(kept).unwrap_or_else(|_| path.to_owned());
+    if kept.is_empty() { PATH.into() } else { kept }
+}
+
+/// Returns whether we could read the folder and are not let: then it is the sandbox that closes it. Of one that nobody
+/// may read, programs may still be run.
+fn is_closed(folder: &Path) -> bool {
+    let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_NONBLOCK | OFlag::O_CLOEXEC;
+    open(folder, flags, Mode::empty()).is_err_and(|error| error == Errno::EACCES)
+        && access(folder, AccessFlags::R_OK | AccessFlags::X_OK).is_ok()
 }

@@ -5,26 +5,19 @@
 //! every orphan. The keeper forks the *command*, holds the leash, collects who dies, and kills the rest when the
 //! command has ended or the leash has broken.
 //!
-//! - `namespaces`: a user, mount and process namespace; what is mounted there. `root`: the names that are given to the
-//!   session's folders there. `raw`: system calls that have no wrapper.
-//! - [`mod@keeper`]: waits and kills.
+//! - `root`: a user, mount and process namespace; what is mounted there, the names that are given to the session's folders,
+//!   and what is put in the place of files.
+//! - [`mod@keeper`]: waits and kills; a network with nothing in it but the daemon's proxy.
 //! - [`mod@command`]: limits, privileges, files, system calls, and then the program. In this order, because each step
-//!   needs what the next one takes away.
-//! - `search`: files that hold keys, which are hidden. `stage`: what is put in the place of files.
-//! - `gateway`: a network with nothing in it but the daemon's proxy.
-//! - `files`: Landlock. `calls`: seccomp. `programs`: where the command finds programs.
+//!   needs what the next one takes away. It finds the program, too.
+//! - `files`: Landlock, and files that hold keys, which are hidden.
+//! - `calls`: seccomp, and system calls that have no wrapper.
 
 mod calls;
 mod command;
 mod files;
-mod gateway;
 mod keeper;
-mod namespaces;
-mod programs;
-mod raw;
 mod root;
-mod search;
-mod stage;
 
 use std::{
     ffi::{CString, OsString},
@@ -44,8 +37,8 @@ use nix::{
 };
 
 use crate::{
+    config::{Name, Policy, Report},
     names,
-    policy::{Name, Policy, Report},
 };
 
 /// The longest policy that is read, in bytes.
@@ -123,7 +116,7 @@ fn outer(leash: &UnixStream, command: Vec<OsString>, environment: Vec<(OsString,
     if policy.input {
         take_input()?;
     }
-    let found = search::search(&policy);
+    let found = files::search(&policy);
     policy.hidden.extend(found.hidden);
     if !policy.namespaces {
         // Nothing can be put in its place.
@@ -138,12 +131,12 @@ fn outer(leash: &UnixStream, command: Vec<OsString>, environment: Vec<(OsString,
     // The daemon's terminal, if it has one, is none of ours.
     nix::unistd::setsid().map_err(step("leave the daemon's session"))?;
     let folder = Folder::current()?;
-    let namespaces = if policy.namespaces { Some(namespaces::enter(&policy, &found.reduced)?) } else { None };
+    let namespaces = if policy.namespaces { Some(root::enter(&policy, &found.reduced)?) } else { None };
     if policy.gateway {
         if namespaces.is_none() {
             return Err("there are no namespaces, so nothing would keep it to the proxy".to_owned());
         }
-        gateway::open(leash)?;
+        keeper::open(leash)?;
     }
     if namespaces.is_none() {
         nix::sys::prctl::set_child_subreaper(true).map_err(step("adopt orphans"))?;
@@ -153,7 +146,8 @@ fn outer(leash: &UnixStream, command: Vec<OsString>, environment: Vec<(OsString,
     match fork_alone()? {
         ForkResult::Child => {
             harden();
-            let ran = raw::die_with_parent().and_then(|()| keeper::run(leash, &policy, namespaces, &folder, &program));
+            let ran =
+                calls::die_with_parent().and_then(|()| keeper::run(leash, &policy, namespaces, &folder, &program));
             if let Err(why) = &ran {
                 tell(leash, &Report::Failed(why.clone()));
             }

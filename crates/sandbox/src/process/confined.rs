@@ -9,7 +9,7 @@ use agentd_core::{
 };
 use futures_util::{FutureExt as _, future::BoxFuture};
 
-use crate::{environment, host::Sandbox, names::PROJECT, policy::Name};
+use crate::{config::Name, environment, host::Sandbox, names::PROJECT};
 
 /// The folder that is such a program's own: fresh, and gone with it.
 const HOME: &str = "/tmp";
@@ -79,7 +79,7 @@ impl Confiner for ConfinedPrograms {
     #[cfg(target_os = "linux")]
     fn secrets(&self, folder: PathBuf) -> BoxFuture<'_, Result<Vec<SecretFile>, ConfineError>> {
         let is_secret = self.is_secret;
-        let search = tokio::task::spawn_blocking(move || crate::project_secrets::project_secrets(&folder, is_secret));
+        let search = tokio::task::spawn_blocking(move || crate::secrets::project_secrets(&folder, is_secret));
         async move {
             let found = search.await.map_err(|_| refused("could not search its folder", false))?;
             found.map_err(|why| refused(why, true))
@@ -152,8 +152,8 @@ impl ConfinedPrograms {
 
 /// The end of a program, in words.
 #[cfg(target_os = "linux")]
-fn described(report: std::io::Result<crate::policy::Report>) -> ProgramEnd {
-    use crate::policy::Report;
+fn described(report: std::io::Result<crate::config::Report>) -> ProgramEnd {
+    use crate::config::Report;
     let ended = |how: String| ProgramEnd { how, lasting: false };
     match report {
         Ok(Report::Failed(why)) => ProgramEnd { how: format!("it did not start: {why}"), lasting: true },

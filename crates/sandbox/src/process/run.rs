@@ -28,8 +28,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{
     capture::{Capture, CapturedOutput, OutputForm},
-    group::Group,
-    strays,
+    group::{self, Group},
 };
 use crate::{environment::MARK, host::Sandbox};
 
@@ -148,7 +147,7 @@ async fn locked_in(
     sandbox: &Sandbox,
     cancel: &CancellationToken,
 ) -> Result<FinishedCommand, RunError> {
-    use crate::{host::Walls, policy::Report};
+    use crate::{config::Report, host::Walls};
     let began = Instant::now();
     let Script { command, folder, environment, timeout, output_cap, output, confinement, closed, progress } = script;
     let walls = Walls { confinement, closed, ..Walls::default() };
@@ -185,7 +184,7 @@ async fn locked_in(
 
 /// Lets the command tidy up, and has it killed if it does not come to an end.
 #[cfg(target_os = "linux")]
-async fn ask_to_end(leash: &mut crate::leash::KillGuard) -> io::Result<crate::policy::Report> {
+async fn ask_to_end(leash: &mut crate::leash::KillGuard) -> io::Result<crate::config::Report> {
     leash.please_end().await;
     if let Ok(report) = tokio::time::timeout(TERM_GRACE, leash.report()).await {
         return report;
@@ -219,7 +218,7 @@ async fn at_large(script: Script, cancel: &CancellationToken) -> io::Result<Fini
         };
         // What was written before the end is still in the pipes; children in the background may hold them open.
         reading.for_at_most(PIPE_GRACE).await;
-        let strays = tokio::task::spawn_blocking(move || strays::kill(&mark)).await.unwrap_or_default();
+        let strays = tokio::task::spawn_blocking(move || group::kill_strays(&mark)).await.unwrap_or_default();
         // Whoever hid the mark but stayed in the group ends too.
         group.kill();
         reading.for_at_most(PIPE_GRACE).await;

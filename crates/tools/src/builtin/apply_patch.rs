@@ -18,6 +18,7 @@ use agentd_workspace::{
 use schemars::JsonSchema;
 use serde::Deserialize;
 
+use super::call::{Call, PathsOf, Tool};
 use crate::patch::{self, Change, FilePatch, Hunk};
 
 /// Changes, adds, moves and deletes several text files at once: the whole patch is applied, or nothing. It accepts a
@@ -43,8 +44,21 @@ pub(super) struct Step {
     pub(super) told: String,
 }
 
+impl Tool for Args {
+    const NAME: &'static str = "apply_patch";
+    const PATHS: Option<PathsOf<Self>> = Some(paths);
+
+    async fn run(self, call: Call<'_>) -> Result<ToolOutput, Failure> {
+        call.write(self, run).await
+    }
+
+    async fn preview(self, call: Call<'_>) -> Result<Option<String>, Failure> {
+        call.work(self, preview).await.map(Some)
+    }
+}
+
 /// The files that a patch is about.
-pub(crate) fn paths(jail: &Jail, args: &Args) -> Result<Vec<ToolPath>, Failure> {
+fn paths(jail: &Jail, args: &Args) -> Result<Vec<ToolPath>, Failure> {
     let mut paths = Vec::new();
     for file in patch::parse(&args.patch)? {
         paths.push(jail.meant(&file.path, Aim::Write)?);
@@ -55,7 +69,7 @@ pub(crate) fn paths(jail: &Jail, args: &Args) -> Result<Vec<ToolPath>, Failure> 
     Ok(paths)
 }
 
-pub(crate) fn run(job: &Job, args: Args) -> Result<ToolOutput, Failure> {
+fn run(job: &Job, args: Args) -> Result<ToolOutput, Failure> {
     let steps = plan(job, &args)?;
     job.check()?;
     carry_out(job, &steps)?;
@@ -67,7 +81,7 @@ pub(crate) fn run(job: &Job, args: Args) -> Result<ToolOutput, Failure> {
     Ok(output)
 }
 
-pub(crate) fn preview(job: &Job, args: Args) -> Result<String, Failure> {
+fn preview(job: &Job, args: Args) -> Result<String, Failure> {
     Ok(plan(job, &args)?.iter().map(|step| step.shown.as_str()).collect())
 }
 

@@ -11,7 +11,10 @@ use agentd_workspace::{failure::Failure, job::Job, text};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::source_places;
+use super::{
+    call::{Call, Tool},
+    source_places,
+};
 
 /// Findings that are shown.
 const MAX_SHOWN: usize = 100;
@@ -24,7 +27,28 @@ pub(crate) struct Args {
     path: Option<String>,
 }
 
-pub(crate) fn prepare(
+impl Tool for Args {
+    const NAME: &'static str = "diagnostics";
+
+    async fn run(self, call: Call<'_>) -> Result<ToolOutput, Failure> {
+        let languages = call.languages()?;
+        let text = match source_places::prepare_for(call, self, prepare).await? {
+            Some(file) => {
+                let name = file.name();
+                show(&name, languages.diagnostics(file).await?)
+            }
+            None => {
+                let mut all = languages.last_diagnostics(Arc::clone(&call.context.workspace)).await;
+                // The call names none of these files.
+                all.retain(|finding| call.context.reading.allow(&finding.file));
+                show("the files that language servers were asked about lately", all)
+            }
+        };
+        Ok(ToolOutput::ok(text))
+    }
+}
+
+fn prepare(
     job: &Job,
     args: Args,
     context: &ToolContext,
@@ -32,26 +56,6 @@ pub(crate) fn prepare(
 ) -> Result<Option<SourceFile>, Failure> {
     let file = |path: String| source_places::file(context, &job.files.meant(&path)?, languages);
     args.path.map(file).transpose()
-}
-
-pub(crate) async fn ask(
-    languages: &dyn Languages,
-    file: Option<SourceFile>,
-    context: &ToolContext,
-) -> Result<ToolOutput, Failure> {
-    let text = match file {
-        Some(file) => {
-            let name = file.name();
-            show(&name, languages.diagnostics(file).await?)
-        }
-        None => {
-            let mut all = languages.last_diagnostics(Arc::clone(&context.workspace)).await;
-            // The call names none of these files.
-            all.retain(|finding| context.reading.allow(&finding.file));
-            show("the files that language servers were asked about lately", all)
-        }
-    };
-    Ok(ToolOutput::ok(text))
 }
 
 fn show(name: &str, findings: Vec<Diagnostic>) -> String {

@@ -15,6 +15,8 @@ use agentd_workspace::{
 use schemars::JsonSchema;
 use serde::Deserialize;
 
+use super::call::{Call, PathsOf, Tool};
+
 /// Replaces old_string with new_string in a file. old_string must match the file exactly, with its indentation, and must
 /// occur once; add surrounding lines until it does, or set replace_all. Read the file first.
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -40,12 +42,25 @@ struct PlannedEdit {
     lines: Vec<usize>,
 }
 
-/// The file that a call is about.
-pub(crate) fn path(jail: &Jail, args: &Args) -> Result<ToolPath, Failure> {
-    jail.meant(&args.path, Aim::Write)
+impl Tool for Args {
+    const NAME: &'static str = "edit_file";
+    const PATHS: Option<PathsOf<Self>> = Some(paths);
+
+    async fn run(self, call: Call<'_>) -> Result<ToolOutput, Failure> {
+        call.write(self, run).await
+    }
+
+    async fn preview(self, call: Call<'_>) -> Result<Option<String>, Failure> {
+        call.work(self, preview).await.map(Some)
+    }
 }
 
-pub(crate) fn run(job: &Job, args: Args) -> Result<ToolOutput, Failure> {
+/// The file that a call is about.
+fn paths(jail: &Jail, args: &Args) -> Result<Vec<ToolPath>, Failure> {
+    Ok(vec![jail.meant(&args.path, Aim::Write)?])
+}
+
+fn run(job: &Job, args: Args) -> Result<ToolOutput, Failure> {
     let planned = plan(job, &args)?;
     planned.target.replace(&planned.after.bytes)?;
     let path = planned.path.to_string();
@@ -60,7 +75,7 @@ pub(crate) fn run(job: &Job, args: Args) -> Result<ToolOutput, Failure> {
     Ok(output)
 }
 
-pub(crate) fn preview(job: &Job, args: Args) -> Result<String, Failure> {
+fn preview(job: &Job, args: Args) -> Result<String, Failure> {
     let planned = plan(job, &args)?;
     Ok(diff::of_texts(&planned.path.to_string(), Some(planned.before.text()), &planned.after.text))
 }

@@ -1,6 +1,6 @@
-//! `find_files`: files by a glob on their paths, newest first.
+//! `find_files`: files by a glob on their paths, newest first. Globs, and the line about files that a search left out.
 
-use std::{ops::ControlFlow, time::SystemTime};
+use std::{collections::BTreeMap, ops::ControlFlow, time::SystemTime};
 
 use agentd_core::tool::ToolOutput;
 use agentd_workspace::{
@@ -15,6 +15,8 @@ use globset::{GlobBuilder, GlobMatcher};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
+use super::call::{Call, Tool};
+
 /// Finds files by name, newest first. A pattern without a slash matches names in all folders (*.pdf, *report*,
 /// *.{md,txt}); one with a slash matches paths (src/**/*.rs). Hidden files are left out. To search inside files use grep.
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -26,6 +28,14 @@ pub(crate) struct Args {
     /// Also find what .gitignore excludes.
     #[serde(default)]
     include_ignored: bool,
+}
+
+impl Tool for Args {
+    const NAME: &'static str = "find_files";
+
+    async fn run(self, call: Call<'_>) -> Result<ToolOutput, Failure> {
+        call.work(self, run).await
+    }
 }
 
 /// A glob as the tools understand it.
@@ -65,7 +75,7 @@ impl PathGlob {
     }
 }
 
-pub(crate) fn run(job: &Job, args: Args) -> Result<ToolOutput, Failure> {
+fn run(job: &Job, args: Args) -> Result<ToolOutput, Failure> {
     let glob = PathGlob::new("pattern", &args.pattern)?;
     let start = job.files.start(args.path.as_deref())?;
     if !job.files.is_folder(&start)? {
@@ -124,5 +134,33 @@ impl Newest {
             lines.push(format!("[the search is not complete: {cut}; search a smaller folder]"));
         }
         lines.join("\n")
+    }
+}
+
+/// Files that were not, or not wholly, searched, by reason.
+#[derive(Debug, Default)]
+pub(super) struct UnsearchedFiles(BTreeMap<&'static str, usize>);
+
+impl UnsearchedFiles {
+    pub(super) fn add(&mut self, reason: &'static str) {
+        *self.0.entry(reason).or_default() += 1;
+    }
+
+    /// The line, without its end; none where all was searched.
+    pub(super) fn line(mut self, left: &UnreadEntries) -> Option<String> {
+        if left.unreadable > 0 {
+            *self.0.entry("unreadable").or_default() += left.unreadable;
+        }
+        let mut parts: Vec<String> =
+            self.0.iter().map(|(reason, count)| format!("{} ({reason})", text::count(*count, "file"))).collect();
+        if left.hidden > 0 {
+            let more = left.hidden - left.hidden_names.len();
+            let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+            parts.push(format!(
+                "hidden {}{more} (a call that names one as path searches it)",
+                left.hidden_names.join(", ")
+            ));
+        }
+        (!parts.is_empty()).then(|| format!("[not, or not wholly, searched: {}]", parts.join(", ")))
     }
 }

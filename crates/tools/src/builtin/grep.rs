@@ -21,7 +21,10 @@ use grep_searcher::{BinaryDetection, MmapChoice, Searcher, SearcherBuilder, Sink
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::{find_files::PathGlob, unsearched::UnsearchedFiles};
+use super::{
+    call::{Call, Tool},
+    find_files::{PathGlob, UnsearchedFiles},
+};
 
 /// A line longer than this is no text that anyone wrote; its file is passed over from there on.
 const MAX_LINE_BYTES: usize = 8 * 1024 * 1024;
@@ -71,7 +74,15 @@ impl Args {
     }
 }
 
-pub(crate) fn run(job: &Job, args: Args) -> Result<ToolOutput, Failure> {
+impl Tool for Args {
+    const NAME: &'static str = "grep";
+
+    async fn run(self, call: Call<'_>) -> Result<ToolOutput, Failure> {
+        call.work(self, run).await
+    }
+}
+
+pub(super) fn run(job: &Job, args: Args) -> Result<ToolOutput, Failure> {
     let matcher = matcher(&args)?;
     let include = args.include.as_deref().map(|glob| PathGlob::new("include", glob)).transpose()?;
     let start = job.files.start(args.path.as_deref())?;

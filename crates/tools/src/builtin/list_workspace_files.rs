@@ -14,6 +14,8 @@ use agentd_workspace::{
 use schemars::JsonSchema;
 use serde::Deserialize;
 
+use super::call::{Call, Tool};
+
 const DEFAULT_DEPTH: usize = 3;
 
 /// Lists the files and folders of the workspace with their sizes. uploads/ holds the user's files, outputs/ results, temp/
@@ -29,7 +31,15 @@ pub(crate) struct Args {
     depth: Option<usize>,
 }
 
-pub(crate) fn run(job: &Job, args: Args) -> Result<ToolOutput, Failure> {
+impl Tool for Args {
+    const NAME: &'static str = "list_workspace_files";
+
+    async fn run(self, call: Call<'_>) -> Result<ToolOutput, Failure> {
+        call.work(self, run).await
+    }
+}
+
+fn run(job: &Job, args: Args) -> Result<ToolOutput, Failure> {
     let start = job.files.start(args.path.as_deref())?;
     if !job.files.is_folder(&start)? {
         let opened = job.files.open_file(&start)?;

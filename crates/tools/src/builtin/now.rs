@@ -6,6 +6,8 @@ use jiff::tz::TimeZone;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
+use super::call::{Call, Tool};
+
 /// Returns the current date, weekday and time in the user's time zone. Use it whenever an answer depends on the date or
 /// the time.
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -14,7 +16,15 @@ pub(crate) struct Args {
     timezone: Option<String>,
 }
 
-pub(crate) fn run(now: Timestamp, local: &TimeZone, args: &Args) -> Result<ToolOutput, Failure> {
+impl Tool for Args {
+    const NAME: &'static str = "now";
+
+    async fn run(self, call: Call<'_>) -> Result<ToolOutput, Failure> {
+        run(call.context.now, &(call.services.config.time_zone)(), &self)
+    }
+}
+
+fn run(now: Timestamp, local: &TimeZone, args: &Args) -> Result<ToolOutput, Failure> {
     let zone = match args.timezone.as_deref().map(str::trim) {
         None | Some("") => local.clone(),
         Some(name) => TimeZone::get(name).map_err(|_| {

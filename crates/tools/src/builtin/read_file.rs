@@ -22,6 +22,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::{
+    call::{Call, Tool},
     documents,
     passwords::{self, Passwords},
 };
@@ -46,15 +47,26 @@ pub(crate) struct Args {
     column: Option<u64>,
 }
 
+impl Tool for Args {
+    const NAME: &'static str = "read_file";
+
+    async fn run(self, call: Call<'_>) -> Result<ToolOutput, Failure> {
+        let knowledge = call.services.config.knowledge.clone();
+        let opened = call.work_with(move |job| open(job, self, knowledge.as_ref())).await?;
+        let knowledge = call.services.config.knowledge.as_deref();
+        finish(knowledge, opened, call.context, &call.services.passwords).await
+    }
+}
+
 /// Kind of an opened file.
-pub(crate) enum OpenedFile {
+enum OpenedFile {
     /// A text, which was read.
     Text(ToolOutput),
     /// A document, and what of it is wanted.
     Document(OpenDocument, PartRange),
 }
 
-pub(crate) fn run(job: &Job, args: Args, knowledge: Option<&Arc<dyn Knowledge>>) -> Result<OpenedFile, Failure> {
+fn open(job: &Job, args: Args, knowledge: Option<&Arc<dyn Knowledge>>) -> Result<OpenedFile, Failure> {
     let (path, inner) = documents::located(job, &args.path)?;
     let opened = match job.files.open_file(&path) {
         Ok(opened) => opened,
@@ -86,7 +98,7 @@ pub(crate) fn run(job: &Job, args: Args, knowledge: Option<&Arc<dyn Knowledge>>)
 }
 
 /// Reads what was opened, where it is a document.
-pub(crate) async fn finish(
+async fn finish(
     knowledge: Option<&dyn Knowledge>,
     opened: OpenedFile,
     context: &ToolContext,

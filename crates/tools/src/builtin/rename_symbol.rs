@@ -18,6 +18,8 @@ use serde::Deserialize;
 
 use super::{
     apply_patch::{Step, carry_out},
+    call::{Call, Tool},
+    renames::{Names, PlannedRename},
     source_places,
 };
 
@@ -41,32 +43,45 @@ pub(crate) struct Args {
     new_name: String,
 }
 
-/// Rename of a symbol.
-pub(crate) struct Rename {
-    at: SourcePosition,
-    names: Names,
+impl Tool for Args {
+    const NAME: &'static str = "rename_symbol";
+
+    /// Renames a symbol: as it was shown, where it was.
+    async fn run(self, call: Call<'_>) -> Result<ToolOutput, Failure> {
+        let planned = match call.services.renames.take(call.context, call.call) {
+            Some(shown) => shown,
+            None => self.planned(call).await?,
+        };
+        call.write(planned, run).await
+    }
+
+    /// Shows a rename, and keeps it until it runs.
+    async fn preview(self, call: Call<'_>) -> Result<Option<String>, Failure> {
+        let planned = self.planned(call).await?;
+        let shown = call.work(planned.clone(), preview).await?;
+        call.services.renames.keep(call.context, call.call, planned);
+        Ok(Some(shown))
+    }
 }
 
-/// Names of a symbol before and after.
-#[derive(Debug, Clone)]
-pub(crate) struct Names {
-    pub(crate) old: String,
-    pub(crate) new: String,
+impl Args {
+    async fn planned(self, call: Call<'_>) -> Result<PlannedRename, Failure> {
+        let (at, names) = source_places::prepare_for(call, self, prepare).await?;
+        let rewrites = call.languages()?.rename(at, names.new.clone()).await?;
+        if rewrites.is_empty() {
+            let none = "the language server would change nothing: that is no symbol which can be renamed";
+            return Err(Failure::tool(none));
+        }
+        Ok(PlannedRename { names, rewrites })
+    }
 }
 
-/// Rename with the edits that make it.
-#[derive(Debug, Clone)]
-pub(crate) struct PlannedRename {
-    pub(crate) names: Names,
-    pub(crate) rewrites: Vec<SourceRewrite>,
-}
-
-pub(crate) fn prepare(
+fn prepare(
     job: &Job,
     args: Args,
     context: &ToolContext,
     languages: &dyn Languages,
-) -> Result<Rename, Failure> {
+) -> Result<(SourcePosition, Names), Failure> {
     let Args { path, line, symbol, new_name: name } = args;
     let is_name = !name.is_empty() && name.chars().count() <= MAX_NAME;
     if !is_name || name.contains(|letter: char| letter.is_whitespace() || letter.is_control()) {
@@ -74,19 +89,10 @@ pub(crate) fn prepare(
     }
     let file = source_places::file(context, &job.files.meant_to_write(&path)?, languages)?;
     let names = Names { old: symbol.clone(), new: name };
-    Ok(Rename { at: SourcePosition { file, line, at: LinePlace::Symbol(symbol) }, names })
+    Ok((SourcePosition { file, line, at: LinePlace::Symbol(symbol) }, names))
 }
 
-pub(crate) async fn ask(languages: &dyn Languages, rename: Rename) -> Result<PlannedRename, Failure> {
-    let Rename { at, names } = rename;
-    let rewrites = languages.rename(at, names.new.clone()).await?;
-    if rewrites.is_empty() {
-        return Err(Failure::tool("the language server would change nothing: that is no symbol which can be renamed"));
-    }
-    Ok(PlannedRename { names, rewrites })
-}
-
-pub(crate) fn run(job: &Job, planned: PlannedRename) -> Result<ToolOutput, Failure> {
+fn run(job: &Job, planned: PlannedRename) -> Result<ToolOutput, Failure> {
     let steps = plan(job, &planned)?;
     job.check()?;
     carry_out(job, &steps)?;
@@ -98,7 +104,7 @@ pub(crate) fn run(job: &Job, planned: PlannedRename) -> Result<ToolOutput, Failu
     Ok(output)
 }
 
-pub(crate) fn preview(job: &Job, planned: PlannedRename) -> Result<String, Failure> {
+fn preview(job: &Job, planned: PlannedRename) -> Result<String, Failure> {
     Ok(plan(job, &planned)?.iter().map(|step| step.shown.as_str()).collect())
 }
 

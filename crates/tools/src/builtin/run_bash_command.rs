@@ -2,7 +2,6 @@
 
 use std::{
     borrow::Cow,
-    collections::BTreeMap,
     os::fd::OwnedFd,
     path::{Path, PathBuf},
     sync::Arc,
@@ -13,12 +12,13 @@ use agentd_core::{
     guide::skills_named,
     policy::Confinement,
     ports::{ToolContext, Workspace},
-    tool::{Effect, PrintedText, StartFolder, ToolData, ToolDetails, ToolErrorCode, ToolOutput, ToolSpec},
+    tool::{PrintedText, StartFolder, ToolData, ToolDetails, ToolErrorCode, ToolOutput, ToolSpec},
+    tool_table::ToolRow,
 };
-use agentd_extensions::skills::{Programs, SkillStore};
+use agentd_extensions::skills::Programs;
 use agentd_sandbox::{
     environment,
-    hints::{CommandRights, hint, repository_hint},
+    hints::{CommandRights, hint, misnamed, repository_hint},
     host::Sandbox,
     process::{self, Binary, CapturedOutput, CommandEnd, FinishedCommand, OutputForm, RunError, Script},
 };
@@ -34,25 +34,13 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use tokio_util::sync::CancellationToken;
 
+use super::call::{Call, Tool, ToolboxConfig};
+
 /// The kernel takes no argument above 128 KiB.
 const MAX_COMMAND: usize = 100 * 1024;
 
-/// Specification for models, with the default and the longest time of a command.
-pub(crate) fn spec(name: &str, (default_seconds, longest): (u64, u64)) -> ToolSpec {
-    let mut spec = ToolSpec::of::<Args>(name, Effect::Execute);
-    spec.description = format!(
-        "Runs a bash command and returns its exit code, standard output and standard error. It starts in the user's \
-         project folder /project where one is mounted, or in the folder of it that the user works in, else in the \
-         workspace; give directory to start elsewhere. \
-         Folders have the names that the other tools use, with the slash: /project, /uploads, /outputs, /temp, /skills, \
-         and /memories, which commands can only read; not /state. It has no standard input and no terminal, is \
-         killed after timeout_s seconds (default {default_seconds}, at most {longest}), and everything it left running is \
-         killed with it. To read, write or search files use the other tools."
-    );
-    let told = format!("Timeout in seconds, at most {longest}.");
-    spec.parameters["properties"]["timeout_s"]["description"] = told.into();
-    spec
-}
+/// Name of the tool.
+pub(crate) const NAME: &str = "run_bash_command";
 
 #[derive(Debug, Deserialize, JsonSchema)]
 pub(crate) struct Args {
@@ -64,38 +52,59 @@ pub(crate) struct Args {
     directory: Option<String>,
 }
 
-/// Settings of commands.
-#[derive(Debug, Clone)]
-pub(crate) struct Settings {
-    pub(crate) timeout: Duration,
-    /// The longest that a command may ask for.
-    pub(crate) longest: Duration,
-    pub(crate) environment: BTreeMap<String, String>,
-    pub(crate) standing: BTreeMap<String, String>,
-    pub(crate) output_bytes: usize,
-    /// Sandbox of commands.
-    pub(crate) sandbox: Option<Arc<Sandbox>>,
-    /// Treatment of files of the project that have other names outside of it.
-    pub(crate) hard_links: HardLinks,
-    /// The skills whose programs commands find.
-    pub(crate) skills: Option<SkillStore>,
+impl Tool for Args {
+    const NAME: &'static str = NAME;
+
+    fn spec(row: &ToolRow, config: &ToolboxConfig) -> ToolSpec {
+        let (usual, longest) = (config.command_timeout.as_secs(), config.command_timeout_max.as_secs());
+        let mut spec = ToolSpec::of::<Args>(row.name, row.effect);
+        spec.description = format!(
+            "Runs a bash command and returns its exit code, standard output and standard error. It starts in the user's \
+             project folder /project where one is mounted, or in the folder of it that the user works in, else in the \
+             workspace; give directory to start elsewhere. \
+             Folders have the names that the other tools use, with the slash: /project, /uploads, /outputs, /temp, /skills, \
+             and /memories, which commands can only read; not /state. It has no standard input and no terminal, is \
+             killed after timeout_s seconds (default {usual}, at most {longest}), and everything it left running is \
+             killed with it. To read, write or search files use the other tools."
+        );
+        let told = format!("Timeout in seconds, at most {longest}.");
+        spec.parameters["properties"]["timeout_s"]["description"] = told.into();
+        spec
+    }
+
+    async fn run(self, call: Call<'_>) -> Result<ToolOutput, Failure> {
+        let prepared = call.work(self, prepare).await?;
+        run(call.context, prepared, &call.services.config).await
+    }
+
+    /// The command line and where it runs.
+    async fn preview(self, call: Call<'_>) -> Result<Option<String>, Failure> {
+        let (args, directory, _) = call.work(self, prepare).await?;
+        let seconds = args.timeout(&call.services.config).as_secs();
+        let place = if directory.is_root() && directory.to_string() == "." {
+            "the workspace".to_owned()
+        } else {
+            directory.to_string()
+        };
+        Ok(Some(format!("$ {}\n(in {place}, at most {seconds} s)", args.command)))
+    }
 }
 
 impl Args {
-    fn timeout(&self, settings: &Settings) -> Duration {
-        self.timeout_s.map_or(settings.timeout, Duration::from_secs).min(settings.longest)
+    fn timeout(&self, config: &ToolboxConfig) -> Duration {
+        self.timeout_s.map_or(config.command_timeout, Duration::from_secs).min(config.command_timeout_max)
     }
 
     /// The note on a limit that was asked for and cannot be had.
-    fn cut(&self, settings: &Settings) -> Option<String> {
-        let longest = settings.longest.as_secs();
+    fn cut(&self, config: &ToolboxConfig) -> Option<String> {
+        let longest = config.command_timeout_max.as_secs();
         let asked = self.timeout_s.filter(|asked| *asked > longest)?;
         Some(format!("[timeout_s was {asked}; {longest} s is the most, so that was the limit]"))
     }
 }
 
 /// Resolves the folder that a command would start in, if it can be started at all. It opens files, so it may block.
-pub(crate) fn prepare(job: &Job, args: Args) -> Result<(Args, ToolPath, OwnedFd), Failure> {
+fn prepare(job: &Job, args: Args) -> Result<(Args, ToolPath, OwnedFd), Failure> {
     if args.command.trim().is_empty() {
         return Err(Failure::arguments("`command` of run_bash_command is empty; give the command to run"));
     }
@@ -114,8 +123,9 @@ pub(crate) fn prepare(job: &Job, args: Args) -> Result<(Args, ToolPath, OwnedFd)
 }
 
 /// Returns the folder that a command would start in, for policy decisions.
-pub(crate) fn start(job: &Job, args: Args) -> Result<ToolPath, Failure> {
-    start_of(job, &args)
+pub(crate) async fn start(call: Call<'_>, args: Args) -> Result<Option<StartFolder>, Failure> {
+    let start = call.work_with(move |job| start_of(job, &args)).await?;
+    Ok(start_folder(&call.context.workspace, &start, call.services.config.sandbox.as_deref()).await)
 }
 
 /// The folder in which a command starts, without a link on the way.
@@ -128,7 +138,7 @@ fn start_of(job: &Job, args: &Args) -> Result<ToolPath, Failure> {
 }
 
 /// Returns that folder under all names valid in the command. None if it is not on disk, where no command can start.
-pub(crate) async fn start_folder(workspace: &Workspace, start: &ToolPath, settings: &Settings) -> Option<StartFolder> {
+async fn start_folder(workspace: &Workspace, start: &ToolPath, sandbox: Option<&Sandbox>) -> Option<StartFolder> {
     let root = match start.place() {
         PathPlace::Own => &workspace.root,
         PathPlace::Project => &workspace.project.as_ref()?.path,
@@ -137,7 +147,7 @@ pub(crate) async fn start_folder(workspace: &Workspace, start: &ToolPath, settin
         PathPlace::State => return None,
     };
     let real = root.join(start.rest());
-    let names = match settings.sandbox.as_deref().filter(|sandbox| sandbox.is_on()) {
+    let names = match sandbox.filter(|sandbox| sandbox.is_on()) {
         Some(sandbox) => sandbox.names(workspace).await,
         None => Vec::new(),
     };
@@ -176,26 +186,12 @@ fn usual_start(job: &Job, command: &str) -> ToolPath {
     }
 }
 
-/// The command line and where it runs.
-pub(crate) fn preview(job: &Job, args: Args, settings: &Settings) -> Result<String, Failure> {
-    let (args, directory, _) = prepare(job, args)?;
-    let seconds = args.timeout(settings).as_secs();
-    let place = if directory.is_root() && directory.to_string() == "." {
-        "the workspace".to_owned()
-    } else {
-        directory.to_string()
-    };
-    Ok(format!("$ {}\n(in {place}, at most {seconds} s)", args.command))
-}
-
-pub(crate) async fn run(
+async fn run(
     context: &ToolContext,
-    prepared: (Args, ToolPath, OwnedFd),
-    settings: &Settings,
-    cancel: &CancellationToken,
+    (args, directory, folder): (Args, ToolPath, OwnedFd),
+    settings: &ToolboxConfig,
 ) -> Result<ToolOutput, Failure> {
-    let (args, directory, folder) = prepared;
-    let (timeout, cut) = (args.timeout(settings), args.cut(settings));
+    let (timeout, cut, cancel) = (args.timeout(settings), args.cut(settings), &context.cancel);
     let sandbox = settings.sandbox.as_deref().filter(|sandbox| sandbox.is_on());
     let names = match sandbox {
         Some(sandbox) => sandbox.names(&context.workspace).await,
@@ -228,7 +224,7 @@ pub(crate) async fn run(
         folder,
         environment,
         timeout,
-        output_cap: settings.output_bytes,
+        output_cap: settings.limits.output_bytes,
         output: OutputForm::Text,
         confinement: context.confinement,
         closed: Arc::clone(&context.closed),
@@ -240,7 +236,7 @@ pub(crate) async fn run(
     let finished = process::run(script, &context.workspace, sandbox, cancel).await.map_err(refused)?;
     let failed = matches!(finished.ended, CommandEnd::Code(1..));
     // The code is that of the last command only: what went wrong before it is told where that is certain.
-    let misnamed = process::misnamed(&finished.stderr.text, &context.workspace, &names);
+    let misnamed = misnamed(&finished.stderr.text, &context.workspace, &names);
     let forbidden = sandbox.filter(|_| failed);
     let allowed = |sandbox: &Sandbox| CommandRights { network: sandbox.allows_network() && !read_only, read_only };
     let forbidden = || forbidden.and_then(|sandbox| hint(&finished.stderr.text, allowed(sandbox)));

@@ -25,9 +25,10 @@ use serde::Deserialize;
 use tokio_util::sync::CancellationToken;
 
 use super::{
+    call::{Call, Tool},
     documents,
+    find_files::UnsearchedFiles,
     search_file::{MOST, check},
-    unsearched::UnsearchedFiles,
 };
 
 /// Finds where no number is given.
@@ -55,8 +56,22 @@ pub(crate) struct Args {
     max_results: Option<usize>,
 }
 
+impl Tool for Args {
+    const NAME: &'static str = "search_documents";
+
+    async fn run(self, call: Call<'_>) -> Result<ToolOutput, Failure> {
+        let (mut search, knowledge) = (Search::new(self)?, call.knowledge()?);
+        while let Some(next) = search.next() {
+            let by = Arc::clone(knowledge);
+            let opened = call.work_with(move |job| open(job, next, &by)).await?;
+            search.take(&**knowledge, opened, &call.context.progress, call.context.cancel.clone()).await?;
+        }
+        Ok(search.told())
+    }
+}
+
 /// A search that goes on until it has seen all documents, so many at a time as may be open.
-pub(crate) struct Search {
+struct Search {
     query: DocumentQuery,
     path: Option<String>,
     begun: Instant,
@@ -77,13 +92,13 @@ pub(crate) struct Search {
 
 /// Documents that are searched next.
 #[derive(Debug)]
-pub(crate) struct Next {
+struct Next {
     path: Option<String>,
     offset: usize,
 }
 
 /// Documents that are open.
-pub(crate) struct OpenDocuments {
+struct OpenDocuments {
     documents: Vec<OpenDocument>,
     cut: Option<&'static str>,
     beyond: usize,
@@ -93,7 +108,7 @@ pub(crate) struct OpenDocuments {
 }
 
 impl Search {
-    pub(crate) fn new(args: Args) -> Result<Self, Failure> {
+    fn new(args: Args) -> Result<Self, Failure> {
         let Args { query: text, path, regex, offset, max_results } = args;
         check(&text)?;
         let limit = max_results.unwrap_or(USUAL).clamp(1, MOST);
@@ -113,14 +128,14 @@ impl Search {
     }
 
     /// The documents to open next; none when there are no more, or when it has taken too long.
-    pub(crate) fn next(&self) -> Option<Next> {
+    fn next(&self) -> Option<Next> {
         let is_first = self.finds.is_none();
         let goes_on = is_first || (self.beyond > 0 && self.begun.elapsed() < PATIENCE);
         goes_on.then(|| Next { path: self.path.clone(), offset: self.next })
     }
 
     /// Searches documents that are open.
-    pub(crate) async fn take(
+    async fn take(
         &mut self,
         knowledge: &dyn Knowledge,
         opened: OpenDocuments,
@@ -148,7 +163,7 @@ impl Search {
     }
 
     /// All that was found.
-    pub(crate) fn told(self) -> ToolOutput {
+    fn told(self) -> ToolOutput {
         let Self { query, finds, next, beyond, withheld, cut, searched, unsearched, .. } = self;
         let unsearched = unsearched.map(|line| format!("\n{line}")).unwrap_or_default();
         if searched == 0 && withheld == 0 && next > 0 {
@@ -181,7 +196,7 @@ impl Search {
     }
 }
 
-pub(crate) fn open(job: &Job, wanted: Next, knowledge: &Arc<dyn Knowledge>) -> Result<OpenDocuments, Failure> {
+fn open(job: &Job, wanted: Next, knowledge: &Arc<dyn Knowledge>) -> Result<OpenDocuments, Failure> {
     let Next { path, offset } = wanted;
     let start = job.files.start(path.as_deref())?;
     let (mut documents, mut left, mut unsearched) = (Vec::new(), UnreadEntries::default(), UnsearchedFiles::default());

@@ -15,6 +15,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::{
+    call::{Call, Tool},
     documents, grep,
     passwords::{self, Passwords},
 };
@@ -41,15 +42,26 @@ pub(crate) struct Args {
     max_results: Option<usize>,
 }
 
+impl Tool for Args {
+    const NAME: &'static str = "search_file";
+
+    async fn run(self, call: Call<'_>) -> Result<ToolOutput, Failure> {
+        let knowledge = call.knowledge()?;
+        let by = Arc::clone(knowledge);
+        let prepared = call.work_with(move |job| prepare(job, self, &by)).await?;
+        search(&**knowledge, prepared, call.context, &call.services.passwords).await
+    }
+}
+
 /// Kind of a file to be searched.
-pub(crate) enum PreparedFile {
+enum PreparedFile {
     /// A text, which was searched.
     Text(ToolOutput),
     /// A document, to be searched.
     Document(OpenDocument, DocumentQuery),
 }
 
-pub(crate) fn prepare(job: &Job, args: Args, knowledge: &Arc<dyn Knowledge>) -> Result<PreparedFile, Failure> {
+fn prepare(job: &Job, args: Args, knowledge: &Arc<dyn Knowledge>) -> Result<PreparedFile, Failure> {
     let Args { path: written, query: text, regex, max_results } = args;
     check(&text)?;
     let (path, inner) = documents::located(job, &written)?;
@@ -72,7 +84,7 @@ const fn query(text: String, regex: bool, limit: usize) -> DocumentQuery {
     DocumentQuery { text, regex, limit, neighbours: true, begin_by: None }
 }
 
-pub(crate) async fn search(
+async fn search(
     knowledge: &dyn Knowledge,
     prepared: PreparedFile,
     context: &ToolContext,

@@ -1,18 +1,22 @@
-//! Places in source code for the tools that ask language servers: named by models, found, and shown.
+//! `definition` and `references`: where a symbol is defined and where it is used. Places in source code for all tools that ask
+//! language servers: named by models, found, and shown.
 
 use std::{
     collections::BTreeMap,
     io::{BufRead as _, BufReader, Read as _},
+    sync::Arc,
 };
 
 use agentd_core::{
     language::{LinePlace, SourceFile, SourceLocation, SourcePosition},
     ports::{Languages, ToolContext},
+    tool::ToolOutput,
 };
 use agentd_workspace::{backend::Backend as _, failure::Failure, job::Job, path::ToolPath, text};
-
 use schemars::JsonSchema;
 use serde::Deserialize;
+
+use super::call::{Call, Tool};
 
 /// Characters of a line that are shown.
 const MAX_LINE: usize = 200;
@@ -23,7 +27,7 @@ const MAX_SHOWN: usize = 100;
 
 /// Place of a symbol.
 #[derive(Debug, Deserialize, JsonSchema)]
-pub(crate) struct PlaceArgs {
+struct PlaceArgs {
     /// The file in which the symbol stands, such as /project/src/main.rs.
     path: String,
     /// The line in which it stands, from 1.
@@ -36,8 +40,54 @@ pub(crate) struct PlaceArgs {
     column: Option<u32>,
 }
 
+/// Returns where a symbol of a source file is defined, as a compiler knows it: file, line and column. Use it instead of grep
+/// where a name stands for several things.
+#[derive(Debug, Deserialize, JsonSchema)]
+pub(crate) struct Definition(PlaceArgs);
+
+/// Returns all places at which a symbol of a source file is used, its definition included, as a compiler knows it. Use it
+/// before you change what others use.
+#[derive(Debug, Deserialize, JsonSchema)]
+pub(crate) struct References(PlaceArgs);
+
+impl Tool for Definition {
+    const NAME: &'static str = "definition";
+
+    async fn run(self, call: Call<'_>) -> Result<ToolOutput, Failure> {
+        let at = prepare_for(call, self.0, prepare).await?;
+        show_places(call, call.languages()?.definition(at).await?, "No definition was found.").await
+    }
+}
+
+impl Tool for References {
+    const NAME: &'static str = "references";
+
+    async fn run(self, call: Call<'_>) -> Result<ToolOutput, Failure> {
+        let at = prepare_for(call, self.0, prepare).await?;
+        show_places(call, call.languages()?.references(at).await?, "No reference was found.").await
+    }
+}
+
+/// Prepares a question for language servers where it may block.
+pub(super) async fn prepare_for<A: Send + 'static, T: Send + 'static>(
+    call: Call<'_>,
+    args: A,
+    prepare: fn(&Job, A, &ToolContext, &dyn Languages) -> Result<T, Failure>,
+) -> Result<T, Failure> {
+    let (languages, context) = (Arc::clone(call.languages()?), call.context.clone());
+    call.work_with(move |job| prepare(job, args, &context, &*languages)).await
+}
+
+/// Shows places that a language server found.
+async fn show_places(call: Call<'_>, found: Vec<SourceLocation>, none: &str) -> Result<ToolOutput, Failure> {
+    if found.is_empty() {
+        return Ok(ToolOutput::ok(none));
+    }
+    call.work(found, show).await.map(ToolOutput::ok)
+}
+
 /// The file that a path names, as language servers know it.
-pub(crate) fn file(context: &ToolContext, path: &ToolPath, languages: &dyn Languages) -> Result<SourceFile, Failure> {
+pub(super) fn file(context: &ToolContext, path: &ToolPath, languages: &dyn Languages) -> Result<SourceFile, Failure> {
     let name = path.to_string();
     let file = context.workspace.source_file(&name).ok_or_else(|| {
         Failure::path(format!("language servers know files of the project and of added folders only, and not {name}"))
@@ -49,7 +99,7 @@ pub(crate) fn file(context: &ToolContext, path: &ToolPath, languages: &dyn Langu
 }
 
 /// The place that the arguments of a call name.
-pub(crate) fn prepare(
+fn prepare(
     job: &Job,
     args: PlaceArgs,
     context: &ToolContext,
@@ -68,7 +118,7 @@ pub(crate) fn prepare(
 }
 
 /// Shows places, with their lines where these may be read.
-pub(crate) fn show(job: &Job, places: Vec<SourceLocation>) -> Result<String, Failure> {
+fn show(job: &Job, places: Vec<SourceLocation>) -> Result<String, Failure> {
     let mut lines: BTreeMap<String, BTreeMap<u32, String>> = BTreeMap::new();
     for place in places.iter().take(MAX_SHOWN).filter(|place| place.is_own) {
         lines.entry(place.file.clone()).or_default().insert(place.line, String::new());

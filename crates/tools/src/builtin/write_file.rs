@@ -20,6 +20,8 @@ use agentd_workspace::{
 use schemars::JsonSchema;
 use serde::Deserialize;
 
+use super::call::{Call, PathsOf, Tool};
+
 /// Writes a whole text file. Creates it and its folders if they are missing, and replaces existing content. Only uploads/,
 /// outputs/, temp/, /memories, /state and a writable /project or /folders/NAME can be written; a path without one of these names in front
 /// means the project, where one is mounted. Results for the user belong in outputs/, notes for yourself in /state, what
@@ -41,12 +43,25 @@ struct PlannedWrite {
     kept: Vec<&'static str>,
 }
 
-/// The file that a call is about.
-pub(crate) fn path(jail: &Jail, args: &Args) -> Result<ToolPath, Failure> {
-    jail.meant(&args.path, Aim::Write)
+impl Tool for Args {
+    const NAME: &'static str = "write_file";
+    const PATHS: Option<PathsOf<Self>> = Some(paths);
+
+    async fn run(self, call: Call<'_>) -> Result<ToolOutput, Failure> {
+        call.write(self, run).await
+    }
+
+    async fn preview(self, call: Call<'_>) -> Result<Option<String>, Failure> {
+        call.work(self, preview).await.map(Some)
+    }
 }
 
-pub(crate) fn run(job: &Job, args: Args) -> Result<ToolOutput, Failure> {
+/// The file that a call is about.
+fn paths(jail: &Jail, args: &Args) -> Result<Vec<ToolPath>, Failure> {
+    Ok(vec![jail.meant(&args.path, Aim::Write)?])
+}
+
+fn run(job: &Job, args: Args) -> Result<ToolOutput, Failure> {
     let PlannedWrite { path, target, content, kept } = plan(job, &args)?;
     let size = text::size(content.len() as u64);
     let change = match &target.existing {
@@ -73,7 +88,7 @@ pub(crate) fn run(job: &Job, args: Args) -> Result<ToolOutput, Failure> {
     Ok(output)
 }
 
-pub(crate) fn preview(job: &Job, args: Args) -> Result<String, Failure> {
+fn preview(job: &Job, args: Args) -> Result<String, Failure> {
     let PlannedWrite { path, target, content, .. } = plan(job, &args)?;
     let path = path.to_string();
     let Some(existing) = &target.existing else { return Ok(diff::written(&path, None, &args.content)) };

@@ -1,13 +1,15 @@
 use super::*;
-use crate::builtin::rename_symbol::{Names, PlannedRename};
+use crate::builtin::renames::{Names, PlannedRename};
 use agentd_core::{
     Timestamp,
     ids::{CallId, SessionId, TurnId},
     language::{SourceEdit, SourceRewrite, WirePosition},
     policy::Confinement,
-    ports::{NoLanguages, Workspace},
+    ports::{Languages, NoLanguages, Workspace},
     session::Mount,
 };
+use jiff::tz::TimeZone;
+use tokio_util::sync::CancellationToken;
 
 fn context() -> ToolContext {
     ToolContext {
@@ -43,17 +45,17 @@ fn toolbox(parallel_file_calls: usize) -> BuiltinToolbox {
 
 #[tokio::test]
 async fn a_panic_is_an_output() {
-    let failed = toolbox(1).work_with::<()>(&context(), |_| panic!("as a defect would")).await;
+    let failed = toolbox(1).services.work_with::<()>(&context(), |_| panic!("as a defect would")).await;
     assert_eq!(failed.unwrap_err().code, ToolErrorCode::Tool);
 }
 
 #[tokio::test]
 async fn a_cancelled_call_does_not_wait_for_a_thread() {
     let toolbox = toolbox(1);
-    let _busy = Arc::clone(&toolbox.workers).acquire_owned().await.unwrap();
+    let _busy = Arc::clone(&toolbox.services.workers).acquire_owned().await.unwrap();
     let context = context();
     context.cancel.cancel();
-    let failed = toolbox.work_with(&context, |_| Ok(())).await;
+    let failed = toolbox.services.work_with(&context, |_| Ok(())).await;
     assert_eq!(failed.unwrap_err().code, ToolErrorCode::Cancelled);
 }
 
@@ -76,7 +78,7 @@ async fn a_rename_that_was_shown_runs_as_it_was_shown_and_only_for_its_call() {
     let edits = vec![SourceEdit { start: at(0), end: at(3), text: "bar".to_owned() }];
     let rewrites = vec![SourceRewrite { file: "/project/a.py".to_owned(), edits }];
     let names = Names { old: "foo".to_owned(), new: "bar".to_owned() };
-    toolbox.renames.keep(&context, &call("foo"), PlannedRename { names, rewrites });
+    toolbox.services.renames.keep(&context, &call("foo"), PlannedRename { names, rewrites });
     let edited = toolbox.call(&context, &call("other")).await;
     assert!(edited.error.is_some(), "{edited:?}");
     let renamed = toolbox.call(&context, &call("foo")).await;

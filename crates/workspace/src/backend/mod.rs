@@ -2,14 +2,13 @@
 //!
 //! - [`Backend`]: look, open, list, and open a place to write. Every file tool is made of these: a search is a walk of
 //!   lists and opens, an edit is a [`Target`] that is read and replaced, an upload one that is replaced.
-//! - `disk`: real folders, through the jail. `state`: the files that live in the journal.
+//! - [`Jail`]: real folders. `state`: the files that live in the journal.
 //! - [`Files`]: the one tree that models see, put together of both by the first part of a path.
 //!
 //! Paths are taken apart before they come here ([`ToolPath`]), so no backend meets `..` or another absolute path; what
 //! a path leads to on a real disk is for the disk's backend alone to hold.
 
 pub mod client;
-mod disk;
 mod state;
 #[cfg(test)]
 mod tests;
@@ -27,16 +26,18 @@ use agentd_core::{
     ports::Workspace,
     state_files::{StateFileChange, StateFiles},
 };
+use cap_std::fs::DirEntry;
 
-pub(crate) use self::state::StateBackend;
-pub use self::state::StateContent;
+use self::client::FileClient;
 use crate::{
-    backend::client::FileClient,
     failure::Failure,
     jail::{Aim, Jail},
     path::{PathPlace, ToolPath},
-    target::Target,
+    target::{self, Target},
 };
+
+pub(crate) use self::state::StateBackend;
+pub use self::state::StateContent;
 
 /// A place that keeps files.
 pub trait Backend: Send + Sync + Debug {
@@ -282,4 +283,50 @@ impl Backend for Files {
     fn open_if_there(&self, path: &ToolPath) -> Option<Content> {
         self.backend(path).open_if_there(path)
     }
+}
+
+impl Backend for Jail {
+    fn is_folder(&self, path: &ToolPath) -> Result<bool, Failure> {
+        Ok(self.open(path)?.1.is_dir())
+    }
+
+    fn open_file(&self, path: &ToolPath) -> Result<OpenFile, Failure> {
+        let (file, metadata) = self.open_regular(path)?;
+        Ok(OpenFile { content: Content::Disk(file), size: metadata.len(), modified: metadata.modified().ok() })
+    }
+
+    fn entries(&self, folder: &ToolPath) -> Result<Entries, Failure> {
+        let opened = self.open_folder(folder)?;
+        let entries = opened.entries().map_err(|error| Failure::io(&format!("list {folder}"), &error))?;
+        Ok(Box::new(entries.map(|entry| entry.map_or(Listed::Unreadable, |entry| listed(&entry)))))
+    }
+
+    fn target(&self, path: &ToolPath, max_content: u64) -> Result<Target, Failure> {
+        target::on_disk(self, path, max_content)
+    }
+
+    fn open_if_there(&self, path: &ToolPath) -> Option<Content> {
+        self.open_linked(path).map(Content::Disk)
+    }
+}
+
+/// The entry, if its name is UTF-8 and it can be looked at.
+fn listed(entry: &DirEntry) -> Listed {
+    let name = entry.file_name();
+    if name.as_encoded_bytes().starts_with(b".") {
+        return Listed::Hidden(name.to_string_lossy().into_owned());
+    }
+    let (Some(name), Ok(metadata)) = (name.to_str(), entry.metadata()) else { return Listed::Unreadable };
+    let kind = match metadata.file_type() {
+        kind if kind.is_dir() => Kind::Folder,
+        kind if kind.is_file() => Kind::File,
+        kind if kind.is_symlink() => Kind::Link,
+        _ => Kind::Other,
+    };
+    Listed::Entry(Entry {
+        name: name.to_owned(),
+        kind,
+        size: if kind == Kind::File { metadata.len() } else { 0 },
+        modified: metadata.modified().ok().map(cap_std::time::SystemTime::into_std),
+    })
 }

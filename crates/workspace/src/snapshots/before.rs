@@ -1,18 +1,28 @@
 //! What a call starts from: the trees before it, and the paths that it names.
 
-use std::{collections::HashMap, path::PathBuf, sync::Arc};
+use std::{collections::HashMap, io, path::PathBuf, sync::Arc};
 
-use agentd_core::{guarded::GuardedNames, ids::CallId};
+use agentd_core::{
+    guarded::GuardedNames,
+    ids::CallId,
+    ports::Workspace,
+    tool::{FileChange, FileChangeKind},
+};
 
 use super::{
+    blobs::{self, Blobs, Hash},
     guard::CallGuard,
     ignored::IgnoredFolders,
     overlap::KeptStates,
     pulse::Heartbeat,
-    root::{Kind, Root},
-    spot::SafePath,
+    root::{Kind, Root, SafePath},
     tree::{Content, Difference, Tree, Why},
-    unsaved::UnsavedContents,
+};
+use crate::{
+    backend::client::FileClient,
+    jail::Jail,
+    path::{PathPlace, ToolPath},
+    text,
 };
 
 /// The trees before a call. The call owns them, so that nothing drops them while it runs.
@@ -95,4 +105,127 @@ pub(super) fn scope(roots: &[Root], paths: &[String]) -> Option<Vec<SafePath>> {
     };
     // A path in a tree that cannot be written cannot be changed either.
     spots.iter().all(|spot| is_link(spot) != Some(true)).then_some(spots)
+}
+
+/// Contents that are kept of unsaved texts, by the paths of their files.
+pub(super) type UnsavedContents = HashMap<String, (Hash, u64)>;
+
+/// The unsaved texts of these files, as the disk would have them.
+pub(super) async fn texts(
+    client: FileClient,
+    workspace: Arc<Workspace>,
+    paths: Vec<String>,
+) -> HashMap<String, Vec<u8>> {
+    let asked = tokio::task::spawn_blocking(move || {
+        let jail = Jail::new(workspace);
+        let unsaved = |path: String| {
+            let parsed = ToolPath::parse(&path).ok().filter(|parsed| parsed.place() == PathPlace::Project)?;
+            Some((path, client.unsaved(&jail, &parsed)?))
+        };
+        paths.into_iter().filter_map(unsaved).collect()
+    });
+    asked.await.unwrap_or_default()
+}
+
+/// Keeps the texts. One for which there is no room is not among what comes back.
+pub(super) fn keep(blobs: &Blobs, texts: HashMap<String, Vec<u8>>) -> io::Result<UnsavedContents> {
+    let mut intake = blobs.intake(false);
+    let mut kept = HashMap::new();
+    for (path, text) in texts {
+        if let Ok(hash) = intake.keep(&text)? {
+            kept.insert(path, (hash, text.len() as u64));
+        }
+    }
+    intake.finish()?;
+    Ok(kept)
+}
+
+/// Lets a change go from the unsaved text, and tells whether it is still one.
+pub(super) fn go_from(change: &mut FileChange, unsaved: &UnsavedContents) -> bool {
+    let Some(((hash, size), before)) = unsaved.get(&change.path).zip(change.before.as_mut()) else { return true };
+    (before.hash, before.size) = (blobs::text(hash), *size);
+    change.before != change.after
+}
+
+/// Maximum size of all changes of one call, in bytes: they are one entry of the journal, and one message to clients,
+/// which read no more than 16 MiB.
+const MAX_BYTES: usize = 8 << 20;
+
+/// Size of one beside its path, in bytes: its states, with their fingerprints.
+const BESIDE_PATH: usize = 256;
+
+/// Cuts changes down to this many, and says what is not among them.
+///
+/// Undoing a part of what a call did must not lose what the whole would have kept: a folder that was moved is one that
+/// was made and one that was removed. So what took something away comes first, and what was made is recorded only where
+/// there is room behind that. One of those that are left out stays as a change that is only told of, so that an undo
+/// says that it is not whole.
+pub(super) fn cut(changes: &mut Vec<FileChange>, limit: usize) -> Option<String> {
+    let bytes: usize = changes.iter().map(|change| change.path.len() + BESIDE_PATH).sum();
+    let limit = if bytes > MAX_BYTES { limit.min(changes.len().saturating_mul(MAX_BYTES) / bytes) } else { limit };
+    let more = changes.len().checked_sub(limit).filter(|more| *more > 0)?;
+    let is_made = |change: &FileChange| change.change == FileChangeKind::Created;
+    let lossy = changes.iter().filter(|change| !is_made(change)).count();
+    let (mut lossy_left, mut made_left) = (limit, limit.saturating_sub(lossy));
+    let mut told = false;
+    changes.retain_mut(|change| {
+        let left = if is_made(change) { &mut made_left } else { &mut lossy_left };
+        if *left > 0 {
+            *left -= 1;
+            return true;
+        }
+        (change.before, change.after) = (None, None);
+        !std::mem::replace(&mut told, true)
+    });
+    Some(format!("{} were changed beyond the {limit} that are recorded", text::count(more, "file")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Changes by their first letters: `d`eleted, `m`odified, `c`reated; in capitals if they are only reported.
+    #[track_caller]
+    fn check(before: &str, limit: usize, after: &str) {
+        let kinds = [('d', FileChangeKind::Deleted), ('m', FileChangeKind::Modified), ('c', FileChangeKind::Created)];
+        let state = || {
+            Some(agentd_core::tool::FileState {
+                kind: agentd_core::tool::FileKind::File,
+                hash: "1".to_owned(),
+                size: 1,
+                mode: 0o644,
+            })
+        };
+        let change = |letter: char| {
+            let kind = kinds.iter().find(|(known, _)| *known == letter).unwrap().1;
+            FileChange { before: state(), after: state(), ..FileChange::new(letter, kind) }
+        };
+        let mut changes: Vec<FileChange> = before.chars().map(change).collect();
+        let note = cut(&mut changes, limit);
+        let letter = |change: &FileChange| match change.before {
+            Some(_) => change.path.clone(),
+            None => change.path.to_uppercase(),
+        };
+        assert_eq!(changes.iter().map(letter).collect::<String>(), after);
+        assert_eq!(note.is_some(), before.len() > limit);
+    }
+
+    #[test]
+    fn long_paths_take_the_room_of_several() {
+        let path = |number: usize| format!("{}/{number}", "long".repeat(1_000));
+        let mut changes: Vec<FileChange> =
+            (0..4_000).map(|number| FileChange::new(path(number), FileChangeKind::Created)).collect();
+        assert!(cut(&mut changes, 30_000).is_some());
+        assert!((1_500..2_500).contains(&changes.len()), "{} are left", changes.len());
+    }
+
+    #[test]
+    fn what_took_something_away_comes_first() {
+        check("cdm", 3, "cdm");
+        check("cccdm", 3, "cCdm");
+        check("cccddd", 3, "Cddd");
+        check("ccdddmc", 3, "Cddd");
+        check("ddcc", 1, "dD");
+        check("ccc", 2, "ccC");
+    }
 }

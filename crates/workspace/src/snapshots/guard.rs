@@ -24,9 +24,8 @@ use super::{
     super::path::PathPlace,
     config::SnapshotConfig,
     leads::{GitConfigs, HEAD, Lead, decides, leads_of, leads_to_cache},
-    root::{Kind, Root},
+    root::{Kind, Root, SafePath},
     scan::{ScanResult, scan_more},
-    spot::SafePath,
     tree::Tree,
 };
 

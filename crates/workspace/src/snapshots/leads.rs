@@ -15,8 +15,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     config::SnapshotConfig,
-    root::{Root, link_in, small_in},
-    spot::split,
+    root::{Root, link_in, small_in, split},
 };
 
 /// Maximum number of links followed for one path, the same as in the kernel.

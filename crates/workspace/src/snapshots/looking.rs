@@ -10,18 +10,16 @@ use std::{
 };
 
 use super::{
-    super::path::PathPlace,
     capture::{CapturedTree, capture, capture_one},
     guard::{CallGuard, GuardedPaths},
     leads::makes_repository,
-    projects::without_lost,
-    root::Root,
+    root::{Root, SafePath},
     scan::{ScanResult, scan},
     session::SessionRecord,
-    spot::SafePath,
-    store::Store,
+    store::{Store, without_lost},
     tree::{Content, Tree, Why},
 };
+use crate::path::PathPlace;
 
 impl SessionRecord {
     /// Looks at all there is. Where there is no room for something new, room is made, and it is looked at again.

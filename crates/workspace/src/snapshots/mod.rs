@@ -6,13 +6,13 @@
 //!
 //! - [`FileSnapshots`] is the port that the engine calls; `session` is the state of one session, `store` what is stored
 //!   for all of them.
-//! - `before`: what a call starts from; it belongs to the call. `ignored`: folders that git ignores or
+//! - `before`: what a call starts from; it belongs to the call. Texts that a client holds and the disk does not have are what
+//!   undo gives back. `ignored`: folders that git ignores or
 //!   stores its data in: their contents are not kept, their names are.
-//! - `root`, `spot`: the way into a tree, following no link; and the encoding of paths.
+//! - `root`: the way into a tree, following no link; and the encoding of paths.
 //! - `looking`, `scan`, `capture`: looks, with metadata and contents. `tree`: the outcome, and the differences of two of them.
-//! - `blobs`, `packs`, `record`: contents and trees on the disk. `projects`: the last scan of each project. `manifest`:
-//!   contents that a session's changes need.
-//! - `unsaved`: texts that a client holds and the disk does not have: they are what undo gives back.
+//! - `blobs`, `packs`, `record`: contents and trees on the disk. `record` also lists the contents that a
+//!   session's changes need, and `store` has the last scan of each project.
 //! - `guard`: files that others run or obey, by any name; `set_aside`: how changes of them by commands that nobody looked at are
 //!   taken back; `leads`: where guarded names lead; `git_config`: what of git's own is no danger.
 //! - `config`: bounds. `overlap`: owners of changes if several sessions change the same files at once.
@@ -28,15 +28,12 @@ mod before;
 mod blobs;
 mod capture;
 mod config;
-mod git_config;
 mod guard;
 mod ignored;
 mod leads;
 mod looking;
-mod manifest;
 mod overlap;
 mod packs;
-mod projects;
 mod pulse;
 mod record;
 mod restore;
@@ -44,11 +41,8 @@ mod root;
 mod scan;
 mod session;
 mod set_aside;
-mod spot;
 mod store;
-mod surplus;
 mod tree;
-mod unsaved;
 
 use std::{
     collections::HashMap,
@@ -71,7 +65,7 @@ use futures_util::{FutureExt as _, future::BoxFuture};
 
 pub use self::config::SnapshotConfig;
 use self::{before::Before, guard::CallGuard, overlap::Overlaps, session::SessionRecord, store::Store};
-use crate::backend::client::FileClient;
+use crate::{backend::client::FileClient, remove::gone};
 
 /// Number of sessions whose last looks are kept in memory. Those of others are read from the disk again. What a call under
 /// way needs is its own, and not among them.
@@ -134,9 +128,7 @@ impl FileSnapshots {
         work: impl FnOnce(&Store) -> io::Result<T> + Send + 'static,
     ) -> Result<T, WorkspaceError> {
         let snapshots = self.clone();
-        let worked = tokio::task::spawn_blocking(move || work(&*snapshots.store()?)).await;
-        let broke = |error| WorkspaceError::new(ErrorKind::Internal, format!("could not {doing}")).with_source(error);
-        worked.map_err(broke)?.map_err(|error| storage(doing, error))
+        blocking(doing, move || work(&*snapshots.store()?)).await
     }
 
     fn store(&self) -> io::Result<Arc<Store>> {
@@ -173,20 +165,14 @@ impl FileSnapshots {
         let shared = self.shared(session);
         let folder = self.base.join(session.to_string());
         let snapshots = self.clone();
-        async move {
-            let worked = tokio::task::spawn_blocking(move || {
-                let mut kept = shared.lock().unwrap_or_else(PoisonError::into_inner);
-                let kept = match &mut *kept {
-                    Some(kept) => kept,
-                    none => none.insert(SessionRecord::open(folder, snapshots.config.clone(), snapshots.store()?)?),
-                };
-                work(kept)
-            });
-            let broke =
-                |error| WorkspaceError::new(ErrorKind::Internal, format!("could not {doing}")).with_source(error);
-            worked.await.map_err(broke)?.map_err(|error| storage(doing, error))
-        }
-        .boxed()
+        let work = move || {
+            let mut kept = shared.lock().unwrap_or_else(PoisonError::into_inner);
+            work(match &mut *kept {
+                Some(kept) => kept,
+                none => none.insert(SessionRecord::open(folder, snapshots.config.clone(), snapshots.store()?)?),
+            })
+        };
+        blocking(doing, work).boxed()
     }
 
     /// Looks again after a call.
@@ -255,7 +241,7 @@ impl Snapshots for FileSnapshots {
         async move {
             // Nobody else waits while a client is asked.
             let unsaved = match (client, paths.clone()) {
-                (Some(client), Some(paths)) => unsaved::texts(client, Arc::clone(&workspace), paths).await,
+                (Some(client), Some(paths)) => before::texts(client, Arc::clone(&workspace), paths).await,
                 _ => HashMap::new(),
             };
             let of_call = Arc::clone(&workspace);
@@ -330,19 +316,21 @@ impl Snapshots for FileSnapshots {
         self.sessions.lock().unwrap_or_else(PoisonError::into_inner).retain(|(id, _)| *id != session);
         let folder = self.base.join(session.to_string());
         async move {
-            let removed = tokio::task::spawn_blocking(move || match fs::remove_dir_all(folder) {
-                Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
-                _ => Ok(()),
-            });
-            let doing = "remove what is kept to undo changes";
-            let broke =
-                |error| WorkspaceError::new(ErrorKind::Internal, format!("could not {doing}")).with_source(error);
-            removed.await.map_err(broke)?.map_err(|error| storage(doing, error))?;
+            blocking("remove what is kept to undo changes", move || gone(fs::remove_dir_all(folder))).await?;
             self.collect_soon();
             Ok(())
         }
         .boxed()
     }
+}
+
+/// Runs work on a thread that may block. `doing` completes the sentence "could not …".
+async fn blocking<T: Send + 'static>(
+    doing: &'static str,
+    work: impl FnOnce() -> io::Result<T> + Send + 'static,
+) -> Result<T, WorkspaceError> {
+    let broke = |error| WorkspaceError::new(ErrorKind::Internal, format!("could not {doing}")).with_source(error);
+    tokio::task::spawn_blocking(work).await.map_err(broke)?.map_err(|error| storage(doing, error))
 }
 
 fn locked(overlaps: &Mutex<Overlaps>) -> MutexGuard<'_, Overlaps> {

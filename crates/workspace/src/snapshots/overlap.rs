@@ -10,7 +10,7 @@ use agentd_core::{
     tool::{FileChange, FileChangeKind, FileState},
 };
 
-use super::spot::SafePath;
+use super::root::SafePath;
 
 /// The calls that are under way.
 #[derive(Debug, Default)]

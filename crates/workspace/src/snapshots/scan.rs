@@ -24,14 +24,13 @@ use rustix::fs::FileType;
 use sha2::{Digest as _, Sha256};
 
 use super::{
-    super::path::PathPlace,
     blobs::Hash,
     ignored::{IGNORE_FILE, is_store, is_stored, read_ignores},
     leads::{self, HEAD, SAMPLE},
-    root::{self, Kind, Root, Stamp},
-    spot::split,
+    root::{self, Kind, Root, Stamp, split},
     tree::Tree,
 };
+use crate::path::PathPlace;
 
 /// Folders deeper than this are not recorded.
 const MAX_DEPTH: usize = 100;
@@ -378,7 +377,7 @@ impl Scan<'_> {
     ) -> Option<Scope> {
         let is_folder = kind == Kind::Folder;
         if self.seen.tree.place == PathPlace::Own {
-            let is_kept = is_folder && crate::place::KEPT.iter().any(|kept| path == kept.as_bytes());
+            let is_kept = is_folder && crate::path::KEPT.iter().any(|kept| path == kept.as_bytes());
             return (!is_kept).then_some(Scope::All);
         }
         match scope {

@@ -31,20 +31,16 @@ use agentd_core::{
 };
 
 use super::{
-    before::{Before, scope, spots_of},
+    before::{self, Before, scope, spots_of},
     config::SnapshotConfig,
     guard::{CallGuard, GuardedPaths},
     ignored::IgnoredFolders,
-    manifest,
     overlap::{KeptStates, from_kept},
     pulse::{Heartbeat, LastSign},
     record, restore,
-    root::Root,
-    spot::SafePath,
+    root::{Root, SafePath},
     store::{ENDED, ENDED_OF_PROJECT, Store},
-    surplus,
     tree::{Content, Difference, Entry, Tree, Why},
-    unsaved,
 };
 use crate::text;
 
@@ -88,7 +84,7 @@ impl SessionRecord {
         {
             // Nothing refers to them while they are moved: whoever removes contents waits.
             let _gate = store.blobs.gate();
-            store.blobs.take_over(&folder.join("blobs"), |found| manifest::add(&folder, found))?;
+            store.blobs.take_over(&folder.join("blobs"), |found| record::add_to_manifest(&folder, found))?;
         }
         let look = record::read(&folder.join("look"))?;
         let saved = look.is_some();
@@ -122,7 +118,7 @@ impl SessionRecord {
         let mut before = if let Some(spots) = scoped {
             let _gate = store.blobs.gate();
             let trees = self.look_at(&roots, &spots)?;
-            let unsaved = unsaved::keep(&store.blobs, unsaved)?;
+            let unsaved = before::keep(&store.blobs, unsaved)?;
             store.blobs.settle()?;
             record::write(&marker, true, trees.iter().map(Arc::as_ref))?;
             let before = Before { unsaved, ..Before::new(call, true, trees, &self.names) };
@@ -329,13 +325,13 @@ impl SessionRecord {
         }
         notes.extend(unkept.into_iter().map(|(why, paths)| self.config.note(why, &paths)));
         let mut files = from_kept(differences.into_iter().map(|difference| difference.change).collect(), &before.kept);
-        files.retain_mut(|change| unsaved::go_from(change, &before.unsaved));
-        notes.extend(surplus::cut(&mut files, self.config.max_changes));
+        files.retain_mut(|change| before::go_from(change, &before.unsaved));
+        notes.extend(before::cut(&mut files, self.config.max_changes));
         let (deleted, counted) = before.ignored.deletions(&roots, &before.trees);
         files.extend(deleted);
         notes.extend(counted);
         let guarded = from_kept(guarded, &before.kept);
-        manifest::add(&self.folder, &manifest::contents_of(&[&files[..], &guarded].concat()))?;
+        record::add_to_manifest(&self.folder, &record::contents_of(&[&files[..], &guarded].concat()))?;
         Ok((Changes { files, notes, ..Changes::default() }, guarded))
     }
 
@@ -343,12 +339,12 @@ impl SessionRecord {
     pub(super) fn adopt(&self, changes: Vec<FileChange>) -> io::Result<Vec<FileChange>> {
         let _gate = self.store.blobs.gate();
         let adopt = |change: FileChange| {
-            let mut contents = manifest::contents_of(std::slice::from_ref(&change)).into_iter();
+            let mut contents = record::contents_of(std::slice::from_ref(&change)).into_iter();
             let is_kept = contents.all(|(hash, size)| self.store.blobs.has(&hash, size));
             if is_kept { change } else { FileChange::new(change.path, change.change) }
         };
         let adopted: Vec<FileChange> = changes.into_iter().map(adopt).collect();
-        manifest::add(&self.folder, &manifest::contents_of(&adopted))?;
+        record::add_to_manifest(&self.folder, &record::contents_of(&adopted))?;
         Ok(adopted)
     }
 

@@ -12,14 +12,13 @@ use rustix::fs::{AtFlags, unlinkat};
 use super::{
     before::Before,
     config::SnapshotConfig,
-    git_config::runs_no_more,
     guard::GuardedPaths,
+    ignored::runs_no_more,
     pulse::LastSign,
     restore,
-    root::{Kind, Root, is_missing},
+    root::{Kind, Root, SafePath, is_missing, split},
     scan::{ScanResult, scan},
     session::SessionRecord,
-    spot::{SafePath, split},
     tree::Tree,
 };
 

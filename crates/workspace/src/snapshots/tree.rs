@@ -10,11 +10,10 @@ use agentd_core::tool::{FileChange, FileChangeKind, FileKind, FileState, SharedF
 use ignore::gitignore::Gitignore;
 
 use super::{
-    super::path::PathPlace,
     blobs::{self, Hash},
-    root::{Kind, Stamp},
-    spot::SafePath,
+    root::{Kind, SafePath, Stamp},
 };
+use crate::path::PathPlace;
 
 /// Content of one tree when it was last looked at.
 #[derive(Debug, Clone)]

@@ -16,15 +16,16 @@ use agentd_core::tool::{FileKind, FileState};
 use rustix::fs::{AtFlags, Mode, OFlags, mkdirat, openat, renameat, symlinkat, unlinkat};
 
 use super::{
-    super::{
-        super::drafts::Draft,
-        blobs::Blobs,
-        root::{self, Kind, Root, Stamp},
-        spot::{SafePath, split},
-    },
     Verdict,
     plan::{self, Step},
-    shared,
+};
+use crate::snapshots::restore;
+use crate::{
+    drafts::Draft,
+    snapshots::{
+        blobs::Blobs,
+        root::{self, Kind, Root, SafePath, Stamp, split},
+    },
 };
 
 /// Permissions that a folder's owner needs to change its content.
@@ -168,7 +169,7 @@ fn bring_back(session: &Path, root: &Root, step: &Step<'_>, blobs: &Blobs) -> io
         return Ok(Verdict::Failed("what it held before is no longer kept".to_owned()));
     };
     if let Some(shared) = step.change.shared.filter(|_| in_place && goal.kind == FileKind::File)
-        && let Some(verdict) = shared::write(&parent, name, shared, step, goal, &content)?
+        && let Some(verdict) = restore::write(&parent, name, shared, step, goal, &content)?
     {
         return Ok(verdict);
     }
@@ -179,7 +180,7 @@ fn bring_back(session: &Path, root: &Root, step: &Step<'_>, blobs: &Blobs) -> io
             return Ok(changed_meanwhile());
         }
         renameat(&parent, draft.name(), &parent, OsStr::from_bytes(name))?;
-        let is_alone = |shared| step.stamp.is_some_and(|stamp| shared::is_of(stamp, shared) && stamp.links == 1);
+        let is_alone = |shared| step.stamp.is_some_and(|stamp| restore::is_of(stamp, shared) && stamp.links == 1);
         let elsewhere = step.change.shared.filter(|shared| in_place && !is_alone(*shared));
         Ok(if elsewhere.is_some() { Verdict::DoHere } else { Verdict::Do })
     });

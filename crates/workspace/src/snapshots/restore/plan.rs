@@ -7,16 +7,15 @@ use agentd_core::{
     tool::{FileChange, FileKind, FileState},
 };
 
-use super::{
-    super::{
-        super::path::PathPlace,
-        blobs::{self, Blobs},
-        root::{Kind, Root, Stamp},
-        spot::SafePath,
-    },
-    Verdict,
-};
+use super::Verdict;
 use crate::{diff, text};
+use crate::{
+    path::PathPlace,
+    snapshots::{
+        blobs::{self, Blobs},
+        root::{Kind, Root, SafePath, Stamp},
+    },
+};
 
 /// Contents above this size are not shown as a diff.
 const MAX_SHOWN: u64 = 2 * 1024 * 1024;

@@ -1,12 +1,47 @@
-//! Parser for the output of `diff -u` and `git diff`. Counts and line numbers may be wrong: models are bad at both.
+//! Parsers for the output of `diff -u` and `git diff`, whose counts and line numbers may be wrong, because models are bad at
+//! both, and for patches between `*** Begin Patch` and `*** End Patch`.
 
 use agentd_workspace::{failure::Failure, text};
 
-use super::{
-    Change, FilePatch, Hunk, LineKind,
-    envelope::mark_open_end,
-    lines::{self, Header, Lines},
-};
+use crate::patch::{self, Change, FilePatch, Header, Hunk, LineKind, Lines};
+
+/// More files than this are no patch that anyone reads.
+const MAX_FILES: usize = 500;
+
+/// Reads a patch.
+///
+/// # Errors
+/// `E_INVALID_ARGS`, naming the line and what is wrong with it.
+pub(crate) fn parse(patch: &str) -> Result<Vec<FilePatch>, Failure> {
+    let mut lines = Lines::of(patch);
+    lines.trim();
+    let Some(first) = lines.peek() else {
+        return Err(Failure::arguments(
+            "`patch` of apply_patch is empty; give a unified diff, or `*** Begin Patch` and what follows it",
+        ));
+    };
+    let files = if first.trim_end() == BEGIN { parse_envelope(lines)? } else { parse_unified(lines)? };
+    if files.is_empty() {
+        return Err(Failure::arguments(
+            "the patch names no file; begin with `--- a/PATH` and `+++ b/PATH`, or with `*** Begin Patch` and \
+             `*** Update File: PATH`",
+        ));
+    }
+    if files.len() > MAX_FILES {
+        return Err(Failure::arguments(format!("the patch has {} files; at most {MAX_FILES} go at once", files.len())));
+    }
+    for file in &files {
+        if let Change::Update { hunks, moved_to: None } = &file.change
+            && !hunks.iter().any(Hunk::changes)
+        {
+            return Err(Failure::arguments(format!(
+                "the patch changes nothing in {}; mark lines to remove with `-` and lines to add with `+`",
+                file.path
+            )));
+        }
+    }
+    Ok(files)
+}
 
 /// Content of the lines before the hunks of a file.
 #[derive(Debug, Default)]
@@ -25,7 +60,7 @@ struct Head {
     mode_changes: bool,
 }
 
-pub(super) fn parse(mut lines: Lines<'_>) -> Result<Vec<FilePatch>, Failure> {
+fn parse_unified(mut lines: Lines<'_>) -> Result<Vec<FilePatch>, Failure> {
     let mut files = Vec::new();
     loop {
         // What stands before a file's head is for people: a commit message, `Index:`, `===`.
@@ -76,7 +111,7 @@ fn head(lines: &mut Lines<'_>) -> Result<Head, Failure> {
         }
     }
     if is_names(lines) {
-        let mut named = |mark: &str| lines.next().and_then(|line| line.strip_prefix(mark)).map(lines::name).transpose();
+        let mut named = |mark: &str| lines.next().and_then(|line| line.strip_prefix(mark)).map(patch::name).transpose();
         head.old = named("--- ")?;
         head.new = named("+++ ")?;
     }
@@ -100,10 +135,10 @@ fn extended(head: &mut Head, line: &str, lines: &Lines<'_>) -> Result<(), Failur
     head.is_deleted |= line.starts_with("deleted file mode ");
     head.mode_changes |= line.starts_with("new mode ");
     if let Some(from) = after("rename from ") {
-        head.renamed.0 = Some(lines::name(from)?);
+        head.renamed.0 = Some(patch::name(from)?);
     }
     if let Some(to) = after("rename to ") {
-        head.renamed.1 = Some(lines::name(to)?);
+        head.renamed.1 = Some(patch::name(to)?);
     }
     Ok(())
 }
@@ -111,7 +146,7 @@ fn extended(head: &mut Head, line: &str, lines: &Lines<'_>) -> Result<(), Failur
 /// The name in `a/NAME b/NAME`, which is needed where no other line has it.
 fn git_name(names: &str) -> Option<String> {
     if names.starts_with('"') {
-        let old = lines::name(names).ok()?;
+        let old = patch::name(names).ok()?;
         return Some(old.strip_prefix("a/")?.to_owned());
     }
     let name = names.get(2..names.len().checked_sub(1)? / 2)?;
@@ -121,7 +156,7 @@ fn git_name(names: &str) -> Option<String> {
 fn hunks(lines: &mut Lines<'_>) -> Result<Vec<Hunk>, Failure> {
     let mut hunks = Vec::new();
     while let Some(line) = lines.peek() {
-        let Some(header) = lines::header(line) else {
+        let Some(header) = patch::header(line) else {
             if line.trim().is_empty() || line.starts_with('\\') {
                 lines.next();
                 continue;
@@ -163,7 +198,7 @@ fn hunk(line: &str, header: &Header, lines: &mut Lines<'_>) -> Result<Hunk, Fail
             mark_open_end(&mut hunk);
             continue;
         }
-        let Some(parsed) = lines::hunk_line(line) else { break };
+        let Some(parsed) = patch::hunk_line(line) else { break };
         lines.next();
         let counted = old_left > 0 && new_left > 0;
         lost = match line.is_empty() {
@@ -178,7 +213,7 @@ fn hunk(line: &str, header: &Header, lines: &mut Lines<'_>) -> Result<Hunk, Fail
         }
         hunk.lines.push(parsed);
     }
-    lines::drop_blank_tail(&mut hunk, lost);
+    patch::drop_blank_tail(&mut hunk, lost);
     if header.ranges.is_some_and(|(old, _)| old.count > 0) && hunk.old().next().is_none() {
         // It says that there are lines around, and leaves them out: then its line number is worth nothing either.
         hunk.start = None;
@@ -260,4 +295,121 @@ fn new_content(path: &str, hunks: &[Hunk]) -> Result<String, Failure> {
         content.pop();
     }
     Ok(content)
+}
+
+const BEGIN: &str = "*** Begin Patch";
+const END: &str = "*** End Patch";
+const END_OF_FILE: &str = "*** End of File";
+
+fn parse_envelope(mut lines: Lines<'_>) -> Result<Vec<FilePatch>, Failure> {
+    lines.next();
+    let mut files = Vec::new();
+    while let Some(line) = lines.next() {
+        let line = line.trim_end();
+        if line == END {
+            return match lines.peek() {
+                Some(more) if !more.trim().is_empty() => {
+                    lines.next();
+                    Err(lines.wrong("comes after `*** End Patch`; send one patch at a time"))
+                }
+                _ => Ok(files),
+            };
+        }
+        let named = |what: &str| line.strip_prefix(what).map(|path| path.trim().to_owned());
+        if let Some(path) = named("*** Add File:") {
+            let content = added(&mut lines)?;
+            files.push(FilePatch { path, change: Change::Add { content } });
+        } else if let Some(path) = named("*** Delete File:") {
+            files.push(FilePatch { path, change: Change::Delete { hunks: None } });
+        } else if let Some(path) = named("*** Update File:") {
+            let moved = lines.peek().and_then(|line| line.strip_prefix("*** Move to:"));
+            let moved_to = moved.map(|path| path.trim().to_owned());
+            if moved_to.is_some() {
+                lines.next();
+            }
+            let hunks = envelope_hunks(&mut lines)?;
+            files.push(FilePatch { path, change: Change::Update { hunks, moved_to } });
+        } else if !line.is_empty() {
+            return Err(lines.wrong(format!(
+                "is {}, where `*** Add File: PATH`, `*** Update File: PATH`, `*** Delete File: PATH` or `{END}` \
+                 belongs",
+                text::quoted(line)
+            )));
+        }
+    }
+    Err(Failure::arguments(format!(
+        "the patch has no `{END}`, so it may have been cut off; nothing was changed: send it whole"
+    )))
+}
+
+/// The lines of a new file.
+fn added(lines: &mut Lines<'_>) -> Result<String, Failure> {
+    let mut content = String::new();
+    while let Some(line) = lines.next() {
+        if let Some(line) = line.strip_prefix('+') {
+            content.push_str(line);
+            content.push('\n');
+        } else if line.starts_with("*** ") {
+            lines.back(1);
+            break;
+        } else if !line.trim().is_empty() || lines.peek().is_some_and(|next| next.starts_with('+')) {
+            return Err(lines.wrong("belongs to a new file, and there every line begins with `+`"));
+        }
+    }
+    Ok(content)
+}
+
+fn envelope_hunks(lines: &mut Lines<'_>) -> Result<Vec<Hunk>, Failure> {
+    let mut hunks = Vec::new();
+    let mut hunk = Hunk::default();
+    let mut lost = 0;
+    let mut end = |hunk: &mut Hunk, lost: &mut usize| {
+        patch::drop_blank_tail(hunk, std::mem::take(lost));
+        if !hunk.lines.is_empty() {
+            hunks.push(std::mem::take(hunk));
+        }
+    };
+    while let Some(line) = lines.next() {
+        if line.trim_end() == END_OF_FILE {
+            patch::drop_blank_tail(&mut hunk, std::mem::take(&mut lost));
+            hunk.at_end = true;
+            continue;
+        }
+        if line.starts_with("*** ") {
+            lines.back(1);
+            break;
+        }
+        if let Some(header) = patch::header(line) {
+            end(&mut hunk, &mut lost);
+            if hunk.header.is_empty() {
+                hunk.header = line.to_owned();
+            }
+            hunk.start = header.ranges.map(|(old, _)| old.start.saturating_sub(usize::from(old.count > 0)));
+            hunk.anchors.extend(header.anchor);
+            continue;
+        }
+        if line.starts_with('\\') {
+            mark_open_end(&mut hunk);
+            continue;
+        }
+        let Some(parsed) = patch::hunk_line(line) else {
+            return Err(
+                lines.wrong(format!("is {}, but lines of a hunk begin with a space, `-` or `+`", text::quoted(line)))
+            );
+        };
+        lost = if line.is_empty() { lost + 1 } else { 0 };
+        hunk.lines.push(parsed);
+    }
+    end(&mut hunk, &mut lost);
+    Ok(hunks)
+}
+
+/// `\ No newline at end of file` speaks of the line before it.
+pub(super) fn mark_open_end(hunk: &mut Hunk) {
+    match hunk.lines.last().map(|line| line.kind) {
+        Some(LineKind::Context) => hunk.open_end = (true, true),
+        Some(LineKind::Removed) => hunk.open_end.0 = true,
+        Some(LineKind::Added) => hunk.open_end.1 = true,
+        None => {}
+    }
 }

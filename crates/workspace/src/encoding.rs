@@ -1,10 +1,24 @@
-//! A file decoded so that every place in the text knows its place in the bytes.
+//! Text in whatever encoding its file has.
+//!
+//! - [`agentd_core::charset`]: which encoding it is, how sure that is, or what the file is instead of text; characters and the
+//!   bytes that they came from.
+//! - [`TextReader`]: a file of any size, decoded while it is read.
+//! - [`Document`]: a file decoded so that every place in the text knows its place in the bytes. An edit encodes its own
+//!   text and nothing else, so that every other byte stays, whether it could be decoded or not.
+//! - [`encode`]: new text in the encoding of its file, refused where the encoding lacks a character.
 
-use std::ops::Range;
+use std::{
+    io::{self, Cursor, Read},
+    ops::Range,
+};
 
 use agentd_core::charset::characters;
+use encoding_rs::{EncoderResult, UTF_8, UTF_16BE, UTF_16LE};
+use encoding_rs_io::DecodeReaderBytesBuilder;
 
-use super::{Charset, Unwritable, detect, encode};
+use crate::{failure::Failure, path::ToolPath};
+
+pub use agentd_core::charset::{Charset, detect, ending};
 
 /// A text file.
 ///
@@ -295,5 +309,169 @@ impl Map {
         }
         self.text.push_str(piece);
         self.bytes += length;
+    }
+}
+
+/// Reason why new text cannot be written into a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Unwritable {
+    /// The encoding lacks a character.
+    Missing {
+        /// The first one.
+        character: char,
+        /// Name of the encoding.
+        encoding: &'static str,
+    },
+    /// The encoding is a guess.
+    Unsure {
+        /// Name of the encoding.
+        encoding: &'static str,
+    },
+    /// The encoding switches between alphabets, so that what a byte means depends on all before it.
+    Switching {
+        /// Name of the encoding.
+        encoding: &'static str,
+    },
+    /// The replaced part contains bytes that are no text, and the new text has their replacement character.
+    Damaged,
+    /// The first bytes of the new text would make one character with bytes before it that are no text.
+    Joined,
+}
+
+impl Unwritable {
+    /// The failure for the model.
+    pub fn failure(self, path: &ToolPath) -> Failure {
+        Failure::tool(match self {
+            Self::Missing { character, encoding } => format!(
+                "{path} is {encoding}, which has no {character:?} (U+{:04X}); nothing was changed: write it without \
+                 this character, or convert the file to UTF-8 first (`iconv`)",
+                u32::from(character)
+            ),
+            Self::Unsure { encoding } => format!(
+                "it is not certain which encoding {path} has (perhaps {encoding}), so only ASCII text in it can be \
+                 changed; nothing was changed: convert the file to UTF-8 first (`iconv`)"
+            ),
+            Self::Switching { encoding } => format!(
+                "{path} is {encoding}, where an edit could change what follows it; nothing was changed: convert the \
+                 file to UTF-8 first (`iconv`)"
+            ),
+            Self::Damaged => format!(
+                "the replaced part of {path} has bytes that are no text (shown as U+FFFD) and would be lost; nothing \
+                 was changed: replace smaller pieces beside them, or leave U+FFFD out of the new text to remove them"
+            ),
+            Self::Joined => format!(
+                "the new text would run together with bytes before it in {path} that are no text; nothing was \
+                 changed: choose a larger or another piece to replace"
+            ),
+        })
+    }
+}
+
+/// `text` in this encoding, without a byte order mark.
+pub fn encode(text: &str, charset: Charset) -> Result<Vec<u8>, Unwritable> {
+    let encoding = charset.encoding;
+    if encoding == UTF_8 {
+        return Ok(text.as_bytes().to_vec());
+    }
+    if encoding == UTF_16LE {
+        return Ok(text.encode_utf16().flat_map(u16::to_le_bytes).collect());
+    }
+    if encoding == UTF_16BE {
+        return Ok(text.encode_utf16().flat_map(u16::to_be_bytes).collect());
+    }
+    if !encoding.is_ascii_compatible() {
+        return Err(Unwritable::Switching { encoding: encoding.name() });
+    }
+    if text.is_ascii() {
+        return Ok(text.as_bytes().to_vec());
+    }
+    if !charset.sure {
+        return Err(Unwritable::Unsure { encoding: encoding.name() });
+    }
+    let mut encoder = encoding.new_encoder();
+    let mut encoded = Vec::with_capacity(text.len());
+    let mut left = text;
+    loop {
+        let room = encoder.max_buffer_length_from_utf8_without_replacement(left.len()).unwrap_or(left.len() * 4);
+        encoded.reserve(room);
+        let (result, read) = encoder.encode_from_utf8_to_vec_without_replacement(left, &mut encoded, true);
+        left = &left[read..];
+        match result {
+            EncoderResult::InputEmpty => return Ok(encoded),
+            EncoderResult::OutputFull => {}
+            EncoderResult::Unmappable(character) => {
+                return Err(Unwritable::Missing { character, encoding: encoding.name() });
+            }
+        }
+    }
+}
+
+/// Bytes of a large file that decide its kind.
+const SAMPLE: usize = 64 * 1024;
+
+/// Bytes before the first NUL from which on they are the beginning of a text.
+const BEGINNING: usize = 64;
+
+/// Text of a file: UTF-8, in which a lone `\r` is `\n` where it ends lines.
+pub struct TextReader<'a> {
+    /// Encoding of the file.
+    pub charset: Charset,
+    /// Set if the beginning alone decided what the file is, so that anything may follow.
+    pub is_sampled: bool,
+    cr_ends: bool,
+    decoded: Box<dyn Read + 'a>,
+}
+
+impl<'a> TextReader<'a> {
+    /// Opens the text of a file of about `size` bytes. Files of up to `most` bytes are looked at as a whole, so that reads,
+    /// searches and edits agree on what they are. `buffer` is scratch space. With `or_begins`, a file that only begins as a text is
+    /// opened, too.
+    ///
+    /// # Errors
+    /// The kind of the file where it is no text; the outer one where it cannot be read.
+    pub fn open(
+        mut content: impl Read + 'a,
+        size: u64,
+        most: u64,
+        or_begins: bool,
+        buffer: &'a mut Vec<u8>,
+    ) -> io::Result<Result<Self, &'static str>> {
+        let most = if size <= most { most } else { SAMPLE as u64 };
+        buffer.clear();
+        buffer.reserve(usize::try_from(size.min(most)).unwrap_or(SAMPLE) + 1);
+        (&mut content).take(most).read_to_end(buffer)?;
+        let sample: &'a [u8] = buffer;
+        let whole = (sample.len() as u64) < most;
+        // A zero byte far behind does not make a log unreadable, as it makes it unsafe to edit.
+        let (mut is_sampled, mut detected) = (!whole, detect(sample, whole));
+        if detected.is_err() && sample.len() > SAMPLE {
+            (is_sampled, detected) = (true, detect(&sample[..SAMPLE], false));
+        }
+        let beginning = sample.split(|byte| *byte == 0).next().unwrap_or_default();
+        if or_begins && detected.is_err() && beginning.len() >= BEGINNING {
+            (is_sampled, detected) = (true, detect(beginning, false).or(detected));
+        }
+        let charset = match detected {
+            Ok(charset) => charset,
+            Err(what) => return Ok(Err(what)),
+        };
+        let cr_ends = charset.ends_lines_with_cr(sample);
+        let bytes = Cursor::new(&sample[charset.bom..]).chain(content);
+        let decoded: Box<dyn Read + 'a> = if charset.encoding == UTF_8 && std::str::from_utf8(sample).is_ok() {
+            Box::new(bytes)
+        } else {
+            Box::new(DecodeReaderBytesBuilder::new().encoding(Some(charset.encoding)).bom_sniffing(false).build(bytes))
+        };
+        Ok(Ok(Self { charset, is_sampled, cr_ends, decoded }))
+    }
+}
+
+impl Read for TextReader<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let length = self.decoded.read(buffer)?;
+        if self.cr_ends {
+            buffer[..length].iter_mut().filter(|byte| **byte == b'\r').for_each(|byte| *byte = b'\n');
+        }
+        Ok(length)
     }
 }

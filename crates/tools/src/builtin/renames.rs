@@ -4,28 +4,41 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use agentd_core::{
     ids::{CallId, SessionId},
+    language::SourceRewrite,
     ports::ToolContext,
     tool::ToolCall,
 };
 
-use crate::builtin::rename_symbol::PlannedRename;
-
 /// Renames that are kept at once.
 const MAX_KEPT: usize = 16;
+
+/// Names of a symbol before and after.
+#[derive(Debug, Clone)]
+pub(crate) struct Names {
+    pub(crate) old: String,
+    pub(crate) new: String,
+}
+
+/// Rename with the edits that make it.
+#[derive(Debug, Clone)]
+pub(crate) struct PlannedRename {
+    pub(crate) names: Names,
+    pub(crate) rewrites: Vec<SourceRewrite>,
+}
 
 /// The call that was shown: one whose arguments a person changes is another.
 type ShownCall = (SessionId, CallId, String);
 
 /// Renames that were shown and have not run, by their call.
 #[derive(Debug, Default)]
-pub(super) struct ShownRenames(Mutex<Vec<(ShownCall, PlannedRename)>>);
+pub(crate) struct ShownRenames(Mutex<Vec<(ShownCall, PlannedRename)>>);
 
 impl ShownRenames {
     fn kept(&self) -> MutexGuard<'_, Vec<(ShownCall, PlannedRename)>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(super) fn keep(&self, context: &ToolContext, call: &ToolCall, planned: PlannedRename) {
+    pub(crate) fn keep(&self, context: &ToolContext, call: &ToolCall, planned: PlannedRename) {
         let of = shown(context, call);
         let mut kept = self.kept();
         kept.retain(|(known, _)| *known != of);
@@ -35,7 +48,7 @@ impl ShownRenames {
         kept.push((of, planned));
     }
 
-    pub(super) fn take(&self, context: &ToolContext, call: &ToolCall) -> Option<PlannedRename> {
+    pub(crate) fn take(&self, context: &ToolContext, call: &ToolCall) -> Option<PlannedRename> {
         let of = shown(context, call);
         let mut kept = self.kept();
         let at = kept.iter().position(|(known, _)| *known == of)?;

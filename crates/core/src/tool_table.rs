@@ -1,0 +1,173 @@
+//! The daemon's own tools, one row each: all that its parts know of a tool besides its code. The row decides how calls are
+//! judged, shown and named; `config/tools.yaml` decides when the tool is offered.
+
+use crate::tool::Effect::{self, Execute, Network, Read, Write};
+
+use self::{
+    PathUse::{Content, Edited, InArchives, Names, Own},
+    ToolKind::{Edit, Fetch, Look, Other, Run, Search},
+    ToolPart::{Code, Documents, Languages, Web, WebSearch, Workspace},
+};
+
+/// A tool of the daemon.
+#[derive(Debug, Clone, Copy)]
+pub struct ToolRow {
+    /// The name that calls use.
+    pub name: &'static str,
+    /// Effect of a call on the world, by which the policy decides whether it asks.
+    pub effect: Effect,
+    /// Kind of the tool, as editors show it.
+    pub kind: ToolKind,
+    /// Use of the file that a call names as `path`.
+    pub path: PathUse,
+    /// Part of the daemon that the tool works with.
+    pub needs: ToolPart,
+    /// Names that models of other systems have for it, with blanks between.
+    pub aliases: &'static str,
+}
+
+/// Kind of a tool, as editors show it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ToolKind {
+    /// Shows a file or folder.
+    Look,
+    /// Changes files.
+    Edit,
+    /// Finds something.
+    Search,
+    /// Runs a command.
+    Run,
+    /// Asks a server.
+    Fetch,
+    /// Works on plans and parts of the task.
+    Think,
+    /// Anything else.
+    Other,
+}
+
+/// Use that a call makes of the file or folder that it names as `path`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PathUse {
+    /// Shows names and sizes below it, and never looks into it. Links in it are followed before the call is judged.
+    Names,
+    /// Shows what is in it. Links in it are followed before the call is judged.
+    Content,
+    /// As [`Content`], also of a file in an archive.
+    InArchives,
+    /// Changes it, where it is one of the session's tree.
+    Edited,
+    /// There is no such argument, or the tool follows links itself.
+    Own,
+}
+
+/// Part of the daemon that tools work with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ToolPart {
+    /// Files of the session, which are always there.
+    Workspace,
+    /// Reader of documents.
+    Documents,
+    /// Reader of code.
+    Code,
+    /// Access to the web.
+    Web,
+    /// Access to the web, with a search engine.
+    WebSearch,
+    /// Language servers.
+    Languages,
+}
+
+/// The tools, sorted by name, because prompts repeat this order.
+pub static TOOLS: [ToolRow; 22] = [
+    row("apply_patch", Write, Edit, Own, Workspace, "apply_diff applypatch patch patch_file"),
+    row("definition", Read, Search, Content, Languages, "find_definition go_to_definition goto_definition"),
+    row("diagnostics", Read, Look, Content, Languages, "get_diagnostics get_errors read_lints"),
+    row("edit_file", Write, Edit, Edited, Workspace, "edit str_replace string_replace replace_in_file search_replace"),
+    row("find_files", Read, Search, Names, Workspace, "glob glob_file_search file_search find"),
+    row("find_symbol", Read, Search, Own, Code, "symbol_search workspace_symbols"),
+    row("grep", Read, Search, Content, Workspace, "grep_files grep_search rg ripgrep search_files"),
+    row("http_fetch", Network, Fetch, Own, Web, "curl fetch http_get http_request"),
+    row("list_workspace_files", Read, Look, Names, Workspace, "list_dir list_directory list_files ls"),
+    row("now", Read, Other, Own, Workspace, "current_time date get_current_time get_time"),
+    row("outline", Read, Look, Own, Code, "document_symbols file_outline list_code_definition_names"),
+    row("read_file", Read, Look, InArchives, Workspace, "cat fs_read open_file read view_file"),
+    row("read_url", Network, Fetch, Own, Web, "fetch_web jina_reader read_webpage web_fetch webfetch"),
+    row("references", Read, Search, Content, Languages, "find_references find_usages"),
+    row("rename_symbol", Write, Edit, Own, Languages, "rename"),
+    row("repo_map", Read, Look, Own, Code, "repository_map"),
+    row(
+        "run_bash_command",
+        Execute,
+        Run,
+        Own,
+        Workspace,
+        "bash execute_command run_cmd run_command run_shell run_shell_command shell",
+    ),
+    row(
+        "search_code",
+        Read,
+        Search,
+        Own,
+        Code,
+        "code_search codebase_search search_codebase search_semantic semantic_search",
+    ),
+    row("search_documents", Read, Search, Content, Documents, "document_search docs_search search_docs"),
+    row("search_file", Read, Search, InArchives, Documents, "search_document search_in_file"),
+    row("web_search", Network, Fetch, Own, WebSearch, "google_search internet_search search_web websearch"),
+    row("write_file", Write, Edit, Edited, Workspace, "create_file fs_write save_file write"),
+];
+
+/// Tools of the conversation itself, with their kinds; links of the engine answer them.
+const CONVERSATION_TOOLS: [(&str, ToolKind); 6] = [
+    ("delegate_task", ToolKind::Think),
+    ("find_tool", ToolKind::Search),
+    ("search_history", ToolKind::Search),
+    ("todo_read", ToolKind::Think),
+    ("todo_write", ToolKind::Think),
+    ("undo_patch", ToolKind::Edit),
+];
+
+const fn row(
+    name: &'static str,
+    effect: Effect,
+    kind: ToolKind,
+    path: PathUse,
+    needs: ToolPart,
+    aliases: &'static str,
+) -> ToolRow {
+    ToolRow { name, effect, kind, path, needs, aliases }
+}
+
+impl ToolRow {
+    /// The tool of this very name.
+    #[must_use]
+    pub fn named(name: &str) -> Option<&'static Self> {
+        TOOLS.iter().find(|tool| tool.name == name)
+    }
+
+    /// The tool of that name or of one that other systems have for it. Case and the prefixes that some models add make no
+    /// difference.
+    #[must_use]
+    pub fn known(name: &str) -> Option<&'static Self> {
+        let name = name.trim();
+        let bare = ["functions.", "default_api.", "tools."].iter().find_map(|prefix| name.strip_prefix(prefix));
+        let bare = bare.unwrap_or(name);
+        let is_meant = |known: &str| known.eq_ignore_ascii_case(bare);
+        TOOLS.iter().find(|tool| is_meant(tool.name) || tool.aliases.split_ascii_whitespace().any(is_meant))
+    }
+
+    /// Names of the tools that cannot work without a part.
+    #[must_use]
+    pub fn needing(part: ToolPart) -> Vec<&'static str> {
+        TOOLS.iter().filter(|tool| tool.needs == part).map(|tool| tool.name).collect()
+    }
+}
+
+impl ToolKind {
+    /// Kind of the tool of this very name.
+    #[must_use]
+    pub fn of(name: &str) -> Self {
+        let conversation = CONVERSATION_TOOLS.iter().find(|(tool, _)| *tool == name).map(|(_, kind)| *kind);
+        ToolRow::named(name).map(|tool| tool.kind).or(conversation).unwrap_or(Self::Other)
+    }
+}

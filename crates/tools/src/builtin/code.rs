@@ -1,0 +1,483 @@
+//! The tools that look at source code: `find_symbol`, `outline`, `repo_map` and `search_code`; the folder that a call means, and
+//! answers as a model reads them.
+//!
+//! Answers come from a process that has parsed foreign text. Each path in them is read as a call would write it, and the
+//! rules decide on it, before anything of its file is shown.
+
+use std::{collections::HashMap, path::PathBuf, sync::Arc};
+
+use agentd_core::{
+    code::{CodeAnswer, CodeHit, CodeIndexState, CodeProgress, CodeQuestion, MapFile, OutlineEntry, SymbolUse},
+    error::ErrorKind,
+    ports::{CallProgress, OnCodeProgress, ReadRules, ToolContext, Workspace},
+    tool::ToolOutput,
+};
+use agentd_workspace::{
+    backend::Backend as _,
+    failure::Failure,
+    job::Job,
+    path::{PathPlace, ToolPath},
+    text,
+};
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use super::call::{Call, Tool};
+
+/// Longest query or name, in bytes.
+const MAX_WORDS: usize = 2000;
+
+/// Folder of the person that a call looks at.
+#[derive(Debug, Clone)]
+struct CodeScope {
+    /// Its real path.
+    folder: PathBuf,
+    /// The path that tools use for it.
+    root: ToolPath,
+    /// File or folder within, below which the call looks; empty for all.
+    below: String,
+}
+
+impl CodeScope {
+    /// The folder of a path: the project's where none is named.
+    async fn of(call: Call<'_>, written: Option<String>) -> Result<Self, Failure> {
+        call.code()?;
+        call.work(written, Self::prepare).await
+    }
+
+    fn prepare(job: &Job, written: Option<String>) -> Result<Self, Failure> {
+        let path = match written.as_deref() {
+            None | Some("" | "." | "/") => ToolPath::root(PathPlace::Project),
+            Some(written) => job.files.meant(written)?,
+        };
+        let folder =
+            mounted(job.files.jail.workspace(), &path).ok_or_else(|| no_code(job.files.jail.workspace(), &path))?;
+        // Says what is wrong with it where it is neither.
+        if !job.files.is_folder(&path)? {
+            job.files.open_file(&path)?;
+        }
+        Ok(Self { folder, root: ToolPath::root(path.place()), below: path.rest().to_owned() })
+    }
+
+    /// The file or folder as tools write it.
+    fn shown(&self) -> String {
+        self.path(&self.below).unwrap_or_else(|| self.root.clone()).to_string()
+    }
+
+    /// The path of an answer as tools write it; none for one that no tool could name.
+    fn path(&self, below: &str) -> Option<ToolPath> {
+        let path = below.split('/').fold(self.root.clone(), |path, name| path.entry(name));
+        ToolPath::parse(&path.written()).ok().filter(|again| *again == path)
+    }
+
+    /// Asks about the folder.
+    async fn ask(&self, call: Call<'_>, question: CodeQuestion) -> Result<(CodeAnswer, CodeIndexState), Failure> {
+        let context = call.context;
+        let asked =
+            call.code()?.ask(self.folder.clone(), question, telling(&context.progress), context.cancel.clone()).await;
+        let reply = asked.map_err(|error| {
+            let hint = error.hint().map(|hint| format!("; {hint}")).unwrap_or_default();
+            match error.kind() {
+                _ if context.cancel.is_cancelled() => Failure::cancelled(),
+                ErrorKind::Busy => Failure::tool(format!("{error}; try again")),
+                _ => Failure::tool(format!("{error}{hint}")),
+            }
+        })?;
+        Ok((reply.answer, reply.index))
+    }
+}
+
+/// Real path of the folder of the person that a path is in.
+fn mounted(workspace: &Workspace, path: &ToolPath) -> Option<PathBuf> {
+    match path.place() {
+        PathPlace::Project => workspace.project.as_ref().map(|mount| mount.path.clone()),
+        PathPlace::Folder(name) => workspace.folder(name.as_str()).map(|folder| folder.path.clone()),
+        PathPlace::Own | PathPlace::Memories | PathPlace::State => None,
+    }
+}
+
+fn no_code(workspace: &Workspace, path: &ToolPath) -> Failure {
+    let folders: Vec<&str> = workspace.folders.iter().map(|folder| folder.at.as_str()).collect();
+    let hint = match (&workspace.project, folders.as_slice()) {
+        (None, []) => "no project is mounted in this session; use grep and find_files".to_owned(),
+        (None, folders) => format!("name an added folder as path: {}", folders.join(", ")),
+        (Some(_), _) => format!("{path} is not part of the project; leave out path, or use grep"),
+    };
+    Failure::path(format!("code is looked up in the project and in added folders: {hint}"))
+}
+
+/// Paths of answers, as far as the rules let them be shown.
+struct ShownPaths<'a> {
+    scope: &'a CodeScope,
+    reading: &'a ReadRules,
+    known: HashMap<String, Option<String>>,
+}
+
+impl<'a> ShownPaths<'a> {
+    fn new(scope: &'a CodeScope, context: &'a ToolContext) -> Self {
+        Self { scope, reading: &context.reading, known: HashMap::new() }
+    }
+
+    /// The path of a file as it is shown; none where it may not be.
+    fn show(&mut self, below: &str) -> Option<String> {
+        if let Some(known) = self.known.get(below) {
+            return known.clone();
+        }
+        let path = self.scope.path(below).map(|path| path.to_string());
+        let shown = path.filter(|path| self.reading.allow(path));
+        self.known.insert(below.to_owned(), shown.clone());
+        shown
+    }
+}
+
+/// Words about what an answer leaves out. Not what the rules withhold: that something was would tell that it is there.
+fn notes(index: &CodeIndexState) -> String {
+    let mut notes = String::new();
+    if index.is_truncated {
+        notes.push_str("\n[the folder has more files than are indexed; grep searches all of them]");
+    }
+    if index.is_partial {
+        notes.push_str("\n[a part of the folder could not be listed]");
+    }
+    if !index.unread.is_empty() {
+        let unread =
+            index.unread.iter().map(|(why, count)| format!("{} ({})", text::count(*count, "file"), why.name()));
+        notes.push_str(&format!("\n[not indexed: {}; grep searches texts]", unread.collect::<Vec<_>>().join(", ")));
+    }
+    notes
+}
+
+/// The files among which there was nothing.
+fn among(scope: &CodeScope, index: &CodeIndexState) -> String {
+    let files = text::count(index.within, "file");
+    match (scope.below.is_empty(), index.within) {
+        (true, _) => files,
+        (false, 0) => {
+            format!("{}, of which nothing is indexed: it is ignored by git, hidden, or no text", scope.shown())
+        }
+        (false, _) => format!("the {files} of {}", scope.shown()),
+    }
+}
+
+/// A line of a file that ends no line of the answer.
+fn one_line(line: &str) -> String {
+    const LONGEST: usize = 200;
+    let plain: String =
+        line.chars().map(|letter| if letter.is_control() && letter != '\t' { ' ' } else { letter }).collect();
+    let (start, more) = text::first_chars(&plain, LONGEST);
+    format!("{start}{}", if more { "…" } else { "" })
+}
+
+/// Refuses what is no query or name.
+fn check_words(field: &str, words: &str) -> Result<(), Failure> {
+    if words.trim().is_empty() || words.len() > MAX_WORDS {
+        return Err(Failure::arguments(format!("`{field}` must have from 1 to {MAX_WORDS} bytes")));
+    }
+    Ok(())
+}
+
+/// An answer to another question: the reader is broken.
+fn odd_answer() -> Failure {
+    Failure::tool("the reader of code answered another question; use grep")
+}
+
+fn telling(progress: &CallProgress) -> OnCodeProgress {
+    let progress = progress.clone();
+    Arc::new(move |CodeProgress { done, total }| progress.tell(&format!("indexing code: {done} of {total} files")))
+}
+
+/// Definitions that are shown.
+const MOST_DEFINITIONS: usize = 20;
+/// Uses that are shown.
+const MOST_USES: usize = 60;
+
+/// Finds where a function, type or other name is defined in the project, what implements or extends it, and where it is
+/// used, with the function around each use (its callers). By name, so names that several things have are all listed.
+#[derive(Debug, Deserialize, JsonSchema)]
+pub(crate) struct FindSymbol {
+    /// The name, such as parse_config, Router or Router::route.
+    name: String,
+    /// A folder or file to look in. Leave it out for the whole project.
+    path: Option<String>,
+}
+
+impl Tool for FindSymbol {
+    const NAME: &'static str = "find_symbol";
+
+    async fn run(self, call: Call<'_>) -> Result<ToolOutput, Failure> {
+        let Self { name, path } = self;
+        check_words("name", &name)?;
+        let scope = CodeScope::of(call, path).await?;
+        let question = CodeQuestion::Symbol { name: name.clone(), below: scope.below.clone() };
+        let (CodeAnswer::Symbol(found), index) = scope.ask(call, question).await? else {
+            return Err(odd_answer());
+        };
+        let mut paths = ShownPaths::new(&scope, call.context);
+        let definitions: Vec<String> = found
+            .definitions
+            .iter()
+            .filter_map(|entry| Some(show_definition(&paths.show(&entry.at.path)?, entry)))
+            .collect();
+        let word = name.rsplit(|letter: char| letter != '_' && !letter.is_alphanumeric()).find(|part| !part.is_empty());
+        let word = word.unwrap_or(&name);
+        let (kin, uses): (Vec<&SymbolUse>, Vec<&SymbolUse>) =
+            found.references.iter().partition(|found| is_implementation(&found.at.text, word));
+        let mut list = |uses: Vec<&SymbolUse>| -> Vec<String> {
+            uses.into_iter().filter_map(|found| Some(show_use(&paths.show(&found.at.path)?, found))).collect()
+        };
+        let (kin, uses) = (list(kin), list(uses));
+        let mut shown = String::new();
+        let files = among(&scope, &index);
+        if definitions.is_empty() && kin.is_empty() && uses.is_empty() {
+            shown.push_str(&format!(
+                "There is no {} in {files}; search_code finds names like it, grep finds any text.\n",
+                text::quoted(&name)
+            ));
+        } else if definitions.is_empty() {
+            shown.push_str("It is defined nowhere here.\n");
+        }
+        section(&mut shown, "Defined", &definitions, MOST_DEFINITIONS);
+        section(&mut shown, "Implemented or extended", &kin, MOST_USES);
+        section(&mut shown, "Used", &uses, MOST_USES);
+        shown.truncate(shown.trim_end().len());
+        if found.is_truncated {
+            shown.push_str("\n[there are more; name a folder with path]");
+        }
+        shown.push_str(&notes(&index));
+        Ok(ToolOutput::ok(shown))
+    }
+}
+
+fn section(shown: &mut String, title: &str, lines: &[String], most: usize) {
+    if lines.is_empty() {
+        return;
+    }
+    shown.push_str(&format!("{title} ({}):\n", lines.len()));
+    lines.iter().take(most).for_each(|line| shown.push_str(&format!("{line}\n")));
+    if lines.len() > most {
+        shown.push_str(&format!("[{} more; name a folder with path]\n", lines.len() - most));
+    }
+}
+
+fn show_definition(path: &str, entry: &OutlineEntry) -> String {
+    let OutlineEntry { kind, at, last_line, .. } = entry;
+    format!("{path}:{}-{last_line} {}: {}", at.line, kind.name(), one_line(&at.text))
+}
+
+fn show_use(path: &str, SymbolUse { at, within }: &SymbolUse) -> String {
+    let within = within.as_ref().map(|name| format!(" in {}", one_line(name))).unwrap_or_default();
+    format!("{path}:{}{within}: {}", at.line, one_line(&at.text))
+}
+
+/// Returns whether a line that has a name makes something of that kind, as far as its words tell: `impl Name for X`,
+/// `class X(Name)`, `class X extends Name`, `class X : public Name`.
+fn is_implementation(line: &str, name: &str) -> bool {
+    let Some((before, after)) = line.split_once(name) else { return false };
+    let begins = |words: &[&str]| words.iter().any(|word| before.trim_start().starts_with(word));
+    let is_rust = begins(&["impl"]) && after.contains(" for ");
+    let is_class = before.contains("class ") || before.contains("interface ") || before.contains("struct ");
+    let is_base = [" extends ", " implements ", "(", ": ", "public ", ", "].iter().any(|word| before.contains(word));
+    is_rust || is_class && is_base && !before.contains('=')
+}
+
+/// Characters of an outline. It is to be read at once.
+const MOST_CHARS: usize = 20_000;
+
+/// Lists the functions, types and other definitions of a file, or of all files of a folder, with their lines. Much shorter
+/// than the files: look at it before you read a long one.
+#[derive(Debug, Deserialize, JsonSchema)]
+pub(crate) struct Outline {
+    /// The file or folder, such as src/server.rs.
+    path: String,
+}
+
+impl Tool for Outline {
+    const NAME: &'static str = "outline";
+
+    async fn run(self, call: Call<'_>) -> Result<ToolOutput, Failure> {
+        let path = self.path;
+        let scope = CodeScope::of(call, Some(path.clone())).await?;
+        let question = CodeQuestion::Outline { path: scope.below.clone() };
+        let (CodeAnswer::Outline(entries), index) = scope.ask(call, question).await? else {
+            return Err(odd_answer());
+        };
+        let mut paths = ShownPaths::new(&scope, call.context);
+        let (mut shown, mut file, mut left) = (String::new(), None, 0_usize);
+        for entry in &entries {
+            let Some(path) = paths.show(&entry.at.path) else { continue };
+            if shown.len() >= MOST_CHARS {
+                left += 1;
+                continue;
+            }
+            if file.as_ref() != Some(&path) {
+                shown.push_str(&format!("{path}:\n"));
+                file = Some(path);
+            }
+            let indent = "  ".repeat(entry.depth.min(8) as usize);
+            let lines = format!("{}-{}", entry.at.line, entry.last_line);
+            let text = if entry.at.text.is_empty() { &entry.name } else { &entry.at.text };
+            shown.push_str(&format!("{lines:>11}  {indent}{}\n", one_line(text)));
+        }
+        if shown.is_empty() {
+            shown.push_str(&format!(
+                "No definitions are known in {}; read_file shows what is there.\n",
+                text::quoted(&path)
+            ));
+        }
+        if left > 0 {
+            let left = text::count(left, "definition");
+            shown.push_str(&format!("[{left} more; name a smaller folder, or a file]\n"));
+        }
+        shown.truncate(shown.trim_end().len());
+        shown.push_str(&notes(&index));
+        Ok(ToolOutput::ok(shown))
+    }
+}
+
+/// Tokens of a map where no number is given.
+const USUAL_TOKENS: usize = 2000;
+const LEAST_TOKENS: usize = 200;
+const MOST_TOKENS: usize = 10_000;
+
+/// Draws a map of the project: its most important files with the definitions that most other code uses, within a number of
+/// tokens.
+#[derive(Debug, Deserialize, JsonSchema)]
+pub(crate) struct RepoMap {
+    /// Maximum size of the map in tokens.
+    #[schemars(range(min = LEAST_TOKENS, max = MOST_TOKENS))]
+    budget: Option<usize>,
+    /// An added folder, such as /folders/lib. Leave it out for the project.
+    path: Option<String>,
+}
+
+impl Tool for RepoMap {
+    const NAME: &'static str = "repo_map";
+
+    async fn run(self, call: Call<'_>) -> Result<ToolOutput, Failure> {
+        let scope = CodeScope::of(call, self.path).await?;
+        if !scope.below.is_empty() {
+            return Err(Failure::arguments(format!(
+                "`path` of repo_map is an added folder as a whole; use outline of {}",
+                scope.shown()
+            )));
+        }
+        let max_tokens = self.budget.unwrap_or(USUAL_TOKENS).clamp(LEAST_TOKENS, MOST_TOKENS);
+        let (CodeAnswer::Map(files), index) = scope.ask(call, CodeQuestion::Map { max_tokens }).await? else {
+            return Err(odd_answer());
+        };
+        let mut paths = ShownPaths::new(&scope, call.context);
+        let files = files.into_iter().filter_map(|file| {
+            let lines = file.lines.iter().map(|(line, row)| (*line, one_line(row))).collect();
+            Some(MapFile { path: paths.show(&file.path)?, lines })
+        });
+        let files: Vec<MapFile> = files.collect();
+        let mut shown = MapFile::render(&files);
+        if shown.is_empty() {
+            shown.push_str(
+                "There is no code here that a map could be drawn of; list_workspace_files shows what is there.",
+            );
+        }
+        shown.truncate(shown.trim_end().len());
+        shown.push_str(&notes(&index));
+        Ok(ToolOutput::ok(shown))
+    }
+}
+
+/// Hits where no number is given.
+const USUAL_HITS: usize = 8;
+const MOST_HITS: usize = 30;
+/// Hits that are looked at, of which some may not be shown.
+const CANDIDATES: usize = 60;
+/// Lines of a hit that are shown.
+const MOST_LINES: usize = 24;
+
+/// Finds code in the project by meaning: a question in plain words (where are sessions restored after a crash), names or
+/// keywords. Returns the best pieces with path, lines and symbol. Prefer it to grep where you do not know the exact text.
+/// Files that you may not read without asking are left out.
+#[derive(Debug, Deserialize, JsonSchema)]
+pub(crate) struct SearchCode {
+    /// Words, names or a question.
+    query: String,
+    /// A folder or file to look in. Leave it out for the whole project.
+    path: Option<String>,
+    /// Maximum number of hits.
+    #[schemars(range(min = 1, max = MOST_HITS))]
+    max_results: Option<usize>,
+}
+
+impl Tool for SearchCode {
+    const NAME: &'static str = "search_code";
+
+    async fn run(self, call: Call<'_>) -> Result<ToolOutput, Failure> {
+        let Self { query, path, max_results } = self;
+        check_words("query", &query)?;
+        let most = max_results.unwrap_or(USUAL_HITS).clamp(1, MOST_HITS);
+        let scope = CodeScope::of(call, path).await?;
+        let question = CodeQuestion::Search { query: query.clone(), below: scope.below.clone(), limit: CANDIDATES };
+        let (CodeAnswer::Hits(hits), index) = scope.ask(call, question).await? else { return Err(odd_answer()) };
+        let mut paths = ShownPaths::new(&scope, call.context);
+        let mut shown = String::new();
+        let mut count = 0;
+        for hit in &hits {
+            if count == most {
+                break;
+            }
+            let Some(path) = paths.show(&hit.path) else { continue };
+            count += 1;
+            shown.push_str(&show_hit(count, &path, hit));
+        }
+        let files = among(&scope, &index);
+        if count == 0 {
+            shown.push_str(&format!(
+                "Nothing fits {} in {files}; try other words, or grep for an exact text.\n",
+                text::quoted(&query)
+            ));
+        } else {
+            shown.push_str(&format!("[the best {} in {files}]\n", text::count(count, "hit")));
+        }
+        shown.truncate(shown.trim_end().len());
+        shown.push_str(&notes(&index));
+        Ok(ToolOutput::ok(shown))
+    }
+}
+
+fn show_hit(number: usize, path: &str, hit: &CodeHit) -> String {
+    let symbol = hit.symbol.as_ref();
+    let symbol = symbol.map(|symbol| format!(" {} {}", symbol.kind.name(), one_line(&symbol.name))).unwrap_or_default();
+    let stale = if hit.is_stale { " (changed just now; its lines may have moved)" } else { "" };
+    let mut shown = format!("{number}. {path}:{}-{}{symbol}{stale}\n", hit.first_line, hit.last_line);
+    let lines: Vec<&str> = hit.text.lines().collect();
+    for (line, row) in (hit.first_line..).zip(lines.iter().take(MOST_LINES)) {
+        shown.push_str(&format!("{line:>6}  {}\n", one_line(row)));
+    }
+    let all = (hit.last_line.saturating_sub(hit.first_line) as usize).saturating_add(1);
+    let more = all.saturating_sub(lines.len().min(MOST_LINES));
+    if more > 0 {
+        shown.push_str(&format!("        [{} more]\n", text::count(more, "line")));
+    }
+    shown
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_that_implement_are_told_from_those_that_use() {
+        for line in [
+            "impl Shape for Circle {",
+            "impl<T> Shape for Vec<T> {",
+            "class Circle(Shape):",
+            "export class Circle extends Shape {",
+            "class Circle implements Area, Shape {",
+            "class Circle : public Shape {",
+        ] {
+            assert!(is_implementation(line, "Shape"), "{line}");
+        }
+        for line in
+            ["impl Shape {", "let shape = Shape::new();", "fn draw(shape: &Shape) {", "class Shape:", "x = f(Shape)"]
+        {
+            assert!(!is_implementation(line, "Shape"), "{line}");
+        }
+    }
+}

@@ -1,0 +1,208 @@
+//! Files that are put into a session's tree: uploads from people, under a plain and free name, and what the daemon stores for
+//! tools to read: results too large for the window, and history.
+//!
+//! Tools cannot write where the daemon stores, and the sandbox lets no command do it. Without the sandbox a command could: so nothing that
+//! stands there is trusted. No link is followed, and no file that has another name is added to.
+
+use std::{
+    io::{self, Read as _, Write as _},
+    os::unix::fs::MetadataExt as _,
+    path::Path,
+};
+
+use agentd_core::{ids::SessionId, path, ports::ArtifactDir};
+use cap_std::fs::{Dir, OpenOptions, OpenOptionsExt as _};
+use nix::fcntl::OFlag;
+
+use crate::{drafts::Draft, jail, layout::make, private, remove::gone, target};
+
+/// Keeps a text of the daemon's own in a session's tree.
+pub fn keep(base: &Path, session: SessionId, area: ArtifactDir, name: &str, content: &[u8]) -> io::Result<()> {
+    let root = make(base, session)?;
+    let folder = open(&jail::own_root(&root)?, area)?;
+    replace(&root, &folder, name, content)?;
+    target::sync(&folder)
+}
+
+/// Adds to such a text after its first bytes, and returns its length.
+pub fn keep_on(
+    base: &Path,
+    session: SessionId,
+    area: ArtifactDir,
+    name: &str,
+    from: Option<u64>,
+    content: &[u8],
+) -> io::Result<u64> {
+    let folder = open(&jail::own_root(&make(base, session)?)?, area)?;
+    let bytes = append(&folder, name, from, content)?;
+    target::sync(&folder)?;
+    Ok(bytes)
+}
+
+/// Opens the folder of an area. Nothing else belongs in its place, so anything found there is removed.
+fn open(root: &Dir, area: ArtifactDir) -> io::Result<Dir> {
+    match jail::open_real_folder(root, area.folder()) {
+        Err(error) if is_no_folder(&error) => root.remove_file(area.folder())?,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+        opened => return opened,
+    }
+    private::folder_in(root, area.folder())?;
+    jail::open_real_folder(root, area.folder())
+}
+
+fn is_no_folder(error: &io::Error) -> bool {
+    use nix::errno::Errno;
+    matches!(error.raw_os_error().map(Errno::from_raw), Some(Errno::ENOTDIR | Errno::ELOOP))
+}
+
+/// Atomic for readers: they find the old text or the new one, whole.
+fn replace(session: &Path, folder: &Dir, name: &str, content: &[u8]) -> io::Result<()> {
+    let draft = Draft::new(session, folder);
+    let written = private::file_in(folder, draft.name(), 0o600).and_then(|mut file| {
+        file.write_all(content)?;
+        file.sync_all()?;
+        folder.rename(draft.name(), folder, name)
+    });
+    if written.is_err() {
+        // The draft may never have been made; what matters is that none stays.
+        let _ = folder.remove_file(draft.name());
+    }
+    written
+}
+
+/// Appends to a file. Its earlier content is never written again, so that it costs the same however long it is.
+fn append(folder: &Dir, name: &str, from: Option<u64>, content: &[u8]) -> io::Result<u64> {
+    let mut options = OpenOptions::new();
+    options.append(true).create(true).mode(0o600);
+    options.custom_flags((OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK | OFlag::O_NOCTTY).bits());
+    let mut file = folder.open_with(name, &options)?.into_std();
+    let metadata = file.metadata()?;
+    if !metadata.is_file() || metadata.nlink() > 1 {
+        return Err(io::Error::new(io::ErrorKind::AlreadyExists, "something else has that name"));
+    }
+    // One that is shorter has lost what nobody can bring back.
+    if let Some(from) = from.filter(|from| *from < metadata.len()) {
+        file.set_len(from)?;
+    }
+    file.write_all(content)?;
+    file.sync_all()?;
+    Ok(file.metadata()?.len())
+}
+
+const MAX_UPLOAD_NAME: usize = 200;
+
+/// The last part of the name, as a visible file name of bearable length.
+pub fn upload_name(name: &str) -> String {
+    let last = name.rsplit(['/', '\\']).find(|part| !part.is_empty()).unwrap_or("");
+    let clean: String = last.chars().filter(|character| !path::is_written(*character)).collect();
+    let clean = clean.trim().trim_start_matches(['.', '~']).trim();
+    if clean.is_empty() {
+        return "upload".to_owned();
+    }
+    let (stem, extension) = split_extension(clean);
+    let room = MAX_UPLOAD_NAME.saturating_sub(extension.len());
+    let end = (0..=stem.len().min(room)).rev().find(|end| stem.is_char_boundary(*end)).unwrap_or(0);
+    format!("{}{extension}", &stem[..end])
+}
+
+/// `("report", ".pdf")`; an extension longer than any real one belongs to the name.
+fn split_extension(name: &str) -> (&str, &str) {
+    match name.rfind('.') {
+        Some(dot) if dot > 0 && name.len() - dot <= 20 => name.split_at(dot),
+        _ => (name, ""),
+    }
+}
+
+/// The folder of a session's uploads.
+fn uploads(base: &Path, session: SessionId) -> io::Result<Dir> {
+    jail::open_real_folder(&jail::own_root(&make(base, session)?)?, "uploads")
+}
+
+/// Removes an upload. One that is not there is no error.
+pub fn remove_upload(base: &Path, session: SessionId, path: &str) -> io::Result<()> {
+    let name = path.strip_prefix("uploads/").unwrap_or_default();
+    if matches!(name, "" | "." | "..") || name.contains('/') {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is no name of an upload"));
+    }
+    gone(uploads(base, session)?.remove_file(name))
+}
+
+/// Puts a new upload under the first free name, and returns its path. With `once`, a file of that name, or of one of its
+/// numbered names, that holds the same bytes is taken for it.
+pub fn add_upload(base: &Path, session: SessionId, name: &str, content: &[u8], once: bool) -> io::Result<String> {
+    let folder = uploads(base, session)?;
+    let name = put_unless(&folder, name, content, |candidate| Ok(once && holds(&folder, candidate, content)?))?;
+    Ok(format!("uploads/{name}"))
+}
+
+/// True if a plain file holds these bytes. They are on the disk then.
+fn holds(folder: &Dir, name: &str, content: &[u8]) -> io::Result<bool> {
+    // What cannot be read is another one's.
+    let Ok(file) = jail::open_exact(folder, name.as_ref()) else { return Ok(false) };
+    let about = file.metadata()?;
+    if !about.is_file() || about.len() != content.len() as u64 {
+        return Ok(false);
+    }
+    let mut there = Vec::with_capacity(content.len());
+    (&file).take(content.len() as u64 + 1).read_to_end(&mut there)?;
+    if there != content {
+        return Ok(false);
+    }
+    file.sync_all()?;
+    target::sync(folder)?;
+    Ok(true)
+}
+
+fn put_unless(
+    folder: &Dir,
+    name: &str,
+    content: &[u8],
+    is_it: impl Fn(&str) -> io::Result<bool>,
+) -> io::Result<String> {
+    const MAX_TRIES: usize = 10_000;
+    let (stem, extension) = split_extension(name);
+    for number in 1..MAX_TRIES {
+        let candidate = if number == 1 { name.to_owned() } else { format!("{stem}-{number}{extension}") };
+        let mut file = match folder.open_with(&candidate, OpenOptions::new().write(true).create_new(true)) {
+            Ok(file) => file,
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists && is_it(&candidate)? => return Ok(candidate),
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => continue,
+            Err(error) => return Err(error),
+        };
+        let written = file.write_all(content).and_then(|()| file.sync_all());
+        if let Err(error) = written {
+            // Half an upload must not look like a whole one.
+            let _ = folder.remove_file(&candidate);
+            return Err(error);
+        }
+        target::sync(folder)?;
+        return Ok(candidate);
+    }
+    Err(io::Error::new(io::ErrorKind::AlreadyExists, format!("too many uploads are named {name}")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn upload_names_are_plain() {
+        for (given, expected) in [
+            ("notes.txt", "notes.txt"),
+            ("/home/me/notes.txt", "notes.txt"),
+            ("C:\\files\\notes.txt", "notes.txt"),
+            ("../../etc/passwd", "passwd"),
+            (".env", "env"),
+            ("..", "upload"),
+            ("", "upload"),
+            ("/", "upload"),
+            ("a\nb\0.txt", "ab.txt"),
+            ("a\u{202e}b <x>\u{a0} c.txt", "ab x>\u{a0} c.txt"),
+            ("报告.pdf", "报告.pdf"),
+        ] {
+            assert_eq!(upload_name(given), expected, "{given:?}");
+        }
+        let long = upload_name(&format!("{}.pdf", "ä".repeat(500)));
+        assert!(long.len() <= MAX_UPLOAD_NAME && long.ends_with("ä.pdf"), "{long}");
+    }
+}
