@@ -5,15 +5,13 @@ use std::{env, error::Error, process::ExitCode, sync::Arc, time::Instant};
 
 use agentd::{
     app::{self, StartOptions},
-    args::Args,
     config::Flags,
-    config_source::ConfigSource,
     control,
-    environment::Environment,
+    environment::{Args, Environment},
     listener::SocketPlaces,
     lock::FolderLock,
     logging::{self, Destination},
-    paths::Paths,
+    paths::{ConfigSource, Paths},
     redact::Redactor,
     service::Supervisor,
 };

@@ -12,7 +12,7 @@ use agentd_core::{
     audit::{AuditEntry, AuditLine},
     error::ErrorKind,
     ids::SessionId,
-    ports::{Audit as _, Clock as _},
+    ports::Audit as _,
 };
 use agentd_mcp::McpPool;
 use agentd_policy::Policy;

@@ -128,8 +128,9 @@ pub fn network(config: &Config) -> bool {
 pub fn variables(config: &Config, env: &Environment) -> BTreeMap<String, String> {
     let settings = &config.daemon.sandbox;
     let Some(home) = env.path("HOME").filter(|home| home.is_absolute()) else { return BTreeMap::new() };
-    let is_readable =
-        |path: &Path| path.exists() && settings.read.iter().chain(&settings.write).any(|place| path.starts_with(place));
+    let is_readable = |path: &Path| {
+        path.exists() && settings.read.iter().chain(&settings.write).any(|place| path.starts_with(&place.path))
+    };
     let always = HOME_VARIABLES.iter().map(|(name, path)| (*name, *path, *path));
     let offline = HOME_VARIABLES_OFFLINE.iter().copied().filter(|_| !network(config));
     let wanted = always.chain(offline).filter(|(_, _, needed)| is_readable(&home.join(needed)));
@@ -149,8 +150,8 @@ pub fn settings(config: &Config, paths: &Paths, sockets: &SocketPlaces, env: &En
         helper: OWN_PROGRAM.into(),
         network: network(config),
         // What skills need is installed in the daemon's own folder, and seen there.
-        read: settings.read.iter().cloned().chain([skills::environments(paths)]).collect(),
-        write: settings.write.clone(),
+        read: settings.read.iter().map(|place| place.path.clone()).chain([skills::environments(paths)]).collect(),
+        write: settings.write.iter().map(|place| place.path.clone()).collect(),
         hidden: hidden(paths, sockets, env.path("HOME")),
         home: env.path("HOME").filter(|home| home.is_absolute()),
         limits: SandboxLimits {

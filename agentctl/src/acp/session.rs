@@ -89,7 +89,7 @@ pub(super) struct SessionState {
     /// The turn that such a question suspended, as far as the editor was told of it.
     pub(super) suspended: Option<Box<SuspendedTurn>>,
     /// MCP servers that the editor brought.
-    pub(super) servers: Option<EditorServers>,
+    servers: Option<EditorServers>,
     watch: Option<JoinHandle<()>>,
 }
 

@@ -18,7 +18,7 @@ const MOST_KINDS: usize = 200;
 const CUT: &str = "[cut: ";
 
 /// Two sets of rules, side by side.
-pub struct PolicyDryRun<'a> {
+pub(crate) struct PolicyDryRun<'a> {
     now: &'a Policy,
     then: &'a Policy,
     tools: &'a [ToolSpec],
@@ -39,13 +39,13 @@ struct Kind {
 impl<'a> PolicyDryRun<'a> {
     /// These rules against those, for these tools.
     #[must_use]
-    pub fn new(now: &'a Policy, then: &'a Policy, tools: &'a [ToolSpec]) -> Self {
+    pub(crate) fn new(now: &'a Policy, then: &'a Policy, tools: &'a [ToolSpec]) -> Self {
         Self { now, then, tools, calls: 0, skipped: 0, kinds: HashMap::new() }
     }
 
     /// Judges a decision again. It is judged by the arguments that the model had written and by where their path led
     /// then, where the session stands now. Of links in lines of earlier versions nobody knows any more where they led.
-    pub fn judge(&mut self, decision: &Decision, standpoint: &DryRunSubject) {
+    pub(crate) fn judge(&mut self, decision: &Decision, standpoint: &DryRunSubject) {
         let arguments = match &decision.args {
             Value::String(text) => text.clone(),
             args => args.to_string(),
@@ -93,7 +93,7 @@ impl<'a> PolicyDryRun<'a> {
 
     /// The outcome, the most frequent changes first.
     #[must_use]
-    pub fn outcome(self) -> AuditComparison {
+    pub(crate) fn outcome(self) -> AuditComparison {
         let mut changes: Vec<AuditChange> = self.kinds.into_values().collect();
         changes.sort_by(|a, b| b.count.cmp(&a.count).then_with(|| a.example.then.rule.cmp(&b.example.then.rule)));
         AuditComparison { calls: self.calls, skipped: self.skipped, changes }
@@ -110,7 +110,7 @@ fn rank(verdict: &Verdict) -> u8 {
 
 /// The decision that a line tells of, if it tells of one.
 #[must_use]
-pub fn decision(line: &AuditLine) -> Option<&Decision> {
+pub(crate) fn decision(line: &AuditLine) -> Option<&Decision> {
     match &line.entry.fact {
         AuditFact::CallDecided(decision) => Some(decision),
         _ => None,

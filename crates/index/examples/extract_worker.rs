@@ -8,7 +8,8 @@ use std::{
     process::{Command, ExitCode},
 };
 
-use agentd_index::{Limits, worker::confine};
+use agentd_confine::{Access, ProcessLimits};
+use agentd_index::Limits;
 
 fn main() -> ExitCode {
     let mut arguments = std::env::args_os().skip(1);
@@ -29,7 +30,11 @@ fn probe() -> ExitCode {
     let Some(address) = listener.as_ref().ok().and_then(|listener| listener.local_addr().ok()) else {
         return ExitCode::FAILURE;
     };
-    if confine::limit(&Limits::default()).is_err() || !confine::give_up_rights().is_ok_and(|filtered| filtered) {
+    let Limits { memory, time, .. } = Limits::default();
+    let limits = ProcessLimits { memory, time: Some(time), open_files: 16 };
+    if agentd_confine::limit(&limits).is_err()
+        || !agentd_confine::give_up_rights(&Access::Nothing).is_ok_and(|filtered| filtered)
+    {
         return ExitCode::FAILURE;
     }
     let told = |what: &str, was_refused: bool| println!("{what}: {}", if was_refused { "refused" } else { "allowed" });

@@ -217,8 +217,6 @@ mod tests {
         assert!(matches!(best(&[f32::NAN]), Err(RunError::NotFinite)));
     }
 
-    use super::*;
-
     #[test]
     fn circles_are_noticed_and_lists_are_not() {
         let check = |tokens: Vec<u32>, expected: Option<usize>| {

@@ -12,7 +12,7 @@ use agentd_core::{
     ports::Store,
     session::EndedTurn,
 };
-use agentd_otlp::{TurnTrace, nest, subagent_sessions, turns};
+use agentd_trace::{TurnTrace, nest, subagent_sessions, turns};
 use prost::Message as _;
 use tokio::{sync::watch, time::sleep};
 

@@ -3,6 +3,7 @@
 use agentd_index::Kind;
 
 use crate::bench::{document, read_fixture, told};
+use crate::codes::Code as _;
 
 #[tokio::test]
 async fn pages_keep_their_numbers() {

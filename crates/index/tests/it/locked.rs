@@ -15,6 +15,7 @@ use agentd_index::Limits;
 use tokio_util::sync::CancellationToken;
 use zip::ZipArchive;
 
+use crate::codes::Code as _;
 use crate::{
     bench::{extractor, fixture, read},
     hostile::with_part,

@@ -183,7 +183,7 @@ const CONTINUED: &str = "The person asks to continue what was interrupted.";
 impl Actor {
     /// Facts of the cancel of a person's turn, stored directly after `ending`. The journal alone decides what was answered;
     /// a damaged event counts as an answer.
-    pub(crate) async fn taken_back(
+    pub(in crate::session) async fn taken_back(
         &self,
         open: &OpenTurn,
         ending: &[EventKind],
