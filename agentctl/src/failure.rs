@@ -40,7 +40,7 @@ impl Failure {
         Self { exit: Exit::Unreachable, ..Self::new(ErrorKind::Unreachable, message) }
     }
 
-    /// What to make of an error about a file: it could not be read or written.
+    /// Failure to read or write a file.
     pub(crate) fn of_file(what: &'static str, path: &Path) -> impl Fn(io::Error) -> Self {
         let path = path.display().to_string();
         move |error| Self::usage(format!("could not {what} {path}: {error}"))

@@ -253,9 +253,9 @@ async fn named_folder(client: &Client, folder: &PathBuf) -> anyhow::Result<Strin
     match client.skill("", name.trim_start_matches('@')).await.map_err(Failure::from) {
         Ok(found) => Ok(typed_path(&found.folder).display().to_string()),
         Err(failure) if failure.kind == ErrorKind::NotFound => {
-            return Err(Failure::usage(format!("there is no folder and no skill {name}"))
+            Err(Failure::usage(format!("there is no folder and no skill {name}"))
                 .hint("give the folder of a skill, or a name from `agentctl skills list`")
-                .into());
+                .into())
         }
         Err(failure) => Err(failure.into()),
     }

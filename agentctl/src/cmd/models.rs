@@ -171,7 +171,7 @@ pub(super) fn check_lines(check: &ModelCheck, width: usize) -> Vec<String> {
         CheckState::Fail => "\x1b[31mfail\x1b[0m",
         CheckState::Skipped => "-   ",
     };
-    let (name, message) = (sanitize::clean_line(&check.name), sanitize::clean(&check.message));
+    let (name, message) = (sanitize::clean_line(&check.name), sanitize::clean_line(&check.message));
     let hint = check.hint.iter().flat_map(|hint| hint.lines()).map(|line| format!("hint: {}", sanitize::clean(line)));
     let rest = message.lines().skip(1).map(str::to_owned).chain(hint).map(|line| format!("     {:<width$} {line}", ""));
     [format!("{mark} {name:<width$} {}", message.lines().next().unwrap_or_default())].into_iter().chain(rest).collect()

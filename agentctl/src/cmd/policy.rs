@@ -9,9 +9,10 @@ use agentd_core::{
 };
 use agentd_proto::client::{AuditComparison, Comparison, PolicyCall, RuleText};
 use clap::{Args, Subcommand};
+use jiff::Span;
 use serde_json::{Value, json};
 
-use super::audit::since;
+use super::audit;
 use crate::{
     daemon,
     exit::Exit,
@@ -252,6 +253,15 @@ struct TestArgs {
     session: Option<String>,
 }
 
+/// A time in the past, in units of one length each: `7y` is refused.
+fn since(text: &str) -> Result<Timestamp, String> {
+    let is_fixed = |span: Span| span.is_positive() && span.get_years() == 0 && span.get_months() == 0;
+    if text.parse::<Span>().is_ok_and(|span| !is_fixed(span)) {
+        return Err("write `90m`, `36h`, `7d`, `2w` or `2026-01-31T12:00:00Z`".to_owned());
+    }
+    audit::since(text)
+}
+
 /// Tests.
 async fn test(global: &Global, args: TestArgs) -> anyhow::Result<Exit> {
     let rules = read(&args.file)?;
@@ -312,7 +322,7 @@ fn print_comparisons(rules: &RuleText, compared: &[Comparison]) -> anyhow::Resul
         writeln!(anstream::stdout(), "{}: the rules can be used", crate::terminal::sanitize::clean_line(&rules.path))?;
         return Ok(());
     }
-    let rows = compared.iter().map(|comparison| row(comparison));
+    let rows = compared.iter().map(row);
     Table::with_long_end(["CALL", "NOW", "WITH IT", "BY"], rows).print("")?;
     let changed = compared.iter().filter(|comparison| comparison.changes());
     let balance = balance(changed.clone().map(|comparison| (comparison, 1)));
@@ -386,6 +396,17 @@ fn balance_json(balance: &[(&'static str, i64); 3]) -> serde_json::Value {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn moments_are_read_in_both_forms() {
+        assert!(since("2026-01-31T12:00:00Z").is_ok());
+        let ago = |text: &str| Timestamp::now().as_second() - since(text).unwrap().as_second();
+        assert!((ago("2w") - 1_209_600).abs() <= 3_601, "the clock may have been changed");
+        assert!((ago("90m") - 5_400).abs() <= 1);
+        for wrong in ["", "d", "7", "7y", "-1d", "99999999999999999w", "é"] {
+            assert!(since(wrong).is_err(), "{wrong}");
+        }
+    }
 
     #[test]
     fn words_stay_words_and_scripts_stay_scripts() {

@@ -430,7 +430,7 @@ pub enum OnDeadline {
 }
 
 /// A path that a file names. A relative one belongs to the file's folder.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, Eq)]
 pub struct FilePath {
     /// The path, as it was written.
     pub text: String,
@@ -438,6 +438,13 @@ pub struct FilePath {
     pub path: PathBuf,
     /// The text with its place, until it is known which file it is of.
     written: Option<Spanned<String>>,
+}
+
+/// Written otherwise, it is the same path.
+impl PartialEq for FilePath {
+    fn eq(&self, other: &Self) -> bool {
+        self.path == other.path
+    }
 }
 
 impl FilePath {

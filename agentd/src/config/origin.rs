@@ -64,7 +64,9 @@ impl Origins {
 
     /// Notes a key without effect.
     pub(super) fn note(&mut self, note: String) {
-        self.notes.push(note);
+        if !self.notes.contains(&note) {
+            self.notes.push(note);
+        }
     }
 
     /// Keys without effect, in a sentence each.

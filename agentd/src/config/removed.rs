@@ -11,7 +11,7 @@ pub(super) struct RemovedKey {
     pub(super) subject: Subject,
     /// The key, without those above it.
     pub(super) key: &'static str,
-    /// What became of it, as the end of a sentence that begins with the key.
+    /// Reason for the removal, as the end of a sentence that begins with the key.
     pub(super) reason: &'static str,
 }
 
@@ -54,19 +54,23 @@ fn end_of_block(rest: &str, column: usize) -> usize {
     // A list may stand in the column of its key.
     let is_below = |line: &&str| {
         let indent = line.len() - line.trim_start_matches(' ').len();
-        line.trim().is_empty() || indent > column || (indent == column && line[indent..].starts_with("- "))
+        line.trim().is_empty()
+            || line[indent..].starts_with('#')
+            || indent > column
+            || (indent == column && line[indent..].starts_with("- "))
     };
     let below: usize = lines.take_while(is_below).map(str::len).sum();
     (first.len() + below) - usize::from(rest[..first.len() + below].ends_with('\n'))
 }
 
 fn end_in_braces(rest: &str) -> usize {
-    let (mut depth, mut quote) = (0_usize, None);
+    let (mut depth, mut quote, mut before) = (0_usize, None, ' ');
     for (at, letter) in rest.char_indices() {
+        let begins = matches!(std::mem::replace(&mut before, letter), ' ' | ':' | ',' | '{' | '[');
         match (quote, letter) {
             (Some(open), _) if letter == open => quote = None,
             (Some(_), _) => {}
-            (None, '"' | '\'') => quote = Some(letter),
+            (None, '"' | '\'') if begins => quote = Some(letter),
             (None, '{' | '[') => depth += 1,
             (None, '}' | ']') if depth == 0 => return at,
             (None, '}' | ']') => depth -= 1,

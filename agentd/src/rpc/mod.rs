@@ -106,9 +106,9 @@ type Reply<T> = Result<Response<T>, Status>;
 type ReplyStream<T> = BoxStream<'static, Result<T, Status>>;
 
 /// Error of a method: a refusal, or the status of one.
-struct Rejected(Status);
+struct MethodError(Status);
 
-impl<E> From<E> for Rejected
+impl<E> From<E> for MethodError
 where
     Refusal: From<E>,
 {
@@ -117,14 +117,14 @@ where
     }
 }
 
-impl From<Status> for Rejected {
+impl From<Status> for MethodError {
     fn from(status: Status) -> Self {
         Self(status)
     }
 }
 
-async fn reply<T>(work: impl Future<Output = Result<T, Rejected>>) -> Reply<T> {
-    work.await.map(Response::new).map_err(|Rejected(status)| status)
+async fn reply<T>(work: impl Future<Output = Result<T, MethodError>>) -> Reply<T> {
+    work.await.map(Response::new).map_err(|MethodError(status)| status)
 }
 
 /// The daemon's knowledge of itself when it begins to serve.

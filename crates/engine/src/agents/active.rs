@@ -1,10 +1,7 @@
-//! Who works in a turn: the main agent, one that it has handed the session to, or a subagent; what agents were shown last; and
+//! Who works in a turn: the main agent, one that it has handed the session to, or a subagent; and
 //! the agents that a project brings along, beside the configured ones.
 
-use std::{
-    collections::BTreeSet,
-    sync::{Arc, Mutex, PoisonError},
-};
+use std::{collections::BTreeSet, sync::Arc};
 
 use agentd_context::ToolSet;
 use agentd_core::{
@@ -19,12 +16,7 @@ use agentd_core::{
     tool::ToolSpec,
 };
 
-use crate::{
-    agents::handoff_tools,
-    catalog::{AgentScope, ToolCatalog, ToolScope},
-    config::EngineConfig,
-    error::EngineError,
-};
+use crate::{agents::handoff_tools, catalog::AgentScope, config::EngineConfig, error::EngineError};
 
 /// The agent of a turn. A reload of the configuration changes later turns only.
 #[derive(Debug, Clone)]
@@ -217,74 +209,6 @@ impl ActiveAgent {
     }
 }
 
-/// The sets that are kept: of the main agent and its subagents, and of a few that turns mention.
-const KEPT: usize = 8;
-
-/// The sets of tools that turns were shown last, the latest at the end. A memo: its lock is held for no longer than a look.
-#[derive(Debug, Default)]
-pub(crate) struct ToolSetCache(Mutex<Vec<Entry>>);
-
-#[derive(Debug)]
-struct Entry {
-    stock: Arc<ToolCatalog>,
-    loaded: Vec<String>,
-    reach: ToolScope,
-    /// Held with its agents, so that no others can stand at their place in memory.
-    acting: ActiveAgent,
-    tools: ToolSet,
-}
-
-impl ToolSetCache {
-    /// The tools that an agent is shown of this stock: as they were shown to the same before, or made now.
-    pub(crate) fn tools(
-        &self,
-        stock: &Arc<ToolCatalog>,
-        loaded: &[String],
-        reach: &ToolScope,
-        acting: &ActiveAgent,
-    ) -> ToolSet {
-        self.get_or_make(stock, loaded, reach, acting, || toolset(stock, loaded, reach, acting))
-    }
-
-    fn get_or_make(
-        &self,
-        stock: &Arc<ToolCatalog>,
-        loaded: &[String],
-        reach: &ToolScope,
-        acting: &ActiveAgent,
-        make: impl FnOnce() -> ToolSet,
-    ) -> ToolSet {
-        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        // Of an older stock nothing is shown again.
-        kept.retain(|entry| Arc::ptr_eq(&entry.stock, stock));
-        if let Some(index) = kept.iter().position(|entry| entry.is_for(loaded, reach, acting)) {
-            let entry = kept.remove(index);
-            let tools = entry.tools.clone();
-            kept.push(entry);
-            return tools;
-        }
-        let tools = make();
-        if kept.len() == KEPT {
-            kept.remove(0);
-        }
-        let (stock, loaded, reach, acting) = (Arc::clone(stock), loaded.to_vec(), reach.clone(), acting.clone());
-        kept.push(Entry { stock, loaded, reach, acting, tools: tools.clone() });
-        tools
-    }
-}
-
-/// The tools that an agent is shown of this stock, made now.
-pub(crate) fn toolset(stock: &ToolCatalog, loaded: &[String], reach: &ToolScope, acting: &ActiveAgent) -> ToolSet {
-    let tools = acting.tools(stock.shown(loaded, reach), reach.only.as_ref());
-    if reach.brief { tools.brief() } else { tools }
-}
-
-impl Entry {
-    fn is_for(&self, loaded: &[String], reach: &ToolScope, acting: &ActiveAgent) -> bool {
-        self.loaded == loaded && self.reach == *reach && self.acting.is_shown_as(acting)
-    }
-}
-
 /// The code of the warning about a project that is not as it was trusted.
 const CHANGED: &str = "project_changed";
 
@@ -353,8 +277,7 @@ fn lost(trust: ProjectTrust) -> EventKind {
 #[cfg(test)]
 mod tests {
     use agentd_core::{
-        agent::{AgentCard, Agents, Parent},
-        ids::SessionId,
+        agent::{AgentCard, Agents},
         session::SessionSettings,
         tool::Effect,
     };
@@ -394,120 +317,5 @@ mod tests {
             standings.iter().map(|standing| (standing.tool.spec.name.as_str(), standing.visible)).collect();
         let (critic, poet) = (names[0], names[1]);
         assert_eq!(visible, [(critic, true), (poet, false), (poet, true)]);
-    }
-
-    fn agents(id: &str) -> Arc<Agents> {
-        Arc::new(Agents::new([AgentCard::new(id)]))
-    }
-
-    fn main_among(agents: &Arc<Agents>) -> ActiveAgent {
-        ActiveAgent::of(&SessionSettings::default(), &[], agents)
-    }
-
-    fn child_among(agents: &Arc<Agents>, agent: Option<&str>) -> ActiveAgent {
-        let parent = Parent { session: SessionId::generate(), agent: agent.map(str::to_owned), tools: Vec::new() };
-        ActiveAgent::of(&SessionSettings { parent: Some(parent), ..SessionSettings::default() }, &[], agents)
-    }
-
-    /// A cache, and the stock whose tools it keeps.
-    struct Kept(ToolSetCache, Arc<ToolCatalog>);
-
-    fn kept() -> Kept {
-        Kept(ToolSetCache::default(), Arc::new(ToolCatalog::new(Arc::default(), Vec::new())))
-    }
-
-    fn told(kept: &Kept, loaded: &[String], reach: &ToolScope, acting: &ActiveAgent) -> ToolSet {
-        kept.0.get_or_make(&kept.1, loaded, reach, acting, || acting.tools(ToolSet::none(), None))
-    }
-
-    fn is_shared(one: &ToolSet, other: &ToolSet) -> bool {
-        Arc::ptr_eq(&one.specs, &other.specs)
-    }
-
-    #[test]
-    fn turns_that_show_the_same_share_it() {
-        let (kept, poet, any) = (kept(), agents("poet"), ToolScope::default());
-        let none = Vec::new();
-        let first = told(&kept, &none, &any, &main_among(&poet));
-        let child = told(&kept, &none, &any, &child_among(&poet, None));
-        assert_eq!((first.specs.len(), child.specs.len()), (1, 0));
-        assert!(is_shared(&first, &told(&kept, &none, &any, &main_among(&poet))));
-        assert!(is_shared(&child, &told(&kept, &none, &any, &child_among(&poet, None))));
-        let newer = Kept(kept.0, crate::agents::active::tests::kept().1);
-        assert!(!is_shared(&first, &told(&newer, &none, &any, &main_among(&poet))), "of another stock");
-    }
-
-    #[test]
-    fn nobody_is_shown_what_is_meant_for_others() {
-        let (kept, poet, any) = (kept(), agents("poet"), ToolScope::default());
-        let none = Vec::new();
-        let first = told(&kept, &none, &any, &main_among(&poet));
-        let others = [
-            told(&kept, &["grep".to_owned()], &any, &main_among(&poet)),
-            told(&kept, &none, &ToolScope { sees: true, ..any.clone() }, &main_among(&poet)),
-            // A configuration that was read again.
-            told(&kept, &none, &any, &main_among(&agents("critic"))),
-            told(&kept, &none, &any, &ActiveAgent::of(&SessionSettings::default(), &["poet".to_owned()], &poet)),
-            told(&kept, &none, &any, &child_among(&poet, None)),
-            told(&kept, &none, &any, &child_among(&poet, Some("poet"))),
-        ];
-        for (index, other) in others.iter().enumerate() {
-            assert!(!is_shared(&first, other), "{index}");
-            assert!(others[..index].iter().all(|earlier| !is_shared(earlier, other)), "{index}");
-        }
-    }
-
-    #[test]
-    fn few_are_kept() {
-        let (kept, poet, any) = (kept(), agents("poet"), ToolScope::default());
-        let tools = |name: usize| told(&kept, &[name.to_string()], &any, &main_among(&poet));
-        let (first, second) = (tools(0), tools(1));
-        for name in 2..KEPT {
-            tools(name);
-        }
-        assert!(is_shared(&first, &tools(0)), "all of them fit");
-        tools(KEPT);
-        assert!(is_shared(&first, &tools(0)), "it was shown since");
-        assert!(!is_shared(&second, &tools(1)), "it was the longest ago");
-    }
-
-    fn prompted(id: &str, prompt: &str) -> Arc<Agents> {
-        Arc::new(Agents::new([AgentCard { prompt: prompt.to_owned(), ..AgentCard::new(id) }]))
-    }
-
-    fn standing(trust: ProjectTrust, agents: Option<&Arc<Agents>>) -> ProjectStanding {
-        ProjectStanding { trust, agents: agents.cloned() }
-    }
-
-    #[test]
-    fn a_projects_agent_replaces_no_configured_one_and_all_stay_the_same_value() {
-        let configured = prompted("poet", "configured");
-        let of_project = Arc::new(prompted("poet", "theirs").and(&prompted("cook", "theirs")));
-        let mut project = ProjectAgents::default();
-        assert!(Arc::ptr_eq(&project.and(&configured), &configured));
-        project.follow(standing(ProjectTrust::Trusted, Some(&of_project)), &configured);
-        let all = project.and(&configured);
-        let prompts: Vec<_> = all.iter().map(|card| (card.id.as_str(), card.prompt.as_str())).collect();
-        assert_eq!(prompts, [("cook", "theirs"), ("poet", "configured")]);
-        project.follow(standing(ProjectTrust::Trusted, Some(&of_project)), &configured);
-        assert!(Arc::ptr_eq(&project.and(&configured), &all));
-        let other = prompted("clerk", "configured");
-        assert_eq!(project.and(&other).iter().count(), 3, "a reload counts at once");
-    }
-
-    #[test]
-    fn lost_trust_is_told_once_and_takes_the_agents_along() {
-        let configured = prompted("poet", "configured");
-        let of_project = prompted("cook", "theirs");
-        let mut project = ProjectAgents::default();
-        project.follow(standing(ProjectTrust::Changed, None), &configured);
-        assert_eq!(project.warning, None, "what never was is not lost");
-        project.follow(standing(ProjectTrust::Trusted, Some(&of_project)), &configured);
-        project.follow(standing(ProjectTrust::Changed, None), &configured);
-        let Some(EventKind::Warning { code, message }) = project.warning.take() else { panic!() };
-        assert!(code == CHANGED && message.contains("has changed since you trusted it"), "{message}");
-        assert!(Arc::ptr_eq(&project.and(&configured), &configured));
-        project.follow(standing(ProjectTrust::Changed, None), &configured);
-        assert_eq!(project.warning, None);
     }
 }

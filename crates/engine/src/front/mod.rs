@@ -38,7 +38,7 @@ use tokio::{
 };
 
 use crate::{
-    agents::active::{ActiveAgent, ToolSetCache},
+    agents::{active::ActiveAgent, toolset_cache::ToolSetCache},
     catalog::{MentionedTools, ToolCatalog, ToolScope},
     config::{EngineConfig, Ports},
     error::EngineError,

@@ -26,7 +26,7 @@ pub(crate) async fn each_after(
     }
 }
 
-/// What is found in the last event of those behind `since` and up to `through` in which there is anything.
+/// Finding in the last event of those behind `since` and up to `through` in which there is anything.
 pub(crate) async fn last<T>(
     store: &dyn Store,
     id: SessionId,

@@ -20,7 +20,7 @@ use sha2::{Digest as _, Sha256};
 /// Prefix of copies that are not whole yet.
 pub(crate) const DRAFT: &str = ".draft-";
 
-/// What the person agreed to of one folder.
+/// Record of a person's consent to one folder.
 pub(crate) trait Agreement: Clone + Serialize + DeserializeOwned {
     /// Name of the file that lists all of them, and of its list.
     const FILE: [&'static str; 2];
@@ -102,6 +102,8 @@ impl<A: Agreement> Agreements<A> {
     /// Removes copies that none needs: what an end of the daemon cut off, and what was there before. What cannot be removed
     /// only takes room.
     pub(crate) fn sweep(&self, folder: &Path) {
+        // A link on the way to the data folder is the person's own.
+        let Ok(folder) = &folder.canonicalize() else { return };
         for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
             let name = entry.file_name();
             let name = name.to_string_lossy();

@@ -84,7 +84,7 @@ impl PluginParts {
             .collect();
         entries.dedup();
         if entries.is_empty() {
-            self.problems.refuse(path, &format!("no skill is there: no folder in it has a {SKILL_FILE}"));
+            self.problems.refuse(path, format!("no skill is there: no folder in it has a {SKILL_FILE}"));
         }
         for entry in entries {
             self.skill(folder, &entry);
@@ -105,16 +105,16 @@ impl PluginParts {
         };
         let front = match front {
             Ok(front) => front,
-            Err(flaw) => return self.problems.refuse(&file, &format!("line {}: {}", flaw.line, flaw.message)),
+            Err(flaw) => return self.problems.refuse(&file, format!("line {}: {}", flaw.line, flaw.message)),
         };
         let Some(name) = front::name(&front, entry) else {
             return self.problems.refuse(&file, "neither its name nor its folder's can be the name of a skill");
         };
         if self.skills.iter().any(|known| known.name.eq_ignore_ascii_case(&name)) {
-            return self.problems.refuse(&file, &format!("another skill of this plugin has the name {name}"));
+            return self.problems.refuse(&file, format!("another skill of this plugin has the name {name}"));
         }
         if self.skills.len() >= MAX_PARTS {
-            return self.problems.refuse(&file, &format!("a plugin has at most {MAX_PARTS} skills"));
+            return self.problems.refuse(&file, format!("a plugin has at most {MAX_PARTS} skills"));
         }
         let listed = folder.text(&format!("{path}/{}", requirements::PACKAGES_FILE)).and_then(Result::ok);
         let packages = match requirements::packages(&front, listed) {
@@ -158,10 +158,10 @@ impl PluginParts {
     fn command(&mut self, name: &str, file: &PluginFile) {
         match file.text() {
             Ok(_) if self.commands.iter().any(|known| known.name == name) => {
-                self.problems.refuse(&file.path, &format!("another command of this plugin has the name {name}"));
+                self.problems.refuse(&file.path, format!("another command of this plugin has the name {name}"));
             }
             Ok(_) if self.commands.len() >= MAX_PARTS => {
-                self.problems.refuse(&file.path, &format!("a plugin has at most {MAX_PARTS} commands"));
+                self.problems.refuse(&file.path, format!("a plugin has at most {MAX_PARTS} commands"));
             }
             Ok(text) if text.len() > MAX_COMMAND => self.problems.refuse(&file.path, "it is larger than 64 KiB"),
             Ok(text) => self.commands.push(ProjectCommand { name: name.to_owned(), text: text.to_owned() }),

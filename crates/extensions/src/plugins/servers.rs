@@ -110,7 +110,7 @@ impl FoundServers {
                 self.all(path, servers.unwrap_or(&file), folder);
             }
             Ok(_) => self.problems.refuse(path, "it is no JSON object"),
-            Err(error) => self.problems.refuse(path, &format!("it is no JSON: {error}")),
+            Err(error) => self.problems.refuse(path, format!("it is no JSON: {error}")),
         }
     }
 
@@ -122,13 +122,13 @@ impl FoundServers {
             };
             match read {
                 Ok(entry) if self.servers.iter().any(|known| known.name == entry.name) => {
-                    self.problems.refuse(file, &format!("another server of this plugin has the name {}", entry.name));
+                    self.problems.refuse(file, format!("another server of this plugin has the name {}", entry.name));
                 }
                 Ok(_) if self.servers.len() >= MAX_SERVERS => {
-                    return self.problems.refuse(file, &format!("a plugin has at most {MAX_SERVERS} servers"));
+                    return self.problems.refuse(file, format!("a plugin has at most {MAX_SERVERS} servers"));
                 }
                 Ok(entry) => self.servers.push(entry),
-                Err(why) => self.problems.refuse(file, &format!("the server {} is left out: {why}", shown(name))),
+                Err(why) => self.problems.refuse(file, format!("the server {} is left out: {why}", shown(name))),
             }
         }
     }
@@ -166,10 +166,10 @@ impl FoundServers {
         }
         entry.translate(folder)?;
         if entry.name != name {
-            self.problems.note(file, &format!("the server {} goes by {}", shown(name), entry.name));
+            self.problems.note(file, format!("the server {} goes by {}", shown(name), entry.name));
         }
         for key in server.keys().filter(|key| !KNOWN.contains(&key.as_str())) {
-            self.problems.note(file, &format!("{}: {} is not known here, and ignored", entry.name, shown(key)));
+            self.problems.note(file, format!("{}: {} is not known here, and ignored", entry.name, shown(key)));
         }
         Ok(entry)
     }

@@ -27,7 +27,7 @@ const QUEUE: usize = 8;
 /// Interval, in seconds, of the search for unused documents.
 const SWEEP_EVERY: u64 = 3600;
 
-/// What the writer is asked to do.
+/// Work for the writer.
 pub(crate) type Command = Box<dyn FnOnce(&mut Writer) + Send>;
 
 /// The shared state once the index is open.

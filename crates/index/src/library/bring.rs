@@ -3,6 +3,7 @@
 use std::{
     fs::File,
     mem,
+    num::NonZeroUsize,
     sync::{Arc, Mutex, PoisonError},
     time::Instant,
 };
@@ -22,7 +23,10 @@ use crate::{
 };
 
 /// Documents whose failures are remembered, so that a broken one is not read anew by each search. Each takes some hundred bytes.
-const MAX_BROKEN: usize = 50_000;
+const MAX_BROKEN: NonZeroUsize = match NonZeroUsize::new(50_000) {
+    Some(most) => most,
+    None => NonZeroUsize::MIN,
+};
 
 /// Passes over new documents, with the number that is brought in at the same time. Quick ones are more than are read at once, so
 /// that some are read while others are written for good together. Of scans one is recognised while the next is copied.
@@ -51,7 +55,7 @@ pub(super) struct FailureCache(Arc<Mutex<LruCache<DocumentId, KnownFailure>>>);
 
 impl Default for FailureCache {
     fn default() -> Self {
-        Self(Arc::new(Mutex::new(LruCache::unbounded())))
+        Self(Arc::new(Mutex::new(LruCache::new(MAX_BROKEN))))
     }
 }
 
@@ -83,9 +87,6 @@ impl FailureCache {
         let mut broken = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let is_final = !failure.may_pass() || broken.peek(&id).is_some_and(|before| before.failure.may_pass());
         broken.put(id, KnownFailure { failure, recognition, is_final });
-        if broken.len() > MAX_BROKEN {
-            broken.pop_lru();
-        }
     }
 }
 

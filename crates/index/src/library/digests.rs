@@ -3,6 +3,7 @@
 use std::{
     fs::File,
     io::{self, Read as _, Seek as _, Write as _},
+    num::NonZeroUsize,
     os::unix::fs::{FileExt as _, MetadataExt as _},
     path::Path,
     sync::{Arc, Mutex, PoisonError},
@@ -15,7 +16,10 @@ use tokio_util::sync::CancellationToken;
 use crate::index::{ContentHash, folder::private};
 
 /// Files that are remembered at the most, of about 200 bytes each.
-const MAX_KNOWN: usize = 100_000;
+const MAX_KNOWN: NonZeroUsize = match NonZeroUsize::new(100_000) {
+    Some(most) => most,
+    None => NonZeroUsize::MIN,
+};
 /// A file that was changed less than this before it was looked at may be changed again without its time's telling.
 const SETTLED: Duration = Duration::from_secs(2);
 
@@ -25,7 +29,7 @@ pub(super) struct Digests(Arc<Mutex<Hashes>>);
 
 impl Default for Digests {
     fn default() -> Self {
-        Self(Arc::new(Mutex::new(LruCache::unbounded())))
+        Self(Arc::new(Mutex::new(LruCache::new(MAX_KNOWN))))
     }
 }
 
@@ -85,9 +89,6 @@ impl Digests {
         if is_settled && Stamp::of(file)?.1 == stamp {
             let mut known = self.lock();
             known.put(identity, (stamp, hash));
-            if known.len() > MAX_KNOWN {
-                known.pop_lru();
-            }
         }
         Ok(hash)
     }

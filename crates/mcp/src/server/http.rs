@@ -3,12 +3,11 @@
 
 use std::{
     collections::{BTreeMap, HashMap},
-    io,
     sync::Arc,
     time::Duration,
 };
 
-use futures_util::{StreamExt as _, future::BoxFuture};
+use futures_util::StreamExt as _;
 use reqwest::{
     Client, Url,
     header::{HeaderName, HeaderValue},
@@ -16,16 +15,13 @@ use reqwest::{
 use rmcp::{
     RoleClient,
     model::ClientJsonRpcMessage,
-    service::{
-        ClientInitializeError, RunningService, RxJsonRpcMessage, TxJsonRpcMessage, serve_client,
-        serve_client_with_lifecycle,
-    },
+    service::{ClientInitializeError, RunningService, serve_client, serve_client_with_lifecycle},
     transport::{
-        AuthClient, DynamicTransportError, StreamableHttpClientTransport, Transport,
+        AuthClient, DynamicTransportError, StreamableHttpClientTransport,
         common::client_side_sse::BoxedSseResponse,
         streamable_http_client::{
-            SseError, StreamableHttpClient, StreamableHttpClientTransportConfig, StreamableHttpError,
-            StreamableHttpPostResponse, StreamableHttpResponseLimits,
+            StreamableHttpClient, StreamableHttpClientTransportConfig, StreamableHttpError, StreamableHttpPostResponse,
+            StreamableHttpResponseLimits,
         },
     },
 };
@@ -36,6 +32,7 @@ use tokio_util::sync::CancellationToken;
 use super::{
     bounded::BoundedTransport,
     connect::{Era, Trouble},
+    event_stream::EventStream,
     handler::Handler,
 };
 use crate::{
@@ -47,7 +44,7 @@ use crate::{
 };
 
 /// The longest message that is taken, in bytes.
-const LONGEST: usize = 16 << 20;
+pub(super) const LONGEST: usize = 16 << 20;
 
 /// Address of a server and what is needed to reach it.
 pub(super) struct Address<'a> {
@@ -230,82 +227,6 @@ impl<C: StreamableHttpClient + Sync> StreamableHttpClient for GreetingClient<C> 
         headers: Headers,
     ) -> impl Future<Output = Outcome<BoxedSseResponse, C>> + Send + '_ {
         self.client.get_stream_with_max_sse_event_size(url, session, last_event, token, headers, LONGEST)
-    }
-}
-
-/// A server that is spoken to in the oldest way.
-struct EventStream {
-    client: Client,
-    /// Where messages go.
-    post: Url,
-    /// The events; none once it is closed.
-    events: Option<BoxedSseResponse>,
-}
-
-impl EventStream {
-    /// Opens the stream and waits for the address.
-    async fn open(client: Client, url: &str, route: &str) -> Result<Self, String> {
-        let base = Url::parse(url).map_err(|error| format!("it has an address that is none: {error}"))?;
-        let opened = client.get_stream_with_max_sse_event_size(url.into(), None, None, None, Headers::new(), LONGEST);
-        let mut events = opened.await.map_err(|error| match error {
-            StreamableHttpError::Client(error) if error.status().is_none() => {
-                format!("could not reach it {route}: {}", error.without_url())
-            }
-            StreamableHttpError::Client(error) => format!("it gives no events: {}", error.without_url()),
-            other => format!("it gives no events: {other}"),
-        })?;
-        while let Some((name, address)) = next_event(&mut events).await {
-            if name == "endpoint" {
-                let post = base.join(address.trim()).map_err(|_| "it named an address that is none".to_owned())?;
-                // Keys go with every message: they stay with whom they were meant for.
-                if post.origin() != base.origin() {
-                    return Err("it wants messages to be sent to another host".to_owned());
-                }
-                return Ok(Self { client, post, events: Some(events) });
-            }
-        }
-        Err("its events ended before it named an address for messages".to_owned())
-    }
-}
-
-impl Transport<RoleClient> for EventStream {
-    type Error = io::Error;
-
-    fn send(&mut self, item: TxJsonRpcMessage<RoleClient>) -> impl Future<Output = io::Result<()>> + Send + 'static {
-        let request = self.client.post(self.post.clone()).json(&item);
-        let sent: BoxFuture<'static, io::Result<()>> = Box::pin(async move {
-            let answer = request.send().await.and_then(reqwest::Response::error_for_status);
-            answer.map(drop).map_err(|error| io::Error::other(error.without_url()))
-        });
-        sent
-    }
-
-    async fn receive(&mut self) -> Option<RxJsonRpcMessage<RoleClient>> {
-        loop {
-            let (name, data) = next_event(self.events.as_mut()?).await?;
-            if matches!(name.as_str(), "" | "message")
-                && let Ok(message) = serde_json::from_str(&data)
-            {
-                return Some(message);
-            }
-        }
-    }
-
-    async fn close(&mut self) -> io::Result<()> {
-        self.events = None;
-        Ok(())
-    }
-}
-
-/// The next event, by its name and its data. It can be dropped between two reads, and nothing is lost.
-async fn next_event(events: &mut BoxedSseResponse) -> Option<(String, String)> {
-    loop {
-        match events.next().await? {
-            Ok(event) => return Some((event.event.unwrap_or_default(), event.data.unwrap_or_default())),
-            Err(SseError::Body(_)) => return None,
-            // What is no event is passed over.
-            Err(_) => {}
-        }
     }
 }
 

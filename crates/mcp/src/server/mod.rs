@@ -14,6 +14,7 @@ mod actor;
 mod bounded;
 pub(crate) mod call;
 mod connect;
+mod event_stream;
 mod handler;
 mod http;
 pub(crate) mod listing;

@@ -146,7 +146,7 @@ impl<'a> StoredAnswer<'a> {
                     words = rest;
                     if is_blank(text) { FilledPlace::Blank } else { FilledPlace::Words(text.to_owned(), phase) }
                 }
-                Place::Call(id) => match calls.next_if(|(call, origin)| server_id(call, *origin) == Some(&*id)) {
+                Place::Call(id) => match calls.next_if(|(call, origin)| server_id(call, origin) == Some(&*id)) {
                     Some((call, origin)) => {
                         let own = ids.of_call(&call.call_id, server_id(call, origin));
                         FilledPlace::Call(call, Some(own).filter(|own| *own == id)?)

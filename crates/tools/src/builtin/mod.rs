@@ -60,6 +60,9 @@ pub(crate) static TOOLS: [Builtin; 22] = [
     Builtin::of::<write_file::Args>(),
 ];
 
+/// Files that a call changes; none if its arguments do not name them.
+type ChangedPaths = Option<Result<Vec<ToolPath>, Failure>>;
+
 /// Future of what a tool does with a call.
 type Doing<'a, T> = BoxFuture<'a, Result<T, Failure>>;
 
@@ -73,7 +76,7 @@ pub(crate) struct Builtin {
     /// Text for the person who is asked about a call; none where there is nothing to show.
     pub(crate) preview: for<'a> fn(Call<'a>, &Value) -> Doing<'a, Option<String>>,
     /// The files that a call changes; none if its arguments do not tell.
-    pub(crate) paths: fn(&Jail, Call<'_>, &Value) -> Option<Result<Vec<ToolPath>, Failure>>,
+    pub(crate) paths: fn(&Jail, Call<'_>, &Value) -> ChangedPaths,
 }
 
 impl Builtin {
@@ -97,7 +100,7 @@ impl Builtin {
         }
     }
 
-    /// What else is known of it.
+    /// Further facts of a tool.
     pub(crate) fn row(&self) -> Option<&'static ToolRow> {
         ToolRow::named(self.name)
     }

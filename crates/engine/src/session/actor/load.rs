@@ -102,7 +102,7 @@ pub(crate) fn newborn(
 }
 
 impl Actor {
-    /// What is found in the last event behind that one in which there is anything.
+    /// Finding in the last event behind that one in which there is anything.
     async fn last<T>(&self, since: u64, found: impl Fn(&Event) -> Option<T>) -> Result<Option<T>, StoreError> {
         reading::last(&*self.shared.ports.store, self.id, since, self.journal.head(), found).await
     }

@@ -141,7 +141,7 @@ impl Actor {
     }
 
     async fn command(&mut self, command: Command) -> Result<Next, EngineError> {
-        let admitted = self.admit(command.access).await;
+        let admitted = Box::pin(self.admit(command.access)).await;
         (command.run)(admitted.map(|()| self)).await
     }
 }

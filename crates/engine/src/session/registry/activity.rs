@@ -205,15 +205,27 @@ fn is_event(fact: &EventKind) -> bool {
 
 /// Returns whether lists show a session otherwise after a fact that is no news by itself.
 fn changes_lists(fact: &EventKind) -> bool {
-    let EventKind::StateChanged { change } = fact else { return false };
-    matches!(
-        change,
-        StateChange::Title { .. }
-            | StateChange::Settings { .. }
-            | StateChange::Queue { .. }
-            | StateChange::Reset
-            | StateChange::Agent { .. }
-            | StateChange::Undone { .. }
-            | StateChange::Withdrawn { .. }
-    )
+    match fact {
+        EventKind::StateChanged { change } => matches!(
+            change,
+            StateChange::Title { .. }
+                | StateChange::Settings { .. }
+                | StateChange::Queue { .. }
+                | StateChange::Reset
+                | StateChange::Agent { .. }
+                | StateChange::Undone { .. }
+                | StateChange::Withdrawn { .. }
+        ),
+        EventKind::TurnStarted { .. }
+        | EventKind::TurnEnded { .. }
+        | EventKind::InterruptRaised { .. }
+        | EventKind::InterruptResolved { .. }
+        | EventKind::ItemStarted { .. }
+        | EventKind::ItemDelta { .. }
+        | EventKind::ItemCompleted { .. }
+        | EventKind::UsageUpdated { .. }
+        | EventKind::IntentClassified { .. }
+        | EventKind::ModelChosen { .. }
+        | EventKind::Warning { .. } => false,
+    }
 }

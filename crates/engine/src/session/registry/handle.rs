@@ -62,7 +62,7 @@ type RunCommand =
     dyn for<'a> FnOnce(Result<&'a mut Actor, EngineError>) -> BoxFuture<'a, Result<Next, EngineError>> + Send;
 
 /// Outcome of a command, and the actor's next move.
-type Ended<'a, T> = BoxFuture<'a, (Result<T, Fault>, Next)>;
+type CommandWork<'a, T> = BoxFuture<'a, (Result<T, Fault>, Next)>;
 
 /// The front of a session. Cloneable; all clones speak to the same actor.
 #[derive(Clone)]
@@ -392,7 +392,7 @@ impl SessionHandle {
     async fn order<T: Send + 'static>(
         &self,
         access: Access,
-        work: impl for<'a> FnOnce(&'a mut Actor) -> Ended<'a, T> + Send + 'static,
+        work: impl for<'a> FnOnce(&'a mut Actor) -> CommandWork<'a, T> + Send + 'static,
     ) -> Result<T, EngineError> {
         let gone = || self.fate.get().cloned().unwrap_or_else(EngineError::unloaded);
         let (reply, answer) = oneshot::channel();

@@ -8,7 +8,7 @@ use agentd_core::{ids::SessionId, model::ModelInfo};
 use tokio::{sync::watch, time::Instant};
 
 use crate::{
-    agents::active::ToolSetCache,
+    agents::toolset_cache::ToolSetCache,
     catalog::ToolCatalog,
     config::{EngineConfig, PolicyInForce, Ports},
     grants::KeptHandle,

@@ -15,7 +15,7 @@ use agentd_core::{
 use tokio::time::timeout;
 
 use crate::{
-    agents::active,
+    agents::toolset_cache,
     attachments::{self, Attachment},
     catalog::{Finds, MentionedTools, ToolCatalog, ToolScope},
     mentions::{self, KnownAgent, KnownNames, MentionText, Mentions},
@@ -64,7 +64,7 @@ impl Actor {
             self.shared.toolsets.tools(&stock, &loaded, &reach, &self.acting())
         } else {
             // What one session alone has takes no place from what many share.
-            active::toolset(&stock, &loaded, &reach, &self.acting())
+            toolset_cache::toolset(&stock, &loaded, &reach, &self.acting())
         };
         let shown = match self.open.as_ref().and_then(|open| open.of_client.as_ref()) {
             Some(tools) => shown.followed_by(&tools.for_scope(&reach)),

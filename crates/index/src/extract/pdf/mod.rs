@@ -180,7 +180,7 @@ fn stored(page: &Page<'_>) -> Option<Vec<u8>> {
     };
     let mut stored = Vec::new();
     for part in &parts {
-        if let Some(part) = part.decoded_data().ok() {
+        if let Ok(part) = part.decoded_data() {
             stored.extend_from_slice(&part);
             // No word goes on from one part to the next.
             stored.push(b'\n');
