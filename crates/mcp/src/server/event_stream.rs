@@ -11,7 +11,8 @@ use rmcp::{
     transport::Transport,
 };
 
-use super::http::LONGEST;
+/// The longest message that is taken, in bytes.
+pub(super) const LONGEST: usize = 16 << 20;
 
 /// A server that is spoken to so.
 pub(super) struct EventStream {

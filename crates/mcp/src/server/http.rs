@@ -32,7 +32,7 @@ use tokio_util::sync::CancellationToken;
 use super::{
     bounded::BoundedTransport,
     connect::{Era, Trouble},
-    event_stream::EventStream,
+    event_stream::{EventStream, LONGEST},
     handler::Handler,
 };
 use crate::{
@@ -42,9 +42,6 @@ use crate::{
     login::{Logins, Refusal, ServerUrl},
     reason::{Clean, Reason},
 };
-
-/// The longest message that is taken, in bytes.
-pub(super) const LONGEST: usize = 16 << 20;
 
 /// Address of a server and what is needed to reach it.
 pub(super) struct Address<'a> {
