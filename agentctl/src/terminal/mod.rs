@@ -1,6 +1,6 @@
 //! The terminal: what it can do, the colours and widths of text, and text made harmless for it.
 //!
-//! - [`attention`], [`title`]: the bell, notifications, and the window's title. [`clipboard`]: what is copied.
+//! - [`attention`]: the bell, notifications, the window's title, and what is copied.
 //! - [`look`], [`paint`]: what the terminal can do, the colours, and the widths of text.
 //! - [`sanitize`]: no prose of a model or a tool reaches a terminal but through it. What a person decides on goes through
 //!   [`agentd_core::visible`] instead, which leaves nothing out.

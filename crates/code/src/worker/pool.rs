@@ -36,7 +36,7 @@ const WAITING: usize = 64;
 #[derive(Debug, Clone)]
 pub struct PoolConfig {
     /// Program that calls [`run_worker`](super::run_worker) when its first argument is
-    /// [`WORKER_ARGUMENT`](super::WORKER_ARGUMENT).
+    /// [`WORKER_ARGUMENT`].
     pub program: PathBuf,
     /// Time after the last question at which a worker ends.
     pub idle: Duration,

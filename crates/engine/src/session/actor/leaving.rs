@@ -2,7 +2,7 @@
 //! for good; and how it is cleaned of what nobody has used for long.
 //!
 //! The actor decides whether it is retired or cleaned, so that no turn can begin meanwhile: what came before keeps the session, what
-//! comes later is refused. Whoever removes the session has a [`HoldMark`] on it until that is done. As long as the hold is there,
+//! comes later is refused. Whoever removes the session has a `HoldMark` on it until that is done. As long as the hold is there,
 //! everybody else is told that the session is being deleted; once it is dropped, whatever came of the removal, the session is
 //! found anew, or not any more.
 //!
