@@ -143,7 +143,7 @@ const CUT_INPUT: usize = 512;
 /// Room for the rules that an option names.
 const RULES: Room = Room { rows: 3, columns: 100 };
 
-/// The question about a call that the editor knows under this id; none where nothing is to be approved.
+/// The pending approval of the call with this editor id.
 fn approval_request(
     session: &SessionId,
     call: String,
@@ -223,7 +223,7 @@ fn options(tool: &str, grants: &[String]) -> Vec<PermissionOption> {
     options
 }
 
-/// The answer that an editor gave; none where it leaves the question open.
+/// The editor's answer, or `None` if the question stays open.
 fn approval_answer(outcome: &Outcome) -> Option<Answer> {
     let response: &Value = outcome.as_ref().ok()?;
     let response: RequestPermissionResponse = serde_json::from_value(response.clone()).ok()?;
@@ -236,7 +236,7 @@ fn approval_answer(outcome: &Outcome) -> Option<Answer> {
     }
 }
 
-/// The parameters of the form for a question; none where it is none.
+/// The form parameters of a question, or `None` for other interrupts.
 pub(super) fn form(session: &SessionId, call: Option<&str>, interrupt: &Interrupt) -> Option<Value> {
     let Ask::Question { question, context, default, required, choices, .. } = &interrupt.ask else { return None };
     // Editors show what is typed into a form, and may keep it.
@@ -273,7 +273,7 @@ pub(super) fn form(session: &SessionId, call: Option<&str>, interrupt: &Interrup
     Some(params)
 }
 
-/// The answer that a form gave; none where the question stays open.
+/// The answer of a form, or `None` if the question stays open.
 fn form_answer(outcome: &Outcome) -> Option<Answer> {
     let response = outcome.as_ref().ok()?;
     match response["action"].as_str()? {

@@ -244,7 +244,7 @@ impl Peer {
         self.send(json!({"jsonrpc": "2.0", "method": method, "params": params})).await;
     }
 
-    /// Asks for something; none where the editor has gone. Dropping the wait withdraws the request.
+    /// Sends a request; `None` if the editor has gone. Dropping the future withdraws the request.
     pub(super) async fn request(&self, method: &str, params: &impl Serialize) -> Option<Outcome> {
         let id = RequestId::Number(self.requests.last.fetch_add(1, Ordering::Relaxed) + 1);
         let (sender, answer) = oneshot::channel();

@@ -262,7 +262,7 @@ fn request(daemon: &Daemon, session: &OpenSession, servers: Vec<SessionServer>) 
     SetSessionServersRequest { session: session.id.to_string(), servers, environment, replaces: None }
 }
 
-/// A server as the daemon takes it; none where it is reached in an unknown way.
+/// A server in the form of the daemon, or `None` for an unknown transport.
 fn wire(server: &McpServer) -> Option<SessionServer> {
     let headers = |headers: &[HttpHeader]| -> HashMap<String, String> {
         headers.iter().map(|header| (header.name.clone(), header.value.clone())).collect()
