@@ -55,13 +55,11 @@ pub async fn tell_start(log: &AuditLog, clock: &dyn Clock, rules: &RuleSettings)
 }
 
 /// The fact that rules were read and hold from now on.
-#[must_use]
 pub fn rules_read(rules: &RuleSettings) -> AuditFact {
     AuditFact::RulesRead { sources: rules.sources.clone(), sha256: Some(rules.sha256.clone()), problem: None }
 }
 
 /// Record of new rules that cannot be used: the old ones stay in force.
-#[must_use]
 pub fn rules_refused(problem: String) -> AuditFact {
     AuditFact::RulesRead { sources: Vec::new(), sha256: None, problem: Some(problem) }
 }

@@ -235,14 +235,12 @@ fn idle(config: &Config) -> Vec<&'static str> {
 }
 
 /// Those that have nothing to work with now.
-#[must_use]
 pub fn idle_now(languages: &LanguagePool) -> Vec<&'static str> {
     let is_there = languages.found().iter().any(|server| server.program.is_some());
     if is_there { Vec::new() } else { ToolRow::needing(ToolPart::Languages) }
 }
 
 /// The language servers of this machine, as clients are told of them. It may block.
-#[must_use]
 pub fn language_servers(languages: &LanguagePool) -> Vec<LanguageServer> {
     let found = languages.found().into_iter();
     found.map(|FoundServer { name, hint, .. }| LanguageServer { name, hint }).collect()
@@ -263,7 +261,6 @@ async fn open_store(path: PathBuf) -> Result<SqliteStore, Failure> {
 }
 
 /// Engine settings from the configuration.
-#[must_use]
 pub fn engine_config(config: &Config) -> EngineConfig {
     let settings = &config.daemon;
     let interrupt_default = match settings.interrupts.on_deadline {

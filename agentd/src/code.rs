@@ -16,7 +16,6 @@ pub(crate) fn reader(program: &str) -> Option<Arc<dyn CodeReader>> {
 
 /// Does the work of a reader of one folder, where the first argument says that this process is one.
 #[cfg(feature = "code")]
-#[must_use]
 pub fn run_worker(first: &OsStr, rest: &[OsString]) -> Option<ExitCode> {
     let is_allowed = |path: &str| !agentd_policy::holds_secrets(path);
     (first == agentd_code::WORKER_ARGUMENT).then(|| agentd_code::run_worker(rest, is_allowed))
@@ -30,7 +29,6 @@ pub(crate) fn reader(_program: &str) -> Option<Arc<dyn CodeReader>> {
 
 /// Knows no workers.
 #[cfg(not(feature = "code"))]
-#[must_use]
 pub fn run_worker(_first: &OsStr, _rest: &[OsString]) -> Option<ExitCode> {
     None
 }

@@ -110,7 +110,6 @@ impl DaemonControl {
     }
 
     /// Time limit for running turns at a stop.
-    #[must_use]
     pub fn drain_deadline(&self) -> Duration {
         self.config().daemon.drain_deadline()
     }

@@ -64,7 +64,6 @@ mod present {
     }
 
     /// Does the work of a reader of documents or pictures, where the first argument says that this process is one.
-    #[must_use]
     pub fn run_worker(first: &OsStr, rest: &[OsString]) -> Option<ExitCode> {
         if first == WORKER_ARGUMENT {
             Some(agentd_index::run_worker(rest))
@@ -118,7 +117,6 @@ mod missing {
     }
 
     /// Knows no workers.
-    #[must_use]
     pub fn run_worker(_first: &OsStr, _rest: &[OsString]) -> Option<ExitCode> {
         None
     }

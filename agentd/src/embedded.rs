@@ -63,7 +63,6 @@ mod missing {
     }
 
     /// The threads that a model would use, which other libraries keep to.
-    #[must_use]
     pub fn recommended_threads() -> usize {
         thread::available_parallelism().map_or(1, NonZero::get)
     }

@@ -25,25 +25,21 @@ pub struct Environment(BTreeMap<OsString, OsString>);
 
 impl Environment {
     /// Captures the environment of this process. Called once, by `main`.
-    #[must_use]
     pub fn capture() -> Self {
         Self(std::env::vars_os().collect())
     }
 
     /// The value of a variable as text. One that is not UTF-8 is not set.
-    #[must_use]
     pub fn text(&self, name: &str) -> Option<&str> {
         self.os(name).and_then(OsStr::to_str)
     }
 
     /// The value of a variable as a path.
-    #[must_use]
     pub fn path(&self, name: &str) -> Option<PathBuf> {
         self.os(name).map(PathBuf::from)
     }
 
     /// Every variable that is text, for the `${NAME}` of configuration files.
-    #[must_use]
     pub fn texts(&self) -> HashMap<String, String> {
         self.0
             .iter()
@@ -52,7 +48,6 @@ impl Environment {
     }
 
     /// The same with the other's variables, as far as they are not set here.
-    #[must_use]
     pub fn and(&self, other: &Self) -> Self {
         let mut all = other.0.clone();
         all.extend(
@@ -62,14 +57,12 @@ impl Environment {
     }
 
     /// The variables of these names that are set and are text.
-    #[must_use]
     pub fn only(&self, names: &[&str]) -> BTreeMap<String, String> {
         let pair = |name: &&str| Some(((*name).to_owned(), self.text(name)?.to_owned()));
         names.iter().filter_map(pair).collect()
     }
 
     /// Routes of what agentd asks over the network.
-    #[must_use]
     pub fn routes(&self) -> Routes {
         Routes::read(|name| self.text(name))
     }
@@ -84,7 +77,6 @@ impl Environment {
     }
 
     /// The variables of models and keys, as clients are told of them: by name, with no value.
-    #[must_use]
     pub fn told(&self) -> StartVariables {
         let salt = [Uuid::new_v4(), Uuid::new_v4()].iter().flat_map(|random| *random.as_bytes()).collect();
         let texts = self.0.iter().filter_map(|(name, value)| Some((name.to_str()?, value.to_str()?)));
@@ -171,7 +163,6 @@ struct Identity {
 }
 
 /// Names who else may write a file or folder that is to be obeyed, as the end of a sentence that begins with its path.
-#[must_use]
 pub(crate) fn objection(found: &Metadata) -> Option<String> {
     let we = Identity { user: nix::unistd::geteuid().as_raw(), group: nix::unistd::getegid().as_raw() };
     judged(we, found.uid(), found.gid(), found.mode())

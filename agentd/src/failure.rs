@@ -22,13 +22,11 @@ pub struct Failure {
 
 impl Failure {
     /// Wrong usage or configuration: exit code 2.
-    #[must_use]
     pub fn usage(message: impl Into<String>) -> Self {
         Self { message: message.into(), hint: None, code: 2, source: None }
     }
 
     /// Everything else: exit code 1.
-    #[must_use]
     pub fn broken(message: impl Into<String>) -> Self {
         Self { code: 1, ..Self::usage(message) }
     }
@@ -46,25 +44,21 @@ impl Failure {
     }
 
     /// Hint on what to do.
-    #[must_use]
     pub fn hint(&self) -> Option<&str> {
         self.hint.as_deref()
     }
 
     /// The message with its causes, on one line.
-    #[must_use]
     pub fn message_with_causes(&self) -> String {
         with_causes(self)
     }
 
     /// Exit code of the process.
-    #[must_use]
     pub fn exit_code(&self) -> ExitCode {
         ExitCode::from(self.code)
     }
 
     /// The message with its causes on one line, and the hint on the next.
-    #[must_use]
     pub fn report(&self) -> String {
         let mut text = format!("agentd: error: {}", with_causes(self));
         if let Some(hint) = &self.hint {
@@ -165,7 +159,6 @@ pub(crate) async fn blocking<T: Send + 'static>(
 }
 
 /// The message of an error and of all that caused it, each once: many errors repeat their cause in their own message.
-#[must_use]
 pub fn with_causes(error: &dyn Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();

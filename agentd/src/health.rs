@@ -29,7 +29,6 @@ pub struct Health {
 
 impl Health {
     /// Of that data folder. `had_audit_log` says whether there was an audit log before this daemon began.
-    #[must_use]
     pub fn new(data: PathBuf, store: Arc<SqliteStore>, had_audit_log: bool) -> Self {
         let journal_was_lost = store.is_new() && had_audit_log;
         Self { data, store, journal_was_lost }
@@ -63,7 +62,6 @@ impl Health {
     }
 
     /// Loss of the journal with its log, until a person has seen it.
-    #[must_use]
     pub fn cut_off(&self) -> Option<Finding> {
         let told = self.store.loss()?;
         let hint = format!(

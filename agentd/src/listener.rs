@@ -98,13 +98,11 @@ impl Listener {
     }
 
     /// The path by which it can be reached; the one that was wanted where there is none.
-    #[must_use]
     pub fn path(&self) -> &Path {
         self.name.as_ref().map_or(&self.places.first, |name| name.file.path())
     }
 
     /// Returns whether its name still leads to it. One that never had a name has none to lose.
-    #[must_use]
     pub fn is_found(&self) -> bool {
         self.name.as_ref().map_or(self.is_nameless, |name| name.file.is_there())
     }
@@ -236,7 +234,6 @@ struct OpenComplaints {
 
 impl<'a> Presence<'a> {
     /// Publishes the daemon's socket path to clients.
-    #[must_use]
     pub(crate) fn new(listener: Listener, lock: &'a mut FolderLock, store: Arc<SqliteStore>) -> Self {
         let socket = watch::Sender::new(listener.path().to_owned());
         let mut presence = Self { listener, lock, store, socket, told: OpenComplaints::default() };
@@ -245,7 +242,6 @@ impl<'a> Presence<'a> {
     }
 
     /// Current socket path of the daemon.
-    #[must_use]
     pub(crate) fn socket(&self) -> watch::Receiver<PathBuf> {
         self.socket.subscribe()
     }

@@ -93,7 +93,6 @@ fn lines(format: LogFormat, plain: Format<Compact>, writer: Redacting) -> Box<dy
 
 impl LogHandle {
     /// Takes secrets out of what others write. It learns what this log learns.
-    #[must_use]
     pub fn redactor(&self) -> Redactor {
         self.redactor.clone()
     }

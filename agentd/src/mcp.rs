@@ -39,7 +39,6 @@ const PATH: &str = "/usr/local/bin:/usr/bin:/bin";
 
 /// The pool of the configuration. Nothing is started; what servers offered when they were last reached is read, which
 /// blocks.
-#[must_use]
 pub fn pool(
     config: &McpConfig,
     data: &Path,
@@ -81,7 +80,6 @@ fn plugin_check(plugins: PluginStore) -> PluginCheck {
 }
 
 /// Servers that clients bring for sessions. They see of the daemon's environment as much as its own servers do.
-#[must_use]
 pub fn session_servers(env: &Environment, guard: &Path, redactor: Redactor) -> Arc<SessionServers> {
     let (learning, cleaning) = (redactor.clone(), redactor);
     Arc::new(SessionServers::new(SessionServersParts {

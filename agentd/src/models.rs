@@ -103,7 +103,6 @@ pub struct ReloadableModels(RwLock<Arc<SlotModels>>);
 
 impl ReloadableModels {
     /// Stands for these models.
-    #[must_use]
     pub fn new(models: SlotModels) -> Self {
         Self(RwLock::new(Arc::new(models)))
     }

@@ -40,43 +40,36 @@ impl Paths {
     }
 
     /// The file of what was learnt of models.
-    #[must_use]
     pub fn model_facts(&self) -> PathBuf {
         self.data.join("model-facts.json")
     }
 
     /// The folder of the projects that the person trusts.
-    #[must_use]
     pub fn projects(&self) -> PathBuf {
         self.data.join("projects")
     }
 
     /// The folder of worktrees of sessions.
-    #[must_use]
     pub fn worktrees(&self) -> PathBuf {
         self.data.join("worktrees")
     }
 
     /// The folder of the plugins that the person has added.
-    #[must_use]
     pub fn plugins(&self) -> PathBuf {
         self.data.join("plugins")
     }
 
     /// The folder of those in which servers of plugins may write.
-    #[must_use]
     pub fn plugin_data(&self) -> PathBuf {
         self.data.join("plugin_data")
     }
 
     /// The folder of requests to models and their answers, session by session.
-    #[must_use]
     pub fn traces(&self) -> PathBuf {
         self.data.join("traces")
     }
 
     /// The journal.
-    #[must_use]
     pub fn journal(&self) -> PathBuf {
         self.data.join("agentd.db")
     }
@@ -119,7 +112,6 @@ pub struct ConfigSource {
 
 impl ConfigSource {
     /// The configuration at these paths.
-    #[must_use]
     pub fn new(paths: Paths, env: Environment, flags: Flags) -> Self {
         let plugins = PluginStore::new(paths.plugins(), paths.plugin_data());
         Self { paths, env, flags, plugins }

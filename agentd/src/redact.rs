@@ -60,7 +60,6 @@ impl Redactor {
     }
 
     /// The text without secrets.
-    #[must_use]
     pub fn clean(&self, text: &str) -> String {
         let known = self.0.read().unwrap_or_else(PoisonError::into_inner);
         let mut text = text.to_owned();

@@ -118,13 +118,11 @@ const HOME_VARIABLES: &[(&str, &str)] =
 const HOME_VARIABLES_OFFLINE: &[(&str, &str, &str)] = &[("CARGO_HOME", ".cargo", ".cargo/registry")];
 
 /// Returns whether commands may use the network: the rules say so, or else the settings.
-#[must_use]
 pub fn network(config: &Config) -> bool {
     config.rules.policy.rules().network(SHELL_TOOL).unwrap_or(config.daemon.sandbox.network)
 }
 
 /// Variables that commands see besides what their client sends, which overrides them.
-#[must_use]
 pub fn variables(config: &Config, env: &Environment) -> BTreeMap<String, String> {
     let settings = &config.daemon.sandbox;
     let Some(home) = env.path("HOME").filter(|home| home.is_absolute()) else { return BTreeMap::new() };
@@ -138,7 +136,6 @@ pub fn variables(config: &Config, env: &Environment) -> BTreeMap<String, String>
 }
 
 /// Sandbox settings of the tools.
-#[must_use]
 pub fn settings(config: &Config, paths: &Paths, sockets: &SocketPlaces, env: &Environment) -> SandboxConfig {
     let settings = &config.daemon.sandbox;
     SandboxConfig {
@@ -187,7 +184,6 @@ fn hidden(paths: &Paths, sockets: &SocketPlaces, home: Option<PathBuf>) -> Vec<P
 }
 
 /// Sandbox state for clients.
-#[must_use]
 pub fn state(status: SandboxStatus) -> SandboxState {
     SandboxState {
         mode: status.mode.to_string(),

@@ -58,7 +58,6 @@ impl Supervisor {
     }
 
     /// Maximum interval of calls to [`Supervisor::alive`], if any are needed.
-    #[must_use]
     pub fn watchdog(&self) -> Option<Duration> {
         self.watchdog
     }

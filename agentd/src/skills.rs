@@ -58,7 +58,6 @@ const PASSED_TO_INSTALLERS: [&str; 26] = [
 ];
 
 /// Folder of the skills' Python environments.
-#[must_use]
 pub fn environments(paths: &Paths) -> PathBuf {
     paths.data.join("skill_environments")
 }

@@ -88,7 +88,6 @@ struct MadeCatalogue {
 impl DaemonTools {
     /// Both as `settings` want them, but for those that are `idle`, for good or now: they have nothing to work with. Names of
     /// `ours` are never among those of the pool.
-    #[must_use]
     pub fn new(
         ours: Arc<dyn Toolbox>,
         pool: Arc<McpPool>,
@@ -101,7 +100,6 @@ impl DaemonTools {
     }
 
     /// All that there are now, whatever the settings say.
-    #[must_use]
     pub fn all(&self) -> Vec<ToolSpec> {
         all(&self.ours.catalogue(), &self.pool.published()).tools.into_iter().map(|tool| tool.spec).collect()
     }
@@ -258,7 +256,6 @@ fn as_set(tool: &CatalogueTool, settings: &ToolSettings) -> CatalogueTool {
 
 /// Settings of `tools.yaml` without effect. `configurable` are the tools that can be left out, `all` are all that there
 /// are.
-#[must_use]
 pub fn notes(settings: &ToolSettings, configurable: &[ToolSpec], all: &[ToolSpec]) -> Vec<String> {
     let has = |specs: &[ToolSpec], name: &str| specs.iter().any(|spec| spec.name == name);
     let mut notes = Vec::new();
@@ -293,7 +290,6 @@ struct MergedTools {
 
 impl SessionTools {
     /// The tools of `inner`, with those of `pool` among them, and those of `servers`, whose names are never among them.
-    #[must_use]
     pub fn new(inner: Arc<dyn Toolbox>, pool: Arc<McpPool>, servers: Arc<SessionServers>) -> Self {
         Self { inner, pool, servers, together: Mutex::default() }
     }

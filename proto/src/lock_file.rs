@@ -40,7 +40,6 @@ pub struct LockRecord {
 
 impl LockRecord {
     /// The text of the file: the process id, then the socket, each in a line.
-    #[must_use]
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut bytes = format!("{}\n", self.pid).into_bytes();
         let socket = self.socket.as_deref().map(|path| path.as_os_str().as_bytes());
@@ -54,7 +53,6 @@ impl LockRecord {
     }
 
     /// Reads it. Lines that are not whole are not there, and lines of newer versions are skipped.
-    #[must_use]
     pub fn parse(bytes: &[u8]) -> Option<Self> {
         let whole = &bytes[..=bytes.iter().rposition(|byte| *byte == b'\n')?];
         let mut lines = whole.split(|byte| *byte == b'\n');
@@ -65,7 +63,6 @@ impl LockRecord {
     }
 
     /// Reads it from the file, as far as it is one.
-    #[must_use]
     pub fn read(file: &File) -> Option<Self> {
         let mut bytes = Vec::new();
         file.take(MAX_RECORD).read_to_end(&mut bytes).ok()?;
@@ -113,7 +110,6 @@ pub fn holder(path: &Path) -> io::Result<Option<LockHolder>> {
 
 /// The process that has locked a data folder itself, which it does besides the file in it: so it is found where the file was
 /// removed. None where nobody has, or where the system does not tell (`/proc/locks` is Linux's).
-#[must_use]
 pub fn folder_holder(folder: &Path) -> Option<LockHolder> {
     let wanted = identity(folder)?;
     let locks = fs::read_to_string("/proc/locks").ok()?;

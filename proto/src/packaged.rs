@@ -15,20 +15,17 @@ fn shared() -> Option<PathBuf> {
 
 /// The folder of the models that came with the programs: `share/agentd/models` beside the folder of the programs. It need not be
 /// there.
-#[must_use]
 pub fn models() -> Option<PathBuf> {
     Some(shared()?.join("models"))
 }
 
 /// The folder with the models that recognise letters: that of the person's data folder, or the one that came with the programs.
-#[must_use]
 pub fn recognition_models(data: &Path) -> Option<PathBuf> {
     let has_all = |folder: &PathBuf| RECOGNITION_MODELS.iter().all(|name| folder.join(name).is_file());
     [Some(data.join("models")), models()].into_iter().flatten().find(has_all)
 }
 
 /// The command that brings them.
-#[must_use]
 pub fn recognition_command() -> String {
     let files = shared().map(|folder| (folder.join("fetch_model.py"), folder.join("recognition.txt")));
     match files.filter(|(script, list)| script.is_file() && list.is_file()) {
@@ -38,7 +35,6 @@ pub fn recognition_command() -> String {
 }
 
 /// The command that brings the weights of the built-in model: the script that came with the programs, or that of the sources.
-#[must_use]
 pub fn fetch_command() -> String {
     let script = shared().map(|folder| folder.join("fetch_model.py")).filter(|script| script.is_file());
     script.map_or_else(|| "make model".to_owned(), |script| format!("python3 {}", script.display()))

@@ -43,7 +43,6 @@ impl StartVariables {
     }
 
     /// As they are sent: the salt, and the digests by name.
-    #[must_use]
     pub fn sent(&self) -> (Vec<u8>, Vec<v1::VariableDigest>) {
         let digests = self.digests.iter();
         let digests = digests.map(|(name, digest)| v1::VariableDigest { name: name.clone(), digest: digest.clone() });
@@ -51,7 +50,6 @@ impl StartVariables {
     }
 
     /// Compares a variable of the client with the daemon's.
-    #[must_use]
     pub fn compare(&self, name: &str, value: &str) -> VariableMatch {
         match self.digests.get(name) {
             None => VariableMatch::Missing,

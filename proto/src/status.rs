@@ -13,7 +13,6 @@ use crate::{
 const DETAIL_TYPE: &str = "type.googleapis.com/agentd.v1.ErrorDetail";
 
 /// The status of a refused call.
-#[must_use]
 pub fn to_status(kind: ErrorKind, message: impl Into<String>, hint: Option<&str>) -> Status {
     let (code, message) = (code(kind), message.into());
     let detail = v1::ErrorDetail { kind: kind.to_wire(), hint: hint.unwrap_or_default().to_owned() };
@@ -26,7 +25,6 @@ pub fn to_status(kind: ErrorKind, message: impl Into<String>, hint: Option<&str>
 }
 
 /// The kind and the hint of a status that [`to_status`] made; `None` for statuses of other origin.
-#[must_use]
 pub fn read_details(status: &Status) -> Option<(ErrorKind, Option<String>)> {
     let details = v1::ErrorStatus::decode(status.details()).ok()?;
     let detail = details.details.iter().find(|any| any.type_url == DETAIL_TYPE)?;
@@ -43,7 +41,6 @@ impl From<WireError> for Status {
 }
 
 /// The code that says best what a kind means to a client that knows only codes.
-#[must_use]
 pub fn code(kind: ErrorKind) -> Code {
     match kind {
         ErrorKind::Auth | ErrorKind::Rejected | ErrorKind::Conflict | ErrorKind::Busy | ErrorKind::Configuration => {
@@ -62,7 +59,6 @@ pub fn code(kind: ErrorKind) -> Code {
 }
 
 /// The kind that a bare code stands for: of servers and proxies that say no more.
-#[must_use]
 pub fn kind(code: Code) -> ErrorKind {
     match code {
         Code::InvalidArgument => ErrorKind::InvalidInput,

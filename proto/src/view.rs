@@ -246,7 +246,6 @@ pub struct Comparison {
 
 impl Comparison {
     /// Returns whether the file would change the fate of the call: whether it runs, asks or is refused.
-    #[must_use]
     pub fn changes(&self) -> bool {
         std::mem::discriminant(&self.now.verdict) != std::mem::discriminant(&self.then.verdict)
     }

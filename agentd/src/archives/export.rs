@@ -46,13 +46,11 @@ pub struct Exporter {
 
 impl Exporter {
     /// Of that session, with what masks secrets where they are not to leave. Must be called inside of a runtime.
-    #[must_use]
     pub fn new(engine: Engine, export: SessionExport, redact: Option<Redaction>) -> Self {
         Self { engine, export, redactor: redact.map(ArchiveRedactor::new), runtime: Handle::current() }
     }
 
     /// The session as lists show it.
-    #[must_use]
     pub fn summary(&self) -> SessionSummary {
         SessionSummary { title: self.masked(&self.export.summary.title), ..self.export.summary.clone() }
     }

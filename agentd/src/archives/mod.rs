@@ -103,7 +103,6 @@ pub struct PieceReader {
 
 impl PieceReader {
     /// A reader of that queue. Must be made inside of a runtime, and used on a thread that may block.
-    #[must_use]
     pub fn new(pieces: mpsc::Receiver<io::Result<SourcePiece>>) -> Self {
         Self { pieces, runtime: Handle::current(), piece: io::Cursor::default(), is_over: false }
     }

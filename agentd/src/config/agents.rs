@@ -153,7 +153,6 @@ fn check_whole(card: &AgentCard) -> Result<(), ConfigError> {
 }
 
 /// Settings without effect: an agent whose tool is not there works without it.
-#[must_use]
 pub fn notes<'a>(
     agents: &Agents,
     of_plugins: &BTreeMap<String, String>,

@@ -79,14 +79,12 @@ impl ServiceSettings {
 
 impl DaemonSettings {
     /// The weights of the embedded model: a named file, or nothing for those that came with agentd.
-    #[must_use]
     pub fn named_weights(&self) -> Option<PathBuf> {
         let weights = &self.embedded.weights;
         (weights.text != "auto").then(|| weights.path.clone())
     }
 
     /// Time limit for running turns at a stop.
-    #[must_use]
     pub fn drain_deadline(&self) -> Duration {
         self.service.drain_deadline.0
     }

@@ -86,7 +86,6 @@ impl SourceFile {
 }
 
 /// Files with keys that other users of the machine can read, in a sentence each.
-#[must_use]
 pub fn exposed(files: &[PathBuf]) -> Vec<String> {
     let holds_keys = |path: &&PathBuf| {
         let name = path.file_name().and_then(|name| name.to_str());
@@ -103,7 +102,6 @@ pub fn exposed(files: &[PathBuf]) -> Vec<String> {
 }
 
 /// The files that came with agentd.
-#[must_use]
 pub fn built_in() -> Vec<SourceFile> {
     let file =
         |&subject: &Subject| SourceFile { subject, origin: Origin::BuiltIn, text: subject.built_in().to_owned() };

@@ -21,7 +21,6 @@ pub enum Origin {
 
 impl Origin {
     /// The name under which errors speak of it.
-    #[must_use]
     pub fn path(&self) -> PathBuf {
         match self {
             Self::System(path) | Self::User(path) | Self::Plugin(_, path) => path.clone(),
@@ -70,7 +69,6 @@ impl Origins {
     }
 
     /// Keys without effect, in a sentence each.
-    #[must_use]
     pub fn notes(&self) -> &[String] {
         &self.notes
     }
@@ -86,7 +84,6 @@ impl Origins {
     }
 
     /// Origin of the value of a key.
-    #[must_use]
     pub fn get(&self, key: &str) -> Option<&Origin> {
         self.keys.get(key)
     }
@@ -126,7 +123,6 @@ pub enum ErrorPlace {
 
 impl ConfigError {
     /// Creates an error at a place.
-    #[must_use]
     pub fn new(place: ErrorPlace, message: impl Into<String>) -> Self {
         Self { place, message: message.into(), hint: None }
     }
@@ -139,7 +135,6 @@ impl ConfigError {
     }
 
     /// The right spelling or value, where that can be said.
-    #[must_use]
     pub fn hint(&self) -> Option<&str> {
         self.hint.as_deref()
     }
@@ -158,7 +153,6 @@ impl fmt::Display for ErrorPlace {
 }
 
 /// The candidate that was most likely meant, if any is close enough to be worth a guess.
-#[must_use]
 pub fn nearest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let tolerance = word.chars().count().div_ceil(3).clamp(1, 4);
     candidates

@@ -79,7 +79,6 @@ pub(super) fn resolve(
 
 impl ToolSetting {
     /// The label, where this says something of it.
-    #[must_use]
     pub fn label(&self, under: &ToolLabel) -> ToolLabel {
         let always_available = self.always_available.unwrap_or(under.always_available);
         let tier = match self.enabled {
@@ -98,7 +97,6 @@ impl ToolSetting {
     }
 
     /// Returns whether it changes when models are offered the tool, or its description.
-    #[must_use]
     pub fn hides_or_describes(&self) -> bool {
         self.description.is_some() || matches!(self.enabled, Some(ToolSwitch::WhenMentioned | ToolSwitch::Never))
     }

@@ -194,7 +194,6 @@ pub(super) fn address(text: &str, example: &str, instead: &str) -> Result<Url, S
 
 /// A filter of the log: a level for everything, or a list such as `info,agentd_models=debug`. A bare word that is no level would
 /// otherwise be taken for the name of a module, and silence all others.
-#[must_use]
 pub fn log_filter(text: &str) -> Option<Targets> {
     let level = |word: &str| Some(word.trim()).filter(|word| !word.is_empty())?.parse::<LevelFilter>().ok();
     let known = text.split(',').all(|part| level(part.rsplit('=').next().unwrap_or(part)).is_some());

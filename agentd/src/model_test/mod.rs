@@ -116,7 +116,6 @@ impl ModelTest {
     }
 
     /// Outline of the test.
-    #[must_use]
     pub(crate) fn plan(&self) -> ModelTestPlan {
         let info = self.probed.model.info();
         let (requests, tokens) = if info.embedded {

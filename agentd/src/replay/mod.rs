@@ -129,7 +129,6 @@ pub enum PlayError {
 
 impl Player {
     /// A player on these parts.
-    #[must_use]
     pub fn new(parts: PlayerParts) -> Self {
         let (patterns, redactor) = (Patterns::default(), parts.redactor.clone());
         let redact: Redaction = Arc::new(move |text| patterns.clean(&redactor.clean(text)));

@@ -59,7 +59,6 @@ pub struct Retention {
 
 impl Retention {
     /// For this data folder.
-    #[must_use]
     pub fn new(
         engine: Engine,
         store: Arc<SqliteStore>,

@@ -38,7 +38,6 @@ struct Kind {
 
 impl<'a> PolicyDryRun<'a> {
     /// These rules against those, for these tools.
-    #[must_use]
     pub(crate) fn new(now: &'a Policy, then: &'a Policy, tools: &'a [ToolSpec]) -> Self {
         Self { now, then, tools, calls: 0, skipped: 0, kinds: HashMap::new() }
     }
@@ -109,7 +108,6 @@ fn rank(verdict: &Verdict) -> u8 {
 }
 
 /// The decision that a line tells of, if it tells of one.
-#[must_use]
 pub(crate) fn decision(line: &AuditLine) -> Option<&Decision> {
     match &line.entry.fact {
         AuditFact::CallDecided(decision) => Some(decision),

@@ -66,7 +66,6 @@ struct Probe {
 
 impl Manifest {
     /// A description of these sessions.
-    #[must_use]
     pub fn new(
         made_by: String,
         made_at: Timestamp,
@@ -128,7 +127,6 @@ pub enum ArchiveError {
 
 impl ArchiveError {
     /// Kind of the failure.
-    #[must_use]
     pub fn kind(&self) -> ErrorKind {
         match self {
             Self::Io(_) => ErrorKind::Storage,
@@ -137,7 +135,6 @@ impl ArchiveError {
     }
 
     /// Hint on what to do.
-    #[must_use]
     pub fn hint(&self) -> &'static str {
         match self {
             Self::Foreign(_) => {

@@ -21,7 +21,6 @@ const BEFORE_HASH: &str = ",\"hash\":\"";
 const AFTER_HASH: &str = "\"}";
 
 /// The SHA-256 of some bytes, in hexadecimal digits.
-#[must_use]
 pub fn sha256(bytes: &[u8]) -> String {
     let mut text = String::with_capacity(HASH_DIGITS);
     for byte in Sha256::digest(bytes) {
@@ -32,13 +31,11 @@ pub fn sha256(bytes: &[u8]) -> String {
 }
 
 /// Before the first line.
-#[must_use]
 pub fn beginning() -> AuditHead {
     AuditHead { n: 0, hash: NO_HASH.to_owned() }
 }
 
 /// The line, with its newline, that goes behind `head`, and the head that it makes. `entry` is a JSON object.
-#[must_use]
 pub fn seal(head: &AuditHead, entry: &str) -> (String, AuditHead) {
     let n = head.n + 1;
     let fields = entry.strip_prefix('{').and_then(|rest| rest.strip_suffix('}')).unwrap_or_default();
@@ -68,7 +65,6 @@ pub struct SealedLine<'a> {
 
 impl<'a> SealedLine<'a> {
     /// Reads a line without its newline. None where it has not the form of a line.
-    #[must_use]
     pub fn read(line: &'a [u8]) -> Option<Self> {
         let rest = line.strip_suffix(AFTER_HASH.as_bytes())?;
         let (rest, hash) = rest.split_at_checked(rest.len().checked_sub(HASH_DIGITS)?)?;
@@ -83,19 +79,16 @@ impl<'a> SealedLine<'a> {
     }
 
     /// Returns whether the hash is that of the line.
-    #[must_use]
     pub fn holds(&self) -> bool {
         sha256(self.body) == self.hash
     }
 
     /// The entry, a JSON object with the chain's own fields beside it.
-    #[must_use]
     pub fn json(&self) -> &'a [u8] {
         self.whole
     }
 
     /// The head that it makes.
-    #[must_use]
     pub fn head(&self) -> AuditHead {
         AuditHead { n: self.n, hash: self.hash.to_owned() }
     }
@@ -107,14 +100,12 @@ fn digits_of(hash: &[u8]) -> Option<&str> {
 }
 
 /// The line of the witness file that names a head.
-#[must_use]
 pub(crate) fn write_witness(head: &AuditHead) -> String {
     // Of one length, so that a new one covers the old one whole.
     format!("{:020} {}\n", head.n, head.hash)
 }
 
 /// The head that a witness file names. None where it is no witness.
-#[must_use]
 pub(crate) fn read_witness(text: &str) -> Option<AuditHead> {
     let (n, hash) = text.strip_suffix('\n')?.split_once(' ')?;
     let hash = digits_of(hash.as_bytes()).filter(|hash| hash.len() == HASH_DIGITS)?;

@@ -47,7 +47,6 @@ pub struct AuditConfig {
 
 impl AuditConfig {
     /// A log in this folder.
-    #[must_use]
     pub fn new(
         folder: impl Into<PathBuf>,
         clean: impl Fn(&str) -> String + Send + Sync + 'static,

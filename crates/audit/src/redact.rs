@@ -60,7 +60,6 @@ impl Default for Patterns {
 
 impl Patterns {
     /// The text without what looks like a secret.
-    #[must_use]
     pub fn clean(&self, text: &str) -> String {
         let mut text = text.to_owned();
         for pattern in &self.0 {
@@ -73,7 +72,6 @@ impl Patterns {
 }
 
 /// Returns whether a value below this name is a secret by its name.
-#[must_use]
 pub fn is_secret_name(name: &str) -> bool {
     let name: String = name.chars().filter(char::is_ascii_alphanumeric).map(|c| c.to_ascii_lowercase()).collect();
     // Tokens in the plural are what models count.

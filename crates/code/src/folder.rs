@@ -41,7 +41,6 @@ pub struct FolderConfig {
 
 impl FolderConfig {
     /// Settings without a change but for the files that may be read.
-    #[must_use]
     pub fn new(may_read: impl Fn(&str) -> bool + Send + Sync + 'static) -> Self {
         Self { threads: 2, max_files: MAX_FILES, outer: Vec::new(), may_read: Box::new(may_read) }
     }
@@ -72,7 +71,6 @@ pub struct CodeFolder {
 
 impl CodeFolder {
     /// Creates an empty index of a folder; [`refresh`](Self::refresh) fills it.
-    #[must_use]
     pub fn new(root: &Path, config: FolderConfig) -> Self {
         // Resolved once, so that a link on the way to a file shows as a difference.
         let root = root.canonicalize().unwrap_or_else(|_| root.to_owned());
@@ -89,13 +87,11 @@ impl CodeFolder {
     }
 
     /// Real path of the folder.
-    #[must_use]
     pub fn root(&self) -> &Path {
         &self.root
     }
 
     /// Folders whose files belong to the index, as paths below the root, of which one is empty.
-    #[must_use]
     pub fn folders(&self) -> &[String] {
         &self.folders
     }
@@ -123,13 +119,11 @@ impl CodeFolder {
     }
 
     /// Index of the folder.
-    #[must_use]
     pub fn index(&self) -> &CodeIndex {
         &self.index
     }
 
     /// Answers a question.
-    #[must_use]
     pub fn reply(&self, question: &CodeQuestion) -> CodeReply {
         let below = match question {
             CodeQuestion::Search { below, .. }
@@ -161,7 +155,6 @@ impl CodeFolder {
     }
 
     /// Finds code below a file or folder by words, symbols or a plain question; the best first.
-    #[must_use]
     pub fn search(&self, query: &str, below: &str, limit: usize) -> Vec<CodeHit> {
         let hits = self.index.search(&SearchQuery::new(query).within(below), limit);
         hits.into_iter().map(|hit| self.hit(hit)).collect()
@@ -180,19 +173,16 @@ impl CodeFolder {
     }
 
     /// Finds where a symbol is defined and where it is used, below a file or folder.
-    #[must_use]
     pub fn find_symbol(&self, name: &str, below: &str) -> SymbolLocations {
         self.index.find_symbol(name, below, &mut |path| self.text(path))
     }
 
     /// Lists the definitions of a file, or of the files of a folder.
-    #[must_use]
     pub fn outline(&self, path: &str) -> Vec<OutlineEntry> {
         outline_of(&self.index, path, &mut |path| self.text(path))
     }
 
     /// Draws the map of the folder: its most important definitions within a number of tokens.
-    #[must_use]
     pub fn map(&self, max_tokens: usize) -> Vec<MapFile> {
         map(&self.index, max_tokens, &mut |path| self.text(path))
     }
@@ -211,7 +201,6 @@ impl CodeFolder {
     }
 
     /// Parses a file of the folder anew, for a caller that needs its tags.
-    #[must_use]
     pub fn tags(&self, path: &str) -> Option<crate::tags::Tags> {
         let text = self.text(path)?;
         Some(Parser::new().parse(path, &text).tags)

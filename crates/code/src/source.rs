@@ -29,7 +29,6 @@ pub struct Parser {
 
 impl Parser {
     /// Creates parsers when they are needed.
-    #[must_use]
     pub fn new() -> Self {
         Self::default()
     }

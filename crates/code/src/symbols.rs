@@ -25,7 +25,6 @@ pub(crate) type ReadFile<'reader> = &'reader mut dyn FnMut(&str) -> Option<Strin
 impl CodeIndex {
     /// Finds where a symbol is defined and where it is used. The name may be a path such as `Type::method` or `module.name`:
     /// its last part is looked up, and definitions inside of the part before it come first.
-    #[must_use]
     pub fn find_symbol(&self, name: &str, below: &str, read: ReadFile<'_>) -> SymbolLocations {
         let mut parts =
             name.rsplit(|letter: char| letter != '_' && !letter.is_alphanumeric()).filter(|part| !part.is_empty());

@@ -10,7 +10,6 @@ use hashbrown::{DefaultHashBuilder, HashTable};
 
 /// Returns the terms of a text in order: each identifier's parts, stemmed and in small letters, and the identifier as a
 /// whole if it has more than one part.
-#[must_use]
 pub fn terms(text: &str) -> Vec<String> {
     let mut stems = Stems::default();
     let mut terms = Vec::new();

@@ -72,7 +72,6 @@ impl ToolSet {
     }
 
     /// The same in a few words. What was mentioned or found stays as it is: somebody wants just that.
-    #[must_use]
     pub fn brief(&self) -> Self {
         let (sorted, added) = self.specs.split_at(self.sorted);
         let set = Self::new(sorted.iter().map(in_brief).collect());

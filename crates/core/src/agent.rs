@@ -22,7 +22,6 @@ pub struct Parent {
 
 impl Parent {
     /// The name under which people know who works there.
-    #[must_use]
     pub fn name(&self) -> &str {
         self.agent.as_deref().unwrap_or(SUBAGENT)
     }
@@ -112,7 +111,6 @@ impl AgentCard {
     }
 
     /// An agent of that name of which nothing else is known.
-    #[must_use]
     pub fn new(id: &str) -> Self {
         Self {
             id: id.to_owned(),
@@ -133,7 +131,6 @@ pub struct Agents(Vec<AgentCard>);
 
 impl Agents {
     /// These.
-    #[must_use]
     pub fn new(cards: impl IntoIterator<Item = AgentCard>) -> Self {
         let mut cards: Vec<AgentCard> = cards.into_iter().collect();
         cards.sort_by(|a, b| a.id.cmp(&b.id));
@@ -141,20 +138,17 @@ impl Agents {
     }
 
     /// The one of that name.
-    #[must_use]
     pub fn get(&self, id: &str) -> Option<&AgentCard> {
         self.0.iter().find(|card| card.id == id)
     }
 
     /// These and others, of which none takes the place of one of these.
-    #[must_use]
     pub fn and(&self, others: &Self) -> Self {
         let is_new = |card: &&AgentCard| self.get(&card.id).is_none();
         Self::new(self.iter().chain(others.iter().filter(is_new)).cloned())
     }
 
     /// Returns whether there are none.
-    #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }

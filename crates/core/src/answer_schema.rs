@@ -35,7 +35,6 @@ pub struct InvalidSchema {
 
 impl InvalidSchema {
     /// A schema that is wrong in this way.
-    #[must_use]
     pub fn new(message: impl Into<String>, hint: impl Into<String>) -> Self {
         Self { message: message.into(), hint: hint.into() }
     }
@@ -43,7 +42,6 @@ impl InvalidSchema {
 
 impl AnswerSchema {
     /// A text that nobody has looked at.
-    #[must_use]
     pub fn unjudged(text: String) -> Self {
         Self(text)
     }
@@ -87,7 +85,6 @@ impl AnswerSchema {
     }
 
     /// The schema as JSON.
-    #[must_use]
     pub fn text(&self) -> &str {
         &self.0
     }

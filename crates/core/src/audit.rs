@@ -43,13 +43,11 @@ pub struct AuditEntry {
 
 impl AuditEntry {
     /// A fact about no session: about the daemon, the rules or the log itself.
-    #[must_use]
     pub fn general(at: Timestamp, fact: AuditFact) -> Self {
         Self { at, trace_id: None, session_id: None, turn_id: None, call_id: None, fact }
     }
 
     /// A fact about a session that belongs to no call.
-    #[must_use]
     pub fn of_session(at: Timestamp, session_id: SessionId, fact: AuditFact) -> Self {
         Self { session_id: Some(session_id), ..Self::general(at, fact) }
     }
@@ -213,7 +211,6 @@ pub enum AuditFact {
 
 impl AuditFact {
     /// The stable name of the kind, as it is written in JSON.
-    #[must_use]
     pub fn name(&self) -> &'static str {
         match self {
             Self::CallDecided(_) => "call_decided",

@@ -144,7 +144,6 @@ pub struct ToolStanding {
 
 impl Catalogue {
     /// The tools of one origin, all of them shown.
-    #[must_use]
     pub fn of(specs: &[ToolSpec], origin: &ToolOrigin) -> Self {
         let tool = |spec: &ToolSpec| CatalogueTool {
             spec: spec.clone(),

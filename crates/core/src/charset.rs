@@ -200,7 +200,6 @@ fn has_four_bytes(bytes: &[u8]) -> bool {
 }
 
 /// File extension for these bytes; empty where it is unknown.
-#[must_use]
 pub fn ending(bytes: &[u8]) -> &'static str {
     magic(bytes).map_or("", |(_, _, ending)| ending)
 }

@@ -41,13 +41,11 @@ pub struct ClientTool {
 
 impl ClientTool {
     /// The name by which models call it.
-    #[must_use]
     pub fn called(&self) -> String {
         format!("{CLIENT_TOOL_PREFIX}{}", self.name)
     }
 
     /// The tool as models see it. One that changes something counts as a command does: nobody knows its reach.
-    #[must_use]
     pub fn spec(&self) -> ToolSpec {
         ToolSpec {
             name: self.called(),

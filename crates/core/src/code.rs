@@ -195,7 +195,6 @@ pub struct MapFile {
 
 impl MapFile {
     /// Renders files as a map: a path, and below it the lines with their numbers.
-    #[must_use]
     pub fn render(files: &[Self]) -> String {
         let mut text = String::new();
         for file in files {

@@ -153,7 +153,6 @@ names! { TokenLevel: Info "info", Warning "warning", Critical "critical" }
 
 impl TokenLevel {
     /// The level of so many tokens in a window of that size.
-    #[must_use]
     pub fn of(tokens: u64, window: u64) -> Self {
         let percent = u128::from(tokens) * 100;
         let window = u128::from(window.max(1));
@@ -203,7 +202,6 @@ impl ServerRemark {
     pub const MAX_PER_REQUEST: usize = 8;
 
     /// Makes a remark of what a server said; none where that is no word.
-    #[must_use]
     pub fn new(reason: &str, tokens: u64) -> Option<Self> {
         let is_of_word = |letter: char| letter.is_ascii_alphanumeric() || "_-.:".contains(letter);
         let is_word = !reason.is_empty() && reason.len() <= 96 && reason.chars().all(is_of_word);
@@ -244,7 +242,6 @@ const MAX_FIGURE_TEXT: usize = 4096;
 
 impl ContextView {
     /// Returns whether its size is that of a view which a daemon makes: one of a stranger may be larger.
-    #[must_use]
     pub fn is_bounded(&self) -> bool {
         let Self { model, segments, next_cuts, .. } = self;
         let texts = segments.iter().map(|segment| &segment.source).chain(next_cuts).chain([model]);

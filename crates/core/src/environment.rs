@@ -62,7 +62,6 @@ pub struct ClientEnvironment(BTreeMap<String, String>);
 
 impl ClientEnvironment {
     /// Variables that a client wants to pass, not yet judged.
-    #[must_use]
     pub fn unjudged(variables: impl IntoIterator<Item = (String, String)>) -> Self {
         Self(variables.into_iter().collect())
     }
@@ -83,7 +82,6 @@ impl ClientEnvironment {
     }
 
     /// The names, some with `*`, that a client is asked to send.
-    #[must_use]
     pub fn wanted(added: &[String]) -> Vec<String> {
         let always = ALWAYS.iter().chain(&[FOLDER]).map(ToString::to_string);
         always.chain(added.iter().filter(|name| !is_barred(name)).cloned()).collect()
@@ -99,19 +97,16 @@ impl ClientEnvironment {
     }
 
     /// The client's folder, where it said which.
-    #[must_use]
     pub fn folder(&self) -> Option<&Path> {
         self.0.get(FOLDER).map(Path::new)
     }
 
     /// Returns whether a client that was asked for these names should send this one.
-    #[must_use]
     pub fn is_wanted(wanted: &[String], name: &str) -> bool {
         wanted.iter().any(|pattern| matches(pattern, name)) && !is_barred(name)
     }
 
     /// Returns whether there is nothing: the client sent nothing, or nothing of it was allowed.
-    #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }

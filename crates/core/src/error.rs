@@ -64,7 +64,6 @@ macro_rules! port_error {
 
         impl $name {
             /// A failure of that kind; the message says what was attempted and what came of it.
-            #[must_use]
             pub fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
                 Self { kind, message: message.into(), hint: None, source: None, $($($field: Default::default(),)+)? }
             }
@@ -84,13 +83,11 @@ macro_rules! port_error {
             }
 
             /// Kind of the failure.
-            #[must_use]
             pub fn kind(&self) -> ErrorKind {
                 self.kind
             }
 
             /// Hint on what to do, where something can be done.
-            #[must_use]
             pub fn hint(&self) -> Option<&str> {
                 self.hint.as_deref()
             }
@@ -113,7 +110,6 @@ impl ModelError {
     }
 
     /// The window that the model has, where its server said so, in tokens.
-    #[must_use]
     pub fn window(&self) -> Option<u64> {
         self.window.map(|window| u64::from(window.get()))
     }
@@ -144,7 +140,6 @@ impl KnowledgeError {
     }
 
     /// Returns whether a password is all that it needs, or another one than was given.
-    #[must_use]
     pub fn needs_password(&self) -> bool {
         self.needs_password
     }

@@ -50,7 +50,6 @@ const DAMAGED: &str = "damaged_event";
 
 impl Event {
     /// Stand-in for an event that is damaged on the disk, so that readers have every number.
-    #[must_use]
     pub fn damaged(session_id: SessionId, turn_id: Option<TurnId>, seq: u64) -> Self {
         let message = format!("event {seq} is damaged on the disk and is left out");
         let kind = EventKind::Warning { code: DAMAGED.to_owned(), message };
@@ -59,7 +58,6 @@ impl Event {
 
     /// Returns whether it only stands in for one that is damaged. Whoever decides by events must then allow less, never
     /// more.
-    #[must_use]
     pub fn is_damaged(&self) -> bool {
         matches!(&self.kind, EventKind::Warning { code, .. } if code == DAMAGED)
     }
@@ -195,7 +193,6 @@ pub enum EventKind {
 
 impl EventKind {
     /// The stable name of the kind, as it is written in JSON.
-    #[must_use]
     pub fn name(&self) -> &'static str {
         match self {
             Self::TurnStarted { .. } => "turn_started",
@@ -214,7 +211,6 @@ impl EventKind {
     }
 
     /// Returns whether the journal keeps it.
-    #[must_use]
     pub fn is_stored(&self) -> bool {
         !matches!(self, Self::ItemDelta { .. })
     }

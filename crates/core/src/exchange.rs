@@ -126,13 +126,11 @@ pub struct RequestTap(Option<Arc<dyn ExchangeRecorder>>);
 
 impl RequestTap {
     /// A tap with that recorder behind it, if there is one.
-    #[must_use]
     pub fn new(recorder: Option<Arc<dyn ExchangeRecorder>>) -> Self {
         Self(recorder)
     }
 
     /// The recorder, where exchanges are kept.
-    #[must_use]
     pub fn recorder(&self) -> Option<&Arc<dyn ExchangeRecorder>> {
         self.0.as_ref()
     }

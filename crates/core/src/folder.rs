@@ -39,31 +39,26 @@ pub struct AddedFolder {
 
 impl AddedFolder {
     /// Its name below [`FOLDERS`].
-    #[must_use]
     pub fn name(&self) -> &str {
         self.at.strip_prefix(FOLDERS).and_then(|name| name.strip_prefix('/')).unwrap_or_default()
     }
 
     /// A folder that has no name yet.
-    #[must_use]
     pub fn unnamed(Mount { path, writable }: Mount) -> Self {
         Self { at: String::new(), path, writable }
     }
 
     /// The folder without its name.
-    #[must_use]
     pub fn mount(&self) -> Mount {
         Mount { path: self.path.clone(), writable: self.writable }
     }
 
     /// Returns whether a text names the folder, or something in it.
-    #[must_use]
     pub fn is_named_in(&self, text: &str) -> bool {
         text.match_indices(&self.at).any(|(at, name)| !text[at + name.len()..].starts_with(is_of_name))
     }
 
     /// Returns whether this can be the name of an added folder: it says nothing else in a path, a rule or a shell.
-    #[must_use]
     pub fn is_name(name: &str) -> bool {
         !name.is_empty()
             && name.len() <= MAX_FOLDER_NAME
@@ -167,7 +162,6 @@ fn is_of_name(letter: char) -> bool {
 
 /// The same text with the paths that folders have on this machine in place of those at which tools and commands see them. None
 /// where it names no folder.
-#[must_use]
 pub fn with_real_paths(text: &str, folders: &[AddedFolder]) -> Option<String> {
     // Before a name may stand slashes and dots that mean nothing.
     const NOTHING: [&str; 2] = ["//", "/./"];

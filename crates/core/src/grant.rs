@@ -71,7 +71,6 @@ names! { GrantScope: Session "session", ForGood "for_good" }
 
 impl GrantScope {
     /// For serde: what need not be written.
-    #[must_use]
     pub fn is_session(&self) -> bool {
         *self == Self::Session
     }
@@ -88,7 +87,6 @@ pub struct HeldGrant {
 
 impl HeldGrant {
     /// Its scope.
-    #[must_use]
     pub fn scope(&self) -> GrantScope {
         if self.session_id.is_some() { GrantScope::Session } else { GrantScope::ForGood }
     }

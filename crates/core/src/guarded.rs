@@ -72,31 +72,26 @@ impl GuardedNames {
     }
 
     /// Returns true if others run or obey what is written at this path, wherever it lies.
-    #[must_use]
     pub fn covers(&self, path: &[u8]) -> bool {
         self.guarded_end(path, false).is_some()
     }
 
     /// The same for the check after a command, which does not look into caches.
-    #[must_use]
     pub fn plants(&self, path: &[u8]) -> bool {
         self.guarded_end(path, true).is_some()
     }
 
     /// Returns true if the table or a person names a part of this path: a dot alone does not count.
-    #[must_use]
     pub fn names(&self, path: &[u8]) -> bool {
         ends(path).any(|end| self.is_named(&path[..end]))
     }
 
     /// Length of the topmost part of a path that is guarded: all below it is, too.
-    #[must_use]
     pub fn topmost(&self, path: &[u8]) -> Option<usize> {
         self.guarded_end(path, true)
     }
 
     /// Meaning of the last name of a path, whatever the folders on the way are.
-    #[must_use]
     pub fn kind(&self, path: &[u8]) -> NameKind {
         if self.is_named(path) {
             return NameKind::Guarded;
@@ -133,7 +128,6 @@ fn ends(path: &[u8]) -> impl Iterator<Item = usize> {
 
 /// Returns true for a path in a folder of which agents obey whatever is in it, whatever its name: `.claude/skills/target` is
 /// a skill, and no cache. Rules, agents and commands are read at any depth.
-#[must_use]
 pub fn is_obeyed_whole(path: &[u8]) -> bool {
     let mut folders = path.split(|byte| *byte == b'/').rev().skip(1);
     folders.clone().next().is_some_and(|folder| matches!(folder, b"skills" | b"hooks"))
@@ -141,13 +135,11 @@ pub fn is_obeyed_whole(path: &[u8]) -> bool {
 }
 
 /// Returns true if the name is that of a repository of git, whatever case its letters have.
-#[must_use]
 pub fn is_git(name: &[u8]) -> bool {
     name.eq_ignore_ascii_case(b".git")
 }
 
 /// Meaning of a name in a repository of git. `folder` is true for a folder.
-#[must_use]
 pub fn git_entry(name: &[u8], folder: bool) -> GitEntry {
     let is = |names: &[&[u8]]| names.iter().any(|known| name.eq_ignore_ascii_case(known));
     if !folder {

@@ -17,7 +17,6 @@ pub struct GuideLimits {
 
 impl GuideLimits {
     /// Returns whether there is nothing to read.
-    #[must_use]
     pub fn reads_nothing(&self) -> bool {
         !self.memory && !self.skills
     }
@@ -60,13 +59,11 @@ pub struct GuideFile {
 
 impl GuideFile {
     /// The mark of a file that was there before.
-    #[must_use]
     pub fn gone(name: String) -> Self {
         Self { name, origin: GuideOrigin::Project, text: String::new(), bytes: 0, digest: String::new() }
     }
 
     /// Returns true if the file was there before and is gone.
-    #[must_use]
     pub fn is_gone(&self) -> bool {
         self.digest.is_empty()
     }
@@ -123,7 +120,6 @@ pub enum SkillOrigin {
 
 impl Skill {
     /// Returns whether it is for a file of that name.
-    #[must_use]
     pub fn is_for(&self, file: &str) -> bool {
         let name = file.rsplit('/').next().unwrap_or(file);
         let Some((_, ending)) = name.rsplit_once('.') else { return false };
@@ -131,7 +127,6 @@ impl Skill {
     }
 
     /// Returns whether the person has it by their own choice.
-    #[must_use]
     pub fn is_trusted(&self) -> bool {
         self.origin != SkillOrigin::Project
     }
@@ -214,7 +209,6 @@ impl std::fmt::Display for SkillProblem {
 const MAX_SKILL_NAME: usize = 64;
 
 /// Returns whether a name can be that of a skill: of a folder below `skills/`, and behind an `@`.
-#[must_use]
 pub fn is_skill_name(name: &str) -> bool {
     let plain = |letter: char| letter.is_ascii_alphanumeric() || "-_.".contains(letter);
     name.len() <= MAX_SKILL_NAME
@@ -224,7 +218,6 @@ pub fn is_skill_name(name: &str) -> bool {
 }
 
 /// The names of skills that a text names by their folders, as in `skills/NAME/`, each once.
-#[must_use]
 pub fn skills_named(text: &str) -> Vec<&str> {
     const FOLDER: &str = "skills/";
     let mut found = Vec::new();

@@ -22,13 +22,11 @@ macro_rules! id {
 
         impl $name {
             /// A new identifier, later in order than all earlier ones of this process.
-            #[must_use]
             pub fn generate() -> Self {
                 Self(Uuid::now_v7())
             }
 
             /// The 128 bits of the identifier.
-            #[must_use]
             pub fn as_uuid(&self) -> Uuid {
                 self.0
             }
@@ -88,14 +86,12 @@ pub struct CallId(String);
 impl CallId {
     /// A new, unique call id of the form `call_` and 24 hexadecimal digits: short enough for the
     /// providers that limit its length (40 characters) and made of letters they all accept.
-    #[must_use]
     pub fn generate() -> Self {
         let id = Uuid::now_v7().simple().to_string();
         Self(format!("call_{}{}", &id[..12], &id[20..]))
     }
 
     /// The id as text.
-    #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
     }

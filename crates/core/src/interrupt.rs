@@ -62,7 +62,6 @@ impl Default for AskedBy {
 
 impl AskedBy {
     /// Returns whether it is for a session's own agent, in a turn that this client started.
-    #[must_use]
     pub fn is_own(&self, client: &str) -> bool {
         self.agent == "main" && self.client.as_deref().is_none_or(|started_by| started_by == client)
     }
@@ -141,7 +140,6 @@ impl Ask {
     pub const KEEP: &str = "keep_files";
 
     /// The question about a plan.
-    #[must_use]
     pub fn of_plan(plan: &str) -> Self {
         Self::Approval {
             tool: Self::PLAN.to_owned(),
@@ -159,7 +157,6 @@ impl Ask {
     }
 
     /// The plan that it asks about, where it does.
-    #[must_use]
     pub fn plan(&self) -> Option<&str> {
         match self {
             Self::Approval { tool, args, .. } if tool == Self::PLAN => args.get(Self::PLAN)?.as_str(),
@@ -168,7 +165,6 @@ impl Ask {
     }
 
     /// Returns whether the answer is a secret. Only a person gives one, and only whoever asked learns it.
-    #[must_use]
     pub fn is_secret(&self) -> bool {
         matches!(self, Self::Question { secret: true, .. })
     }
@@ -178,13 +174,11 @@ impl Ask {
 
     /// Returns whether one of the wider rules can be kept for good. A rule by prefix means commands in whatever folder a
     /// session works in, so it is kept for one session only.
-    #[must_use]
     pub fn is_for_good(rule: &str) -> bool {
         !rule.ends_with(" *")
     }
 
     /// Answers to choose from; none for an approval.
-    #[must_use]
     pub fn choices(&self) -> &[String] {
         match self {
             Self::Question { choices, .. } => choices,
@@ -194,7 +188,6 @@ impl Ask {
 
     /// The answer that a person means: the choice of that number, counted from 1, or the text itself. A text that is a
     /// choice to the letter is that one, also where it is a number.
-    #[must_use]
     pub fn chosen<'a>(&'a self, text: &'a str) -> &'a str {
         let (choices, typed) = (self.choices(), text.trim());
         let at = || typed.parse::<usize>().ok()?.checked_sub(1);
@@ -207,7 +200,6 @@ impl Ask {
     /// Returns whether an MCP server asks. It wants a person to agree to something, which is more than the question of
     /// a model: no model may answer it. A model that begins its own question like this only loses that it can be
     /// answered by another.
-    #[must_use]
     pub fn is_of_mcp_server(&self) -> bool {
         matches!(self, Self::Question { question, .. } if question.starts_with(Self::OF_MCP_SERVER))
     }
@@ -253,7 +245,6 @@ pub enum Answer {
 
 impl Answer {
     /// The answer as it is stored and told to others than whoever asked.
-    #[must_use]
     pub fn shown(&self, ask: &Ask) -> Self {
         match self {
             Self::Text { .. } if ask.is_secret() => Self::Text { text: Self::SECRET.to_owned() },
@@ -265,7 +256,6 @@ impl Answer {
     pub const SECRET: &str = "(not shown)";
 
     /// Why this answer does not fit what was asked, if it does not. The sentence says what fits.
-    #[must_use]
     pub fn misfit(&self, ask: &Ask) -> Option<&'static str> {
         match (ask, self) {
             (Ask::Approval { .. }, Self::Text { .. }) => {
@@ -303,7 +293,6 @@ impl Answer {
     }
 
     /// The rules that it keeps of those that were named, and how far they reach; none where it keeps nothing.
-    #[must_use]
     pub fn kept<'a>(&'a self, ask: &'a Ask) -> Option<(&'a [String], GrantScope)> {
         match (ask, self) {
             (Ask::Approval { for_good, .. }, Self::Always { scope: GrantScope::ForGood }) if !for_good.is_empty() => {
@@ -332,7 +321,6 @@ pub enum AnsweredBy {
 
 impl AnsweredBy {
     /// The name of the client, where a client answered.
-    #[must_use]
     pub fn client(&self) -> Option<&str> {
         match self {
             Self::Client(name) => Some(name),

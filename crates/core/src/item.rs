@@ -29,7 +29,6 @@ pub struct Item {
 
 impl Item {
     /// A new item of a turn that no model said.
-    #[must_use]
     pub fn new(turn_id: TurnId, body: ItemBody) -> Self {
         Self { id: ItemId::generate(), turn_id, origin: None, body }
     }
@@ -87,7 +86,6 @@ pub enum ItemBody {
 
 impl ItemBody {
     /// The stable name of the kind, as it is written in JSON.
-    #[must_use]
     pub fn kind(&self) -> &'static str {
         match self {
             Self::UserMessage { .. } => "user_message",
@@ -117,7 +115,6 @@ pub struct NoticeSource {
 
 impl NoticeSource {
     /// Returns true if the notice has only the beginning of the file, or nothing of it.
-    #[must_use]
     pub fn is_cut(&self) -> bool {
         self.bytes < self.of_bytes
     }
@@ -178,13 +175,11 @@ pub enum NoticeTopic {
 
 impl ItemBody {
     /// A fact about what happened.
-    #[must_use]
     pub fn notice(text: impl Into<String>) -> Self {
         Self::Notice { text: text.into(), topic: NoticeTopic::General, sources: Vec::new(), pictures: Vec::new() }
     }
 
     /// A word for the model on what it did.
-    #[must_use]
     pub fn advice(text: impl Into<String>) -> Self {
         Self::Notice { text: text.into(), topic: NoticeTopic::Advice, sources: Vec::new(), pictures: Vec::new() }
     }

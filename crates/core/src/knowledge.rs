@@ -21,7 +21,6 @@ pub const DOCUMENT_ENDINGS: [&str; 31] = [
 pub const RECOGNITION_MODELS: [&str; 3] = ["ocr-detection.onnx", "ocr-recognition.onnx", "ocr-letters.txt"];
 
 /// Returns whether a file is a document by its name, whatever the case of its letters.
-#[must_use]
 pub fn has_document_name(name: &str) -> bool {
     let ending = name.rsplit_once('.').map(|(_, ending)| ending.to_ascii_lowercase());
     ending.is_some_and(|ending| DOCUMENT_ENDINGS.contains(&&*ending))
@@ -43,7 +42,6 @@ pub struct OpenDocument {
 
 impl OpenDocument {
     /// A file that is a document.
-    #[must_use]
     pub const fn new(name: String, file: File) -> Self {
         Self { name, file, inner: None, password: None }
     }
@@ -63,13 +61,11 @@ pub struct Password(String);
 
 impl Password {
     /// The words that a person typed.
-    #[must_use]
     pub const fn new(text: String) -> Self {
         Self(text)
     }
 
     /// The text, for whoever opens the document.
-    #[must_use]
     pub fn reveal(&self) -> &str {
         &self.0
     }
@@ -85,7 +81,6 @@ impl std::fmt::Debug for Password {
 const ARCHIVE_ENDINGS: [&str; 4] = [".zip", ".tar", ".tgz", ".tar.gz"];
 
 /// Returns whether a file is an archive of documents by its name, whatever the case of its letters.
-#[must_use]
 pub fn has_archive_name(name: &str) -> bool {
     let name = name.to_ascii_lowercase();
     ARCHIVE_ENDINGS.iter().any(|ending| name.ends_with(ending))
@@ -101,7 +96,6 @@ fn has_documents_within(name: &str) -> bool {
 }
 
 /// The archive or mail and the path in it, of a name such as `uploads/all.zip!/report.pdf`; the slash may be left out.
-#[must_use]
 pub fn in_archive(name: &str) -> Option<(&str, &str)> {
     name.match_indices('!').find_map(|(at, _)| {
         let (archive, inner) = (&name[..at], name[at + 1..].trim_start_matches('/'));

@@ -15,13 +15,11 @@ pub struct SourceFile {
 
 impl SourceFile {
     /// Its name in the session.
-    #[must_use]
     pub fn name(&self) -> String {
         format!("{}/{}", self.mount, self.below.display())
     }
 
     /// Its real path.
-    #[must_use]
     pub fn path(&self) -> PathBuf {
         self.folder.join(&self.below)
     }
@@ -186,7 +184,6 @@ pub struct LanguageError {
 
 impl LanguageError {
     /// An error with this sentence.
-    #[must_use]
     pub fn new(message: impl Into<String>) -> Self {
         Self { message: message.into() }
     }

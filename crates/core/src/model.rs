@@ -93,13 +93,11 @@ pub struct ModelFigure {
 
 impl ModelInfo {
     /// Name of this model in an origin.
-    #[must_use]
     pub fn origin(&self) -> String {
         model_origin(&self.id, self.base_url.as_deref().unwrap_or(&self.wire))
     }
 
     /// The steps that a turn may take where nobody said: 100, or 20 for models whose tool calls are read from text.
-    #[must_use]
     pub fn default_max_steps(&self) -> u32 {
         if self.native_tools { 100 } else { 20 }
     }
@@ -210,7 +208,6 @@ pub const MAX_MODEL_ID: usize = 256;
 
 /// Returns whether a text can be the id of a model: not empty, not too long, in one line, with nothing in it that steers a
 /// terminal.
-#[must_use]
 pub fn is_model_id(text: &str) -> bool {
     !text.trim().is_empty() && text.len() <= MAX_MODEL_ID && !text.chars().any(char::is_control)
 }
@@ -276,7 +273,6 @@ pub enum Message {
 
 impl Message {
     /// An answer without thoughts, whose origin is not known.
-    #[must_use]
     pub fn answer(text: impl Into<String>, tool_calls: Vec<ToolCall>) -> Self {
         Self::Assistant { text: text.into(), reasoning: None, tool_calls, origin: AnswerOrigin::default() }
     }
@@ -383,7 +379,6 @@ pub enum ModelChunk {
 
 impl ModelChunk {
     /// A call of which nothing else is known.
-    #[must_use]
     pub fn call(name: impl Into<String>, arguments: impl Into<String>) -> Self {
         Self::ToolCall { name: name.into(), arguments: arguments.into(), fields: ServerFields::default() }
     }
@@ -408,13 +403,11 @@ impl CallUsage {
     }
 
     /// Usage of the current attempt, where its server has counted any.
-    #[must_use]
     pub fn counted(&self) -> Option<Usage> {
         self.counted
     }
 
     /// Usage of all attempts. Where nothing was counted of the last one, it is `uncounted`.
-    #[must_use]
     pub fn total(&self, uncounted: Usage) -> Usage {
         let mut total = self.broken;
         total += self.counted.map_or(uncounted, |counted| Usage::of_call(Some(counted)));

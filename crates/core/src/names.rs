@@ -17,7 +17,6 @@ macro_rules! names {
             }
 
             /// The one of that name, if there is one.
-            #[must_use]
             pub fn from_name(name: &str) -> Option<Self> {
                 Self::ALL.into_iter().find(|known| known.as_str() == name)
             }

@@ -33,7 +33,6 @@ pub struct ServerFields {
 
 impl ServerFields {
     /// Returns whether there are fields of an answer as a whole.
-    #[must_use]
     pub fn are_of_answer(&self) -> bool {
         self.reasoning_details.is_some() || self.blocks.is_some()
     }
@@ -66,32 +65,27 @@ pub struct AnswerOrigin {
 
 impl AnswerOrigin {
     /// Returns whether nothing is known.
-    #[must_use]
     pub fn is_empty(&self) -> bool {
         self.calls.is_empty() && self.whole.is_none() && self.unsent_reasoning.is_none() && self.thinker.is_none()
     }
 
     /// Returns whether its thoughts are known to be those of another model.
-    #[must_use]
     pub fn is_thought_by_another(&self, model: &str) -> bool {
         self.thinker.as_deref().is_some_and(|thinker| thinker != model)
     }
 
     /// Fields that came with a call, if it came from that model.
-    #[must_use]
     pub fn of_call(&self, id: &CallId, model: &str) -> Option<&ServerFields> {
         let (_, origin) = self.calls.iter().find(|(call, _)| call == id)?;
         (origin.model == model).then_some(&origin.fields)
     }
 
     /// The `reasoning_details`, if they came from that model.
-    #[must_use]
     pub fn details_of(&self, model: &str) -> Option<&str> {
         self.whole_of(model)?.reasoning_details.as_deref()
     }
 
     /// The blocks of the answer, if they came from that model.
-    #[must_use]
     pub fn blocks_of(&self, model: &str) -> Option<&str> {
         self.whole_of(model)?.blocks.as_deref()
     }
@@ -102,7 +96,6 @@ impl AnswerOrigin {
 }
 
 /// Name of a model in an origin: its id, and where it is. The same id at another address is another model.
-#[must_use]
 pub fn model_origin(id: &str, place: &str) -> String {
     let place = place.strip_prefix("https://").or_else(|| place.strip_prefix("http://")).unwrap_or(place);
     format!("{id}@{}", place.trim_end_matches('/'))

@@ -15,7 +15,6 @@ use crate::untrusted::is_unseen;
 const WRITTEN: &str = "\\u{";
 
 /// A path as models read it.
-#[must_use]
 pub fn shown(path: &str) -> Cow<'_, str> {
     // A blank at the end is lost wherever text is trimmed.
     let end = path.trim_end().len();
@@ -27,7 +26,6 @@ pub fn shown(path: &str) -> Cow<'_, str> {
 
 /// The same with all blanks and accents that are characters of their own written out, where any of them is more than a blank
 /// between words: for a name that could be taken for another.
-#[must_use]
 pub fn spelled(path: &str) -> Option<String> {
     let is_odd =
         |name: &str| name.split(' ').any(str::is_empty) || name.contains(|letter| letter != ' ' && is_inner(letter));
@@ -54,19 +52,16 @@ fn is_inner(letter: char) -> bool {
 }
 
 /// A path that can stand in quotation marks and between backticks. [`read`] reads it as well.
-#[must_use]
 pub fn quoted(path: &str) -> String {
     shown(path).replace('"', "\\u{22}").replace('`', "\\u{60}")
 }
 
 /// The same for a path that is written as models read it.
-#[must_use]
 pub fn requoted(shown: &str) -> String {
     quoted(&read(shown).unwrap_or(shown.into()))
 }
 
 /// Parses a path in this form. `None` for a backslash that does not begin an escape of this form.
-#[must_use]
 pub fn read(written: &str) -> Option<Cow<'_, str>> {
     let Some((plain, mut rest)) = written.split_once('\\') else { return Some(written.into()) };
     let mut path = plain.to_owned();
@@ -85,7 +80,6 @@ pub fn read(written: &str) -> Option<Cow<'_, str>> {
 
 /// Returns true if two names differ only in what is not visible: in blanks, in how accents are composed, in case, in characters
 /// without ink.
-#[must_use]
 pub fn looks_like(one: &str, other: &str) -> bool {
     let folded = |name: &str| {
         let seen: String = name.nfkc().filter(|letter| !is_unseen(*letter)).flat_map(char::to_lowercase).collect();
@@ -95,7 +89,6 @@ pub fn looks_like(one: &str, other: &str) -> bool {
 }
 
 /// Returns true if the character is escaped.
-#[must_use]
 pub fn is_written(letter: char) -> bool {
     matches!(letter, '\\' | '<') || letter.is_control() || is_unseen(letter)
 }

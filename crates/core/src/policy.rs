@@ -40,7 +40,6 @@ pub enum Verdict {
 
 impl Verdict {
     /// Risk of the call, as far as the verdict says.
-    #[must_use]
     pub fn risk(&self) -> Risk {
         match self {
             Self::Allow => Risk::Low,
@@ -50,7 +49,6 @@ impl Verdict {
     }
 
     /// Strictness, whatever the reason: greater is stricter.
-    #[must_use]
     pub fn strictness(&self) -> (u8, Risk) {
         let kind = match self {
             Self::Allow => 0,
@@ -126,7 +124,6 @@ impl Explanation {
 
     /// Returns whether the call may run because each of its parts only looks: nobody granted it, no rule allows it, and
     /// it would run the same with asking on.
-    #[must_use]
     pub fn only_looks(&self) -> bool {
         self.verdict == Verdict::Allow && !self.parts.is_empty() && self.parts.iter().all(PartExplanation::only_looks)
     }
@@ -160,7 +157,6 @@ impl Explanation {
     pub const BY_AUTO: &'static str = "the session's mode is auto";
 
     /// The limits of the call, if it runs by this verdict.
-    #[must_use]
     pub fn confinement(&self) -> Confinement {
         let of = |layer: Layer, rule: &str| match layer {
             Layer::Default if rule == Self::BY_AUTO => Confinement::Guarded,

@@ -22,7 +22,6 @@ pub struct Route<'a>(Option<&'a str>);
 impl Routes {
     /// Reads the variables that curl reads, in its order: lower case first, `all_proxy` last. An empty variable is not set.
     /// `HTTP_PROXY` counts in capitals, too: no request from outside can set it here.
-    #[must_use]
     pub fn read<'a>(variable: impl Fn(&str) -> Option<&'a str>) -> Self {
         let first = |names: &[&str]| {
             names.iter().find_map(|name| variable(name).map(str::trim).filter(|value| !value.is_empty()))
@@ -41,7 +40,6 @@ impl Routes {
     }
 
     /// Route to a URL in its normal form. This machine is always reached directly.
-    #[must_use]
     pub fn of(&self, url: &str) -> Route<'_> {
         let (scheme, rest) = url.split_once("://").unwrap_or(("", url));
         let proxy = if scheme == "https" { &self.tls } else { &self.plain };
@@ -52,13 +50,11 @@ impl Routes {
     }
 
     /// Returns true if no proxy is configured.
-    #[must_use]
     pub fn are_direct(&self) -> bool {
         self.plain.is_none() && self.tls.is_none()
     }
 
     /// A proxy of another kind than `http`, for those who speak to it themselves.
-    #[must_use]
     pub fn other_than_http(&self) -> Option<Route<'_>> {
         let proxies = [self.plain.as_deref(), self.tls.as_deref()];
         proxies.into_iter().flatten().find(|proxy| !proxy.starts_with("http://")).map(|proxy| Route(Some(proxy)))
@@ -74,7 +70,6 @@ impl fmt::Debug for Routes {
 
 impl Route<'_> {
     /// Address of the proxy, with its credentials.
-    #[must_use]
     pub fn proxy(&self) -> Option<String> {
         let is_known = |proxy: &str| ["http://", "https://"].iter().any(|scheme| proxy.starts_with(scheme));
         self.0.map(|proxy| if is_known(proxy) { proxy } else { UNSUPPORTED }.to_owned())
@@ -106,7 +101,6 @@ impl fmt::Debug for Route<'_> {
 }
 
 /// Returns true for hosts that are this machine: `localhost`, names below it, and loopback addresses.
-#[must_use]
 pub fn is_this_machine(host: &str) -> bool {
     let host = host.trim_matches(['[', ']']).trim_end_matches('.');
     match host.parse::<IpAddr>().map(|address| address.to_canonical()) {

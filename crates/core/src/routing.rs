@@ -39,7 +39,6 @@ names! {
 
 impl ChoiceRule {
     /// The rule of that name; the default one for a name that a newer daemon uses.
-    #[must_use]
     pub fn named(name: &str) -> Self {
         Self::from_name(name).unwrap_or_default()
     }
@@ -76,7 +75,6 @@ names! {
 
 impl IntentKind {
     /// The kind of that name; uncertain for any other word.
-    #[must_use]
     pub fn named(name: &str) -> Self {
         Self::from_name(name).unwrap_or_default()
     }

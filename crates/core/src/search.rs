@@ -39,7 +39,6 @@ pub struct SearchQuery {
 impl SearchQuery {
     /// Reads what a person or a model wrote: words, and phrases in double quotes. Nothing in it is an operator, and
     /// nothing is wrong. None where there is no letter and no digit.
-    #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         let text: String =
             text.chars().take(MAX_QUERY).map(|letter| if is_quote(letter) { '"' } else { letter }).collect();
@@ -61,20 +60,17 @@ impl SearchQuery {
     }
 
     /// Terms that must all be there.
-    #[must_use]
     pub fn terms(&self) -> &[String] {
         &self.terms
     }
 
     /// Returns whether all of it is in the text.
-    #[must_use]
     pub fn fits(&self, text: &str) -> bool {
         let text = text.to_lowercase();
         self.terms.iter().all(|term| text.contains(&term.to_lowercase()))
     }
 
     /// The part of a text around the first term that is found in it, in one line, and where the terms are in that.
-    #[must_use]
     pub fn excerpt(&self, text: &str) -> (String, Vec<Range<usize>>) {
         let first = self.terms.iter().filter_map(|term| find(text, term, 0)).map(|found| found.start).min();
         let start = first.unwrap_or(0);
@@ -137,7 +133,6 @@ fn find(text: &str, term: &str, from: usize) -> Option<Range<usize>> {
 }
 
 /// Searchable part of an item: its kind, and its words. None of what nobody would look for.
-#[must_use]
 pub fn searchable(item: &Item) -> Option<(SearchKind, String)> {
     let found = match &item.body {
         // Or each search would find the one before.

@@ -166,14 +166,12 @@ pub struct SessionFilter {
 
 impl SessionFilter {
     /// Returns whether it fits all sessions.
-    #[must_use]
     pub fn is_empty(&self) -> bool {
         let Self { project, since, statuses, words } = self;
         project.is_none() && since.is_none() && statuses.is_empty() && words.trim().is_empty()
     }
 
     /// Returns whether a session fits.
-    #[must_use]
     pub fn fits(&self, session: &SessionSummary) -> bool {
         let path = session.project.as_ref().map(|mount| mount.path.as_path());
         let is_in_project =
@@ -212,19 +210,16 @@ pub struct PendingAttachments {
 
 impl PendingAttachments {
     /// Paths that the next turn is to tell, the oldest first.
-    #[must_use]
     pub fn next(&self) -> Vec<String> {
         self.waiting.clone()
     }
 
     /// Returns whether nothing waits.
-    #[must_use]
     pub fn is_empty(&self) -> bool {
         self.waiting.is_empty()
     }
 
     /// Picture for models of a file that waits, where it is one.
-    #[must_use]
     pub fn picture(&self, path: &str) -> Option<&Picture> {
         self.pictures.get(path)
     }

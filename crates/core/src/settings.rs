@@ -137,13 +137,11 @@ impl FromStr for SessionMode {
 
 impl SessionSettings {
     /// The session whose files a session with that id works on: a subagent's are its parent's.
-    #[must_use]
     pub fn files_of(&self, own: SessionId) -> SessionId {
         self.parent.as_ref().map_or(own, |parent| parent.session)
     }
 
     /// The folders of the person that it sees.
-    #[must_use]
     pub fn mounts(&self) -> Mounts {
         Mounts { project: self.project.clone(), folders: self.folders.clone() }
     }

@@ -35,7 +35,6 @@ pub struct UsageQuery {
 
 impl UsageQuery {
     /// The first and the last day that are asked for, where it is `today`.
-    #[must_use]
     pub fn days(&self, today: Date) -> (Option<Date>, Date) {
         let back = |days: u32| {
             let days = i64::from(days.saturating_sub(1));
@@ -109,7 +108,6 @@ pub struct UsageGroup {
 
 impl UsageGroup {
     /// The session, where it is one that is still there.
-    #[must_use]
     pub fn session(&self) -> Option<SessionId> {
         self.name.parse().ok()
     }

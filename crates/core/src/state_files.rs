@@ -45,7 +45,6 @@ pub struct StateFiles {
 
 impl StateFiles {
     /// The file of that path.
-    #[must_use]
     pub fn get(&self, path: &str) -> Option<&Arc<StateFile>> {
         self.files.get(path)
     }
@@ -56,7 +55,6 @@ impl StateFiles {
     }
 
     /// Returns whether there are none.
-    #[must_use]
     pub fn is_empty(&self) -> bool {
         self.files.is_empty()
     }
@@ -69,7 +67,6 @@ impl StateFiles {
     }
 
     /// Returns whether it is a folder: there is no folder without a file in it but the root.
-    #[must_use]
     pub fn is_folder(&self, path: &str) -> bool {
         path.is_empty() || self.below(path).next().is_some()
     }

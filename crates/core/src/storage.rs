@@ -139,7 +139,6 @@ impl CleanReport {
     }
 
     /// All bytes.
-    #[must_use]
     pub fn bytes(&self) -> u64 {
         self.parts.iter().map(|part| part.bytes).sum()
     }

@@ -25,7 +25,6 @@ pub struct ToolSpec {
 impl ToolSpec {
     /// The tool whose arguments are parsed into `A`. Comments are for the model: that of the type describes the tool, those
     /// of its fields the arguments.
-    #[must_use]
     pub fn of<A: JsonSchema>(name: &str, effect: Effect) -> Self {
         let settings = SchemaSettings::draft2020_12().with(|settings| settings.inline_subschemas = true);
         let generator = settings.with_transform(RecursiveTransform(plain)).into_generator();
@@ -111,7 +110,6 @@ impl FollowedLink {
     pub const ALIASES: [&str; 6] = ["file_path", "filepath", "filename", "file", "directory", "dir"];
 
     /// Knowledge of a call from its arguments and from where their path led. None where they name none.
-    #[must_use]
     pub fn known(arguments: &str, leads_to: &str) -> Option<Self> {
         let mut arguments: Map<String, Value> = serde_json::from_str(arguments).ok()?;
         let written = [Self::PATH].into_iter().chain(Self::ALIASES).find(|name| arguments.contains_key(*name))?;
@@ -183,7 +181,6 @@ pub struct ToolResult {
 
 impl ToolResult {
     /// The outcome of a call of that tool, with nothing to tell yet.
-    #[must_use]
     pub fn empty(call_id: CallId, name: impl Into<String>) -> Self {
         Self {
             call_id,
@@ -204,7 +201,6 @@ impl ToolResult {
     }
 
     /// The part of the text that the tool wrote, without what is said to the model alone.
-    #[must_use]
     pub fn own_text(&self) -> &str {
         let own = self.details.as_ref().and_then(|details| self.text.get(..usize::try_from(details.own_bytes?).ok()?));
         own.unwrap_or(&self.text)
@@ -232,13 +228,11 @@ pub struct ToolOutput {
 
 impl ToolOutput {
     /// A success.
-    #[must_use]
     pub fn ok(text: impl Into<String>) -> Self {
         Self { text: text.into(), ..Self::default() }
     }
 
     /// A failure: a stable code and one sentence that says how to do it right.
-    #[must_use]
     pub fn error(code: ToolErrorCode, text: impl Into<String>) -> Self {
         Self { text: text.into(), error: Some(code), ..Self::default() }
     }
@@ -334,13 +328,11 @@ pub struct SharedFile {
 
 impl FileChange {
     /// A change that is told of and not recorded.
-    #[must_use]
     pub fn new(path: impl Into<String>, change: FileChangeKind) -> Self {
         Self { path: path.into(), change, before: None, after: None, project: None, late: false, shared: None }
     }
 
     /// Returns whether the states that it went between are known, so that it can be undone.
-    #[must_use]
     pub fn is_recorded(&self) -> bool {
         match self.change {
             FileChangeKind::Created => self.after.is_some(),
@@ -350,7 +342,6 @@ impl FileChange {
     }
 
     /// Returns whether it tells of a folder and of nothing else.
-    #[must_use]
     pub fn is_folder(&self) -> bool {
         self.path.ends_with('/')
     }

@@ -52,13 +52,11 @@ impl PrintedText {
     }
 
     /// The part that is kept of its end.
-    #[must_use]
     pub fn end(&self) -> &str {
         if self.tail.is_empty() { &self.text } else { &self.tail }
     }
 
     /// Output of a command to one stream; `bytes` is the size of all of it.
-    #[must_use]
     pub fn of_stream(text: &str, bytes: u64) -> Self {
         Self::new(text, bytes, MAX_PRINTED)
     }
@@ -66,13 +64,11 @@ impl PrintedText {
 
 impl ToolDetails {
     /// Those of an edit.
-    #[must_use]
     pub fn of_diff(diff: &str) -> Self {
         Self { diff: Some(PrintedText::new(diff, diff.len() as u64, MAX_DIFF)), ..Self::default() }
     }
 
     /// Returns whether there is nothing in them.
-    #[must_use]
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
     }

@@ -140,14 +140,12 @@ const fn row(
 
 impl ToolRow {
     /// The tool of this very name.
-    #[must_use]
     pub fn named(name: &str) -> Option<&'static Self> {
         TOOLS.iter().find(|tool| tool.name == name)
     }
 
     /// The tool of that name or of one that other systems have for it. Case and the prefixes that some models add make no
     /// difference.
-    #[must_use]
     pub fn known(name: &str) -> Option<&'static Self> {
         let name = name.trim();
         let bare = ["functions.", "default_api.", "tools."].iter().find_map(|prefix| name.strip_prefix(prefix));
@@ -157,7 +155,6 @@ impl ToolRow {
     }
 
     /// Names of the tools that cannot work without a part.
-    #[must_use]
     pub fn needing(part: ToolPart) -> Vec<&'static str> {
         TOOLS.iter().filter(|tool| tool.needs == part).map(|tool| tool.name).collect()
     }
@@ -165,7 +162,6 @@ impl ToolRow {
 
 impl ToolKind {
     /// Kind of the tool of this very name.
-    #[must_use]
     pub fn of(name: &str) -> Self {
         let conversation = CONVERSATION_TOOLS.iter().find(|(tool, _)| *tool == name).map(|(_, kind)| *kind);
         ToolRow::named(name).map(|tool| tool.kind).or(conversation).unwrap_or(Self::Other)

@@ -93,7 +93,6 @@ pub const MAX_TURN_INSTRUCTIONS: usize = 64 << 10;
 
 impl TurnOptions {
     /// Returns whether nothing is wished.
-    #[must_use]
     pub fn is_default(&self) -> bool {
         *self == Self::default()
     }

@@ -52,7 +52,6 @@ pub struct UndoReport {
 
 impl UndoReport {
     /// Returns whether every file is as it is wanted, or would be.
-    #[must_use]
     pub fn is_whole(&self) -> bool {
         self.files.iter().all(|file| !matches!(file.outcome, UndoOutcome::Conflict | UndoOutcome::Failed))
     }
@@ -100,7 +99,6 @@ pub struct FilesReverted {
 /// Sum of several changes: each path once, from its first state to its last. What came back to what it had been is left
 /// out. A path of which a part is not recorded, or that something else changed in between, is not recorded: the way back would not be the
 /// way it came.
-#[must_use]
 pub fn folded<'a>(changes: impl IntoIterator<Item = &'a FileChange>) -> Vec<FileChange> {
     let mut paths: BTreeMap<&str, Fold> = BTreeMap::new();
     for change in changes {
@@ -149,7 +147,6 @@ impl Fold {
 }
 
 /// The change that leads back.
-#[must_use]
 pub fn reversed(change: &FileChange) -> FileChange {
     use FileChangeKind::{Created, Deleted, Modified};
     FileChange {

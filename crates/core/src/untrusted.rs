@@ -41,7 +41,6 @@ impl UntrustedSource {
 }
 
 /// Words of an untrusted source, outside of marks.
-#[must_use]
 pub fn told(words: &str) -> String {
     harmless(&plain(words), &[&OF_DAEMON_AND_PERSON[..], &OF_STRANGERS].concat(), &OF_FILES)
 }
@@ -51,7 +50,6 @@ pub const RESULT_BEGINS: &str = "<tool_result name=";
 
 /// A tool's result between marks that it cannot write itself: it poses neither as another tool's result nor as the
 /// daemon's or the person's words.
-#[must_use]
 pub fn result(tool: &str, text: &str) -> String {
     let name: String = tool.chars().filter(|letter| letter.is_alphanumeric() || "_-.".contains(*letter)).collect();
     // The marks around words of strangers stay, and those around one file: tools write those.
@@ -67,39 +65,33 @@ const SAID: &str = "person_says";
 const OF_DAEMON: [&str; 3] = ["<system_reminder>", "<memory>", "<skills>"];
 
 /// Returns whether a message of the person's role has the daemon's words, and nobody's request.
-#[must_use]
 pub fn is_of_daemon(words: &str) -> bool {
     OF_DAEMON.iter().any(|begin| words.starts_with(begin))
 }
 
 /// The daemon's words behind a tool's result, in the message of that result. [`unreminded`] keeps results from writing such.
-#[must_use]
 pub fn behind_result(words: &str) -> String {
     if words.starts_with(OF_DAEMON[0]) { words.to_owned() } else { format!("<{REMINDER}>\n{words}\n</{REMINDER}>") }
 }
 
 /// The person's words behind a tool's result, in the message of that result, for servers that take them nowhere else there;
 /// the daemon's as [`behind_result`] has them.
-#[must_use]
 pub fn said_behind_result(words: &str) -> String {
     if is_of_daemon(words) { behind_result(words) } else { format!("<{SAID}>\n{words}\n</{SAID}>") }
 }
 
 /// A tool's result in which no words look like the daemon's or the person's behind it.
-#[must_use]
 pub fn unreminded(result: &str) -> Cow<'_, str> {
     let has = |tag: &str| result.as_bytes().windows(tag.len()).any(|part| part.eq_ignore_ascii_case(tag.as_bytes()));
     if has(REMINDER) || has(SAID) { harmless(result, &[REMINDER, SAID], &[]).into() } else { result.into() }
 }
 
 /// Words that are no result of a tool, and do not look like one.
-#[must_use]
 pub fn no_result(words: &str) -> String {
     harmless(words, &[RESULT], &[])
 }
 
 /// A stranger's words between marks, so that nobody takes them for the person's or for ours. `from` says who it was.
-#[must_use]
 pub fn framed(stranger: UntrustedSource, from: &str, words: &str) -> String {
     let words = told(words);
     let from = told(from).replace(['"', '\n'], "");
@@ -112,7 +104,6 @@ pub fn framed(stranger: UntrustedSource, from: &str, words: &str) -> String {
 }
 
 /// Text without what only steers a terminal, or the eyes of its reader.
-#[must_use]
 pub fn plain(words: &str) -> String {
     let turns = |letter: char| matches!(letter, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
     let words = words.replace("\r\n", "\n");
@@ -122,7 +113,6 @@ pub fn plain(words: &str) -> String {
 
 /// Letters without ink or width, blanks that only look like blanks, and marks that turn the direction of writing: a model reads
 /// them, and a person does not.
-#[must_use]
 pub fn is_unseen(letter: char) -> bool {
     matches!(letter,
         '\u{ad}' | '\u{34f}' | '\u{61c}' | '\u{115f}' | '\u{1160}' | '\u{17b4}' | '\u{17b5}'

@@ -32,20 +32,17 @@ pub struct Usage {
 impl Usage {
     /// Usage of one model call, as its server counted it. Where the server counted nothing, or the price of its tokens is not
     /// known, the price of the call is not known.
-    #[must_use]
     pub fn of_call(counted: Option<Self>) -> Self {
         let counted = counted.unwrap_or_default();
         Self { calls: 1, unpriced_calls: u64::from(counted.cost_microusd.is_none()), ..counted }
     }
 
     /// Usage of a model call that came to nothing: it is counted, and costs nothing as far as anybody knows.
-    #[must_use]
     pub fn of_failed_call() -> Self {
         Self { calls: 1, ..Self::default() }
     }
 
     /// All tokens, of requests and answers.
-    #[must_use]
     pub fn tokens(&self) -> u64 {
         self.prompt_tokens.saturating_add(self.completion_tokens)
     }
@@ -112,7 +109,6 @@ impl Prices {
     const MAX: f64 = 10_000.0;
 
     /// Returns true if all prices are plausible and borders of tiers go up.
-    #[must_use]
     pub fn are_sound(&self) -> bool {
         let rates = [self.cached_input, self.cache_write, self.cache_write_1h, self.reasoning];
         let mut rates = rates.into_iter().flatten().chain([self.input, self.output]);
@@ -123,13 +119,11 @@ impl Prices {
     }
 
     /// Prices of a request of that many tokens.
-    #[must_use]
     pub fn of_request(&self, tokens: u64) -> &Self {
         self.tiers.iter().rev().find(|tier| tokens > tier.above).unwrap_or(self)
     }
 
     /// Price of one request, in millionths of a US dollar. Of its cache writes, `hour_writes` are kept for an hour.
-    #[must_use]
     #[expect(
         clippy::cast_precision_loss,
         clippy::cast_possible_truncation,

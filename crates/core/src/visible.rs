@@ -28,13 +28,11 @@ const WRITTEN: &str = "\\u{";
 const ROOM: usize = 6;
 
 /// A text of several lines.
-#[must_use]
 pub fn lines(text: &str) -> String {
     joined(text, '\n')
 }
 
 /// A text on one line, line breaks included.
-#[must_use]
 pub fn line(text: &str) -> String {
     joined(text, BREAK)
 }
@@ -52,14 +50,12 @@ fn joined(text: &str, line_break: char) -> String {
 
 /// Returns true if [`lines`] shows a text as it is, tabs, blanks at the ends of lines and line ends of Windows aside: it can be
 /// shown raw, and a person sees all of it.
-#[must_use]
 pub fn is_plain(text: &str) -> bool {
     let text = text.replace("\r\n", "\n");
     lines(&text).replace(TAB, "\t").replace(BLANK, " ") == text
 }
 
 /// The text that is shown so, by [`lines`] or by [`line()`]. None where no text is.
-#[must_use]
 pub fn read(shown: &str) -> Option<String> {
     let mut text = String::with_capacity(shown.len());
     let mut rest = shown;
@@ -83,7 +79,6 @@ pub fn read(shown: &str) -> Option<String> {
 
 /// Returns whether a character steers a terminal, has no ink, or looks like a blank and is none: it can only be seen
 /// where it is written out. Tabs and line breaks are among them.
-#[must_use]
 pub fn is_hidden(c: char) -> bool {
     // Letters as they are written every day need no closer look.
     !(' '..='~').contains(&c) && (c.is_control() || is_unseen(c) || is_blank(c) || has_no_meaning(c) || c == '\u{fe0f}')
@@ -146,7 +141,6 @@ fn push_line(line: &str, shown: &mut String) {
 
 /// JSON that is safe to be looked at on a terminal: hidden characters are written `\u009b`, which parses to the same.
 /// `json` must be JSON, whose texts are the only place where they may stand.
-#[must_use]
 pub fn json(json: String) -> String {
     let is_out = |c: char| !c.is_ascii_control() && is_hidden(c) || c == '\u{7f}';
     if !json.contains(is_out) {

@@ -26,7 +26,6 @@ names! {
 
 impl WebMethod {
     /// The method of that name, whatever the case of its letters.
-    #[must_use]
     pub fn of(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|method| method.as_str().eq_ignore_ascii_case(name.trim()))
     }
@@ -42,7 +41,6 @@ impl WebMethod {
 pub const HARMLESS_HEADERS: [&str; 5] = ["accept", "accept-language", "if-modified-since", "if-none-match", "range"];
 
 /// Returns whether a header only says what answer is wanted.
-#[must_use]
 pub fn is_harmless_header(name: &str) -> bool {
     HARMLESS_HEADERS.iter().any(|harmless| harmless.eq_ignore_ascii_case(name.trim()))
 }
@@ -62,7 +60,6 @@ pub struct WebRequest {
 
 impl WebRequest {
     /// A request that fetches this address.
-    #[must_use]
     pub fn get(url: impl Into<String>) -> Self {
         Self { method: WebMethod::Get, url: url.into(), headers: Vec::new(), body: None }
     }

@@ -37,7 +37,6 @@ fn is_empty(path: &Path) -> bool {
 
 impl SessionWorktree {
     /// The wish for a worktree of that name.
-    #[must_use]
     pub fn wish(name: impl Into<String>) -> Self {
         Self { name: name.into(), ..Self::default() }
     }

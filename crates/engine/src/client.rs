@@ -54,7 +54,6 @@ pub struct ClientLine(mpsc::Sender<ClientToolRequest>);
 
 impl ClientLine {
     /// A line, and the end that whoever speaks to the client reads.
-    #[must_use]
     pub fn new() -> (Self, mpsc::Receiver<ClientToolRequest>) {
         let (sender, requests) = mpsc::channel(QUEUE);
         (Self(sender), requests)
@@ -223,7 +222,6 @@ pub struct FileLine {
 
 impl FileLine {
     /// A line, and the end that whoever speaks to the client reads.
-    #[must_use]
     pub fn new(access: ClientFileAccess) -> (Self, mpsc::Receiver<ClientFileQuestion>) {
         let (sender, questions) = mpsc::channel(FILE_QUEUE);
         (Self { sender, access, asked: Arc::default(), begun: Instant::now(), paused: Arc::default() }, questions)

@@ -17,7 +17,6 @@ pub struct EngineError {
 
 impl EngineError {
     /// An error of that kind; the message says what was attempted and what came of it.
-    #[must_use]
     pub fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
         Self { kind, message: message.into(), hint: None }
     }
@@ -43,13 +42,11 @@ impl EngineError {
     }
 
     /// Kind of the failure.
-    #[must_use]
     pub fn kind(&self) -> ErrorKind {
         self.kind
     }
 
     /// Hint on what to do, where something can be done.
-    #[must_use]
     pub fn hint(&self) -> Option<&str> {
         self.hint.as_deref()
     }

@@ -62,19 +62,16 @@ pub use session::{
 };
 
 /// The tools that belong to every session, whatever toolbox is plugged in: their names are taken.
-#[must_use]
 pub fn own_tools() -> Vec<agentd_core::tool::ToolSpec> {
     links::standard::chain().tools().into_iter().map(|(tool, _)| tool).collect()
 }
 
 /// The name of such a tool, for one that other systems have for it; any other name as it is.
-#[must_use]
 pub fn own_name(name: &str) -> &str {
     agents::handoff_tools::canonical_name(name)
 }
 
 /// Those of them that people may switch off.
-#[must_use]
 pub fn hideable_tools() -> Vec<agentd_core::tool::ToolSpec> {
     links::standard::chain()
         .tools()

@@ -41,7 +41,6 @@ struct Inner {
 
 impl ExchangeLog {
     /// A log. Nothing is opened before there is something to keep.
-    #[must_use]
     pub fn new(config: ExchangeLogConfig) -> Self {
         let is_on = AtomicBool::new(config.is_on);
         Self(Arc::new(Inner { config, is_on, keys: AtomicU64::new(1), queue: OnceLock::new() }))

@@ -23,13 +23,11 @@ pub struct Part {
 
 impl Part {
     /// A part that is a text.
-    #[must_use]
     pub fn text(place: DocumentPlace, text: impl Into<String>) -> Self {
         Self { place, body: Body::Text(text.into()), notes: None, unread: None }
     }
 
     /// All of it as Markdown, notes under a heading of their own.
-    #[must_use]
     pub fn markdown(&self) -> String {
         let mut text = match &self.body {
             Body::Text(text) => text.clone(),
@@ -44,7 +42,6 @@ impl Part {
     }
 
     /// Returns whether it says nothing.
-    #[must_use]
     pub fn is_empty(&self) -> bool {
         let no_body = match &self.body {
             Body::Text(text) => text.trim().is_empty(),
@@ -54,7 +51,6 @@ impl Part {
     }
 
     /// Size of its text, in bytes.
-    #[must_use]
     pub fn size(&self) -> u64 {
         let body = match &self.body {
             Body::Text(text) => text.len(),
@@ -111,13 +107,11 @@ pub struct Table {
 
 impl Table {
     /// As a Markdown table.
-    #[must_use]
     pub fn markdown(&self) -> String {
         self.markdown_of(&self.rows)
     }
 
     /// The header and some of the rows as a Markdown table.
-    #[must_use]
     pub fn markdown_of(&self, rows: &[Row]) -> String {
         let mut text = String::new();
         let width = self.header.iter().chain(rows).map(|row| row.cells.len()).max().unwrap_or_default();
@@ -143,7 +137,6 @@ impl Table {
     }
 
     /// The cells that these rows take up; none where there is no cell.
-    #[must_use]
     pub fn range_of(&self, rows: &[Row]) -> Option<CellRange> {
         let width = rows.iter().map(|row| row.cells.len()).max().filter(|width| *width > 0)?;
         let last_column = self.first_column.saturating_add(u32::try_from(width - 1).unwrap_or(u32::MAX));
@@ -162,7 +155,6 @@ pub struct Row {
 
 impl Row {
     /// Bytes of text, and two for the edges of each cell.
-    #[must_use]
     pub fn size(&self) -> usize {
         self.cells.iter().map(|cell| cell.len() + 2).sum()
     }
@@ -234,7 +226,6 @@ pub enum DocumentPlace {
 
 impl DocumentPlace {
     /// Returns whether both are the same page, sheet or slide.
-    #[must_use]
     pub fn is_same(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Sheet { number, .. }, Self::Sheet { number: other, .. }) => number == other,
@@ -250,7 +241,6 @@ impl DocumentPlace {
 
 impl DocumentPlace {
     /// The place as it is written behind the name of its document: `report.pdf p. 12`, `notes.md:120-134`.
-    #[must_use]
     pub fn behind(&self, name: &str) -> String {
         match self {
             Self::Inner { path, place } => place.behind(&format!("{name}!/{path}")),
@@ -335,7 +325,6 @@ impl fmt::Display for CellRange {
 }
 
 /// The letters of a column that is counted from 0: `A` to `Z`, then `AA`.
-#[must_use]
 pub fn column_name(column: u32) -> String {
     let mut letters = Vec::new();
     let mut rest = u64::from(column) + 1;

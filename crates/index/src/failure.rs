@@ -134,7 +134,6 @@ impl Failure {
     }
 
     /// Hint on what to do.
-    #[must_use]
     pub fn hint(&self) -> &'static str {
         match self {
             Self::Encrypted(kind) if kind.opens_with_password() => {
@@ -170,19 +169,16 @@ impl Failure {
     }
 
     /// Returns true if it took more than it may, which a busy machine can be the reason for.
-    #[must_use]
     pub const fn may_pass(&self) -> bool {
         matches!(self, Self::TookTooLong { .. } | Self::OutOfMemory { .. })
     }
 
     /// Returns whether a password is all that it needs.
-    #[must_use]
     pub const fn needs_password(&self) -> bool {
         matches!(self, Self::Encrypted(kind) if kind.opens_with_password())
     }
 
     /// Returns whether letters were not recognised that other models or settings may.
-    #[must_use]
     pub const fn lacks_recognition(&self) -> bool {
         matches!(self, Self::Scanned { unread, .. } if !matches!(unread.why, UnreadReason::Undrawn))
     }
@@ -292,7 +288,6 @@ pub struct UnreadPages {
 
 impl UnreadPages {
     /// One page.
-    #[must_use]
     pub fn one(why: UnreadReason, has_text: bool) -> Self {
         Self { pictures: 1, with_text: u32::from(has_text), why }
     }
@@ -308,7 +303,6 @@ impl UnreadPages {
     }
 
     /// Number of them without text.
-    #[must_use]
     pub const fn scans(&self) -> u32 {
         self.pictures.saturating_sub(self.with_text)
     }

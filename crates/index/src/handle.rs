@@ -72,7 +72,6 @@ impl IndexHandle {
     }
 
     /// The folder of its files.
-    #[must_use]
     pub fn folder(&self) -> &std::path::Path {
         &self.shared.config.folder
     }
@@ -126,7 +125,6 @@ impl IndexHandle {
     }
 
     /// The entry of a document that is there.
-    #[must_use]
     pub fn entry(&self, id: &DocumentId) -> Option<Arc<Entry>> {
         self.shared.view().entries.get(id).cloned()
     }

@@ -85,7 +85,6 @@ const KINDS: [(Kind, &str, &str, &[&str]); 23] = [
 
 impl Kind {
     /// Kind by a name, whatever the case of its letters; none where its extension is unknown.
-    #[must_use]
     pub fn of_name(name: &str) -> Option<Self> {
         let name = name.to_ascii_lowercase();
         let (_, ending) = name.rsplit_once('.')?;

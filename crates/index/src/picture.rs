@@ -43,7 +43,6 @@ pub struct PictureReader {
 impl PictureReader {
     /// A reader. Nothing is started. `program` calls [`run_picture_worker`](crate::worker::run_picture_worker) when its first
     /// argument is [`PICTURE_WORKER_ARGUMENT`].
-    #[must_use]
     pub fn new(program: PathBuf) -> Self {
         Self { program, turns: Arc::new(Semaphore::new(1)) }
     }

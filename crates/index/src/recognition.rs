@@ -34,7 +34,6 @@ pub struct RecognitionConfig {
 
 impl RecognitionConfig {
     /// Recognition as it can be had now: the models may come and go while the daemon runs.
-    #[must_use]
     pub fn now(&self) -> Recognition {
         if !cfg!(feature = "ocr") {
             return Recognition::Missing(UnreadReason::NotBuilt);
@@ -67,7 +66,6 @@ pub struct RecognitionStamp {
 impl RecognitionStamp {
     /// Returns whether a document that was not recognised to its end with `before` is worth reading again. One that took too long is
     /// so once in each run: the machine may have been busy, and it may be as slow again.
-    #[must_use]
     pub fn promises_more_than(&self, before: &Self) -> bool {
         let may_be_faster = before.late_in.is_some() && self.late_in != before.late_in;
         self.pages > 0 && (self.models != before.models || self.pages > before.pages || may_be_faster)
@@ -110,7 +108,6 @@ impl Default for Recognition {
 
 impl Recognition {
     /// Limits on its cost; none where there is none.
-    #[must_use]
     pub const fn budget(&self) -> Option<RecognitionBudget> {
         match self {
             Self::Missing(_) | Self::Deferred => None,
@@ -119,7 +116,6 @@ impl Recognition {
     }
 
     /// Its state, by which a change is known.
-    #[must_use]
     pub fn stamp(&self) -> RecognitionStamp {
         let Self::Ready { folder, budget } = self else { return RecognitionStamp::default() };
         let of = |name| {

@@ -36,14 +36,12 @@ pub type Neighbours = fn() -> BoxFuture<'static, Vec<Neighbour>>;
 
 impl EmbeddedConfig {
     /// A file with the usual settings: 8192 positions, released after 10 minutes, answers of at most 400 tokens.
-    #[must_use]
     pub fn new(path: impl Into<PathBuf>) -> Self {
         Self { path: path.into(), context: DEFAULT_CONTEXT, idle: Duration::from_secs(600), max_tokens: 400 }
     }
 
     /// The name under which people see the model: the file's name without its quantisation, as in
     /// `SmolLM2-135M-Instruct (built in)`. It is made of the path alone, so that it is known without loading.
-    #[must_use]
     pub fn model_id(&self) -> String {
         format!("{} (built in)", self.name())
     }
@@ -72,7 +70,6 @@ fn is_quantisation(suffix: &str) -> bool {
 /// have to be in the environment before any thread starts, so `main` sets them, where the person has not. A core is
 /// left to the daemon because the workers wait in spin loops: with one busy thread beside as many workers as cores,
 /// the model falls to a sixth of its speed.
-#[must_use]
 pub fn recommended_threads() -> usize {
     thread::available_parallelism().map_or(1, NonZero::get).saturating_sub(1).max(1)
 }

@@ -49,7 +49,6 @@ pub struct EmbeddedModel {
 impl EmbeddedModel {
     /// A model that will load the configured file when it is first needed. Each request fails while the file is missing.
     /// `neighbours` looks for model servers on this machine, where an answer shows how to connect one.
-    #[must_use]
     pub fn new(config: EmbeddedConfig, neighbours: Neighbours) -> Arc<Self> {
         let info = ModelInfo {
             id: config.model_id(),
@@ -73,7 +72,6 @@ impl EmbeddedModel {
     }
 
     /// State and counters of the model.
-    #[must_use]
     pub fn status(&self) -> EmbeddedStatus {
         self.counters.status()
     }

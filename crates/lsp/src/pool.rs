@@ -81,7 +81,6 @@ impl std::fmt::Debug for LanguagePool {
 
 impl LanguagePool {
     /// Servers of this configuration, none of which runs yet.
-    #[must_use]
     pub fn new(config: LanguageConfig, places: ProgramPlaces, confiner: Arc<dyn Confiner>) -> Self {
         let state = PoolState {
             config: Arc::new(config),
@@ -111,7 +110,6 @@ impl LanguagePool {
     }
 
     /// The servers whose programs are there now, and those which something else stands in for. It may block.
-    #[must_use]
     pub fn found(&self) -> Vec<FoundServer> {
         let config = Arc::clone(&self.state().config);
         let found = |server: &ServerConfig| {

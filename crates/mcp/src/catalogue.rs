@@ -41,7 +41,6 @@ pub struct Catalogue {
 
 impl Catalogue {
     /// Returns whether an ability of the server that is no tool there is one for models, under this name.
-    #[must_use]
     pub fn has_deed(&self, name: &str) -> bool {
         match name {
             "list_resources" | "read_resource" => self.resources,
@@ -69,13 +68,11 @@ pub struct CatalogueFolder(PathBuf);
 
 impl CatalogueFolder {
     /// In this folder. It is made when the first is kept.
-    #[must_use]
     pub fn new(folder: PathBuf) -> Self {
         Self(folder)
     }
 
     /// Stored catalogues of these servers, by name. What cannot be read is as good as not there. Blocks.
-    #[must_use]
     pub fn read<'a>(&self, servers: impl Iterator<Item = &'a str>) -> BTreeMap<String, Catalogue> {
         servers.filter_map(|server| Some((server.to_owned(), read(&self.file(server)).ok()?))).collect()
     }

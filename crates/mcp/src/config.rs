@@ -172,7 +172,6 @@ pub enum ToolGrants {
 
 impl ToolGrants {
     /// Returns whether the tool of that name is among them.
-    #[must_use]
     pub fn hold(&self, tool: &str) -> bool {
         match self {
             Self::None => false,
@@ -221,7 +220,6 @@ impl McpConfig {
 
 impl ServerConfig {
     /// A server that is reached in this way, with the time limits of the shipped configuration.
-    #[must_use]
     pub fn new(reached: ServerAddress) -> Self {
         Self {
             enabled: true,
@@ -240,7 +238,6 @@ impl ServerConfig {
     }
 
     /// The setting of one of its tools, with what holds for all of them where nothing else is said of it.
-    #[must_use]
     pub fn tool(&self, name: &str) -> ToolSetting {
         let own = self.tools.get(name).cloned().unwrap_or_default();
         ToolSetting {
@@ -251,7 +248,6 @@ impl ServerConfig {
     }
 
     /// Returns whether both are the same server, reached in the same way, secrets included.
-    #[must_use]
     pub(crate) fn same_place(&self, other: &Self) -> bool {
         let place = |server: &Self| (server.fingerprint(), server.transport());
         place(self) == place(other) && self.texts() == other.texts()
@@ -259,7 +255,6 @@ impl ServerConfig {
 
     /// Distinguishes this server from another of the same name: its catalogue is stored under it. Secrets are not in
     /// it.
-    #[must_use]
     pub fn fingerprint(&self) -> String {
         let mut hash = Sha256::new();
         let mut take = |text: &str| {
@@ -288,7 +283,6 @@ impl ServerConfig {
     }
 
     /// The variables that the daemon's environment lacks, and that the client of a turn has to lend.
-    #[must_use]
     pub fn variables(&self) -> BTreeSet<String> {
         self.texts().iter().flat_map(|text| variables::names(text)).map(|(name, _)| name.to_owned()).collect()
     }
@@ -359,7 +353,6 @@ impl ServerConfig {
     }
 
     /// Where it is, in a few words: a command line or an address, without secrets.
-    #[must_use]
     pub fn place(&self) -> String {
         match &self.reached {
             ServerAddress::Stdio { command, args, .. } => {
@@ -375,7 +368,6 @@ impl ServerConfig {
     }
 
     /// Transport, in a word.
-    #[must_use]
     pub fn transport(&self) -> &'static str {
         match &self.reached {
             ServerAddress::Stdio { .. } => "stdio",
@@ -394,7 +386,6 @@ pub struct PluginCheck(Arc<CheckTask>);
 
 impl PluginCheck {
     /// A check whose error is the reason why nothing of the plugin may run.
-    #[must_use]
     pub fn new(check: impl Fn(&str) -> BoxFuture<'static, Result<(), String>> + Send + Sync + 'static) -> Self {
         Self(Arc::new(check))
     }

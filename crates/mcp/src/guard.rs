@@ -40,7 +40,6 @@ const ORPHANS: Duration = Duration::from_millis(200);
 const DYING: Duration = Duration::from_secs(10);
 
 /// Runs a server to its end. What it says at its end is the server's exit code, as a shell would tell it.
-#[must_use]
 pub fn run_guard(command: &[OsString]) -> ExitCode {
     let code = match guard(command) {
         Ok(code) => code,

@@ -31,7 +31,6 @@ struct Ring {
 
 impl Log {
     /// An empty one.
-    #[must_use]
     pub(crate) fn new(clean: Clean) -> Self {
         Self { ring: Mutex::default(), clean }
     }
@@ -73,7 +72,6 @@ impl Log {
     }
 
     /// The last lines, oldest first.
-    #[must_use]
     pub fn last(&self, most: usize) -> Vec<String> {
         let ring = self.ring();
         let skipped = ring.lines.len().saturating_sub(most);
@@ -81,7 +79,6 @@ impl Log {
     }
 
     /// The last words of the server itself, in one line, for an error: few, and harmless.
-    #[must_use]
     pub fn last_words(&self) -> Option<String> {
         let ring = self.ring();
         let words = ring.lines.iter().rev().find(|line| !line.starts_with("agentd: ") && !line.trim().is_empty())?;

@@ -106,7 +106,6 @@ struct State {
 
 impl McpPool {
     /// A pool in which nothing runs. Reads what servers offered when they were last reached, so it blocks.
-    #[must_use]
     pub fn new(parts: PoolParts) -> Arc<Self> {
         let PoolParts { config, catalogues, guard, logins, environment, clean, reserved, plugin_check, owner } = parts;
         let logins = Arc::new(logins);
@@ -151,7 +150,6 @@ impl McpPool {
     }
 
     /// Tools that models can be offered now.
-    #[must_use]
     pub fn published(&self) -> Arc<PublishedTools> {
         Arc::clone(&self.state().published)
     }
@@ -178,7 +176,6 @@ impl McpPool {
     }
 
     /// The variables that the configuration names and the daemon's environment lacks: clients lend them.
-    #[must_use]
     pub fn variables(&self) -> Vec<String> {
         let state = self.state();
         let all: BTreeSet<String> = state.config.enabled().flat_map(|(_, server)| server.variables()).collect();
@@ -201,7 +198,6 @@ impl McpPool {
     }
 
     /// The last words of a server.
-    #[must_use]
     pub fn log(&self, server: &str) -> Option<Arc<Log>> {
         let mut state = self.state();
         state.config.servers.contains_key(server).then(|| state.log(server, &self.supplies.clean))

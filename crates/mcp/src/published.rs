@@ -51,7 +51,6 @@ pub struct Route {
 
 impl Route {
     /// The same in one word, which is another one where anything of it is.
-    #[must_use]
     pub fn word(&self) -> String {
         format!("{}/{:?}/{}", self.server, self.deed, self.place)
     }
@@ -73,7 +72,6 @@ pub enum ToolTarget {
 }
 
 /// Works out what models can be offered. `reserved` are names that are taken already.
-#[must_use]
 pub fn publish<C: Borrow<Catalogue>>(
     config: &McpConfig,
     catalogues: &BTreeMap<String, C>,

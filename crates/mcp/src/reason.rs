@@ -134,7 +134,6 @@ pub struct Clean(Option<Arc<Cleaner>>);
 
 impl Clean {
     /// By this function.
-    #[must_use]
     pub fn new(clean: impl Fn(&str) -> String + Send + Sync + 'static) -> Self {
         Self(Some(Arc::new(clean)))
     }

@@ -30,19 +30,16 @@ pub struct McpToolbox {
 
 impl McpToolbox {
     /// The tools of this pool.
-    #[must_use]
     pub fn new(pool: Arc<McpPool>) -> Self {
         Self::marked(pool, String::new())
     }
 
     /// The same, where the meaning of each name begins with this mark: by it a call finds its pool among several.
-    #[must_use]
     pub fn marked(pool: Arc<McpPool>, mark: String) -> Self {
         Self { pool, mark }
     }
 
     /// Returns whether a tool of that name is of a server.
-    #[must_use]
     pub fn has(&self, name: &str) -> bool {
         self.pool.published().routes.contains_key(name)
     }

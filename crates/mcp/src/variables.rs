@@ -23,7 +23,6 @@ pub(crate) fn is_project(name: &str) -> bool {
 }
 
 /// Returns true if a variable names a folder of whoever calls: nobody lends it, and the daemon's own counts for nothing.
-#[must_use]
 pub fn is_place(name: &str) -> bool {
     name == FOLDER || is_project(name)
 }
@@ -35,25 +34,21 @@ const SESSIONS: usize = 256;
 const LONGEST: usize = 32 * 1024;
 
 /// The mark of a variable, written as `NAME` or as `NAME:-default`.
-#[must_use]
 pub fn mark(written: &str) -> String {
     format!("{OPEN}{written}{CLOSE}")
 }
 
 /// Splits what stands in a mark, or between the braces of a file, into the name and the default.
-#[must_use]
 pub fn parts(written: &str) -> (&str, Option<&str>) {
     written.split_once(":-").map_or((written, None), |(name, default)| (name, Some(default)))
 }
 
 /// Returns whether a text is not complete without a variable.
-#[must_use]
 pub fn has_mark(text: &str) -> bool {
     text.contains(OPEN)
 }
 
 /// The text as a person wrote it.
-#[must_use]
 pub fn written(text: &str) -> String {
     text.replace(OPEN, "${").replace(CLOSE, "}")
 }

@@ -146,7 +146,6 @@ pub enum Fallback {
 
 impl ModelConfig {
     /// A model of which only the address and the dialect are known.
-    #[must_use]
     pub fn new(wire: Wire, base_url: impl Into<String>) -> Self {
         Self {
             wire,
@@ -177,7 +176,6 @@ impl ModelConfig {
     }
 
     /// Returns whether tool calls travel in the wire's own fields.
-    #[must_use]
     pub fn uses_native_tools(&self) -> bool {
         match self.wire {
             Wire::OpenAi | Wire::Anthropic | Wire::Responses => self.native_tools.unwrap_or(true),

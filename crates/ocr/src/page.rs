@@ -52,7 +52,6 @@ pub struct Line {
 
 impl Line {
     /// Its text.
-    #[must_use]
     pub fn text(&self) -> String {
         self.letters.iter().map(|letter| letter.letter).collect()
     }

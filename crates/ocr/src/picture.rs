@@ -12,26 +12,22 @@ pub struct Picture {
 
 impl Picture {
     /// The picture that these pixels make; none if their number is not that of the width and the height.
-    #[must_use]
     pub fn new(width: usize, height: usize, pixels: Vec<u8>) -> Option<Self> {
         let fits = width > 0 && height > 0 && width.checked_mul(height) == Some(pixels.len());
         fits.then_some(Self { width, height, pixels })
     }
 
     /// Width in pixels.
-    #[must_use]
     pub const fn width(&self) -> usize {
         self.width
     }
 
     /// Height in pixels.
-    #[must_use]
     pub const fn height(&self) -> usize {
         self.height
     }
 
     /// Its pixels.
-    #[must_use]
     pub fn pixels(&self) -> &[u8] {
         &self.pixels
     }
@@ -41,7 +37,6 @@ impl Picture {
     }
 
     /// Brightness at a point between pixels, from 0 to 255; outside, that of the edge.
-    #[must_use]
     #[expect(clippy::cast_precision_loss, reason = "pixels of a picture")]
     pub fn sample(&self, x: f32, y: f32) -> f32 {
         let (last_column, last_row) = (self.width - 1, self.height - 1);
@@ -55,7 +50,6 @@ impl Picture {
     }
 
     /// The picture in another size; each pixel is the mean of those that it covers.
-    #[must_use]
     pub fn resized(&self, width: usize, height: usize) -> Self {
         let (width, height) = (width.max(1), height.max(1));
         let columns = spans(self.width, width);
@@ -76,7 +70,6 @@ impl Picture {
     }
 
     /// The part of it in these columns and rows, as far as there are so many.
-    #[must_use]
     pub fn part(&self, columns: Range<usize>, rows: Range<usize>) -> Self {
         let columns = columns.start.min(self.width - 1)..columns.end.min(self.width).max(1);
         let rows = rows.start.min(self.height - 1)..rows.end.min(self.height).max(1);
@@ -87,7 +80,6 @@ impl Picture {
     }
 
     /// The picture after a quarter turn clockwise.
-    #[must_use]
     pub fn turned(&self) -> Self {
         let (width, height) = (self.height, self.width);
         let mut pixels = Vec::with_capacity(self.pixels.len());

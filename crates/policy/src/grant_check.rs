@@ -73,7 +73,6 @@ pub fn check_grant(policy: &Policy, rule: &str, tools: &[ToolSpec]) -> GrantChec
 }
 
 /// The same of a rule about tools of somebody else; none where it is about none of these.
-#[must_use]
 pub fn check_grant_of_other(
     policy: &Policy,
     rule: &str,

@@ -19,7 +19,6 @@ use agentd_core::{
 use super::{PROJECT, SHELL_TOOL};
 
 /// Permanent forms of these rules, one for each; empty where they are the same.
-#[must_use]
 pub fn for_good(rules: &[String], workspace: &Workspace) -> Vec<String> {
     let mut mounts = workspace.mounts();
     // A worktree is gone some day; what is allowed for good in it is allowed in its project.

@@ -132,13 +132,11 @@ impl Rules {
     }
 
     /// Names that others run or obey: those of the table, and those of the files.
-    #[must_use]
     pub fn guarded(&self) -> &GuardedNames {
         &self.guarded
     }
 
     /// Returns whether commands of that tool may use the network, where the rules say anything about it.
-    #[must_use]
     pub fn network(&self, tool: &str) -> Option<bool> {
         self.tool(tool).and_then(|section| section.network)
     }

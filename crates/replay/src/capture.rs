@@ -43,7 +43,6 @@ pub struct CapturedSession {
 }
 
 /// The recording of a session, without requests: a journal holds none. Turns that only compacted the history are left out.
-#[must_use]
 pub fn capture(session: &CapturedSession, agentd: &str) -> Recording {
     let mut voices = Voices { subagents: &session.subagents, known: HashMap::new() };
     let mut turns = Vec::new();

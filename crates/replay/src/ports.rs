@@ -26,7 +26,6 @@ pub struct PlayedModels {
 
 impl PlayedModels {
     /// The models that answer from what `script` plays.
-    #[must_use]
     pub fn new(script: &Arc<Script>) -> Self {
         let model = |info: ModelInfo| -> Arc<dyn Model> { Arc::new(PlayedModel { info, script: Arc::clone(script) }) };
         let slots = script.models().iter().map(|slot| (slot.clone(), model(slot.model.clone()))).collect();
@@ -98,7 +97,6 @@ pub struct PlayedToolbox {
 
 impl PlayedToolbox {
     /// The tools of `shown`, with results from what `script` plays.
-    #[must_use]
     pub fn new(shown: Arc<dyn Toolbox>, script: Arc<Script>) -> Self {
         Self { shown, script }
     }

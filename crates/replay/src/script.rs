@@ -73,7 +73,6 @@ struct State {
 
 impl Script {
     /// A script of a recording.
-    #[must_use]
     pub fn new(recording: Recording, play: Play, redact: Redaction) -> Self {
         let models = recording.head.models.clone();
         let state = State {
@@ -89,31 +88,26 @@ impl Script {
     }
 
     /// Way in which it is played.
-    #[must_use]
     pub fn play(&self) -> Play {
         self.play
     }
 
     /// Models of all slots.
-    #[must_use]
     pub fn models(&self) -> &[SlotInfo] {
         &self.models
     }
 
     /// Facts about the session as a whole.
-    #[must_use]
     pub fn head(&self) -> RecordingHead {
         self.state().recording.head.clone()
     }
 
     /// Number of turns.
-    #[must_use]
     pub fn turns(&self) -> usize {
         self.state().recording.turns.len()
     }
 
     /// A copy of a turn, from 0.
-    #[must_use]
     pub fn turn(&self, place: usize) -> Option<RecordedTurn> {
         self.state().recording.turns.get(place).cloned()
     }
@@ -129,7 +123,6 @@ impl Script {
     }
 
     /// Problems so far.
-    #[must_use]
     pub fn problems(&self) -> Vec<PlayProblem> {
         self.state().problems.clone()
     }
@@ -140,13 +133,11 @@ impl Script {
     }
 
     /// The recording with the requests as they were learned.
-    #[must_use]
     pub fn learned(&self) -> Recording {
         self.state().recording.clone()
     }
 
     /// Answers of models of the turn that plays which nobody asked for.
-    #[must_use]
     pub fn unplayed(&self) -> usize {
         self.state().open(|fact| matches!(fact, TurnFact::Exchange(_)))
     }
@@ -225,7 +216,6 @@ impl Script {
     }
 
     /// The recorded answer to a question; none where it was not asked.
-    #[must_use]
     pub fn question(&self, asked: &Ask) -> Option<Answer> {
         let mut state = self.state();
         let place =
@@ -249,13 +239,11 @@ impl Script {
     }
 
     /// Recorded questions of the turn that plays which were not asked.
-    #[must_use]
     pub fn unasked(&self) -> usize {
         self.state().open(|fact| matches!(fact, TurnFact::Question(_)))
     }
 
     /// Returns whether a call that is asked about now ran when it was recorded.
-    #[must_use]
     pub fn ran(&self, asked: &Ask) -> bool {
         let Ask::Approval { tool, .. } = asked else { return false };
         let refused = |result: &RecordedResult| result.error == Some(ToolErrorCode::Denied);

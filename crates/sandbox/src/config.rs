@@ -211,7 +211,6 @@ pub struct SandboxConfig {
 
 impl SandboxConfig {
     /// The strictest: enforced, no network, nothing beyond the system and the session's own.
-    #[must_use]
     pub fn new(helper: PathBuf) -> Self {
         Self {
             mode: SandboxMode::Enforce,

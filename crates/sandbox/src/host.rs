@@ -93,7 +93,6 @@ mod linux {
 
     impl Sandbox {
         /// A sandbox, set up so. Nothing is started.
-        #[must_use]
         pub fn new(config: SandboxConfig) -> Self {
             Self { network: AtomicBool::new(config.network), config, gateway: None, offer: OnceCell::new() }
         }
@@ -104,13 +103,11 @@ mod linux {
         }
 
         /// Returns whether commands are locked in at all.
-        #[must_use]
         pub fn is_on(&self) -> bool {
             self.config.mode != SandboxMode::Off
         }
 
         /// Returns whether commands may use the network.
-        #[must_use]
         pub fn allows_network(&self) -> bool {
             self.network.load(Ordering::Relaxed)
         }
@@ -364,19 +361,16 @@ mod elsewhere {
 
     impl Sandbox {
         /// Nothing but what was asked for.
-        #[must_use]
         pub fn new(config: SandboxConfig) -> Self {
             Self { config }
         }
 
         /// Returns whether commands are to be locked in.
-        #[must_use]
         pub fn is_on(&self) -> bool {
             self.config.mode == SandboxMode::Enforce
         }
 
         /// Returns whether commands may use the network. Nothing keeps it from them.
-        #[must_use]
         pub fn allows_network(&self) -> bool {
             true
         }

@@ -44,7 +44,6 @@ pub use helper::run_helper;
 
 /// Other systems have no sandbox, so no helper is started there.
 #[cfg(not(target_os = "linux"))]
-#[must_use]
 pub fn run_helper(
     _command: Vec<std::ffi::OsString>,
     _environment: impl IntoIterator<Item = (std::ffi::OsString, std::ffi::OsString)>,

@@ -31,7 +31,6 @@ pub struct StoreConfig {
 
 impl StoreConfig {
     /// A journal at `path`, kept as is right for one person's daemon. Its days are those of UTC.
-    #[must_use]
     pub fn at(path: impl Into<PathBuf>) -> Self {
         Self {
             path: path.into(),

@@ -114,26 +114,22 @@ impl SqliteStore {
     }
 
     /// Counters of writes since the journal was opened.
-    #[must_use]
     pub fn stats(&self) -> StoreStats {
         self.writer.stats()
     }
 
     /// Returns whether there was no journal when it was opened.
-    #[must_use]
     pub fn is_new(&self) -> bool {
         self.is_new
     }
 
     /// Loss of the journal with its log between two lives, until a person removes the [file](Self::loss_file) that
     /// tells it.
-    #[must_use]
     pub fn loss(&self) -> Option<String> {
         self.loss.told()
     }
 
     /// The file that a loss is written down in.
-    #[must_use]
     pub fn loss_file(&self) -> &Path {
         self.loss.path()
     }

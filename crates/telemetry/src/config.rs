@@ -132,7 +132,6 @@ impl TelemetryConfig {
     }
 
     /// The way of a signal.
-    #[must_use]
     pub fn signal(&self, signal: Signal) -> Option<&SignalConfig> {
         match signal {
             Signal::Traces => self.traces.as_ref(),

@@ -50,7 +50,6 @@ const SOON: Duration = Duration::from_millis(250);
 pub type TurnSource = Arc<dyn Store>;
 
 /// The file of the position of a signal, in a folder.
-#[must_use]
 pub fn position_file(folder: &Path, signal: Signal) -> PositionFile {
     PositionFile::at(folder.join(format!("telemetry-{}.json", signal.as_str())))
 }

@@ -134,7 +134,6 @@ impl Measures {
     }
 
     /// All of it, counted since `start`.
-    #[must_use]
     pub fn encode(&self, start: Timestamp, now: Timestamp, temporality: otlp::Temporality) -> Vec<otlp::Metric> {
         let (start_ns, time_ns) = (nanoseconds(start), nanoseconds(now).max(nanoseconds(start)));
         let mut metrics: Vec<otlp::Metric> = Vec::new();

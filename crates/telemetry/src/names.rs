@@ -62,7 +62,6 @@ const PROVIDERS: [(&str, &str); 12] = [
 ];
 
 /// The provider whose server has that host; agentd itself where none is known, for a model of one's own.
-#[must_use]
 pub fn provider(host: &str) -> &'static str {
     let is_of =
         |domain: &str| host == domain || host.strip_suffix(domain).is_some_and(|rest| rest.ends_with(['.', '-']));
@@ -88,7 +87,6 @@ pub struct TraceContext {
 
 impl TraceContext {
     /// Place of a turn: in the client's trace where it has one, else in one of its own.
-    #[must_use]
     pub fn of(turn: &TurnTrace, traceparent: Option<&str>) -> Self {
         if let Some(context) = traceparent.and_then(Self::parse) {
             return context;
@@ -98,7 +96,6 @@ impl TraceContext {
     }
 
     /// Reads a `traceparent` of W3C Trace Context. Later versions may have more fields.
-    #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         let mut fields = text.trim().split('-');
         let (version, trace, span, flags) = (fields.next()?, fields.next()?, fields.next()?, fields.next()?);
@@ -124,7 +121,6 @@ fn bytes<const N: usize>(digits: &str) -> Option<[u8; N]> {
 }
 
 /// Id of a span, by its session, its turn and its name in the turn. Never zero, which stands for none.
-#[must_use]
 pub fn span_id(session: SessionId, turn: TurnId, name: &str) -> [u8; 8] {
     let mut hash = Sha256::new();
     hash.update(session.as_uuid().as_bytes());

@@ -199,7 +199,6 @@ pub enum Value {
 
 impl KeyValue {
     /// An attribute.
-    #[must_use]
     pub fn new(key: &str, value: impl Into<Value>) -> Self {
         Self { key: key.to_owned(), value: Some(AnyValue { value: Some(value.into()) }) }
     }

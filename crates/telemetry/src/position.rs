@@ -27,7 +27,6 @@ pub struct Position {
 
 impl Position {
     /// Place of an ended turn.
-    #[must_use]
     pub fn of(turn: &EndedTurn) -> Self {
         Self { place: turn.place, turn_id: Some(turn.turn_id), at: turn.at }
     }
@@ -39,7 +38,6 @@ pub struct PositionFile(PathBuf);
 
 impl PositionFile {
     /// The file with that path.
-    #[must_use]
     pub fn at(path: PathBuf) -> Self {
         Self(path)
     }

@@ -15,7 +15,6 @@ use crate::{
 const LONGEST_NAME: usize = 128;
 
 /// Spans of a turn and of those that worked for it.
-#[must_use]
 pub fn of_turn(turn: &TurnTrace, context: &TraceContext, content: bool) -> Vec<otlp::Span> {
     let mut spans = SpanWriter { trace_id: context.trace_id, content, spans: Vec::new() };
     spans.turn(turn, context.parent);

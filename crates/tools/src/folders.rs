@@ -80,7 +80,6 @@ impl Real {
 
 impl WorkspaceFolders {
     /// Workspaces below `base`, which is made when the first is opened.
-    #[must_use]
     pub fn new(base: PathBuf) -> Self {
         let (real, locks) = (Arc::default(), SessionLocks::default());
         let private = PrivateFolders { paths: vec![base.clone()], worktrees: None };

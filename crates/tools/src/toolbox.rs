@@ -41,7 +41,6 @@ pub struct BuiltinToolbox {
 
 impl BuiltinToolbox {
     /// The tools, set up so.
-    #[must_use]
     pub fn new(mut config: ToolboxConfig) -> Self {
         config.command_timeout_max = config.command_timeout_max.max(Duration::from_secs(1));
         Self {

@@ -33,7 +33,6 @@ const UNKNOWN_ERROR: &str = "_OTHER";
 
 /// The turns of a session, in the order in which they began. Events are those of one session, in their order; deltas are
 /// skipped.
-#[must_use]
 pub fn turns<'a>(events: impl IntoIterator<Item = &'a Event>) -> Vec<TurnTrace> {
     let mut turns: Vec<TurnBuilder<'a>> = Vec::new();
     let mut numbers: BTreeMap<TurnId, usize> = BTreeMap::new();

@@ -17,7 +17,6 @@ const MOST: usize = 2000;
 const DEEPEST: usize = 8;
 
 /// Sessions that worked for these turns.
-#[must_use]
 pub fn subagent_sessions(turns: &[TurnTrace]) -> BTreeSet<SessionId> {
     turns.iter().flat_map(TurnTrace::walk).filter_map(subagent).map(|subagent| subagent.session_id).collect()
 }

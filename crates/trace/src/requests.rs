@@ -13,7 +13,6 @@ const INDENT: usize = 2;
 const QUOTES: &str = "\"\"\"";
 
 /// The body as lines. What is no JSON stays as it is.
-#[must_use]
 pub fn readable(body: &str) -> String {
     let Ok(value) = serde_json::from_str::<Value>(body) else {
         return format!("{}\n", body.trim_end_matches('\n'));
@@ -85,7 +84,6 @@ pub struct MarkedLine {
 }
 
 /// The lines of `now`, with those marked that `before` does not have.
-#[must_use]
 pub fn marked(before: &str, now: &str) -> Vec<MarkedLine> {
     let mut config = TextDiffConfig::default();
     let compared = config.timeout(PATIENCE).diff_lines(before, now);
@@ -96,7 +94,6 @@ pub fn marked(before: &str, now: &str) -> Vec<MarkedLine> {
 }
 
 /// The difference of two texts with these names, as a unified diff; empty where there is none.
-#[must_use]
 pub fn unified(names: (&str, &str), before: &str, now: &str) -> String {
     let mut config = TextDiffConfig::default();
     config.timeout(PATIENCE).diff_lines(before, now).unified_diff().header(names.0, names.1).to_string()
@@ -106,7 +103,6 @@ pub fn unified(names: (&str, &str), before: &str, now: &str) -> String {
 const MOST: usize = 1000;
 
 /// Places of what is new or different in `now`. Elements of lists that only moved on are not.
-#[must_use]
 pub fn new_places(before: &Value, now: &Value) -> Vec<String> {
     let mut places = Vec::new();
     compare(before, now, &mut String::new(), &mut places);

@@ -270,7 +270,6 @@ pub struct SubagentSpan {
 
 impl TurnTrace {
     /// Duration from the first event to the last, in milliseconds.
-    #[must_use]
     pub fn duration_ms(&self) -> u64 {
         between(self.at, self.end)
     }
@@ -288,13 +287,11 @@ impl TurnTrace {
 
 impl Span {
     /// Duration, in milliseconds.
-    #[must_use]
     pub fn duration_ms(&self) -> u64 {
         between(self.at, self.end)
     }
 
     /// Usage of the span itself: of a model call, and of the sessions and the model that a tool used.
-    #[must_use]
     pub fn usage(&self) -> Usage {
         match &self.kind {
             SpanKind::ModelCall(call) => call.usage,
@@ -309,7 +306,6 @@ impl Span {
 }
 
 /// Time between two moments, in milliseconds; 0 where the clock was put back.
-#[must_use]
 pub fn between(from: Timestamp, to: Timestamp) -> u64 {
     u64::try_from(to.duration_since(from).as_millis()).unwrap_or(0)
 }

@@ -31,7 +31,6 @@ const NOT_PUBLIC: [Range; 15] = [
 const OF_CLOUDS: [Ipv4Addr; 1] = [Ipv4Addr::new(168, 63, 129, 16)];
 
 /// Kind of an address that is not public.
-#[must_use]
 pub fn not_public(address: IpAddr) -> Option<&'static str> {
     match address {
         IpAddr::V4(address) => v4(address),

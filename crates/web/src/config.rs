@@ -39,7 +39,6 @@ impl Default for WebConfig {
 
 impl WebConfig {
     /// The name under which servers know agentd: its version, and whom to ask about it.
-    #[must_use]
     pub fn agent(&self) -> String {
         let name = agentd_http::AGENT;
         match self.contact.as_deref().map(str::trim).filter(|contact| !contact.is_empty()) {

@@ -50,13 +50,11 @@ pub struct Fetcher {
 
 impl Fetcher {
     /// The web over the machine's own resolver. Nothing is connected to, and no certificates are read, before it is needed.
-    #[must_use]
     pub fn new(config: WebConfig) -> Self {
         Self::with_lookup(config, Arc::new(SystemLookup))
     }
 
     /// The same with another resolver.
-    #[must_use]
     pub fn with_lookup(config: WebConfig, lookup: Arc<dyn Lookup>) -> Self {
         let own = OwnAddresses::of_this_machine();
         Self { clients: Clients::new(config.clone(), lookup, own.clone()), own, config }

@@ -42,7 +42,6 @@ pub struct SessionTrees {
 
 impl SessionTrees {
     /// The files below the folder of all workspaces.
-    #[must_use]
     pub fn new(base: PathBuf) -> Self {
         Self { base }
     }

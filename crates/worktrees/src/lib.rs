@@ -65,7 +65,6 @@ struct Inner {
 impl WorktreeFolders {
     /// Worktrees below `base`, which is made with the first. Git runs in this sandbox, with the variables of this
     /// environment that say where programs are, and takes the author of commits from this file.
-    #[must_use]
     pub fn new(
         base: PathBuf,
         sandbox: Option<Arc<Sandbox>>,

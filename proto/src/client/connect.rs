@@ -120,7 +120,6 @@ impl Client {
     }
 
     /// The daemon's greeting.
-    #[must_use]
     pub fn hello(&self) -> &Hello {
         &self.hello
     }

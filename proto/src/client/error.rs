@@ -36,7 +36,6 @@ pub enum ClientErrorKind {
 
 impl ClientError {
     /// An error of that kind.
-    #[must_use]
     pub fn new(kind: ClientErrorKind, message: impl Into<String>) -> Self {
         Self { kind, message: message.into(), hint: None }
     }
@@ -49,13 +48,11 @@ impl ClientError {
     }
 
     /// Returns whether there was no daemon to talk to, or one of another version.
-    #[must_use]
     pub fn is_unreachable(&self) -> bool {
         !matches!(self.kind, ClientErrorKind::Answered(_))
     }
 
     /// The kind that the daemon answered with, if it answered.
-    #[must_use]
     pub fn answered(&self) -> Option<ErrorKind> {
         match self.kind {
             ClientErrorKind::Answered(kind) => Some(kind),

@@ -388,7 +388,6 @@ impl Client {
 }
 
 /// The refusal of a file of that name that is larger than [`MAX_UPLOAD_BYTES`].
-#[must_use]
 pub fn too_large(name: &str) -> ClientError {
     let limit = MAX_UPLOAD_BYTES / 1024 / 1024;
     let message = format!("{name:?} is larger than the {limit} MiB that can be uploaded");

@@ -145,19 +145,16 @@ pub struct TurnStream {
 
 impl TurnStream {
     /// The turn's session; a new one where that was asked for.
-    #[must_use]
     pub fn session_id(&self) -> SessionId {
         self.session_id
     }
 
     /// The turn; the one that was running where the input was added to it.
-    #[must_use]
     pub fn turn_id(&self) -> TurnId {
         self.turn_id
     }
 
     /// The half that sends, for use beside a waiting [`TurnStream::next`].
-    #[must_use]
     pub fn sender(&self) -> TurnSender {
         self.sender.clone()
     }

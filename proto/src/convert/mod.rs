@@ -58,7 +58,6 @@ pub enum WireError {
 
 impl WireError {
     /// Returns whether the message is merely newer than this version, so that a reader of events may skip it.
-    #[must_use]
     pub fn is_unknown_kind(&self) -> bool {
         matches!(self, Self::Unknown(_))
     }

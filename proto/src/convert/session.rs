@@ -88,7 +88,6 @@ impl TryFrom<v1::SearchHit> for SearchHit {
 }
 
 /// The request for a session.
-#[must_use]
 pub fn undo_to_wire(session: &str, request: &UndoRequest) -> v1::UndoRequest {
     v1::UndoRequest {
         session: session.to_owned(),

@@ -229,7 +229,6 @@ pub(crate) fn file_answer(request_id: &str, answer: ClientFileAnswer) -> FileAns
 }
 
 /// The answer of a frame.
-#[must_use]
 pub fn answered_file(answer: FileAnswer) -> ClientFileAnswer {
     match answer.outcome {
         Some(file_answer::Outcome::Text(text)) => ClientFileAnswer::Text(text),

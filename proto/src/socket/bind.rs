@@ -36,7 +36,6 @@ pub struct SocketFile {
 
 impl SocketFile {
     /// The path.
-    #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -62,7 +61,6 @@ impl SocketFile {
     }
 
     /// Returns whether the name still leads to the socket.
-    #[must_use]
     pub fn is_there(&self) -> bool {
         match (self.inode.metadata(), fs::symlink_metadata(&self.path)) {
             (Ok(ours), Ok(found)) => (found.dev(), found.ino()) == (ours.dev(), ours.ino()),

@@ -78,7 +78,6 @@ impl SocketError {
     }
 
     /// The kind of failure.
-    #[must_use]
     pub fn kind(&self) -> ErrorKind {
         match self {
             Self::Live { .. } => ErrorKind::Conflict,
@@ -91,7 +90,6 @@ impl SocketError {
     }
 
     /// Hint on what to do.
-    #[must_use]
     pub fn hint(&self) -> &'static str {
         match self {
             Self::NotAbsolute { .. } => "set AGENTD_SOCKET to a path that begins with /",

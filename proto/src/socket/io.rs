@@ -48,7 +48,6 @@ impl Io {
     }
 
     /// Identity of the other end.
-    #[must_use]
     pub fn peer(&self) -> PeerInfo {
         self.peer
     }

@@ -23,13 +23,11 @@ pub struct SocketPlace {
 
 impl SocketPlace {
     /// The place for the user of this process.
-    #[must_use]
     pub fn of_this_user(explicit: Option<OsString>, runtime_dir: Option<OsString>, data_dir: PathBuf) -> Self {
         Self { explicit, runtime_dir, uid: nix::unistd::geteuid().as_raw(), data_dir }
     }
 
     /// The value of `AGENTD_SOCKET`, where there is one.
-    #[must_use]
     pub fn named(&self) -> Option<PathBuf> {
         given(&self.explicit)
     }
@@ -51,7 +49,6 @@ pub fn socket_path(place: &SocketPlace) -> Result<PathBuf, SocketError> {
 
 /// Places for a daemon that cannot have the one of [`socket_path`], best first: in `/tmp/agentd-UID`, then in the data
 /// folder. Clients find them by the [lock file](crate::lock_file).
-#[must_use]
 pub fn other_paths(place: &SocketPlace) -> Vec<PathBuf> {
     let first = socket_path(place).ok();
     [own_path(place), place.data_dir.join("agentd.sock")]

@@ -142,13 +142,11 @@ impl Collector {
     }
 
     /// The address over HTTP.
-    #[must_use]
     pub fn http(&self) -> String {
         format!("http://{}", self.http)
     }
 
     /// The address over gRPC, for spans.
-    #[must_use]
     pub fn grpc(&self) -> String {
         format!("http://{}", self.grpc)
     }
@@ -159,19 +157,16 @@ impl Collector {
     }
 
     /// Spans that were taken.
-    #[must_use]
     pub fn spans(&self) -> Vec<ReceivedSpan> {
         self.state().spans.clone()
     }
 
     /// Data points that were taken.
-    #[must_use]
     pub fn points(&self) -> Vec<ReceivedPoint> {
         self.state().points.clone()
     }
 
     /// Paths and headers of the requests that came, taken or not.
-    #[must_use]
     pub fn requests(&self) -> Vec<(String, Attributes)> {
         self.state().requests.clone()
     }

@@ -60,7 +60,6 @@ pub async fn until<T, F: Future<Output = Option<T>>>(what: &str, mut look: impl 
 ///
 /// # Panics
 /// Where it was not built.
-#[must_use]
 #[expect(clippy::panic, reason = "a test cannot go on without its programs")]
 pub fn program(name: &str) -> PathBuf {
     let test = std::env::current_exe().unwrap_or_default();
@@ -111,7 +110,6 @@ impl Output {
     /// # Panics
     /// Where it is none.
     #[track_caller]
-    #[must_use]
     #[expect(clippy::panic, reason = "the test has failed")]
     pub fn json(&self) -> Value {
         match serde_json::from_str(&self.stdout) {
@@ -125,7 +123,6 @@ impl Output {
     /// # Panics
     /// Where a line is none.
     #[track_caller]
-    #[must_use]
     #[expect(clippy::panic, reason = "the test has failed")]
     pub fn json_lines(&self) -> Vec<Value> {
         let parse = |line: &str| match serde_json::from_str(line) {
@@ -154,7 +151,6 @@ impl TempHome {
     ///
     /// # Panics
     /// Where they cannot be made.
-    #[must_use]
     #[expect(clippy::panic, reason = "a test cannot go on without its folders")]
     pub fn new() -> Self {
         // Not in TMPDIR: a socket's path must be short.
@@ -165,7 +161,6 @@ impl TempHome {
     }
 
     /// The same, with the model at this address in the slot of all models.
-    #[must_use]
     pub fn with_model(base_url: &str) -> Self {
         let mut home = Self::new();
         home.set("MODEL_BASIC_BASE_URL", base_url);
@@ -181,25 +176,21 @@ impl TempHome {
     }
 
     /// The folder that holds all others.
-    #[must_use]
     pub fn path(&self) -> &Path {
         self.folder.path()
     }
 
     /// The socket.
-    #[must_use]
     pub fn socket(&self) -> PathBuf {
         self.path().join("run/agentd.sock")
     }
 
     /// The data folder.
-    #[must_use]
     pub fn data(&self) -> PathBuf {
         self.path().join("data")
     }
 
     /// The configuration folder.
-    #[must_use]
     pub fn config(&self) -> PathBuf {
         self.path().join("config")
     }
@@ -219,19 +210,16 @@ impl TempHome {
     }
 
     /// What a file below the home holds; nothing where it is not there.
-    #[must_use]
     pub fn read(&self, path: &str) -> String {
         fs::read_to_string(self.path().join(path)).unwrap_or_default()
     }
 
     /// What daemons logged, started by tests and by clients.
-    #[must_use]
     pub fn log(&self) -> String {
         format!("{}{}", self.read("daemon.log"), self.read("data/logs/agentd.log"))
     }
 
     /// A program in this home's environment, which holds nothing else but a search path.
-    #[must_use]
     pub fn command(&self, program: impl AsRef<OsStr>) -> std::process::Command {
         let mut command = std::process::Command::new(program);
         command
@@ -249,7 +237,6 @@ impl TempHome {
     }
 
     /// `agentctl` with these arguments, in this home's environment.
-    #[must_use]
     pub fn agentctl_command<S: AsRef<OsStr>>(&self, args: impl IntoIterator<Item = S>) -> std::process::Command {
         let mut command = self.command(program("agentctl"));
         command.args(args);
@@ -271,7 +258,6 @@ impl TempHome {
     }
 
     /// Starts `agentctl` without standard input and waits for nothing.
-    #[must_use]
     pub fn spawn_agentctl<S: AsRef<OsStr>>(&self, args: impl IntoIterator<Item = S>) -> Running {
         let mut running = Running::spawn(self.agentctl_command(args));
         running.end_input();
@@ -279,7 +265,6 @@ impl TempHome {
     }
 
     /// Every process that was given these folders, with what they have started, whatever that made of its environment.
-    #[must_use]
     pub fn processes(&self) -> Vec<u32> {
         family::of_home(self.path())
     }
@@ -319,7 +304,6 @@ impl Running {
     ///
     /// # Panics
     /// Where it cannot be started.
-    #[must_use]
     #[expect(clippy::panic, reason = "a test cannot go on without its programs")]
     pub fn spawn(command: std::process::Command) -> Self {
         let mut command = Command::from(command);
@@ -331,7 +315,6 @@ impl Running {
     }
 
     /// Its process id; 0 once it has ended.
-    #[must_use]
     pub fn pid(&self) -> u32 {
         self.child.id().unwrap_or_default()
     }
@@ -524,7 +507,6 @@ impl TempDaemon {
     }
 
     /// The daemon's process id.
-    #[must_use]
     pub fn pid(&self) -> u32 {
         self.process.as_ref().map_or(0, |process| process.pid)
     }

@@ -32,7 +32,6 @@ pub const CORPUS_PROJECT: &str = "/home/me/project";
 ///
 /// # Panics
 /// Where a line is none of that.
-#[must_use]
 pub fn commands(text: &str) -> Vec<(String, String)> {
     let lines = text.lines().filter(|line| !line.trim().is_empty() && !line.starts_with('#'));
     let entries = lines.map(|line| {
@@ -50,7 +49,6 @@ pub fn commands(text: &str) -> Vec<(String, String)> {
 ///
 /// # Panics
 /// Where the corpus is damaged.
-#[must_use]
 pub fn hostile_commands() -> Vec<(String, String)> {
     commands(include_str!("../../../crates/engine/tests/corpus/hostile_commands.txt"))
 }
@@ -59,7 +57,6 @@ pub fn hostile_commands() -> Vec<(String, String)> {
 ///
 /// # Panics
 /// Where the corpus is damaged.
-#[must_use]
 pub fn asking_commands() -> Vec<(String, String)> {
     commands(include_str!("../../../crates/engine/tests/corpus/asking_commands.txt"))
 }
@@ -88,7 +85,6 @@ pub struct Trap {
 
 impl Trap {
     /// The real path of a workspace path.
-    #[must_use]
     pub fn real(&self, path: &str) -> PathBuf {
         match path.strip_prefix("/project") {
             Some(below) => self.project.join(below.trim_start_matches('/')),
@@ -100,7 +96,6 @@ impl Trap {
     ///
     /// # Panics
     /// Where the corpus is damaged.
-    #[must_use]
     pub fn paths(&self) -> Vec<(Class, String)> {
         let outside = self.outside.to_str().unwrap();
         let session = self.root.file_name().unwrap().to_str().unwrap();
@@ -207,7 +202,6 @@ impl Trap {
     }
 
     /// What must not be reached, beside the workspaces and beside the project.
-    #[must_use]
     pub fn around(&self) -> [PathBuf; 2] {
         [self.outside.clone(), self.project.parent().unwrap_or(&self.outside).to_owned()]
     }
@@ -217,7 +211,6 @@ impl Trap {
 ///
 /// # Panics
 /// Where it cannot be read.
-#[must_use]
 pub fn state(folder: &Path, but: &[&Path]) -> BTreeMap<String, String> {
     let mut found = BTreeMap::new();
     let mut left = vec![folder.to_path_buf()];

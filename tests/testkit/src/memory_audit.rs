@@ -84,19 +84,16 @@ impl MemoryAudit {
     }
 
     /// How many entries somebody has waited for.
-    #[must_use]
     pub fn waited(&self) -> usize {
         *lock(&self.waited)
     }
 
     /// Everything so far.
-    #[must_use]
     pub fn entries(&self) -> Vec<AuditEntry> {
         lock(&self.entries).clone()
     }
 
     /// The decisions so far.
-    #[must_use]
     pub fn decisions(&self) -> Vec<Decision> {
         let decision = |entry: AuditEntry| match entry.fact {
             AuditFact::CallDecided(decision) => Some(*decision),
@@ -106,7 +103,6 @@ impl MemoryAudit {
     }
 
     /// The ends so far.
-    #[must_use]
     pub fn ends(&self) -> Vec<CallEnd> {
         let end = |entry: AuditEntry| match entry.fact {
             AuditFact::CallEnded(end) => Some(end),

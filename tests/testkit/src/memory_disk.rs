@@ -44,7 +44,6 @@ impl MemoryDisk {
     }
 
     /// A file's content, empty where it is not there.
-    #[must_use]
     pub fn read(&self, path: &str) -> String {
         self.files().get(path).cloned().unwrap_or_default()
     }
@@ -56,7 +55,6 @@ impl MemoryDisk {
     }
 
     /// Where a path leads, if it is a link.
-    #[must_use]
     pub fn leads_to(&self, path: &str) -> Option<String> {
         self.links.lock().unwrap_or_else(PoisonError::into_inner).get(path).cloned()
     }

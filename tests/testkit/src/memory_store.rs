@@ -75,7 +75,6 @@ impl State {
 
 impl MemoryStore {
     /// An empty journal.
-    #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
@@ -96,20 +95,17 @@ impl MemoryStore {
     }
 
     /// All stored events of one session.
-    #[must_use]
     pub fn events_of(&self, session: SessionId) -> Vec<Arc<Event>> {
         self.state().events_of(session).cloned().collect()
     }
 
     /// All stored events of all sessions, in the order in which they were stored.
-    #[must_use]
     pub fn all_events(&self) -> Vec<Arc<Event>> {
         self.state().log.clone()
     }
 
     /// Another journal with that session's first events only, as if the process had been killed right after storing
     /// them.
-    #[must_use]
     pub fn copy_prefix(&self, session: SessionId, events: usize) -> Arc<Self> {
         let state = self.state();
         let mut copy = State { sessions: state.sessions.clone(), used: state.used.clone(), ..State::default() };

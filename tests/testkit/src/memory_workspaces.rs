@@ -99,19 +99,16 @@ impl MemoryWorkspaces {
     }
 
     /// Files that were handed over, by path.
-    #[must_use]
     pub fn uploads(&self) -> BTreeMap<String, Vec<u8>> {
         self.uploads.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// What is kept under a path that [`Workspaces::keep`] returned.
-    #[must_use]
     pub fn kept(&self, session: SessionId, path: &str) -> Option<Vec<u8>> {
         self.texts().get(&(session, path.to_owned())).cloned()
     }
 
     /// The paths of all that is kept of a session, sorted.
-    #[must_use]
     pub fn kept_paths(&self, session: SessionId) -> Vec<String> {
         self.texts().keys().filter(|(id, _)| *id == session).map(|(_, path)| path.clone()).collect()
     }

@@ -83,26 +83,22 @@ pub struct Recorded {
 
 impl Recorded {
     /// The messages of a chat request.
-    #[must_use]
     pub fn messages(&self) -> &[Value] {
         self.body["messages"].as_array().map(Vec::as_slice).unwrap_or_default()
     }
 
     /// The body as it was sent, also where tests are shown another one.
-    #[must_use]
     pub fn sent(&self) -> Value {
         serde_json::from_str(&self.text).unwrap_or(Value::Null)
     }
 
     /// The key that came with it, in the header of its wire; empty where there was none.
-    #[must_use]
     pub fn key(&self) -> &str {
         let sent = self.headers.get("x-api-key").or(self.headers.get("authorization"));
         sent.map(|sent| sent.trim_start_matches("Bearer ")).unwrap_or_default()
     }
 
     /// The words of the last message of the person, or the prompt of a completion.
-    #[must_use]
     pub fn last_user(&self) -> &str {
         let user = self.messages().iter().rev().find(|message| message["role"] == "user");
         let words = user.map_or(&self.body["prompt"], |message| &message["content"]);
@@ -111,7 +107,6 @@ impl Recorded {
     }
 
     /// The role of the last message; empty for a completion.
-    #[must_use]
     pub fn last_role(&self) -> &str {
         self.messages().last().and_then(|message| message["role"].as_str()).unwrap_or_default()
     }
@@ -216,13 +211,11 @@ impl ModelServer {
     }
 
     /// Where chat completions live: the address that goes into `base_url` or `MODEL_BASIC_BASE_URL`.
-    #[must_use]
     pub fn base_url(&self) -> String {
         format!("{}/v1", self.root_url())
     }
 
     /// Where llama.cpp's `/completion` lives.
-    #[must_use]
     pub fn root_url(&self) -> String {
         format!("http://{}", self.address)
     }
@@ -268,7 +261,6 @@ impl ModelServer {
     }
 
     /// The paths of documents that it was asked for, oldest first.
-    #[must_use]
     pub fn documents_asked(&self) -> Vec<String> {
         locked(&self.shared.documents).asked.clone()
     }
@@ -296,19 +288,16 @@ impl ModelServer {
     }
 
     /// The rules for which requests were refused, oldest first.
-    #[must_use]
     pub fn refusals(&self) -> Vec<String> {
         locked(&self.shared.requests).iter().filter_map(|request| request.refused.clone()).collect()
     }
 
     /// The requests that came, oldest first; questions for the list of models are not among them.
-    #[must_use]
     pub fn requests(&self) -> Vec<Recorded> {
         locked(&self.shared.requests).clone()
     }
 
     /// The replies that still wait.
-    #[must_use]
     pub fn waiting_replies(&self) -> usize {
         self.script().waiting()
     }
@@ -319,7 +308,6 @@ impl ModelServer {
     }
 
     /// How many requests came, and how their answers ended.
-    #[must_use]
     pub fn counts(&self) -> Counts {
         *self.shared.counts.borrow()
     }

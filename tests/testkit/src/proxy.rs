@@ -50,13 +50,11 @@ impl TestProxy {
     }
 
     /// Its address without a scheme.
-    #[must_use]
     pub fn place(&self) -> String {
         self.address.to_string()
     }
 
     /// The first lines of the first requests of all connections.
-    #[must_use]
     pub fn seen(&self) -> Vec<String> {
         self.seen.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }

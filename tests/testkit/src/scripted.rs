@@ -59,13 +59,11 @@ pub enum Play {
 }
 
 /// Words.
-#[must_use]
 pub fn says(text: &str) -> Play {
     Play::Chunks(vec![ModelChunk::Text(text.to_owned())])
 }
 
 /// Calls of tools, in order.
-#[must_use]
 pub fn calls(calls: &[(&str, Value)]) -> Play {
     let chunk = |(name, arguments): &(&str, Value)| ModelChunk::call(*name, arguments.to_string());
     Play::Chunks(calls.iter().map(chunk).collect())
@@ -87,26 +85,22 @@ pub struct ScriptedModel {
 
 impl ScriptedModel {
     /// A model with this script. When it is played, every further answer is an error.
-    #[must_use]
     pub fn new(script: impl IntoIterator<Item = Play>) -> Arc<Self> {
         Arc::new(Self::scripted(script))
     }
 
     /// A model with a window of so many tokens, which refuses what does not fit as a server does, without playing anything.
-    #[must_use]
     pub fn strict(context_window: u64, script: impl IntoIterator<Item = Play>) -> Arc<Self> {
         let model = Self::scripted(script);
         Arc::new(Self { info: ModelInfo { context_window, ..model.info }, strict: true, ..model })
     }
 
     /// A model of which this is known, and which refuses what does not fit its window.
-    #[must_use]
     pub fn strict_with_info(info: ModelInfo, script: impl IntoIterator<Item = Play>) -> Arc<Self> {
         Arc::new(Self { info, strict: true, ..Self::scripted(script) })
     }
 
     /// A model of which this is known.
-    #[must_use]
     pub fn with_info(info: ModelInfo, script: impl IntoIterator<Item = Play>) -> Arc<Self> {
         Arc::new(Self { info, ..Self::scripted(script) })
     }
@@ -171,7 +165,6 @@ impl ScriptedModel {
     }
 
     /// What it was asked so far.
-    #[must_use]
     pub fn requests(&self) -> Vec<ModelRequest> {
         lock(&self.requests).clone()
     }
@@ -262,14 +255,12 @@ pub struct ScriptedTools {
 
 impl ScriptedTools {
     /// Fresh tools.
-    #[must_use]
     pub fn new() -> Arc<Self> {
         Self::on(Arc::default())
     }
 
     /// Fresh tools that work on these files: `change`, `launch` and `hold` with `path` and `content` write there, and so
     /// does what they have under `and`.
-    #[must_use]
     pub fn on(disk: Arc<MemoryDisk>) -> Arc<Self> {
         Arc::new(Self {
             ran: Mutex::default(),
@@ -311,13 +302,11 @@ impl ScriptedTools {
     }
 
     /// What ran so far, as `name arguments`.
-    #[must_use]
     pub fn ran(&self) -> Vec<String> {
         lock(&self.ran).clone()
     }
 
     /// What each call that ran saw of its client's environment.
-    #[must_use]
     pub fn environments(&self) -> Vec<ClientEnvironment> {
         lock(&self.environments).clone()
     }

@@ -97,7 +97,6 @@ pub struct EventScript {
 
 impl EventScript {
     /// Of a session without events that was created at `start`.
-    #[must_use]
     pub fn new(session: SessionId, start: Timestamp) -> Self {
         Self { session, turn: TurnId::generate(), seq: 0, start }
     }
@@ -113,7 +112,6 @@ impl EventScript {
     }
 
     /// The time of the last event that was made: each is a microsecond and a nanosecond later than the one before.
-    #[must_use]
     pub fn now(&self) -> Timestamp {
         let nanoseconds = self.start.as_nanosecond() + i128::from(self.seq) * 1001;
         Timestamp::from_nanosecond(nanoseconds).unwrap_or(self.start)

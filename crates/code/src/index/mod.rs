@@ -92,7 +92,6 @@ const WORTH_IT: usize = 4096;
 
 impl CodeIndex {
     /// Creates an empty index.
-    #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
@@ -179,7 +178,6 @@ impl CodeIndex {
     }
 
     /// Stamp of a file, if the index has it.
-    #[must_use]
     pub fn stamp(&self, path: &str) -> Option<FileStamp> {
         self.file_of(path).map(|file| file.stamp)
     }
@@ -190,25 +188,21 @@ impl CodeIndex {
     }
 
     /// Number of files.
-    #[must_use]
     pub fn file_count(&self) -> usize {
         self.by_path.len()
     }
 
     /// Number of chunks.
-    #[must_use]
     pub fn chunk_count(&self) -> usize {
         self.live_chunks
     }
 
     /// Number of lines of all files.
-    #[must_use]
     pub fn line_count(&self) -> u64 {
         self.lines
     }
 
     /// Number of different terms, including those of files that were removed lately.
-    #[must_use]
     pub fn term_count(&self) -> usize {
         self.terms.len()
     }

@@ -59,7 +59,6 @@ const ENDINGS: [(Language, &[&str]); 13] = [
 
 impl Language {
     /// Returns the language that the ending of a path stands for, also if this build has no grammar for it.
-    #[must_use]
     pub fn of_path(path: &str) -> Option<Self> {
         let name = path.rsplit('/').next().unwrap_or(path);
         let (_, ending) = name.rsplit_once('.')?;

@@ -41,7 +41,6 @@ pub enum Ranking {
 
 impl CodeIndex {
     /// Finds chunks; the best first.
-    #[must_use]
     pub fn search(&self, query: &SearchQuery, limit: usize) -> Vec<Hit> {
         let mut scores = self.scores(&query.terms);
         if !query.below.is_empty() {
@@ -111,7 +110,6 @@ pub struct SearchQuery {
 
 impl SearchQuery {
     /// Reads a query: words, symbols or a plain question.
-    #[must_use]
     pub fn new(text: &str) -> Self {
         let text = start_of(text.trim(), MAX_QUERY);
         let mut all = Vec::new();
@@ -154,7 +152,6 @@ impl SearchQuery {
     }
 
     /// Returns whether the query is one symbol, or a path of some: `Type::method`.
-    #[must_use]
     pub fn is_symbol(&self) -> bool {
         self.is_symbol
     }

@@ -50,7 +50,6 @@ pub struct PoolConfig {
 
 impl PoolConfig {
     /// The defaults: ten minutes, four folders.
-    #[must_use]
     pub fn new(program: PathBuf) -> Self {
         Self { program, idle: Duration::from_secs(600), patience: Duration::from_secs(60), workers: 4, memory: 2 << 30 }
     }
@@ -71,7 +70,6 @@ struct OpenFolder {
 
 impl CodePool {
     /// A pool without workers.
-    #[must_use]
     pub fn new(config: PoolConfig) -> Self {
         Self { config, folders: Mutex::default() }
     }

@@ -47,7 +47,6 @@ const LOOKS: usize = 3;
 /// Indexes the folder that the arguments name, and answers the questions on standard input. This is all that a process does
 /// whose first argument is [`WORKER_ARGUMENT`](super::WORKER_ARGUMENT); `arguments` are those after it. `may_read` says of a
 /// path below the folder whether it may be read.
-#[must_use]
 pub fn run_worker(arguments: &[OsString], may_read: fn(&str) -> bool) -> ExitCode {
     match work(arguments, may_read) {
         Ok(()) => ExitCode::SUCCESS,

@@ -53,7 +53,6 @@ names! { CallOutcome: Done "done", Failed "failed", Refused "refused", Open "ope
 
 impl CallOutcome {
     /// State of a call. `restarted` says whether the daemon was restarted since it was decided.
-    #[must_use]
     pub fn of(allowed: bool, end: Option<&CallEnd>, restarted: bool) -> Self {
         match end {
             _ if !allowed => Self::Refused,
@@ -88,7 +87,6 @@ pub struct RecordQuery {
 
 impl RecordQuery {
     /// Returns whether the line is wanted. Ends of calls belong to their decisions and are no records of their own.
-    #[must_use]
     pub fn wants(&self, line: &AuditLine) -> bool {
         let entry = &line.entry;
         let of_call = match &entry.fact {
@@ -125,7 +123,6 @@ pub struct AuditReport {
 
 impl AuditReport {
     /// Returns whether the log holds. That it tells of damage before, which was set aside then, is no damage now.
-    #[must_use]
     pub fn holds(&self) -> bool {
         self.more == 0 && self.findings.iter().all(|finding| finding.problem == AuditProblem::Recorded)
     }

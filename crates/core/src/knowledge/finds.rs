@@ -53,7 +53,6 @@ impl DocumentFinds {
     pub const LOOSE: &str = "nothing has it word for word; these have some of its words";
 
     /// True if all documents were searched to the end, and all matches of a regular expression were told.
-    #[must_use]
     pub fn is_complete(&self) -> bool {
         !self.late && !self.more && self.not_searched == 0 && self.broken.is_empty()
     }
@@ -135,14 +134,12 @@ pub struct DocumentHit {
 
 impl DocumentHit {
     /// As it is cited: `report.pdf p. 12`.
-    #[must_use]
     pub fn citation(&self) -> String {
         let name = self.document.rsplit('/').next().unwrap_or(&self.document);
         self.behind(name, " ")
     }
 
     /// The place behind a name of its document, with a gap between them unless it is lines.
-    #[must_use]
     pub fn behind(&self, name: &str, gap: &str) -> String {
         match self.place.as_str() {
             "" => name.to_owned(),
@@ -152,7 +149,6 @@ impl DocumentHit {
     }
 
     /// The snippet with what was looked for between marks.
-    #[must_use]
     pub fn marked(&self, open: &str, close: &str) -> String {
         let (mut shown, mut from) = (String::new(), 0);
         for mark in &self.marks {

@@ -42,7 +42,6 @@ type AskFn = dyn Fn(Ask) -> BoxFuture<'static, Option<Answer>> + Send + Sync;
 
 impl Person {
     /// Asks by this function. It says nothing where nobody will answer: the turn was cancelled, or runs unattended.
-    #[must_use]
     pub fn new(ask: impl Fn(Ask) -> BoxFuture<'static, Option<Answer>> + Send + Sync + 'static) -> Self {
         Self(Some(Arc::new(ask)))
     }
@@ -68,13 +67,11 @@ pub struct CallProgress(Option<Arc<dyn Fn(String) + Send + Sync>>);
 
 impl CallProgress {
     /// Tells it to this function, which must not wait.
-    #[must_use]
     pub fn new(tell: impl Fn(String) + Send + Sync + 'static) -> Self {
         Self(Some(Arc::new(tell)))
     }
 
     /// Returns whether anybody listens.
-    #[must_use]
     pub fn is_heard(&self) -> bool {
         self.0.is_some()
     }
@@ -106,7 +103,6 @@ type MayRead = dyn Fn(&str) -> bool + Send + Sync;
 
 impl ReadRules {
     /// Rules that this function knows.
-    #[must_use]
     pub fn new(allow: impl Fn(&str) -> bool + Send + Sync + 'static) -> Self {
         Self { read: Some(Arc::new(allow)), change: None }
     }
@@ -118,13 +114,11 @@ impl ReadRules {
     }
 
     /// Returns whether the call may change the file, which it does not name, as it may change those that it names.
-    #[must_use]
     pub fn allow_change(&self, path: &str) -> bool {
         self.allow(path) && self.change.as_ref().is_none_or(|allow| allow(path))
     }
 
     /// Returns whether the file may be read without asking.
-    #[must_use]
     pub fn allow(&self, path: &str) -> bool {
         self.read.as_ref().is_none_or(|allow| allow(path))
     }
@@ -170,7 +164,6 @@ pub struct SampleAnswer {
 
 impl Sampler {
     /// Asks the model of that id by this function, which refuses where the turn's tokens or its time are used up.
-    #[must_use]
     pub fn new(
         model: String,
         ask: impl Fn(SampleRequest) -> BoxFuture<'static, Result<SampleAnswer, ModelError>> + Send + Sync + 'static,
@@ -179,7 +172,6 @@ impl Sampler {
     }
 
     /// The id of the model that would be asked; none where there is none.
-    #[must_use]
     pub fn model(&self) -> Option<&str> {
         self.asking.as_ref().map(|_| self.model.as_str())
     }

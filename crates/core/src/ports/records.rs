@@ -49,7 +49,6 @@ pub struct NoExchanges;
 
 impl NoExchanges {
     /// The port.
-    #[must_use]
     pub fn port() -> Arc<dyn Exchanges> {
         Arc::new(Self)
     }

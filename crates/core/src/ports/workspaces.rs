@@ -55,13 +55,11 @@ pub struct Workspace {
 
 impl Workspace {
     /// The folders of the person that it sees.
-    #[must_use]
     pub fn mounts(&self) -> Mounts {
         Mounts { project: self.project.clone(), folders: self.folders.clone() }
     }
 
     /// The folder of the person with that name below `/folders`.
-    #[must_use]
     pub fn folder(&self, name: &str) -> Option<&AddedFolder> {
         self.folders.iter().find(|folder| folder.name() == name)
     }
@@ -74,7 +72,6 @@ impl Workspace {
     }
 
     /// Source file with this name in the session. `None` outside the project and the added folders, and for a name with `..`.
-    #[must_use]
     pub fn source_file(&self, name: &str) -> Option<SourceFile> {
         if name.contains('\\') {
             // An escape for bytes that are no text.
@@ -97,7 +94,6 @@ impl Workspace {
     }
 
     /// Source file below a mounted folder. `None` if the session does not mount that folder.
-    #[must_use]
     pub fn source_file_below(&self, folder: &Path, below: &Path) -> Option<SourceFile> {
         let project = self.project.iter().map(|project| (&project.path, PROJECT));
         let folders = self.folders.iter().map(|folder| (&folder.path, &*folder.at));

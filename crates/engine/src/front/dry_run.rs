@@ -45,7 +45,6 @@ pub struct LookedUp {
 
 impl DryRunSubject {
     /// Verdict of a policy on a call, with what [`Engine::look_up`] has found of it.
-    #[must_use]
     pub fn judge(&self, rules: &Policy, tool: &ToolSpec, arguments: &str, looked_up: &LookedUp) -> Explanation {
         let roots = self.workspace.as_deref().map(roots).unwrap_or_default();
         let memories = self.workspace.as_ref().and_then(|workspace| workspace.memories.as_deref());
@@ -70,7 +69,6 @@ impl DryRunSubject {
 
 impl Engine {
     /// The rules in force.
-    #[must_use]
     pub fn policy(&self) -> Arc<Policy> {
         Arc::clone(&self.shared.config().policy)
     }
@@ -117,7 +115,6 @@ impl Engine {
     }
 
     /// The arguments of a call in the words of its tool, as they would be judged if a model wrote it.
-    #[must_use]
     pub fn meant(&self, tool: &ToolSpec, arguments: String) -> String {
         let call = call(tool, &arguments);
         self.shared.ports.toolbox.meant(&call).map_or(arguments, |meant| meant.arguments)
@@ -228,7 +225,6 @@ fn call(tool: &ToolSpec, arguments: &str) -> ToolCall {
 }
 
 /// A tool that is not there any more, as one that may do anything.
-#[must_use]
 pub fn unknown_tool(name: &str) -> ToolSpec {
     ToolSpec { name: name.to_owned(), description: String::new(), parameters: json!({}), effect: Effect::Execute }
 }

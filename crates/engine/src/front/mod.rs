@@ -72,7 +72,6 @@ pub struct Engine {
 
 impl Engine {
     /// An engine on these ports, with these settings. Must be called inside a tokio runtime.
-    #[must_use]
     pub fn new(ports: Ports, config: EngineConfig) -> Self {
         let chain = Arc::new(links::standard::chain());
         let stock = watch::Sender::new(Arc::new(ToolCatalog::new(ports.toolbox.catalogue(), chain.tools())));
@@ -154,7 +153,6 @@ impl Engine {
     }
 
     /// The settings of a new session where nobody says otherwise.
-    #[must_use]
     pub fn session_defaults(&self) -> SessionSettings {
         self.shared.config().session_defaults.clone()
     }
@@ -249,7 +247,6 @@ impl Engine {
     }
 
     /// All model slots.
-    #[must_use]
     pub fn models(&self) -> Vec<SlotInfo> {
         self.shared.ports.models.list()
     }
@@ -272,7 +269,6 @@ impl Engine {
     }
 
     /// All tools that there are now, sorted by name, those included that no turn shows.
-    #[must_use]
     pub fn tools(&self) -> Vec<ToolSpec> {
         self.shared.stock().specs()
     }
@@ -293,13 +289,11 @@ impl Engine {
     }
 
     /// The agents besides the main one.
-    #[must_use]
     pub fn agents(&self) -> Arc<Agents> {
         Arc::clone(&self.shared.config().agents)
     }
 
     /// The links of the chain with the reason of each, in order.
-    #[must_use]
     pub fn chain(&self) -> Vec<(&'static str, &'static str)> {
         self.shared.chain.told()
     }
@@ -311,7 +305,6 @@ impl Engine {
     }
 
     /// News of all sessions, from now on.
-    #[must_use]
     pub fn watch(&self) -> NewsReader {
         self.shared.news.watch()
     }
@@ -337,7 +330,6 @@ impl Engine {
     }
 
     /// Settings in force.
-    #[must_use]
     pub fn config(&self) -> Arc<EngineConfig> {
         self.shared.config()
     }
@@ -351,14 +343,12 @@ impl Engine {
     }
 
     /// Figures about what is going on.
-    #[must_use]
     pub fn stats(&self) -> EngineStats {
         let recovered = self.recovered.get().cloned().unwrap_or_default();
         EngineStats { activity: self.shared.gauges.read(), recovered }
     }
 
     /// Activity of the engine, for those who act when there is none.
-    #[must_use]
     pub fn activity(&self) -> watch::Receiver<Activity> {
         self.shared.gauges.follow()
     }

@@ -109,7 +109,6 @@ pub struct InstalledPlugin {
 
 impl InstalledPlugin {
     /// Returns whether it is as the person agreed to it, so that its parts are used.
-    #[must_use]
     pub fn is_used(&self) -> bool {
         self.report.state == PluginState::Installed
     }
@@ -124,14 +123,12 @@ struct LookedAt {
 
 impl PluginStore {
     /// Plugins that are kept in `folder`, whose servers may write below `data`. Nothing is read yet.
-    #[must_use]
     pub fn new(folder: PathBuf, data: PathBuf) -> Self {
         let (installed, changing) = (RwLock::new(Arc::from([])), Mutex::default());
         Self(Arc::new(Store { folder, data, installed, changing }))
     }
 
     /// The plugins as they were when they were looked at last.
-    #[must_use]
     pub fn installed(&self) -> Arc<[InstalledPlugin]> {
         Arc::clone(&self.0.installed.read().unwrap_or_else(PoisonError::into_inner))
     }

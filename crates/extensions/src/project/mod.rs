@@ -114,13 +114,11 @@ pub(crate) struct ProjectNow {
 
 impl ProjectStore {
     /// Trust that is kept in this folder, which is made when it is needed.
-    #[must_use]
     pub fn new(folder: PathBuf) -> Self {
         Self::beside(folder, None)
     }
 
     /// The same, in which the trust in a project holds for its worktrees, as long as they bring the same along.
-    #[must_use]
     pub fn beside(folder: PathBuf, worktrees: Option<WorktreeFolders>) -> Self {
         Self(Arc::new(Store {
             folder,

@@ -101,7 +101,6 @@ struct Shelf {
 
 impl SkillStore {
     /// Skills that lie there. Nothing is read yet.
-    #[must_use]
     pub fn new(config: SkillConfig, settings: SkillSettings) -> Self {
         let environments = Environments::new(
             config.environments.clone(),
@@ -126,7 +125,6 @@ impl SkillStore {
     }
 
     /// Looks at a folder that may become a skill.
-    #[must_use]
     pub fn check(&self, folder: &Path) -> SkillReport {
         self.0.check(folder)
     }

@@ -67,7 +67,6 @@ pub fn exact(text: &str, tell: &mut dyn FnMut(Token)) {
 }
 
 /// The terms of a text, in order.
-#[must_use]
 pub fn tokens(text: &str) -> Vec<Token> {
     let mut tokens = Vec::new();
     exact(text, &mut |token| tokens.push(token));
@@ -100,13 +99,11 @@ fn word(normal: &Normal<'_>, run: &LetterRun, position: u32, tell: &mut dyn FnMu
 }
 
 /// A word in small letters.
-#[must_use]
 pub fn small(word: &str) -> String {
     if word.is_ascii() { word.to_ascii_lowercase() } else { word.chars().flat_map(char::to_lowercase).collect() }
 }
 
 /// The parts of a word that is put together: `get`, `HTTP`, `Server` in `getHTTPServer`. None in a simple word.
-#[must_use]
 pub fn parts(word: &str) -> Vec<Range<usize>> {
     if word.bytes().skip(1).all(|byte| !byte.is_ascii_uppercase()) && word.is_ascii() {
         return Vec::new();

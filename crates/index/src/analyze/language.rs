@@ -67,7 +67,6 @@ const LEAST: u16 = 2;
 
 /// Tells of each word of a query, in small letters, whether it says nothing: those of the language in which most of them are small, and
 /// small words of English. What questions are made of says something where nothing else makes a question of it.
-#[must_use]
 pub fn small_words(words: &[&str]) -> Vec<bool> {
     let small = |word: &&str| SMALL.get(word).copied().unwrap_or_default();
     let mut counts = [0_u16; LANGUAGES.len() + 1];
@@ -176,7 +175,6 @@ const JAPANESE: [&str; 15] =
     ["の", "は", "を", "に", "が", "で", "も", "へ", "と", "や", "か", "な", "です", "ます", "から"];
 
 /// Returns whether a word of Chinese or Japanese says nothing where others say something.
-#[must_use]
 pub fn is_stop_word(word: &str) -> bool {
     CHINESE.contains(&word) || JAPANESE.contains(&word)
 }

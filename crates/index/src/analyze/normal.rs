@@ -27,7 +27,6 @@ struct Stretch {
 
 impl<'a> Normal<'a> {
     /// Brings a text into normal form.
-    #[must_use]
     pub fn new(text: &'a str) -> Self {
         if text.is_ascii() || is_nfkc_quick(text.chars()) == IsNormalized::Yes {
             return Self { text: Cow::Borrowed(text), stretches: Vec::new(), original: text.len() };
@@ -59,13 +58,11 @@ impl<'a> Normal<'a> {
     }
 
     /// The text in normal form.
-    #[must_use]
     pub fn text(&self) -> &str {
         &self.text
     }
 
     /// Which bytes of the text as it was these bytes come from. What changed as one is one.
-    #[must_use]
     pub fn origin(&self, range: Range<usize>) -> Range<usize> {
         if self.stretches.is_empty() {
             return range;

@@ -36,7 +36,6 @@ impl Script {
     }
 
     /// The script of a letter; none where it is no letter.
-    #[must_use]
     pub fn of(letter: char) -> Option<Self> {
         match u32::from(letter) {
             0..0x80 => letter.is_ascii_alphanumeric().then_some(Self::Spaced),
@@ -75,7 +74,6 @@ pub fn runs(text: &str) -> impl Iterator<Item = LetterRun> + '_ {
 
 /// A number that is written in groups of thousands, such as `1,234,567`: its digits, and the bytes from its first to its last. None
 /// where these runs, which follow each other, are no such groups. Points make one only of three groups or more: `1.234` is a fraction.
-#[must_use]
 pub fn grouped_number(text: &str, runs: &[LetterRun]) -> Option<(String, usize, Range<usize>)> {
     let of = |run: &LetterRun| text.get(run.range.clone()).filter(|run| run.bytes().all(|byte| byte.is_ascii_digit()));
     let first = runs.first()?;

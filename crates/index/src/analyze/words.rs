@@ -17,7 +17,6 @@ use super::{
 const LONGEST: usize = 64;
 
 /// A word without its ending, as its language has them: `connect` for `connections`. In small letters, without accents.
-#[must_use]
 pub fn stem(word: &str, language: Language) -> String {
     let word = small(word);
     // Numbers have no endings.
@@ -38,7 +37,6 @@ fn is_likely(stem: &str, word: &str) -> bool {
 }
 
 /// All stems of a word, whatever its language is; that of English is the first.
-#[must_use]
 pub fn stems(word: &str) -> Vec<String> {
     let mut stems: Vec<String> = Vec::new();
     for language in Language::all() {
@@ -51,7 +49,6 @@ pub fn stems(word: &str) -> Vec<String> {
 }
 
 /// The language of a text in normal form.
-#[must_use]
 pub fn language(text: &str) -> Language {
     let words: Vec<String> = runs(text)
         .filter(|run| run.script == Script::Spaced)
@@ -61,7 +58,6 @@ pub fn language(text: &str) -> Language {
 }
 
 /// Latin, Greek and Cyrillic letters without their accents, as many people type them.
-#[must_use]
 pub fn plain(word: &str) -> String {
     let mut plain = String::with_capacity(word.len());
     for letter in word.chars() {
@@ -139,7 +135,6 @@ impl Dictionary {
     }
 
     /// The words of Chinese letters, one after the other: what is asked for.
-    #[must_use]
     pub fn cut(&self, letters: &str) -> Vec<String> {
         self.loaded().cut(letters, true).into_iter().map(|token| token.word.to_owned()).collect()
     }

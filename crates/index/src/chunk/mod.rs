@@ -60,7 +60,6 @@ pub struct Chunker {
 
 impl Chunker {
     /// A chunker that has seen nothing yet.
-    #[must_use]
     pub fn new(config: ChunkConfig) -> Self {
         Self { config, headings: prose::Headings::default(), last: None }
     }

@@ -19,13 +19,11 @@ const TITLE_BYTES: usize = 500;
 
 /// Without control characters but line ends and tabs, without marks that turn the direction of what follows, and with plain
 /// line ends.
-#[must_use]
 pub fn text(text: &str) -> String {
     owned(text.to_owned())
 }
 
 /// The same without a copy where there is nothing to do.
-#[must_use]
 pub fn owned(text: String) -> String {
     if !text.contains(is_unwanted) {
         return text;
@@ -51,7 +49,6 @@ fn is_unwanted(letter: char) -> bool {
 }
 
 /// One line of at most so many bytes.
-#[must_use]
 pub fn line(text: &str, most: usize) -> String {
     let mut line = self::text(text).split_whitespace().collect::<Vec<_>>().join(" ");
     if line.len() > most {
@@ -62,7 +59,6 @@ pub fn line(text: &str, most: usize) -> String {
 }
 
 /// Title of a document; none where it is empty.
-#[must_use]
 pub fn title(text: &str) -> Option<String> {
     Some(line(text, TITLE_BYTES)).filter(|title| !title.is_empty())
 }
@@ -160,7 +156,6 @@ const EVIDENT: [&Encoding; 4] = [UTF_8, UTF_16LE, UTF_16BE, ISO_2022_JP];
 const SAMPLE: usize = 64 * 1024;
 
 /// The text. `declared` is what the text says of its own encoding, which counts where it can be true.
-#[must_use]
 pub fn decode(bytes: &[u8], declared: Option<&str>) -> String {
     let found = charset::detect(bytes, true).unwrap_or(charset::Charset::UTF_8);
     let declared = declared.and_then(|label| Encoding::for_label(label.as_bytes()));
@@ -169,7 +164,6 @@ pub fn decode(bytes: &[u8], declared: Option<&str>) -> String {
 }
 
 /// Returns whether these bytes are text in some encoding.
-#[must_use]
 pub fn is_text(bytes: &[u8]) -> bool {
     charset::detect(&bytes[..bytes.len().min(SAMPLE)], bytes.len() <= SAMPLE).is_ok()
 }

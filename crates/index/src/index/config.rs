@@ -35,7 +35,6 @@ pub struct IndexConfig {
 
 impl IndexConfig {
     /// The defaults, in this folder, by this clock.
-    #[must_use]
     pub fn new(folder: PathBuf, now: Arc<dyn Fn() -> u64 + Send + Sync>) -> Self {
         Self {
             folder,

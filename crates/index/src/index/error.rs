@@ -32,7 +32,6 @@ pub enum IndexError {
 
 impl IndexError {
     /// Hint on what to do.
-    #[must_use]
     pub const fn hint(&self) -> &'static str {
         match self {
             Self::Full(_) => "free some disk space and try again",

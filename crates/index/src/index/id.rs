@@ -17,7 +17,6 @@ pub struct ContentHash([u8; 32]);
 
 impl ContentHash {
     /// The hash of these bytes.
-    #[must_use]
     pub fn of(bytes: &[u8]) -> Self {
         Self(Sha256::digest(bytes).into())
     }
@@ -48,7 +47,6 @@ impl ContentHash {
     }
 
     /// Its beginning as a number.
-    #[must_use]
     pub fn number(&self) -> u64 {
         let [first, second, third, fourth, fifth, sixth, seventh, eighth, ..] = self.0;
         u64::from_le_bytes([first, second, third, fourth, fifth, sixth, seventh, eighth])
@@ -93,13 +91,11 @@ pub struct DocumentId {
 
 impl DocumentId {
     /// The key of these bytes, read as this kind by this version of whatever makes text and chunks of them.
-    #[must_use]
     pub const fn new(content: ContentHash, kind: Kind, reading: u32) -> Self {
         Self { content, kind, reading }
     }
 
     /// Returns whether it is a document of these bytes.
-    #[must_use]
     pub fn is_of(&self, content: ContentHash) -> bool {
         self.content == content
     }

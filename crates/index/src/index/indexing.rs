@@ -59,7 +59,6 @@ pub struct Indexing {
 
 impl Indexing {
     /// Number of its chunks so far.
-    #[must_use]
     pub const fn chunks(&self) -> u32 {
         self.chunks
     }

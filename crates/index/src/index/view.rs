@@ -51,7 +51,6 @@ pub struct About {
 
 impl About {
     /// Returns true if reading the document with this recognition may find more text.
-    #[must_use]
     pub fn is_outdated(&self, recognition: &RecognitionStamp) -> bool {
         self.retry || self.recognition.as_ref().is_some_and(|before| recognition.promises_more_than(before))
     }

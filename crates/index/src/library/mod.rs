@@ -56,7 +56,6 @@ pub struct Library {
 impl Library {
     /// A library of this index. Nothing is opened and nothing runs before it is needed; when nobody has needed it for
     /// [`IndexConfig::rest_after`], its memory is given back.
-    #[must_use]
     pub fn new(extractor: Extractor, config: IndexConfig) -> Self {
         let (chunks, reading) = (config.chunks, config.reading);
         let (digests, broken) = (Digests::default(), FailureCache::default());

@@ -140,7 +140,6 @@ pub struct Snippet {
 const CUT: &str = "…";
 
 /// About so many letters of a text, where the most hits are.
-#[must_use]
 pub fn around(text: &str, marks: &[Range<usize>], letters: usize) -> Snippet {
     let window = window(text, marks, letters);
     let part = text.get(window.clone()).unwrap_or_default();

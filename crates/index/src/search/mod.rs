@@ -117,7 +117,6 @@ pub struct Request {
 
 impl Request {
     /// The ten best hits in these documents.
-    #[must_use]
     pub const fn new(documents: Vec<Visible>, query: Query) -> Self {
         Self { documents, query, limit: 10, context: false, within: Duration::from_secs(5) }
     }

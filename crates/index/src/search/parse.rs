@@ -55,7 +55,6 @@ pub enum Unit {
 }
 
 /// Reads a query.
-#[must_use]
 pub fn parse(query: &str, dictionary: &Dictionary) -> ParsedQuery {
     let query = query.get(..query.floor_char_boundary(LONGEST)).unwrap_or(query).replace("\\\"", "\"");
     let mut parsed = ParsedQuery::default();

@@ -30,7 +30,6 @@ pub(super) const STACK_BYTES: usize = 64 * 1024 * 1024;
 
 /// Reads the document on standard input as the arguments say, and tells of it on standard output. This is all that a process
 /// does whose first argument is [`WORKER_ARGUMENT`](super::WORKER_ARGUMENT); `arguments` are those after it.
-#[must_use]
 pub fn run_worker(arguments: &[OsString]) -> ExitCode {
     match work(arguments) {
         Ok(()) => ExitCode::SUCCESS,

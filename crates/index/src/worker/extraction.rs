@@ -51,7 +51,6 @@ impl Extractor {
     /// An extractor. Nothing is started. `program` calls [`run_worker`](super::run_worker) when its first argument is
     /// [`WORKER_ARGUMENT`]; `/proc/self/exe` is the daemon's own even after its file was replaced. At most `at_once` workers
     /// read at a time; one more may recognise letters.
-    #[must_use]
     pub fn new(program: PathBuf, limits: Limits, at_once: usize) -> Self {
         Self { program, limits, recognition: None, turns: WorkerTurns::new(at_once) }
     }
@@ -63,13 +62,11 @@ impl Extractor {
     }
 
     /// Recognition as it can be had now.
-    #[must_use]
     pub fn recognition(&self) -> Recognition {
         self.recognition.as_ref().map(RecognitionConfig::now).unwrap_or_default()
     }
 
     /// Limits on the cost of reading one document.
-    #[must_use]
     pub const fn limits(&self) -> &Limits {
         &self.limits
     }

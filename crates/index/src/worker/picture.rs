@@ -58,7 +58,6 @@ pub(crate) enum PictureHeader {
 
 /// Reads the picture on standard input and writes what models are shown of it to standard output. This is all that a
 /// process does whose first argument is [`PICTURE_WORKER_ARGUMENT`]; `arguments` are those after it.
-#[must_use]
 pub fn run_picture_worker(arguments: &[OsString]) -> ExitCode {
     match work(arguments) {
         Ok(()) => ExitCode::SUCCESS,

@@ -37,7 +37,6 @@ pub struct WorkerTurn {
 
 impl WorkerTurn {
     /// The recognition that the worker has.
-    #[must_use]
     pub const fn recognition(&self) -> &Recognition {
         &self.recognition
     }

@@ -69,7 +69,6 @@ struct UnderWay {
 
 impl Logins {
     /// With tokens in this folder. It is made when the first is kept.
-    #[must_use]
     pub fn new(folder: PathBuf) -> Self {
         Self { folder, is_open: true, ..Self::none(Routes::default()) }
     }
@@ -81,7 +80,6 @@ impl Logins {
     }
 
     /// For servers to which nobody can log in: keys come in their headers or not at all.
-    #[must_use]
     pub(crate) fn none(routes: Routes) -> Self {
         let (under_way, remembering) = (Mutex::default(), Mutex::default());
         Self { folder: PathBuf::new(), is_open: false, under_way, remembering, routes }

@@ -34,7 +34,6 @@ pub struct ServerReport {
 
 impl McpPool {
     /// All servers, by name.
-    #[must_use]
     pub fn report(&self) -> Vec<ServerReport> {
         let config = Arc::clone(&self.state().config);
         let names: BTreeSet<&String> = config.servers.keys().chain(config.broken.keys()).collect();

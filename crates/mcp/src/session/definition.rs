@@ -85,7 +85,6 @@ fn inner_name(name: &str, fingerprint: &str) -> String {
 }
 
 /// Returns whether a tool's name is one of a tool of a server that some client brought.
-#[must_use]
 pub fn is_of_session_server(tool: &str) -> bool {
     let Some((server, _)) = tool.strip_prefix(schema::PREFIX).and_then(|rest| rest.split_once('_')) else {
         return false;

@@ -77,7 +77,6 @@ type EndedPools = Vec<Arc<McpPool>>;
 
 impl SessionServers {
     /// No servers yet.
-    #[must_use]
     pub fn new(parts: SessionServersParts) -> Self {
         let state = State { sessions: HashMap::new(), last_version: first_version(), closed: false };
         Self { parts, state: Mutex::new(state) }
@@ -149,7 +148,6 @@ impl SessionServers {
     }
 
     /// The servers of a session, if it has any.
-    #[must_use]
     pub fn of(&self, session: SessionId) -> Option<Arc<McpPool>> {
         self.state().sessions.get(&session).map(|brought| Arc::clone(&brought.pool))
     }

@@ -105,7 +105,6 @@ pub(crate) fn form(host: &str) -> &'static [Change] {
 }
 
 /// The models that a key alone makes use of at a provider's own address, by slot; none elsewhere.
-#[must_use]
 pub fn default_models(host: &str) -> &'static [(Slot, String)] {
     static DEFAULTS: LazyLock<BTreeMap<&'static str, Vec<(Slot, String)>>> = LazyLock::new(|| {
         let of = |provider: &str| CATALOGUE.defaults.get(provider).cloned().unwrap_or_default().into_iter().collect();

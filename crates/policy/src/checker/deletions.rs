@@ -10,7 +10,6 @@ const DELETING: &str = "rm rmdir unlink shred";
 
 /// Those of these paths that the command of a call seems to delete, or something in them. Names are compared without the
 /// folders that they are in, for where each part of a command runs is not known.
-#[must_use]
 pub fn deletes(arguments: &str, paths: &[String]) -> Vec<String> {
     let arguments: Value = serde_json::from_str(arguments).unwrap_or_default();
     let text = |key: &str| arguments.get(key).and_then(Value::as_str).unwrap_or_default();

@@ -40,7 +40,6 @@ use super::{
 };
 
 /// That tool, for what is judged as if it called it.
-#[must_use]
 pub fn read_tool() -> ToolSpec {
     ToolSpec { name: READ_TOOL.to_owned(), description: String::new(), parameters: json!({}), effect: Effect::Read }
 }
@@ -94,7 +93,6 @@ const NAMES: [&str; 7] =
     ["/uploads", "/outputs", "/temp", "/skills", "/large_tool_results", "/conversation_history", "/memories"];
 
 /// The folders of a session, as [`CallContext::roots`]. Those of the person are there by their real paths and by their names.
-#[must_use]
 pub fn roots(workspace: &Workspace) -> Vec<&Path> {
     let project = workspace.project.as_ref().map(|mount| [mount.path.as_path(), Path::new(PROJECT)]);
     let folders = workspace.folders.iter().flat_map(|folder| [folder.path.as_path(), Path::new(&folder.at)]);
@@ -103,7 +101,6 @@ pub fn roots(workspace: &Workspace) -> Vec<&Path> {
 
 impl Policy {
     /// A policy of these rules.
-    #[must_use]
     pub fn new(rules: Rules) -> Self {
         Self { rules, checks: Vec::new() }
     }
@@ -116,7 +113,6 @@ impl Policy {
     }
 
     /// The rules.
-    #[must_use]
     pub fn rules(&self) -> &Rules {
         &self.rules
     }
@@ -124,7 +120,6 @@ impl Policy {
     /// The verdict on one call, with its reasons. A check that fails denies. Of a call that reads through a link the
     /// stricter of two: on the name that was written, and on the one that it leads to. What looks into a file that it
     /// names is judged as reading it, too, so that no tool shows what `read_file` would not.
-    #[must_use]
     pub fn judge(&self, facts: &CallContext<'_>) -> Explanation {
         let written = self.judge_reading(facts);
         let Some(followed) = facts.followed else { return written };
@@ -162,7 +157,6 @@ impl Policy {
     /// Returns whether the call may show of a file what it comes upon, or tells where it goes wrong: whether reading it
     /// is allowed without asking, and the call itself would not be denied if it named it, which are the facts'
     /// arguments. A search asks that of each of its files, so the second is judged only where it can make a difference.
-    #[must_use]
     pub fn may_show(&self, facts: &CallContext<'_>) -> bool {
         let tool = read_tool();
         let read = self.judge_form(&CallContext { tool: &tool, foreign: None, followed: None, ..*facts });

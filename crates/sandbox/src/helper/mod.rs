@@ -61,7 +61,6 @@ struct Program {
 
 /// Becomes `command` in this environment, locked in by the policy that comes over standard input; without a command,
 /// only tries. Called first thing in `main`, before any thread, logging or configuration.
-#[must_use]
 pub fn run_helper(command: Vec<OsString>, environment: impl IntoIterator<Item = (OsString, OsString)>) -> ExitCode {
     let Ok(leash) = take_leash() else { return ExitCode::FAILURE };
     match outer(&leash, command, environment.into_iter().collect()) {

@@ -30,7 +30,6 @@ pub struct ConfinedPrograms {
 impl ConfinedPrograms {
     /// Programs in this sandbox. The variables are those of commands; `place` is a folder that may be made. Files whose names
     /// are secret, or known to this crate as such, are reported as secrets.
-    #[must_use]
     pub fn new(
         sandbox: Arc<Sandbox>,
         environment: BTreeMap<String, String>,

@@ -62,7 +62,6 @@ pub struct ToolboxConfig {
 
 impl ToolboxConfig {
     /// The defaults: commands end after two minutes and may ask for up to ten.
-    #[must_use]
     pub fn new(time_zone: fn() -> TimeZone) -> Self {
         Self {
             time_zone,

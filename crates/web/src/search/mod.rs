@@ -54,7 +54,6 @@ pub enum Dialect {
 
 impl Dialect {
     /// Where an engine of that kind is, where all of it are in one place.
-    #[must_use]
     pub const fn usual_base_url(&self) -> Option<&'static str> {
         match self {
             Self::Searxng | Self::Json(_) => None,
@@ -64,7 +63,6 @@ impl Dialect {
     }
 
     /// Returns whether it answers no request without a key.
-    #[must_use]
     pub const fn needs_key(&self) -> bool {
         matches!(self, Self::Brave | Self::Tavily)
     }

@@ -92,7 +92,6 @@ type Shared = Arc<Mutex<Option<SessionRecord>>>;
 
 impl FileSnapshots {
     /// Keeps below `base`, which is made when the first call is looked at.
-    #[must_use]
     pub fn new(base: PathBuf, config: SnapshotConfig) -> Self {
         Self {
             base,

@@ -15,7 +15,6 @@ use super::{MODEL_ID, Recorded, Reply, ReplyCall, UsagePlace};
 const FAST_CYCLE: u64 = 1_000;
 
 /// The words of a fast reply with `count` deltas.
-#[must_use]
 pub fn fast_text(count: u64) -> String {
     (0..count).map(fast_delta).collect()
 }

@@ -154,61 +154,51 @@ impl Default for Reply {
 
 impl Reply {
     /// Words.
-    #[must_use]
     pub fn text(text: impl Into<String>) -> Self {
         Self { text: text.into(), ..Self::default() }
     }
 
     /// Words in exactly these deltas.
-    #[must_use]
     pub fn deltas<T: Into<String>>(deltas: impl IntoIterator<Item = T>) -> Self {
         Self { deltas: deltas.into_iter().map(Into::into).collect(), ..Self::default() }
     }
 
     /// A tool call. Arguments that are a string are sent as they are.
-    #[must_use]
     pub fn tool_call(name: impl Into<String>, arguments: Value) -> Self {
         Self::default().and_call(name, arguments)
     }
 
     /// Blocks of Anthropic's Messages, in this order.
-    #[must_use]
     pub fn blocks(blocks: impl IntoIterator<Item = Value>) -> Self {
         Self { blocks: blocks.into_iter().collect(), ..Self::default() }
     }
 
     /// Items of OpenAI's Responses, in this order.
-    #[must_use]
     pub fn items(items: impl IntoIterator<Item = Value>) -> Self {
         Self { items: items.into_iter().collect(), ..Self::default() }
     }
 
     /// `count` deltas as fast as they are taken; [`super::fast_text`] says which.
-    #[must_use]
     pub fn fast(count: u64) -> Self {
         Self { fast: Some(count), ..Self::default() }
     }
 
     /// Events with these data, as they are.
-    #[must_use]
     pub fn events<T: Into<String>>(events: impl IntoIterator<Item = T>) -> Self {
         Self { events: Some(events.into_iter().map(Into::into).collect()), ..Self::default() }
     }
 
     /// A status and a body, as they are.
-    #[must_use]
     pub fn status(status: u16, body: impl Into<String>) -> Self {
         Self { status, body: Some(body.into()), ..Self::default() }.header("content-type", "application/json")
     }
 
     /// A refusal with a message, in the usual form.
-    #[must_use]
     pub fn refusal(status: u16, message: &str) -> Self {
         Self::status(status, json!({"error": {"message": message, "type": "refused"}}).to_string())
     }
 
     /// An error in the form of Anthropic's Messages.
-    #[must_use]
     pub fn messages_error(status: u16, kind: &str, message: &str) -> Self {
         let error = json!({"type": kind, "message": message});
         Self::status(status, json!({"type": "error", "error": error, "request_id": "req_scripted"}).to_string())
@@ -216,32 +206,27 @@ impl Reply {
     }
 
     /// An error in the form of OpenAI's Responses.
-    #[must_use]
     pub fn responses_error(status: u16, code: &str, message: &str) -> Self {
         let error = json!({"message": message, "type": "invalid_request_error", "param": null, "code": code});
         Self::status(status, json!({ "error": error }).to_string()).header("x-request-id", "req_scripted")
     }
 
     /// 429 with a wish to wait.
-    #[must_use]
     pub fn rate_limited(seconds: f64) -> Self {
         Self::refusal(429, "slow down").header("retry-after", seconds.to_string())
     }
 
     /// A web page.
-    #[must_use]
     pub fn html() -> Self {
         Self::status(200, "<!doctype html><html><body>Welcome!</body></html>").header("content-type", "text/html")
     }
 
     /// Bytes that mean nothing.
-    #[must_use]
     pub fn garbage() -> Self {
         Self::status(200, "\u{1}PK\u{3}\u{4} this is\nno event stream\n\n").header("content-type", "text/event-stream")
     }
 
     /// An answer that ends in the middle of an event, though the transfer ends well.
-    #[must_use]
     pub fn half_event() -> Self {
         let whole = r#"data: {"choices":[{"index":0,"delta":{"content":"Hel"}}]}"#;
         let half = r#"data: {"choices":[{"index":0,"delta":{"con"#;
@@ -249,7 +234,6 @@ impl Reply {
     }
 
     /// Silence.
-    #[must_use]
     pub fn never() -> Self {
         Self { never: true, ..Self::default() }
     }

@@ -49,7 +49,6 @@ impl Script {
     }
 
     /// The replies that wait, without those that are used again and again.
-    #[must_use]
     pub fn waiting(&self) -> usize {
         self.replies.iter().filter(|reply| !reply.repeat).count()
     }

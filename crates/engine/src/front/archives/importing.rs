@@ -156,7 +156,6 @@ impl SessionImport {
     }
 
     /// Id that the session will have.
-    #[must_use]
     pub fn id(&self) -> SessionId {
         let first = self.sessions.first().map(|session| session.archived.id);
         first.and_then(|id| self.ids.get(&id).copied()).unwrap_or_else(SessionId::generate)

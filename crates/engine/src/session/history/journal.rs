@@ -287,19 +287,16 @@ pub struct Subscription {
 
 impl Subscription {
     /// The turn that was running when the reader came.
-    #[must_use]
     pub fn live_turn(&self) -> Option<TurnId> {
         self.origin.live_turn
     }
 
     /// The session that is read.
-    #[must_use]
     pub fn session_id(&self) -> SessionId {
         self.origin.session
     }
 
     /// Returns whether everything stored so far was handed out. Deltas may still wait.
-    #[must_use]
     pub fn is_current(&self) -> bool {
         self.ready.is_empty() && self.seen >= self.shared.head.load(Ordering::Acquire)
     }

@@ -30,7 +30,6 @@ pub struct Activity {
 
 impl Activity {
     /// Returns whether no turn is at work: each that is open waits for a person, with one of its calls at least.
-    #[must_use]
     pub fn is_quiet(&self) -> bool {
         self.open_turns == self.waiting_turns
     }

@@ -79,7 +79,6 @@ pub struct SessionHandle {
 
 impl SessionHandle {
     /// The session.
-    #[must_use]
     pub fn id(&self) -> SessionId {
         self.id
     }

@@ -46,7 +46,6 @@ struct State {
 
 impl ModelRecords {
     /// Those of a file, which may be missing or damaged. It is written when something is learnt.
-    #[must_use]
     pub fn open(path: PathBuf) -> Arc<Self> {
         let models = record::read_all(&path, now());
         Arc::new(Self { path: Some(path), state: Mutex::new(State { models, ..State::default() }) })
