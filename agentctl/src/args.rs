@@ -9,7 +9,7 @@ use clap::{Arg, ArgAction, CommandFactory as _, FromArgMatches as _, Parser, Sub
 use clap_complete::engine::ArgValueCandidates;
 use futures_util::future::BoxFuture;
 
-use crate::{acp, cmd, complete, exit::Exit, failure::Failure, flags::Global, report};
+use crate::{acp, cmd, exit::Exit, failure::Failure, flags::Global, report};
 
 /// Talks to agentd, the private agent runtime on this machine.
 #[derive(Debug, Parser)]
@@ -37,11 +37,11 @@ pub(crate) struct Cli {
 
 /// Makes the commands of a table: the words for people, the arguments, and what does the command.
 macro_rules! commands {
-    ($(#[$words:meta] $name:ident($args:ty) => $handle:path,)*) => {
+    ($($(#[$words:meta])+ $name:ident($args:ty) => $handle:path,)*) => {
         /// The commands.
         #[derive(Debug, Subcommand)]
         pub(crate) enum Command {
-            $(#[$words] $name(Box<$args>),)*
+            $($(#[$words])+ $name(Box<$args>),)*
         }
 
         impl Cli {
@@ -60,7 +60,7 @@ macro_rules! commands {
 
 commands! {
     /// Talk to the model in the terminal
-    Chat(cmd::chat::ChatArgs) => chat,
+    Chat(cmd::attach::ChatArgs) => chat,
     /// Run one turn and print the answer
     Run(cmd::run::RunArgs) => cmd::run::handle,
     /// Follow the live turn of a session
@@ -72,15 +72,19 @@ commands! {
     /// Answer an approval or a question
     Answer(cmd::interrupts::AnswerArgs) => cmd::interrupts::handle_answer,
     /// List, add and revoke grants: rules for calls that run without asking
-    Grants(cmd::grants::GrantsArgs) => cmd::grants::handle,
+    #[command(subcommand, after_help = cmd::grants::GRANTS_HELP)]
+    Grants(cmd::grants::GrantsCommand) => cmd::grants::handle,
     /// List, show, export, import and delete sessions
-    Sessions(cmd::sessions::SessionsArgs) => cmd::sessions::handle,
+    #[command(subcommand, after_help = cmd::sessions::SESSIONS_HELP)]
+    Sessions(cmd::sessions::SessionsCommand) => cmd::sessions::handle,
     /// Play recordings as tests: no model, no network
-    Test(cmd::test::TestArgs) => cmd::test::handle,
+    Test(cmd::replay::TestArgs) => cmd::replay::handle,
     /// List, read and write files of a session
-    Files(cmd::files::FilesArgs) => cmd::files::handle,
+    #[command(subcommand, after_help = cmd::files::FILES_HELP)]
+    Files(cmd::files::FilesCommand) => cmd::files::handle,
     /// Add documents to a session; read and search them by page
-    Docs(cmd::docs::DocsArgs) => cmd::docs::handle,
+    #[command(subcommand, after_help = cmd::docs::DOCS_HELP)]
+    Docs(cmd::docs::DocsCommand) => cmd::docs::handle,
     /// Show what fills the context window, and what would be cut next
     Context(cmd::context::ContextArgs) => cmd::context::handle,
     /// Summarize older history, or undo that
@@ -88,13 +92,14 @@ commands! {
     /// Show a turn as a tree with times, tokens and money
     Trace(cmd::trace::TraceArgs) => cmd::trace::handle,
     /// Undo a turn's changes to files
-    Undo(cmd::rewind::UndoArgs) => cmd::rewind::handle_undo,
+    Undo(cmd::context::UndoArgs) => cmd::context::handle_undo,
     /// Go back to before a turn: files, talk, or both
-    Rewind(cmd::rewind::RewindArgs) => cmd::rewind::handle,
+    Rewind(cmd::context::RewindArgs) => cmd::context::handle_rewind,
     /// Show the audit log
     Audit(cmd::audit::AuditArgs) => cmd::audit::handle,
     /// Explain what the policy decides for a call; test a policy file
-    Policy(cmd::policy::PolicyArgs) => cmd::policy::handle,
+    #[command(subcommand, after_help = cmd::policy::POLICY_HELP)]
+    Policy(cmd::policy::PolicyCommand) => cmd::policy::handle,
     /// List the models and their roles (slots)
     Models(cmd::models::ModelsArgs) => cmd::models::handle,
     /// Show tokens and money, by model, session, day or slot
@@ -102,25 +107,31 @@ commands! {
     /// List the tools that models can use
     Tools(cmd::agents::ToolsArgs) => cmd::agents::handle_tools,
     /// List and show agents: helpers that the main model can give work to
-    Agents(cmd::agents::AgentsArgs) => cmd::agents::handle,
+    #[command(subcommand, after_help = cmd::agents::AGENTS_HELP)]
+    Agents(cmd::agents::AgentsCommand) => cmd::agents::handle,
     /// List, show, check and add skills
-    Skills(cmd::agents::SkillsArgs) => cmd::agents::handle_skills,
+    #[command(subcommand, after_help = cmd::agents::SKILLS_HELP)]
+    Skills(cmd::agents::SkillsCommand) => cmd::agents::handle_skills,
     /// Show and trust what a project brings along in .agentd/
-    Project(cmd::project::ProjectArgs) => cmd::project::handle,
+    #[command(subcommand, after_help = cmd::project::PROJECT_HELP)]
+    Project(cmd::project::ProjectCommand) => cmd::project::handle,
     /// List, show, merge and remove git worktrees of sessions
-    Worktree(cmd::worktree::WorktreeArgs) => cmd::worktree::handle,
+    #[command(subcommand, after_help = cmd::project::WORKTREE_HELP)]
+    Worktree(cmd::project::WorktreeCommand) => cmd::project::handle_worktree,
     /// Add, list, show and remove plugins: skills, agents, commands and servers as one
-    Plugin(cmd::plugin::PluginArgs) => cmd::plugin::handle,
+    #[command(subcommand, after_help = cmd::plugin::PLUGIN_HELP)]
+    Plugin(cmd::plugin::PluginCommand) => cmd::plugin::handle,
     /// Manage MCP servers, or act as one
-    Mcp(cmd::mcp::McpArgs) => cmd::mcp::handle,
+    #[command(subcommand, after_help = cmd::mcp::MCP_HELP)]
+    Mcp(cmd::mcp::McpCommand) => cmd::mcp::handle,
     /// Serve an editor, over the Agent Client Protocol
     Acp(acp::AcpArgs) => acp::handle,
     /// Count turns, tools, waits, tokens and money, by day
     Stats(cmd::usage::StatsArgs) => cmd::usage::handle_stats,
     /// Show disk usage of the data folder
-    Storage(cmd::storage::StorageArgs) => cmd::storage::show,
+    Storage(cmd::daemon::StorageArgs) => cmd::daemon::storage,
     /// Remove data that has not been used for long
-    Clean(cmd::storage::CleanArgs) => cmd::storage::clean,
+    Clean(cmd::daemon::CleanArgs) => cmd::daemon::clean,
     /// Show the status of the daemon
     Status(cmd::daemon::StatusArgs) => cmd::daemon::status,
     /// Start the daemon and wait until it is ready
@@ -128,11 +139,13 @@ commands! {
     /// Stop the daemon; interrupted turns can be resumed later
     Stop(cmd::daemon::StopArgs) => cmd::daemon::stop,
     /// Run the daemon as a service of systemd
-    Service(cmd::service::ServiceArgs) => cmd::service::handle,
+    #[command(subcommand, after_help = cmd::service::SERVICE_HELP)]
+    Service(cmd::service::ServiceCommand) => cmd::service::handle,
     /// Show the effective configuration and its sources
-    Config(cmd::config::ConfigArgs) => cmd::config::handle,
+    #[command(subcommand, after_help = cmd::daemon::CONFIG_HELP)]
+    Config(cmd::daemon::ConfigCommand) => cmd::daemon::config,
     /// Reload the configuration
-    Reload(cmd::config::ReloadArgs) => cmd::config::reload,
+    Reload(cmd::daemon::ReloadArgs) => cmd::daemon::reload,
     /// Check the installation, with a hint for each problem
     Doctor(cmd::doctor::DoctorArgs) => cmd::doctor::handle,
     /// Print a completion script for a shell
@@ -141,8 +154,8 @@ commands! {
     Man(cmd::man::ManArgs) => man,
 }
 
-async fn chat(global: &Global, args: cmd::chat::ChatArgs) -> anyhow::Result<Exit> {
-    cmd::chat::handle(global, args, command_line).await
+async fn chat(global: &Global, args: cmd::attach::ChatArgs) -> anyhow::Result<Exit> {
+    cmd::attach::handle_chat(global, args, command_line).await
 }
 
 async fn completions(_: &Global, args: cmd::man::CompletionsArgs) -> anyhow::Result<Exit> {
@@ -185,12 +198,12 @@ fn equipped(mut command: clap::Command, path: &str) -> clap::Command {
 /// The argument, with what shells offer for it.
 fn offering(arg: Arg) -> Arg {
     let offers = match arg.get_id().as_str() {
-        "session" => complete::sessions,
-        "id" => complete::interrupts,
-        "agent" => complete::agents,
-        "server" => complete::mcp_servers,
-        "plugin" => complete::plugins,
-        "model" => complete::slots,
+        "session" => cmd::man::sessions,
+        "id" => cmd::man::interrupts,
+        "agent" => cmd::man::agents,
+        "server" => cmd::man::mcp_servers,
+        "plugin" => cmd::man::plugins,
+        "model" => cmd::man::slots,
         _ => return arg,
     };
     arg.add(ArgValueCandidates::new(offers))
@@ -315,6 +328,11 @@ mod tests {
         }
         assert!(read("files get x y --json").is_err());
         assert!(read("files get x y --output z --json").unwrap().global.json);
+        for path in WITHOUT_JSON {
+            let cli = Cli::command();
+            let found = path.split(' ').try_fold(&cli, |command, name| command.find_subcommand(name));
+            assert!(found.is_some(), "{path}");
+        }
     }
 
     #[test]
@@ -333,20 +351,6 @@ mod tests {
         }
         assert!(!offered.contains("add name"), "{offered:?}");
     }
-
-    #[test]
-    fn every_command_that_is_told_to_print_no_json_is_there() {
-        for path in WITHOUT_JSON {
-            let cli = Cli::command();
-            let found = path.split(' ').try_fold(&cli, |command, name| command.find_subcommand(name));
-            assert!(found.is_some(), "{path}");
-        }
-    }
-}
-
-#[cfg(test)]
-mod misuse_tests {
-    use super::*;
 
     #[test]
     fn programs_are_known_by_what_they_ask_for() {

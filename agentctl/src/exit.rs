@@ -132,34 +132,22 @@ impl From<Exit> for ExitCode {
 #[cfg(test)]
 mod tests {
     use agentd_core::{
-        ids::{CallId, TraceId, TurnId},
+        ids::CallId,
         turn::{Denial, TurnError},
-        usage::Usage,
     };
 
     use super::*;
 
     fn result(stop_reason: StopReason, error: Option<ErrorKind>, denied: bool) -> TurnResult {
+        let denial = || Denial {
+            call_id: CallId::generate(),
+            tool: "write_file".to_owned(),
+            reason: "nobody was there".to_owned(),
+        };
         TurnResult {
-            turn_id: TurnId::generate(),
-            trace_id: TraceId::generate(),
-            text: String::new(),
-            tool_used: false,
-            stop_reason,
             error: error.map(|kind| TurnError { kind, message: String::new(), hint: None }),
-            steps: 1,
-            usage: Usage::default(),
-            denials: denied
-                .then(|| Denial {
-                    call_id: CallId::generate(),
-                    tool: "write_file".to_owned(),
-                    reason: "nobody was there".to_owned(),
-                })
-                .into_iter()
-                .collect(),
-            files: Vec::new(),
-            duration_ms: 0,
-            only_compacted: false,
+            denials: denied.then(denial).into_iter().collect(),
+            ..crate::samples::result(stop_reason)
         }
     }
 

@@ -2,7 +2,7 @@
 
 use std::{io, path::Path};
 
-use agentd_core::{error::ErrorKind, turn::TurnError};
+use agentd_core::error::ErrorKind;
 use agentd_proto::client::{ClientError, ClientErrorKind};
 
 use crate::{
@@ -50,11 +50,6 @@ impl Failure {
     pub(crate) fn hint(mut self, hint: impl Into<String>) -> Self {
         self.hint = Some(hint.into());
         self
-    }
-
-    /// The same as a turn that failed would say it.
-    pub(crate) fn to_turn_error(&self) -> TurnError {
-        TurnError { kind: self.kind, message: self.message.clone(), hint: self.hint.clone() }
     }
 
     /// Finds out what an error that reached the edge was.

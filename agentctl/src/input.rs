@@ -174,6 +174,8 @@ mod tests {
         check(Some("ask\n"), Some("a\nb\n"), Some(("ask\n\na\nb\n", Some(3))));
         check(Some("  "), Some("a"), Some(("a", None)));
         check(Some(""), None, None);
+        let half = "x".repeat(LONGEST_PROMPT / 2);
+        assert!(join(Some(half.clone()), Some(half)).is_err(), "both together keep to the limit");
     }
 
     #[test]
@@ -205,11 +207,5 @@ mod tests {
         check(b"good \xff\xfe", 100, "byte 6");
         check(b"12345", 4, "longer than");
         assert_eq!(read_text(&b"1234"[..], 4), Ok("1234".to_owned()));
-    }
-
-    #[test]
-    fn both_parts_together_keep_to_the_limit() {
-        let half = "x".repeat(LONGEST_PROMPT / 2);
-        assert!(join(Some(half.clone()), Some(half)).is_err());
     }
 }

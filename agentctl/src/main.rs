@@ -8,12 +8,11 @@
 //! - [`turn`]: lives through one turn, for `run`, `attach` and [`repl`], the conversation at a terminal.
 //! - [`acp`]: the same for editors, over the Agent Client Protocol.
 //! - [`render`]: what people and programs see of a turn; [`report`]: what they see of everything else.
-//! - [`failure`] and [`exit`]: how commands end. [`complete`]: what shells offer at a tab.
+//! - [`failure`] and [`exit`]: how commands end.
 
 mod acp;
 mod args;
 mod cmd;
-mod complete;
 mod daemon;
 mod exit;
 mod failure;
@@ -67,4 +66,80 @@ fn run(cli: Cli) -> anyhow::Result<Exit> {
     // A thread may still wait for the keyboard; nobody waits for it.
     runtime.shutdown_background();
     outcome
+}
+
+/// Values that tests of several modules need.
+#[cfg(test)]
+mod samples {
+    use agentd_core::{
+        Timestamp,
+        ids::{InterruptId, SessionId, TraceId, TurnId},
+        interrupt::{Ask, AskedBy, Interrupt},
+        policy::Risk,
+        turn::{StopReason, TurnResult},
+        usage::Usage,
+    };
+    use serde_json::Value;
+
+    /// An interrupt without a deadline.
+    pub(crate) fn interrupt(ask: Ask) -> Interrupt {
+        Interrupt {
+            id: InterruptId::generate(),
+            session_id: SessionId::generate(),
+            turn_id: TurnId::generate(),
+            call_id: None,
+            asked_by: AskedBy::default(),
+            ask,
+            raised_at: Timestamp::UNIX_EPOCH,
+            deadline: None,
+            on_deadline: None,
+        }
+    }
+
+    /// The approval of a call with high risk.
+    pub(crate) fn approval(tool: &str, args: Value, preview: Option<&str>, grants: &[&str]) -> Ask {
+        Ask::Approval {
+            tool: tool.to_owned(),
+            args,
+            risk: Risk::High,
+            reason: "it runs a command".to_owned(),
+            preview: preview.map(str::to_owned),
+            layer: None,
+            rule: None,
+            grants: grants.iter().map(|grant| (*grant).to_owned()).collect(),
+            wider: Vec::new(),
+            for_good: Vec::new(),
+            owner: None,
+        }
+    }
+
+    /// A question that needs an answer.
+    pub(crate) fn question(question: &str, choices: &[&str]) -> Ask {
+        Ask::Question {
+            secret: false,
+            question: question.to_owned(),
+            context: None,
+            default: None,
+            required: true,
+            choices: choices.iter().map(|choice| (*choice).to_owned()).collect(),
+        }
+    }
+
+    /// The result of a turn of one step that said nothing.
+    pub(crate) fn result(stop_reason: StopReason) -> TurnResult {
+        TurnResult {
+            turn_id: TurnId::generate(),
+            trace_id: TraceId::generate(),
+            text: String::new(),
+            tool_used: false,
+            stop_reason,
+            error: None,
+            steps: 1,
+            usage: Usage::default(),
+            denials: Vec::new(),
+            files: Vec::new(),
+            duration_ms: 0,
+            only_compacted: false,
+        }
+    }
 }

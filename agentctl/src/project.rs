@@ -72,8 +72,13 @@ pub(crate) fn parts(report: &ProjectReport) -> String {
         parts.push("instructions".to_owned());
     }
     let counted = [(report.agents.len(), "agent"), (report.skills.len(), "skill"), (report.commands.len(), "command")];
-    parts.extend(counted.iter().filter(|(many, _)| *many > 0).map(|(many, what)| count(*many as u64, what)));
+    parts.extend(counts(&counted));
     if parts.is_empty() { count(report.files.len() as u64, "file") } else { parts.join(", ") }
+}
+
+/// So many of each kind, where there are any.
+pub(crate) fn counts(counted: &[(usize, &str)]) -> Vec<String> {
+    counted.iter().filter(|(many, _)| *many > 0).map(|(many, what)| count(*many as u64, what)).collect()
 }
 
 /// An agent in one line.
@@ -110,36 +115,4 @@ pub(crate) fn announced_worktree(worktree: &SessionWorktree) -> String {
         line.push_str(&format!("; {files} with changes that are not committed stay in the main tree"));
     }
     line
-}
-
-#[cfg(test)]
-mod tests {
-    use agentd_core::{
-        agent::AgentCard,
-        project::{ProjectChange, ProjectChangeKind, ProjectCommand},
-    };
-
-    use super::*;
-
-    #[test]
-    fn a_project_is_told_of_until_it_is_trusted() {
-        let mut report = ProjectReport {
-            path: "/src/my app".into(),
-            trust: ProjectTrust::Untrusted,
-            instructions: true,
-            agents: vec![AgentCard::new("poet"), AgentCard::new("cook")],
-            commands: vec![ProjectCommand::default()],
-            ..ProjectReport::default()
-        };
-        assert_eq!(
-            notice(&report).unwrap(),
-            "this project has .agentd/ with instructions, 2 agents, 1 command, not trusted: nothing of it is used"
-        );
-        assert!(way(&report).contains("agentctl project trust '/src/my app'"), "{}", way(&report));
-        report.trust = ProjectTrust::Changed;
-        report.changes = vec![ProjectChange { path: "a".to_owned(), kind: ProjectChangeKind::Added }];
-        assert!(notice(&report).unwrap().contains("changed since you trusted it (1 file; instructions, 2 agents"));
-        report.trust = ProjectTrust::Trusted;
-        assert_eq!(notice(&report), None);
-    }
 }

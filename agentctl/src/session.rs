@@ -242,10 +242,7 @@ impl SessionTarget {
 
     /// A session to be made.
     fn to_be(&self) -> Option<&NewSession> {
-        match self {
-            Self::New(new) => Some(new),
-            Self::Named(_) | Self::Known(_) => None,
-        }
+        if let Self::New(new) = self { Some(new) } else { None }
     }
 
     /// The settings of a session that is; none where they are not known.
@@ -256,14 +253,6 @@ impl SessionTarget {
     /// The folder that a session to be made sees.
     pub(crate) fn project(&self) -> Option<&Mount> {
         self.to_be()?.project.as_ref()
-    }
-
-    /// The folder that the session sees or will see; none where it sees none, or is not known.
-    pub(crate) async fn project_there(&self, daemon: &Daemon) -> Option<Mount> {
-        match self.to_be() {
-            Some(new) => new.project.clone(),
-            None => self.settings(daemon).await?.project,
-        }
     }
 
     /// The setting of the session about its requests; none where it has none, or is not known.
@@ -304,10 +293,7 @@ impl SessionTarget {
 
     /// The session's id, where it is known.
     pub(crate) fn id(&self) -> Option<SessionId> {
-        match self {
-            Self::Known(id) => Some(*id),
-            Self::Named(_) | Self::New(_) => None,
-        }
+        if let Self::Known(id) = self { Some(*id) } else { None }
     }
 
     /// The same for the daemon.
@@ -335,7 +321,10 @@ impl SessionTarget {
 pub(crate) async fn named_or_last(daemon: &Daemon, name: Option<&str>) -> Result<SessionId, Failure> {
     match name {
         Some(name) => Ok(daemon.client.find_session(name).await?),
-        None => last_used(daemon).await,
+        None => {
+            let last = daemon.client.sessions(1).await?.into_iter().next();
+            last.map(|session| session.id).ok_or_else(nothing_to_resume)
+        }
     }
 }
 
@@ -367,15 +356,6 @@ async fn last_here(daemon: &Daemon, project: Option<&Mount>) -> Result<SessionId
 
 /// The sessions among which that of a folder is looked for.
 const SEARCHED: usize = 1000;
-
-/// The session that was used last.
-///
-/// # Errors
-/// When there is none.
-pub(crate) async fn last_used(daemon: &Daemon) -> Result<SessionId, Failure> {
-    let last = daemon.client.sessions(1).await?.into_iter().next();
-    last.map(|session| session.id).ok_or_else(nothing_to_resume)
-}
 
 fn nothing_to_resume() -> Failure {
     Failure::new(ErrorKind::NotFound, "there is no session to resume").hint("leave --continue out to begin one")
@@ -439,7 +419,6 @@ fn name_files(prompt: &str, files: &[(String, PathBuf)]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::exit::Exit;
 
     #[test]
     fn files_are_named_on_a_line_of_their_own() {
@@ -452,18 +431,5 @@ mod tests {
             name_files("Compare", &alike),
             "Compare\n\nUploaded files: uploads/mod.rs (a/mod.rs), uploads/mod-2.rs (b/mod.rs)"
         );
-    }
-
-    #[test]
-    fn only_files_can_be_uploaded() {
-        let folder = tempfile::tempdir().unwrap();
-        let file = folder.path().join("notes.txt");
-        std::fs::write(&file, "x").unwrap();
-        assert_eq!(Upload::open(&file).unwrap().name, "notes.txt");
-        for path in [folder.path(), &folder.path().join("none")] {
-            let failure = Upload::open(path).unwrap_err();
-            assert_eq!(failure.exit, Exit::Usage);
-            assert!(failure.hint.is_some());
-        }
     }
 }

@@ -158,7 +158,7 @@ pub struct LanguageServer {
 }
 
 /// Something that is wrong with what is kept.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
 pub struct Finding {
     /// Subject: `disk`, `journal`, `audit` or `session`.
     pub subject: String,
@@ -167,11 +167,12 @@ pub struct Finding {
     /// Hint on what to do.
     pub hint: String,
     /// Set if something does not work because of it.
+    #[serde(skip)]
     pub is_failure: bool,
 }
 
 /// State of the sandbox of commands.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
 pub struct SandboxState {
     /// Behaviour where the kernel offers less: `enforce`, `best_effort` or `off`.
     pub mode: String,
@@ -190,7 +191,7 @@ pub struct SandboxState {
 }
 
 /// A turn that the daemon found open when it started.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
 pub struct RecoveredTurn {
     /// The session.
     pub session_id: SessionId,

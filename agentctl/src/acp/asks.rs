@@ -13,8 +13,8 @@ use std::{
 
 use agent_client_protocol_schema::v1::{
     CLIENT_METHOD_NAMES, PermissionOption, PermissionOptionKind, ReadTextFileRequest, RequestPermissionOutcome,
-    RequestPermissionRequest, RequestPermissionResponse, SessionId, SessionId as WireId, ToolCallContent,
-    ToolCallStatus, ToolCallUpdate, ToolCallUpdateFields, ToolKind, WriteTextFileRequest,
+    RequestPermissionRequest, RequestPermissionResponse, SessionId, ToolCallContent, ToolCallStatus, ToolCallUpdate,
+    ToolCallUpdateFields, ToolKind, WriteTextFileRequest,
 };
 use agentd_core::{
     Timestamp,
@@ -34,9 +34,8 @@ use serde_json::{Value, json};
 use tokio::{task::JoinSet, time::timeout};
 
 use super::{
-    edits::{self, Before},
     message::{Outcome, Peer},
-    tool_call::{self, Places, SHELL},
+    tool_call::{self, Before, Places, SHELL, edits_of_call, edits_of_patch, shown_edits},
 };
 use crate::{
     render::{asking, diff::Room},
@@ -161,10 +160,10 @@ fn approval_request(
         content.push(ToolCallContent::from(words));
     }
     // What the daemon shows is what it found, also in the editor.
-    let of_call = || edits::of_call(tool, args, places, Before::OnDisk);
+    let of_call = || edits_of_call(tool, args, places, Before::OnDisk);
     let edits = match preview {
         Some(preview) if tool == "write_file" => {
-            let edits = edits::shown(edits::of_patch(preview, places), LONG);
+            let edits = shown_edits(edits_of_patch(preview, places), LONG);
             if edits.is_empty() { of_call() } else { edits }
         }
         _ => of_call(),
@@ -288,12 +287,17 @@ fn form_answer(outcome: &Outcome) -> Option<Answer> {
     }
 }
 
-/// The question in words, with the ways to answer it.
+/// The question in words, with the ways to answer it; for a secret there is none for an editor, which would show and keep what
+/// is typed.
 pub(super) fn question_words(interrupt: &Interrupt) -> Option<String> {
     let Ask::Question { question, context, default, choices, .. } = &interrupt.ask else { return None };
+    let id = short_id(interrupt.id);
     let mut text = format!("\n\n**{}**\n", visible::lines(question.trim()));
     if let Some(context) = context {
         text.push_str(&format!("\n{}\n", visible::lines(context)));
+    }
+    if interrupt.ask.is_secret() {
+        return Some(format!("{text}\nType it in a terminal, which does not show it: `agentctl answer {id}`\n"));
     }
     for choice in asking::choices(choices) {
         text.push_str(&format!("\n- {choice}"));
@@ -302,20 +306,8 @@ pub(super) fn question_words(interrupt: &Interrupt) -> Option<String> {
         text.push_str(&format!("\n\nWithout an answer: {}", visible::line(default)));
     }
     let number = if choices.is_empty() { "" } else { " (a number chooses)" };
-    let id = short_id(interrupt.id);
     Some(format!(
         "{text}\n\nYour next message is the answer{number}; or `agentctl answer {id} 'TEXT'` in a terminal.\n"
-    ))
-}
-
-/// The way to answer a question for a secret, which is none for an editor: it would show and keep what is typed.
-pub(super) fn secret_words(interrupt: &Interrupt) -> Option<String> {
-    let Ask::Question { question, context, .. } = &interrupt.ask else { return None };
-    let context = context.as_deref().map(|context| format!("\n{}\n", visible::lines(context))).unwrap_or_default();
-    let id = short_id(interrupt.id);
-    Some(format!(
-        "\n\n**{}**\n{context}\nType it in a terminal, which does not show it: `agentctl answer {id}`\n",
-        visible::lines(question.trim())
     ))
 }
 
@@ -341,7 +333,7 @@ const LONGEST_REASON: usize = 300;
 #[derive(Debug)]
 pub(super) struct Buffers {
     peer: Peer,
-    session: WireId,
+    session: SessionId,
     /// The project's folder, as the editor names it.
     folder: Option<PathBuf>,
     open: JoinSet<()>,
@@ -349,7 +341,7 @@ pub(super) struct Buffers {
 
 impl Buffers {
     /// The buffers of an editor that has this folder open.
-    pub(super) fn new(peer: Peer, session: WireId, folder: Option<PathBuf>) -> Self {
+    pub(super) fn new(peer: Peer, session: SessionId, folder: Option<PathBuf>) -> Self {
         Self { peer, session, folder, open: JoinSet::new() }
     }
 
@@ -368,7 +360,7 @@ impl Buffers {
     }
 }
 
-async fn asked(peer: &Peer, session: WireId, path: PathBuf, action: FileAction) -> ClientFileAnswer {
+async fn asked(peer: &Peer, session: SessionId, path: PathBuf, action: FileAction) -> ClientFileAnswer {
     match action {
         FileAction::Read => {
             let params = ReadTextFileRequest::new(session, path);
@@ -415,38 +407,13 @@ fn reason(error: &Value) -> String {
 
 #[cfg(test)]
 mod tests {
-    use agentd_core::{
-        ids::{InterruptId, SessionId as Id, TurnId},
-        policy::Risk,
-    };
     use serde_json::json;
 
     use super::*;
+    use crate::samples;
 
-    fn interrupt(tool: &str, args: Value, preview: Option<&str>, grants: &[&str]) -> Interrupt {
-        Interrupt {
-            id: InterruptId::generate(),
-            session_id: Id::generate(),
-            turn_id: TurnId::generate(),
-            call_id: None,
-            asked_by: Default::default(),
-            ask: Ask::Approval {
-                tool: tool.to_owned(),
-                args,
-                risk: Risk::High,
-                reason: "it runs a command".to_owned(),
-                preview: preview.map(str::to_owned),
-                layer: None,
-                rule: None,
-                grants: grants.iter().map(|grant| (*grant).to_owned()).collect(),
-                wider: Vec::new(),
-                for_good: Vec::new(),
-                owner: None,
-            },
-            raised_at: Timestamp::now(),
-            deadline: None,
-            on_deadline: None,
-        }
+    fn call(tool: &str, args: Value, preview: Option<&str>, grants: &[&str]) -> Interrupt {
+        samples::interrupt(samples::approval(tool, args, preview, grants))
     }
 
     fn asked(interrupt: &Interrupt) -> Value {
@@ -459,7 +426,7 @@ mod tests {
     fn a_command_is_in_title_content_and_input() {
         let command = "rm -rf build\u{202e}";
         let grants = ["run_bash_command: rm -rf build"];
-        let asked = asked(&interrupt(SHELL, json!({"command": command}), Some(command), &grants));
+        let asked = asked(&call(SHELL, json!({"command": command}), Some(command), &grants));
         let call = &asked["toolCall"];
         assert_eq!(call["title"], "`$ rm -rf build\\u{202e}`");
         assert_eq!((&call["rawInput"]["command"], &call["kind"]), (&json!("rm -rf build\\u{202e}"), &json!("execute")));
@@ -472,19 +439,10 @@ mod tests {
     }
 
     #[test]
-    fn an_edit_is_shown_as_one_and_what_has_no_rule_offers_none() {
-        let args = json!({"path": "a.txt", "old_string": "one", "new_string": "two"});
-        let asked = asked(&interrupt("edit_file", args, Some("--- a/a.txt"), &[]));
-        let content = asked["toolCall"]["content"].as_array().unwrap();
-        assert_eq!(content[0], json!({"type": "diff", "path": "/p/a.txt", "oldText": "one\n", "newText": "two\n"}));
-        assert_eq!(asked["options"].as_array().unwrap().len(), 2);
-    }
-
-    #[test]
     fn what_is_long_is_told_whole_and_once() {
         let (content, preview) =
             ("ü\n".repeat(10_000), format!("--- /dev/null\n+++ b/a.txt\n{}", "+ü\n".repeat(10_000)));
-        let asked = asked(&interrupt("write_file", json!({"path": "a.txt", "content": content}), Some(&preview), &[]));
+        let asked = asked(&call("write_file", json!({"path": "a.txt", "content": content}), Some(&preview), &[]));
         let told = asked["toolCall"]["content"].as_array().unwrap();
         assert_eq!(told.iter().filter(|content| content["type"] == "diff").count(), 0);
         assert_eq!(told[0]["content"]["text"].as_str().unwrap().matches("+ü").count(), 10_000);
@@ -504,51 +462,28 @@ mod tests {
         check(Ok(json!(null)), None);
         check(Err(json!({"code": -32601})), None);
     }
-}
 
-#[cfg(test)]
-mod question_tests {
-    use agentd_core::{
-        Timestamp,
-        ids::{InterruptId, SessionId as Id, TurnId},
-    };
-
-    use super::*;
-
-    fn asked(choices: &[&str], default: Option<&str>, required: bool) -> Interrupt {
-        Interrupt {
-            id: InterruptId::generate(),
-            session_id: Id::generate(),
-            turn_id: TurnId::generate(),
-            call_id: None,
-            asked_by: Default::default(),
-            ask: Ask::Question {
-                secret: false,
-                question: "Which colour?".to_owned(),
-                context: Some("For the door".to_owned()),
-                default: default.map(str::to_owned),
-                required,
-                choices: choices.iter().map(|choice| (*choice).to_owned()).collect(),
-            },
-            raised_at: Timestamp::now(),
-            deadline: None,
-            on_deadline: None,
+    fn question(choices: &[&str], default: Option<&str>) -> Interrupt {
+        let mut ask = samples::question("Which colour?", choices);
+        if let Ask::Question { context, default: usual, .. } = &mut ask {
+            (*context, *usual) = (Some("For the door".to_owned()), default.map(str::to_owned));
         }
+        samples::interrupt(ask)
     }
 
     #[test]
     fn a_form_asks_for_a_choice_or_for_words() {
         let session = SessionId::new("s");
         let of = |interrupt: &Interrupt| form(&session, Some("c"), interrupt).unwrap();
-        let choice = of(&asked(&["red", "green"], None, true));
+        let choice = of(&question(&["red", "green"], None));
         assert_eq!(choice["requestedSchema"]["properties"]["choice"]["enum"], json!(["red", "green"]));
         assert_eq!((&choice["message"], &choice["toolCallId"]), (&json!("Which colour?\n\nFor the door"), &json!("c")));
-        let open = of(&asked(&[], Some("red"), true));
+        let open = of(&question(&[], Some("red")));
         assert_eq!(open["requestedSchema"]["properties"]["answer"]["default"], "red");
         assert_eq!(open["requestedSchema"]["required"], json!([]));
-        assert_eq!(of(&asked(&[], None, true))["requestedSchema"]["required"], json!(["answer"]));
+        assert_eq!(of(&question(&[], None))["requestedSchema"]["required"], json!(["answer"]));
         // One that looks like another is typed.
-        assert!(of(&asked(&["a\u{200b}"], None, true))["requestedSchema"]["properties"]["answer"].is_object());
+        assert!(of(&question(&["a\u{200b}"], None))["requestedSchema"]["properties"]["answer"].is_object());
     }
 
     #[test]
@@ -564,30 +499,6 @@ mod question_tests {
         check(json!({"action": "_other"}), None);
         assert_eq!(form_answer(&Err(json!({}))), None);
     }
-
-    #[test]
-    fn words_tell_all_ways() {
-        let interrupt = asked(&["red", "green"], Some("red"), false);
-        let words = question_words(&interrupt).unwrap();
-        for part in [
-            "**Which colour?**",
-            "For the door",
-            "1  red",
-            "Without an answer: red",
-            "Your next message",
-            "agentctl answer",
-        ] {
-            assert!(words.contains(part), "{part} in {words}");
-        }
-        assert!(put_off(&interrupt).contains("'TEXT'"));
-    }
-}
-
-#[cfg(test)]
-mod buffers_tests {
-    use serde_json::json;
-
-    use super::*;
 
     #[test]
     fn answers_of_editors_are_read_for_what_they_are() {

@@ -8,14 +8,16 @@ use agent_client_protocol_schema::v1::{
     AvailableCommand, AvailableCommandInput, AvailableCommandsUpdate, ContentBlock, EmbeddedResource,
     EmbeddedResourceResource, Error, ImageContent, ResourceLink, SessionUpdate, UnstructuredCommandInput,
 };
-use agentd_core::{context::CompactionStrategy, input::Selection, path, routing::Planning, turn::StartTurn};
+use agentd_core::{
+    context::CompactionStrategy, input::Selection, path, project::ProjectReport, routing::Planning, turn::StartTurn,
+};
 use agentd_proto::{MAX_UPLOAD_BYTES, client::Client};
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use url::Url;
 
 use super::{
     bridge::Bridge,
-    refusal::{self, Trouble},
+    message::{self, Trouble},
     session::OpenSession,
     tool_call::Places,
 };
@@ -77,14 +79,14 @@ pub(super) fn read(mut blocks: Vec<ContentBlock>, places: &Places) -> Result<Vec
             ContentBlock::ResourceLink(link) => linked(&link, places),
             ContentBlock::Resource(resource) => embedded(resource, places)?,
             ContentBlock::Audio(_) => {
-                return Err(refusal::misfit("audio cannot be taken; send text, pictures or files"));
+                return Err(message::misfit("audio cannot be taken; send text, pictures or files"));
             }
-            _ => return Err(refusal::misfit("a block of the prompt is of a kind that is not known")),
+            _ => return Err(message::misfit("a block of the prompt is of a kind that is not known")),
         });
     }
     let is_empty = |part: &Part| matches!(part, Part::Typed(words) if words.trim().is_empty());
     if parts.iter().all(is_empty) {
-        return Err(refusal::misfit("the prompt is empty"));
+        return Err(message::misfit("the prompt is empty"));
     }
     Ok(parts)
 }
@@ -150,7 +152,7 @@ fn picture(image: ImageContent, number: usize) -> Result<Part, Error> {
         other => {
             let words =
                 format!("pictures of the type {} cannot be taken; send PNG, JPEG, GIF or WebP", clean_line(other));
-            return Err(refusal::misfit(words));
+            return Err(message::misfit(words));
         }
     };
     let name = image.uri.as_deref().and_then(last_name).filter(|name| name.ends_with(&format!(".{ending}")));
@@ -160,15 +162,13 @@ fn picture(image: ImageContent, number: usize) -> Result<Part, Error> {
 
 fn decoded(data: &str) -> Result<Vec<u8>, Error> {
     let bytes = STANDARD.decode(data.trim_ascii());
-    bytes.map_err(|error| refusal::misfit(format!("a file of the prompt is not Base64: {error}")))
+    bytes.map_err(|error| message::misfit(format!("a file of the prompt is not Base64: {error}")))
 }
 
 /// A file of the project stands for itself; one that lies elsewhere is handed over; everything else is words.
 fn linked(link: &ResourceLink, places: &Places) -> Part {
-    let address = Url::parse(&link.uri).ok();
-    let path = address.as_ref().filter(|address| address.scheme() == "file").and_then(|file| file.to_file_path().ok());
-    let Some(path) = path else { return in_words(link) };
-    let place = address.as_ref().and_then(Url::fragment).map(|part| format!(" ({})", clean_line(part)));
+    let Some((path, address)) = file(&link.uri) else { return in_words(link) };
+    let place = address.fragment().map(|part| format!(" ({})", clean_line(part)));
     if let Some(named) = places.of_tools(&path) {
         return Part::Label(format!("{named}{}", place.unwrap_or_default()));
     }
@@ -178,6 +178,12 @@ fn linked(link: &ResourceLink, places: &Places) -> Part {
         }
         _ => in_words(link),
     }
+}
+
+/// The path of an address that is that of a file.
+fn file(uri: &str) -> Option<(PathBuf, Url)> {
+    let address = Url::parse(uri).ok().filter(|address| address.scheme() == "file")?;
+    Some((address.to_file_path().ok()?, address))
 }
 
 /// Files in hidden places hold secrets, and a link is not always made by a person.
@@ -202,15 +208,13 @@ fn embedded(resource: EmbeddedResource, places: &Places) -> Result<Part, Error> 
             let name = last_name(&blob.uri).unwrap_or_else(|| "file".to_owned());
             Ok(Part::File { name, content: FileContent::Bytes(decoded(&blob.blob)?) })
         }
-        _ => Err(refusal::misfit("a resource of the prompt has neither text nor bytes")),
+        _ => Err(message::misfit("a resource of the prompt has neither text nor bytes")),
     }
 }
 
 /// The name of an address: the path that tools use, where it is a file of the project.
 fn named(uri: &str, places: &Places) -> String {
-    let path =
-        Url::parse(uri).ok().filter(|address| address.scheme() == "file").and_then(|file| file.to_file_path().ok());
-    path.and_then(|path| places.of_tools(&path)).unwrap_or_else(|| clean_line(uri))
+    file(uri).and_then(|(path, _)| places.of_tools(&path)).unwrap_or_else(|| clean_line(uri))
 }
 
 /// The last name in an address that is a path.
@@ -226,10 +230,7 @@ const PLAN: &str = "plan";
 
 /// The commands that there are.
 pub(super) async fn available_commands(client: &Client, folder: Option<&Path>) -> SessionUpdate {
-    let report = match folder {
-        Some(folder) => project::look(client, folder).await,
-        None => None,
-    };
+    let report = own_report(client, folder).await;
     let command = |name: &str, description: &str, hint: &str| {
         let hint = Some(hint).filter(|hint| !hint.is_empty());
         let input = hint.map(|hint| AvailableCommandInput::Unstructured(UnstructuredCommandInput::new(hint)));
@@ -246,6 +247,10 @@ pub(super) async fn available_commands(client: &Client, folder: Option<&Path>) -
         command(&own.name, description, &own.argument)
     }));
     SessionUpdate::AvailableCommandsUpdate(AvailableCommandsUpdate::new(commands))
+}
+
+async fn own_report(client: &Client, folder: Option<&Path>) -> Option<ProjectReport> {
+    project::look(client, folder?).await
 }
 
 /// Makes a turn that begins with a command the turn that it stands for. Words that only look like one stay as they are.
@@ -274,10 +279,7 @@ pub(super) async fn apply_command(
             (arguments.to_owned(), None)
         }
         name => {
-            let report = match folder {
-                Some(folder) => project::look(client, folder).await,
-                None => None,
-            };
+            let report = own_report(client, folder).await;
             match own_commands::find(name, &own_commands::plugins(client).await, report.as_ref())? {
                 Some(command) => command.words(text, arguments.trim_end()),
                 None => return Ok(()),
@@ -395,17 +397,6 @@ mod tests {
     }
 
     #[test]
-    fn what_came_with_the_words_stands_behind_them() {
-        let contents = TextResourceContents::new("fn main() {}", "file:///p/main.rs");
-        let resource = EmbeddedResource::new(EmbeddedResourceResource::TextResourceContents(contents));
-        let parts =
-            read(vec![words("Explain"), ContentBlock::Resource(resource), words("now")], &places(Path::new("/p")));
-        let (text, typed) = text(&parts.unwrap(), &[]);
-        assert_eq!(&text[..typed], "Explain /project/main.rs now");
-        assert!(text.ends_with("Content of /project/main.rs, as the editor has it:\n\nfn main() {}"), "{text}");
-    }
-
-    #[test]
     fn pictures_and_files_are_handed_over() {
         let folder = tempfile::Builder::new().prefix("visible").tempdir().unwrap();
         let file = folder.path().join("notes.txt");
@@ -442,11 +433,6 @@ mod tests {
         check(words(" \n"), "empty");
         assert!(read(Vec::new(), &Places::default()).is_err());
     }
-}
-
-#[cfg(test)]
-mod commands_tests {
-    use super::*;
 
     #[test]
     fn commands_begin_a_text() {

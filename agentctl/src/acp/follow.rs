@@ -2,13 +2,11 @@
 
 use std::{
     collections::HashSet,
-    sync::Arc,
+    sync::{Arc, atomic::Ordering},
     time::{Duration, Instant},
 };
 
-use agent_client_protocol_schema::v1::{
-    SessionUpdate, StopReason as WireReason, ToolCallStatus, ToolCallUpdate, ToolCallUpdateFields,
-};
+use agent_client_protocol_schema::v1::{StopReason as WireReason, ToolCallStatus, ToolCallUpdateFields};
 use agentd_core::{
     error::ErrorKind,
     event::{Event, EventKind},
@@ -23,7 +21,7 @@ use tokio_util::sync::CancellationToken;
 use super::{
     asks::{self, Asks, Buffers},
     bridge::{self, Bridge, Editor},
-    refusal::{self, Trouble},
+    message::{self, Trouble},
     session::{self, FollowedTurn, OpenSession, SuspendedTurn},
     tool_call::Places,
     updates::{self, Updates},
@@ -49,7 +47,8 @@ pub(super) struct Follow {
     daemon: Daemon,
     editor: Editor,
     places: Places,
-    updates: Updates,
+    /// The translator of its events.
+    pub(super) updates: Updates,
     asks: Asks,
     /// Questions of the turn that were put in words: none is put twice.
     asked: HashSet<InterruptId>,
@@ -129,19 +128,10 @@ impl Follow {
         while line.last_seq() < view.session.summary.last_seq
             && let Some(arrival) = line.next().await?
         {
-            match arrival {
-                Arrival::Event(event) => drop(self.updates.event(&event)),
-                Arrival::Child(event) => drop(self.updates.child(&event)),
-                _ => {}
-            }
+            self.updates.arrival(&arrival);
         }
         let pending: Vec<&Interrupt> = view.pending.iter().collect();
         self.run(line, &pending).await
-    }
-
-    /// The translator of its events.
-    pub(super) fn updates(&mut self) -> &mut Updates {
-        &mut self.updates
     }
 
     /// Follows the turn to its end, over restarts of the daemon. `pending` waited before it.
@@ -192,11 +182,7 @@ impl Follow {
         let SuspendedTurn { mut line, updates, .. } = suspended;
         let fresh = std::mem::replace(&mut self.updates, updates);
         while let Some(arrival) = line.next().await? {
-            let told = match &arrival {
-                Arrival::Event(event) => self.updates.event(event),
-                Arrival::Child(event) => self.updates.child(event),
-                _ => Vec::new(),
-            };
+            let told = self.updates.arrival(&arrival);
             self.bridge.update(&self.session, told).await;
         }
         self.bridge.update(&self.session, self.updates.finish()).await;
@@ -214,12 +200,10 @@ impl Follow {
 
     /// Ends the prompt with what the turn came to.
     async fn rested(&mut self, rest: Rest) -> Result<WireReason, Trouble> {
-        match rest {
-            Rest::Left => return Err(refusal::left().into()),
-            Rest::Asks | Rest::Ended(_) | Rest::Unseen => {
-                self.bridge.update(&self.session, self.updates.finish()).await;
-            }
+        if matches!(rest, Rest::Left) {
+            return Err(message::left().into());
         }
+        self.bridge.update(&self.session, self.updates.finish()).await;
         if self.is_cancelled {
             return Ok(WireReason::Cancelled);
         }
@@ -240,7 +224,7 @@ impl Follow {
                 let gone = Failure::new(ErrorKind::ShuttingDown, "the turn was ended by a stop of the daemon")
                     .hint("your next message continues the session");
                 return Err(match &result.error {
-                    Some(error) => refusal::of_turn(error).into(),
+                    Some(error) => message::of_turn(error).into(),
                     None => gone.into(),
                 });
             }
@@ -261,9 +245,9 @@ impl Follow {
                     self.asks.withdraw_all();
                     line.cancel().await;
                 }
-                () = handed_over(handover.as_ref()) => return Ok(Rest::Asks),
+                () = turn::or_never(handover.as_ref().map(CancellationToken::cancelled)) => return Ok(Rest::Asks),
                 (interrupt, answer) = self.asks.next() => match answer {
-                    Some(answer) => self.answer(&interrupt, answer).await?,
+                    Some(answer) => self.answer(&interrupt, answer).await,
                     // An editor that cancels the turn dismisses its questions, too.
                     None if self.is_cancelled => {}
                     None => self.bridge.update(&self.session, vec![updates::message(&asks::put_off(&interrupt))]).await,
@@ -284,7 +268,7 @@ impl Follow {
                         self.bridge.update(&self.session, self.updates.child(&event)).await;
                     }
                     Some(Arrival::FileRequested(request, sender)) => self.buffers.ask(request, sender),
-                    Some(Arrival::Note(_)) => self.send_again().await?,
+                    Some(Arrival::Note(_)) => self.send_again().await,
                     Some(Arrival::Lost) => {}
                     None => return Ok(last.map_or(Rest::Unseen, Rest::Ended)),
                 },
@@ -296,7 +280,8 @@ impl Follow {
         self.bridge.update(&self.session, self.updates.event(event)).await;
         match &event.kind {
             EventKind::TurnStarted { model, .. }
-                if self.builtin.iter().any(|builtin| builtin.id == *model) && self.bridge.says_builtin() =>
+                if self.builtin.iter().any(|builtin| builtin.id == *model)
+                    && !self.bridge.has_said_builtin.swap(true, Ordering::Relaxed) =>
             {
                 let words = [turn::builtin_notice(&self.daemon)];
                 self.bridge.say(&self.session, &words).await;
@@ -322,16 +307,14 @@ impl Follow {
         }
         let call = interrupt.call_id.as_ref().map(|call| self.updates.call_id(interrupt.session_id, call));
         match &interrupt.ask {
-            Ask::Question { .. } if interrupt.ask.is_secret() => {
-                let words = asks::secret_words(interrupt).filter(|_| self.asked.insert(interrupt.id))?;
-                self.bridge.update(&self.session, vec![updates::message(&words)]).await;
-                return None;
-            }
-            Ask::Question { .. } if !self.editor.has_forms => {
+            Ask::Question { .. } if interrupt.ask.is_secret() || !self.editor.has_forms => {
                 let words = asks::question_words(interrupt).filter(|_| self.asked.insert(interrupt.id))?;
-                self.session.state().questions.insert(interrupt.id);
+                let is_answered_here = !interrupt.ask.is_secret();
+                if is_answered_here {
+                    self.session.state().questions.insert(interrupt.id);
+                }
                 self.bridge.update(&self.session, vec![updates::message(&words)]).await;
-                return Some(Rest::Asks);
+                return is_answered_here.then_some(Rest::Asks);
             }
             Ask::Approval { tool, args, .. } => {
                 // Of a subagent's call it may be the first that the editor hears.
@@ -353,17 +336,14 @@ impl Follow {
         if self.asks.knows(id) {
             let is_refused = matches!(answer, Answer::Reject { .. });
             let status = if is_refused { ToolCallStatus::Failed } else { ToolCallStatus::Completed };
-            let fields = ToolCallUpdateFields::new().status(status);
-            let update = SessionUpdate::ToolCallUpdate(ToolCallUpdate::new(id.to_string(), fields));
+            let update = updates::update(id.to_string(), ToolCallUpdateFields::new().status(status));
             self.bridge.update(&self.session, vec![update]).await;
         }
     }
 
     /// Gives an answer to the daemon. One that comes too late is no failure.
-    async fn answer(&mut self, interrupt: &Interrupt, answer: Answer) -> Result<(), Trouble> {
-        let Err(error) = self.daemon.client.answer(interrupt.id, &answer, &self.editor.name).await else {
-            return Ok(());
-        };
+    async fn answer(&mut self, interrupt: &Interrupt, answer: Answer) {
+        let Err(error) = self.daemon.client.answer(interrupt.id, &answer, &self.editor.name).await else { return };
         match error.answered() {
             Some(ErrorKind::Conflict | ErrorKind::NotFound) => {}
             Some(ErrorKind::ShuttingDown) | None => self.unsent.push((interrupt.id, answer)),
@@ -372,21 +352,19 @@ impl Follow {
                 self.bridge.update(&self.session, vec![updates::message(&words)]).await;
             }
         }
-        Ok(())
     }
 
     /// Gives the answers that did not reach the daemon which is back now.
-    async fn send_again(&mut self) -> Result<(), Trouble> {
+    async fn send_again(&mut self) {
         // The turn that an answer continues may call them.
         session::bring_servers_again(&self.daemon, &self.session).await;
         for (id, answer) in std::mem::take(&mut self.unsent) {
-            match self.daemon.client.answer(id, &answer, &self.editor.name).await {
-                Err(error) if is_break(&error) => self.unsent.push((id, answer)),
-                // What it waited for may be over.
-                _ => {}
+            // What it waited for may be over.
+            let sent = self.daemon.client.answer(id, &answer, &self.editor.name).await;
+            if sent.is_err_and(|error| is_break(&error)) {
+                self.unsent.push((id, answer));
             }
         }
-        Ok(())
     }
 
     /// Continues a turn that a stop of the daemon has ended, once the daemon is back. Whoever stopped it may not want it
@@ -407,7 +385,10 @@ impl Follow {
     async fn start_again(&mut self, last_seq: u64) -> Result<SocketLine, Failure> {
         let client = self.daemon.place.connect().await?;
         self.daemon = Daemon { client, ..self.daemon.clone() };
-        match self.start_anew().await {
+        session::bring_servers_again(&self.daemon, &self.session).await;
+        let start = self.bridge.turn(&self.daemon, &self.session, None);
+        let request = StartRequest { session: SessionChoice::Existing(self.session.id.to_string()), start };
+        match SocketLine::start_holding(&self.daemon, request, self.editor.files).await {
             Err(failure) if failure.exit != Exit::Unreachable => {
                 let view = self.daemon.client.session(&self.session.id.to_string()).await?;
                 if view.live_turn.is_none() {
@@ -415,23 +396,7 @@ impl Follow {
                 }
                 Ok(SocketLine::attach(&self.daemon, self.session.id, last_seq).await?.with_children())
             }
-            line => line,
+            line => Ok(line?.with_children()),
         }
-    }
-
-    async fn start_anew(&mut self) -> Result<SocketLine, Failure> {
-        session::bring_servers_again(&self.daemon, &self.session).await;
-        let start = self.bridge.turn(&self.daemon, &self.session, None);
-        let session = SessionChoice::Existing(self.session.id.to_string());
-        Ok(SocketLine::start_holding(&self.daemon, StartRequest { session, start }, self.editor.files)
-            .await?
-            .with_children())
-    }
-}
-
-async fn handed_over(handover: Option<&CancellationToken>) {
-    match handover {
-        Some(handover) => handover.cancelled().await,
-        None => std::future::pending().await,
     }
 }

@@ -1,18 +1,20 @@
 //! Messages of JSON-RPC: read from lines that are bounded, whatever they hold, and sent to the editor, whose answers to requests
-//! of ours are waited for.
+//! of ours are waited for. Errors as editors are told them: codes of JSON-RPC and of the protocol, with the words of the daemon.
 
 use std::{
     collections::HashMap,
     io,
     sync::{
-        Arc, Mutex, PoisonError,
+        Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicI64, Ordering},
     },
 };
 
 use agent_client_protocol_schema::v1::{
-    CLIENT_METHOD_NAMES, Error, RequestId, SessionId, SessionNotification, SessionUpdate,
+    CLIENT_METHOD_NAMES, Error, ErrorCode, RequestId, SessionId, SessionNotification, SessionUpdate,
 };
+use agentd_core::{error::ErrorKind, turn::TurnError};
+use agentd_proto::client::ClientError;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 use tokio::{
@@ -21,7 +23,7 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
-use super::refusal;
+use crate::{exit::Exit, failure::Failure};
 
 /// Longest line that is read whole, in bytes: a picture of 24 MB in Base64, and words beside it.
 const LONGEST: usize = 32 * 1024 * 1024;
@@ -103,9 +105,7 @@ impl Misfit {
     fn new(id: RequestId, error: Error) -> Box<Self> {
         Box::new(Self { id, error, is_answer: false })
     }
-}
 
-impl Misfit {
     /// A line that cannot be read whole, by what can be told of its beginning.
     fn within(head: &[u8], error: Error) -> Box<Self> {
         let (id, is_answer) = id_within(head);
@@ -121,28 +121,24 @@ pub(super) fn read(frame: &Frame) -> Result<Message, Box<Misfit>> {
     let line = match frame {
         Frame::Line(line) => line,
         Frame::TooLong(head) => {
-            return Err(Misfit::within(head, refusal::not_a_request("the line is longer than 32 MiB")));
+            return Err(Misfit::within(head, not_a_request("the line is longer than 32 MiB")));
         }
     };
-    let value: Value =
-        serde_json::from_slice(line).map_err(|error| Misfit::within(line, refusal::unreadable(&error.to_string())))?;
+    let no_json = |error| worded(ErrorCode::ParseError, format!("the line is no JSON: {error}"));
+    let value: Value = serde_json::from_slice(line).map_err(|error| Misfit::within(line, no_json(error)))?;
     let Value::Object(mut fields) = value else {
-        return Err(Misfit::new(RequestId::Null, refusal::not_a_request("a message is one JSON object; no batches")));
+        return Err(Misfit::new(RequestId::Null, not_a_request("a message is one JSON object; no batches")));
     };
-    let id = fields.remove("id").map(id_of).transpose()?;
+    let misnamed = |_| Misfit::new(RequestId::Null, not_a_request("an id is a string, a whole number or null"));
+    let params = fields.remove("params").unwrap_or_default();
+    let id = fields.remove("id").map(serde_json::from_value).transpose().map_err(misnamed)?;
     match (fields.remove("method"), id) {
-        (Some(Value::String(method)), Some(id)) => Ok(Message::Request { id, method, params: params(&mut fields) }),
-        (Some(Value::String(method)), None) => Ok(Message::Notification { method, params: params(&mut fields) }),
-        (Some(_), id) => {
-            Err(Misfit::new(id.unwrap_or(RequestId::Null), refusal::not_a_request("the method is no string")))
-        }
+        (Some(Value::String(method)), Some(id)) => Ok(Message::Request { id, method, params }),
+        (Some(Value::String(method)), None) => Ok(Message::Notification { method, params }),
+        (Some(_), id) => Err(Misfit::new(id.unwrap_or(RequestId::Null), not_a_request("the method is no string"))),
         (None, Some(id)) => answer(id, fields),
-        (None, None) => Err(Misfit::new(RequestId::Null, refusal::not_a_request("there is no method and no id"))),
+        (None, None) => Err(Misfit::new(RequestId::Null, not_a_request("there is no method and no id"))),
     }
-}
-
-fn params(fields: &mut Map<String, Value>) -> Value {
-    fields.remove("params").unwrap_or_default()
 }
 
 fn answer(id: RequestId, mut fields: Map<String, Value>) -> Result<Message, Box<Misfit>> {
@@ -151,15 +147,10 @@ fn answer(id: RequestId, mut fields: Map<String, Value>) -> Result<Message, Box<
         (_, Some(error)) => Ok(Message::Answer { id, outcome: Err(error) }),
         (Some(result), None) => Ok(Message::Answer { id, outcome: Ok(result) }),
         (None, None) => {
-            let error = refusal::not_a_request("there is no method, no result and no error");
+            let error = not_a_request("there is no method, no result and no error");
             Err(Box::new(Misfit { id, error, is_answer: true }))
         }
     }
-}
-
-fn id_of(value: Value) -> Result<RequestId, Box<Misfit>> {
-    serde_json::from_value(value)
-        .map_err(|_| Misfit::new(RequestId::Null, refusal::not_a_request("an id is a string, a whole number or null")))
 }
 
 /// The id in the beginning of a message that cannot be read whole, so that its sender learns which it was; and whether the
@@ -236,11 +227,7 @@ impl Peer {
 
     /// Tells of a session.
     pub(super) async fn update(&self, session: &SessionId, update: SessionUpdate) {
-        let params = SessionNotification::new(session.clone(), update);
-        self.notify(CLIENT_METHOD_NAMES.session_update, &params).await;
-    }
-
-    async fn notify(&self, method: &str, params: &impl Serialize) {
+        let (method, params) = (CLIENT_METHOD_NAMES.session_update, SessionNotification::new(session.clone(), update));
         self.send(json!({"jsonrpc": "2.0", "method": method, "params": params})).await;
     }
 
@@ -248,20 +235,15 @@ impl Peer {
     pub(super) async fn request(&self, method: &str, params: &impl Serialize) -> Option<Outcome> {
         let id = RequestId::Number(self.requests.last.fetch_add(1, Ordering::Relaxed) + 1);
         let (sender, answer) = oneshot::channel();
-        self.requests.lock().insert(id.clone(), sender);
+        lock(&self.requests.open).insert(id.clone(), sender);
         let open = OpenRequest { peer: self, id };
         self.send(json!({"jsonrpc": "2.0", "id": open.id, "method": method, "params": params})).await;
         answer.await.ok()
     }
 
-    /// Ends a request whose answer cannot be read.
-    pub(super) fn give_up(&self, id: &RequestId, error: &Error) {
-        self.deliver(id, Err(json!({"code": error.code, "message": error.message})));
-    }
-
     /// Hands an answer to whoever waits for it. One that nobody waits for came too late.
     pub(super) fn deliver(&self, id: &RequestId, outcome: Outcome) {
-        if let Some(waiting) = self.requests.lock().remove(id) {
+        if let Some(waiting) = lock(&self.requests.open).remove(id) {
             // Whoever has stopped waiting has withdrawn the request.
             let _ = waiting.send(outcome);
         }
@@ -273,10 +255,9 @@ impl Peer {
     }
 }
 
-impl Requests {
-    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<RequestId, oneshot::Sender<Outcome>>> {
-        self.open.lock().unwrap_or_else(PoisonError::into_inner)
-    }
+/// A mutex as it is, also after a panic.
+pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// A request that waits. Dropped before its answer has come, it is withdrawn.
@@ -287,7 +268,7 @@ struct OpenRequest<'a> {
 
 impl Drop for OpenRequest<'_> {
     fn drop(&mut self) {
-        if self.peer.requests.lock().remove(&self.id).is_some() {
+        if lock(&self.peer.requests.open).remove(&self.id).is_some() {
             let withdrawn = json!({"jsonrpc": "2.0", "method": "$/cancel_request", "params": {"requestId": self.id}});
             // An editor that takes nothing now keeps a question on its screen, whose answer is dropped.
             let _ = self.peer.lines.try_send(withdrawn.to_string());
@@ -316,8 +297,114 @@ pub(super) async fn write_lines(
     }
 }
 
+/// Why a request came to nothing.
+#[derive(Debug)]
+pub(super) enum Trouble {
+    /// The request makes no sense.
+    Refused(Box<Error>),
+    /// The daemon refused it, or cannot be reached.
+    Failed(Failure),
+}
+
+impl Trouble {
+    /// Returns whether it never reached the daemon, so that it can be tried again.
+    pub(super) fn is_unreachable(&self) -> bool {
+        matches!(self, Self::Failed(failure) if failure.exit == Exit::Unreachable)
+    }
+
+    /// The error that the editor is told.
+    pub(super) fn into_error(self) -> Error {
+        match self {
+            Self::Refused(error) => *error,
+            Self::Failed(failure) => of_failure(&failure),
+        }
+    }
+}
+
+impl From<Error> for Trouble {
+    fn from(error: Error) -> Self {
+        Self::Refused(Box::new(error))
+    }
+}
+
+impl From<Failure> for Trouble {
+    fn from(failure: Failure) -> Self {
+        Self::Failed(failure)
+    }
+}
+
+impl From<ClientError> for Trouble {
+    fn from(error: ClientError) -> Self {
+        Self::Failed(error.into())
+    }
+}
+
+/// JSON that is no request.
+pub(super) fn not_a_request(why: &str) -> Error {
+    worded(ErrorCode::InvalidRequest, why)
+}
+
+/// A method that is not there.
+pub(super) fn unknown_method(name: &str) -> Error {
+    worded(ErrorCode::MethodNotFound, format!("there is no method {name:?}"))
+}
+
+/// Parameters that do not fit a method.
+pub(super) fn misfit(why: impl Into<String>) -> Error {
+    worded(ErrorCode::InvalidParams, why)
+}
+
+/// A session that is not there.
+pub(super) fn unknown_session(id: &str) -> Error {
+    let message = format!("Session not found: {id}");
+    worded(ErrorCode::ResourceNotFound, message).data(json!({"hint": "session/list shows those that there are"}))
+}
+
+/// A request that the editor has cancelled.
+pub(super) fn cancelled() -> Error {
+    worded(ErrorCode::RequestCancelled, "the request was cancelled")
+}
+
+/// A request that broke because of a defect here.
+pub(super) fn broken() -> Error {
+    let message = "the request failed because of a defect of agentctl; the session is as it was";
+    worded(ErrorCode::InternalError, message)
+}
+
+/// A prompt whose editor has gone.
+pub(super) fn left() -> Error {
+    worded(ErrorCode::RequestCancelled, "the editor has gone; the turn continues without it")
+}
+
+/// A failure on the way to the daemon, or of the daemon.
+pub(super) fn of_failure(failure: &Failure) -> Error {
+    let code = match failure.kind {
+        ErrorKind::NotFound => ErrorCode::ResourceNotFound,
+        ErrorKind::InvalidInput => ErrorCode::InvalidParams,
+        _ => ErrorCode::InternalError,
+    };
+    told(code, &failure.message, failure.hint.as_deref(), failure.kind)
+}
+
+/// A turn that failed.
+pub(super) fn of_turn(error: &TurnError) -> Error {
+    told(ErrorCode::InternalError, &error.message, error.hint.as_deref(), error.kind)
+}
+
+/// Many editors show the message and nothing else, so the hint is in it, too.
+fn told(code: ErrorCode, message: &str, hint: Option<&str>, kind: ErrorKind) -> Error {
+    let words = hint.map_or_else(|| message.to_owned(), |hint| format!("{message}\nhint: {hint}"));
+    worded(code, words).data(json!({"kind": kind, "hint": hint}))
+}
+
+fn worded(code: ErrorCode, message: impl Into<String>) -> Error {
+    Error::new(code.into(), message)
+}
+
 #[cfg(test)]
 mod tests {
+    use agent_client_protocol_schema::v1::ErrorCode;
+    use serde_json::json;
     use tokio::io::BufReader;
 
     use super::*;
@@ -338,22 +425,10 @@ mod tests {
         assert_eq!(all(b"one\n\n  \r\ntwo three\nfour", 100).await, [line("one"), line("two three"), line("four")]);
         assert_eq!(all(b"", 100).await, []);
         assert_eq!(all(b"\n\n", 100).await, []);
+        let long = || Frame::TooLong(b"01234567".to_vec());
+        assert_eq!(all(b"0123456789abcdef\nnext\n", 8).await, [long(), line("next")]);
+        assert_eq!(all(b"0123456789", 8).await, [long()]);
     }
-
-    #[tokio::test]
-    async fn a_line_that_is_too_long_is_dropped_and_the_next_one_read() {
-        let frames = all(b"0123456789abcdef\nnext\n", 8).await;
-        assert_eq!(frames, [Frame::TooLong(b"01234567".to_vec()), Frame::Line(b"next".to_vec())]);
-        assert_eq!(all(b"0123456789", 8).await, [Frame::TooLong(b"01234567".to_vec())]);
-    }
-}
-
-#[cfg(test)]
-mod message_tests {
-    use agent_client_protocol_schema::v1::ErrorCode;
-    use serde_json::json;
-
-    use super::*;
 
     fn of(line: &[u8]) -> Result<Message, Box<Misfit>> {
         read(&Frame::Line(line.to_vec()))
@@ -407,11 +482,6 @@ mod message_tests {
             read(&Frame::TooLong(br#"{"jsonrpc":"2.0","id":7,"method":"session/prompt","#.to_vec())).unwrap_err();
         assert_eq!((long.id, long.error.code), (number(7), ErrorCode::InvalidRequest));
     }
-}
-
-#[cfg(test)]
-mod peer_tests {
-    use super::*;
 
     fn message(line: Option<String>) -> Value {
         serde_json::from_str(&line.unwrap()).unwrap()
@@ -446,23 +516,17 @@ mod peer_tests {
         assert_eq!((&withdrawn["method"], &withdrawn["params"]["requestId"]), (&json!("$/cancel_request"), &json!(1)));
     }
 
-    #[tokio::test]
-    async fn lines_are_written_until_the_last_peer_is_gone() {
-        let (peer, lines) = Peer::new();
-        let over = CancellationToken::new();
-        let mut written = Vec::new();
-        let fill = async {
-            peer.answer(RequestId::Number(1), Ok(json!({}))).await;
-            peer.answer(RequestId::Null, Err(crate::acp::refusal::cancelled())).await;
-            drop(peer);
+    #[test]
+    fn failures_have_codes_words_and_hints() {
+        let check = |kind: ErrorKind, code: i32| {
+            let error = of_failure(&Failure::new(kind, "it failed").hint("try again"));
+            assert_eq!((i32::from(error.code), error.message.as_str()), (code, "it failed\nhint: try again"));
+            assert_eq!(error.data, Some(json!({"kind": kind, "hint": "try again"})));
         };
-        tokio::join!(fill, write_lines(lines, &mut written, over.clone()));
-        let lines: Vec<Value> = written
-            .split(|byte| *byte == b'\n')
-            .filter(|line| !line.is_empty())
-            .map(|line| serde_json::from_slice(line).unwrap())
-            .collect();
-        assert_eq!((&lines[0]["result"], &lines[1]["error"]["code"]), (&json!({}), &json!(-32800)));
-        assert!(over.is_cancelled());
+        check(ErrorKind::NotFound, -32002);
+        check(ErrorKind::InvalidInput, -32602);
+        check(ErrorKind::Busy, -32603);
+        assert_eq!(i32::from(unknown_session("x").code), -32002);
+        assert_eq!(i32::from(cancelled().code), -32800);
     }
 }

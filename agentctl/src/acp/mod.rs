@@ -1,25 +1,22 @@
 //! `agentctl acp`: the daemon's sessions for editors, over the Agent Client Protocol (version 1) on standard input and output.
 //! Lines come in, each request is done by a task of its own, and its answer goes out.
 //!
-//! - [`message`] reads lines and sends answers, updates and requests; [`refusal`] words what goes wrong.
-//! - [`bridge`]: state that all requests share; [`session`]: a session that the editor has open, and MCP servers that it named.
-//! - [`opening`]: what is advertised; new, load, resume, list, close, delete. [`settings`]: modes, models, and their options, also
-//!   as they change elsewhere.
+//! - [`message`] reads lines and sends answers, updates and requests; and words what goes wrong.
+//! - [`bridge`]: state that all requests share, and modes, models and their options, also as they change elsewhere; [`session`]: a
+//!   session that the editor has open, and MCP servers that it named.
+//! - [`opening`]: what is advertised; new, load, resume, list, close, delete.
 //! - [`prompt`]: a turn, from the input ([`content`]) to its end ([`follow`]), and the past of a session. [`updates`] translates
-//!   events, with [`tool_call`] and [`edits`]; it knows neither editor nor daemon.
+//!   events, with [`tool_call`]; it knows neither editor nor daemon.
 //! - [`asks`]: what a person is asked, what their answer means, and files that tools read and write through the editor.
 
 mod asks;
 mod bridge;
 mod content;
-mod edits;
 mod follow;
 mod message;
 mod opening;
 mod prompt;
-mod refusal;
 mod session;
-mod settings;
 mod tool_call;
 mod updates;
 
@@ -37,16 +34,15 @@ use agent_client_protocol_schema::v1::{
 use clap::Args;
 use futures_util::FutureExt as _;
 use serde::{Serialize, de::DeserializeOwned};
-use serde_json::Value;
+use serde_json::{Value, json};
 use tokio::{io::BufReader, sync::mpsc, task::JoinSet};
 use tokio_util::sync::CancellationToken;
 
 use self::{
-    bridge::{Bridge, lock},
+    bridge::Bridge,
     follow::Follow,
-    message::{Frame, Message, Peer},
+    message::{Frame, Message, Peer, Trouble, lock},
     opening::OpenedSession,
-    refusal::Trouble,
 };
 use crate::{
     exit::Exit,
@@ -65,13 +61,19 @@ const BUFFER: usize = 64 * 1024;
 ///
 /// # Errors
 /// When signals cannot be heard.
-pub(crate) async fn serve(global: &Global) -> anyhow::Result<Exit> {
+pub(crate) async fn handle(global: &Global, _: AcpArgs) -> anyhow::Result<Exit> {
+    if std::io::stdin().is_terminal() {
+        crate::terminal::note(
+            "waiting for an editor on standard input; Ctrl-C ends it (for a chat use `agentctl chat`)",
+        );
+    }
     let over = CancellationToken::new();
     let (peer, lines) = Peer::new();
     let writer = tokio::spawn(message::write_lines(lines, tokio::io::stdout(), over.clone()));
     let mut signals = Signals::listen(AtEnd::Cancel)?;
     let mut frames = read(over.clone());
-    let mut requests = Requests::new(Bridge::new(global.clone(), peer, over.clone()));
+    let bridge = Arc::new(Bridge::new(global.clone(), peer, over.clone()));
+    let mut requests = Requests { bridge, running: JoinSet::new(), cancels: Arc::default() };
     loop {
         tokio::select! {
             frame = frames.recv() => match frame {
@@ -116,13 +118,12 @@ struct Requests {
 }
 
 impl Requests {
-    fn new(bridge: Bridge) -> Self {
-        Self { bridge: Arc::new(bridge), running: JoinSet::new(), cancels: Arc::default() }
-    }
-
     async fn take(&mut self, frame: &Frame) {
         match message::read(frame) {
-            Err(misfit) if misfit.is_answer => self.bridge.peer.give_up(&misfit.id, &misfit.error),
+            Err(misfit) if misfit.is_answer => {
+                let error = json!({"code": misfit.error.code, "message": misfit.error.message});
+                self.bridge.peer.deliver(&misfit.id, Err(error));
+            }
             Err(misfit) => self.bridge.peer.answer(misfit.id, Err(misfit.error)).await,
             Ok(Message::Answer { id, outcome }) => self.bridge.peer.deliver(&id, outcome),
             Ok(Message::Notification { method, params }) => self.notified(&method, params),
@@ -153,14 +154,14 @@ impl Requests {
     /// Begins a request. A prompt holds its session from here on, so that what comes next finds it.
     fn begin(&mut self, id: RequestId, method: String, params: Value) -> Result<(), Error> {
         if self.running.len() >= MOST {
-            return Err(refusal::not_a_request("too many requests at once; wait for the answers of others"));
+            return Err(message::not_a_request("too many requests at once; wait for the answers of others"));
         }
         let (bridge, cancels) = (self.bridge.clone(), self.cancels.clone());
         if method == AGENT_METHOD_NAMES.session_prompt {
             let request: PromptRequest = parsed(params)?;
             let session = bridge.session(&request.session_id)?;
             let cancel = session.begin().ok_or_else(|| {
-                refusal::not_a_request("a prompt of this session runs already; wait for its end, or cancel it")
+                message::not_a_request("a prompt of this session runs already; wait for its end, or cancel it")
             })?;
             lock(&cancels).insert(id.clone(), cancel.clone());
             self.running.spawn(async move {
@@ -182,7 +183,7 @@ impl Requests {
         self.running.spawn(async move {
             let outcome = tokio::select! {
                 biased;
-                () = cancel.cancelled() => Err(refusal::cancelled()),
+                () = cancel.cancelled() => Err(message::cancelled()),
                 outcome = unbroken(done(&bridge, &method, params)) => outcome.map_err(Trouble::into_error),
             };
             lock(&cancels).remove(&id);
@@ -195,34 +196,27 @@ impl Requests {
 /// Result of a request, and the words that follow it.
 struct Reply {
     result: Value,
-    session: Option<OpenedSession<()>>,
+    session: Option<OpenedSession>,
 }
 
 async fn answer(bridge: &Arc<Bridge>, id: RequestId, outcome: Result<Reply, Error>) {
-    match outcome {
-        Ok(reply) => {
-            bridge.peer.answer(id, Ok(reply.result)).await;
-            let Some(OpenedSession { session, updates, notices, running, .. }) = reply.session else { return };
-            bridge.update(&session, updates).await;
-            for notice in notices {
-                bridge.tell(&session, &notice).await;
-            }
-            if let Some((daemon, view)) = running {
-                session.take_over().await;
-                session.state().suspended = None;
-                Follow::begin_guest(bridge, &session, &daemon, view);
-            }
-        }
-        Err(error) => bridge.peer.answer(id, Err(error)).await,
+    let (result, opened) = outcome.map_or_else(|error| (Err(error), None), |reply| (Ok(reply.result), reply.session));
+    bridge.peer.answer(id, result).await;
+    let Some(OpenedSession { session, updates, notices, running, .. }) = opened else { return };
+    bridge.update(&session, updates).await;
+    for notice in notices {
+        bridge.tell(&session, &notice).await;
+    }
+    if let Some((daemon, view)) = running {
+        session.take_over().await;
+        session.state().suspended = None;
+        Follow::begin_guest(bridge, &session, &daemon, view);
     }
 }
 
 /// The outcome of a request, also where doing it breaks: nobody waits for ever.
 async fn unbroken<T>(work: impl Future<Output = Result<T, Trouble>>) -> Result<T, Trouble> {
-    match AssertUnwindSafe(work).catch_unwind().await {
-        Ok(outcome) => outcome,
-        Err(_) => Err(refusal::broken().into()),
-    }
+    AssertUnwindSafe(work).catch_unwind().await.unwrap_or_else(|_| Err(message::broken().into()))
 }
 
 /// Does a request; twice where the daemon that was known has gone. What makes something is done once: before it, the daemon is
@@ -248,12 +242,14 @@ async fn dispatch(bridge: &Arc<Bridge>, method: &str, params: Value) -> Result<R
         _ if method == names.session_new => opened(opening::new(bridge, &parsed(params)?).await?),
         _ if method == names.session_load => opened(opening::load(bridge, &parsed(params)?).await?),
         _ if method == names.session_resume => opened(opening::resume(bridge, &parsed(params)?).await?),
-        _ if method == names.session_list => plain(&opening::list(bridge, &given(params)?).await?),
+        _ if method == names.session_list => {
+            plain(&opening::list(bridge, &parsed(if params.is_null() { json!({}) } else { params })?).await?)
+        }
         _ if method == names.session_close => plain(&opening::close(bridge, &parsed(params)?).await?),
         _ if method == names.session_delete => plain(&opening::delete(bridge, &parsed(params)?).await?),
-        _ if method == names.session_set_mode => plain(&settings::set_mode(bridge, &parsed(params)?).await?),
-        _ if method == names.session_set_config_option => plain(&settings::set_option(bridge, &parsed(params)?).await?),
-        _ => Err(refusal::unknown_method(method).into()),
+        _ if method == names.session_set_mode => plain(&bridge::set_mode(bridge, &parsed(params)?).await?),
+        _ if method == names.session_set_config_option => plain(&bridge::set_option(bridge, &parsed(params)?).await?),
+        _ => Err(message::unknown_method(method).into()),
     }
 }
 
@@ -261,18 +257,12 @@ fn plain(response: &impl Serialize) -> Result<Reply, Trouble> {
     Ok(Reply { result: value(response)?, session: None })
 }
 
-fn opened<T: Serialize>(opened: OpenedSession<T>) -> Result<Reply, Trouble> {
-    let result = value(&opened.response)?;
-    Ok(Reply { result, session: Some(opened.answering(|_| ())) })
+fn opened((response, session): (impl Serialize, OpenedSession)) -> Result<Reply, Trouble> {
+    Ok(Reply { result: value(&response)?, session: Some(session) })
 }
 
 fn parsed<T: DeserializeOwned>(params: Value) -> Result<T, Error> {
-    serde_json::from_value(params).map_err(|error| refusal::misfit(format!("the parameters do not fit: {error}")))
-}
-
-/// Parameters that may be left out.
-fn given<T: DeserializeOwned>(params: Value) -> Result<T, Error> {
-    parsed(if params.is_null() { Value::Object(serde_json::Map::new()) } else { params })
+    serde_json::from_value(params).map_err(|error| message::misfit(format!("the parameters do not fit: {error}")))
 }
 
 fn value(response: &impl Serialize) -> Result<Value, Error> {
@@ -292,13 +282,3 @@ the editor's folder as /project; files change and commands run after you approve
 running turns continue: `agentctl attach` follows them, `agentctl interrupts` shows what they wait for. docs/editors.md has \
 the settings of other editors.")]
 pub(crate) struct AcpArgs {}
-
-/// Serves until standard input ends or a signal comes.
-pub(crate) async fn handle(global: &Global, _: AcpArgs) -> anyhow::Result<Exit> {
-    if std::io::stdin().is_terminal() {
-        crate::terminal::note(
-            "waiting for an editor on standard input; Ctrl-C ends it (for a chat use `agentctl chat`)",
-        );
-    }
-    serve(global).await
-}

@@ -28,11 +28,11 @@ use agentd_proto::client::{NewSession, SessionView};
 use serde_json::{Value, json};
 
 use super::{
-    bridge::{Bridge, Editor},
-    content, prompt,
-    refusal::{self, Trouble},
+    bridge::{self, Bridge, Editor, Offer},
+    content,
+    message::{self, Trouble, lock},
+    prompt,
     session::{self, EditorFolder, OpenSession},
-    settings::{self, Offer},
 };
 use crate::{
     daemon::{self, Daemon},
@@ -46,7 +46,7 @@ const LOCAL: &str = "local";
 
 /// Takes note of the editor and tells it what there is.
 pub(super) fn greet(bridge: &Bridge, request: &InitializeRequest) -> InitializeResponse {
-    bridge.introduce(Editor::of(request));
+    *lock(&bridge.editor) = Editor::of(request);
     let sessions = SessionCapabilities::new()
         .list(SessionListCapabilities::new())
         .delete(SessionDeleteCapabilities::new())
@@ -70,16 +70,16 @@ pub(super) fn greet(bridge: &Bridge, request: &InitializeRequest) -> InitializeR
 /// Makes sure that the daemon can be reached: no more is needed.
 pub(super) async fn authenticate(bridge: &Bridge, request: &AuthenticateRequest) -> Result<Value, Trouble> {
     if request.method_id.0.as_ref() != LOCAL {
-        return Err(refusal::misfit(format!("there is no authentication method of that name; there is {LOCAL}")).into());
+        return Err(message::misfit(format!("there is no authentication method of that name; there is {LOCAL}")).into());
     }
     bridge.daemon().await?;
     Ok(json!({}))
 }
 
-/// A session that was opened: what the editor is answered, and what it is told after that, because it knows no session before.
+/// A session that was opened, and what the editor is told after the answer, because it knows no session before.
 #[derive(Debug)]
-pub(super) struct OpenedSession<T> {
-    pub(super) response: T,
+pub(super) struct OpenedSession {
+    offer: Offer,
     pub(super) session: Arc<OpenSession>,
     pub(super) updates: Vec<SessionUpdate>,
     pub(super) notices: Vec<String>,
@@ -91,7 +91,7 @@ pub(super) struct OpenedSession<T> {
 pub(super) async fn new(
     bridge: &Arc<Bridge>,
     request: &NewSessionRequest,
-) -> Result<OpenedSession<NewSessionResponse>, Trouble> {
+) -> Result<(NewSessionResponse, OpenedSession), Trouble> {
     let folder = folder(&request.cwd)?;
     let of_daemon = [daemon::data_dir(), daemon::config_dir()].into_iter().flatten();
     let project = mount::editor_folder(&folder.real, of_daemon);
@@ -114,7 +114,7 @@ pub(super) async fn new(
     }
     let opened = open(bridge, &daemon, &view, &folder, &request.mcp_servers, notices).await?;
     let response = NewSessionResponse::new(opened.session.wire.clone());
-    Ok(opened.answering(|offer| response.modes(offer.modes()).config_options(offer.options)))
+    Ok((response.modes(opened.offer.modes()).config_options(opened.offer.options.clone()), opened))
 }
 
 /// The further folders of an editor that a new session sees. A list of them may have come with a repository, so those in hidden
@@ -157,35 +157,30 @@ fn further_folders(named: &[PathBuf], project: Option<&Mount>, notices: &mut Vec
 pub(super) async fn load(
     bridge: &Arc<Bridge>,
     request: &LoadSessionRequest,
-) -> Result<OpenedSession<LoadSessionResponse>, Trouble> {
+) -> Result<(LoadSessionResponse, OpenedSession), Trouble> {
     let LoadSessionRequest { session_id, cwd, additional_directories, mcp_servers, .. } = request;
     let opened = reopen(bridge, session_id, (cwd, additional_directories), mcp_servers).await?;
     if let Some((daemon, view)) = &opened.running {
         prompt::replay(bridge, &opened.session, daemon, view).await?;
     }
-    Ok(opened.answering(|offer| LoadSessionResponse::new().modes(offer.modes()).config_options(offer.options)))
+    let response = LoadSessionResponse::new().modes(opened.offer.modes());
+    Ok((response.config_options(opened.offer.options.clone()), opened))
 }
 
 /// Opens a session whose history the editor has.
 pub(super) async fn resume(
     bridge: &Arc<Bridge>,
     request: &ResumeSessionRequest,
-) -> Result<OpenedSession<ResumeSessionResponse>, Trouble> {
+) -> Result<(ResumeSessionResponse, OpenedSession), Trouble> {
     let ResumeSessionRequest { session_id, cwd, additional_directories, mcp_servers, .. } = request;
     let opened = reopen(bridge, session_id, (cwd, additional_directories), mcp_servers).await?;
-    Ok(opened.answering(|offer| ResumeSessionResponse::new().modes(offer.modes()).config_options(offer.options)))
-}
-
-impl<T> OpenedSession<T> {
-    pub(super) fn answering<U>(self, answer: impl FnOnce(T) -> U) -> OpenedSession<U> {
-        let Self { response, session, updates, notices, running } = self;
-        OpenedSession { response: answer(response), session, updates, notices, running }
-    }
+    let response = ResumeSessionResponse::new().modes(opened.offer.modes());
+    Ok((response.config_options(opened.offer.options.clone()), opened))
 }
 
 /// The session of an id, whole: the start of one could mean another.
 async fn find(bridge: &Bridge, id: &WireId) -> Result<(Daemon, SessionView), Trouble> {
-    let unknown = || refusal::unknown_session(&clean_line(&id.0));
+    let unknown = || message::unknown_session(&clean_line(&id.0));
     let session: SessionId = id.0.parse().map_err(|_| unknown())?;
     let daemon = bridge.daemon().await?;
     match daemon.client.session(&session.to_string()).await {
@@ -200,7 +195,7 @@ async fn reopen(
     id: &WireId,
     (cwd, further): (&Path, &[PathBuf]),
     servers: &[McpServer],
-) -> Result<OpenedSession<Offer>, Trouble> {
+) -> Result<OpenedSession, Trouble> {
     let (daemon, view) = find(bridge, id).await?;
     let folder = folder(cwd)?;
     let mut notices = Vec::new();
@@ -238,7 +233,7 @@ async fn open(
     folder: &EditorFolder,
     servers: &[McpServer],
     mut notices: Vec<String>,
-) -> Result<OpenedSession<Offer>, Trouble> {
+) -> Result<OpenedSession, Trouble> {
     let settings = &view.session.settings;
     let project = settings.project.as_ref().map(|mount| mount.path.as_path());
     let session = bridge.open(view.session.summary.id, folder.clone());
@@ -250,19 +245,19 @@ async fn open(
     let offer = offer?;
     notices.extend(missing);
     offer.told(&session);
-    settings::ensure_watched(bridge, &session, daemon, view.session.summary.last_seq).await;
-    Ok(OpenedSession { response: offer, session, updates: vec![available], notices, running: None })
+    bridge::ensure_watched(bridge, &session, daemon, view.session.summary.last_seq).await;
+    Ok(OpenedSession { offer, session, updates: vec![available], notices, running: None })
 }
 
 /// The folder that an editor names.
 fn folder(cwd: &Path) -> Result<EditorFolder, Trouble> {
     if !cwd.is_absolute() {
-        return Err(refusal::misfit("cwd must be an absolute path").into());
+        return Err(message::misfit("cwd must be an absolute path").into());
     }
     let real = std::fs::canonicalize(cwd)
-        .map_err(|error| refusal::misfit(format!("the folder {} cannot be opened: {error}", shown(cwd))))?;
+        .map_err(|error| message::misfit(format!("the folder {} cannot be opened: {error}", shown(cwd))))?;
     if !real.is_dir() {
-        return Err(refusal::misfit(format!("{} is not a folder", shown(&real))).into());
+        return Err(message::misfit(format!("{} is not a folder", shown(&real))).into());
     }
     Ok(EditorFolder { real, named: cwd.to_owned() })
 }
@@ -281,7 +276,7 @@ pub(super) async fn list(bridge: &Bridge, request: &ListSessionsRequest) -> Resu
     let after = request.cursor.as_deref().map(Cursor::read).transpose()?;
     let daemon = bridge.daemon().await?;
     let folder = match &request.cwd {
-        Some(cwd) if !cwd.is_absolute() => return Err(refusal::misfit("cwd must be an absolute path").into()),
+        Some(cwd) if !cwd.is_absolute() => return Err(message::misfit("cwd must be an absolute path").into()),
         Some(cwd) => match std::fs::canonicalize(cwd) {
             Ok(folder) => Some(folder),
             // No session of it could be loaded.
@@ -331,7 +326,7 @@ impl Cursor {
 
     fn read(text: &str) -> Result<Self, Error> {
         let parts = text.split_once('-').and_then(|(at, id)| Some(Self(at.parse().ok()?, id.parse().ok()?)));
-        parts.ok_or_else(|| refusal::misfit("this cursor is none of session/list; leave it out for the first page"))
+        parts.ok_or_else(|| message::misfit("this cursor is none of session/list; leave it out for the first page"))
     }
 }
 

@@ -2,11 +2,7 @@
 //! that is loaded: bounded, however long it was. Results keep their heads and tails, those of long ago little of them; pictures do
 //! not come back.
 
-use std::{
-    collections::{HashMap, HashSet},
-    path::Path,
-    sync::Arc,
-};
+use std::{collections::HashSet, path::Path, sync::Arc};
 
 use agent_client_protocol_schema::v1::{PromptRequest, PromptResponse, SessionUpdate, StopReason};
 use agentd_core::{
@@ -15,20 +11,18 @@ use agentd_core::{
     ids::InterruptId,
     interrupt::{Answer, Ask, Interrupt},
     item::ItemBody,
-    model::{Slot, SlotInfo},
     session::SessionSummary,
     turn::IfBusy,
 };
-use agentd_proto::client::{SessionChoice, SessionView, StartRequest};
+use agentd_proto::client::{ClientError, SessionChoice, SessionView, StartRequest};
 use tokio_util::sync::CancellationToken;
 
 use super::{
     bridge::{self, Bridge},
     content::{self, FileContent, Part},
     follow::Follow,
-    refusal::Trouble,
+    message::Trouble,
     session::{self, OpenSession},
-    settings,
     updates::{self, Limits, Updates},
 };
 use crate::{
@@ -66,7 +60,7 @@ pub(super) async fn run(
     }
     let folder = places.project.clone();
     let mut follow = Follow::new(bridge.clone(), session.clone(), daemon.clone(), places, cancel);
-    follow.updates().spent = view.session.summary.usage.cost_microusd;
+    follow.updates.spent = view.session.summary.usage.cost_microusd;
     let mut pending: Vec<&Interrupt> = view.pending.iter().collect();
     let mut suspended = session.state().suspended.take();
     if let Some(ended) = suspended.take_if(|_| view.live_turn.is_none()) {
@@ -96,7 +90,7 @@ pub(super) async fn run(
             None
         }
         (Ok(Some(line)), _) => {
-            follow.updates().own_words = Some(own_words);
+            follow.updates.own_words = Some(own_words);
             Some(line)
         }
         (Ok(None), _) => None,
@@ -111,10 +105,17 @@ pub(super) async fn run(
         (None, None) => SocketLine::attach(&daemon, session.id, view.session.summary.last_seq).await?.with_children(),
     };
     let slots = daemon.client.models().await.unwrap_or_default();
-    follow.updates().windows = windows(&slots);
+    // Those that are not known are left out.
+    let windows = slots.iter().map(|info| (info.slot, info.model.context_window));
+    follow.updates.windows = windows.filter(|(_, window)| *window > 0).collect();
     follow.builtin = slots.into_iter().map(|info| info.model).filter(|model| model.embedded).collect();
-    if view.session.summary.title.is_empty() {
-        tell_title(bridge, session, &daemon).await;
+    // The name that the first input gave the session. It is one of many things that are told; the list of sessions has it, too.
+    if view.session.summary.title.is_empty()
+        && let Ok(named) = daemon.client.session(&session.id.to_string()).await
+        && !clean_line(&named.session.summary.title).is_empty()
+    {
+        let SessionSummary { title, updated_at, .. } = named.session.summary;
+        bridge.update(session, vec![bridge::title(&title, updated_at)]).await;
     }
     // A turn that runs may have asked between the look at it and the line to it.
     let raised = match view.live_turn {
@@ -130,16 +131,13 @@ pub(super) async fn run(
 /// The daemon, and the session as it is. The first request after a restart finds out that the daemon has gone.
 async fn look(bridge: &Bridge, session: &OpenSession) -> Result<(Daemon, SessionView), Trouble> {
     let id = session.id.to_string();
-    let daemon = bridge.daemon().await?;
-    let view = match daemon.client.session(&id).await {
-        Err(error) if error.is_unreachable() && bridge.forget_daemon() => {
-            let daemon = bridge.daemon().await?;
-            let view = daemon.client.session(&id).await?;
-            return Ok((daemon, view));
-        }
-        view => view?,
-    };
-    Ok((daemon, view))
+    let mut daemon = bridge.daemon().await?;
+    let mut view = daemon.client.session(&id).await;
+    if view.as_ref().is_err_and(ClientError::is_unreachable) && bridge.forget_daemon() {
+        daemon = bridge.daemon().await?;
+        view = daemon.client.session(&id).await;
+    }
+    Ok((daemon, view?))
 }
 
 /// Tells what the editor has missed, and words that have waited for a turn.
@@ -150,8 +148,8 @@ async fn refresh(
     view: &SessionView,
 ) -> Result<(), Trouble> {
     if !session.is_watched() {
-        settings::tell(bridge, &daemon.client, session).await?;
-        settings::ensure_watched(bridge, session, daemon, view.session.summary.last_seq).await;
+        bridge::tell(bridge, &daemon.client, session).await?;
+        bridge::ensure_watched(bridge, session, daemon, view.session.summary.last_seq).await;
     }
     let notices = std::mem::take(&mut session.state().notices);
     bridge.say(session, &notices).await;
@@ -215,22 +213,6 @@ async fn begin(
     }
     let session = SessionChoice::Existing(session.id.to_string());
     SocketLine::start_holding(daemon, StartRequest { session, start }, bridge.editor().files).await
-}
-
-/// Tells the name that the first input gave the session.
-async fn tell_title(bridge: &Bridge, session: &OpenSession, daemon: &Daemon) {
-    // It is one of many things that are told; the list of sessions has it, too.
-    let Ok(view) = daemon.client.session(&session.id.to_string()).await else { return };
-    let SessionSummary { title, updated_at, .. } = view.session.summary;
-    if !clean_line(&title).is_empty() {
-        bridge.update(session, vec![settings::title(&title, updated_at)]).await;
-    }
-}
-
-/// Windows of the models, by slot; none where they are not known.
-fn windows(slots: &[SlotInfo]) -> HashMap<Slot, u64> {
-    let all = slots.iter().map(|info| (info.slot, info.model.context_window));
-    all.filter(|(_, window)| *window > 0).collect()
 }
 
 /// Events that are looked at, the newest ones.

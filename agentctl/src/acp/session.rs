@@ -2,13 +2,13 @@
 //! that is broken is told of, and harms nothing. The daemon forgets them when it ends, so they are brought again then.
 
 use std::{
-    collections::{HashMap, HashSet},
+    collections::HashSet,
     fmt,
     path::{Path, PathBuf},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, MutexGuard},
 };
 
-use agent_client_protocol_schema::v1::{EnvVariable, HttpHeader, McpServer, SessionConfigOption, SessionId as WireId};
+use agent_client_protocol_schema::v1::{HttpHeader, McpServer, SessionConfigOption, SessionId as WireId};
 use agentd_core::{
     ids::{InterruptId, SessionId},
     session::SessionMode,
@@ -20,7 +20,7 @@ use agentd_proto::{
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
-use super::updates::Updates;
+use super::{message::lock, updates::Updates};
 use crate::{daemon::Daemon, terminal::sanitize::clean_line, turn::SocketLine};
 
 /// A session that was made, loaded or resumed on this connection.
@@ -90,7 +90,8 @@ pub(super) struct SessionState {
     pub(super) suspended: Option<Box<SuspendedTurn>>,
     /// MCP servers that the editor brought.
     servers: Option<EditorServers>,
-    watch: Option<JoinHandle<()>>,
+    /// The task that hears of changes, which ends with the session.
+    pub(super) watch: Option<JoinHandle<()>>,
 }
 
 impl OpenSession {
@@ -115,18 +116,13 @@ impl OpenSession {
 
     /// Its state.
     pub(super) fn state(&self) -> MutexGuard<'_, SessionState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
 
     /// Begins a prompt; none where one runs.
     pub(super) fn begin(&self) -> Option<CancellationToken> {
         let mut state = self.state();
-        if state.prompt.is_some() {
-            return None;
-        }
-        let cancel = CancellationToken::new();
-        state.prompt = Some(cancel.clone());
-        Some(cancel)
+        state.prompt.is_none().then(|| state.prompt.insert(CancellationToken::new()).clone())
     }
 
     /// Ends the prompt that ran.
@@ -168,13 +164,6 @@ impl OpenSession {
     pub(super) fn unwatch(&self) {
         if let Some(watch) = self.state().watch.take() {
             watch.abort();
-        }
-    }
-
-    /// Takes the task that hears of changes, which ends with the session.
-    pub(super) fn watched_by(&self, watch: JoinHandle<()>) {
-        if let Some(before) = self.state().watch.replace(watch) {
-            before.abort();
         }
     }
 }
@@ -264,26 +253,19 @@ fn request(daemon: &Daemon, session: &OpenSession, servers: Vec<SessionServer>) 
 
 /// A server in the form of the daemon, or `None` for an unknown transport.
 fn wire(server: &McpServer) -> Option<SessionServer> {
-    let headers = |headers: &[HttpHeader]| -> HashMap<String, String> {
-        headers.iter().map(|header| (header.name.clone(), header.value.clone())).collect()
-    };
-    let env = |variables: &[EnvVariable]| -> HashMap<String, String> {
-        variables.iter().map(|variable| (variable.name.clone(), variable.value.clone())).collect()
+    let url = |url: &str, headers: &[HttpHeader], sse: bool| {
+        let headers = headers.iter().map(|header| (header.name.clone(), header.value.clone())).collect();
+        Address::Url(ServerUrl { url: url.to_owned(), headers, sse })
     };
     let (name, address) = match server {
         McpServer::Stdio(server) => {
             let command = server.command.to_str()?.to_owned();
-            let (args, env) = (server.args.clone(), env(&server.env));
+            let env = server.env.iter().map(|variable| (variable.name.clone(), variable.value.clone())).collect();
+            let args = server.args.clone();
             (&server.name, Address::Program(ServerProgram { command, args, env, cwd: String::new() }))
         }
-        McpServer::Http(server) => {
-            let (url, headers) = (server.url.clone(), headers(&server.headers));
-            (&server.name, Address::Url(ServerUrl { url, headers, sse: false }))
-        }
-        McpServer::Sse(server) => {
-            let (url, headers) = (server.url.clone(), headers(&server.headers));
-            (&server.name, Address::Url(ServerUrl { url, headers, sse: true }))
-        }
+        McpServer::Http(server) => (&server.name, url(&server.url, &server.headers, false)),
+        McpServer::Sse(server) => (&server.name, url(&server.url, &server.headers, true)),
         _ => return None,
     };
     Some(SessionServer { name: name.clone(), address: Some(address) })
@@ -305,7 +287,7 @@ fn trouble(name: &str, view: &McpServerView) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use agent_client_protocol_schema::v1::{McpServerHttp, McpServerSse, McpServerStdio};
+    use agent_client_protocol_schema::v1::{EnvVariable, McpServerHttp, McpServerSse, McpServerStdio};
 
     use super::*;
 

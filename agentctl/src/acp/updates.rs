@@ -19,14 +19,12 @@ use agentd_core::{
 };
 use serde_json::{Value, json};
 
-use super::{
-    edits::{self, Before},
-    tool_call::{self, LiveOutput, Places, SHELL},
-};
+use super::tool_call::{self, Before, LiveOutput, Places, SHELL, edits_of_call, edits_of_patch, shown_edits};
 use crate::{
     render::context::notice_line,
     report::short_id,
     terminal::sanitize::{clean, clean_line},
+    turn::Arrival,
 };
 
 /// Capabilities of an editor that change what it is told.
@@ -145,6 +143,15 @@ impl Updates {
         self.calls.contains_key(id)
     }
 
+    /// Translates what comes of a turn that is followed.
+    pub(super) fn arrival(&mut self, arrival: &Arrival) -> Vec<SessionUpdate> {
+        match arrival {
+            Arrival::Event(event) => self.event(event),
+            Arrival::Child(event) => self.child(event),
+            _ => Vec::new(),
+        }
+    }
+
     /// Translates an event of the session.
     pub(super) fn event(&mut self, event: &Event) -> Vec<SessionUpdate> {
         match &event.kind {
@@ -205,7 +212,7 @@ impl Updates {
     pub(super) fn call(&mut self, session: SessionId, id: &CallId, tool: &str, args: &Value) -> SessionUpdate {
         let known = self.call_id(session, id);
         let longest = if self.before == Before::Unknown { self.limits.result } else { LIVE_EDITS };
-        let edits = edits::shown(edits::of_call(tool, args, &self.places, self.before), longest);
+        let edits = shown_edits(edits_of_call(tool, args, &self.places, self.before), longest);
         let mut title = tool_call::title(tool, args);
         if session != self.session {
             let name = self.subagents.get(&session).map_or("subagent", String::as_str);
@@ -357,14 +364,14 @@ impl Updates {
         let mut has_edits = call.is_some_and(|call| call.has_edits);
         let diff = result.details.as_ref().and_then(|details| details.diff.as_ref()).filter(|diff| !diff.cut);
         if let Some(diff) = diff.filter(|_| !has_edits && self.before != Before::Unknown) {
-            let edits = edits::shown(edits::of_patch(&diff.text, &self.places), self.limits.result);
+            let edits = shown_edits(edits_of_patch(&diff.text, &self.places), self.limits.result);
             has_edits = !edits.is_empty();
             fields = fields.content(edits.into_iter().map(ToolCallContent::from).collect::<Vec<_>>());
         }
         if let Some(ran) = &result.ran_with {
             let args = tool_call::arguments(ran);
-            let edits = edits::of_call(&result.name, &args, &self.places, Before::Unknown);
-            let edits = edits::shown(edits, self.limits.result);
+            let edits = edits_of_call(&result.name, &args, &self.places, Before::Unknown);
+            let edits = shown_edits(edits, self.limits.result);
             has_edits = !edits.is_empty();
             fields = fields
                 .title(format!("{} (edited)", tool_call::title(&result.name, &args)))
@@ -462,7 +469,7 @@ fn words(is_thought: bool, id: ItemId, text: &str) -> SessionUpdate {
     if is_thought { SessionUpdate::AgentThoughtChunk(chunk) } else { SessionUpdate::AgentMessageChunk(chunk) }
 }
 
-fn update(id: String, fields: ToolCallUpdateFields) -> SessionUpdate {
+pub(super) fn update(id: String, fields: ToolCallUpdateFields) -> SessionUpdate {
     SessionUpdate::ToolCallUpdate(ToolCallUpdate::new(id, fields))
 }
 

@@ -19,6 +19,7 @@ use crate::{
     failure::Failure,
     flags::Global,
     mentions::typed_path,
+    project,
     report::{self, Table},
     terminal::{
         note,
@@ -26,21 +27,17 @@ use crate::{
     },
 };
 
-/// The arguments of `agents`.
-#[derive(Debug, Args)]
-#[command(after_help = "Examples:
+/// The end of the help of `agents`.
+pub(crate) const AGENTS_HELP: &str = "Examples:
   agentctl agents list
   agentctl agents list --json | jq -r '.[].id'
   agentctl agents show researcher
 
-Agents are defined in agents.yaml. The main agent gives work to those that are enabled, or hands the session over to them.")]
-pub(crate) struct AgentsArgs {
-    #[command(subcommand)]
-    command: AgentsCommand,
-}
+Agents are defined in agents.yaml. The main agent gives work to those that are enabled, or hands the session over to them.";
 
+/// The subcommands of `agents`.
 #[derive(Debug, Subcommand)]
-enum AgentsCommand {
+pub(crate) enum AgentsCommand {
     /// List the agents
     List,
     /// Show one agent: its purpose, instructions, tools and skills
@@ -51,10 +48,10 @@ enum AgentsCommand {
 }
 
 /// Does what was asked.
-pub(crate) async fn handle(global: &Global, args: AgentsArgs) -> anyhow::Result<Exit> {
+pub(crate) async fn handle(global: &Global, command: AgentsCommand) -> anyhow::Result<Exit> {
     let client = daemon::connect(global).await?.client;
     let agents = client.agents().await?;
-    match args.command {
+    match command {
         AgentsCommand::List => {
             let plugins = client.plugins().await?;
             report::show(global.json, &agents, || list(&agents, &plugins))
@@ -139,10 +136,6 @@ pub(crate) struct ToolsArgs {
 /// Lists.
 pub(crate) async fn handle_tools(global: &Global, args: ToolsArgs) -> anyhow::Result<Exit> {
     let tools = daemon::connect(global).await?.client.tools(args.session.as_deref().unwrap_or_default()).await?;
-    report::show(global.json, &tools, || list_tools(&tools))
-}
-
-fn list_tools(tools: &[ToolStanding]) -> anyhow::Result<()> {
     let rows = tools.iter().map(|ToolStanding { tool, visible, why }| {
         // The rest of a description is for models.
         let first = tool.spec.description.split(". ").next().unwrap_or_default().trim_end_matches('.');
@@ -156,12 +149,12 @@ fn list_tools(tools: &[ToolStanding]) -> anyhow::Result<()> {
             clean_line(&told),
         ]
     });
-    Table::with_long_end(["TOOL", "TIER", "CATEGORY", "EFFECT", "FROM", "WHAT IT DOES"], rows).print("no tools")
+    let table = Table::with_long_end(["TOOL", "TIER", "CATEGORY", "EFFECT", "FROM", "WHAT IT DOES"], rows);
+    report::show(global.json, &tools, || table.print("no tools"))
 }
 
-/// The arguments of `skills`.
-#[derive(Debug, Args)]
-#[command(after_help = "Examples:
+/// The end of the help of `skills`.
+pub(crate) const SKILLS_HELP: &str = "Examples:
   agentctl skills list
   agentctl skills list --session 0193a5b2      with those of its project
   agentctl skills show pdf
@@ -171,14 +164,11 @@ fn list_tools(tools: &[ToolStanding]) -> anyhow::Result<()> {
   agentctl skills list --json | jq -r '.[] | select(.usable | not) | .name'
 
 A skill is a folder with a SKILL.md. Yours are in ~/.config/agentd/skills; skills.yaml says which are listed to models. \
-@NAME in a prompt loads one.")]
-pub(crate) struct SkillsArgs {
-    #[command(subcommand)]
-    command: SkillsCommand,
-}
+@NAME in a prompt loads one.";
 
+/// The subcommands of `skills`.
 #[derive(Debug, Subcommand)]
-enum SkillsCommand {
+pub(crate) enum SkillsCommand {
     /// List the skills
     List(SkillsPlace),
     /// Show one skill and its SKILL.md
@@ -207,16 +197,16 @@ enum SkillsCommand {
 }
 
 #[derive(Debug, Args)]
-struct SkillsPlace {
+pub(crate) struct SkillsPlace {
     /// The session whose project's skills count too: id, title, number in `sessions list`, or `last`
     #[arg(long, value_name = "ID")]
     session: Option<String>,
 }
 
 /// Does it.
-pub(crate) async fn handle_skills(global: &Global, args: SkillsArgs) -> anyhow::Result<Exit> {
+pub(crate) async fn handle_skills(global: &Global, command: SkillsCommand) -> anyhow::Result<Exit> {
     let client = daemon::connect(global).await?.client;
-    match args.command {
+    match command {
         SkillsCommand::List(common) => {
             let skills = client.skills(common.session.as_deref().unwrap_or_default()).await?;
             report::show(global.json, &skills, || list_skills(&skills))
@@ -250,14 +240,14 @@ pub(crate) async fn handle_skills(global: &Global, args: SkillsArgs) -> anyhow::
 async fn named_folder(client: &Client, folder: &PathBuf) -> anyhow::Result<String> {
     let name = folder.to_str().filter(|name| !name.contains('/') && !folder.exists());
     let Some(name) = name else { return absolute(folder) };
-    match client.skill("", name.trim_start_matches('@')).await.map_err(Failure::from) {
+    match client.skill("", name.trim_start_matches('@')).await {
         Ok(found) => Ok(typed_path(&found.folder).display().to_string()),
-        Err(failure) if failure.kind == ErrorKind::NotFound => {
+        Err(error) if error.answered() == Some(ErrorKind::NotFound) => {
             Err(Failure::usage(format!("there is no folder and no skill {name}"))
                 .hint("give the folder of a skill, or a name from `agentctl skills list`")
                 .into())
         }
-        Err(failure) => Err(failure.into()),
+        Err(error) => Err(error.into()),
     }
 }
 
@@ -265,10 +255,7 @@ async fn named_folder(client: &Client, folder: &PathBuf) -> anyhow::Result<Strin
 fn absolute(folder: &PathBuf) -> anyhow::Result<String> {
     let path = std::fs::canonicalize(folder)
         .map_err(|error| Failure::usage(format!("{} cannot be opened: {error}", folder.display())))?;
-    match path.into_os_string().into_string() {
-        Ok(path) => Ok(path),
-        Err(path) => Err(Failure::usage(format!("the path {} is not valid UTF-8", path.display())).into()),
-    }
+    project::absolute(&path).map_err(Into::into)
 }
 
 fn list_skills(skills: &[SkillReport]) -> anyhow::Result<()> {
@@ -332,17 +319,12 @@ fn seen(found: &SkillReport) -> Option<&'static str> {
 }
 
 fn from(found: &SkillReport) -> String {
-    match found.plugin.as_str() {
-        "" => origin(found.skill.origin).to_owned(),
-        plugin => format!("plugin {}", clean_line(plugin)),
-    }
-}
-
-fn origin(origin: SkillOrigin) -> &'static str {
-    match origin {
-        SkillOrigin::Person => "yours",
-        SkillOrigin::Plugin => "a plugin",
-        SkillOrigin::Bundled => "agentd",
-        SkillOrigin::Project => "the project",
-    }
+    let origin = match (found.plugin.as_str(), found.skill.origin) {
+        ("", SkillOrigin::Person) => "yours",
+        ("", SkillOrigin::Plugin) => "a plugin",
+        ("", SkillOrigin::Bundled) => "agentd",
+        ("", SkillOrigin::Project) => "the project",
+        (plugin, _) => return format!("plugin {}", clean_line(plugin)),
+    };
+    origin.to_owned()
 }

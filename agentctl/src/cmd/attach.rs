@@ -1,5 +1,5 @@
-//! `agentctl attach` and `agentctl wait`: follow the live turn of a session; wait until nothing runs in it, and tell what its last
-//! turn came to.
+//! `agentctl chat`, `attach` and `wait`: the conversation at a terminal, which is [`crate::repl`]; follow the live turn of a
+//! session; wait until nothing runs in it, and tell what its last turn came to.
 
 use std::{
     io::{self, IsTerminal as _, Write as _},
@@ -24,18 +24,22 @@ use crate::{
     daemon::{self, Daemon},
     exit::{Exit, Interactivity},
     failure::Failure,
-    flags::Global,
+    flags::{CommandLine, Global},
     keyboard::Keyboard,
     render::{
         Human, Jsonl, closing,
         jsonl::{self, TurnNotes},
     },
     repl::{
-        TerminalAsker,
+        self, TerminalAsker,
         replay::{LOOKED_AT, begins},
     },
     report::{self, short_id},
-    terminal::{attention::Attention, look::TerminalStyle},
+    session::{SessionChoice, SessionTarget, TurnChoice},
+    terminal::{
+        attention::Attention,
+        look::{self, TerminalStyle},
+    },
     turn::{
         self, Arrival, Asker, AtEnd, BuiltinNotice, ForeseeingAsker, Line as _, NonInteractive, Renderer, Signals,
         SocketLine,
@@ -271,4 +275,49 @@ fn tell(global: &Global, session: SessionId, result: &TurnResult, notes: &TurnNo
     let mut err = anstream::stderr().lock();
     closing::lines(result, 0, TerminalStyle::detect()).iter().try_for_each(|line| writeln!(err, "{line}"))?;
     Ok(())
+}
+
+/// The arguments of `chat`.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  agentctl chat                        new session, like `agentctl` alone
+  agentctl chat 'Why is the build red?'
+  agentctl chat --continue             resume the last session of this folder
+  agentctl chat --resume               choose a session to resume
+  agentctl chat -C ~/src/app:rw        with a folder that tools may change
+  agentctl chat --mode plan            look and plan, without changing anything
+  agentctl chat --model gpt-5          with a model that the server lists
+  printf 'Hello!\\n' | agentctl chat    each line is a turn
+
+/help lists the commands of the chat. Ctrl-C cancels the turn, twice quits; Ctrl-D leaves.")]
+pub(crate) struct ChatArgs {
+    /// First message
+    #[arg(value_name = "WORDS", num_args = 0..)]
+    words: Vec<String>,
+    #[command(flatten)]
+    session: SessionChoice,
+    /// Choose a session to resume
+    #[arg(long = "resume", conflicts_with_all = ["session", "resume", "words"])]
+    choose: bool,
+    /// Write words and newlines only, and read whole lines: for screen readers; TERM=dumb does the same
+    #[arg(long)]
+    plain: bool,
+    #[command(flatten)]
+    turn: TurnChoice,
+}
+
+/// Hands over to the conversation.
+pub(crate) async fn handle_chat(global: &Global, args: ChatArgs, command_line: CommandLine) -> anyhow::Result<Exit> {
+    if args.plain && !look::is_plain() {
+        return Err(Failure::usage(format!("cannot start again for --plain: {}", look::become_plain()))
+            .hint("use TERM=dumb agentctl chat")
+            .into());
+    }
+    let daemon = daemon::connect(global).await?;
+    let place = SessionTarget::find(&daemon, &args.session, &args.turn).await?;
+    let place = place.in_mode(&daemon, args.turn.mode).await?;
+    let place = place.with_model(&daemon, args.turn.model.as_ref()).await?;
+    let words = if args.choose { "/resume".to_owned() } else { args.words.join(" ") };
+    let first = Some(words).filter(|words| !words.trim().is_empty());
+    repl::run(daemon, place, first, command_line).await
 }

@@ -12,7 +12,7 @@ use agentd_core::{
 };
 use clap::{Args, Subcommand};
 use jiff::{Span, Zoned, tz::TimeZone};
-use serde_json::{Value, json};
+use serde_json::json;
 
 use crate::{
     daemon::{self, Daemon},
@@ -63,7 +63,11 @@ enum AuditCommand {
 
 The exit code is 1 where the log is not intact. Keep the hash of the last line elsewhere: with --noted it \
 proves later that nothing before it was changed, even if somebody could have rewritten the whole log.")]
-    Verify(VerifyArgs),
+    Verify {
+        /// Hash of a line that must still be there
+        #[arg(long, value_name = "HASH")]
+        noted: Option<String>,
+    },
 }
 
 #[derive(Debug, Args)]
@@ -91,13 +95,6 @@ struct ListArgs {
     limit: u32,
 }
 
-#[derive(Debug, Args)]
-struct VerifyArgs {
-    /// Hash of a line that must still be there
-    #[arg(long, value_name = "HASH")]
-    noted: Option<String>,
-}
-
 const VERDICTS: [Choice<VerdictName>; 3] = [
     ("allow", "It may run", VerdictName::Allow),
     ("ask", "A person decides", VerdictName::Ask),
@@ -108,7 +105,7 @@ const VERDICTS: [Choice<VerdictName>; 3] = [
 pub(crate) async fn handle(global: &Global, args: AuditArgs) -> anyhow::Result<Exit> {
     let daemon = daemon::connect(global).await?;
     match args.command {
-        Some(AuditCommand::Verify(args)) => verify(&daemon, args, global.json).await,
+        Some(AuditCommand::Verify { noted }) => verify(&daemon, noted, global.json).await,
         Some(AuditCommand::List(args)) => list(&daemon, args, global.json).await,
         None => list(&daemon, args.list, global.json).await,
     }
@@ -135,13 +132,10 @@ async fn list(daemon: &Daemon, args: ListArgs, json: bool) -> anyhow::Result<Exi
 
 /// The records that are wanted, in as many messages as it takes.
 async fn records(daemon: &Daemon, args: &ListArgs) -> anyhow::Result<Vec<AuditRecord>> {
-    let session_id = match &args.session {
-        // What a deleted session did is still in the log.
-        Some(session) => Some(match session.parse() {
-            Ok(id) => id,
-            Err(_) => daemon.client.find_session(session).await?,
-        }),
-        None => None,
+    // What a deleted session did is still in the log.
+    let session_id = match args.session.as_deref().map(|session| session.parse().map_err(|_| session)) {
+        Some(Err(session)) => Some(daemon.client.find_session(session).await?),
+        named => named.and_then(Result::ok),
     };
     let wanted = usize::try_from(args.limit).unwrap_or(usize::MAX);
     let mut query = RecordQuery {
@@ -168,17 +162,12 @@ async fn records(daemon: &Daemon, args: &ListArgs) -> anyhow::Result<Vec<AuditRe
     }
 }
 
-async fn verify(daemon: &Daemon, args: VerifyArgs, json: bool) -> anyhow::Result<Exit> {
-    let report = daemon.client.verify_audit(args.noted).await?;
-    report::show(json, &verified(&report), || report::lines(lines(&report, TerminalStyle::detect().out_color)))?;
+async fn verify(daemon: &Daemon, noted: Option<String>, json: bool) -> anyhow::Result<Exit> {
+    let report = daemon.client.verify_audit(noted).await?;
+    let mut told = json!(report);
+    told["holds"] = json!(report.holds());
+    report::show(json, &told, || report::lines(lines(&report, TerminalStyle::detect().out_color)))?;
     Ok(if report.holds() { Exit::Done } else { Exit::Failed })
-}
-
-/// The report for programs.
-fn verified(report: &AuditReport) -> Value {
-    let mut object = json!(report);
-    object["holds"] = json!(report.holds());
-    object
 }
 
 /// The report for people: what is wrong, a line each, and what that comes to.
@@ -199,11 +188,8 @@ fn lines(report: &AuditReport, color: bool) -> Vec<String> {
     }
     let read =
         format!("{} in {}", report::count(report.lines, "line"), report::count(report.files.len() as u64, "file"));
-    lines.push(if report.holds() {
-        format!("{} {read}", paint(color, GOOD, "the log is intact:"))
-    } else {
-        format!("{} {read}", paint(color, BAD, "the log is not intact:"))
-    });
+    let (style, verdict) = if report.holds() { (GOOD, "the log is intact:") } else { (BAD, "the log is not intact:") };
+    lines.push(format!("{} {read}", paint(color, style, verdict)));
     lines.push(format!("last line {}, hash {}", report.head.n, report.head.hash));
     lines
 }
@@ -273,9 +259,8 @@ fn outcome(outcome: Option<CallOutcome>, end: Option<&CallEnd>) -> String {
     if let Some(code) = end.exit_code {
         text.push_str(&format!(", exit {code}"));
     }
-    match end.files.len() {
-        0 => {}
-        files => text.push_str(&format!(", {}", report::count(files as u64, "file"))),
+    if !end.files.is_empty() {
+        text.push_str(&format!(", {}", report::count(end.files.len() as u64, "file")));
     }
     text.push_str(&format!(", {}", duration(end.duration_ms)));
     text
@@ -288,6 +273,7 @@ fn event(fact: &AuditFact) -> [String; 5] {
         AnsweredBy::Deadline => "deadline".to_owned(),
         AnsweredBy::Daemon => "daemon".to_owned(),
     };
+    let nobody = || "-".to_owned();
     let (what, about, by) = match fact {
         AuditFact::ModelAsked { tool, model, max_tokens } => {
             ("model asked", format!("{model}, up to {max_tokens} tokens"), tool.clone())
@@ -311,30 +297,36 @@ fn event(fact: &AuditFact) -> [String; 5] {
             let more = files.len().saturating_sub(1);
             ("undo", if more > 0 { format!("{first} and {more} more") } else { first }, by.clone())
         }
-        AuditFact::DaemonStarted { version, pid } => {
-            ("agentd started", format!("{version}, pid {pid}"), "-".to_owned())
-        }
-        AuditFact::DaemonStopped { pid } => ("agentd stopped", format!("pid {pid}"), "-".to_owned()),
-        AuditFact::RulesRead { problem: Some(problem), .. } => ("rules refused", problem.clone(), "-".to_owned()),
-        AuditFact::RulesRead { sources, .. } => ("rules read", sources.join(", "), "-".to_owned()),
-        AuditFact::LogDamaged { found, .. } => ("log damaged", found.clone(), "-".to_owned()),
-        AuditFact::LogContinued { previous } => ("log continued", format!("after {previous}"), "-".to_owned()),
+        AuditFact::DaemonStarted { version, pid } => ("agentd started", format!("{version}, pid {pid}"), nobody()),
+        AuditFact::DaemonStopped { pid } => ("agentd stopped", format!("pid {pid}"), nobody()),
+        AuditFact::RulesRead { problem: Some(problem), .. } => ("rules refused", problem.clone(), nobody()),
+        AuditFact::RulesRead { sources, .. } => ("rules read", sources.join(", "), nobody()),
+        AuditFact::LogDamaged { found, .. } => ("log damaged", found.clone(), nobody()),
+        AuditFact::LogContinued { previous } => ("log continued", format!("after {previous}"), nobody()),
         AuditFact::LogTrimmed { file, through, .. } => {
-            ("log trimmed", format!("{file} removed, up to line {}", through.n), "-".to_owned())
+            ("log trimmed", format!("{file} removed, up to line {}", through.n), nobody())
         }
         AuditFact::Cleaned { parts, by } => {
             let parts: Vec<String> =
                 parts.iter().map(|part| format!("{}: {}", part.part.as_str(), report::bytes(part.bytes))).collect();
             ("cleaned", parts.join(", "), by.clone())
         }
-        AuditFact::CallDecided(_) | AuditFact::CallEnded(_) => (fact.name(), String::new(), "-".to_owned()),
+        AuditFact::CallDecided(_) | AuditFact::CallEnded(_) => (fact.name(), String::new(), nobody()),
     };
-    [what.to_owned(), about, "-".to_owned(), by, "-".to_owned()]
+    [what.to_owned(), about, nobody(), by, nobody()]
 }
 
 #[cfg(test)]
 mod tests {
+    use agentd_core::{
+        Timestamp,
+        audit::{AuditEntry, AuditFinding, AuditHead, AuditLine, ChangedFile, RecordedEnd, Requester},
+        tool::{FileChangeKind, ToolErrorCode},
+    };
+    use serde_json::json;
+
     use super::*;
+    use crate::report::Table;
 
     #[test]
     fn moments_are_named_as_people_name_them() {
@@ -349,13 +341,6 @@ mod tests {
             assert!(since(text).is_err(), "{text}");
         }
     }
-}
-
-#[cfg(test)]
-mod holds_tests {
-    use agentd_core::audit::{AuditFinding, AuditHead};
-
-    use super::*;
 
     #[test]
     fn what_is_wrong_with_the_log_is_told_with_its_place() {
@@ -387,19 +372,6 @@ mod holds_tests {
         last line 9, hash ab
         ");
     }
-}
-
-#[cfg(test)]
-mod row_tests {
-    use agentd_core::{
-        Timestamp,
-        audit::{AuditEntry, AuditLine, ChangedFile, RecordedEnd, Requester},
-        tool::{FileChangeKind, ToolErrorCode},
-    };
-    use serde_json::json;
-
-    use super::*;
-    use crate::report::Table;
 
     fn entry(fact: AuditFact) -> AuditEntry {
         let session = "0193a5b2-7c1d-7000-8000-000000000002".parse().unwrap();
@@ -443,16 +415,6 @@ mod row_tests {
     }
 
     #[test]
-    fn where_a_link_led_stands_behind_what_was_named() {
-        let AuditFact::CallDecided(mut decision) = decided(DecidedBy::Rules, None) else { panic!() };
-        decision.tool = "read_file".to_owned();
-        decision.args = json!({"path": "docs/a.md"});
-        decision.leads_to = Some("docs/b.md".to_owned());
-        let record = record(AuditFact::CallDecided(decision), Some(CallOutcome::Open), None);
-        assert_eq!(row(&record, &TimeZone::UTC)[3], "docs/a.md -> docs/b.md");
-    }
-
-    #[test]
     fn what_a_person_replied_is_shown_in_short() {
         let check = |answer: Option<Answer>, reply: &str, expected: &str| {
             let AuditFact::CallDecided(mut decision) = decided(DecidedBy::Client("phone".to_owned()), answer) else {
@@ -472,14 +434,11 @@ mod row_tests {
     }
 
     #[test]
-    fn an_edited_call_is_shown_as_it_ran() {
-        let edit = Answer::Edit { args: json!({"command": "echo edited; exit 4"}) };
-        let record = record(decided(DecidedBy::Client("phone".to_owned()), Some(edit)), Some(CallOutcome::Done), None);
-        let row = row(&record, &TimeZone::UTC);
-        assert_eq!(
-            (row[3].as_str(), row[5].as_str()),
-            ("(edited) echo edited; exit 4 (was rm -r \u{1b}[2Jbuild)", "phone: edit")
-        );
+    fn where_a_link_led_is_shown_behind_what_was_named() {
+        let AuditFact::CallDecided(mut decision) = decided(DecidedBy::Rules, None) else { panic!() };
+        (decision.args, decision.leads_to) = (json!({"path": "docs/a.md"}), Some("docs/b.md".to_owned()));
+        let linked = record(AuditFact::CallDecided(decision), Some(CallOutcome::Open), None);
+        assert_eq!(row(&linked, &TimeZone::UTC)[3], "docs/a.md -> docs/b.md");
     }
 
     #[test]

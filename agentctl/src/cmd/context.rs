@@ -1,11 +1,12 @@
 //! `agentctl context` and `agentctl compact`: what fills the model's window; the older part of a history replaced by a summary, and
-//! that taken back.
+//! that taken back. `agentctl rewind` and `agentctl undo`: go back to before a turn, and take back what a turn did to files.
 
-use std::io::IsTerminal as _;
+use std::io::{self, IsTerminal as _};
 
 use agentd_core::{
     context::{CompactionStrategy, ContextView},
     ids::SessionId,
+    undo::{TurnChoice, UndoRequest},
 };
 use clap::Args;
 use serde::Serialize;
@@ -14,12 +15,17 @@ use serde_json::json;
 use crate::{
     daemon,
     exit::{Exit, Interactivity},
+    failure::Failure,
     flags::{Global, one_of},
     keyboard::Keyboard,
-    ops::compact::{STRATEGIES, compact, tell_undone},
+    ops::{
+        compact::{STRATEGIES, compact, tell_undone},
+        rewind::{self, RewindPoint},
+        undo,
+    },
     render::{context::percent, window},
     report, session,
-    terminal::{attention::Attention, look::TerminalStyle},
+    terminal::{ask, attention::Attention, look::TerminalStyle},
     turn::{self, AtEnd, NonInteractive, Signals},
 };
 
@@ -116,4 +122,134 @@ pub(crate) async fn handle_compact(global: &Global, args: CompactArgs) -> anyhow
     });
     report::show(global.json, &told, || done.print())?;
     Ok(signals.exit(Exit::of_turn(&done.result, Interactivity::Attended)))
+}
+
+/// The arguments of `rewind`.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  agentctl rewind --preview            what the last turn did to files, as diffs
+  agentctl rewind                      files and talk as they were before the last turn
+  agentctl rewind --to 3               before turn 3
+  agentctl rewind --steps 2 --files    only files, before the last two turns
+  agentctl rewind --to 3 --files --redo
+  agentctl run 'Another way' --session \"$(agentctl rewind --to 3 --yes)\"
+
+Files come to be as they were before that turn, all turns together; a file that something else has changed since is a conflict: it \
+is shown and left alone, and the exit code is 1. The talk goes on in a copy of what came before, whose ID is printed. The session \
+itself keeps all of its history, as NAME (before the rewind to turn N): go on there to take the rewind back. Changes of turns that a \
+session has as a copy are taken back in the session that ran them. Before turn 1 the talk begins anew, with empty folders.")]
+pub(crate) struct RewindArgs {
+    /// The session: id, title, number in `sessions list`, or `last` [default: the one that was used last]
+    session: Option<String>,
+    /// First turn to leave behind, counted from 1
+    #[arg(long, value_name = "TURN", conflicts_with = "steps")]
+    to: Option<u64>,
+    /// Number of turns to leave behind [default: 1]
+    #[arg(long, value_name = "N")]
+    steps: Option<u64>,
+    /// Only the files
+    #[arg(long, conflicts_with = "talk")]
+    files: bool,
+    /// Only the talk
+    #[arg(long)]
+    talk: bool,
+    /// Files and talk (the default)
+    #[arg(long, conflicts_with_all = ["files", "talk"])]
+    both: bool,
+    /// Bring back what a rewind to that turn took back of the files
+    #[arg(long, requires = "files")]
+    redo: bool,
+    /// Only show the changes
+    #[arg(long)]
+    preview: bool,
+    /// Do not ask for confirmation
+    #[arg(long, short)]
+    yes: bool,
+}
+
+/// Goes back.
+pub(crate) async fn handle_rewind(global: &Global, args: RewindArgs) -> anyhow::Result<Exit> {
+    let daemon = daemon::connect(global).await?;
+    let id = session::named_or_last(&daemon, args.session.as_deref()).await?;
+    let view = daemon.client.session(&id.to_string()).await?;
+    if view.live_turn.is_some() {
+        return Err(Failure::usage("a turn of the session is open")
+            .hint("wait for its end, answer what it waits for, or cancel it")
+            .into());
+    }
+    let point = args.to.map_or(RewindPoint::Steps(args.steps.unwrap_or(1)), RewindPoint::Before);
+    let turn = point.turn(view.session.summary.turns)?;
+    let (with_files, with_talk) = (!args.talk, !args.files);
+    // Conflicts are seen before anything is done.
+    let foreseen = if with_files { Some(rewind::files(&daemon, id, turn, args.redo, true).await?) } else { None };
+    let changes = foreseen.as_ref().is_some_and(|report| !report.files.is_empty());
+    if args.preview {
+        let Some(report) = foreseen else {
+            return Err(Failure::usage("only files can be foreseen").hint("leave out --talk").into());
+        };
+        report::show(global.json, &report, || undo::print(&report))?;
+        return Ok(undo::exit(&report));
+    }
+    if !args.yes && io::stdin().is_terminal() && io::stderr().is_terminal() {
+        if let Some(report) = foreseen.as_ref().filter(|_| changes) {
+            undo::print(report)?;
+        }
+        if !ask::agreed(&format!("Rewind to before turn {turn}? y/N "))? {
+            return Ok(Exit::Cancelled);
+        }
+    }
+    // The copy first: files that went back without the talk would be half of it.
+    let new = if with_talk { Some(rewind::talk(&daemon, &view, turn).await?) } else { None };
+    let done = if changes { Some(rewind::files(&daemon, id, turn, args.redo, false).await?) } else { None };
+    let told = json!({ "session_id": new.unwrap_or(id), "rewound": id, "turn": turn, "files": done });
+    report::show(global.json, &told, || {
+        if let Some(report) = &done {
+            undo::tell(report);
+        }
+        match new {
+            Some(new) => report::lines([new]),
+            None if done.is_none() => report::lines(["no files were changed"]),
+            None => Ok(()),
+        }
+    })?;
+    Ok(done.as_ref().map_or(Exit::Done, undo::exit))
+}
+
+/// The arguments of `undo`.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  agentctl undo                        the last turn of the last session
+  agentctl undo --preview              only show the changes, as diffs
+  agentctl undo 0193a5b2 --turn 3      the third turn of that session
+  agentctl undo --redo                 redo the last undo
+  agentctl undo --json | jq '.files[] | select(.outcome == \"conflict\").path'
+
+Files are restored byte for byte, with their permissions; files that the turn created are removed. A file that has been \
+changed since is a conflict: it is reported and left alone, and the exit code is 1.")]
+pub(crate) struct UndoArgs {
+    /// The session: id, title, number in `sessions list`, or `last` [default: the one that was used last]
+    session: Option<String>,
+    /// The session that was used last
+    #[arg(long = "continue", conflicts_with = "session")]
+    resume: bool,
+    /// Turn, by number or ID [default: the last one with changes to files that are not undone]
+    #[arg(long, value_name = "N", value_parser = undo::turn)]
+    turn: Option<TurnChoice>,
+    /// Redo what was undone
+    #[arg(long)]
+    redo: bool,
+    /// Only show the changes
+    #[arg(long)]
+    preview: bool,
+}
+
+/// Takes back.
+pub(crate) async fn handle_undo(global: &Global, args: UndoArgs) -> anyhow::Result<Exit> {
+    let daemon = daemon::connect(global).await?;
+    let session = session::named_or_last(&daemon, args.session.as_deref()).await?;
+    let client = daemon::CLIENT.to_owned();
+    let request = UndoRequest { turn: args.turn, redo: args.redo, preview: args.preview, client };
+    let report = daemon.client.undo(&session.to_string(), &request).await?;
+    report::show(global.json, &report, || undo::print(&report))?;
+    Ok(undo::exit(&report))
 }

@@ -1,28 +1,30 @@
-//! `agentctl start`, `stop` and `status`: the daemon's life.
+//! `agentctl start`, `stop` and `status`: the daemon's life; `config` and `reload`: what it was configured with, and from where;
+//! `storage` and `clean`: what takes how much room, and the removal of what nobody has used for long.
 
 use std::{
     io::Write as _,
     time::{Duration, Instant},
 };
 
+use agentd_core::storage::{CleanReport, CleanedPart, StoragePart, StorageView};
 use agentd_proto::{
-    client::{DaemonStatus, RecoveredTurn},
+    client::{ConfigOrigin, DaemonStatus, RecoveredTurn},
     lock_file::LockHolder,
 };
-use clap::Args;
+use clap::{Args, Subcommand};
 use nix::{
     sys::signal::{Signal, kill},
     unistd::Pid,
 };
-use serde_json::json;
+use serde_json::{Map, Value, json};
 
 use crate::{
-    daemon::{self, DaemonPlace, ShellNote, Sight, Versions, silent},
+    daemon::{self, DaemonPlace, ShellNote, Sight, silent},
     exit::Exit,
     failure::Failure,
     flags::Global,
-    report::{self, span},
-    terminal::sanitize,
+    report::{self, Table, count, span},
+    terminal::sanitize::clean_line,
 };
 
 /// Time that the daemon gets to be gone, beyond its own deadline.
@@ -74,7 +76,7 @@ pub(crate) async fn start(global: &Global, _: StartArgs) -> anyhow::Result<Exit>
     let daemon = daemon::connect(global).await?;
     let hello = daemon.client.hello();
     let what = if daemon.started { "started" } else { "already running" };
-    let (version, place) = (sanitize::clean_line(&hello.version), daemon.socket.display());
+    let (version, place) = (clean_line(&hello.version), daemon.socket.display());
     report::note(
         global.json,
         &json!({ "started": daemon.started, "pid": hello.pid, "version": hello.version, "socket": daemon.socket }),
@@ -89,7 +91,7 @@ pub(crate) async fn stop(global: &Global, args: StopArgs) -> anyhow::Result<Exit
     let place = DaemonPlace::of(global)?;
     let (begun, mut was_there) = (Instant::now(), false);
     let pid = loop {
-        match place.look(Versions::Any).await {
+        match place.look(|client, _| Ok(client)).await {
             Sight::Reached(client, _) => break client.stop(drain).await?,
             // It may be about to end: a signal would cut that short.
             Sight::Silent(..) if begun.elapsed() < ENDING => {
@@ -144,16 +146,6 @@ pub(crate) async fn status(global: &Global, _: StatusArgs) -> anyhow::Result<Exi
 }
 
 fn as_json(status: &DaemonStatus, notes: &[ShellNote]) -> serde_json::Value {
-    let recovered = status.recovered.iter().map(|turn| {
-        json!({
-            "session_id": turn.session_id,
-            "turn_id": turn.turn_id,
-            "finished": turn.finished,
-            "never_ran": turn.never_ran,
-            "unknown": turn.unknown,
-            "goes_on": turn.goes_on,
-        })
-    });
     json!({
         "running": true,
         "version": status.version,
@@ -163,25 +155,13 @@ fn as_json(status: &DaemonStatus, notes: &[ShellNote]) -> serde_json::Value {
         "live_sessions": status.live_sessions,
         "running_turns": status.running_turns,
         "waiting_turns": status.waiting_turns,
-        "recovered": recovered.collect::<Vec<_>>(),
+        "recovered": status.recovered,
         "socket": status.socket,
         "data_dir": status.data_dir,
         "config_sources": status.config_sources,
-        "problems": status.problems.iter().map(|problem| json!({
-            "subject": problem.subject, "message": problem.message, "hint": problem.hint,
-        })).collect::<Vec<_>>(),
+        "problems": status.problems,
         "environment": notes,
-        "sandbox": status.sandbox.as_ref().map(|sandbox| {
-            json!({
-                "mode": sandbox.mode,
-                "runs": sandbox.runs,
-                "landlock": sandbox.landlock,
-                "seccomp": sandbox.seccomp,
-                "namespaces": sandbox.namespaces,
-                "network": sandbox.network,
-                "weaknesses": sandbox.weaknesses,
-            })
-        }),
+        "sandbox": status.sandbox,
     })
 }
 
@@ -189,7 +169,7 @@ fn print(status: &DaemonStatus, notes: &[ShellNote]) -> anyhow::Result<()> {
     let mut out = anstream::stdout().lock();
     let memory = status.resident_bytes.map(|bytes| format!(", {} MiB", bytes / 1024 / 1024)).unwrap_or_default();
     let uptime = span(report::millis(status.uptime));
-    let mut line = |name: &str, value: &str| writeln!(out, "{name:<10}{}", sanitize::clean_line(value));
+    let mut line = |name: &str, value: &str| writeln!(out, "{name:<10}{}", clean_line(value));
     line("daemon", &format!("agentd {}, pid {}, up {uptime}{memory}", status.version, status.pid))?;
     line(
         "turns",
@@ -231,4 +211,227 @@ fn put_in_order(turn: &RecoveredTurn) -> String {
         .chain([end.to_owned()])
         .collect::<Vec<_>>()
         .join("; ")
+}
+
+/// Where values come from that nobody has set.
+const SHIPPED: &str = "built-in";
+
+/// The end of the help of `config`.
+pub(crate) const CONFIG_HELP: &str = "Examples:
+  agentctl config show                 the values that you have set, and where
+  agentctl config show --all           all values, with what sets each
+  agentctl config show --chain         the steps around each turn, in order
+  agentctl config show --json | jq '.values[\"models.base.base_url\"]'
+
+Secrets are shown as •••, and long values are cut; --json has them whole. `agentd --check-config` looks for mistakes.";
+
+/// The subcommands of `config`.
+#[derive(Debug, Subcommand)]
+pub(crate) enum ConfigCommand {
+    /// Show the daemon's settings and what sets them, or the chain around its turns
+    Show {
+        /// Show the chain: what looks at each request and call, in order
+        #[arg(long, conflicts_with = "all")]
+        chain: bool,
+        /// Show defaults, too
+        #[arg(long)]
+        all: bool,
+        /// Print JSON: all of it
+        #[arg(long)]
+        json: bool,
+    },
+}
+
+/// Shows.
+pub(crate) async fn config(global: &Global, command: ConfigCommand) -> anyhow::Result<Exit> {
+    let ConfigCommand::Show { chain, all, json } = command;
+    let view = daemon::connect(global).await?.client.config().await?;
+    if json {
+        let links: Vec<Value> =
+            view.chain.iter().map(|(name, about)| json!({ "name": name, "about": about })).collect();
+        let (mut origins, mut values) = (Map::new(), Map::new());
+        for ConfigOrigin { key, origin, value } in view.origins {
+            values.extend(value.map(|value| (key.clone(), value)));
+            origins.insert(key, Value::String(origin));
+        }
+        report::json(&json!({ "sources": view.sources, "origins": origins, "values": values, "chain": links }))?;
+        return Ok(Exit::Done);
+    }
+    if chain {
+        let rows =
+            view.chain.into_iter().enumerate().map(|(number, (name, about))| [(number + 1).to_string(), name, about]);
+        Table::with_long_end(["#", "LINK", "WHAT IT DOES, AND WHY THERE"], rows).print("no links")?;
+        return Ok(Exit::Done);
+    }
+    writeln!(anstream::stdout(), "read, weakest first: {}", clean_line(&view.sources.join(", ")))?;
+    let all_settings = view.origins.len();
+    let told: Vec<_> = view.origins.into_iter().filter(|setting| all || setting.origin != SHIPPED).collect();
+    let shipped = all_settings - told.len();
+    let rows = told.into_iter().map(|ConfigOrigin { key, origin, value }| {
+        let value = value.map(|value| clean_line(&value.as_str().map_or_else(|| value.to_string(), str::to_owned)));
+        [key, value.unwrap_or_default(), origin]
+    });
+    Table::with_long_end(["KEY", "VALUE", "SET BY"], rows).print("no setting differs from its default")?;
+    if shipped > 0 {
+        crate::terminal::note(&format!("{}; --all lists them", count(shipped as u64, "default")));
+    }
+    Ok(Exit::Done)
+}
+
+/// The arguments of `reload`.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  agentctl reload                 read all configuration files again
+  agentctl reload --json
+  agentctl policy test ~/.config/agentd/hitl_rules.yaml && agentctl reload
+
+A configuration with an error changes nothing: the error is shown with its line, and the daemon keeps the old one. \
+Changed rules apply to the next call of every session.")]
+pub(crate) struct ReloadArgs {}
+
+/// Reloads.
+pub(crate) async fn reload(global: &Global, _: ReloadArgs) -> anyhow::Result<Exit> {
+    let Some(daemon) = daemon::connect_running(global).await? else {
+        return Err(Failure::unreachable("no daemon is running")
+            .hint("the next one reads the configuration when it starts")
+            .into());
+    };
+    let reloaded = daemon.client.reload().await?;
+    let told = json!({ "config_sources": reloaded.config_sources, "notes": reloaded.notes });
+    report::show(global.json, &told, || {
+        report::lines([format!("read again: {}", clean_line(&reloaded.config_sources.join(", ")))])?;
+        reloaded.notes.iter().for_each(|note| crate::terminal::note(&clean_line(note)));
+        Ok(())
+    })
+}
+
+/// The arguments of `storage`.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  agentctl storage
+  agentctl storage --json | jq '.parts[] | select(.part == \"journal\").bytes'
+
+`agentctl clean --dry-run` shows what can be removed; `retention` in agentd.yaml, when that happens by itself.")]
+pub(crate) struct StorageArgs {}
+
+/// The arguments of `clean`.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  agentctl clean --dry-run                  what would be removed now
+  agentctl clean
+  agentctl clean --json | jq .parts
+  agentctl sessions pin 0193a5b2            exempt a session from cleaning
+
+`retention` in agentd.yaml sets the ages. Sessions that are in use, wait for an answer or are pinned are left alone.")]
+pub(crate) struct CleanArgs {
+    /// Only show what would be removed
+    #[arg(long)]
+    dry_run: bool,
+}
+
+/// Shows what takes how much room.
+pub(crate) async fn storage(global: &Global, _: StorageArgs) -> anyhow::Result<Exit> {
+    let view = daemon::connect(global).await?.client.storage().await?;
+    report::show(global.json, &view, || print_storage(&view))
+}
+
+fn print_storage(view: &StorageView) -> anyhow::Result<()> {
+    let rows = view.parts.iter().filter(|part| part.files > 0).map(|part| {
+        let what = what(part.part, view);
+        [part.part.as_str().to_owned(), report::bytes(part.bytes), part.files.to_string(), what]
+    });
+    Table::of(["PART", "SIZE", "FILES", "WHAT"], rows).print("nothing is kept yet")?;
+    let all = view.parts.iter().map(|part| part.bytes).sum();
+    report::lines([format!("\n{} in all; {} free on the disk", report::bytes(all), report::bytes(view.free_bytes))])?;
+    if view.removed_sessions > 0 {
+        let sessions = report::count(view.removed_sessions, "deleted session");
+        crate::terminal::note(&format!("{sessions} still to be overwritten; the journal shrinks meanwhile"));
+    }
+    if view.stuck_sessions > 0 {
+        let sessions = report::count(view.stuck_sessions, "deleted session");
+        crate::terminal::note(&format!(
+            "{sessions} cannot be overwritten, as the journal is damaged; see `agentctl doctor`"
+        ));
+    }
+    Ok(())
+}
+
+fn what(part: StoragePart, view: &StorageView) -> String {
+    match part {
+        StoragePart::Journal => {
+            format!("what was said and done; {} of it empty", report::bytes(view.journal_spare_bytes))
+        }
+        StoragePart::JournalLog => "what is still to be moved into it".to_owned(),
+        StoragePart::Audit => "what was asked, decided and done".to_owned(),
+        StoragePart::Index => "the document index; rebuilt when it is needed".to_owned(),
+        StoragePart::Workspaces => "the files of sessions".to_owned(),
+        StoragePart::Undo => "what files held before turns changed them".to_owned(),
+        StoragePart::Memories => "what is remembered in all sessions".to_owned(),
+        StoragePart::Models => "the weights of built-in models".to_owned(),
+        StoragePart::Skills => "the skills that came with agentd".to_owned(),
+        StoragePart::SkillEnvironments => "packages that skills need".to_owned(),
+        StoragePart::Logs => "the daemon's log".to_owned(),
+        StoragePart::Traces => "requests to models, as they were sent".to_owned(),
+        StoragePart::Other => String::new(),
+    }
+}
+
+/// Cleans, or says what that would do.
+pub(crate) async fn clean(global: &Global, args: CleanArgs) -> anyhow::Result<Exit> {
+    let report = daemon::connect(global).await?.client.clean(args.dry_run, "agentctl").await?;
+    report::show(global.json, &report, || report::lines(cleaned(&report, args.dry_run)))?;
+    report.problems.iter().for_each(|problem| crate::terminal::note(&clean_line(problem)));
+    Ok(if report.problems.is_empty() { Exit::Done } else { Exit::Failed })
+}
+
+fn cleaned(report: &CleanReport, dry_run: bool) -> Vec<String> {
+    let mut lines: Vec<String> = report
+        .parts
+        .iter()
+        .map(|part| {
+            let mut of = Vec::new();
+            if part.sessions > 0 && part.part != CleanedPart::Sessions {
+                of.push(format!("of {}", report::count(part.sessions, "session")));
+            } else if part.sessions > 0 {
+                of.push(report::count(part.sessions, "session"));
+            }
+            if part.files > 0 {
+                of.push(report::count(part.files, "file"));
+            }
+            of.push(report::bytes(part.bytes));
+            format!("{:<12}{}", part.part.as_str(), of.join(", "))
+        })
+        .collect();
+    let all = report::bytes(report.bytes());
+    lines.push(match (report.parts.is_empty(), dry_run) {
+        (true, _) => "nothing is old enough to be removed".to_owned(),
+        (false, true) => format!("{all} would be removed; `agentctl clean` does it"),
+        (false, false) => format!("{all} removed"),
+    });
+    if report.kept_sessions > 0 {
+        let kept = report::count(report.kept_sessions, "session");
+        lines.push(format!("{kept} left alone: in use, waiting or pinned"));
+    }
+    lines
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cleaning_is_told_in_a_few_lines() {
+        let mut report = CleanReport::default();
+        assert_eq!(cleaned(&report, true), ["nothing is old enough to be removed"]);
+        report.add(CleanedPart::Workspaces, 2, 3, 2048);
+        report.add(CleanedPart::Sessions, 1, 0, 1024);
+        report.add(CleanedPart::Audit, 0, 1, 1024);
+        report.kept_sessions = 1;
+        let told = cleaned(&report, false);
+        assert_eq!(told[0], "workspaces  of 2 sessions, 3 files, 2.0 KiB");
+        assert_eq!(told[1], "audit       1 file, 1.0 KiB");
+        assert_eq!(told[2], "sessions    1 session, 1.0 KiB");
+        assert_eq!(told[3..], ["4.0 KiB removed", "1 session left alone: in use, waiting or pinned"]);
+        assert_eq!(cleaned(&report, true)[3], "4.0 KiB would be removed; `agentctl clean` does it");
+    }
 }

@@ -28,14 +28,14 @@ use crate::{
     terminal::{
         ask,
         look::TerminalStyle,
+        note,
         paint::{CODE, QUIET, STRONG, paint},
         sanitize::{clean, clean_line},
     },
 };
 
-/// The arguments of `docs`.
-#[derive(Debug, Args)]
-#[command(after_help = "Examples:
+/// The end of the help of `docs`.
+pub(crate) const DOCS_HELP: &str = "Examples:
   agentctl docs add report.pdf data.xlsx        into the last session
   agentctl docs list
   agentctl docs search annual revenue           matches, each with file and page
@@ -47,14 +47,11 @@ use crate::{
 
 PDF, Word, Excel, PowerPoint, OpenDocument, RTF, EPUB, mail, notebooks, text, letters of scans and pictures, and archives of these (ZIP, TAR). Attached text files and archives are searched like documents, those \
 of a project if --in names them. Paths are those of the session's tools; a session finds only its own documents. A document that needs a password \
-is named by a search, and `show` asks for it in a terminal. The exit code of `add` is 1 if a file could not be indexed.")]
-pub(crate) struct DocsArgs {
-    #[command(subcommand)]
-    command: DocsCommand,
-}
+is named by a search, and `show` asks for it in a terminal. The exit code of `add` is 1 if a file could not be indexed.";
 
+/// The subcommands of `docs`.
 #[derive(Debug, Subcommand)]
-enum DocsCommand {
+pub(crate) enum DocsCommand {
     /// Add documents to a session and index them
     Add {
         /// Documents
@@ -121,20 +118,24 @@ enum DocsCommand {
 }
 
 #[derive(Debug, Args)]
-struct Common {
+pub(crate) struct Common {
     /// The session: id, title, number in `sessions list`, or `last` [default: the one that was used last]
     #[arg(long)]
     session: Option<String>,
 }
 
 /// Does what was asked.
-pub(crate) async fn handle(global: &Global, args: DocsArgs) -> anyhow::Result<Exit> {
+pub(crate) async fn handle(global: &Global, command: DocsCommand) -> anyhow::Result<Exit> {
     let (daemon, json) = (daemon::connect(global).await?, global.json);
     let named = async |common: &Common| session::named_or_last(&daemon, common.session.as_deref()).await;
-    match args.command {
+    match command {
         DocsCommand::Add { files, common } => {
             let uploads = files.iter().map(|path| Upload::open(path)).collect::<Result<Vec<_>, _>>()?;
-            let session = session_to_fill(&daemon, &common).await?;
+            // A new session where none is named, and there is none.
+            let session = match common.session.is_none() && daemon.client.sessions(1).await?.is_empty() {
+                true => daemon.client.create_session(&NewSession::default()).await?.session.summary.id,
+                false => named(&common).await?,
+            };
             let mut paths = Vec::new();
             for upload in uploads {
                 paths.push(upload.put(&daemon, session).await?.path);
@@ -170,7 +171,14 @@ pub(crate) async fn handle(global: &Global, args: DocsArgs) -> anyhow::Result<Ex
         }
         DocsCommand::Stats => {
             let stats = daemon.client.document_stats().await?;
-            report::show(json, &stats, || print_stats(&stats))
+            report::show(json, &stats, || {
+                let KnowledgeStats { documents, chunks, bytes, stale, folder } = &stats;
+                let size = report::bytes(*bytes);
+                report::lines([
+                    format!("documents  {documents}\nchunks     {chunks}\nstale      {stale}\nsize       {size}"),
+                    format!("folder     {}", clean_line(&folder.display().to_string())),
+                ])
+            })
         }
     }
 }
@@ -193,7 +201,7 @@ async fn unlocked(daemon: &Daemon, session: SessionId, path: &str, range: PartRa
                 .into());
         }
         if tried > 0 {
-            crate::terminal::note("that password does not open it");
+            note("that password does not open it");
         }
         let question = format!("Password of {name} (not shown): ");
         let Some(typed) = tokio::task::spawn_blocking(move || ask::hidden(&question)).await?? else { break };
@@ -203,14 +211,6 @@ async fn unlocked(daemon: &Daemon, session: SessionId, path: &str, range: PartRa
         return Err(Failure::usage(format!("{name} was not opened: no password was right")).into());
     }
     Ok(reading)
-}
-
-/// The session that was named or used last; a new one where there is none.
-async fn session_to_fill(daemon: &Daemon, common: &Common) -> anyhow::Result<SessionId> {
-    if common.session.is_none() && daemon.client.sessions(1).await?.is_empty() {
-        return Ok(daemon.client.create_session(&NewSession::default()).await?.session.summary.id);
-    }
-    Ok(session::named_or_last(daemon, common.session.as_deref()).await?)
 }
 
 /// Indexes, and shows how far it is where somebody looks.
@@ -230,11 +230,8 @@ async fn index(daemon: &Daemon, session: SessionId, paths: &[String], again: boo
 /// `uploads/report.pdf  12 of 300 (4 %)`.
 fn progress(DocumentProgress { document, parts, total }: &DocumentProgress) -> String {
     let name = clean_line(document);
-    match total.filter(|total| *total > 0) {
-        Some(total) => {
-            let percent = u64::from(*parts) * 100 / u64::from(total);
-            format!("{name}  {parts} of {total} ({percent} %)")
-        }
+    match total.and_then(|total| (u64::from(*parts) * 100).checked_div(u64::from(total))) {
+        Some(percent) => format!("{name}  {parts} of {} ({percent} %)", total.unwrap_or_default()),
         None => format!("{name}  {parts}"),
     }
 }
@@ -259,12 +256,9 @@ fn print_listing(DocumentListing { documents, notes }: &DocumentListing) -> anyh
     });
     Table::with_long_end(["DOCUMENT", "FORMAT", "PARTS", "CHUNKS", "TITLE"], rows)
         .print("there is no document; agentctl files ls shows all files")?;
-    for state in documents {
-        if let Some(problem) = &state.problem {
-            crate::terminal::note(&format!("{}: {}", clean_line(&state.name), clean_line(problem)));
-        }
-    }
-    notes.iter().for_each(|note| crate::terminal::note(&clean_line(note)));
+    let problems = documents.iter().filter_map(|state| Some((&state.name, state.problem.as_ref()?)));
+    problems.for_each(|(name, problem)| note(&format!("{}: {}", clean_line(name), clean_line(problem))));
+    notes.iter().for_each(|said| note(&clean_line(said)));
     Ok(())
 }
 
@@ -306,19 +300,19 @@ fn print_reading(path: &str, first: u32, reading: &Reading) -> anyhow::Result<()
             let row = if row > 0 { format!(" --row {row}") } else { String::new() };
             let column = if column > 0 { format!(" --column {column}") } else { String::new() };
             let (noun, number) = (parts_are.noun(), part.number);
-            crate::terminal::note(&format!("there is more of this {noun}: --page {number}{row}{column}"));
+            note(&format!("there is more of this {noun}: --page {number}{row}{column}"));
         }
     }
     match parts.last() {
-        None if *total > 0 => crate::terminal::note(&format!("it has {}", report::count(*total, parts_are.noun()))),
-        None => crate::terminal::note("it has no text"),
+        None if *total > 0 => note(&format!("it has {}", report::count(*total, parts_are.noun()))),
+        None => note("it has no text"),
         Some(last) if last.number < *total && first <= *total => {
-            crate::terminal::note(&format!("there is more: --page {}", last.number + 1));
+            note(&format!("there is more: --page {}", last.number + 1));
         }
         Some(_) => {}
     }
     if let Some(why) = broken {
-        crate::terminal::note(&format!("it could not be read to its end: {}", clean_line(why)));
+        note(&format!("it could not be read to its end: {}", clean_line(why)));
     }
     Ok(())
 }
@@ -328,17 +322,17 @@ fn print_finds(finds: &DocumentFinds) -> anyhow::Result<()> {
     let color = TerminalStyle::detect().out_color;
     let mut out = anstream::stdout().lock();
     for hit in &finds.hits {
-        writeln!(out, "{}\n    {}", paint(color, CODE, &place(hit)), marked(&hit.snippet, &hit.marks, color))?;
+        let shown = DocumentHit { place: clean_line(&hit.place), ..hit.clone() };
+        let place = shown.behind(&clean_line(&hit.document), "  ");
+        writeln!(out, "{}\n    {}", paint(color, CODE, &place), marked(&hit.snippet, &hit.marks, color))?;
     }
     drop(out);
     if finds.hits.is_empty() {
         let searched = report::count(finds.searched as u64, "document");
-        crate::terminal::note(&format!(
-            "nothing was found in {searched}; texts of the project are searched where --in names them"
-        ));
+        note(&format!("nothing was found in {searched}; texts of the project are searched where --in names them"));
     }
-    finds.notes.iter().for_each(|note| crate::terminal::note(&clean_line(note)));
-    left_out(finds).iter().for_each(|line| crate::terminal::note(line));
+    finds.notes.iter().for_each(|said| note(&clean_line(said)));
+    left_out(finds).iter().for_each(|line| note(line));
     Ok(())
 }
 
@@ -401,22 +395,6 @@ fn json_of(finds: &DocumentFinds) -> Value {
     })
 }
 
-fn place(hit: &DocumentHit) -> String {
-    let (document, place) = (clean_line(&hit.document), clean_line(&hit.place));
-    let shown = DocumentHit { place, ..hit.clone() };
-    shown.behind(&document, "  ")
-}
-
-/// Prints the size of the index.
-fn print_stats(stats: &KnowledgeStats) -> anyhow::Result<()> {
-    let KnowledgeStats { documents, chunks, bytes, stale, folder } = stats;
-    let size = report::bytes(*bytes);
-    report::lines([
-        format!("documents  {documents}\nchunks     {chunks}\nstale      {stale}\nsize       {size}"),
-        format!("folder     {}", clean_line(&folder.display().to_string())),
-    ])
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -428,11 +406,6 @@ mod tests {
         assert_eq!(progress(&step(12, None)), "uploads/a.pdf  12");
         assert_eq!(progress(&step(0, Some(0))), "uploads/a.pdf  0");
     }
-}
-
-#[cfg(test)]
-mod show_tests {
-    use super::*;
 
     #[test]
     fn finds_are_one_line_without_escapes_and_with_bold_hits() {
@@ -445,7 +418,6 @@ mod show_tests {
             before: None,
             after: None,
         };
-        assert_eq!(place(&hit), "uploads/a.pdf  p. 2");
         assert_eq!(marked(&hit.snippet, &hit.marks, false), "the 纳税 is due");
         assert_eq!(marked(&hit.snippet, &hit.marks, true), "the \u{1b}[1m纳税\u{1b}[0m is due");
     }
@@ -467,21 +439,12 @@ mod show_tests {
     #[test]
     fn documents_that_need_a_password_are_named_once_with_the_command_that_asks_for_it() {
         let told = |count: usize| {
-            let locked: Vec<String> = (0..count).map(|number| format!("uploads/{number}\u{1b}[2J.odt")).collect();
-            let why =
-                "could not read the OpenDocument text: it is encrypted and opens with a password only; what to do";
-            let broken = locked.iter().map(|name| (name.clone(), why.to_owned())).collect();
-            let finds = DocumentFinds { locked, broken, ..DocumentFinds::default() };
-            (left_out(&finds), json_of(&finds))
+            let locked = (0..count).map(|number| format!("uploads/{number}\u{1b}[2J.odt")).collect();
+            left_out(&DocumentFinds { locked, ..DocumentFinds::default() })
         };
-        let (lines, shown) = told(1);
-        let expected = "uploads/0.odt needs a password and was not searched; `agentctl docs show FILE` asks for it";
-        assert_eq!((lines.as_slice(), &shown["notes"]), ([expected.to_owned()].as_slice(), &json!([expected])));
-        assert_eq!((&shown["complete"], shown["locked"].as_array().map(Vec::len)), (&json!(false), Some(1)));
-        let (lines, shown) = told(7);
-        assert_eq!((lines.len(), shown["locked"].as_array().map(Vec::len)), (1, Some(7)));
-        assert!(lines[0].contains("uploads/4.odt and 2 more need a password"), "{lines:?}");
-        assert_eq!(told(0).0, [""; 0]);
+        let one = "uploads/0.odt needs a password and was not searched; `agentctl docs show FILE` asks for it";
+        assert_eq!((told(0), told(1)), (Vec::new(), vec![one.to_owned()]));
+        assert!(told(7).concat().contains("uploads/4.odt and 2 more need a password"), "{:?}", told(7));
     }
 
     #[test]

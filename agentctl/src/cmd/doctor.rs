@@ -1,19 +1,13 @@
 //! `agentctl doctor`: checks the installation and the models, and says what to do about what is wrong.
 
-use std::{
-    env,
-    io::Write as _,
-    os::unix::fs::{MetadataExt as _, PermissionsExt as _},
-    path::Path,
-    process::Command,
-};
+use std::{env, io::Write as _, os::unix::fs::MetadataExt as _, path::Path, process::Command};
 
 use agentd_core::{
     error::ErrorKind,
     model::{CheckState, ModelCheck, ROUTE, SlotInfo, WindowSource},
 };
 use agentd_proto::{
-    client::{ClientErrorKind, Finding, LanguageServer},
+    client::{Finding, LanguageServer},
     packaged,
 };
 use clap::Args;
@@ -68,7 +62,7 @@ pub(crate) async fn handle(global: &Global, _: DoctorArgs) -> anyhow::Result<Exi
     match &daemon {
         Ok(daemon) => {
             checks.push(reached(daemon));
-            checks.extend([socket(&daemon.socket)]);
+            checks.push(socket(&daemon.socket));
             let shell = daemon.shell_notes(daemon.is_builtin().await);
             checks.extend(shell.into_iter().map(|note| warn("environment", note.message, note.hint)));
             let is_told = checks.iter().any(|check| check.name == "data" && check.state == CheckState::Fail);
@@ -90,10 +84,9 @@ pub(crate) async fn handle(global: &Global, _: DoctorArgs) -> anyhow::Result<Exi
 }
 
 fn bash() -> ModelCheck {
-    let found = env::split_paths(&env::var_os("PATH").unwrap_or_default())
-        .map(|folder| folder.join("bash"))
-        .find(|path| path.metadata().is_ok_and(|meta| meta.is_file() && meta.permissions().mode() & 0o111 != 0));
-    match found {
+    let path = env::var_os("PATH").unwrap_or_default();
+    let mut places = env::split_paths(&path).map(|folder| folder.join("bash"));
+    match places.find(|path| daemon::is_program(path)) {
         Some(path) => ok("bash", path.display().to_string()),
         None => warn("bash", "bash is not in PATH", "install bash, or run_bash_command cannot run commands"),
     }
@@ -186,15 +179,14 @@ async fn kept(daemon: &Daemon, is_told: bool) -> Vec<ModelCheck> {
         Err(error) if error.answered() == Some(ErrorKind::Protocol) => return Vec::new(),
         Err(error) => return vec![failed("journal", &error.into())],
     };
-    let checks: Vec<ModelCheck> =
-        findings.into_iter().filter(|finding| !is_told || finding.subject != "disk").map(of_finding).collect();
+    let news = findings.into_iter().filter(|finding| !is_told || finding.subject != "disk");
+    let checks: Vec<ModelCheck> = news
+        .map(|Finding { subject, message, hint, is_failure }| {
+            let name = ["audit", "disk", "session"].into_iter().find(|name| *name == subject).unwrap_or("journal");
+            if is_failure { fail(name, message, hint) } else { warn(name, message, hint) }
+        })
+        .collect();
     if checks.is_empty() { vec![ok("journal", "all sessions can be read")] } else { checks }
-}
-
-fn of_finding(finding: Finding) -> ModelCheck {
-    let name = ["audit", "disk", "session"].into_iter().find(|name| *name == finding.subject).unwrap_or("journal");
-    let Finding { message, hint, is_failure, .. } = finding;
-    if is_failure { fail(name, message, hint) } else { warn(name, message, hint) }
 }
 
 fn reached(daemon: &Daemon) -> ModelCheck {
@@ -229,8 +221,7 @@ async fn sandbox(daemon: &Daemon) -> Option<ModelCheck> {
         Ok(status) => status.sandbox?,
         Err(error) => return Some(failed(NAME, &error.into())),
     };
-    let message: Vec<String> = [report::sandbox(&state)].into_iter().chain(state.weaknesses.iter().cloned()).collect();
-    let message = message.join("\n");
+    let message = [&[report::sandbox(&state)], &*state.weaknesses].concat().join("\n");
     Some(if !state.runs {
         let hint =
             "use a kernel with Landlock (5.13 or newer), or accept less: sandbox.mode: best_effort in agentd.yaml";
@@ -266,10 +257,8 @@ async fn language_servers(daemon: &Daemon) -> Option<ModelCheck> {
     const NAME: &str = "languages";
     let (missing, there): (Vec<LanguageServer>, Vec<LanguageServer>) =
         daemon.client.status().await.ok()?.language_servers?.into_iter().partition(|server| server.hint.is_some());
-    let names = |servers: &[LanguageServer]| -> String {
-        let names: Vec<&str> = servers.iter().map(|server| server.name.as_str()).collect();
-        names.join(", ")
-    };
+    let names =
+        |servers: &[LanguageServer]| servers.iter().map(|server| server.name.as_str()).collect::<Vec<_>>().join(", ");
     let installed = if there.is_empty() { "none installed".to_owned() } else { names(&there) };
     let installed = format!("language servers: {installed}");
     if missing.is_empty() {
@@ -312,7 +301,7 @@ async fn model(daemon: &Daemon, slot: &SlotInfo) -> ModelCheck {
     let route = slot.model.figures.iter().find(|figure| figure.name == ROUTE);
     let route = route.map_or_else(String::new, |route| format!(", {}", route.value));
     match daemon.client.listed_models(slot.slot).await {
-        Err(error) if is_unreachable(error.kind) => fail(
+        Err(error) if matches!(error.answered(), Some(ErrorKind::Unreachable | ErrorKind::Timeout)) => fail(
             NAME,
             format!("{what}: nothing answers at {url}{route}: {error}"),
             "start the server, or correct the address in models.yaml or MODEL_BASIC_BASE_URL; a proxy is one of the variables \
@@ -321,10 +310,6 @@ async fn model(daemon: &Daemon, slot: &SlotInfo) -> ModelCheck {
         // A server that lists no models is there all the same.
         Ok(_) | Err(_) => window(slot, format!("{what} at {url}{route}")),
     }
-}
-
-fn is_unreachable(kind: ClientErrorKind) -> bool {
-    matches!(kind, ClientErrorKind::Answered(ErrorKind::Unreachable | ErrorKind::Timeout))
 }
 
 /// The size of a window is worth a word where nobody told it, or where less is read than is sent.

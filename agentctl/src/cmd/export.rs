@@ -1,5 +1,6 @@
 //! `agentctl sessions export`: writes a session to a file: as an archive that another daemon takes in, as Markdown or a page for
-//! people, or as JSON for programs.
+//! people, or as JSON for programs. `agentctl sessions import`: takes one in, from an archive or from the history of another
+//! program.
 
 mod atif;
 
@@ -10,6 +11,7 @@ use std::{
 };
 
 use agentd_core::{
+    archive::ImportReport,
     event::{Event, EventKind, StateChange},
     ids::SessionId,
     item::{Item, ItemBody},
@@ -21,15 +23,20 @@ use agentd_trace::{TurnTrace, nest, turns};
 use clap::Args;
 use serde_json::json;
 
-use super::trace::{self, slim};
+use super::{
+    own_file,
+    trace::{self, slim},
+};
 use crate::{
-    daemon::Daemon,
+    daemon::{CLIENT, Daemon},
     exit::Exit,
     failure::Failure,
     flags::{Choice, one_of},
+    input::SilenceNotice,
     render::type_first,
     report,
     terminal::{
+        ask, note,
         paint::{money, number},
         sanitize::{clean, clean_line},
     },
@@ -140,7 +147,7 @@ pub(crate) async fn handle(daemon: &Daemon, args: ExportArgs) -> anyhow::Result<
 fn tell_left_out(content: ExportedContent) {
     if content.files.left_out > 0 {
         let files = report::count(content.files.left_out, "file");
-        crate::terminal::note(&format!("not exported: {files} (links, special files, too much, or no text)"));
+        note(&format!("not exported: {files} (links, special files, too much, or no text)"));
     }
 }
 
@@ -148,8 +155,7 @@ fn tell_left_out(content: ExportedContent) {
 async fn to_file(stream: ExportStream, format: Format, output: &Path) -> anyhow::Result<(ExportedContent, u64)> {
     let failed = Failure::of_file("write", output);
     let failed = |error| failed(error).hint("name a file in a folder that is there and can be written");
-    let folder = output.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let mut draft = tempfile::Builder::new().prefix(".agentctl-").tempfile_in(folder).map_err(&failed)?;
+    let mut draft = own_file::draft(output).map_err(&failed)?;
     let mut out = io::BufWriter::new(draft.as_file_mut());
     let content = write(stream, format, &mut out).await?;
     out.flush().map_err(&failed)?;
@@ -237,7 +243,7 @@ impl EventWriter for Html<'_> {
         let known: BTreeMap<SessionId, Vec<TurnTrace>> =
             of_subagents.into_iter().map(|(id, events)| (id, turns(&events))).collect();
         nest(&mut trees, &known);
-        let page = trace::render(&trace::PageData { title, session_id: *session_id, turns: &trees })?;
+        let page = trace::render(title, *session_id, &trees)?;
         self.out.write_all(page.as_bytes())
     }
 }
@@ -342,6 +348,106 @@ fn fence(text: &str) -> String {
 
 fn code(name: &str) -> String {
     format!("`{}`", clean_line(name).replace('`', "'"))
+}
+
+/// The arguments of `sessions import`.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  agentctl sessions import work.tar.gz
+  agentctl sessions import work.tar.gz --as-new
+  ssh other agentctl sessions export last | agentctl sessions import -
+  agentctl sessions import ~/.claude/projects/-home-me-app/5c1f….jsonl --from claude-code
+  agentctl sessions import ~/.codex/sessions/2026/01/31/rollout-….jsonl --from codex
+  opencode export ses_… | agentctl sessions import - --from opencode
+
+The session keeps its id, and is refused where that is here already. It has no grants, asks before it changes anything, and \
+sees no folder: name one with `agentctl chat --session ID -C DIR`. A turn that was open is interrupted. Pinned rules are shown, \
+and used once you agree, or with --pins.
+
+Prints the ID of the session on standard output.")]
+pub(crate) struct ImportArgs {
+    /// Archive or history; `-` for standard input
+    #[arg(value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
+    file: PathBuf,
+    /// Program whose history it is [default: an archive of agentd]
+    #[arg(long, value_name = "PROGRAM", value_parser = one_of(&PROGRAMS))]
+    from: Option<&'static str>,
+    /// Give it a new id, so that it stands beside the same session
+    #[arg(long)]
+    as_new: bool,
+    /// Use the pinned rules of the archive without being asked
+    #[arg(long)]
+    pins: bool,
+}
+
+/// Programs whose histories can be imported, by their names on the wire.
+const PROGRAMS: [Choice<&str>; 3] = [
+    ("claude-code", "a .jsonl file below ~/.claude/projects", "claude-code"),
+    ("codex", "a rollout-….jsonl file below ~/.codex/sessions", "codex"),
+    ("opencode", "the output of `opencode export`", "opencode"),
+];
+
+/// Imports.
+pub(crate) async fn import(daemon: &Daemon, args: ImportArgs, json: bool) -> anyhow::Result<Exit> {
+    let report = if args.file.as_os_str() == "-" {
+        if io::stdin().is_terminal() {
+            anyhow::bail!(Failure::usage("there is nothing on standard input").hint("name a FILE, or pipe one in"));
+        }
+        let _notice = SilenceNotice::watch("the history");
+        daemon.client.import(tokio::io::stdin(), args.from, args.as_new, CLIENT).await?
+    } else {
+        let failed = Failure::of_file("read", &args.file);
+        let file = tokio::fs::File::open(&args.file).await;
+        let file = file.map_err(|error| failed(error).hint("name a file that is there"))?;
+        daemon.client.import(file, args.from, args.as_new, CLIENT).await?
+    };
+    report::show(json, &report, || tell(&report))?;
+    if !report.pins.is_empty() {
+        agree(daemon, &report, args.pins).await?;
+    }
+    Ok(Exit::Done)
+}
+
+/// Shows the pinned rules of an archive, and pins them if the person agrees: models are told that they are the person's.
+async fn agree(daemon: &Daemon, report: &ImportReport, agreed: bool) -> anyhow::Result<()> {
+    let rules = report::count(report.pins.len() as u64, "pinned rule");
+    note(&format!("the archive brings {rules}, which models would be given as yours:"));
+    for (number, pin) in report.pins.iter().enumerate() {
+        note(&format!("  {}. {}", number + 1, visible::line(pin)));
+    }
+    let can_ask = io::stdin().is_terminal() && io::stderr().is_terminal();
+    let uses = agreed || can_ask && ask::agreed("Use them in this session? [y/N] ")?;
+    if uses {
+        daemon.client.set_pins(&report.session_id.to_string(), report.pins.clone()).await?;
+    }
+    note(if uses {
+        "they are used"
+    } else {
+        "they are not used; `agentctl sessions pin` pins a rule, --pins all of them"
+    });
+    Ok(())
+}
+
+fn tell(report: &ImportReport) -> anyhow::Result<()> {
+    report::lines([report.session_id])?;
+    let title = Some(clean_line(&report.title)).filter(|title| !title.is_empty());
+    let title = title.map_or_else(String::new, |title| format!(" ({title})"));
+    let subagents = Some(report.subagents).filter(|count| *count > 0);
+    let subagents = subagents.map_or_else(String::new, |count| format!(", {}", report::count(count, "subagent")));
+    let (turns, files) = (report::count(report.turns, "turn"), report::count(report.files.files, "file"));
+    let id = report::short_id(report.session_id);
+    note(&format!("imported session {id}{title}: {turns}{subagents}, {files}"));
+    if let Some(former) = report.former_id {
+        note(&format!("its id was {former}"));
+    }
+    if report.interrupted {
+        note("a turn of it was open and is interrupted");
+    }
+    if !report.left_out.is_empty() {
+        let left_out: Vec<String> = report.left_out.iter().map(|what| clean_line(what)).collect();
+        note(&format!("left out: {}", left_out.join(", ")));
+    }
+    Ok(())
 }
 
 #[cfg(test)]

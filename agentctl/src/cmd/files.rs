@@ -6,9 +6,10 @@ use std::{
 };
 
 use agentd_core::files::{EntryKind, FileEntry, FileListing};
-use clap::{Args, Subcommand};
+use clap::Subcommand;
 use serde_json::json;
 
+use super::own_file;
 use crate::{
     daemon::{self, Daemon},
     exit::Exit,
@@ -20,9 +21,8 @@ use crate::{
     terminal::sanitize,
 };
 
-/// The arguments of `files`.
-#[derive(Debug, Args)]
-#[command(after_help = "Examples:
+/// The end of the help of `files`.
+pub(crate) const FILES_HELP: &str = "Examples:
   agentctl files ls 0193a5b2                            the folders of a session
   agentctl files ls 0193a5b2 /memories --json
   agentctl files get 0193a5b2 outputs/report.md         to standard output
@@ -31,14 +31,11 @@ use crate::{
   agentctl files put 0193a5b2 uploads/data.csv data.csv
 
 Paths are those of the session's tools: uploads/, outputs/, temp/, skills/, large_tool_results/, \
-conversation_history/, /project, /memories and /state. `put` can write only where tools can.")]
-pub(crate) struct FilesArgs {
-    #[command(subcommand)]
-    command: FilesCommand,
-}
+conversation_history/, /project, /memories and /state. `put` can write only where tools can.";
 
+/// The subcommands of `files`.
 #[derive(Debug, Subcommand)]
-enum FilesCommand {
+pub(crate) enum FilesCommand {
     /// List a folder
     Ls {
         /// The session: id, title, number in `sessions list`, or `last`
@@ -75,9 +72,9 @@ enum FilesCommand {
 }
 
 /// Does what was asked.
-pub(crate) async fn handle(global: &Global, args: FilesArgs) -> anyhow::Result<Exit> {
+pub(crate) async fn handle(global: &Global, command: FilesCommand) -> anyhow::Result<Exit> {
     let daemon = daemon::connect(global).await?;
-    match args.command {
+    match command {
         FilesCommand::Ls { session, path } => list(&daemon, &session, &path, global.json).await,
         FilesCommand::Get { session, path, output: None, .. } => print(&daemon, &session, &path).await,
         FilesCommand::Get { session, path, output: Some(output), json } => {
@@ -140,8 +137,7 @@ async fn print(daemon: &Daemon, session: &str, path: &str) -> anyhow::Result<Exi
 async fn copy(daemon: &Daemon, session: &str, path: &str, output: &Path, json: bool) -> anyhow::Result<Exit> {
     let failed = Failure::of_file("write", output);
     let failed = |error| failed(error).hint("name a file in a folder that is there and can be written");
-    let folder = output.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let mut draft = tempfile::Builder::new().prefix(".agentctl-").tempfile_in(folder).map_err(&failed)?;
+    let mut draft = own_file::draft(output).map_err(&failed)?;
     let size = each_piece(&daemon.client, session, path, |piece| draft.write_all(piece)).await?;
     draft.persist(output).map_err(|error| failed(error.error))?;
     let told = json!({ "path": path, "file": output, "size": size });

@@ -2,7 +2,7 @@
 
 use agentd_core::{Timestamp, grant::HeldGrant};
 use clap::{Args, Subcommand};
-use serde_json::{Value, json};
+use serde_json::json;
 
 use crate::{
     daemon::{self, Daemon},
@@ -12,9 +12,8 @@ use crate::{
     report::{self, Table},
 };
 
-/// The arguments of `grants`.
-#[derive(Debug, Args)]
-#[command(after_help = "Examples:
+/// The end of the help of `grants`.
+pub(crate) const GRANTS_HELP: &str = "Examples:
   agentctl grants list                                        all grants
   agentctl grants list --session 0193a5                       of one session
   agentctl grants add 'run_bash_command: cargo test'          in every session
@@ -24,14 +23,11 @@ use crate::{
   agentctl grants revoke 'run_bash_command: cargo test'       by its text
 
 A grant is a rule for calls that run without asking. Answering an approval with `always` adds one, too; the question shows \
-it. Changes apply at once, also to running turns. No grant overrides a denial, and none covers critical risk.")]
-pub(crate) struct GrantsArgs {
-    #[command(subcommand)]
-    command: GrantsCommand,
-}
+it. Changes apply at once, also to running turns. No grant overrides a denial, and none covers critical risk.";
 
+/// The subcommands of `grants`.
 #[derive(Debug, Subcommand)]
-enum GrantsCommand {
+pub(crate) enum GrantsCommand {
     /// List grants: permanent ones, and those of sessions
     List(GrantPlace),
     /// Add a grant, permanently or for one session
@@ -53,17 +49,17 @@ enum GrantsCommand {
 }
 
 #[derive(Debug, Args)]
-struct GrantPlace {
+pub(crate) struct GrantPlace {
     /// In this session: id, title, number in `sessions list`, or `last`
     #[arg(long, value_name = "SESSION")]
     session: Option<String>,
 }
 
 /// Does what was asked.
-pub(crate) async fn handle(global: &Global, args: GrantsArgs) -> anyhow::Result<Exit> {
+pub(crate) async fn handle(global: &Global, command: GrantsCommand) -> anyhow::Result<Exit> {
     let daemon = daemon::connect(global).await?;
     let json = global.json;
-    match args.command {
+    match command {
         GrantsCommand::List(place) => list(&daemon, place.session.as_deref(), json).await,
         GrantsCommand::Add { rule, place } => {
             let (rule, session) = (rule.join(" ").trim().to_owned(), place.session(&daemon).await?);
@@ -82,10 +78,8 @@ pub(crate) async fn handle(global: &Global, args: GrantsArgs) -> anyhow::Result<
 impl GrantPlace {
     /// The whole id of the session, if one is named.
     async fn session(&self, daemon: &Daemon) -> anyhow::Result<Option<String>> {
-        Ok(match &self.session {
-            Some(name) => Some(daemon.client.find_session(name).await?.to_string()),
-            None => None,
-        })
+        let Some(name) = &self.session else { return Ok(None) };
+        Ok(Some(daemon.client.find_session(name).await?.to_string()))
     }
 }
 
@@ -105,10 +99,6 @@ async fn resolve(daemon: &Daemon, words: &str, session: Option<String>) -> anyho
 
 async fn list(daemon: &Daemon, session: Option<&str>, json: bool) -> anyhow::Result<Exit> {
     let held = daemon.client.grants(session).await?;
-    report::show(json, &held.iter().enumerate().map(as_json).collect::<Vec<_>>(), || table(&held))
-}
-
-fn table(held: &[HeldGrant]) -> anyhow::Result<()> {
     let now = Timestamp::now();
     let rows = held.iter().enumerate().map(|(at, HeldGrant { session_id, grant })| {
         let place = match session_id {
@@ -119,18 +109,19 @@ fn table(held: &[HeldGrant]) -> anyhow::Result<()> {
         let by = grant.by.clone().unwrap_or_else(|| "-".to_owned());
         [(at + 1).to_string(), place, kept, by, grant.rule.clone()]
     });
-    Table::with_long_end(["N", "SCOPE", "ADDED", "BY", "RULE"], rows)
-        .print("no grants; the answer `always` adds some, and so does `agentctl grants add`")
-}
-
-fn as_json((at, held): (usize, &HeldGrant)) -> Value {
-    json!({
-        "n": at + 1,
-        "rule": held.grant.rule,
-        "scope": held.scope(),
-        "session_id": held.session_id,
-        "at": held.grant.at,
-        "by": held.grant.by,
+    let table = Table::with_long_end(["N", "SCOPE", "ADDED", "BY", "RULE"], rows);
+    let shown = held.iter().enumerate().map(|(at, held)| {
+        json!({
+            "n": at + 1,
+            "rule": held.grant.rule,
+            "scope": held.scope(),
+            "session_id": held.session_id,
+            "at": held.grant.at,
+            "by": held.grant.by,
+        })
+    });
+    report::show(json, &shown.collect::<Vec<_>>(), || {
+        table.print("no grants; the answer `always` adds some, and so does `agentctl grants add`")
     })
 }
 
@@ -139,40 +130,4 @@ fn done(json: bool, what: &str, rule: &str, session: Option<&str>) -> anyhow::Re
     let verb = if what == "kept" { format!("added ({place})") } else { format!("removed (was {place})") };
     let told = json!({ "status": what, "rule": rule, "session_id": session });
     report::note(json, &told, &agentd_core::visible::line(&format!("{verb}: {rule}")))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn programs_find_the_keys_they_rely_on() {
-        let grant = agentd_core::grant::Grant {
-            rule: "write_file".into(),
-            at: Some(Timestamp::UNIX_EPOCH),
-            by: Some("agentctl".into()),
-        };
-        let session_id = Some("0193a5b2-7c1d-7000-8000-000000000002".parse().unwrap());
-        let held = [HeldGrant { session_id: None, grant: "edit_file".into() }, HeldGrant { session_id, grant }];
-        insta::assert_json_snapshot!(held.iter().enumerate().map(as_json).collect::<Vec<_>>(), @r#"
-        [
-          {
-            "n": 1,
-            "rule": "edit_file",
-            "scope": "for_good",
-            "session_id": null,
-            "at": null,
-            "by": null
-          },
-          {
-            "n": 2,
-            "rule": "write_file",
-            "scope": "session",
-            "session_id": "0193a5b2-7c1d-7000-8000-000000000002",
-            "at": "1970-01-01T00:00:00Z",
-            "by": "agentctl"
-          }
-        ]
-        "#);
-    }
 }

@@ -109,9 +109,8 @@ fn in_full(interrupt: &Interrupt, now: Timestamp) -> String {
             line("risk", asking::risk(*risk));
             line("why", &asking::why(reason, *layer, rule.as_deref()));
             let shown = preview.clone().unwrap_or_else(|| format!("{args:#}"));
-            for (at, shown) in
-                diff::preview(&shown, Room::of_columns(TerminalStyle::detect().columns()), false).iter().enumerate()
-            {
+            let room = Room::of_columns(TerminalStyle::detect().columns());
+            for (at, shown) in diff::preview(&shown, room, false).iter().enumerate() {
                 line(if at == 0 { "would do" } else { "" }, shown);
             }
             line("answers", "approve            runs it, once");
@@ -125,14 +124,8 @@ fn in_full(interrupt: &Interrupt, now: Timestamp) -> String {
                 if !wider.is_empty() {
                     line("", "always --rule RULE runs it and keeps one of the wider rules instead");
                 }
-                for grant in grants {
-                    line("keeps", &asking::rule(grant));
-                }
-                for rule in for_good {
-                    line("for good", &asking::rule(rule));
-                }
-                for rule in wider {
-                    line("wider", &asking::rule(rule));
+                for (name, rules) in [("keeps", grants), ("for good", for_good), ("wider", wider)] {
+                    rules.iter().for_each(|rule| line(name, &asking::rule(rule)));
                 }
             }
             line("answer", &format!("agentctl answer {short} approve|reject|edit|always"));
@@ -200,10 +193,15 @@ pub(crate) async fn handle_answer(global: &Global, args: AnswerArgs) -> anyhow::
             .into());
     }
     if let Answer::Edit { args: edited } = &answer {
-        let would = daemon.client.foresee(id, edited).await?;
-        let color = TerminalStyle::detect().err_color;
-        for line in would_do(&would, color) {
-            writeln!(anstream::stderr(), "{line}")?;
+        if let Ask::Approval { tool, args, risk, preview, .. } = daemon.client.foresee(id, edited).await? {
+            let mut err = anstream::stderr().lock();
+            let (tool, risk) = (visible::line(&tool), asking::risk(risk));
+            writeln!(err, "with these arguments {tool} would do this ({risk}):")?;
+            let preview = preview.unwrap_or_else(|| format!("{args:#}"));
+            let look = TerminalStyle::detect();
+            for line in diff::preview(&preview, Room::of_columns(look.columns()), look.err_color) {
+                writeln!(err, "  {line}")?;
+            }
         }
         if args.preview {
             return Ok(Exit::Done);
@@ -218,15 +216,6 @@ pub(crate) async fn handle_answer(global: &Global, args: AnswerArgs) -> anyhow::
         crate::terminal::note(&format!("answered; the turn continues (follow it with `agentctl attach {session}`)"));
     }
     Ok(Exit::Done)
-}
-
-/// The effect that a call would have with other arguments, in lines.
-fn would_do(ask: &Ask, color: bool) -> Vec<String> {
-    let Ask::Approval { tool, args, risk, preview, .. } = ask else { return Vec::new() };
-    let preview = preview.clone().unwrap_or_else(|| format!("{args:#}"));
-    let head = format!("with these arguments {} would do this ({}):", visible::line(tool), asking::risk(*risk));
-    let lines = diff::preview(&preview, Room::of_columns(TerminalStyle::detect().columns()), color);
-    [head].into_iter().chain(lines.into_iter().map(|line| format!("  {line}"))).collect()
 }
 
 /// Finds the interrupt that is meant. A whole id goes to the daemon even if nothing of that id waits, because only
@@ -313,9 +302,8 @@ pub(crate) fn bare(id: &str) -> String {
 /// one, because everything else may be just what the person wants to say.
 fn parse(args: &AnswerArgs, ask: Option<&Ask>) -> Result<Answer, Failure> {
     if args.words.is_empty() {
-        return Err(
-            Failure::usage("there is no answer").hint("write approve, reject, always, edit or the text behind the id")
-        );
+        let hint = "write approve, reject, always, edit or the text behind the id";
+        return Err(Failure::usage("there is no answer").hint(hint));
     }
     let words = args.words.join(" ");
     let is_question = matches!(ask, Some(Ask::Question { .. }));
@@ -386,100 +374,37 @@ fn edited(args: Option<&str>) -> Result<Value, Failure> {
 #[cfg(test)]
 mod tests {
     use agentd_core::{
+        Timestamp,
         interrupt::{Answer, AskedBy},
-        policy::{Layer, Risk},
+        policy::Layer,
     };
+    use serde_json::json;
 
     use super::*;
+    use crate::samples;
+
+    const ID: &str = "0193a5b2-7c1d-7000-8000-000000000001";
 
     #[test]
-    fn programs_find_the_keys_they_rely_on() {
+    fn an_interrupt_is_shown_with_all_that_a_person_needs() {
         let interrupt = |ask| Interrupt {
-            id: "0193a5b2-7c1d-7000-8000-000000000001".parse().unwrap(),
+            id: ID.parse().unwrap(),
             session_id: "0193a5b2-7c1d-7000-8000-000000000002".parse().unwrap(),
-            turn_id: "0193a5b2-7c1d-7000-8000-000000000003".parse().unwrap(),
-            call_id: None,
             asked_by: AskedBy { session_title: Some("Tidy up".to_owned()), ..AskedBy::default() },
-            ask,
-            raised_at: Timestamp::UNIX_EPOCH,
-            deadline: None,
-            on_deadline: None,
+            ..samples::interrupt(ask)
         };
+        let mut approval = samples::approval("write_file", json!({"path": "a.txt"}), None, &["write_file"]);
+        if let Ask::Approval { layer, rule, .. } = &mut approval {
+            (*layer, *rule) = (Some(Layer::Default), Some("the session's confirm_write is on".to_owned()));
+        }
         let list = [
-            interrupt(Ask::Approval {
-                tool: "write_file".to_owned(),
-                args: serde_json::json!({"path": "a.txt"}),
-                risk: Risk::Medium,
-                reason: "it changes a file".to_owned(),
-                preview: None,
-                layer: Some(Layer::Default),
-                rule: Some("the session's confirm_write is on".to_owned()),
-                grants: vec!["write_file".to_owned()],
-                wider: Vec::new(),
-                for_good: Vec::new(),
-                owner: None,
-            }),
+            interrupt(approval),
             Interrupt {
                 deadline: Some(Timestamp::UNIX_EPOCH),
                 on_deadline: Some(Answer::Reject { reason: None }),
-                ..interrupt(Ask::Question {
-                    secret: false,
-                    question: "Which one?".to_owned(),
-                    context: None,
-                    default: None,
-                    required: true,
-                    choices: vec!["This".to_owned(), "That \u{1b}[2J".to_owned()],
-                })
+                ..interrupt(samples::question("Which one?", &["This", "That \u{1b}[2J"]))
             },
         ];
-        insta::assert_json_snapshot!(list, @r#"
-        [
-          {
-            "id": "0193a5b2-7c1d-7000-8000-000000000001",
-            "session_id": "0193a5b2-7c1d-7000-8000-000000000002",
-            "turn_id": "0193a5b2-7c1d-7000-8000-000000000003",
-            "asked_by": {
-              "agent": "main",
-              "session_title": "Tidy up"
-            },
-            "kind": "approval",
-            "tool": "write_file",
-            "args": {
-              "path": "a.txt"
-            },
-            "risk": "medium",
-            "reason": "it changes a file",
-            "layer": "default",
-            "rule": "the session's confirm_write is on",
-            "grants": [
-              "write_file"
-            ],
-            "raised_at": "1970-01-01T00:00:00Z",
-            "deadline": null
-          },
-          {
-            "id": "0193a5b2-7c1d-7000-8000-000000000001",
-            "session_id": "0193a5b2-7c1d-7000-8000-000000000002",
-            "turn_id": "0193a5b2-7c1d-7000-8000-000000000003",
-            "asked_by": {
-              "agent": "main",
-              "session_title": "Tidy up"
-            },
-            "kind": "question",
-            "question": "Which one?",
-            "required": true,
-            "choices": [
-              "This",
-              "That \u001b[2J"
-            ],
-            "raised_at": "1970-01-01T00:00:00Z",
-            "deadline": "1970-01-01T00:00:00Z",
-            "on_deadline": {
-              "answer": "reject"
-            }
-          }
-        ]
-        "#);
         let shown = list.map(|interrupt| in_full(&interrupt, Timestamp::UNIX_EPOCH)).join("\n");
         insta::assert_snapshot!(shown, @r#"
         interrupt 0193a5b2-7c1d-7000-8000-000000000001
@@ -487,8 +412,8 @@ mod tests {
         asked by  the main agent in "Tidy up"
         asked     just now
         tool      write_file
-        risk      medium risk
-        why       it changes a file (the defaults: the session's confirm_write is on)
+        risk      high risk
+        why       it runs a command (the defaults: the session's confirm_write is on)
         would do  {
                     "path": "a.txt"
                   }
@@ -513,59 +438,17 @@ mod tests {
         deadline  unless answered within 0 s, it is rejected
         "#);
     }
-}
-
-#[cfg(test)]
-mod answer_tests {
-    use agentd_core::{
-        Timestamp,
-        ids::{SessionId, TurnId},
-        interrupt::AskedBy,
-        policy::Risk,
-    };
-    use serde_json::json;
-
-    use super::*;
 
     fn approval() -> Ask {
-        Ask::Approval {
-            tool: "write_file".to_owned(),
-            args: json!({}),
-            risk: Risk::Medium,
-            reason: "it changes a file".to_owned(),
-            preview: None,
-            layer: None,
-            rule: None,
-            grants: vec!["write_file".to_owned()],
-            wider: vec!["mcp_lab_*".to_owned()],
-            for_good: Vec::new(),
-            owner: None,
-        }
+        samples::approval("write_file", json!({}), None, &["write_file"])
     }
 
     fn question() -> Ask {
-        Ask::Question {
-            secret: false,
-            question: "Which?".to_owned(),
-            context: None,
-            default: None,
-            required: true,
-            choices: Vec::new(),
-        }
+        samples::question("Which?", &[])
     }
 
     fn interrupt(id: &str) -> Interrupt {
-        Interrupt {
-            id: id.parse().unwrap(),
-            session_id: SessionId::generate(),
-            turn_id: TurnId::generate(),
-            call_id: None,
-            asked_by: AskedBy::default(),
-            ask: approval(),
-            raised_at: Timestamp::UNIX_EPOCH,
-            deadline: None,
-            on_deadline: None,
-        }
+        Interrupt { id: id.parse().unwrap(), ..samples::interrupt(approval()) }
     }
 
     fn args(words: &str, reason: Option<&str>, json: Option<&str>) -> AnswerArgs {
@@ -604,26 +487,17 @@ mod answer_tests {
         check("approve", None, None, &question(), &text("approve"));
         check("the second one", None, None, &question(), &text("the second one"));
         check("reject", None, None, &question(), &Answer::Reject { reason: None });
-    }
-
-    #[test]
-    fn answers_that_make_no_sense_are_usage_errors() {
-        #[track_caller]
-        fn check(words: &str, reason: Option<&str>, json: Option<&str>) {
+        for (words, reason, json) in
+            [("edit", None, None), ("approve", Some("because"), None), ("approve", None, Some("{}"))]
+        {
             let failure = parse(&args(words, reason, json), Some(&approval())).unwrap_err();
-            assert_eq!(failure.exit, Exit::Usage);
-            assert!(failure.hint.is_some());
+            assert!(failure.exit == Exit::Usage && failure.hint.is_some(), "{words}");
         }
-        check("edit", None, None);
-        check("edit", None, Some("[1]"));
-        check("edit", None, Some("{"));
-        check("approve", Some("because"), None);
-        check("approve", None, Some("{}"));
     }
 
     #[test]
     fn ids_are_found_by_their_start_their_end_or_their_place() {
-        let a = interrupt("0193a5b2-7c1d-7000-8000-000000000001");
+        let a = interrupt(ID);
         let b = interrupt("0193a5b2-7c1e-7000-8000-000000000002");
         let pending = [a.clone(), b.clone()];
         assert_eq!(resolve("0193a5b2-7c1d", &pending).unwrap().0, a.id);

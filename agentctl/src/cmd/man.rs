@@ -1,17 +1,22 @@
 //! `agentctl man` and `agentctl completions`: manual pages made of the help texts, and scripts that make a shell complete our
-//! command line.
+//! command line; and what a shell offers behind a half-written one. The daemon is asked only if it runs, and only for a moment: a
+//! shell that hangs at a tab is worse than one that offers nothing.
 
 use std::{
     fs,
+    future::Future,
     io::{self, Write as _},
     path::PathBuf,
+    time::Duration,
 };
 
+use agentd_core::{interrupt::Ask, model::Slot, session::SessionSummary, visible};
+use agentd_proto::client::{Client, ClientError};
 use clap::Args;
-use clap_complete::{Shell, env::Shells};
+use clap_complete::{CompletionCandidate, Shell, env::Shells};
 use clap_mangen::Man;
 
-use crate::{exit::Exit, failure::Failure};
+use crate::{daemon, exit::Exit, failure::Failure, flags::Global, report, terminal::sanitize};
 
 /// The arguments of `man`.
 #[derive(Debug, Args)]
@@ -61,27 +66,94 @@ pub(crate) struct CompletionsArgs {
 
 /// Prints the script.
 pub(crate) fn completions(args: CompletionsArgs, command: clap::Command) -> anyhow::Result<Exit> {
-    let script = if args.dynamic { dynamic(args.shell)? } else { fixed(args.shell, command) };
     let mut out = io::stdout().lock();
-    out.write_all(&script)?;
+    out.write_all(&script(&args, command)?)?;
     out.flush()?;
     Ok(Exit::Done)
 }
 
-fn fixed(shell: Shell, mut command: clap::Command) -> Vec<u8> {
+fn script(args: &CompletionsArgs, mut command: clap::Command) -> io::Result<Vec<u8>> {
     let mut script = Vec::new();
-    clap_complete::generate(shell, &mut command, "agentctl", &mut script);
-    script
+    if args.dynamic {
+        let shells = Shells::builtins();
+        let completer = shells
+            .completer(&args.shell.to_string())
+            .ok_or_else(|| io::Error::new(io::ErrorKind::Unsupported, "this shell cannot complete by asking"))?;
+        completer.write_registration("COMPLETE", "agentctl", "agentctl", "agentctl", &mut script)?;
+    } else {
+        clap_complete::generate(args.shell, &mut command, "agentctl", &mut script);
+    }
+    Ok(script)
 }
 
-fn dynamic(shell: Shell) -> io::Result<Vec<u8>> {
-    let shells = Shells::builtins();
-    let completer = shells
-        .completer(&shell.to_string())
-        .ok_or_else(|| io::Error::new(io::ErrorKind::Unsupported, "this shell cannot complete by asking"))?;
-    let mut script = Vec::new();
-    completer.write_registration("COMPLETE", "agentctl", "agentctl", "agentctl", &mut script)?;
-    Ok(script)
+/// Time limit for the daemon.
+const LIMIT: Duration = Duration::from_millis(300);
+
+/// Maximum number of offered sessions.
+const OFFERED: usize = 50;
+
+/// The slots.
+pub(crate) fn slots() -> Vec<CompletionCandidate> {
+    Slot::ALL.into_iter().map(|slot| CompletionCandidate::new(slot.as_str())).collect()
+}
+
+/// The sessions, last used first: the ends of their ids, with their titles.
+pub(crate) fn sessions() -> Vec<CompletionCandidate> {
+    let sessions = ask(async |client: Client| client.sessions(OFFERED).await).unwrap_or_default();
+    let ids = report::short_ids(sessions.iter().map(|session| session.id));
+    let offers = sessions.into_iter().zip(ids).enumerate();
+    let offer = |(place, (session, id)): (usize, (SessionSummary, String))| {
+        offer(id, &visible::line(&session.title)).display_order(Some(place))
+    };
+    offers.map(offer).collect()
+}
+
+/// The agents besides the main one.
+pub(crate) fn agents() -> Vec<CompletionCandidate> {
+    let agents = ask(async |client: Client| client.agents().await).unwrap_or_default();
+    agents.into_iter().map(|card| offer(card.id, &sanitize::clean_line(&card.description))).collect()
+}
+
+/// The plugins.
+pub(crate) fn plugins() -> Vec<CompletionCandidate> {
+    let plugins = ask(async |client: Client| client.known_plugins().await).unwrap_or_default();
+    plugins.into_iter().map(|plugin| offer(plugin.name, &sanitize::clean_line(&plugin.description))).collect()
+}
+
+/// The interrupts that wait.
+pub(crate) fn interrupts() -> Vec<CompletionCandidate> {
+    let pending = ask(async |client: Client| client.interrupts(None).await).unwrap_or_default();
+    let ids = report::short_ids(pending.iter().map(|interrupt| interrupt.id));
+    let what = pending.iter().map(|interrupt| match &interrupt.ask {
+        Ask::Approval { tool, .. } => tool,
+        Ask::Question { question, .. } => question,
+    });
+    ids.into_iter().zip(what).map(|(id, what)| offer(id, &visible::line(what))).collect()
+}
+
+/// The MCP servers.
+pub(crate) fn mcp_servers() -> Vec<CompletionCandidate> {
+    let servers = ask(async |client: Client| client.mcp_servers().await).unwrap_or_default();
+    servers.into_iter().map(|server| CompletionCandidate::new(server.name)).collect()
+}
+
+fn offer(value: String, about: &str) -> CompletionCandidate {
+    CompletionCandidate::new(value).help(Some(report::cut(about, 60).into()))
+}
+
+fn ask<T, F>(question: impl FnOnce(Client) -> F) -> Option<T>
+where
+    F: Future<Output = Result<T, ClientError>>,
+{
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().ok()?;
+    runtime.block_on(async {
+        let answer = async {
+            // The command line is not whole yet, so that a socket named on it is not known here.
+            let place = daemon::DaemonPlace::of(&Global::default()).ok()?;
+            question(place.connect().await.ok()?).await.ok()
+        };
+        tokio::time::timeout(LIMIT, answer).await.ok().flatten()
+    })
 }
 
 #[cfg(test)]
@@ -98,19 +170,14 @@ mod tests {
             assert!(text.contains(".TH") && text.contains("SYNOPSIS"), "{page}: {text}");
         }
     }
-}
-
-#[cfg(test)]
-mod completions_tests {
-    use super::*;
 
     #[test]
     fn scripts_name_our_commands() {
         for shell in [Shell::Bash, Shell::Zsh, Shell::Fish, Shell::Elvish, Shell::PowerShell] {
-            let script =
-                String::from_utf8(fixed(shell, <crate::args::Cli as clap::CommandFactory>::command())).unwrap();
-            assert!(script.contains("interrupts"), "{shell}");
-            assert!(String::from_utf8(dynamic(shell).unwrap()).unwrap().contains("agentctl"), "{shell}");
+            for (dynamic, expected) in [(false, "interrupts"), (true, "agentctl")] {
+                let script = script(&CompletionsArgs { shell, dynamic }, crate::args::command()).unwrap();
+                assert!(String::from_utf8(script).unwrap().contains(expected), "{shell}");
+            }
         }
     }
 }

@@ -1,23 +1,26 @@
-//! `agentctl mcp`: MCP servers, listed, tried, and written into the configuration; and the daemon as one.
+//! `agentctl mcp`: MCP servers, listed, tried, and written into the configuration; and the daemon as one. Logging in: the person
+//! opens an address, and the browser is sent back to us, on this machine alone.
 
 mod entry;
 mod import;
-mod login;
 #[cfg(feature = "mcp-serve")]
-mod serve;
-#[cfg(not(feature = "mcp-serve"))]
-#[path = "mcp/serve_missing.rs"]
 mod serve;
 
 use std::{
     path::{Path, PathBuf},
-    time::Instant,
+    time::{Duration, Instant},
 };
 
 use agentd_core::error::ErrorKind;
 use agentd_proto::client::{ClientError, McpServerState, McpServerView};
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
+use tokio::{
+    io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader},
+    net::{TcpListener, TcpStream},
+    task::JoinSet,
+    time::timeout,
+};
 
 use self::{
     entry::{Entry, Secrets},
@@ -31,12 +34,11 @@ use crate::{
     flags::Global,
     project,
     report::{self, Table},
-    terminal::sanitize::clean_line,
+    terminal::{note, sanitize::clean_line},
 };
 
-/// The arguments of `mcp`.
-#[derive(Debug, Args)]
-#[command(after_help = "Examples:
+/// The end of the help of `mcp`.
+pub(crate) const MCP_HELP: &str = "Examples:
   agentctl mcp add time -- uvx mcp-server-time            a local program
   agentctl mcp add notes --env KEY='${NOTES_KEY}' -- npx -y notes-server
   agentctl mcp add weather --url https://example.org/mcp  a URL
@@ -49,14 +51,11 @@ use crate::{
   agentctl mcp serve --help                               for other agents
 
 Servers are configured in mcp_servers.yaml. They start when one of their tools is called, are shared by all sessions, and \
-stop when they are idle.")]
-pub(crate) struct McpArgs {
-    #[command(subcommand)]
-    command: McpCommand,
-}
+stop when they are idle.";
 
+/// The subcommands of `mcp`.
 #[derive(Debug, Subcommand)]
-enum McpCommand {
+pub(crate) enum McpCommand {
     /// List servers, their state and their tools
     List,
     /// Start a server now, even if it failed before
@@ -97,14 +96,14 @@ enum McpCommand {
 }
 
 #[derive(Debug, Args)]
-struct One {
+pub(crate) struct One {
     /// Name of the server
     #[arg(value_name = "NAME")]
     server: String,
 }
 
 #[derive(Debug, Args)]
-struct AddArgs {
+pub(crate) struct AddArgs {
     /// Name of the server
     #[arg(value_name = "NAME")]
     name: String,
@@ -126,20 +125,25 @@ struct AddArgs {
 }
 
 /// Does what was asked.
-pub(crate) async fn handle(global: &Global, args: McpArgs) -> anyhow::Result<Exit> {
+pub(crate) async fn handle(global: &Global, command: McpCommand) -> anyhow::Result<Exit> {
     let json = global.json;
-    match args.command {
+    match command {
         McpCommand::List => list(&daemon::connect(global).await?, json).await,
-        McpCommand::Start(one) => start(&daemon::connect(global).await?, &one.server, json).await,
+        McpCommand::Start(one) => {
+            let here = project::absolute(Path::new("."))?;
+            let server = daemon::connect(global).await?.client.start_mcp_server(&one.server, &here).await?;
+            report::show(json, &as_json(&server), || {
+                notes(&server);
+                said(false, "runs", &one.server).map(drop)
+            })
+        }
         McpCommand::Test(one) => test(&daemon::connect(global).await?, &one.server, json).await,
         McpCommand::Stop(one) => {
             daemon::connect(global).await?.client.stop_mcp_server(&one.server).await?;
             said(json, "stopped", &one.server)
         }
         McpCommand::Logs { one, lines } => logs(&daemon::connect(global).await?, &one.server, lines, json).await,
-        McpCommand::Login { one, port } => {
-            login::handle(&daemon::connect(global).await?, &one.server, port, json).await
-        }
+        McpCommand::Login { one, port } => login(&daemon::connect(global).await?, &one.server, port, json).await,
         McpCommand::Add(args) => {
             let entry = args.entry()?;
             write(global, &entry).await?;
@@ -167,14 +171,6 @@ fn table(servers: &[McpServerView]) -> anyhow::Result<()> {
     Ok(())
 }
 
-async fn start(daemon: &Daemon, name: &str, json: bool) -> anyhow::Result<Exit> {
-    let server = daemon.client.start_mcp_server(name, &project::absolute(Path::new("."))?).await?;
-    report::show(json, &as_json(&server), || {
-        notes(&server);
-        said(false, "runs", name).map(drop)
-    })
-}
-
 async fn test(daemon: &Daemon, name: &str, json: bool) -> anyhow::Result<Exit> {
     let folder = project::absolute(Path::new("."))?;
     let begun = Instant::now();
@@ -189,12 +185,10 @@ async fn test(daemon: &Daemon, name: &str, json: bool) -> anyhow::Result<Exit> {
     report::show(json, &told, || {
         let says = [server.says_it_is.clone(), format!("MCP {}", server.protocol)];
         let says: Vec<String> = says.iter().filter(|says| !says.is_empty()).map(|says| clean_line(says)).collect();
-        let says = format!(" ({})", says.join(", "));
-        report::lines([
-            format!("{} started in {took} ms{says}", server.name),
-            format!("{}:", report::count(server.tools.len() as u64, "tool")),
-        ])?;
-        report::lines(server.tools.iter().map(|tool| format!("  {}", clean_line(tool))))?;
+        let head = format!("{} started in {took} ms ({})", server.name, says.join(", "));
+        let tools = format!("{}:", report::count(server.tools.len() as u64, "tool"));
+        let named = server.tools.iter().map(|tool| format!("  {}", clean_line(tool)));
+        report::lines([head, tools].into_iter().chain(named))?;
         notes(&server);
         Ok(())
     })
@@ -204,7 +198,7 @@ async fn logs(daemon: &Daemon, name: &str, lines: u32, json: bool) -> anyhow::Re
     let lines = daemon.client.mcp_server_logs(name, lines).await?;
     report::show(json, &json!({ "name": name, "lines": lines }), || {
         if lines.is_empty() {
-            crate::terminal::note(&format!("{} has said nothing, and nothing has happened to it", clean_line(name)));
+            note(&format!("{} has said nothing, and nothing has happened to it", clean_line(name)));
         }
         report::lines(lines.iter().map(|line| clean_line(line)))
     })
@@ -216,10 +210,13 @@ async fn import(global: &Global, file: &Path, dry_run: bool) -> anyhow::Result<E
     let asks = found.asks();
     if !dry_run {
         let servers = daemon::connect(global).await?.client.mcp_servers().await?;
-        found.leave_known(&servers.into_iter().map(|server| server.name).collect::<Vec<_>>());
+        let is_there = |entry: &mut Entry| servers.iter().any(|server| server.name == entry.name);
+        for entry in found.taken.extract_if(.., is_there) {
+            found.left.push((entry.name, "there is a server of that name already".to_owned()));
+        }
         let mut secrets = Secrets::read(&daemon::config_dir()?).map_err(|error| unkept("read", &error))?;
         if !found.ask(&mut secrets)? {
-            crate::terminal::note("nothing was taken");
+            note("nothing was taken");
             return Ok(Exit::Cancelled);
         }
         if !found.taken.is_empty() {
@@ -234,10 +231,10 @@ async fn import(global: &Global, file: &Path, dry_run: bool) -> anyhow::Result<E
         let names = if taken.is_empty() { "nothing".to_owned() } else { clean_line(&taken.join(", ")) };
         report::lines([format!("{verb} {names}")])?;
         for id in asks.iter().filter(|_| dry_run) {
-            crate::terminal::note(&clean_line(&format!("would ask for {id}")));
+            note(&clean_line(&format!("would ask for {id}")));
         }
         for (what, why) in &found.left {
-            crate::terminal::note(&clean_line(&format!("left {what}: {why}")));
+            note(&clean_line(&format!("left {what}: {why}")));
         }
         Ok(())
     })
@@ -372,11 +369,9 @@ fn as_json(server: &McpServerView) -> Value {
 }
 
 fn notes(server: &McpServerView) {
-    if server.state == McpServerState::Down {
-        crate::terminal::note(&clean_line(&format!("{}: {}", server.name, server.reason)));
-    }
-    for note in &server.notes {
-        crate::terminal::note(&clean_line(&format!("{}: {note}", server.name)));
+    let reason = (server.state == McpServerState::Down).then_some(&server.reason);
+    for said in reason.into_iter().chain(&server.notes) {
+        note(&clean_line(&format!("{}: {said}", server.name)));
     }
 }
 
@@ -389,4 +384,130 @@ fn said(json: bool, what: &str, name: &str) -> anyhow::Result<Exit> {
         other => format!("{name} is {other}"),
     };
     report::note(json, &json!({ "status": what, "name": name }), &clean_line(&text))
+}
+
+/// Maximum length of a request's first line, in bytes.
+const LONGEST: u64 = 16 * 1024;
+/// Time limit for a connection to send its request.
+const ASKING: Duration = Duration::from_secs(10);
+/// Maximum number of open connections.
+const MOST: usize = 64;
+/// Time limit for a person to log in.
+const PATIENCE: Duration = Duration::from_secs(10 * 60);
+
+/// Shows the address, waits until the browser comes back, and has the daemon fetch the token.
+async fn login(daemon: &Daemon, name: &str, port: Option<u16>, json: bool) -> anyhow::Result<Exit> {
+    let listener = TcpListener::bind(("127.0.0.1", port.unwrap_or(0)))
+        .await
+        .map_err(|error| Failure::usage(format!("could not wait for the browser: {error}")))?;
+    let home = format!("http://127.0.0.1:{}", listener.local_addr()?.port());
+    let address = daemon.client.begin_mcp_login(name, &format!("{home}/callback")).await?;
+    if json {
+        report::json_line(&json!({ "status": "waiting", "name": name, "address": address }))?;
+    } else {
+        report::lines([format!("Open this address in a browser of this machine:\n\n  {}\n", clean_line(&address))])?;
+    }
+    let path = timeout(PATIENCE, came_back(&listener, state_of(&address)))
+        .await
+        .map_err(|_| Failure::usage("no login within ten minutes; run the command again"))??;
+    let came_back = format!("{home}{path}");
+    daemon.client.finish_mcp_login(name, &came_back).await?;
+    if json {
+        report::json_line(&json!({ "status": "logged_in", "name": name }))?;
+    } else {
+        note(&clean_line(&format!("logged in to {name}")));
+    }
+    Ok(Exit::Done)
+}
+
+/// The path with which the browser comes back from this login. Browsers connect without asking for anything, ask for
+/// pictures, too, and others may knock: nobody is waited for, and nobody else ends it.
+async fn came_back(listener: &TcpListener, state: Option<&str>) -> std::io::Result<String> {
+    let mut asking = JoinSet::new();
+    loop {
+        tokio::select! {
+            connected = listener.accept(), if asking.len() < MOST => {
+                let (stream, state) = (connected?.0, state.map(str::to_owned));
+                asking.spawn(async move { timeout(ASKING, answered(stream, state.as_deref())).await.ok().flatten() });
+            }
+            Some(asked) = asking.join_next() => {
+                if let Ok(Some(path)) = asked {
+                    return Ok(path);
+                }
+            }
+        }
+    }
+}
+
+/// The word by which an answer to this login is known.
+fn state_of(address: &str) -> Option<&str> {
+    let query = address.split_once('?')?.1.split('#').next()?;
+    query.split('&').find_map(|pair| pair.strip_prefix("state="))
+}
+
+/// Answers one request. Returns its path, if it is that of the browser which came back.
+async fn answered(stream: TcpStream, state: Option<&str>) -> Option<String> {
+    let mut stream = BufReader::new(stream);
+    let mut line = String::new();
+    (&mut stream).take(LONGEST).read_line(&mut line).await.ok()?;
+    let path = line.strip_prefix("GET ")?.split(' ').next()?.to_owned();
+    let is_meant = path.starts_with("/callback?") && (state.is_none() || state_of(&path) == state);
+    let (status, words) = if is_meant {
+        ("200 OK", "This page can be closed: agentctl says how it went.")
+    } else {
+        ("404 Not Found", "There is nothing here.")
+    };
+    let answer = format!(
+        "HTTP/1.1 {status}\r\ncontent-type: text/plain; charset=utf-8\r\ncontent-length: {}\r\nconnection: close\r\n\r\n{words}",
+        words.len()
+    );
+    let _ = stream.get_mut().write_all(answer.as_bytes()).await;
+    is_meant.then_some(path)
+}
+
+/// A build without the feature `mcp-serve`: an error that says what the build lacks.
+#[cfg(not(feature = "mcp-serve"))]
+mod serve {
+    use super::{Args, Exit, Failure, Global};
+
+    /// The arguments of `mcp serve`, accepted and not read.
+    #[derive(Debug, Args)]
+    pub(super) struct ServeArgs {
+        /// Arguments of a build that has the feature
+        #[arg(hide = true, trailing_var_arg = true, allow_hyphen_values = true)]
+        _any: Vec<String>,
+    }
+
+    pub(super) async fn handle(_: &Global, _: ServeArgs) -> anyhow::Result<Exit> {
+        let message = "this build of agentctl has no MCP server";
+        Err(Failure::usage(message).hint("build it with the feature `mcp-serve`, which is on by default").into())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn who_says_nothing_or_something_else_neither_ends_a_login_nor_holds_it_up() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let waiting = tokio::spawn(async move { came_back(&listener, Some("right")).await });
+        let _silent = TcpStream::connect(address).await.unwrap();
+        let ask = async |path: &str| {
+            let mut stream = TcpStream::connect(address).await.unwrap();
+            stream.write_all(format!("GET {path} HTTP/1.1\r\n\r\n").as_bytes()).await.unwrap();
+            let mut answer = String::new();
+            let _ = stream.read_to_string(&mut answer).await;
+            answer
+        };
+        for path in ["/favicon.ico", "/callback?x", "/callback?code=1&state=wrong"] {
+            assert!(ask(path).await.starts_with("HTTP/1.1 404"), "{path}");
+        }
+        let (answer, path) = tokio::join!(ask("/callback?code=1&state=right"), waiting);
+        assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+        assert_eq!(path.unwrap().unwrap(), "/callback?code=1&state=right");
+        assert_eq!(state_of("https://x/authorize?a=b&state=S-1_2&c=d#e"), Some("S-1_2"));
+        assert_eq!(state_of("https://x/authorize"), None);
+    }
 }

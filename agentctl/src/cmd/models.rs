@@ -13,7 +13,7 @@ use crate::{
     report::{self, Table},
     terminal::{
         paint::number,
-        sanitize::{self, clean_line},
+        sanitize::{clean, clean_line},
     },
     turn,
 };
@@ -60,25 +60,22 @@ enum ModelsCommand {
 
 /// Lists.
 pub(crate) async fn handle(global: &Global, args: ModelsArgs) -> anyhow::Result<Exit> {
-    match args.command {
+    let shown = match args.command {
         Some(ModelsCommand::Test(args)) => return test(global, args.slot).await,
         Some(ModelsCommand::Add(args)) => return add::handle(global, args).await,
-        Some(ModelsCommand::Show { .. }) | None => {}
-    }
+        Some(ModelsCommand::Show { slot }) => Some(slot),
+        None => None,
+    };
     let daemon = daemon::connect(global).await?;
-    let client = &daemon.client;
-    if let Some(ModelsCommand::Show { slot }) = args.command {
-        let slots = client.models_looked_up().await?;
-        let shown = slots.iter().find(|info| info.slot == slot);
-        let shown = shown.ok_or_else(|| anyhow::anyhow!("the daemon knows no slot {slot}"))?;
-        return report::show(global.json, shown, || figures(shown));
-    }
-    if args.available {
-        let models = client.listed_models(args.slot).await?;
+    if args.available && shown.is_none() {
+        let models = daemon.client.listed_models(args.slot).await?;
         return report::show(global.json, &models, || available(&models));
     }
-    let slots = client.models_looked_up().await?;
-    report::show(global.json, &slots, || table(&daemon, &slots))
+    let slots = daemon.client.models_looked_up().await?;
+    let Some(slot) = shown else { return report::show(global.json, &slots, || table(&daemon, &slots)) };
+    let shown = slots.iter().find(|info| info.slot == slot);
+    let shown = shown.ok_or_else(|| anyhow::anyhow!("the daemon knows no slot {slot}"))?;
+    report::show(global.json, shown, || figures(shown))
 }
 
 fn available(models: &[ListedModel]) -> anyhow::Result<()> {
@@ -98,12 +95,9 @@ fn figures(slot: &SlotInfo) -> anyhow::Result<()> {
     let place = model.base_url.as_deref().map_or_else(String::new, |url| format!(" at {}", clean_line(url)));
     let other = slot.falls_back_to.map_or_else(String::new, |other| format!(" (as {other})"));
     crate::terminal::note(&format!("{}{other}: {}{place}", slot.slot, clean_line(&model.id)));
-    let rows = model
-        .figures
-        .iter()
-        .map(|figure| [clean_line(&figure.name), clean_line(&figure.source), clean_line(&figure.value)]);
-    Table::with_long_end(["FIGURE", "FROM", "VALUE"], rows).print("nothing is known of it")?;
-    Ok(())
+    let rows =
+        model.figures.iter().map(|figure| [&figure.name, &figure.source, &figure.value].map(|text| clean_line(text)));
+    Table::with_long_end(["FIGURE", "FROM", "VALUE"], rows).print("nothing is known of it")
 }
 
 fn table(daemon: &Daemon, slots: &[SlotInfo]) -> anyhow::Result<()> {
@@ -150,7 +144,7 @@ pub(super) async fn test(global: &Global, slot: Slot) -> anyhow::Result<Exit> {
     let daemon = daemon::connect(global).await?;
     let plan = |plan: ModelTestPlan| {
         let ModelTestPlan { model, requests, tokens } = plan;
-        let (model, tokens) = (sanitize::clean_line(&model), number(tokens));
+        let (model, tokens) = (clean_line(&model), number(tokens));
         crate::terminal::note(&format!("testing {model}: at most {requests} requests, about {tokens} tokens"));
     };
     // A line that cannot be written ends nothing: the exit code says it, too.
@@ -171,8 +165,8 @@ pub(super) fn check_lines(check: &ModelCheck, width: usize) -> Vec<String> {
         CheckState::Fail => "\x1b[31mfail\x1b[0m",
         CheckState::Skipped => "-   ",
     };
-    let (name, message) = (sanitize::clean_line(&check.name), sanitize::clean_line(&check.message));
-    let hint = check.hint.iter().flat_map(|hint| hint.lines()).map(|line| format!("hint: {}", sanitize::clean(line)));
+    let (name, message) = (clean_line(&check.name), clean_line(&check.message));
+    let hint = check.hint.iter().flat_map(|hint| hint.lines()).map(|line| format!("hint: {}", clean(line)));
     let rest = message.lines().skip(1).map(str::to_owned).chain(hint).map(|line| format!("     {:<width$} {line}", ""));
     [format!("{mark} {name:<width$} {}", message.lines().next().unwrap_or_default())].into_iter().chain(rest).collect()
 }

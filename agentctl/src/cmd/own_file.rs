@@ -1,11 +1,13 @@
 //! Files of the person's configuration, put in the place of what was there, whole or not at all.
 
 use std::{
-    fs, io,
-    io::Write as _,
-    os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _, PermissionsExt as _},
+    fs,
+    io::{self, Write as _},
+    os::unix::fs::{DirBuilderExt as _, PermissionsExt as _},
     path::Path,
 };
+
+use tempfile::NamedTempFile;
 
 /// The mode of a file that is its owner's alone.
 const PRIVATE: u32 = 0o600;
@@ -18,11 +20,22 @@ pub(crate) fn read(path: &Path) -> io::Result<String> {
     }
 }
 
+/// Returns true for a line of YAML that is neither empty nor a comment.
+pub(crate) fn is_content(line: &str) -> bool {
+    let line = line.trim();
+    !line.is_empty() && !line.starts_with('#')
+}
+
+/// A draft beside a file, its owner's alone. It takes the file's name when all of it is written.
+pub(crate) fn draft(beside: &Path) -> io::Result<NamedTempFile> {
+    let folder = beside.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    tempfile::Builder::new().prefix(".agentctl-").tempfile_in(folder)
+}
+
 /// Puts the text in the place of the file, whole or not at all. A file that is made is its owner's alone: keys may stand
 /// in it.
 pub(crate) fn replace(path: &Path, text: &str) -> io::Result<()> {
-    let mode = fs::metadata(path).map_or(PRIVATE, |meta| meta.permissions().mode());
-    put(path, text, mode)
+    put(path, text, fs::metadata(path).map_or(PRIVATE, |meta| meta.permissions().mode()))
 }
 
 /// The same, and the file is its owner's alone, whatever it was before.
@@ -40,14 +53,12 @@ fn put(path: &Path, text: &str, mode: u32) -> io::Result<()> {
         // Folders of the person's data and keys are made by whoever comes first.
         fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
     }
-    let mut part = path.as_os_str().to_owned();
-    part.push(".part");
-    let part = Path::new(&part);
-    let mut file = fs::File::options().write(true).create(true).truncate(true).mode(PRIVATE).open(part)?;
-    file.write_all(text.as_bytes())?;
-    file.set_permissions(fs::Permissions::from_mode(mode))?;
-    file.sync_all()?;
-    fs::rename(part, path)
+    let mut draft = draft(path)?;
+    draft.write_all(text.as_bytes())?;
+    draft.as_file().set_permissions(fs::Permissions::from_mode(mode))?;
+    draft.as_file().sync_all()?;
+    draft.persist(path)?;
+    Ok(())
 }
 
 #[cfg(test)]

@@ -4,20 +4,20 @@
 //! whoever has to agree to it: nothing of what runs is left out.
 
 use std::{
-    fs,
+    fs::Permissions,
     io::{self, IsTerminal as _},
-    os::unix::fs::DirBuilderExt as _,
+    os::unix::fs::PermissionsExt as _,
     path::{Path, PathBuf},
     process::{Command, Stdio},
 };
 
 use agentd_core::{
-    ids::TurnId,
     plugin::{PluginReport, PluginServer, PluginState},
     visible,
 };
 use agentd_proto::client::Client;
 use clap::{Args, Subcommand};
+use tempfile::TempDir;
 
 use crate::{
     daemon,
@@ -29,9 +29,8 @@ use crate::{
     terminal::{ask, note, sanitize::clean_line},
 };
 
-/// The arguments of `plugin`.
-#[derive(Debug, Args)]
-#[command(after_help = "Examples:
+/// The end of the help of `plugin`.
+pub(crate) const PLUGIN_HELP: &str = "Examples:
   agentctl plugin add ./kit                    shows what it brings, and asks
   agentctl plugin add https://example.org/kit.git
   agentctl plugin add ./kit --yes              for scripts
@@ -41,14 +40,11 @@ use crate::{
 
 A plugin is a folder with a plugin.json, and skills/, agents/, commands/ and mcp.json in it. It is copied, and you agree to \
 its files as they are: if one changes by a byte, nothing of it is used. Approvals and rules hold for its parts as for your \
-own.")]
-pub(crate) struct PluginArgs {
-    #[command(subcommand)]
-    command: PluginCommand,
-}
+own.";
 
+/// The subcommands of `plugin`.
 #[derive(Debug, Subcommand)]
-enum PluginCommand {
+pub(crate) enum PluginCommand {
     /// List the plugins
     List,
     /// Show what a plugin brings, what of it runs, and what has changed
@@ -85,16 +81,16 @@ enum PluginCommand {
 }
 
 #[derive(Debug, Args)]
-struct Consent {
+pub(crate) struct Consent {
     /// Agree to what is shown without being asked
     #[arg(long)]
     yes: bool,
 }
 
 /// Does it.
-pub(crate) async fn handle(global: &Global, args: PluginArgs) -> anyhow::Result<Exit> {
+pub(crate) async fn handle(global: &Global, command: PluginCommand) -> anyhow::Result<Exit> {
     let client = daemon::connect(global).await?.client;
-    match args.command {
+    match command {
         PluginCommand::List => {
             let plugins = client.plugins().await?;
             report::show(global.json, &plugins, || list(&plugins))
@@ -107,17 +103,12 @@ pub(crate) async fn handle(global: &Global, args: PluginArgs) -> anyhow::Result<
             report::show(global.json, &found, || report::lines(lines(&found)))
         }
         PluginCommand::Add { source, path, consent } => {
-            let repository = match Repository::is_address(&source) {
-                true => Some(Repository::fetch(&source)?),
-                false => None,
-            };
-            let folder =
-                repository.as_ref().map_or_else(|| PathBuf::from(&source), |found| found.folder().to_path_buf());
-            let folder = path.as_ref().map_or(folder.clone(), |inner| folder.join(inner));
-            let folder = absolute(&folder)?;
+            let repository = is_address(&source).then(|| fetch(&source)).transpose()?;
+            let folder = repository.as_ref().map_or_else(|| PathBuf::from(&source), |(_, folder)| folder.clone());
+            let folder = absolute(&path.as_ref().map_or(folder.clone(), |inner| folder.join(inner)))?;
             let named = match (&repository, &path) {
-                (Some(_), Some(inner)) => format!("{} ({inner})", Repository::shown(&source)),
-                (Some(_), None) => Repository::shown(&source),
+                (Some(_), Some(inner)) => format!("{} ({inner})", shown(&source)),
+                (Some(_), None) => shown(&source),
                 (None, _) => folder.clone(),
             };
             let found = client.plugin_in(&folder).await?;
@@ -224,72 +215,42 @@ fn list(plugins: &[PluginReport]) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// A copy of a repository, removed when this is dropped.
-struct Repository {
-    around: PathBuf,
-    folder: PathBuf,
+/// Returns whether a source is an address and no path.
+fn is_address(source: &str) -> bool {
+    let schemes = ["https://", "http://", "ssh://", "git://", "file://", "git@"];
+    schemes.iter().any(|scheme| source.starts_with(scheme))
 }
 
-impl Repository {
-    /// Returns whether a source is an address and no path.
-    fn is_address(source: &str) -> bool {
-        let schemes = ["https://", "http://", "ssh://", "git://", "file://", "git@"];
-        schemes.iter().any(|scheme| source.starts_with(scheme))
-    }
-
-    /// Fetches the newest files, without their history. No hook runs, and no submodule is fetched.
-    fn fetch(address: &str) -> Result<Self, Failure> {
-        let failed =
-            |what: String| Failure::usage(what).hint("nothing was added; fetch it yourself, and add its folder");
-        let around = std::env::temp_dir().join(format!("agentctl-plugin-{}", TurnId::generate()));
-        fs::DirBuilder::new()
-            .mode(0o700)
-            .create(&around)
-            .map_err(|error| failed(format!("{} cannot be made: {error}", around.display())))?;
-        let folder = around.join(folder_name(address));
-        let fetched = Self { around, folder };
-        let status = Command::new("git")
-            .args([
-                "-c",
-                "core.hooksPath=/dev/null",
-                "clone",
-                "--quiet",
-                "--depth",
-                "1",
-                "--no-recurse-submodules",
-                "--",
-            ])
-            .arg(address)
-            .arg(&fetched.folder)
-            .env("GIT_ALLOW_PROTOCOL", "https:http:ssh:git:file")
-            .stdout(Stdio::null())
-            .status();
-        match status {
-            Ok(status) if status.success() => Ok(fetched),
-            Ok(status) => Err(failed(format!("git could not fetch {} ({status})", Self::shown(address)))),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Err(failed("git is not installed".to_owned())),
-            Err(error) => Err(failed(format!("git cannot be run: {error}"))),
-        }
-    }
-
-    /// An address for lists, without a name and a password in it.
-    fn shown(address: &str) -> String {
-        match address.split_once("://").and_then(|(scheme, rest)| Some((scheme, rest.split_once('@')?))) {
-            Some((scheme, (who, rest))) if !who.contains('/') => format!("{scheme}://{rest}"),
-            _ => address.to_owned(),
-        }
-    }
-
-    /// The folder of the files.
-    fn folder(&self) -> &Path {
-        &self.folder
+/// Fetches the newest files of a repository, without their history, into a folder in one that goes when it is dropped. No hook
+/// runs, and no submodule is fetched.
+fn fetch(address: &str) -> Result<(TempDir, PathBuf), Failure> {
+    let failed = |what: String| Failure::usage(what).hint("nothing was added; fetch it yourself, and add its folder");
+    let own = Permissions::from_mode(0o700);
+    let around = tempfile::Builder::new().prefix("agentctl-plugin-").permissions(own).tempdir();
+    let around = around.map_err(|error| {
+        failed(format!("{} cannot be made: {error}", std::env::temp_dir().join("agentctl-plugin").display()))
+    })?;
+    let folder = around.path().join(folder_name(address));
+    let status = Command::new("git")
+        .args("-c core.hooksPath=/dev/null clone --quiet --depth 1 --no-recurse-submodules --".split(' '))
+        .arg(address)
+        .arg(&folder)
+        .env("GIT_ALLOW_PROTOCOL", "https:http:ssh:git:file")
+        .stdout(Stdio::null())
+        .status();
+    match status {
+        Ok(status) if status.success() => Ok((around, folder)),
+        Ok(status) => Err(failed(format!("git could not fetch {} ({status})", shown(address)))),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Err(failed("git is not installed".to_owned())),
+        Err(error) => Err(failed(format!("git cannot be run: {error}"))),
     }
 }
 
-impl Drop for Repository {
-    fn drop(&mut self) {
-        // What is left takes room, and nobody sees it.
-        let _ = fs::remove_dir_all(&self.around);
+/// An address for lists, without a name and a password in it.
+fn shown(address: &str) -> String {
+    match address.split_once("://").and_then(|(scheme, rest)| Some((scheme, rest.split_once('@')?))) {
+        Some((scheme, (who, rest))) if !who.contains('/') => format!("{scheme}://{rest}"),
+        _ => address.to_owned(),
     }
 }
 
@@ -350,7 +311,8 @@ fn lines(report: &PluginReport) -> Vec<String> {
         }
         server.values.iter().for_each(|value| line("  sets", value));
         server.steering.iter().for_each(|name| line("  beware", &format!("{name} may decide which code runs")));
-        line("  gets", &reads(server));
+        let read: Vec<String> = server.reads.iter().map(|name| format!("${name}")).collect();
+        line("  gets", &clean_line(&read.join(", ")));
     }
     if !report.servers.is_empty() {
         line("", "");
@@ -372,14 +334,12 @@ fn lines(report: &PluginReport) -> Vec<String> {
 
 /// Its parts, in a few words.
 fn parts(report: &PluginReport) -> String {
-    let counted = [
+    let parts = project::counts(&[
         (report.skills.len(), "skill"),
         (report.agents.len(), "agent"),
         (report.commands.len(), "command"),
         (report.servers.len(), "server"),
-    ];
-    let parts = counted.iter().filter(|(many, _)| *many > 0).map(|(many, what)| report::count(*many as u64, what));
-    let parts: Vec<String> = parts.collect();
+    ]);
     if parts.is_empty() { "nothing".to_owned() } else { parts.join(", ") }
 }
 
@@ -407,11 +367,6 @@ fn command_line(server: &PluginServer) -> String {
     server.command.iter().map(quoted).collect::<Vec<_>>().join(" ")
 }
 
-fn reads(server: &PluginServer) -> String {
-    let names: Vec<String> = server.reads.iter().map(|name| format!("${name}")).collect();
-    clean_line(&names.join(", "))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -420,14 +375,14 @@ mod tests {
     fn addresses_are_told_from_paths_and_give_names() {
         for address in ["https://example.org/kit.git", "git@example.org:me/kit.git", "ssh://x/kit", "file:///tmp/kit/"]
         {
-            assert!(Repository::is_address(address), "{address}");
+            assert!(is_address(address), "{address}");
             assert_eq!(folder_name(address), "kit");
         }
-        assert_eq!(Repository::shown("https://me:hunter2@example.org/kit"), "https://example.org/kit");
-        assert_eq!(Repository::shown("https://example.org/a@b"), "https://example.org/a@b");
-        assert_eq!(Repository::shown("git@example.org:me/kit"), "git@example.org:me/kit");
+        assert_eq!(shown("https://me:hunter2@example.org/kit"), "https://example.org/kit");
+        assert_eq!(shown("https://example.org/a@b"), "https://example.org/a@b");
+        assert_eq!(shown("git@example.org:me/kit"), "git@example.org:me/kit");
         for path in ["./kit", "/tmp/kit.git", "kit", "ext::sh -c x", "--upload-pack=x"] {
-            assert!(!Repository::is_address(path), "{path}");
+            assert!(!is_address(path), "{path}");
         }
     }
 }

@@ -1,6 +1,9 @@
 //! `agentctl policy`: what the rules say of a call, and what a file of rules would change.
 
-use std::{io::Write as _, path::PathBuf};
+use std::{
+    io::Write as _,
+    path::{Path, PathBuf},
+};
 
 use agentd_core::{
     Timestamp,
@@ -10,7 +13,7 @@ use agentd_core::{
 use agentd_proto::client::{AuditComparison, Comparison, PolicyCall, RuleText};
 use clap::{Args, Subcommand};
 use jiff::Span;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use super::audit;
 use crate::{
@@ -19,23 +22,20 @@ use crate::{
     failure::Failure,
     flags::Global,
     report::{self, Table},
+    terminal::sanitize::clean_line,
 };
 
-/// The arguments of `policy`.
-#[derive(Debug, Args)]
-#[command(after_help = "Examples:
+/// The end of the help of `policy`.
+pub(crate) const POLICY_HELP: &str = "Examples:
   agentctl policy explain -- git push --force
   agentctl policy explain write_file '{\"path\": \".env\", \"content\": \"x\"}'
   agentctl policy test new_rules.yaml 'rm -rf build' 'write_file {\"path\": \"a\"}'
 
-The rules are in hitl_rules.yaml; docs/policy.md explains them.")]
-pub(crate) struct PolicyArgs {
-    #[command(subcommand)]
-    command: PolicyCommand,
-}
+The rules are in hitl_rules.yaml; docs/policy.md explains them.";
 
+/// The subcommands of `policy`.
 #[derive(Debug, Subcommand)]
-enum PolicyCommand {
+pub(crate) enum PolicyCommand {
     /// Show the verdict on a call and the rule behind it, for each part of a command
     Explain(ExplainArgs),
     /// Show what a new rules file would change
@@ -43,8 +43,8 @@ enum PolicyCommand {
 }
 
 /// Does what was asked.
-pub(crate) async fn handle(global: &Global, args: PolicyArgs) -> anyhow::Result<Exit> {
-    match args.command {
+pub(crate) async fn handle(global: &Global, command: PolicyCommand) -> anyhow::Result<Exit> {
+    match command {
         PolicyCommand::Explain(args) => explain(global, args).await,
         PolicyCommand::Test(args) => test(global, args).await,
     }
@@ -56,15 +56,13 @@ const SHELL_TOOL: &str = "run_bash_command";
 /// A call of a tool by its name.
 fn named(tool: &str, arguments: Option<&str>) -> Result<PolicyCall, Failure> {
     let arguments = arguments.unwrap_or("{}");
-    match serde_json::from_str::<Value>(arguments) {
-        Ok(Value::Object(_)) => Ok(PolicyCall { tool: tool.to_owned(), arguments: arguments.to_owned() }),
-        Ok(_) => Err(Failure::usage("could not read the arguments: they are not a JSON object").hint(hint(tool))),
-        Err(error) => Err(Failure::usage(format!("could not read the arguments as JSON: {error}")).hint(hint(tool))),
-    }
-}
-
-fn hint(tool: &str) -> String {
-    format!("for example: agentctl policy explain {tool} '{{\"path\": \"notes.txt\"}}'; a command goes after `--`")
+    let problem = match serde_json::from_str::<Value>(arguments) {
+        Ok(Value::Object(_)) => return Ok(PolicyCall { tool: tool.to_owned(), arguments: arguments.to_owned() }),
+        Ok(_) => "could not read the arguments: they are not a JSON object".to_owned(),
+        Err(error) => format!("could not read the arguments as JSON: {error}"),
+    };
+    let example = format!("agentctl policy explain {tool} '{{\"path\": \"notes.txt\"}}'");
+    Err(Failure::usage(problem).hint(format!("for example: {example}; a command goes after `--`")))
 }
 
 /// A command line. A single word is taken as it is, because it may be a whole script; several are words that the
@@ -101,10 +99,8 @@ fn call_json(call: &PolicyCall) -> Value {
 
 /// A call on one line.
 fn shown(call: &PolicyCall) -> String {
-    let command = (call.tool == SHELL_TOOL)
-        .then(|| serde_json::from_str::<Value>(&call.arguments).ok())
-        .flatten()
-        .and_then(|arguments| Some(arguments.get("command")?.as_str()?.to_owned()));
+    let arguments = serde_json::from_str::<Value>(&call.arguments).ok().filter(|_| call.tool == SHELL_TOOL);
+    let command = arguments.and_then(|arguments| Some(arguments.get("command")?.as_str()?.to_owned()));
     command.unwrap_or_else(|| format!("{} {}", call.tool, call.arguments))
 }
 
@@ -127,7 +123,7 @@ fn quoted(word: &str) -> String {
   agentctl policy explain --json -- git push
 
 Nothing is run. Without --session, the verdict is that of a new session without a project.")]
-struct ExplainArgs {
+pub(crate) struct ExplainArgs {
     /// A tool, or a whole command line in quotes
     #[arg(value_name = "TOOL|COMMAND", required_unless_present = "command", conflicts_with = "command")]
     tool: Option<String>,
@@ -232,7 +228,7 @@ const LONGEST_FILE: u64 = 1 << 20;
 
 FILE is used in place of your own hitl_rules.yaml, for this test only; nothing is run. An error in it is shown with line \
 and column, and the exit code is 2.")]
-struct TestArgs {
+pub(crate) struct TestArgs {
     /// Rules file
     #[arg(value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
     file: PathBuf,
@@ -276,7 +272,7 @@ async fn test(global: &Global, args: TestArgs) -> anyhow::Result<Exit> {
     report::show(global.json, &as_json(&rules, &compared), || print_comparisons(&rules, &compared))
 }
 
-fn read(file: &std::path::Path) -> Result<RuleText, Failure> {
+fn read(file: &Path) -> Result<RuleText, Failure> {
     let path = std::path::absolute(file).unwrap_or_else(|_| file.to_path_buf()).display().to_string();
     let refuse = |problem: String| Failure::usage(format!("could not read {path}: {problem}"));
     let meta = std::fs::metadata(file).map_err(|error| refuse(error.to_string()))?;
@@ -308,26 +304,22 @@ fn summary(changed: u64, of: u64, balance: &[(&'static str, i64); 3]) -> String 
     if changed == 0 {
         return format!("{}: none would change", report::count(of, "call"));
     }
-    let moved = balance.iter().filter(|(_, by)| *by != 0).map(|(what, by)| {
-        let more = if *by > 0 { "more" } else { "fewer" };
-        format!("{} {more} {what}", by.unsigned_abs())
-    });
-    let moved: Vec<String> = moved.collect();
+    let word = |by: i64| if by > 0 { "more" } else { "fewer" };
+    let moved = balance.iter().filter(|(_, by)| *by != 0);
+    let moved: Vec<String> = moved.map(|(what, by)| format!("{} {} {what}", by.unsigned_abs(), word(*by))).collect();
     let detail = if moved.is_empty() { String::new() } else { format!(": {}", moved.join(", ")) };
     format!("{changed} of {} would change{detail}", report::count(of, "call"))
 }
 
 fn print_comparisons(rules: &RuleText, compared: &[Comparison]) -> anyhow::Result<()> {
     if compared.is_empty() {
-        writeln!(anstream::stdout(), "{}: the rules can be used", crate::terminal::sanitize::clean_line(&rules.path))?;
-        return Ok(());
+        return report::lines([format!("{}: the rules can be used", clean_line(&rules.path))]);
     }
     let rows = compared.iter().map(row);
     Table::with_long_end(["CALL", "NOW", "WITH IT", "BY"], rows).print("")?;
     let changed = compared.iter().filter(|comparison| comparison.changes());
     let balance = balance(changed.clone().map(|comparison| (comparison, 1)));
-    writeln!(anstream::stdout(), "{}", summary(changed.count() as u64, compared.len() as u64, &balance))?;
-    Ok(())
+    report::lines([summary(changed.count() as u64, compared.len() as u64, &balance)])
 }
 
 fn row(comparison: &Comparison) -> [String; 4] {
@@ -346,16 +338,13 @@ fn print_audit(outcome: &AuditComparison) -> anyhow::Result<()> {
     }
     let changed = outcome.changes.iter().map(|change| change.count).sum();
     let balance = balance(outcome.changes.iter().map(|change| (&change.example, change.count)));
-    let mut out = anstream::stdout().lock();
-    writeln!(out, "{}", summary(changed, outcome.calls, &balance))?;
-    if outcome.skipped > 0 {
-        let skipped = report::count(outcome.skipped, "call");
-        writeln!(out, "{skipped} could not be judged again: the log has only a part of the call")?;
-    }
-    Ok(())
+    report::lines([summary(changed, outcome.calls, &balance)])?;
+    let skipped = report::count(outcome.skipped, "call");
+    let told = format!("{skipped} could not be judged again: the log has only a part of the call");
+    report::lines((outcome.skipped > 0).then_some(told))
 }
 
-fn as_json(rules: &RuleText, compared: &[Comparison]) -> serde_json::Value {
+fn as_json(rules: &RuleText, compared: &[Comparison]) -> Value {
     let calls = compared.iter().map(|comparison| {
         let mut object = comparison_json(comparison);
         object["changes"] = json!(comparison.changes());
@@ -371,7 +360,7 @@ fn as_json(rules: &RuleText, compared: &[Comparison]) -> serde_json::Value {
     })
 }
 
-fn audit_json(rules: &RuleText, outcome: &AuditComparison) -> serde_json::Value {
+fn audit_json(rules: &RuleText, outcome: &AuditComparison) -> Value {
     let balance = balance(outcome.changes.iter().map(|change| (&change.example, change.count)));
     json!({
         "file": rules.path,
@@ -385,12 +374,12 @@ fn audit_json(rules: &RuleText, outcome: &AuditComparison) -> serde_json::Value 
     })
 }
 
-fn comparison_json(comparison: &Comparison) -> serde_json::Value {
+fn comparison_json(comparison: &Comparison) -> Value {
     json!({ "call": call_json(&comparison.call), "now": comparison.now, "then": comparison.then })
 }
 
-fn balance_json(balance: &[(&'static str, i64); 3]) -> serde_json::Value {
-    balance.iter().map(|(what, by)| ((*what).to_owned(), json!(by))).collect::<serde_json::Map<_, _>>().into()
+fn balance_json(balance: &[(&'static str, i64); 3]) -> Value {
+    balance.iter().map(|(what, by)| ((*what).to_owned(), json!(by))).collect::<Map<_, _>>().into()
 }
 
 #[cfg(test)]

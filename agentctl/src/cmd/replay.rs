@@ -1,37 +1,37 @@
 //! Recordings on the client's side: read from a file, played by the daemon, written back; `agentctl sessions record` makes one.
+//! `agentctl test` plays a folder of them and holds them to expectations; the report for CI systems is JUnit's XML.
+//!
+//! - `case`: what is tested, from the files of a folder, and the expectations.
+
+mod case;
 
 use std::{
     fs,
     io::{self, Read as _, Write as _},
     path::{Path, PathBuf},
+    time::{Duration, Instant},
 };
 
 use agentd_core::{error::ErrorKind, event::Event};
-use agentd_proto::client::{PlayMode, PlayProblem, PlayReport, PlayRequest, PlayStep};
+use agentd_proto::client::{ClientError, ClientErrorKind, PlayProblem, PlayReport, PlayRequest, PlayStep};
 use anstream::eprintln;
 use clap::Args;
+use serde::Serialize;
 use serde_json::json;
 
+use self::case::{LivePermissions, PlayedTurns, TestCase};
 use super::own_file;
-use crate::{daemon::Daemon, exit::Exit, failure::Failure, report, terminal::sanitize::clean};
+use crate::{
+    daemon::{self, Daemon},
+    exit::Exit,
+    failure::Failure,
+    flags::Global,
+    report,
+    terminal::sanitize::clean,
+};
 
 /// Largest recording that the daemon reads, in bytes.
 const LARGEST: u64 = 64 << 20;
-
-/// Way to play a recording.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct PlayWishes {
-    /// Parts that are real.
-    pub(crate) mode: PlayMode,
-    /// Folder of the project.
-    pub(crate) project: Option<PathBuf>,
-    /// Set if tools that run may change it.
-    pub(crate) writable: bool,
-    /// Set if calls that need an approval run, where tools run.
-    pub(crate) approve: bool,
-    /// Set if the recording is written anew with the requests of this play.
-    pub(crate) update: bool,
-}
 
 /// Plays the recording of a file. Each event goes to `see`.
 ///
@@ -40,13 +40,11 @@ pub(crate) struct PlayWishes {
 pub(crate) async fn play(
     daemon: &Daemon,
     path: &Path,
-    wishes: PlayWishes,
+    wishes: PlayRequest,
     see: &mut (dyn FnMut(&Event) -> anyhow::Result<()> + Send),
 ) -> anyhow::Result<PlayReport> {
-    let PlayWishes { mode, project, writable, approve, update } = wishes;
-    let text = read(path)?;
-    let request = PlayRequest { text, mode, project, writable, approve, update };
-    let mut steps = daemon.client.play(request).await?;
+    let update = wishes.update;
+    let mut steps = daemon.client.play(PlayRequest { text: read(path)?, ..wishes }).await?;
     let mut updated = Vec::new();
     while let Some(step) = steps.next().await? {
         match step {
@@ -142,4 +140,196 @@ pub(crate) async fn record(daemon: &Daemon, args: RecordArgs, json: bool) -> any
     write(&path, &text)?;
     let told = json!({ "session_id": id, "file": path, "bytes": text.len() });
     report::show(json, &told, || report::lines([path.display()]))
+}
+
+/// The arguments of `test`.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  agentctl test tests/agent                  all recordings and tests of a folder
+  agentctl test tests/agent greeting         those with greeting in their name
+  agentctl test tests/agent --junit out.xml  a report for CI
+  agentctl test tests/agent --live --approve live tests, also where their files approve calls
+  agentctl test tests/agent --update         after an edit of a prompt: record the requests as they are now
+
+A test is a recording NAME.jsonl, a file NAME.yaml with what is expected of it, or both. No model is asked and nothing runs: tests \
+whose file says mode: live-tools or mode: live-model are skipped without --live, and what their files permit counts only with --approve or --writable. A request that differs from the recorded one fails the test and shows the \
+difference. docs/testing.md describes the files.
+
+Exit codes: 0 all passed, 1 some failed, 2 there are no tests or a file makes no sense.")]
+pub(crate) struct TestArgs {
+    /// Folder of tests, or one file
+    #[arg(value_name = "DIR", value_hint = clap::ValueHint::AnyPath)]
+    folder: PathBuf,
+    /// Run the tests with one of these words in their name
+    #[arg(value_name = "NAME")]
+    names: Vec<String>,
+    /// Write the requests as they are now into the recordings
+    #[arg(long)]
+    update: bool,
+    /// Run tests whose file says live-tools or live-model: tools run, or a model is asked and paid
+    #[arg(long)]
+    live: bool,
+    #[command(flatten)]
+    permitted: LivePermissions,
+    /// Write a JUnit report to this file
+    #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
+    junit: Option<PathBuf>,
+}
+
+/// Result of a test.
+#[derive(Debug, Serialize)]
+struct TestResult {
+    name: String,
+    passed: bool,
+    turns: u32,
+    duration_ms: u64,
+    /// Why it failed.
+    failures: Vec<String>,
+    /// Everything that did not go as recorded.
+    problems: Vec<PlayProblem>,
+}
+
+/// Runs the tests.
+pub(crate) async fn handle(global: &Global, args: TestArgs) -> anyhow::Result<Exit> {
+    let (live, cases): (Vec<_>, Vec<_>) =
+        case::find(&args.folder, &args.names)?.into_iter().partition(|case| case.is_live() && !args.live);
+    for case in &live {
+        crate::terminal::note(&clean(&format!("skipped: {} is live; --live runs it", case.name)));
+    }
+    // Nothing runs where any of them asks for too much.
+    let wishes: Vec<PlayRequest> =
+        cases.iter().map(|case| case.wishes(args.update, args.permitted)).collect::<Result<_, _>>()?;
+    let daemon = daemon::connect(global).await?;
+    let begun = Instant::now();
+    let mut results = Vec::new();
+    for (case, wishes) in cases.iter().zip(wishes) {
+        let result = run(&daemon, case, wishes).await?;
+        if !global.json {
+            show(&result)?;
+        }
+        results.push(result);
+    }
+    if let Some(path) = &args.junit {
+        let text = junit(&args.folder.display().to_string(), &results, begun.elapsed());
+        let failed = Failure::of_file("write", path);
+        own_file::replace(path, &text).map_err(|error| failed(error).hint("name another file"))?;
+    }
+    let failed = results.iter().filter(|result| !result.passed).count();
+    let passed = results.len() - failed;
+    let exit = if failed > 0 { Exit::Failed } else { Exit::Done };
+    if global.json {
+        report::json(&serde_json::json!({ "passed": passed, "failed": failed, "tests": results }))?;
+    } else {
+        let took = report::span(report::millis(begun.elapsed()));
+        report::lines([format!("{passed} passed, {failed} failed in {took}")])?;
+    }
+    Ok(exit)
+}
+
+async fn run(daemon: &Daemon, case: &TestCase, wishes: PlayRequest) -> anyhow::Result<TestResult> {
+    let begun = Instant::now();
+    let mut turns = PlayedTurns::default();
+    let played = play(daemon, &case.recording, wishes, &mut |event| {
+        turns.take(event);
+        Ok(())
+    })
+    .await;
+    let (PlayReport { problems, turns: count }, failures) = match played {
+        Ok(report) => (report, case.file.expect.failures(&turns)?),
+        // One recording that cannot be played leaves the others alone; without a daemon there is nothing left to do.
+        Err(error) => match error.downcast_ref::<ClientError>() {
+            Some(lost) if !matches!(lost.kind, ClientErrorKind::Answered(_)) => return Err(error),
+            Some(refused) => (PlayReport::default(), vec![refused.message.clone()]),
+            None => match error.downcast_ref::<Failure>() {
+                Some(failure) => (PlayReport::default(), vec![failure.message.clone()]),
+                None => return Err(error),
+            },
+        },
+    };
+    Ok(TestResult {
+        name: case.name.clone(),
+        passed: failures.is_empty() && problems.is_empty(),
+        turns: count,
+        duration_ms: report::millis(begun.elapsed()),
+        failures,
+        problems,
+    })
+}
+
+fn show(result: &TestResult) -> anyhow::Result<()> {
+    let TestResult { name, passed, turns, duration_ms, failures, problems } = result;
+    let mark = if *passed { "ok    " } else { "FAILED" };
+    let turns = report::count(*turns, "turn");
+    let mut lines = vec![format!("{mark} {name} ({turns}, {})", report::span(*duration_ms))];
+    for failure in failures {
+        lines.extend(clean(failure).lines().map(|line| format!("    {line}")));
+    }
+    for problem in problems {
+        lines.extend(shown(problem).lines().map(|line| format!("    {line}")));
+    }
+    report::lines(lines)
+}
+
+/// The report of all tests.
+fn junit(suite: &str, results: &[TestResult], took: Duration) -> String {
+    let failed = results.iter().filter(|result| !result.passed).count();
+    let mut xml = String::from("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n");
+    let suite = escaped(suite);
+    xml.push_str(&format!(
+        "<testsuites tests=\"{}\" failures=\"{failed}\" time=\"{:.3}\">\n  <testsuite name=\"{suite}\" tests=\"{}\" failures=\"{failed}\" time=\"{:.3}\">\n",
+        results.len(), took.as_secs_f64(), results.len(), took.as_secs_f64(),
+    ));
+    for result in results {
+        let (name, time) = (escaped(&result.name), Duration::from_millis(result.duration_ms).as_secs_f64());
+        xml.push_str(&format!("    <testcase classname=\"{suite}\" name=\"{name}\" time=\"{time:.3}\""));
+        if result.passed {
+            xml.push_str("/>\n");
+            continue;
+        }
+        let why: Vec<String> = result.failures.iter().cloned().chain(result.problems.iter().map(shown)).collect();
+        let first = why.first().and_then(|why| why.lines().next()).unwrap_or("failed");
+        let (first, all) = (escaped(first), escaped(&why.join("\n")));
+        xml.push_str(&format!(">\n      <failure message=\"{first}\">{all}</failure>\n    </testcase>\n"));
+    }
+    xml.push_str("  </testsuite>\n</testsuites>\n");
+    xml
+}
+
+/// The text as it may stand in XML 1.0, which has no place for most control characters.
+fn escaped(text: &str) -> String {
+    let mut escaped = String::with_capacity(text.len());
+    for letter in text.chars() {
+        match letter {
+            '&' => escaped.push_str("&amp;"),
+            '<' => escaped.push_str("&lt;"),
+            '>' => escaped.push_str("&gt;"),
+            '"' => escaped.push_str("&quot;"),
+            '\n' => escaped.push_str("&#10;"),
+            '\t' => escaped.push_str("&#9;"),
+            '\u{fffe}' | '\u{ffff}' => escaped.push('\u{fffd}'),
+            letter if letter.is_control() => escaped.push('\u{fffd}'),
+            letter => escaped.push(letter),
+        }
+    }
+    escaped
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hostile_names_and_texts_stay_text() {
+        let result = TestResult {
+            name: "a\"><b>".to_owned(),
+            passed: false,
+            turns: 1,
+            duration_ms: 1500,
+            failures: vec!["]]> & \u{1b}[31m".to_owned()],
+            problems: Vec::new(),
+        };
+        let xml = junit("s&t", &[result], Duration::from_secs(2));
+        assert!(xml.contains("name=\"a&quot;&gt;&lt;b&gt;\" time=\"1.500\""), "{xml}");
+        assert!(xml.contains("]]&gt; &amp; \u{fffd}[31m"), "{xml}");
+    }
 }

@@ -1,7 +1,5 @@
 //! `agentctl run`: one turn, its answer on standard output, everything else on standard error.
 
-mod replayed;
-mod result_only;
 mod wishes;
 
 use std::{
@@ -22,10 +20,10 @@ use agentd_proto::client::{ClientErrorKind, StartRequest};
 use clap::{Args, ValueEnum};
 use serde_json::json;
 
-use self::{replayed::RecordingChoice, result_only::ResultOnly, wishes::TurnWishes};
+use self::wishes::{RecordingChoice, ResultOnly, TurnWishes};
 use super::attach::attend;
 use crate::{
-    daemon::{self, Daemon},
+    daemon,
     exit::{Exit, Interactivity},
     failure::{self, Failure},
     flags::{Choice, Global, one_of},
@@ -38,7 +36,7 @@ use crate::{
     render::{Human, Jsonl, jsonl::TurnNotes},
     report,
     session::{SessionChoice, SessionTarget, TurnChoice, Upload},
-    terminal::sanitize::clean_line,
+    terminal::{note, sanitize::clean_line},
     turn::{AtEnd, BuiltinNotice, Renderer, Signals, SocketLine},
 };
 
@@ -243,10 +241,10 @@ pub(crate) async fn handle(global: &Global, args: RunArgs) -> anyhow::Result<Exi
 async fn run(global: &Global, args: RunArgs, known: &mut TurnProgress) -> anyhow::Result<Exit> {
     if let Some(path) = &args.recording.replay {
         let project = args.turn.project.as_ref();
-        return replayed::handle(global, path, &args.recording, project, args.output, args.on_interrupt).await;
+        return wishes::play(global, path, &args.recording, project, args.output, args.on_interrupt).await;
     }
     let recorded = args.recording.record.clone();
-    recorded.as_deref().map(replayed::check).transpose()?;
+    recorded.as_deref().map(wishes::check).transpose()?;
     let has_terminal = io::stdin().is_terminal() && io::stderr().is_terminal();
     let at_interrupt = AtInterrupt::choose(args.on_interrupt, has_terminal, args.detach)?;
     let mut uploads = args.files.iter().map(|path| Upload::open(path)).collect::<Result<Vec<_>, _>>()?;
@@ -277,9 +275,15 @@ async fn run(global: &Global, args: RunArgs, known: &mut TurnProgress) -> anyhow
     let place = place.with_model(&daemon, model.as_ref()).await?.titled(args.title);
     if let (true, None, Some(mount)) = (has_terminal, &args.turn.project, place.project()) {
         let folder = shown_mounts(&place.mounts()).unwrap_or_else(|| shown_mount(mount));
-        crate::terminal::note(&format!("in view: {folder}; -C none shows nothing, -C .:rw lets it be changed"));
+        note(&format!("in view: {folder}; -C none shows nothing, -C .:rw lets it be changed"));
     }
-    tell_of_project(&daemon, &place).await;
+    // The project of the turn may bring something along that is not used.
+    if let Some(mount) = place.mounts_there(&daemon).await.project
+        && let Some(report) = project::look(&daemon.client, &mount.path).await
+        && let Some(notice) = project::notice(&report)
+    {
+        note(&format!("{notice}; {}", project::way(&report)));
+    }
     let (place, prompt) = place.with_uploads(&daemon, uploads, prompt.map(|prompt| prompt.text)).await?;
     known.session = place.id();
     let request = StartRequest {
@@ -310,8 +314,12 @@ async fn run(global: &Global, args: RunArgs, known: &mut TurnProgress) -> anyhow
     }
     known.session = Some(line.session());
     known.turn = line.turn();
-    if args.turn.worktree.is_some() {
-        tell_of_worktree(&daemon, line.session()).await;
+    // Which worktree the new session has got, and what is not in it.
+    if args.turn.worktree.is_some()
+        && let Ok(view) = daemon.client.session(&line.session().to_string()).await
+        && let Some(worktree) = &view.session.settings.worktree
+    {
+        note(&project::announced_worktree(worktree));
     }
     if args.detach {
         known.told = true;
@@ -327,29 +335,11 @@ async fn run(global: &Global, args: RunArgs, known: &mut TurnProgress) -> anyhow
     let result = attend(&mut line, &mut renderer, client, &mut signals, &keyboard, false).await?;
     known.told = true;
     if let Some(path) = recorded {
-        replayed::record(&daemon, line.session(), &path).await?;
+        wishes::record(&daemon, line.session(), &path).await?;
     }
     // A line that started a turn either tells its end or fails.
     let exit = result.map_or(Exit::Failed, |result| Exit::of_turn(&result, at_interrupt.attendance()));
     Ok(signals.exit(exit))
-}
-
-/// Says which worktree the new session has got, and what is not in it.
-async fn tell_of_worktree(daemon: &Daemon, session: SessionId) {
-    let Ok(view) = daemon.client.session(&session.to_string()).await else { return };
-    if let Some(worktree) = &view.session.settings.worktree {
-        crate::terminal::note(&project::announced_worktree(worktree));
-    }
-}
-
-/// Says that the project of the turn brings something along that is not used.
-async fn tell_of_project(daemon: &Daemon, place: &SessionTarget) {
-    let Some(mount) = place.project_there(daemon).await else { return };
-    if let Some(report) = project::look(&daemon.client, &mount.path).await
-        && let Some(notice) = project::notice(&report)
-    {
-        crate::terminal::note(&format!("{notice}; {}", project::way(&report)));
-    }
 }
 
 /// Deletes a session that was made for one turn. The turn, or a subagent of it, may still be about to end.
@@ -370,9 +360,7 @@ async fn remove(global: &Global, session: SessionId) {
         }
     };
     let id = report::short_id(session);
-    crate::terminal::note(&clean_line(&format!(
-        "the session is still there ({failure}): agentctl sessions delete {id}"
-    )));
+    note(&clean_line(&format!("the session is still there ({failure}): agentctl sessions delete {id}")));
 }
 
 /// Tells which turn goes on.
@@ -380,7 +368,7 @@ fn detached(output: Output, session_id: SessionId, turn_id: Option<TurnId>) -> a
     match output {
         Output::Text | Output::Lines => {
             writeln!(io::stdout(), "{session_id}")?;
-            crate::terminal::note(&format!("the turn continues; follow it with: agentctl attach {session_id}"));
+            note(&format!("the turn continues; follow it with: agentctl attach {session_id}"));
         }
         Output::Json | Output::StreamJson => {
             report::json_line(&json!({"type": "started", "session_id": session_id, "turn_id": turn_id}))?;
@@ -407,12 +395,14 @@ fn prompt(args: &RunArgs, words: &Words) -> Result<Option<Prompt>, Failure> {
 
 fn renderer(output: Output, session: SessionId, at_interrupt: AtInterrupt, in_form: bool) -> Box<dyn Renderer> {
     let waits = at_interrupt == AtInterrupt::Wait;
-    let human = || if in_form { Human::stdio().answer_alone() } else { Human::stdio() };
+    let human = match output {
+        Output::Lines => Human::stdio().line_by_line(),
+        Output::Text if in_form => Human::stdio().answer_alone(),
+        _ => Human::stdio(),
+    };
     match output {
-        Output::Text if waits => Box::new(human().showing_interrupts()),
-        Output::Text => Box::new(human()),
-        Output::Lines if waits => Box::new(Human::stdio().line_by_line().showing_interrupts()),
-        Output::Lines => Box::new(Human::stdio().line_by_line()),
+        Output::Text | Output::Lines if waits => Box::new(human.showing_interrupts()),
+        Output::Text | Output::Lines => Box::new(human),
         Output::Json => Box::new(ResultOnly { session, waits, notes: TurnNotes::default() }),
         Output::StreamJson => Box::new(Jsonl::new(io::stdout(), session)),
     }

@@ -28,9 +28,8 @@ use crate::{
 /// Time limit for a daemon without work to be gone.
 const ENDING: Duration = Duration::from_secs(10);
 
-/// The arguments of `service`.
-#[derive(Debug, Args)]
-#[command(after_help = "Examples:
+/// The end of the help of `service`.
+pub(crate) const SERVICE_HELP: &str = "Examples:
   agentctl service install              start the daemon with its first client, from login on
   agentctl service install --linger     … and without a login
   agentctl service install --keys       … with the API keys of this shell
@@ -38,28 +37,36 @@ const ENDING: Duration = Duration::from_secs(10);
   agentctl service logs --follow
   agentctl service uninstall
 
-Needs systemd. Put your own settings in a drop-in (`systemctl --user edit agentd`), which install leaves alone.")]
-pub(crate) struct ServiceArgs {
-    #[command(subcommand)]
-    command: ServiceCommand,
-}
+Needs systemd. Put your own settings in a drop-in (`systemctl --user edit agentd`), which install leaves alone.";
 
+/// The subcommands of `service`.
 #[derive(Debug, Subcommand)]
-enum ServiceCommand {
+pub(crate) enum ServiceCommand {
     /// Write the units, enable the socket and start it
     Install(InstallArgs),
     /// Stop the service and remove the units
-    Uninstall(UninstallArgs),
+    Uninstall {
+        /// Remove units that were changed by hand, too
+        #[arg(long)]
+        force: bool,
+    },
     /// Show whether it is installed and running
     Status,
     /// Show the log
-    Logs(LogsArgs),
+    Logs {
+        /// Follow the log
+        #[arg(long, short)]
+        follow: bool,
+        /// Lines from the end
+        #[arg(long, short = 'n', value_name = "COUNT", default_value_t = 50)]
+        lines: u32,
+    },
     /// Restart the daemon; interrupted turns can be resumed
     Restart,
 }
 
 #[derive(Debug, Args)]
-struct InstallArgs {
+pub(crate) struct InstallArgs {
     /// Overwrite units that were changed by hand
     #[arg(long)]
     force: bool,
@@ -74,30 +81,13 @@ struct InstallArgs {
     no_start: bool,
 }
 
-#[derive(Debug, Args)]
-struct UninstallArgs {
-    /// Remove units that were changed by hand, too
-    #[arg(long)]
-    force: bool,
-}
-
-#[derive(Debug, Args)]
-struct LogsArgs {
-    /// Follow the log
-    #[arg(long, short)]
-    follow: bool,
-    /// Lines from the end
-    #[arg(long, short = 'n', value_name = "COUNT", default_value_t = 50)]
-    lines: u32,
-}
-
 /// Runs the subcommand.
-pub(crate) async fn handle(global: &Global, args: ServiceArgs) -> anyhow::Result<Exit> {
-    match args.command {
+pub(crate) async fn handle(global: &Global, command: ServiceCommand) -> anyhow::Result<Exit> {
+    match command {
         ServiceCommand::Install(args) => install(global, &args).await,
-        ServiceCommand::Uninstall(args) => uninstall(global, &args),
+        ServiceCommand::Uninstall { force } => uninstall(global, force),
         ServiceCommand::Status => status(global),
-        ServiceCommand::Logs(LogsArgs { follow, lines }) => logs(follow, lines),
+        ServiceCommand::Logs { follow, lines } => logs(follow, lines),
         ServiceCommand::Restart => restart(global),
     }
 }
@@ -115,9 +105,9 @@ async fn install(global: &Global, args: &InstallArgs) -> anyhow::Result<Exit> {
     if !args.force {
         units.iter().try_for_each(|unit| unit.refuse_changed(&folder))?;
     }
-    let manager = if args.no_start { None } else { Some(UserUnits::reach()?) };
-    if let Some(manager) = &manager {
-        stop_unmanaged_daemon(global, manager).await?;
+    if !args.no_start {
+        reach()?;
+        stop_unmanaged_daemon(global).await?;
     }
     let mut changed = Vec::new();
     for unit in &units {
@@ -134,16 +124,16 @@ async fn install(global: &Global, args: &InstallArgs) -> anyhow::Result<Exit> {
         });
     }
     let told = json!({
-        "units": folder, "changed": changed, "keys": keys, "socket": place.socket(), "started": manager.is_some(),
+        "units": folder, "changed": changed, "keys": keys, "socket": place.socket(), "started": !args.no_start,
     });
-    let Some(manager) = manager else {
+    if args.no_start {
         let way = "nothing was started: systemctl --user daemon-reload, then enable --now agentd.socket";
         return report::note(global.json, &told, way);
-    };
-    manager.control(&["daemon-reload"])?;
-    start(&manager, &changed, !keys.is_empty())?;
+    }
+    control(&["daemon-reload"])?;
+    start(&changed, !keys.is_empty())?;
     if args.linger {
-        manager.linger()?;
+        run("loginctl", &["enable-linger"])?;
     }
     note_logout();
     report::note(global.json, &told, "installed; the first client starts the daemon")
@@ -157,22 +147,22 @@ fn note_logout() {
 
 /// Note and hint on a service that is installed and stops at logout.
 pub(crate) fn logout_note() -> Option<(&'static str, &'static str)> {
-    let is_installed = UserUnits::reach().and_then(|manager| manager.knows(units::SOCKET)).unwrap_or_default();
+    let is_installed = reach().and_then(|()| knows(units::SOCKET)).unwrap_or_default();
     lingering_note().filter(|_| is_installed)
 }
 
 /// Starts the socket. What runs already goes on, unless its unit was changed; a daemon takes new keys at its next start.
-fn start(manager: &UserUnits, changed: &[&str], has_new_keys: bool) -> Result<(), Failure> {
-    let runs = manager.property(units::SERVICE, "ActiveState")? == "active";
+fn start(changed: &[&str], has_new_keys: bool) -> Result<(), Failure> {
+    let runs = property(units::SERVICE, "ActiveState")? == "active";
     if changed.contains(&units::SOCKET) {
         // An active socket keeps the place at which it was bound.
-        manager.control(&["stop", units::SERVICE, units::SOCKET])?;
+        control(&["stop", units::SERVICE, units::SOCKET])?;
     } else if changed.contains(&units::SERVICE) && runs {
-        manager.control(&["restart", units::SERVICE])?;
+        control(&["restart", units::SERVICE])?;
     } else if has_new_keys && runs {
         crate::terminal::note("the daemon that runs takes the keys with: agentctl service restart");
     }
-    manager.control(&["enable", "--now", units::SOCKET])
+    control(&["enable", "--now", units::SOCKET])
 }
 
 /// Returns whether a program is where tools put what they run once.
@@ -183,10 +173,10 @@ fn is_in_cache(program: &Path) -> bool {
 }
 
 /// Ends a daemon that systemd did not start: it has the socket. One that works is left alone.
-async fn stop_unmanaged_daemon(global: &Global, manager: &UserUnits) -> anyhow::Result<()> {
+async fn stop_unmanaged_daemon(global: &Global) -> anyhow::Result<()> {
     let Some(Daemon { client, .. }) = daemon::connect_running(global).await? else { return Ok(()) };
     let status = client.status().await?;
-    if manager.property(units::SERVICE, "MainPID")? == status.pid.to_string() {
+    if property(units::SERVICE, "MainPID")? == status.pid.to_string() {
         return Ok(());
     }
     if status.running_turns > 0 {
@@ -204,29 +194,29 @@ async fn stop_unmanaged_daemon(global: &Global, manager: &UserUnits) -> anyhow::
     Ok(())
 }
 
-fn uninstall(global: &Global, args: &UninstallArgs) -> anyhow::Result<Exit> {
+fn uninstall(global: &Global, force: bool) -> anyhow::Result<Exit> {
     let folder = units::folder()?;
     let there: Vec<UnitFile> =
         UnitFile::all().into_iter().filter(|unit| unit.state(&folder) != UnitState::Absent).collect();
-    if !args.force {
+    if !force {
         there.iter().try_for_each(|unit| unit.refuse_foreign(&folder))?;
     }
     if there.is_empty() {
         return report::note(global.json, &json!({ "removed": false }), "agentctl has installed no service");
     }
-    let manager = UserUnits::reach();
+    let manager = reach();
     match &manager {
-        Ok(manager) => {
+        Ok(()) => {
             let names: Vec<&str> = there.iter().map(|unit| unit.name).collect();
-            manager.control(&[&["disable", "--now"][..], &names].concat())?;
+            control(&[&["disable", "--now"][..], &names].concat())?;
         }
-        Err(error) if args.force => crate::terminal::note(&format!("only the files are removed: {error}")),
+        Err(error) if force => crate::terminal::note(&format!("only the files are removed: {error}")),
         // It may run all the same, and would go on without its units.
         Err(error) => return Err(error.clone().hint("--force removes the files alone").into()),
     }
     there.iter().try_for_each(|unit| unit.remove(&folder))?;
-    if let Ok(manager) = &manager {
-        manager.control(&["daemon-reload"])?;
+    if manager.is_ok() {
+        control(&["daemon-reload"])?;
     }
     report::note(
         global.json,
@@ -238,24 +228,21 @@ fn uninstall(global: &Global, args: &UninstallArgs) -> anyhow::Result<Exit> {
 fn status(global: &Global) -> anyhow::Result<Exit> {
     let folder = units::folder()?;
     let units: Vec<_> = UnitFile::all().iter().map(|unit| (unit.name, unit.state(&folder))).collect();
-    let manager = UserUnits::reach();
-    let of = |unit: &str, property: &str| match &manager {
-        Ok(manager) => manager.property(unit, property),
-        Err(error) => Err(error.clone()),
-    };
-    let is_known = manager.as_ref().is_ok_and(|manager| manager.knows(units::SOCKET).unwrap_or_default());
+    let manager = reach();
+    let of = |unit: &str, name: &str| manager.clone().and_then(|()| property(unit, name));
+    let is_known = manager.is_ok() && knows(units::SOCKET).unwrap_or_default();
     if !is_known && units.iter().all(|(_, state)| *state == UnitState::Absent) {
         report::note(global.json, &json!({ "installed": false }), "no service is installed: agentctl service install")?;
         return Ok(Exit::Unreachable);
     }
-    let told = |unit: &str, property: &str| of(unit, property).unwrap_or_else(|_| "unknown".to_owned());
+    let told = |unit: &str, name: &str| of(unit, name).unwrap_or_else(|_| "unknown".to_owned());
     let (socket, enabled) = (told(units::SOCKET, "ActiveState"), told(units::SOCKET, "UnitFileState"));
     let (service, pid) = (told(units::SERVICE, "ActiveState"), told(units::SERVICE, "MainPID"));
     let pid = pid.parse::<u32>().ok().filter(|pid| *pid > 0);
     // Those of a package are elsewhere.
     let place = |name: &str| of(name, "FragmentPath").unwrap_or_default();
     let files: Vec<_> =
-        units.iter().map(|(name, state)| json!({ "name": name, "state": state.word(), "path": place(name) })).collect();
+        units.iter().map(|(name, state)| json!({ "name": name, "state": state, "path": place(name) })).collect();
     let value = json!({
         "installed": true, "units": files, "socket": socket, "enabled": enabled, "service": service, "pid": pid,
         "problem": manager.as_ref().err().map(ToString::to_string),
@@ -277,7 +264,7 @@ fn status(global: &Global) -> anyhow::Result<Exit> {
 }
 
 fn logs(follow: bool, lines: u32) -> anyhow::Result<Exit> {
-    if !UserUnits::reach().and_then(|manager| manager.knows(units::SERVICE)).unwrap_or_default() {
+    if !reach().and_then(|()| knows(units::SERVICE)).unwrap_or_default() {
         let log = daemon::log_file()?;
         return Err(Failure::usage("no service is installed")
             .hint(format!("a daemon that agentctl started logs to {}", display(&log)))
@@ -287,11 +274,11 @@ fn logs(follow: bool, lines: u32) -> anyhow::Result<Exit> {
 }
 
 fn restart(global: &Global) -> anyhow::Result<Exit> {
-    let manager = UserUnits::reach()?;
-    if !manager.knows(units::SERVICE)? {
+    reach()?;
+    if !knows(units::SERVICE)? {
         return Err(Failure::usage("no service is installed").hint("agentctl service install").into());
     }
-    manager.control(&["restart", units::SERVICE])?;
+    control(&["restart", units::SERVICE])?;
     report::note(global.json, &json!({ "restarted": true }), "restarted")
 }
 
@@ -301,51 +288,37 @@ fn display(path: &Path) -> String {
 
 const SYSTEMCTL: &str = "systemctl";
 
-/// The units of this user, as systemd manages them.
-struct UserUnits(());
+/// Asks for the manager of this user's units.
+///
+/// # Errors
+/// When this machine has no systemd, or this user no manager.
+fn reach() -> Result<(), Failure> {
+    run(SYSTEMCTL, &["--user", "show", "--property=Version"]).map(drop)
+}
 
-impl UserUnits {
-    /// Connects to the manager.
-    ///
-    /// # Errors
-    /// When this machine has no systemd, or this user no manager.
-    fn reach() -> Result<Self, Failure> {
-        run(SYSTEMCTL, &["--user", "show", "--property=Version"])?;
-        Ok(Self(()))
-    }
+/// Runs `systemctl --user` with these arguments.
+///
+/// # Errors
+/// When that failed, in its own words.
+fn control(args: &[&str]) -> Result<(), Failure> {
+    run(SYSTEMCTL, &[&["--user"], args].concat()).map(drop)
+}
 
-    /// Runs `systemctl --user` with these arguments.
-    ///
-    /// # Errors
-    /// When that failed, in its own words.
-    fn control(&self, args: &[&str]) -> Result<(), Failure> {
-        run(SYSTEMCTL, &[&["--user"], args].concat()).map(drop)
-    }
+/// Returns whether the manager knows a unit of that name.
+///
+/// # Errors
+/// When it cannot be asked.
+fn knows(unit: &str) -> Result<bool, Failure> {
+    Ok(property(unit, "LoadState")? == "loaded")
+}
 
-    /// Returns whether it knows a unit of that name.
-    ///
-    /// # Errors
-    /// When it cannot be asked.
-    fn knows(&self, unit: &str) -> Result<bool, Failure> {
-        Ok(self.property(unit, "LoadState")? == "loaded")
-    }
-
-    /// Value of a property of a unit; empty where nothing is known.
-    ///
-    /// # Errors
-    /// When it cannot be asked.
-    fn property(&self, unit: &str, property: &str) -> Result<String, Failure> {
-        let name = format!("--property={property}");
-        Ok(run(SYSTEMCTL, &["--user", "show", "--value", &name, unit])?.trim().to_owned())
-    }
-
-    /// Has it run also while the user is not logged in.
-    ///
-    /// # Errors
-    /// When that is not allowed.
-    fn linger(&self) -> Result<(), Failure> {
-        run("loginctl", &["enable-linger"]).map(drop)
-    }
+/// Value of a property of a unit; empty where nothing is known.
+///
+/// # Errors
+/// When the manager cannot be asked.
+fn property(unit: &str, property: &str) -> Result<String, Failure> {
+    let name = format!("--property={property}");
+    Ok(run(SYSTEMCTL, &["--user", "show", "--value", &name, unit])?.trim().to_owned())
 }
 
 /// Note where the units of this user end at the last logout; none where they do not, or nothing says so.
@@ -369,10 +342,7 @@ fn show_log(unit: &str, follow: bool, lines: u32) -> anyhow::Result<Exit> {
         command.arg("--no-pager");
     }
     let status = command.status().map_err(|error| missing("journalctl", &error))?;
-    Ok(match status.code() {
-        Some(0) => Exit::Done,
-        _ => Exit::Failed,
-    })
+    Ok(if status.success() { Exit::Done } else { Exit::Failed })
 }
 
 fn run(program: &str, args: &[&str]) -> Result<String, Failure> {

@@ -30,6 +30,7 @@ use crate::{
     terminal::{
         ask,
         look::TerminalStyle,
+        note,
         paint::{QUIET, STRONG, paint},
         sanitize::{clean, clean_line},
     },
@@ -55,15 +56,14 @@ pub(crate) struct Which {
 }
 
 /// Some statuses.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct StatusGroup(&'static [SessionStatus]);
+type StatusGroup = &'static [SessionStatus];
 
 const STATUSES: [Choice<StatusGroup>; 5] = [
-    ("open", "a turn runs or waits", StatusGroup(&[SessionStatus::Running, SessionStatus::Waiting])),
-    ("running", "a turn runs", StatusGroup(&[SessionStatus::Running])),
-    ("waiting", "a turn waits for an answer", StatusGroup(&[SessionStatus::Waiting])),
-    ("idle", "no turn runs", StatusGroup(&[SessionStatus::Idle])),
-    ("interrupted", "the last turn was cut off, and can be continued", StatusGroup(&[SessionStatus::Interrupted])),
+    ("open", "a turn runs or waits", &[SessionStatus::Running, SessionStatus::Waiting]),
+    ("running", "a turn runs", &[SessionStatus::Running]),
+    ("waiting", "a turn waits for an answer", &[SessionStatus::Waiting]),
+    ("idle", "no turn runs", &[SessionStatus::Idle]),
+    ("interrupted", "the last turn was cut off, and can be continued", &[SessionStatus::Interrupted]),
 ];
 
 impl Which {
@@ -76,7 +76,7 @@ impl Which {
         Ok(SessionFilter {
             project: project.map(PathBuf::from),
             since,
-            statuses: self.status.iter().flat_map(|group| group.0).copied().collect(),
+            statuses: self.status.iter().copied().flatten().copied().collect(),
             words: self.words.join(" "),
         })
     }
@@ -181,14 +181,11 @@ pub(crate) struct PruneArgs {
 pub(crate) async fn prune(daemon: &Daemon, args: PruneArgs, json: bool) -> anyhow::Result<Exit> {
     let filter = args.which.filter(None)?;
     let foreseen = daemon.client.prune_sessions(&filter, args.older_than, true).await?;
-    if args.dry_run {
-        return told(json, &foreseen, true);
-    }
-    if foreseen.count == 0 {
-        return told(json, &foreseen, false);
+    if args.dry_run || foreseen.count == 0 {
+        return told(json, &foreseen, args.dry_run);
     }
     if !args.yes && !confirmed(&foreseen)? {
-        crate::terminal::note("nothing was deleted");
+        note("nothing was deleted");
         return Ok(Exit::Cancelled);
     }
     let report = daemon.client.prune_sessions(&filter, args.older_than, false).await?;
@@ -237,9 +234,9 @@ fn told(json: bool, report: &PruneReport, dry_run: bool) -> anyhow::Result<Exit>
     })?;
     if report.kept > 0 && !json {
         let kept = report::count(report.kept, "session");
-        crate::terminal::note(&format!("{kept} left alone: in use, waiting or pinned"));
+        note(&format!("{kept} left alone: in use, waiting or pinned"));
     }
-    report.problems.iter().for_each(|problem| crate::terminal::note(&clean_line(problem)));
+    report.problems.iter().for_each(|problem| note(&clean_line(problem)));
     Ok(if report.problems.is_empty() { Exit::Done } else { Exit::Failed })
 }
 
@@ -262,13 +259,13 @@ pub(crate) async fn search(daemon: &Daemon, args: SearchArgs, json: bool) -> any
     let session = args.session.as_deref().unwrap_or_default();
     let SearchResult { hits, unsearched } = daemon.client.search(&args.query.join(" "), session, args.limit).await?;
     if unsearched > 0 {
-        crate::terminal::note(&format!(
+        note(&format!(
             "{unsearched} events are not searched yet: the index is being built; search again later for all of it"
         ));
     }
     report::show(json, &hits, || {
         if hits.is_empty() && unsearched == 0 {
-            crate::terminal::note("nothing was found");
+            note("nothing was found");
         }
         print_hits(&hits)
     })

@@ -7,7 +7,7 @@ use agentd_proto::client::{ForkReply, NumberedItem, SessionView};
 use clap::{Args, Subcommand};
 use serde_json::json;
 
-use super::{export, import, replay, session_list};
+use super::{export, replay, session_list};
 use crate::{
     daemon::{self, Daemon},
     exit::Exit,
@@ -26,9 +26,8 @@ use crate::{
 /// The columns for what came of a call.
 const RESULT_COLUMNS: usize = 100;
 
-/// The arguments of `sessions`.
-#[derive(Debug, Args)]
-#[command(after_help = "Examples:
+/// The end of the help of `sessions`.
+pub(crate) const SESSIONS_HELP: &str = "Examples:
   agentctl sessions list
   agentctl sessions list --all              with subagents
   agentctl sessions list --since 7d tax    those with the word, of the last week
@@ -49,14 +48,11 @@ const RESULT_COLUMNS: usize = 100;
   agentctl sessions prune --older-than 30d
   agentctl sessions delete 0193a5b2 --yes
 
-Sessions are named by their id, the start or the end of it, their title, their number in the list, or `last`.")]
-pub(crate) struct SessionsArgs {
-    #[command(subcommand)]
-    command: SessionsCommand,
-}
+Sessions are named by their id, the start or the end of it, their title, their number in the list, or `last`.";
 
+/// The subcommands of `sessions`.
 #[derive(Debug, Subcommand)]
-enum SessionsCommand {
+pub(crate) enum SessionsCommand {
     /// List sessions, last used first
     List(session_list::ListArgs),
     /// Show one session: settings, todos, open questions and the last messages
@@ -105,7 +101,7 @@ enum SessionsCommand {
     /// Write a session to a file: an archive, Markdown or JSON
     Export(export::ExportArgs),
     /// Take a session in, from an archive or another program's history
-    Import(import::ImportArgs),
+    Import(export::ImportArgs),
     /// Delete many sessions that were not used for long
     Prune(session_list::PruneArgs),
     /// Delete a session with its history and files, permanently
@@ -119,47 +115,48 @@ enum SessionsCommand {
 }
 
 /// Does what was asked.
-pub(crate) async fn handle(global: &Global, args: SessionsArgs) -> anyhow::Result<Exit> {
+pub(crate) async fn handle(global: &Global, command: SessionsCommand) -> anyhow::Result<Exit> {
     let (daemon, json) = (daemon::connect(global).await?, global.json);
-    match args.command {
+    let find = async |name: &str| daemon.client.find_session(name).await.map(|id| id.to_string());
+    match command {
         SessionsCommand::List(args) => session_list::list(&daemon, args, json).await,
         SessionsCommand::Export(args) => export::handle(&daemon, args).await,
-        SessionsCommand::Import(args) => import::handle(&daemon, args, json).await,
+        SessionsCommand::Import(args) => export::import(&daemon, args, json).await,
         SessionsCommand::Prune(args) => session_list::prune(&daemon, args, json).await,
         SessionsCommand::Show { session, items } => show(&daemon, &session, items, json).await,
         SessionsCommand::Record(args) => replay::record(&daemon, args, json).await,
         SessionsCommand::Search(args) => session_list::search(&daemon, args, json).await,
         SessionsCommand::Rename { session, title } => {
-            let id = daemon.client.find_session(&session).await?.to_string();
+            let id = find(&session).await?;
             daemon.client.rename_session(&id, &title.join(" ")).await?;
             done(json, &id, "renamed")
         }
-        SessionsCommand::Pin { session, rule } if rule.is_empty() => pin(&daemon, &session, true, json).await,
         SessionsCommand::Pin { session, rule } => {
-            let id = daemon.client.find_session(&session).await?.to_string();
+            let id = find(&session).await?;
+            if rule.is_empty() {
+                daemon.client.pin_session(&id, true).await?;
+                return done(json, &id, "pinned");
+            }
             ops::add_pin(&daemon, &id, &rule.join(" ")).await?;
             done(json, &id, "pinned a rule in")
         }
-        SessionsCommand::Unpin { session, rule: None } => pin(&daemon, &session, false, json).await,
-        SessionsCommand::Unpin { session, rule: Some(number) } => {
-            let id = daemon.client.find_session(&session).await?.to_string();
+        SessionsCommand::Unpin { session, rule } => {
+            let id = find(&session).await?;
+            let Some(number) = rule else {
+                daemon.client.pin_session(&id, false).await?;
+                return done(json, &id, "unpinned");
+            };
             ops::remove_pin(&daemon, &id, number).await?;
             done(json, &id, "removed a pinned rule of")
         }
         SessionsCommand::Reset { session } => {
-            let id = daemon.client.find_session(&session).await?.to_string();
+            let id = find(&session).await?;
             daemon.client.reset_session(&id).await?;
             done(json, &id, "reset")
         }
         SessionsCommand::Fork(args) => fork(&daemon, args, json).await,
         SessionsCommand::Delete { session, yes } => delete(&daemon, &session, yes, json).await,
     }
-}
-
-async fn pin(daemon: &Daemon, session: &str, pinned: bool, json: bool) -> anyhow::Result<Exit> {
-    let id = daemon.client.find_session(session).await?.to_string();
-    daemon.client.pin_session(&id, pinned).await?;
-    done(json, &id, if pinned { "pinned" } else { "unpinned" })
 }
 
 async fn show(daemon: &Daemon, session: &str, items: usize, json: bool) -> anyhow::Result<Exit> {
@@ -199,9 +196,9 @@ fn print(view: &SessionView, items: &[NumberedItem], slots: &[SlotInfo]) -> anyh
     if let Some(cost) = money(usage) {
         line("cost", &cost)?;
     }
+    let mode = |writable: bool| if writable { "writable" } else { "read-only" };
     if let Some(project) = &settings.project {
-        let mode = if project.writable { "writable" } else { "read-only" };
-        line("project", &format!("{} ({mode})", project.path.display()))?;
+        line("project", &format!("{} ({})", project.path.display(), mode(project.writable)))?;
     } else if let Some(former) = &settings.former_project {
         line("project", &format!("none here; it was {} where it comes from", former.display()))?;
     }
@@ -209,7 +206,7 @@ fn print(view: &SessionView, items: &[NumberedItem], slots: &[SlotInfo]) -> anyh
         line("worktree", &project::shown_worktree(worktree))?;
     }
     for folder in &settings.folders {
-        let mode = if folder.writable { "writable" } else { "read-only" };
+        let mode = mode(folder.writable);
         line("folder", &format!("{} ({mode}), seen as {}", folder.path.display(), folder.at))?;
     }
     if let Some(agent) = &settings.agent {
@@ -338,7 +335,7 @@ are not copied, and changes to files can only be undone in the session that made
 shared, so it stays as it is: what its files held then is written to outputs/at-turn-N/, for those that were changed since.
 
 Prints the ID of the new session on standard output.")]
-struct ForkArgs {
+pub(crate) struct ForkArgs {
     /// The session: id, title, number in `sessions list`, or `last`
     session: String,
     /// Last turn to copy, counted from 1 [default: all completed turns]

@@ -8,9 +8,7 @@ mod tree;
 
 use std::{
     collections::BTreeMap,
-    fs::Permissions,
     io::{self, IsTerminal as _, Write as _},
-    os::unix::fs::PermissionsExt as _,
     path::{Path, PathBuf},
 };
 
@@ -23,10 +21,10 @@ use agentd_proto::client::{Client, ClientError, ClientErrorKind};
 use agentd_trace::{TurnTrace, nest, subagent_sessions, turns};
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use clap::Args;
-use serde::Serialize;
 use serde_json::json;
 use sha2::{Digest as _, Sha256};
 
+use super::own_file;
 use crate::{
     daemon::{self, Daemon},
     exit::Exit,
@@ -128,12 +126,12 @@ async fn write_page(
     daemon: &Daemon,
     session_id: SessionId,
     turns: &[TurnTrace],
-    path: &std::path::Path,
+    path: &Path,
     may_replace: bool,
     json: bool,
 ) -> anyhow::Result<Exit> {
     let title = daemon.client.session(&session_id.to_string()).await?.session.summary.title;
-    let page = render(&PageData { title: &title, session_id, turns })?;
+    let page = render(&title, session_id, turns)?;
     write(path, &page, may_replace)?;
     let told = json!({ "session_id": session_id, "file": path, "turns": turns.len(), "bytes": page.len() });
     let turns = report::count(turns.len() as u64, "turn");
@@ -219,17 +217,10 @@ const PAGE: &str = include_str!("trace/page/page.html");
 const STYLE: &str = include_str!("trace/page/page.css");
 const SCRIPT: &str = include_str!("trace/page/page.js");
 
-/// Data of the page.
-#[derive(Debug, Serialize)]
-pub(in crate::cmd) struct PageData<'a> {
-    pub(in crate::cmd) title: &'a str,
-    pub(in crate::cmd) session_id: SessionId,
-    pub(in crate::cmd) turns: &'a [TurnTrace],
-}
-
-/// The whole page.
-pub(in crate::cmd) fn render(data: &PageData<'_>) -> serde_json::Result<String> {
-    let data = serde_json::to_string(data)?.replace('<', "\\u003c");
+/// The whole page, of these turns of a session.
+pub(in crate::cmd) fn render(title: &str, session_id: SessionId, turns: &[TurnTrace]) -> serde_json::Result<String> {
+    let data = json!({ "title": title, "session_id": session_id, "turns": turns });
+    let data = serde_json::to_string(&data)?.replace('<', "\\u003c");
     let policy = format!(
         "default-src 'none'; script-src '{}'; style-src '{}'; base-uri 'none'; form-action 'none'",
         hash(SCRIPT),
@@ -267,13 +258,8 @@ fn write(path: &Path, page: &str, may_replace: bool) -> Result<(), Failure> {
         Failure::usage(format!("could not write {}: {error}", path.display()))
             .hint("name a file in a folder that is there")
     };
-    let folder = match path.parent() {
-        Some(folder) if !folder.as_os_str().is_empty() => folder,
-        _ => Path::new("."),
-    };
-    let mut draft = tempfile::Builder::new().prefix(".trace").tempfile_in(folder).map_err(failed)?;
+    let mut draft = own_file::draft(path).map_err(failed)?;
     draft.write_all(page.as_bytes()).map_err(failed)?;
-    draft.as_file().set_permissions(Permissions::from_mode(0o600)).map_err(failed)?;
     draft.as_file().sync_all().map_err(failed)?;
     let placed = if may_replace { draft.persist(path) } else { draft.persist_noclobber(path) };
     placed.map(drop).map_err(|error| failed(error.error))
@@ -281,12 +267,14 @@ fn write(path: &Path, page: &str, may_replace: bool) -> Result<(), Failure> {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::PermissionsExt as _;
+
     use super::*;
 
     #[test]
     fn no_text_ends_the_data_and_no_mark_in_it_is_filled() {
         let title = "</script><script>alert(1)</script>{{script}}<!--";
-        let page = render(&PageData { title, session_id: SessionId::generate(), turns: &[] }).unwrap();
+        let page = render(title, SessionId::generate(), &[]).unwrap();
         assert_eq!(page.matches("</script>").count(), 2, "the end of the data, and that of the program");
         assert_eq!(page.matches("<script").count(), 2);
         let (_, data) = page.split_once(r#"type="application/json">"#).unwrap();

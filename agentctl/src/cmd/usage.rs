@@ -80,17 +80,12 @@ impl FirstDay {
 
 fn first_day(text: &str) -> Result<FirstDay, String> {
     let problem = || format!("{text:?} is no beginning; write 7d, 2w, today, all or a date such as 2026-11-25");
-    match text {
-        "all" => return Ok(FirstDay::All),
-        "today" => return Ok(FirstDay::Last(1)),
-        _ => {}
-    }
-    if let Ok(day) = text.parse() {
-        return Ok(FirstDay::Day(day));
-    }
-    let (count, days) = match (text.strip_suffix('d'), text.strip_suffix('w')) {
-        (Some(count), _) => (count, 1),
-        (_, Some(count)) => (count, 7),
+    let (count, days) = match (text, text.parse(), text.strip_suffix('d'), text.strip_suffix('w')) {
+        ("all", ..) => return Ok(FirstDay::All),
+        ("today", ..) => return Ok(FirstDay::Last(1)),
+        (_, Ok(day), ..) => return Ok(FirstDay::Day(day)),
+        (.., Some(count), _) => (count, 1),
+        (.., Some(count)) => (count, 7),
         _ => return Err(problem()),
     };
     let days = count.parse::<u32>().ok().and_then(|count| count.checked_mul(days)).filter(|days| *days > 0);
@@ -198,7 +193,8 @@ pub(crate) async fn handle_stats(global: &Global, args: StatsArgs) -> anyhow::Re
     let query = args.since.query(args.until, UsageGrouping::Model);
     let usage = daemon.client.usage(&query).await?;
     // The daemon's days, which need not be ours.
-    let first = query.last_days.and_then(|days| back(usage.until, days)).or(query.since);
+    let first =
+        query.last_days.and_then(|days| (1..days).try_fold(usage.until, |day, _| day.yesterday().ok())).or(query.since);
     let days = daemon.client.counters(first, Some(usage.until)).await?;
     let total = total(&days);
     let by_day = daemon.client.usage(&UsageQuery { by: UsageGrouping::Day, ..query }).await?;
@@ -206,10 +202,6 @@ pub(crate) async fn handle_stats(global: &Global, args: StatsArgs) -> anyhow::Re
     report::show(global.json, &told, || {
         if args.by_day { print_days(&days, &by_day) } else { print_counters(&total, &usage) }
     })
-}
-
-fn back(today: Date, days: u32) -> Option<Date> {
-    (1..days).try_fold(today, |day, _| day.yesterday().ok())
 }
 
 /// Sums over all days.
@@ -229,12 +221,9 @@ fn total(days: &[DayCounters]) -> Vec<Counter> {
     sums.into_iter().map(counter).collect()
 }
 
-/// Most calls take less than a second, and a person may be waited for over days.
-fn average_shown(milliseconds: u64) -> String {
-    if milliseconds < 60_000 { paint::duration(milliseconds) } else { report::span(milliseconds) }
-}
-
 fn print_counters(total: &[Counter], usage: &UsageReport) -> anyhow::Result<()> {
+    // Most calls take less than a second, and a person may be waited for over days.
+    let shown = |average: u64| if average < 60_000 { paint::duration(average) } else { report::span(average) };
     let rows = total.iter().map(|counter| {
         let average = counter.milliseconds.checked_div(counter.count).filter(|_| counter.milliseconds > 0);
         [
@@ -242,7 +231,7 @@ fn print_counters(total: &[Counter], usage: &UsageReport) -> anyhow::Result<()> 
             clean_line(&counter.name),
             clean_line(&counter.outcome),
             number(counter.count),
-            average.map(average_shown).unwrap_or_default(),
+            average.map(shown).unwrap_or_default(),
         ]
     });
     Table::of(["WHAT", "NAME", "OUTCOME", "COUNT", "AVERAGE"], rows).print("nothing happened in these days")?;
@@ -259,22 +248,19 @@ fn print_counters(total: &[Counter], usage: &UsageReport) -> anyhow::Result<()> 
 
 fn print_days(days: &[DayCounters], usage: &UsageReport) -> anyhow::Result<()> {
     let rows = days.iter().map(|day| {
-        let sum = |fits: &dyn Fn(&Counter) -> bool| -> u64 {
-            day.counters.iter().filter(|counter| fits(counter)).map(|counter| counter.count).sum()
-        };
-        let of = |kind: CounterKind| move |counter: &Counter| counter.kind == kind;
-        let unlike = |kind: CounterKind, good: &'static str| {
-            move |counter: &Counter| counter.kind == kind && counter.outcome != good
+        let sum = |kind: CounterKind, but_for: Option<&str>| -> u64 {
+            let fits = |counter: &&Counter| counter.kind == kind && Some(counter.outcome.as_str()) != but_for;
+            day.counters.iter().filter(fits).map(|counter| counter.count).sum()
         };
         let took: Option<&UsageGroup> = usage.groups.iter().find(|group| group.name == day.day.to_string());
         [
             day.day.to_string(),
-            number(sum(&of(CounterKind::Turn))),
-            number(sum(&unlike(CounterKind::Turn, "completed"))),
-            number(sum(&of(CounterKind::Tool))),
-            number(sum(&unlike(CounterKind::Tool, "ok"))),
-            number(sum(&of(CounterKind::Wait))),
-            number(sum(&of(CounterKind::Start))),
+            number(sum(CounterKind::Turn, None)),
+            number(sum(CounterKind::Turn, Some("completed"))),
+            number(sum(CounterKind::Tool, None)),
+            number(sum(CounterKind::Tool, Some("ok"))),
+            number(sum(CounterKind::Wait, None)),
+            number(sum(CounterKind::Start, None)),
             number(took.map_or(0, |took| took.usage.tokens())),
             took.and_then(|took| money(&took.usage)).unwrap_or_default(),
         ]
@@ -368,13 +354,9 @@ impl Exposition {
             "Tokens, by model and kind; cached and reasoning ones are in input and output",
         );
         for group in &usage.groups {
-            let took = &group.usage;
-            for (kind, tokens) in [
-                ("input", took.prompt_tokens),
-                ("cached", took.cached_tokens),
-                ("output", took.completion_tokens),
-                ("reasoning", took.reasoning_tokens),
-            ] {
+            let Usage { prompt_tokens, cached_tokens, completion_tokens, reasoning_tokens, .. } = group.usage;
+            let counts = [prompt_tokens, cached_tokens, completion_tokens, reasoning_tokens];
+            for (kind, tokens) in ["input", "cached", "output", "reasoning"].into_iter().zip(counts) {
                 self.line("agentd_model_tokens_total", &[("model", &group.name), ("kind", kind)], tokens);
             }
         }
@@ -404,31 +386,6 @@ mod tests {
             assert!(first_day(wrong).unwrap_err().contains("7d, 2w"), "{wrong}");
         }
     }
-
-    #[test]
-    fn rows_tell_cached_tokens_apart_and_unknown_prices() {
-        let usage = Usage {
-            prompt_tokens: 1000,
-            cached_tokens: 600,
-            cache_write_tokens: 100,
-            completion_tokens: 50,
-            cost_microusd: Some(2_500_000),
-            calls: 3,
-            unpriced_calls: 2,
-            ..Usage::default()
-        };
-        let told = ["m", "3", "300", "600", "100", "50", "$2.50, and 2 calls of unknown price"];
-        assert_eq!(row("m".to_owned(), &usage), told.map(str::to_owned));
-        let unknown = Usage { cost_microusd: None, ..usage };
-        assert_eq!(row(String::new(), &unknown)[6], "price unknown");
-        let failed = Usage { calls: 1, ..Usage::default() };
-        assert_eq!(row(String::new(), &failed)[6], "-");
-    }
-}
-
-#[cfg(test)]
-mod stats_tests {
-    use super::*;
 
     #[test]
     fn names_of_tools_cannot_leave_their_label() {

@@ -1,10 +1,8 @@
 //! Files that a person mentions in words: `#report.pdf`, `#notes/my plan.md`, `#src/main.rs:10-40`, `#src/`, `#tests/**/*.rs`,
 //! `#"odd name?.txt"`. They mean the same in a chat, in `run` and in an editor. What names no file is only text.
 //!
-//! - [`target`]: what one `#` names; the files that a pattern or a folder stands for.
-//! - [`bundle`]: what goes with the words: paths, copies and lines.
+//! - [`target`]: what one `#` names; the files that a pattern or a folder stands for; what goes with the words.
 
-pub(crate) mod bundle;
 mod target;
 
 use std::{
@@ -14,10 +12,7 @@ use std::{
 
 use agentd_core::folder::Mounts;
 
-pub(crate) use self::{
-    bundle::{Bundle, MentionSource},
-    target::{Mention, MentionTarget},
-};
+pub(crate) use self::target::{Bundle, Mention, MentionSource};
 
 /// Bytes after a `#` that are searched for a path.
 const MAX_PATH: usize = 1024;

@@ -166,11 +166,6 @@ mod tests {
         assert_eq!(Attention::Bell.sequence("asks"), "\x07");
         assert_eq!(Attention::Off.sequence("asks"), "");
     }
-}
-
-#[cfg(test)]
-mod title_tests {
-    use super::*;
 
     #[test]
     fn a_folders_name_ends_no_sequence() {
@@ -178,11 +173,6 @@ mod title_tests {
         assert!(title.starts_with("app") && !title.contains(char::is_control), "{title:?}");
         assert_eq!(harmless(&"x".repeat(500)).len(), LONGEST_TITLE);
     }
-}
-
-#[cfg(test)]
-mod clipboard_tests {
-    use super::*;
 
     #[test]
     fn a_text_is_encoded_and_handed_through_tmux() {

@@ -21,6 +21,7 @@ use tokio::time::{Instant, sleep_until, timeout};
 use super::{
     Asker, Renderer, Signals,
     line::{Arrival, Line},
+    or_never,
     signals::EndSignal,
 };
 use crate::{
@@ -70,8 +71,8 @@ pub(crate) struct Person<'a> {
 ///
 /// # Errors
 /// A [`Failure`] when the daemon is lost or refuses, or the person left; an [`std::io::Error`] of the renderer.
-pub(crate) async fn drive(
-    line: &mut dyn Line,
+pub(crate) async fn drive<L: Line>(
+    line: &mut L,
     renderer: &mut dyn Renderer,
     person: Person<'_>,
 ) -> anyhow::Result<Option<TurnResult>> {
@@ -107,17 +108,8 @@ pub(crate) async fn drive(
     followed
 }
 
-/// Outcome of a question.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum QuestionOutcome {
-    /// It is answered, or needs no answer any more.
-    Settled,
-    /// The person left it open.
-    PutOff,
-}
-
-struct Driver<'a> {
-    line: &'a mut dyn Line,
+struct Driver<'a, L> {
+    line: &'a mut L,
     signals: &'a mut Signals,
     keyboard: &'a Keyboard,
     /// Keys are read all the time, not for questions only.
@@ -142,7 +134,7 @@ struct Driver<'a> {
     leaving: Option<Instant>,
 }
 
-impl Driver<'_> {
+impl<L: Line> Driver<'_, L> {
     async fn follow(
         &mut self,
         renderer: &mut dyn Renderer,
@@ -179,8 +171,8 @@ impl Driver<'_> {
                     }
                 }
                 EventKind::InterruptRaised { interrupt } => {
-                    let asked = self.ask(&interrupt, renderer, asker).await?;
-                    if asked == QuestionOutcome::PutOff && asker.leaves() {
+                    let is_settled = self.ask(&interrupt, renderer, asker).await?;
+                    if !is_settled && asker.leaves() {
                         renderer.leave()?;
                         renderer.note("the turn waits; /interrupts asks again")?;
                         return Ok(None);
@@ -203,8 +195,8 @@ impl Driver<'_> {
                 // In this order, so that a stream that never pauses cannot drown Ctrl-C, nor the keys.
                 biased;
                 signal = self.signals.next() => self.told_to_end(signal, renderer).await?,
-                () = reached(self.due) => return Err(self.left("the turn has not ended in time").into()),
-                () = reached(self.leaving) => {
+                () = or_never(self.due.map(sleep_until)) => return Err(self.left("the turn has not ended in time").into()),
+                () = or_never(self.leaving.map(sleep_until)) => {
                     self.leaving = None;
                     if self.keyboard.typed(|typed| typed.take_if(LEAVE)) {
                         return self.leave(renderer);
@@ -268,7 +260,7 @@ impl Driver<'_> {
     async fn give(&mut self, text: String, renderer: &mut dyn Renderer) -> anyhow::Result<()> {
         let (mut given, mut heard) = (false, None);
         if !self.cancelled && (self.may_steer)(&text) {
-            let mut steer = self.line.steer(text.clone());
+            let mut steer = std::pin::pin!(self.line.steer(text.clone()));
             tokio::select! {
                 biased;
                 signal = self.signals.next() => heard = Some(signal),
@@ -357,20 +349,24 @@ impl Driver<'_> {
         Ok(failure.kind != ErrorKind::InvalidInput)
     }
 
-    /// Asks the person, unless somebody else answers first.
+    /// Asks the person, unless somebody else answers first. False where they left the question open.
     async fn ask(
         &mut self,
         interrupt: &Interrupt,
         renderer: &mut dyn Renderer,
         asker: &mut dyn Asker,
-    ) -> anyhow::Result<QuestionOutcome> {
-        if self.cancelled || self.backlog.iter().any(|event| settles(event, interrupt)) {
-            return Ok(QuestionOutcome::Settled);
+    ) -> anyhow::Result<bool> {
+        if self.cancelled
+            || self.backlog.iter().any(|event| settles(event, interrupt))
+            || !self.asked.insert(interrupt.id)
+            || !self.line.is_pending(interrupt.id).await
+        {
+            return Ok(true);
         }
-        if !self.asked.insert(interrupt.id) || !self.line.is_pending(interrupt.id).await {
-            return Ok(QuestionOutcome::Settled);
-        }
-        self.attention.call(&reason_to_look(&interrupt.ask));
+        self.attention.call(&match &interrupt.ask {
+            Ask::Approval { tool, .. } => format!("agentd: may {tool} run?"),
+            Ask::Question { question, .. } => format!("agentd: {question}"),
+        });
         let mut asking = asker.ask(interrupt);
         loop {
             tokio::select! {
@@ -378,15 +374,15 @@ impl Driver<'_> {
                 signal = self.signals.next() => {
                     drop(asking);
                     self.told_to_end(signal, renderer).await?;
-                    return Ok(QuestionOutcome::Settled);
+                    return Ok(true);
                 }
                 // The row of the question tells of it.
                 text = self.keyboard.next_steer() => self.give(text, renderer).await?,
                 answer = &mut asking => {
                     drop(asking);
-                    let Some(answer) = answer else { return Ok(QuestionOutcome::PutOff) };
+                    let Some(answer) = answer else { return Ok(false) };
                     if self.answer(interrupt, answer, renderer).await? {
-                        return Ok(QuestionOutcome::Settled);
+                        return Ok(true);
                     }
                     renderer.pause()?;
                     asking = asker.ask(interrupt);
@@ -401,7 +397,7 @@ impl Driver<'_> {
                         }
                         // It would be written over the question. If the line stays broken, the answer will tell.
                         Some(Arrival::Note(_) | Arrival::Lost | Arrival::FileRequested(..)) => continue,
-                        None => return Ok(QuestionOutcome::Settled),
+                        None => return Ok(true),
                     };
                     let settled = settles(&event, interrupt);
                     let elsewhere = answered_elsewhere(&event, interrupt);
@@ -413,7 +409,7 @@ impl Driver<'_> {
                         // An Esc that was meant for the question cancels nothing.
                         self.deaf_until = Some(Instant::now() + STILLNESS);
                         elsewhere.map_or(Ok(()), |note| renderer.note(&note))?;
-                        return Ok(QuestionOutcome::Settled);
+                        return Ok(true);
                     }
                 }
             }
@@ -424,21 +420,6 @@ impl Driver<'_> {
 /// The words for a mode that was set.
 pub(crate) fn mode_note(mode: SessionMode) -> String {
     format!("mode: {mode} · {}", mode.description())
-}
-
-async fn reached(due: Option<Instant>) {
-    match due {
-        Some(at) => sleep_until(at).await,
-        None => std::future::pending().await,
-    }
-}
-
-/// The words for a question, for whoever looks elsewhere.
-fn reason_to_look(ask: &Ask) -> String {
-    match ask {
-        Ask::Approval { tool, .. } => format!("agentd: may {tool} run?"),
-        Ask::Question { question, .. } => format!("agentd: {question}"),
-    }
 }
 
 /// The words for an answer that another client has given.

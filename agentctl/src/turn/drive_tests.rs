@@ -2,16 +2,15 @@ use std::{collections::VecDeque, io};
 
 use agentd_core::{
     Timestamp,
-    ids::{CallId, SessionId, TraceId, TurnId},
-    interrupt::{AnsweredBy, Ask, AskedBy},
+    ids::{SessionId, TurnId},
+    interrupt::AnsweredBy,
     turn::StopReason,
-    usage::Usage,
 };
 use futures_util::future::BoxFuture;
 use tokio::sync::mpsc;
 
 use super::*;
-use crate::turn::AtEnd;
+use crate::{samples, turn::AtEnd};
 
 /// Next event of the daemon, or of the person meanwhile.
 enum Beat {
@@ -44,52 +43,48 @@ impl Script {
 }
 
 impl Line for Script {
-    fn next(&mut self) -> BoxFuture<'_, Result<Option<Arrival>, Failure>> {
-        Box::pin(async move {
-            match self.beats.pop_front() {
-                Some(Beat::Say(kind)) => Ok(Some(self.event(*kind))),
-                Some(Beat::Note) => Ok(Some(Arrival::Note("lost".to_owned()))),
-                Some(Beat::Silence) => std::future::pending().await,
-                Some(Beat::Escape(after, keyboard)) => {
-                    tokio::time::sleep(after).await;
-                    keyboard.press(Key::Escape, std::time::Instant::now());
-                    std::future::pending().await
-                }
-                Some(Beat::Fail(failure)) => Err(failure),
-                Some(Beat::Signal(signal)) => {
-                    let _ = self.signals.try_send(signal);
-                    std::future::pending().await
-                }
-                None => Ok(None),
+    async fn next(&mut self) -> Result<Option<Arrival>, Failure> {
+        match self.beats.pop_front() {
+            Some(Beat::Say(kind)) => Ok(Some(self.event(*kind))),
+            Some(Beat::Note) => Ok(Some(Arrival::Note("lost".to_owned()))),
+            Some(Beat::Silence) => std::future::pending().await,
+            Some(Beat::Escape(after, keyboard)) => {
+                tokio::time::sleep(after).await;
+                keyboard.press(Key::Escape, std::time::Instant::now());
+                std::future::pending().await
             }
-        })
+            Some(Beat::Fail(failure)) => Err(failure),
+            Some(Beat::Signal(signal)) => {
+                let _ = self.signals.try_send(signal);
+                std::future::pending().await
+            }
+            None => Ok(None),
+        }
     }
 
-    fn answer(&mut self, _: InterruptId, answer: Answer) -> BoxFuture<'_, Result<(), Failure>> {
+    async fn answer(&mut self, _: InterruptId, answer: Answer) -> Result<(), Failure> {
         self.told.push(format!("{answer:?}"));
         let refused = self.refusals.checked_sub(1).map(|left| self.refusals = left);
-        let outcome = refused.map_or(Ok(()), |()| Err(Failure::usage("the rules deny it")));
-        Box::pin(std::future::ready(outcome))
+        refused.map_or(Ok(()), |()| Err(Failure::usage("the rules deny it")))
     }
 
-    fn steer(&mut self, text: String) -> BoxFuture<'_, Result<(), Failure>> {
-        let outcome = if text.contains("late") { Err(Failure::usage("it has ended")) } else { Ok(()) };
+    async fn steer(&mut self, text: String) -> Result<(), Failure> {
+        let is_late = text.contains("late");
         self.told.push(format!("steer {text}"));
-        Box::pin(std::future::ready(outcome))
+        if is_late { Err(Failure::usage("it has ended")) } else { Ok(()) }
     }
 
-    fn next_mode(&mut self) -> BoxFuture<'_, Result<SessionMode, Failure>> {
+    async fn next_mode(&mut self) -> Result<SessionMode, Failure> {
         self.told.push("next mode".to_owned());
-        Box::pin(std::future::ready(Ok(SessionMode::Plan)))
+        Ok(SessionMode::Plan)
     }
 
-    fn cancel(&mut self) -> BoxFuture<'_, ()> {
+    async fn cancel(&mut self) {
         self.told.push("cancel".to_owned());
-        Box::pin(std::future::ready(()))
     }
 
-    fn is_pending(&mut self, _: InterruptId) -> BoxFuture<'_, bool> {
-        Box::pin(std::future::ready(self.pending))
+    async fn is_pending(&mut self, _: InterruptId) -> bool {
+        self.pending
     }
 
     fn ends_with(&self, turn: TurnId) -> bool {
@@ -166,24 +161,8 @@ struct Outcome {
 }
 
 fn raised(turn: TurnId) -> Interrupt {
-    Interrupt {
-        id: "0193a5b2-7c1d-7000-8000-000000000009".parse().unwrap(),
-        session_id: SessionId::generate(),
-        turn_id: turn,
-        call_id: Some(CallId::generate()),
-        asked_by: AskedBy::default(),
-        ask: Ask::Question {
-            secret: false,
-            question: "Which?".to_owned(),
-            context: None,
-            default: None,
-            required: true,
-            choices: Vec::new(),
-        },
-        raised_at: Timestamp::UNIX_EPOCH,
-        deadline: None,
-        on_deadline: None,
-    }
+    let id = "0193a5b2-7c1d-7000-8000-000000000009".parse().unwrap();
+    Interrupt { id, turn_id: turn, ..samples::interrupt(samples::question("Which?", &[])) }
 }
 
 fn ask(turn: TurnId) -> Beat {
@@ -204,72 +183,78 @@ fn end(turn: TurnId) -> Beat {
 }
 
 fn end_by(stop_reason: StopReason, turn: TurnId) -> Beat {
-    let result = TurnResult {
-        turn_id: turn,
-        trace_id: TraceId::generate(),
-        text: String::new(),
-        tool_used: false,
-        stop_reason,
-        error: None,
-        steps: 1,
-        usage: Usage::default(),
-        denials: Vec::new(),
-        files: Vec::new(),
-        duration_ms: 1,
-        only_compacted: false,
-    };
+    let result = TurnResult { turn_id: turn, ..samples::result(stop_reason) };
     Beat::Say(Box::new(EventKind::TurnEnded { result: Box::new(result) }))
 }
 
 async fn play(beats: impl FnOnce(TurnId) -> Vec<Beat>, person: Option<Answer>, pending: bool) -> Outcome {
-    play_before(beats, &mut Person(person), pending).await
-}
-
-async fn play_before(beats: impl FnOnce(TurnId) -> Vec<Beat>, asker: &mut dyn Asker, pending: bool) -> Outcome {
-    play_refusing(0, beats, asker, pending).await
+    play_whole(&Keyboard::none(), 0, beats, &mut Person(person), pending, false).await
 }
 
 /// Before a daemon that will not have so many answers.
-async fn play_refusing(
-    refusals: usize,
-    beats: impl FnOnce(TurnId) -> Vec<Beat>,
-    asker: &mut dyn Asker,
-    pending: bool,
-) -> Outcome {
-    play_typing(&Keyboard::none(), refusals, beats, asker, pending).await
+async fn play_refusing(refusals: usize, beats: impl FnOnce(TurnId) -> Vec<Beat>, asker: &mut dyn Asker) -> Outcome {
+    play_whole(&Keyboard::none(), refusals, beats, asker, true, false).await
 }
 
-/// The same, with keys.
-async fn play_typing(
+/// With keys.
+async fn play_typing(keyboard: &Keyboard, beats: impl FnOnce(TurnId) -> Vec<Beat>, asker: &mut dyn Asker) -> Outcome {
+    play_whole(keyboard, 0, beats, asker, true, false).await
+}
+
+async fn play_whole(
     keyboard: &Keyboard,
     refusals: usize,
     beats: impl FnOnce(TurnId) -> Vec<Beat>,
     asker: &mut dyn Asker,
     pending: bool,
+    is_guest: bool,
 ) -> Outcome {
     let turn = TurnId::generate();
-    let (signals, heard) = mpsc::channel(2);
+    let (signals, heard) = mpsc::channel(4);
     let session = SessionId::generate();
     let mut line = Script { session, turn, beats: beats(turn).into(), signals, told: Vec::new(), pending, refusals };
     let mut shown = Shown::default();
-    let mut signals = Signals::from_heard(heard, AtEnd::CancelUnlessHungUp);
+    let at_end = if is_guest { AtEnd::Leave } else { AtEnd::CancelUnlessHungUp };
+    let mut signals = Signals::from_heard(heard, at_end);
     let person = super::Person {
         asker,
         signals: &mut signals,
         keyboard,
         may_steer: |text| !text.starts_with('/'),
         attention: Attention::Off,
-        is_guest: false,
+        is_guest,
     };
     let ended = drive(&mut line, &mut shown, person).await;
     Outcome { ended, shown: shown.0, told: line.told }
 }
 
 #[tokio::test]
-async fn a_turn_is_shown_to_its_end_and_no_further() {
-    let outcome = play(|turn| vec![Beat::Note, end(turn), end(turn)], None, true).await;
-    assert!(outcome.ended.unwrap().is_some());
-    assert_eq!(outcome.shown, ["note", "turn_ended", "finish"]);
+async fn turns_are_followed_to_their_end() {
+    let check = async |beats: fn(TurnId) -> Vec<Beat>, answer: Option<Answer>, told: &[&str], shown: &[&str]| {
+        let outcome = play(beats, answer, true).await;
+        assert!(outcome.ended.unwrap().is_some());
+        assert_eq!(outcome.told, told, "{shown:?}");
+        assert_eq!(outcome.shown, [shown, &["finish"][..]].concat());
+    };
+    let approve = Some(Answer::Approve);
+    let (raised, settled, ended) = ("interrupt_raised", "interrupt_resolved", "turn_ended");
+    check(|turn| vec![Beat::Note, end(turn), end(turn)], None, &[], &["note", ended]).await;
+    let answered: fn(TurnId) -> Vec<Beat> = |turn| vec![ask(turn), resolved(turn), end(turn)];
+    check(answered, approve.clone(), &["Approve"], &[raised, settled, ended]).await;
+    // An answer from elsewhere, or the end of the turn, ends the asking; what was asked once is asked no more.
+    let elsewhere: fn(TurnId) -> Vec<Beat> = |turn| vec![ask(turn), Beat::Note, resolved(turn), end(turn)];
+    check(elsewhere, None, &[], &[raised, "note", settled, ended]).await;
+    check(|turn| vec![ask(turn), end(turn)], None, &[], &[raised, ended]).await;
+    check(|turn| vec![ask(turn), ask(turn), end(turn)], approve.clone(), &["Approve"], &[raised, raised, ended]).await;
+    let long_ago = play(|turn| vec![ask(turn), end(turn)], approve, false).await;
+    assert!(long_ago.told.is_empty());
+    // Ctrl-C cancels and reads on, while a question is asked too. What somebody else cancelled is told as such.
+    let cancelled: fn(TurnId) -> Vec<Beat> =
+        |turn| vec![Beat::Signal(EndSignal::Interrupt), end_by(StopReason::Cancelled, turn)];
+    check(cancelled, None, &["cancel"], &["note", ended]).await;
+    let asking: fn(TurnId) -> Vec<Beat> = |turn| vec![ask(turn), Beat::Signal(EndSignal::Interrupt), end(turn)];
+    check(asking, None, &["cancel"], &[raised, "note", ended]).await;
+    check(|turn| vec![end_by(StopReason::Cancelled, turn)], None, &[], &[ended, "note"]).await;
 }
 
 #[tokio::test]
@@ -279,17 +264,9 @@ async fn a_line_without_an_end_tells_so() {
 }
 
 #[tokio::test]
-async fn an_answer_goes_to_the_daemon() {
-    let beats = |turn| vec![ask(turn), resolved(turn), end(turn)];
-    let outcome = play(beats, Some(Answer::Approve), true).await;
-    assert_eq!(outcome.told, ["Approve"]);
-    assert_eq!(outcome.shown, ["interrupt_raised", "interrupt_resolved", "turn_ended", "finish"]);
-}
-
-#[tokio::test]
 async fn an_answer_that_the_daemon_will_not_have_is_asked_for_again() {
     let beats = |turn| vec![ask(turn), resolved(turn), end(turn)];
-    let outcome = play_refusing(2, beats, &mut Person(Some(Answer::Approve)), true).await;
+    let outcome = play_refusing(2, beats, &mut Person(Some(Answer::Approve))).await;
     assert_eq!(outcome.told, ["Approve", "Approve", "Approve"]);
     let (note, pause) = ("note", "pause");
     let expected = ["interrupt_raised", note, pause, note, pause, "interrupt_resolved", "turn_ended", "finish"];
@@ -299,62 +276,12 @@ async fn an_answer_that_the_daemon_will_not_have_is_asked_for_again() {
 #[tokio::test]
 async fn an_answer_that_is_put_off_gives_the_prompt_back_where_there_is_one() {
     let beats = |turn| vec![ask(turn), resolved(turn), end(turn)];
-    let outcome = play_before(beats, &mut Later { leaves: true }, true).await;
+    let outcome = play_refusing(0, beats, &mut Later { leaves: true }).await;
     assert!(outcome.ended.unwrap().is_none());
     assert_eq!(outcome.shown, ["interrupt_raised", "leave", "note"]);
     assert!(outcome.told.is_empty());
 
-    let outcome = play_before(beats, &mut Later { leaves: false }, true).await;
-    assert!(outcome.ended.unwrap().is_some());
-}
-
-#[tokio::test]
-async fn an_answer_from_elsewhere_ends_the_asking() {
-    let outcome = play(|turn| vec![ask(turn), Beat::Note, resolved(turn), end(turn)], None, true).await;
-    assert!(outcome.ended.unwrap().is_some());
-    assert!(outcome.told.is_empty());
-    assert_eq!(outcome.shown, ["interrupt_raised", "note", "interrupt_resolved", "turn_ended", "finish"]);
-}
-
-#[tokio::test]
-async fn the_end_of_the_turn_ends_the_asking() {
-    let outcome = play(|turn| vec![ask(turn), end(turn)], None, true).await;
-    assert!(outcome.ended.unwrap().is_some());
-}
-
-#[tokio::test]
-async fn what_was_answered_long_ago_is_not_asked() {
-    let outcome = play(|turn| vec![ask(turn), end(turn)], Some(Answer::Approve), false).await;
-    assert!(outcome.told.is_empty());
-}
-
-#[tokio::test]
-async fn the_same_question_is_asked_once() {
-    let beats = |turn| vec![ask(turn), ask(turn), end(turn)];
-    let outcome = play(beats, Some(Answer::Approve), true).await;
-    assert_eq!(outcome.told, ["Approve"]);
-}
-
-#[tokio::test]
-async fn ctrl_c_cancels_and_reads_on() {
-    let outcome = play(|turn| vec![Beat::Signal(EndSignal::Interrupt), end(turn)], None, true).await;
-    assert_eq!(outcome.told, ["cancel"]);
-    assert!(outcome.ended.unwrap().is_some());
-    assert_eq!(outcome.shown, ["note", "turn_ended", "finish"]);
-}
-
-#[tokio::test]
-async fn a_turn_that_somebody_else_cancelled_is_told_as_such() {
-    let outcome = play(|turn| vec![end_by(StopReason::Cancelled, turn)], None, true).await;
-    assert_eq!(outcome.shown, ["turn_ended", "note", "finish"]);
-    let ours = |turn| vec![Beat::Signal(EndSignal::Interrupt), end_by(StopReason::Cancelled, turn)];
-    assert_eq!(play(ours, None, true).await.shown, ["note", "turn_ended", "finish"]);
-}
-
-#[tokio::test]
-async fn ctrl_c_while_asking_cancels() {
-    let outcome = play(|turn| vec![ask(turn), Beat::Signal(EndSignal::Interrupt), end(turn)], None, true).await;
-    assert_eq!(outcome.told, ["cancel"]);
+    let outcome = play_refusing(0, beats, &mut Later { leaves: false }).await;
     assert!(outcome.ended.unwrap().is_some());
 }
 
@@ -378,7 +305,7 @@ fn waiting(keyboard: &Keyboard) -> Vec<String> {
 async fn the_turn_is_given_what_was_typed_for_it_and_the_rest_waits() {
     let keyboard = Keyboard::scripted();
     press(&keyboard, "now⏎kept⇥/help⏎too late⏎and now⏎half");
-    let outcome = play_typing(&keyboard, 0, |turn| vec![end(turn)], &mut Person(None), true).await;
+    let outcome = play_typing(&keyboard, |turn| vec![end(turn)], &mut Person(None)).await;
     assert!(outcome.ended.unwrap().is_some());
     assert_eq!(outcome.told, ["steer now", "steer too late", "steer and now"]);
     assert_eq!(waiting(&keyboard), ["kept", "/help", "too late"]);
@@ -403,7 +330,7 @@ async fn a_question_keeps_nobody_from_speaking_to_the_turn() {
     let keyboard = Keyboard::scripted();
     let mut speaker = Speaker(keyboard.clone());
     let beats = |turn| vec![ask(turn), resolved(turn), end(turn)];
-    let outcome = play_typing(&keyboard, 0, beats, &mut speaker, true).await;
+    let outcome = play_typing(&keyboard, beats, &mut speaker).await;
     assert_eq!((outcome.told, outcome.ended.unwrap().is_some()), (vec!["steer wait".to_owned()], true));
 }
 
@@ -413,7 +340,7 @@ async fn shift_tab_sets_the_next_mode_and_keeps_the_line() {
     press(&keyboard, "half");
     keyboard.press(Key::Mode, std::time::Instant::now());
     press(&keyboard, " a line⏎");
-    let outcome = play_typing(&keyboard, 0, |turn| vec![end(turn)], &mut Person(None), true).await;
+    let outcome = play_typing(&keyboard, |turn| vec![end(turn)], &mut Person(None)).await;
     assert_eq!(outcome.told, ["next mode", "steer half a line"]);
     assert_eq!(outcome.shown[0], "note");
 }
@@ -422,7 +349,7 @@ async fn shift_tab_sets_the_next_mode_and_keeps_the_line() {
 async fn escape_cancels_once_and_never_leaves() {
     let keyboard = Keyboard::scripted();
     press(&keyboard, "half⎋⎋⎋ a line⏎");
-    let outcome = play_typing(&keyboard, 0, |turn| vec![end(turn)], &mut Person(None), true).await;
+    let outcome = play_typing(&keyboard, |turn| vec![end(turn)], &mut Person(None)).await;
     assert_eq!((outcome.told, outcome.ended.unwrap().is_some()), (vec!["cancel".to_owned()], true));
     assert_eq!(waiting(&keyboard), ["half a line"], "a turn that is being cancelled is given nothing");
 }
@@ -433,7 +360,7 @@ async fn an_esc_that_was_meant_for_a_question_cancels_nothing() {
         let keyboard = Keyboard::scripted();
         let esc = Beat::Escape(after, keyboard.clone());
         let beats = |turn| vec![ask(turn), resolved(turn), esc, end(turn)];
-        play_typing(&keyboard, 0, beats, &mut Person(None), true).await.told
+        play_typing(&keyboard, beats, &mut Person(None)).await.told
     };
     assert_eq!(play_escape(Duration::from_millis(100)).await, [""; 0]);
     assert_eq!(play_escape(Duration::from_millis(900)).await, ["cancel"]);
@@ -441,44 +368,29 @@ async fn an_esc_that_was_meant_for_a_question_cancels_nothing() {
 
 #[tokio::test(start_paused = true)]
 async fn a_turn_of_somebody_else_is_cancelled_by_the_second_ctrl_c() {
-    let (keyboard, turn) = (Keyboard::scripted(), TurnId::generate());
-    let play = async |beats: Vec<Beat>| {
-        let (signals, heard) = mpsc::channel(4);
-        let session = SessionId::generate();
-        let mut line =
-            Script { session, turn, beats: beats.into(), signals, told: Vec::new(), pending: true, refusals: 0 };
-        let person = super::Person {
-            asker: &mut Person(None),
-            signals: &mut Signals::from_heard(heard, AtEnd::Leave),
-            keyboard: &keyboard,
-            may_steer: |_| true,
-            attention: Attention::Off,
-            is_guest: true,
-        };
-        let mut shown = Shown::default();
-        let ended = drive(&mut line, &mut shown, person).await;
-        Outcome { ended, shown: shown.0, told: line.told }
-    };
-    let ctrl_c = || Beat::Signal(EndSignal::Interrupt);
-    assert_eq!(play(vec![ctrl_c(), end(turn)]).await.told, [""; 0]);
-    assert_eq!(play(vec![ctrl_c(), ctrl_c(), end(turn)]).await.told, ["cancel"]);
+    let keyboard = Keyboard::scripted();
+    let play =
+        async |beats: fn(TurnId) -> Vec<Beat>| play_whole(&keyboard, 0, beats, &mut Person(None), true, true).await;
+    const CTRL_C: Beat = Beat::Signal(EndSignal::Interrupt);
+    assert_eq!(play(|turn| vec![CTRL_C, end(turn)]).await.told, [""; 0]);
+    assert_eq!(play(|turn| vec![CTRL_C, CTRL_C, end(turn)]).await.told, ["cancel"]);
     // Ctrl-D leaves it alone, unless a line is being written.
     keyboard.press(Key::Leave, std::time::Instant::now());
-    let left = play(vec![Beat::Silence]).await;
+    let left = play(|_| vec![Beat::Silence]).await;
     assert!(left.ended.unwrap().is_none() && left.told.is_empty());
     assert_eq!(left.shown, ["leave", "note"]);
     // So does `q`, where nothing follows it.
     press(&keyboard, "q");
-    assert_eq!(play(vec![Beat::Silence]).await.shown, ["leave", "note"]);
+    assert_eq!(play(|_| vec![Beat::Silence]).await.shown, ["leave", "note"]);
     press(&keyboard, "q⏎");
-    assert_eq!(play(vec![Beat::Silence]).await.shown, ["leave", "note"]);
+    assert_eq!(play(|_| vec![Beat::Silence]).await.shown, ["leave", "note"]);
     press(&keyboard, "quick⏎");
-    let spoken = play(vec![end(turn)]).await;
+    let spoken = play(|turn| vec![end(turn)]).await;
     assert!(spoken.ended.unwrap().is_some());
     assert_eq!(spoken.told, ["steer quick"]);
     press(&keyboard, "half");
     keyboard.press(Key::Leave, std::time::Instant::now());
-    assert!(play(vec![end(turn)]).await.ended.unwrap().is_some());
+    assert!(play(|turn| vec![end(turn)]).await.ended.unwrap().is_some());
 }
 
 #[tokio::test]

@@ -18,11 +18,9 @@ use agentd_core::{
 use agentd_proto::client::{
     Client, ClientError, ClientErrorKind, EventStream, StartRequest, TurnFrame, TurnSender, TurnStream,
 };
-use futures_util::{
-    FutureExt as _,
-    future::{BoxFuture, select_all},
-};
+use futures_util::{FutureExt as _, future::select_all};
 
+use super::or_never;
 use crate::{
     daemon::{self, Daemon, DaemonPlace},
     failure::Failure,
@@ -57,22 +55,22 @@ pub(crate) enum Arrival {
 /// The line to one turn.
 pub(crate) trait Line: Send {
     /// Next event; None after the last, and ever after. Dropping the wait loses nothing.
-    fn next(&mut self) -> BoxFuture<'_, Result<Option<Arrival>, Failure>>;
+    fn next(&mut self) -> impl Future<Output = Result<Option<Arrival>, Failure>> + Send;
 
     /// Answers an interrupt.
-    fn answer(&mut self, id: InterruptId, answer: Answer) -> BoxFuture<'_, Result<(), Failure>>;
+    fn answer(&mut self, id: InterruptId, answer: Answer) -> impl Future<Output = Result<(), Failure>> + Send;
 
     /// Adds something to the turn: the model reads it before its next step. Dropping the wait may or may not undo it.
-    fn steer(&mut self, text: String) -> BoxFuture<'_, Result<(), Failure>>;
+    fn steer(&mut self, text: String) -> impl Future<Output = Result<(), Failure>> + Send;
 
     /// Sets the session to the mode that follows its own, for the turn's next call, and tells which that is.
-    fn next_mode(&mut self) -> BoxFuture<'_, Result<SessionMode, Failure>>;
+    fn next_mode(&mut self) -> impl Future<Output = Result<SessionMode, Failure>> + Send;
 
     /// Cancels the turn, now or as soon as the line is whole again.
-    fn cancel(&mut self) -> BoxFuture<'_, ()>;
+    fn cancel(&mut self) -> impl Future<Output = ()> + Send;
 
     /// Returns whether an interrupt still waits: what is replayed may have been answered long ago.
-    fn is_pending(&mut self, id: InterruptId) -> BoxFuture<'_, bool>;
+    fn is_pending(&mut self, id: InterruptId) -> impl Future<Output = bool> + Send;
 
     /// Returns whether the line has ended when this turn has.
     fn ends_with(&self, turn: TurnId) -> bool;
@@ -208,19 +206,66 @@ impl SocketLine {
         self.turn
     }
 
-    async fn arrival(&mut self) -> Result<Option<Arrival>, Failure> {
+    /// Waits for the daemon and goes on listening after the last event that was heard.
+    async fn take_up(&mut self, since: Instant) -> Result<(), Failure> {
+        loop {
+            match self.subscribe_again().await {
+                // Whoever stopped it does not want it back from here.
+                Err(error)
+                    if error.kind == ClientErrorKind::NotRunning
+                        && !self.was_stopped
+                        && since.elapsed() > OTHERS_TURN =>
+                {
+                    daemon::start_again(&self.place).await?;
+                }
+                Ok(()) => return Ok(()),
+                Err(error) if !is_break(&error) => return Err(error.into()),
+                Err(_) if since.elapsed() > PATIENCE => {
+                    return Err(self.lost("the daemon went away and did not come back"));
+                }
+                Err(_) => tokio::time::sleep(PAUSE).await,
+            }
+        }
+    }
+
+    async fn subscribe_again(&mut self) -> Result<(), ClientError> {
+        let client = self.place.connect().await?;
+        let session = self.session.to_string();
+        let stream = client.subscribe(&session, self.last_seq, true).await?;
+        if self.cancelled {
+            // It may have ended meanwhile: then there is nothing to cancel, and its end is heard.
+            let _ = client.cancel_turn(&session, self.turn).await;
+        }
+        self.client = client;
+        self.source = Source::Events(Box::new(stream));
+        self.replays = true;
+        Ok(())
+    }
+
+    fn lost(&self, what: &str) -> Failure {
+        let session = short_id(self.session);
+        Failure::unreachable(format!("{what}; the turn belongs to session {session}")).hint(format!(
+            "nothing reported so far is lost: follow it with `{}`, or continue it with `agentctl run --session {session}`",
+            self.attach_command()
+        ))
+    }
+}
+
+/// Returns whether an error only says that the connection is gone or the daemon is going.
+pub(crate) fn is_break(error: &ClientError) -> bool {
+    use ClientErrorKind as Kind;
+    matches!(error.kind, Kind::Lost | Kind::NotRunning | Kind::Answered(ErrorKind::ShuttingDown))
+}
+
+impl Line for SocketLine {
+    async fn next(&mut self) -> Result<Option<Arrival>, Failure> {
         loop {
             if let (Some(children), Some(event)) = (&mut self.children, &self.held) {
                 let before = children.before(&self.client, event).await;
                 let child = before.map(|event| Arrival::Child(Box::new(event)));
                 return Ok(child.or_else(|| self.held.take().map(Arrival::Event)));
             }
-            let of_children = async {
-                match &mut self.children {
-                    Some(children) => children.next().await,
-                    None => std::future::pending().await,
-                }
-            };
+            let of_children = or_never(self.children.as_mut().map(|children| children.next()));
             let of_session = async {
                 match &mut self.source {
                     Source::Turn(stream) => Some(stream.next_frame().await),
@@ -278,101 +323,39 @@ impl SocketLine {
         }
     }
 
-    /// Waits for the daemon and goes on listening after the last event that was heard.
-    async fn take_up(&mut self, since: Instant) -> Result<(), Failure> {
-        loop {
-            match self.subscribe_again().await {
-                // Whoever stopped it does not want it back from here.
-                Err(error)
-                    if error.kind == ClientErrorKind::NotRunning
-                        && !self.was_stopped
-                        && since.elapsed() > OTHERS_TURN =>
-                {
-                    daemon::start_again(&self.place).await?;
-                }
-                Ok(()) => return Ok(()),
-                Err(error) if !is_break(&error) => return Err(error.into()),
-                Err(_) if since.elapsed() > PATIENCE => {
-                    return Err(self.lost("the daemon went away and did not come back"));
-                }
-                Err(_) => tokio::time::sleep(PAUSE).await,
-            }
-        }
+    async fn answer(&mut self, id: InterruptId, answer: Answer) -> Result<(), Failure> {
+        Ok(self.client.answer(id, &answer, &self.answers_as).await?)
     }
 
-    async fn subscribe_again(&mut self) -> Result<(), ClientError> {
-        let client = self.place.connect().await?;
+    async fn steer(&mut self, text: String) -> Result<(), Failure> {
+        Ok(self.client.steer_turn(&self.session.to_string(), self.turn, &text).await?)
+    }
+
+    async fn next_mode(&mut self) -> Result<SessionMode, Failure> {
         let session = self.session.to_string();
-        let stream = client.subscribe(&session, self.last_seq, true).await?;
-        if self.cancelled {
-            // It may have ended meanwhile: then there is nothing to cancel, and its end is heard.
-            let _ = client.cancel_turn(&session, self.turn).await;
+        let mode = self.client.session(&session).await?.session.settings.mode.following_live();
+        self.client.set_mode(&session, mode, &self.answers_as).await?;
+        Ok(mode)
+    }
+
+    async fn cancel(&mut self) {
+        self.cancelled = true;
+        // Where this fails the line is broken, which `next` finds out, or the turn has ended by itself.
+        let _ = match &self.source {
+            Source::Turn(stream) => stream.cancel().await,
+            Source::Events(_) => self.client.cancel_turn(&self.session.to_string(), self.turn).await,
+            Source::Broken { .. } | Source::Over => Ok(()),
+        };
+    }
+
+    async fn is_pending(&mut self, id: InterruptId) -> bool {
+        if !self.replays {
+            return true;
         }
-        self.client = client;
-        self.source = Source::Events(Box::new(stream));
-        self.replays = true;
-        Ok(())
-    }
-
-    fn lost(&self, what: &str) -> Failure {
-        let session = short_id(self.session);
-        Failure::unreachable(format!("{what}; the turn belongs to session {session}")).hint(format!(
-            "nothing reported so far is lost: follow it with `{}`, or continue it with `agentctl run --session {session}`",
-            self.attach_command()
-        ))
-    }
-}
-
-/// Returns whether an error only says that the connection is gone or the daemon is going.
-pub(crate) fn is_break(error: &ClientError) -> bool {
-    use ClientErrorKind as Kind;
-    matches!(error.kind, Kind::Lost | Kind::NotRunning | Kind::Answered(ErrorKind::ShuttingDown))
-}
-
-impl Line for SocketLine {
-    fn next(&mut self) -> BoxFuture<'_, Result<Option<Arrival>, Failure>> {
-        Box::pin(self.arrival())
-    }
-
-    fn answer(&mut self, id: InterruptId, answer: Answer) -> BoxFuture<'_, Result<(), Failure>> {
-        Box::pin(async move { Ok(self.client.answer(id, &answer, &self.answers_as).await?) })
-    }
-
-    fn steer(&mut self, text: String) -> BoxFuture<'_, Result<(), Failure>> {
-        Box::pin(async move { Ok(self.client.steer_turn(&self.session.to_string(), self.turn, &text).await?) })
-    }
-
-    fn next_mode(&mut self) -> BoxFuture<'_, Result<SessionMode, Failure>> {
-        Box::pin(async move {
-            let session = self.session.to_string();
-            let mode = self.client.session(&session).await?.session.settings.mode.following_live();
-            self.client.set_mode(&session, mode, &self.answers_as).await?;
-            Ok(mode)
-        })
-    }
-
-    fn cancel(&mut self) -> BoxFuture<'_, ()> {
-        Box::pin(async move {
-            self.cancelled = true;
-            // Where this fails the line is broken, which `next` finds out, or the turn has ended by itself.
-            let _ = match &self.source {
-                Source::Turn(stream) => stream.cancel().await,
-                Source::Events(_) => self.client.cancel_turn(&self.session.to_string(), self.turn).await,
-                Source::Broken { .. } | Source::Over => Ok(()),
-            };
-        })
-    }
-
-    fn is_pending(&mut self, id: InterruptId) -> BoxFuture<'_, bool> {
-        Box::pin(async move {
-            if !self.replays {
-                return true;
-            }
-            let session = self.session.to_string();
-            // If nobody can tell, it is asked: an answer too many is refused, one too few lets the turn wait.
-            let pending = self.client.interrupts(Some(&session)).await;
-            pending.map_or(true, |pending| pending.iter().any(|interrupt| interrupt.id == id))
-        })
+        let session = self.session.to_string();
+        // If nobody can tell, it is asked: an answer too many is refused, one too few lets the turn wait.
+        let pending = self.client.interrupts(Some(&session)).await;
+        pending.map_or(true, |pending| pending.iter().any(|interrupt| interrupt.id == id))
     }
 
     fn ends_with(&self, turn: TurnId) -> bool {
@@ -397,15 +380,9 @@ struct Child {
     seen: u64,
     /// Its events as they come; none where it could not be listened to yet.
     live: Option<EventStream>,
-    /// Those that had not come when its work was over.
-    rest: Option<Rest>,
-}
-
-#[derive(Debug)]
-struct Rest {
-    events: EventStream,
-    /// The number of the last of them. What comes behind it belongs to no work that is over.
-    last: u64,
+    /// Those that had not come when its work was over, and the number of the last of them. What comes behind it belongs to no
+    /// work that is over.
+    rest: Option<(EventStream, u64)>,
 }
 
 impl Children {
@@ -481,9 +458,9 @@ impl Child {
             let id = self.subagent.session_id.to_string();
             let last = client.session(&id).await.ok()?.session.summary.last_seq;
             let events = client.subscribe(&id, self.seen, false).await.ok()?;
-            self.rest = Some(Rest { events, last });
+            self.rest = Some((events, last));
         }
-        let Rest { events, last } = self.rest.as_mut()?;
+        let (events, last) = self.rest.as_mut()?;
         if self.seen >= *last {
             return None;
         }

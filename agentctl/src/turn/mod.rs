@@ -217,8 +217,12 @@ impl<A: Asker> ForeseeingAsker<A> {
             let answer = self.asker.ask(&shown).await?;
             match (answer, &edited) {
                 (Answer::Edit { args }, _) => match self.client.foresee(interrupt.id, &args).await {
-                    Ok(ask) => {
-                        shown.ask = said_to_be_edited(ask);
+                    Ok(mut ask) => {
+                        // The call is the person's own by now.
+                        if let Ask::Approval { reason, .. } = &mut ask {
+                            *reason = if reason.is_empty() { EDITED.to_owned() } else { format!("{EDITED}; {reason}") };
+                        }
+                        shown.ask = ask;
                         edited = Some(args);
                     }
                     // It is asked again, as it stood.
@@ -245,16 +249,13 @@ impl<A: Asker> Asker for ForeseeingAsker<A> {
     }
 }
 
-/// Said of a call that is the person's own by now.
-pub(crate) const EDITED: &str = "you changed it, and this is what would run now";
-
-/// A question whose call is the person's own by now.
-fn said_to_be_edited(ask: Ask) -> Ask {
-    match ask {
-        Ask::Approval { tool, args, risk, reason, preview, layer, rule, grants, wider, for_good, owner } => {
-            let reason = if reason.is_empty() { EDITED.to_owned() } else { format!("{EDITED}; {reason}") };
-            Ask::Approval { tool, args, risk, reason, preview, layer, rule, grants, wider, for_good, owner }
-        }
-        question @ Ask::Question { .. } => question,
+/// Waits for something, or for ever where there is nothing to wait for.
+pub(crate) async fn or_never<T>(something: Option<impl Future<Output = T>>) -> T {
+    match something {
+        Some(something) => something.await,
+        None => std::future::pending().await,
     }
 }
+
+/// Said of a call that is the person's own by now.
+pub(crate) const EDITED: &str = "you changed it, and this is what would run now";

@@ -106,7 +106,9 @@ impl Signals {
         let stopping = Arc::clone(&signals.stopping);
         let watch = EndWatch { sender, stopping, at_end, terminal: TerminalAtStart::remember() };
         let (source, came) = sync_channel(REMEMBERED);
-        let kinds = [SIGINT, SIGTERM, SIGHUP].into_iter().filter(|kind| *kind != SIGHUP || !is_hangup_ignored());
+        let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+        // Listening to a hang-up would undo that it is ignored.
+        let kinds = [SIGINT, SIGTERM, SIGHUP].into_iter().filter(|kind| *kind != SIGHUP || !ignores_hangup(&status));
         let (mut signals_of_system, passed) = (iterator::Signals::new(kinds)?, source.clone());
         thread::Builder::new().name("agentctl-signals".to_owned()).spawn(move || {
             let which = |kind| match kind {
@@ -252,13 +254,7 @@ impl EndWatch {
     }
 }
 
-/// True where this process was started with the hang-up ignored. Listening to it would undo that.
-fn is_hangup_ignored() -> bool {
-    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
-    ignores_hangup(&status)
-}
-
-/// The same, from what the kernel says of a process.
+/// True where a process, of which the kernel says this, was started with the hang-up ignored.
 fn ignores_hangup(status: &str) -> bool {
     let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
     let mask = mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());

@@ -30,7 +30,7 @@ const AGENTCTL: Floors = &[
     &["exit", "terminal"],
     &["failure", "flags"],
     &["daemon", "input", "mentions", "model_name", "mount", "report"],
-    &["complete", "keyboard"],
+    &["keyboard"],
     &["project", "session", "turn"],
     &["render"],
     &["ops"],

@@ -45,6 +45,7 @@ enum StepPart {
 }
 
 /// A call of the model and what came of its tools.
+#[derive(Default)]
 struct AgentStep {
     at: String,
     model: String,
@@ -65,31 +66,24 @@ impl<'a> Atif<'a> {
 
     fn item(&mut self, at: &str, item: &Item) -> io::Result<()> {
         match &item.body {
-            ItemBody::UserMessage { text, .. } => self.other("user", at, text),
-            ItemBody::Notice { text, .. } => self.other("system", at, text),
-            ItemBody::Compaction(compaction) => self.other("system", at, &compaction.summary),
-            ItemBody::Reasoning { text } => {
-                append(&mut self.agent_step(at, StepPart::Reasoning)?.reasoning, text);
-                Ok(())
-            }
-            ItemBody::AgentMessage { text } => {
-                append(&mut self.agent_step(at, StepPart::Message)?.message, text);
-                Ok(())
-            }
+            ItemBody::UserMessage { text, .. } => self.other("user", at, text)?,
+            ItemBody::Notice { text, .. } => self.other("system", at, text)?,
+            ItemBody::Compaction(compaction) => self.other("system", at, &compaction.summary)?,
+            ItemBody::Reasoning { text } => append(&mut self.agent_step(at, StepPart::Reasoning)?.reasoning, text),
+            ItemBody::AgentMessage { text } => append(&mut self.agent_step(at, StepPart::Message)?.message, text),
             ItemBody::ToolCall(call) => {
                 let arguments = serde_json::from_str(&call.arguments).ok().filter(Value::is_object);
                 let arguments = arguments.unwrap_or_else(|| json!({ "text": call.arguments }));
                 let call = json!({ "tool_call_id": call.call_id, "function_name": call.name, "arguments": arguments });
                 self.agent_step(at, StepPart::Call)?.calls.push(call);
-                Ok(())
             }
             ItemBody::ToolResult(result) => {
                 if let Some(step) = &mut self.open {
                     step.results.push(json!({ "source_call_id": result.call_id, "content": result.text }));
                 }
-                Ok(())
             }
         }
+        Ok(())
     }
 
     /// The step of the call that the model is in: a new one where this part cannot stand behind what the last one has.
@@ -98,16 +92,8 @@ impl<'a> Atif<'a> {
             self.close()?;
         }
         let (model, usage) = (self.model.clone(), self.pending.take());
-        Ok(self.open.get_or_insert_with(|| AgentStep {
-            at: at.to_owned(),
-            model,
-            message: String::new(),
-            reasoning: String::new(),
-            calls: Vec::new(),
-            results: Vec::new(),
-            usage,
-            behind: Vec::new(),
-        }))
+        let begin = || AgentStep { at: at.to_owned(), model, usage, ..AgentStep::default() };
+        Ok(self.open.get_or_insert_with(begin))
     }
 
     fn other(&mut self, source: &str, at: &str, text: &str) -> io::Result<()> {
@@ -192,15 +178,12 @@ impl EventWriter for Atif<'_> {
             return Ok(());
         }
         match &event.kind {
-            EventKind::TurnStarted { model, .. } | EventKind::ModelChosen { model, .. } => {
-                self.model.clone_from(model);
-                Ok(())
-            }
-            EventKind::ItemCompleted { item, .. } => self.item(&event.at.to_string(), item),
+            EventKind::TurnStarted { model, .. } | EventKind::ModelChosen { model, .. } => self.model.clone_from(model),
+            EventKind::ItemCompleted { item, .. } => self.item(&event.at.to_string(), item)?,
             EventKind::StateChanged { change: StateChange::Withdrawn { input, added, .. } } => {
                 let words: Vec<&str> = input.iter().chain(added).map(String::as_str).collect();
                 let text = format!("The person took this back, no model is shown it: {}", words.join("\n"));
-                self.other("system", &event.at.to_string(), &text)
+                self.other("system", &event.at.to_string(), &text)?;
             }
             EventKind::UsageUpdated { usage, delegated: false, .. } => {
                 self.total += *usage;
@@ -210,11 +193,11 @@ impl EventWriter for Atif<'_> {
                     _ => &mut self.pending,
                 };
                 *of_call.get_or_insert_with(Usage::default) += *usage;
-                Ok(())
             }
-            EventKind::TurnEnded { .. } => self.close(),
-            _ => Ok(()),
+            EventKind::TurnEnded { .. } => self.close()?,
+            _ => {}
         }
+        Ok(())
     }
 
     fn end(&mut self) -> io::Result<()> {

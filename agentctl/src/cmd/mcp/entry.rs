@@ -3,14 +3,13 @@
 
 use std::{
     collections::BTreeMap,
-    fmt::Write as _,
     io,
     path::{Path, PathBuf},
 };
 
 use serde_json::Value;
 
-use crate::cmd::own_file;
+use crate::cmd::own_file::{self, is_content};
 
 /// A server.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -39,32 +38,25 @@ impl Entry {
     pub(super) fn yaml(&self, indent: &str) -> String {
         let mut text = format!("{indent}{}:\n", key(&self.name));
         let inner = format!("{indent}  ");
-        let mut line = |key: &str, value: String| {
-            let _ = writeln!(text, "{inner}{key}: {value}");
-        };
-        if let Some(command) = &self.command {
-            line("command", quoted(command));
-        }
-        if !self.args.is_empty() {
-            let args: Vec<String> = self.args.iter().map(|arg| quoted(arg)).collect();
-            line("args", format!("[{}]", args.join(", ")));
-        }
-        if let Some(cwd) = &self.cwd {
-            line("cwd", quoted(cwd));
-        }
-        if let Some(url) = &self.url {
-            line("url", quoted(url));
-        }
-        if self.sse {
-            line("connection_mode", "sse".to_owned());
+        let args: Vec<String> = self.args.iter().map(|arg| quoted(arg)).collect();
+        let settings = [
+            ("command", self.command.as_deref().map(quoted)),
+            ("args", (!args.is_empty()).then(|| format!("[{}]", args.join(", ")))),
+            ("cwd", self.cwd.as_deref().map(quoted)),
+            ("url", self.url.as_deref().map(quoted)),
+            ("connection_mode", self.sse.then(|| "sse".to_owned())),
+        ];
+        for (key, value) in settings {
+            if let Some(value) = value {
+                text += &format!("{inner}{key}: {value}\n");
+            }
         }
         for (group, pairs) in [("env", &self.env), ("headers", &self.headers)] {
-            if pairs.is_empty() {
-                continue;
+            if !pairs.is_empty() {
+                text += &format!("{inner}{group}:\n");
             }
-            let _ = writeln!(text, "{inner}{group}:");
             for (name, value) in pairs {
-                let _ = writeln!(text, "{inner}  {}: {}", key(name), quoted(value));
+                text += &format!("{inner}  {}: {}\n", key(name), quoted(value));
             }
         }
         text
@@ -88,12 +80,10 @@ fn key(name: &str) -> String {
 pub(super) fn text_with(text: &str, entry: &Entry) -> Result<String, String> {
     let lines: Vec<&str> = text.split_inclusive('\n').collect();
     let Some(at) = lines.iter().position(|line| line.starts_with("servers:")) else {
-        let gap = if text.is_empty() || text.ends_with("\n\n") {
-            ""
-        } else if text.ends_with('\n') {
-            "\n"
-        } else {
-            "\n\n"
+        let gap = match text {
+            _ if text.is_empty() || text.ends_with("\n\n") => "",
+            _ if text.ends_with('\n') => "\n",
+            _ => "\n\n",
         };
         return Ok(format!("{text}{gap}servers:\n{}", entry.yaml("  ")));
     };
@@ -101,14 +91,13 @@ pub(super) fn text_with(text: &str, entry: &Entry) -> Result<String, String> {
     let value = head["servers:".len()..].split(" #").next().unwrap_or_default().trim();
     let mut new: String = lines[..at].concat();
     match value {
-        "" => {
-            new.push_str(head);
-            new.push('\n');
-        }
+        "" => new += &format!("{head}\n"),
         "{}" | "null" | "~" => new.push_str("servers:\n"),
         _ => return Err("the servers are on one line, which cannot be edited in place".to_owned()),
     }
     let body = &lines[at + 1..];
+    // The next key ends the block.
+    let starts_a_key = |line: &str| is_content(line) && !line.starts_with(' ');
     let children = || body.iter().take_while(|line| !starts_a_key(line)).filter(|line| is_content(line));
     let indent: String =
         children().next().map_or("  ".to_owned(), |line| line.chars().take_while(|letter| *letter == ' ').collect());
@@ -129,17 +118,6 @@ pub(super) fn text_with(text: &str, entry: &Entry) -> Result<String, String> {
 pub(super) fn key_of(line: &str) -> Option<&str> {
     let (key, _) = line.trim().split_once(':')?;
     Some(key.trim_matches('"')).filter(|key| !key.is_empty())
-}
-
-/// A line that is neither empty nor a comment.
-fn is_content(line: &str) -> bool {
-    let line = line.trim();
-    !line.is_empty() && !line.starts_with('#')
-}
-
-/// A line that ends the block before it.
-fn starts_a_key(line: &str) -> bool {
-    is_content(line) && !line.starts_with(' ')
 }
 
 /// The person's file, and what is to be added.
@@ -194,6 +172,8 @@ impl Secrets {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::PermissionsExt as _;
+
     use super::*;
 
     #[test]
@@ -210,11 +190,6 @@ mod tests {
             "  \"no\":\n    command: \"npx\"\n    args: [\"-y\", \"a: \\\"b\\\" # c\\n\"]\n    env:\n      KEY: \"${MY_KEY}\"\n"
         );
     }
-}
-
-#[cfg(test)]
-mod edit_tests {
-    use super::*;
 
     fn entry(name: &str) -> Entry {
         Entry { name: name.to_owned(), command: Some("x".to_owned()), ..Entry::default() }
@@ -245,13 +220,6 @@ mod edit_tests {
         assert!(text_with("servers:\n  a:\n    env:\n      new: y\n", &entry("new")).is_ok());
         assert!(text_with("servers:\n  a: {}\nglobal:\n  new: y\n", &entry("new")).is_ok());
     }
-}
-
-#[cfg(test)]
-mod secrets_tests {
-    use std::os::unix::fs::PermissionsExt as _;
-
-    use super::*;
 
     #[test]
     fn no_value_takes_the_place_of_another_and_only_its_owner_reads_them() {

@@ -55,20 +55,11 @@ pub(super) fn read(text: &str, file: &Path) -> Result<FoundServers, Failure> {
 }
 
 impl FoundServers {
-    /// Leaves those that are there already.
-    pub(super) fn leave_known(&mut self, known: &[String]) {
-        let taken = std::mem::take(&mut self.taken);
-        for entry in taken {
-            if known.contains(&entry.name) {
-                self.leave(&entry.name, "there is a server of that name already");
-            } else {
-                self.taken.push(entry);
-            }
-        }
-    }
-
     fn take(&mut self, name: &str, server: &Map<String, Value>) {
-        let fit = fit_name(name);
+        // As it may stand in the configuration.
+        let is_fit = |letter: char| letter.is_ascii_alphanumeric() || matches!(letter, '_' | '-' | '.');
+        let fit: String = name.chars().map(|letter| if is_fit(letter) { letter } else { '-' }).take(40).collect();
+        let fit = Some(fit.trim_start_matches(['-', '_', '.'])).filter(|fit| !fit.is_empty()).unwrap_or("server");
         if server.get("disabled").and_then(Value::as_bool) == Some(true) {
             return self.leave(name, "it is disabled there");
         }
@@ -80,7 +71,7 @@ impl FoundServers {
         let args = server.get("args").and_then(Value::as_array).into_iter().flatten().map(plain);
         let mode = text("type").or_else(|| text("transport")).unwrap_or_default();
         let mut entry = Entry {
-            name: fit.clone(),
+            name: fit.to_owned(),
             called: name.to_owned(),
             command: text("command"),
             args: args.collect(),
@@ -186,14 +177,6 @@ fn plain(value: &Value) -> String {
     value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }
 
-/// A name as it may stand in the configuration.
-fn fit_name(name: &str) -> String {
-    let is_fit = |letter: char| letter.is_ascii_alphanumeric() || matches!(letter, '_' | '-' | '.');
-    let fit: String = name.chars().map(|letter| if is_fit(letter) { letter } else { '-' }).take(40).collect();
-    let fit = fit.trim_start_matches(['-', '_', '.']);
-    if fit.is_empty() { "server".to_owned() } else { fit.to_owned() }
-}
-
 /// Prefix of an input's id in the value of a server's setting.
 const MARK: &str = "${input:";
 
@@ -251,15 +234,19 @@ impl FoundServers {
                          mcp_servers.yaml with a variable such as `${{{}}}` in that place",
                         variable(&id)
                     )),
-                    None => match input.answer(&id, &self.who_wants(&id))? {
-                        Answer::Given(value) if input.is_password => {
-                            Ok(format!("${{{}}}", secrets.keep(&variable(&id), &value)))
+                    None => {
+                        let wants = |entry: &&Entry| wanted(entry).contains(&id);
+                        let servers: Vec<&str> = self.taken.iter().filter(wants).map(|entry| &*entry.name).collect();
+                        let Some(answer) = input.answer(&id, &servers.join(", "))? else { return Ok(false) };
+                        match answer {
+                            None => Err(format!("it wants `{id}`, which was left empty")),
+                            Some(value) if input.is_password => {
+                                Ok(format!("${{{}}}", secrets.keep(&variable(&id), &value)))
+                            }
+                            // What is written there stands for itself.
+                            Some(value) => Ok(value.replace("${", "$${")),
                         }
-                        // What is written there stands for itself.
-                        Answer::Given(value) => Ok(value.replace("${", "$${")),
-                        Answer::Nothing => Err(format!("it wants `{id}`, which was left empty")),
-                        Answer::Gone => return Ok(false),
-                    },
+                    }
                 },
             };
             answers.insert(id, answer);
@@ -281,11 +268,6 @@ impl FoundServers {
         }
         Ok(true)
     }
-
-    fn who_wants(&self, id: &str) -> String {
-        let names = self.taken.iter().filter(|entry| wanted(entry).contains(id)).map(|entry| entry.name.as_str());
-        names.collect::<Vec<_>>().join(", ")
-    }
 }
 
 /// Inputs that one server refers to.
@@ -303,14 +285,6 @@ fn variable(id: &str) -> String {
     format!("INPUT_{}", id.chars().map(fit).collect::<String>())
 }
 
-/// Answer of a person.
-enum Answer {
-    Given(String),
-    Nothing,
-    /// They left.
-    Gone,
-}
-
 impl Input {
     /// Why it cannot be asked for.
     fn objection(&self, id: &str) -> Option<String> {
@@ -322,21 +296,22 @@ impl Input {
         }
     }
 
-    fn answer(&self, id: &str, servers: &str) -> io::Result<Answer> {
+    /// The value, if the person gives one; none where they left.
+    fn answer(&self, id: &str, servers: &str) -> io::Result<Option<Option<String>>> {
         loop {
             let question = self.question(id, servers);
             let line = if self.is_password { ask::hidden(&question)? } else { ask::line(&question)? };
-            let Some(line) = line else { return Ok(Answer::Gone) };
+            let Some(line) = line else { return Ok(None) };
             let said = if self.is_password { line } else { line.trim().to_owned() };
             let said = if said.is_empty() { self.default.clone() } else { Some(said) };
-            let Some(said) = said else { return Ok(Answer::Nothing) };
+            let Some(said) = said else { return Ok(Some(None)) };
             if self.kind != "pickString" {
-                return Ok(Answer::Given(said));
+                return Ok(Some(Some(said)));
             }
             let at = said.parse::<usize>().ok().and_then(|number| number.checked_sub(1));
             let picked = self.options.iter().find(|(words, value)| said == *words || said == *value);
             if let Some((_, value)) = picked.or_else(|| self.options.get(at?)) {
-                return Ok(Answer::Given(value.clone()));
+                return Ok(Some(Some(value.clone())));
             }
             crate::terminal::note(&clean_line(&format!("`{said}` is none of them")));
         }
@@ -360,19 +335,12 @@ impl Input {
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
     use super::*;
 
     fn read_all(text: &str) -> FoundServers {
         read(text, Path::new("x.json")).unwrap()
-    }
-
-    #[test]
-    fn a_place_is_that_in_the_file_that_was_given() {
-        let text = "{\n  \"note\": \"b\",\n  \"mcpServers\": {\n    \"a\": {\"url\": \"x\"},\n    \"b\": {\n      \"url\": \"y\"}}}";
-        assert_eq!(place(text, "a", None), Some((4, 5)));
-        assert_eq!(place(text, "b", Some("url")), Some((6, 7)));
-        assert_eq!(place(text, "b", Some("command")), Some((5, 5)));
-        assert_eq!(place(text, "c", None), None);
     }
 
     #[test]
@@ -430,7 +398,9 @@ mod tests {
         assert_eq!(found.taken[0].command.as_deref(), Some("x, } \" /* no */"));
         assert_eq!(found.taken[0].args, ["//", "1"]);
         assert_eq!(found.taken[1].command.as_deref(), Some("y"));
-        assert!(read("{ /* open", Path::new("x.json")).is_err());
+        for text in ["", "[]", "{}", "not json", "{ /* open"] {
+            assert!(read(text, Path::new("x.json")).is_err(), "{text}");
+        }
     }
 
     #[test]
@@ -454,20 +424,6 @@ mod tests {
     }
 
     #[test]
-    fn another_file_is_refused() {
-        for text in ["", "[]", "{}", "not json"] {
-            assert!(read(text, Path::new("x.json")).is_err(), "{text}");
-        }
-    }
-}
-
-#[cfg(test)]
-mod inputs_tests {
-    use std::path::Path;
-
-    use super::*;
-
-    #[test]
     fn inputs_are_read_as_they_are_described() {
         let file = serde_json::json!({"inputs": [
             {"type": "promptString", "id": "key", "description": "The key", "password": true},
@@ -480,15 +436,5 @@ mod inputs_tests {
         assert_eq!(inputs["where"].options[1], ("America".to_owned(), "us".to_owned()));
         assert!(inputs["odd"].objection("odd").is_some());
         assert_eq!(variable("github-token.2"), "INPUT_GITHUB_TOKEN_2");
-    }
-
-    #[test]
-    fn each_value_is_asked_for_once_and_only_where_it_is_wanted() {
-        let text = r#"{"inputs": [{"type": "promptString", "id": "a"}, {"type": "promptString", "id": "unused"}],
-            "servers": {"x": {"command": "x", "args": ["${input:a}", "--b=${input:b}"]},
-                        "y": {"url": "https://${input:a}.example.org"}, "z": {"command": "z"}}}"#;
-        let found = super::read(text, Path::new("mcp.json")).unwrap();
-        assert_eq!(found.asks().into_iter().collect::<Vec<_>>(), ["a", "b"]);
-        assert_eq!(found.who_wants("a"), "x, y");
     }
 }

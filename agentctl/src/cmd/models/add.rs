@@ -1,9 +1,5 @@
 //! `agentctl models add`: names a model in `models.yaml`, with its key in a file of its owner's alone, and proves it. The table of
 //! providers has those of models, and servers that people run themselves.
-//!
-//! - `file`: the text of `models.yaml`.
-
-mod file;
 
 use std::{
     io::{self, IsTerminal as _, Read as _},
@@ -13,8 +9,8 @@ use std::{
 use agentd_core::model::{ListedModel, Slot};
 use agentd_proto::local_servers::{self, LOCAL_SERVERS, LocalServer};
 use clap::Args;
+use serde_json::Value;
 
-use self::file::SlotEntry;
 use crate::{
     cmd::{models, own_file},
     daemon::{self, Daemon},
@@ -78,8 +74,8 @@ pub(crate) struct AddArgs {
 pub(super) async fn handle(global: &Global, args: AddArgs) -> anyhow::Result<Exit> {
     let present = io::stdin().is_terminal() && io::stderr().is_terminal();
     let Some(chosen) = choose(&args, present).await? else { return Ok(Exit::Cancelled) };
-    let mut own = OwnFiles::read(args.slot)?;
-    if file::has(&own.text, args.slot) && !args.replace {
+    let own = OwnFiles::read(args.slot)?;
+    if has(&own.text, args.slot) && !args.replace {
         let replaces = if present {
             let question = format!("models.yaml has {} already. Replace it? [y/N] ", args.slot);
             let Some(said) = ask::line(&question)? else { return Ok(Exit::Cancelled) };
@@ -93,17 +89,19 @@ pub(super) async fn handle(global: &Global, args: AddArgs) -> anyhow::Result<Exi
                 .into());
         }
     }
-    let Some(key) = key(&chosen, args.key_stdin, present)? else { return Ok(Exit::Cancelled) };
+    let Some(key) = key(chosen, args.key_stdin, present)? else { return Ok(Exit::Cancelled) };
     let daemon = daemon::connect(global).await?;
     let key = (!key.is_empty()).then_some(key);
+    // At other addresses most servers speak chat completions alone.
+    let wire = chosen.wire.filter(|wire| args.base_url.is_none() || *wire != RESPONSES);
     let mut entry = SlotEntry {
-        base_url: chosen.base_url,
-        wire: args.wire.clone().or(chosen.wire),
-        key_file: key.as_ref().map(|_| own.key_name()),
+        base_url: args.base_url.clone().unwrap_or_else(|| chosen.base_url.to_owned()),
+        wire: args.wire.clone().or(wire.map(str::to_owned)),
+        key_file: key.as_ref().map(|_| format!("keys/{}.key", args.slot)),
         id: args.id.clone(),
         echoes: chosen.echoes,
     };
-    let added = prove(&daemon, &mut own, &args, &mut entry, key.as_deref(), chosen.model.as_deref(), present).await;
+    let added = prove(&daemon, &own, &args, &mut entry, key.as_deref(), chosen.model, present).await;
     if let Err(error) = added {
         own.restore()?;
         // What it was before is what the daemon had: that it is read again changes nothing.
@@ -122,16 +120,22 @@ pub(super) async fn handle(global: &Global, args: AddArgs) -> anyhow::Result<Exi
 /// Writes the slot, has the daemon read it, and asks its server for its models.
 async fn prove(
     daemon: &Daemon,
-    own: &mut OwnFiles,
+    own: &OwnFiles,
     args: &AddArgs,
     entry: &mut SlotEntry,
     key: Option<&str>,
     suggested: Option<&str>,
     present: bool,
 ) -> anyhow::Result<()> {
-    own.keep_before()?;
-    own.write_key(key)?;
-    own.write(&file::with(&own.text, args.slot, entry))?;
+    if own.existed {
+        // The text as it was stays beside the file, for whoever leaves in the middle of it.
+        own_file::replace_private(&own.before(), &own.text)?;
+    }
+    if let Some(key) = key {
+        let written = own_file::replace_private(&own.key_path, &format!("{key}\n"));
+        written.map_err(Failure::of_file("write", &own.key_path))?;
+    }
+    own.write(&with(&own.text, args.slot, entry))?;
     daemon.client.reload().await?;
     let slots = daemon.client.models().await?;
     let in_force = slots.iter().find(|info| info.slot == args.slot).and_then(|info| info.model.base_url.clone());
@@ -147,7 +151,7 @@ async fn prove(
             }
         })?;
         entry.id = Some(pick(&listed, suggested, present)?);
-        own.write(&file::with(&own.text, args.slot, entry))?;
+        own.write(&with(&own.text, args.slot, entry))?;
         daemon.client.reload().await?;
     }
     Ok(())
@@ -158,62 +162,26 @@ fn origin(address: &str) -> Option<url::Origin> {
     url::Url::parse(address).ok().map(|url| url.origin())
 }
 
-/// A provider as it was chosen.
-struct ChosenProvider {
-    title: String,
-    base_url: String,
-    wire: Option<String>,
-    variable: Option<&'static str>,
-    echoes: bool,
-    model: Option<String>,
-}
-
-impl ChosenProvider {
-    fn of(provider: &Provider, base_url: Option<String>) -> Self {
-        Self {
-            title: provider.title.to_owned(),
-            // At other addresses most servers speak chat completions alone.
-            wire: provider.wire.filter(|wire| base_url.is_none() || *wire != RESPONSES).map(str::to_owned),
-            base_url: base_url.unwrap_or_else(|| provider.base_url.to_owned()),
-            variable: provider.variable,
-            echoes: provider.echoes,
-            model: provider.model.map(str::to_owned),
-        }
-    }
-
-    /// A server of which only the address is known.
-    fn at(base_url: &str) -> Self {
-        Self {
-            title: base_url.to_owned(),
-            base_url: base_url.to_owned(),
-            wire: None,
-            variable: None,
-            echoes: false,
-            model: None,
-        }
-    }
-}
-
 /// The provider: as it was named, or as the person chooses; none where they leave.
-async fn choose(args: &AddArgs, present: bool) -> anyhow::Result<Option<ChosenProvider>> {
+async fn choose(args: &AddArgs, present: bool) -> anyhow::Result<Option<&'static Provider>> {
     if let Some(name) = &args.provider {
         let known = || ALL.iter().map(|provider| provider.name).collect::<Vec<_>>().join(", ");
         let provider = named(name).ok_or_else(|| {
             Failure::usage(format!("no provider {name:?} is known"))
                 .hint(format!("known are {}; any other server is named by --base-url", known()))
         })?;
-        return Ok(Some(ChosenProvider::of(provider, args.base_url.clone())));
+        return Ok(Some(provider));
     }
-    if let Some(url) = &args.base_url {
-        return Ok(Some(ChosenProvider::at(url)));
+    if args.base_url.is_some() {
+        return Ok(Some(&ELSEWHERE));
     }
     if !present {
         return Err(Failure::usage("which provider?").hint("agentctl models add anthropic; --help lists them").into());
     }
     let found = local_servers::listening().await;
-    let found: Vec<&Provider> = found.into_iter().filter_map(|server| named(server.name)).collect();
+    let found: Vec<&'static Provider> = found.into_iter().filter_map(|server| named(server.name)).collect();
     let elsewhere = ALL.iter().filter(|provider| provider.variable.is_some());
-    let offered: Vec<&Provider> = found.iter().copied().chain(elsewhere).collect();
+    let offered: Vec<&'static Provider> = found.iter().copied().chain(elsewhere).collect();
     for (at, provider) in offered.iter().enumerate() {
         let place = match provider.variable {
             None => format!("found at {}", provider.base_url),
@@ -229,14 +197,14 @@ async fn choose(args: &AddArgs, present: bool) -> anyhow::Result<Option<ChosenPr
         let at = said.trim().parse::<usize>().ok().and_then(|number| number.checked_sub(1));
         let numbered = at.and_then(|at| offered.get(at).copied());
         match numbered.or_else(|| named(&said)) {
-            Some(provider) => return Ok(Some(ChosenProvider::of(provider, None))),
+            Some(provider) => return Ok(Some(provider)),
             None => crate::terminal::note(&clean_line(&format!("`{said}` is none of them"))),
         }
     }
 }
 
 /// The key: from standard input, from the variable of this shell, or as the person types it. An empty one means none.
-fn key(chosen: &ChosenProvider, from_stdin: bool, present: bool) -> anyhow::Result<Option<String>> {
+fn key(chosen: &Provider, from_stdin: bool, present: bool) -> anyhow::Result<Option<String>> {
     if from_stdin {
         let mut text = String::new();
         let _notice = SilenceNotice::watch("the key");
@@ -312,26 +280,6 @@ impl OwnFiles {
         Ok(Self { path, text, existed, key_path, key_before })
     }
 
-    /// The name of the key's file, as `models.yaml` says it.
-    fn key_name(&self) -> String {
-        let name = self.key_path.file_name().map(|name| name.to_string_lossy().into_owned());
-        format!("keys/{}", name.unwrap_or_default())
-    }
-
-    fn write_key(&self, key: Option<&str>) -> anyhow::Result<()> {
-        let Some(key) = key else { return Ok(()) };
-        let written = own_file::replace_private(&self.key_path, &format!("{key}\n"));
-        Ok(written.map_err(Failure::of_file("write", &self.key_path))?)
-    }
-
-    /// Keeps the text as it was beside the file, for whoever leaves in the middle of it.
-    fn keep_before(&self) -> anyhow::Result<()> {
-        if self.existed {
-            own_file::replace_private(&self.before(), &self.text)?;
-        }
-        Ok(())
-    }
-
     fn forget_before(&self) {
         let _ = std::fs::remove_file(self.before());
     }
@@ -398,19 +346,23 @@ impl Provider {
     }
 
     const fn local(server: LocalServer) -> Self {
-        Self { variable: None, model: None, ..Self::new(server.name, server.title, server.base_url, "", "") }
-    }
-
-    const fn wire(self, wire: &'static str) -> Self {
-        Self { wire: Some(wire), ..self }
+        Self { name: server.name, title: server.title, base_url: server.base_url, ..ELSEWHERE }
     }
 }
 
+/// A server of which only the address is known.
+const ELSEWHERE: Provider = Provider { variable: None, model: None, ..Provider::new("", "", "", "", "") };
+
 /// All that are known. A server of another kind is named by its address.
 const ALL: [Provider; 11] = [
-    Provider::new("anthropic", "Anthropic", "https://api.anthropic.com", "ANTHROPIC_API_KEY", "claude-sonnet-5-5")
-        .wire("anthropic"),
-    Provider::new("openai", "OpenAI", "https://api.openai.com/v1", "OPENAI_API_KEY", "gpt-6.1-sol").wire("responses"),
+    Provider {
+        wire: Some("anthropic"),
+        ..Provider::new("anthropic", "Anthropic", "https://api.anthropic.com", "ANTHROPIC_API_KEY", "claude-sonnet-5-5")
+    },
+    Provider {
+        wire: Some(RESPONSES),
+        ..Provider::new("openai", "OpenAI", "https://api.openai.com/v1", "OPENAI_API_KEY", "gpt-6.1-sol")
+    },
     Provider::new("gemini", "Google Gemini", GEMINI, "GEMINI_API_KEY", "models/gemini-3.8-flash"),
     Provider {
         echoes: true,
@@ -435,8 +387,67 @@ pub(super) fn named(name: &str) -> Option<&'static Provider> {
     ALL.iter().find(|provider| plain(provider.name) == plain(name))
 }
 
+/// Settings of a slot.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+struct SlotEntry {
+    base_url: String,
+    wire: Option<String>,
+    key_file: Option<String>,
+    id: Option<String>,
+    echoes: bool,
+}
+
+impl SlotEntry {
+    fn yaml(&self, slot: Slot) -> String {
+        // JSON's strings are YAML's. A variable in what a server says of itself is none.
+        let quoted = |text: &str| Value::from(text.replace("${", "$${")).to_string();
+        let mut yaml = format!("{slot}:\n  base_url: {}\n", quoted(&self.base_url));
+        let settings = [("wire", &self.wire), ("api_key_file", &self.key_file), ("id", &self.id)];
+        for (name, value) in settings {
+            if let Some(value) = value {
+                yaml.push_str(&format!("  {name}: {}\n", quoted(value)));
+            }
+        }
+        if self.echoes {
+            yaml.push_str("  echo_reasoning: true\n");
+        }
+        yaml
+    }
+}
+
+/// Returns whether the text sets the slot.
+fn has(text: &str, slot: Slot) -> bool {
+    text.lines().any(|line| begins(line, slot))
+}
+
+/// The text with that slot in place of what it said of it.
+fn with(text: &str, slot: Slot, entry: &SlotEntry) -> String {
+    let lines: Vec<&str> = text.split_inclusive('\n').collect();
+    let yaml = entry.yaml(slot);
+    let Some(at) = lines.iter().position(|line| begins(line, slot)) else {
+        let gap = if text.is_empty() || text.ends_with('\n') { "" } else { "\n" };
+        return format!("{text}{gap}{yaml}");
+    };
+    let below =
+        lines[at + 1..].iter().take_while(|line| !own_file::is_content(line) || line.starts_with([' ', '\t', '}']));
+    let mut end = at + 1 + below.count();
+    // What stands before the next slot is about that one.
+    while end > at + 1 && !own_file::is_content(lines[end - 1]) {
+        end -= 1;
+    }
+    format!("{}{yaml}{}", lines[..at].concat(), lines[end..].concat())
+}
+
+fn begins(line: &str, slot: Slot) -> bool {
+    line.trim_start_matches(['"', '\''])
+        .strip_prefix(slot.as_str())
+        .is_some_and(|rest| rest.trim_start_matches(['"', '\'']).trim_start().starts_with(':'))
+}
+
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     #[test]
@@ -448,5 +459,54 @@ mod tests {
         }
         assert_eq!(named("nobody"), None);
         assert!(ALL.iter().all(|provider| url::Url::parse(provider.base_url).is_ok()));
+    }
+
+    fn entry() -> SlotEntry {
+        SlotEntry { base_url: "http://h/v1".to_owned(), id: Some("m: 1".to_owned()), ..SlotEntry::default() }
+    }
+
+    const WRITTEN: &str = "base:\n  base_url: \"http://h/v1\"\n  id: \"m: 1\"\n";
+
+    #[track_caller]
+    fn check(text: &str, expected: &str) {
+        assert_eq!(with(text, Slot::Base, &entry()), expected, "{text}");
+    }
+
+    #[test]
+    fn what_a_person_wrote_of_other_slots_stays() {
+        check("", WRITTEN);
+        check("# mine\ncode: {id: x}", &format!("# mine\ncode: {{id: x}}\n{WRITTEN}"));
+        check("base: {id: x}\n\n# of code\ncode: {id: x}\n", &format!("{WRITTEN}\n# of code\ncode: {{id: x}}\n"));
+        check(
+            "base:\n  id: x\n  # why\n  prices:\n    input: 1\ncode:\n  id: y\n",
+            &format!("{WRITTEN}code:\n  id: y\n"),
+        );
+        check("base: {id: x,\n  b: 1\n}\nchat: {}\n", &format!("{WRITTEN}chat: {{}}\n"));
+        check("\"base\" : {id: x}\n", WRITTEN);
+        assert!(has("base:\n", Slot::Base) && !has("based: 1\n # base:\n  base: 2", Slot::Base));
+    }
+
+    #[test]
+    fn all_settings_are_written() {
+        let entry = SlotEntry {
+            wire: Some("anthropic".to_owned()),
+            key_file: Some("keys/a.key".to_owned()),
+            echoes: true,
+            ..entry()
+        };
+        let expected = "code:\n  base_url: \"http://h/v1\"\n  wire: \"anthropic\"\n  api_key_file: \"keys/a.key\"\n  id: \"m: 1\"\n  \
+                        echo_reasoning: true\n";
+        assert_eq!(with("", Slot::Code, &entry), expected);
+        let entry = SlotEntry { id: Some("${OPENAI_API_KEY}".to_owned()), ..entry };
+        assert!(with("", Slot::Base, &entry).contains("id: \"$${OPENAI_API_KEY}\""), "it names no variable");
+    }
+
+    proptest! {
+        #[test]
+        fn a_slot_is_there_once_and_writing_it_again_changes_nothing(text in "((base|code|chat|# x|  id: 1|): ?(x|\\{\\}|)\n?){0,8}") {
+            let once = with(&text, Slot::Base, &entry());
+            prop_assert!(once.contains(WRITTEN));
+            prop_assert_eq!(with(&once, Slot::Base, &entry()), once.clone());
+        }
     }
 }

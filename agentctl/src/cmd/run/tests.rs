@@ -1,17 +1,11 @@
-use agentd_core::{
-    files::StoredInput,
-    ids::TurnId,
-    model::Slot,
-    tool::{FileChange, FileChangeKind},
-    turn::{Denial, StopReason, TurnResult},
-    usage::Usage,
-};
+use agentd_core::{files::StoredInput, model::Slot, turn::StopReason};
 use clap::Parser as _;
 
 use super::*;
 use crate::{
     args::{Cli, Command},
     render::jsonl,
+    samples,
 };
 
 fn parse(line: &str) -> Result<RunArgs, clap::Error> {
@@ -37,10 +31,6 @@ fn everything_that_scripts_rely_on_is_understood() {
     assert_eq!(args.files, [PathBuf::from("a.txt"), PathBuf::from("b.txt")]);
     assert_eq!(args.on_interrupt, Some(AtInterrupt::Wait));
     assert_eq!(args.output, Output::StreamJson);
-}
-
-#[test]
-fn little_is_needed() {
     let args = parse("ask").unwrap();
     assert_eq!((args.on_interrupt, args.output, args.session.resume), (None, Output::Text, false));
     assert!(parse("--continue").unwrap().session.resume);
@@ -73,76 +63,8 @@ fn interrupts_are_asked_on_a_terminal_and_denied_elsewhere() {
 }
 
 #[test]
-fn the_result_has_exactly_its_keys() {
-    let result = TurnResult {
-        turn_id: "0193a5b2-7c1d-7000-8000-000000000001".parse::<TurnId>().unwrap(),
-        trace_id: "0193a5b2-7c1d-7000-8000-000000000002".parse().unwrap(),
-        text: "Done.".to_owned(),
-        tool_used: true,
-        stop_reason: StopReason::Completed,
-        error: None,
-        steps: 2,
-        usage: Usage::default(),
-        denials: vec![Denial {
-            call_id: "call_1".to_owned().into(),
-            tool: "write_file".to_owned(),
-            reason: "nobody was there to ask".to_owned(),
-        }],
-        files: vec![FileChange::new("a.txt", FileChangeKind::Created)],
-        duration_ms: 12,
-        only_compacted: false,
-    };
-    let session = "0193a5b2-7c1d-7000-8000-000000000003".parse().unwrap();
-    insta::assert_json_snapshot!(jsonl::result(session, &result, &TurnNotes::default()).unwrap(), @r#"
-    {
-      "type": "result",
-      "session_id": "0193a5b2-7c1d-7000-8000-000000000003",
-      "turn_id": "0193a5b2-7c1d-7000-8000-000000000001",
-      "trace_id": "0193a5b2-7c1d-7000-8000-000000000002",
-      "text": "Done.",
-      "tool_used": true,
-      "stop_reason": "completed",
-      "steps": 2,
-      "usage": {
-        "prompt_tokens": 0,
-        "cached_tokens": 0,
-        "completion_tokens": 0,
-        "reasoning_tokens": 0
-      },
-      "denials": [
-        {
-          "call_id": "call_1",
-          "tool": "write_file",
-          "reason": "nobody was there to ask"
-        }
-      ],
-      "files": [
-        {
-          "path": "a.txt",
-          "change": "created"
-        }
-      ],
-      "duration_ms": 12
-    }
-    "#);
-}
-
-#[test]
 fn the_result_says_where_an_input_is_that_did_not_fit() {
-    let result = TurnResult {
-        turn_id: TurnId::generate(),
-        trace_id: agentd_core::ids::TraceId::generate(),
-        text: String::new(),
-        tool_used: false,
-        stop_reason: StopReason::Completed,
-        error: None,
-        steps: 1,
-        usage: Usage::default(),
-        denials: Vec::new(),
-        files: Vec::new(),
-        duration_ms: 1,
-        only_compacted: false,
-    };
+    let result = samples::result(StopReason::Completed);
     let path = "uploads/stdin.txt".to_owned();
     let stored = StoredInput { path, bytes: 126_454, lines: 2500, shown_bytes: 37_000, shown_lines: 700 };
     let notes = TurnNotes { stored: Some(stored), ..TurnNotes::default() };

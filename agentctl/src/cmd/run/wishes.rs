@@ -1,27 +1,40 @@
 //! Wishes for one turn: its agent, its tools, more instructions, less time; files that the prompt mentions; the JSON Schema that
-//! an answer has to match.
+//! an answer has to match. `--replay`: a recording in the place of a prompt, and `--record`: a recording of the turn that was. The
+//! result of a turn as one JSON object.
 
 use std::{
     fs::{self, File},
-    io::Read as _,
+    io::{self, Read as _, Write as _},
     num::NonZeroU64,
-    path::Path,
+    path::{Path, PathBuf},
     time::Duration,
 };
 
 use agentd_core::{
     answer_schema::{AnswerSchema, MAX_ANSWER_SCHEMA},
+    event::{Event, EventKind},
     folder::Mounts,
-    turn::{MAX_TURN_INSTRUCTIONS, TurnOptions},
+    ids::SessionId,
+    session::Mount,
+    turn::{MAX_TURN_INSTRUCTIONS, TurnOptions, TurnResult},
+    visible,
 };
+use agentd_proto::client::{PlayMode, PlayRequest};
 use clap::Args;
 
+use super::{AtInterrupt, Output, renderer};
 use crate::{
-    daemon::Daemon,
+    cmd::replay,
+    daemon::{self, Daemon},
+    exit::{Exit, Interactivity},
     failure::Failure,
+    flags::Global,
     mentions::{self, Bundle, MentionSource},
+    mount::ProjectChoice,
+    render::jsonl::{self, TurnNotes},
     session::SessionTarget,
-    terminal,
+    terminal::sanitize::clean_line,
+    turn::Renderer,
 };
 
 /// Wishes that hold for the turn alone.
@@ -77,10 +90,8 @@ fn instructions(text: &str) -> Result<String, Failure> {
     let Some(path) = text.strip_prefix('@') else { return Ok(text.to_owned()) };
     let size = fs::metadata(path).map_or(0, |metadata| metadata.len());
     if size > MAX_TURN_INSTRUCTIONS as u64 {
-        return Err(Failure::usage(format!(
-            "{path} has {size} bytes; instructions have at most {MAX_TURN_INSTRUCTIONS}"
-        ))
-        .hint("hand a long text over with --file"));
+        let words = format!("{path} has {size} bytes; instructions have at most {MAX_TURN_INSTRUCTIONS}");
+        return Err(Failure::usage(words).hint("hand a long text over with --file"));
     }
     fs::read_to_string(path).map_err(|error| {
         Failure::usage(format!("cannot read the instructions in {path}: {error}")).hint("name a text file")
@@ -102,44 +113,162 @@ pub(super) async fn mentioned(
     let missing = mentions::missing(words, here);
     let missing = missing.iter().map(|path| format!("#{path} names no file; it is only text"));
     for note in bundle.notes.iter().cloned().chain(missing) {
-        terminal::note(&terminal::sanitize::clean_line(&note));
+        crate::terminal::note(&clean_line(&note));
     }
     bundle
 }
 
 /// Reads the file, before anything is sent anywhere. No more of it is read than a schema may have.
 pub(crate) fn read_schema(path: &Path) -> Result<AnswerSchema, Failure> {
+    const HINT: &str = "--schema takes the path of a file that holds a JSON Schema";
     let shown = path.display();
-    let failed = |error: std::io::Error| {
-        Failure::usage(format!("could not read the schema {shown}: {error}"))
-            .hint("--schema takes the path of a file that holds a JSON Schema")
-    };
+    let failed = |error: io::Error| Failure::usage(format!("could not read the schema {shown}: {error}")).hint(HINT);
     let mut text = Vec::new();
     let file = File::open(path).map_err(failed)?;
     if file.metadata().map_err(failed)?.is_dir() {
-        return Err(Failure::usage(format!("the schema {shown} is a folder"))
-            .hint("--schema takes the path of a file that holds a JSON Schema"));
+        return Err(Failure::usage(format!("the schema {shown} is a folder")).hint(HINT));
     }
     file.take(MAX_ANSWER_SCHEMA as u64 + 1).read_to_end(&mut text).map_err(failed)?;
     if text.len() > MAX_ANSWER_SCHEMA {
         return Err(Failure::usage(format!("the schema {shown} has more than {MAX_ANSWER_SCHEMA} bytes"))
             .hint("leave descriptions and examples out, or ask for the answer in parts"));
     }
-    let text = String::from_utf8(text)
-        .map_err(|_| Failure::usage(format!("the schema {shown} is no UTF-8")).hint("save it as UTF-8"))?;
+    let no_text = |_| Failure::usage(format!("the schema {shown} is no UTF-8")).hint("save it as UTF-8");
+    let text = String::from_utf8(text).map_err(no_text)?;
     AnswerSchema::parse(text.trim_start_matches('\u{feff}'))
         .map_err(|problem| Failure::usage(format!("{shown}: {}", problem.message)).hint(problem.hint))
+}
+
+/// Recordings of turns.
+#[derive(Debug, Args)]
+pub(super) struct RecordingChoice {
+    /// Write a recording of the session to this file at the end of the turn, to be played with --replay
+    #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath, conflicts_with_all = ["replay", "detach", "ephemeral"])]
+    pub(super) record: Option<PathBuf>,
+    /// Play a recording: no model is asked, nothing runs, nothing is kept; a request that differs from the recorded one ends it
+    #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath,
+          conflicts_with_all = ["words", "session", "resume", "files", "detach", "title", "ephemeral", "schema"])]
+    pub(super) replay: Option<PathBuf>,
+    /// With --replay: run the tools, and play the answers of the model
+    #[arg(long, requires = "replay")]
+    live_tools: bool,
+    /// With --replay: ask the configured model, and play the results of the tools
+    #[arg(long, requires = "replay", conflicts_with = "live_tools")]
+    live_model: bool,
+    /// With --replay: write the requests as they are now into the recording
+    #[arg(long, requires = "replay", conflicts_with_all = ["live_tools", "live_model"])]
+    update: bool,
+}
+
+/// Plays the recording and shows its turns.
+pub(super) async fn play(
+    global: &Global,
+    path: &Path,
+    choice: &RecordingChoice,
+    project: Option<&ProjectChoice>,
+    output: Output,
+    at_interrupt: Option<AtInterrupt>,
+) -> anyhow::Result<Exit> {
+    let daemon = daemon::connect(global).await?;
+    let mount = folder(project)?;
+    let wishes = PlayRequest {
+        text: Vec::new(),
+        mode: match (choice.live_tools, choice.live_model) {
+            (true, _) => PlayMode::LiveTools,
+            (_, true) => PlayMode::LiveModel,
+            _ => PlayMode::Strict,
+        },
+        project: Some(mount.path),
+        writable: mount.writable,
+        approve: at_interrupt == Some(AtInterrupt::Approve),
+        update: choice.update,
+    };
+    let mut shown: Option<Box<dyn Renderer>> = None;
+    let mut last: Option<TurnResult> = None;
+    let report = replay::play(&daemon, path, wishes, &mut |event| {
+        let open = || renderer(output, event.session_id, AtInterrupt::Deny, false);
+        let renderer = shown.get_or_insert_with(open);
+        renderer.event(event)?;
+        if let EventKind::TurnEnded { result } = &event.kind {
+            renderer.finish(result)?;
+            (shown, last) = (None, Some((**result).clone()));
+        }
+        Ok(())
+    })
+    .await?;
+    replay::tell(&report.problems);
+    if !report.problems.is_empty() {
+        return Ok(Exit::Failed);
+    }
+    if choice.update {
+        crate::terminal::note(&format!("{} has the requests as they are now", path.display()));
+    }
+    Ok(last.map_or(Exit::Done, |result| Exit::of_turn(&result, Interactivity::Attended)))
+}
+
+/// The folder that a recorded project is: the one that was named, or the current one.
+fn folder(project: Option<&ProjectChoice>) -> Result<Mount, Failure> {
+    let named = project.map(ProjectChoice::resolve).transpose()?.flatten();
+    let current = || std::env::current_dir().map(|path| Mount { path, writable: false });
+    let lost = |error| Failure::usage(format!("could not find the current folder: {error}")).hint("name one: -C DIR");
+    named.map_or_else(|| current().map_err(lost), Ok)
+}
+
+/// Writes a recording of the session of a turn that has ended.
+pub(super) async fn record(daemon: &Daemon, session: SessionId, path: &Path) -> anyhow::Result<()> {
+    let text = daemon.client.record(&session.to_string()).await?;
+    replay::write(path, &text)?;
+    crate::terminal::note(&format!("recorded: {}", path.display()));
+    Ok(())
+}
+
+/// Refuses a file that could not be written, before a model is paid.
+pub(super) fn check(path: &Path) -> Result<(), Failure> {
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    if !folder.is_dir() {
+        let words = format!("there is no folder {}", folder.display());
+        return Err(Failure::usage(words).hint("make it, or name another file"));
+    }
+    if path.is_dir() {
+        return Err(Failure::usage(format!("{} is a folder", path.display())).hint("name a file in it"));
+    }
+    Ok(())
+}
+
+/// Prints the result as one JSON object and nothing before it.
+#[derive(Debug)]
+pub(super) struct ResultOnly {
+    pub(super) session: SessionId,
+    /// Set if the person is told what is waited for, because somebody has to answer from elsewhere.
+    pub(super) waits: bool,
+    pub(super) notes: TurnNotes,
+}
+
+impl Renderer for ResultOnly {
+    fn pause(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn event(&mut self, event: &Event) -> io::Result<()> {
+        self.notes.take(event);
+        match &event.kind {
+            EventKind::Warning { code, message } if code == "input_stored" => self.note(&clean_line(message)),
+            EventKind::InterruptRaised { interrupt } if self.waits => {
+                self.note(&format!("the turn waits for an answer: agentctl answer {} …", interrupt.id))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn finish(&mut self, result: &TurnResult) -> io::Result<()> {
+        let line = visible::json(jsonl::result(self.session, result, &self.notes)?.to_string());
+        io::stdout().write_all(format!("{line}\n").as_bytes())
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn lists_of_tools_have_names() {
-        assert_eq!(names("read_file, grep,"), ["read_file", "grep"]);
-        assert_eq!(names("none"), Vec::<String>::new());
-    }
 
     #[test]
     fn instructions_may_stand_in_a_file() {

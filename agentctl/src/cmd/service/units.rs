@@ -7,6 +7,8 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use serde::Serialize;
+
 use crate::{cmd::own_file, daemon, failure::Failure};
 
 /// Name of the unit that runs the daemon.
@@ -30,7 +32,8 @@ pub(super) struct UnitFile {
 }
 
 /// State of a unit on the disk.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
 pub(super) enum UnitState {
     /// It is not there.
     Absent,
@@ -43,16 +46,6 @@ pub(super) enum UnitState {
 }
 
 impl UnitState {
-    /// Machine-readable name.
-    pub(super) fn word(self) -> &'static str {
-        match self {
-            Self::Absent => "absent",
-            Self::Written => "written",
-            Self::Changed => "changed",
-            Self::Foreign => "foreign",
-        }
-    }
-
     /// Description for people.
     pub(super) fn words(self) -> &'static str {
         match self {
@@ -284,11 +277,6 @@ mod tests {
             assert!(rendered(Path::new(path), None, Path::new("/e")).is_err(), "{path}");
         }
     }
-}
-
-#[cfg(test)]
-mod environment_tests {
-    use super::*;
 
     #[test]
     fn lines_of_others_stay_and_each_name_stands_once() {

@@ -9,7 +9,7 @@ use agentd_core::{
     visible,
 };
 use agentd_proto::client::Client;
-use agentd_trace::requests::{MarkedLine, marked, new_places, readable, unified};
+use agentd_trace::requests::{marked, new_places, readable, unified};
 use serde_json::{Value, json};
 
 use crate::{
@@ -69,7 +69,10 @@ impl KeptRequests<'_> {
         let mut lines = heading(&exchange, before.as_ref(), self.session, color);
         let (then, now) = (before.as_ref().map(|before| shown(&body(before))), shown(&body(&exchange)));
         lines.push(String::new());
-        lines.extend(marked(then.as_deref().unwrap_or_default(), &now).iter().map(|line| margin(line, color)));
+        lines.extend(marked(then.as_deref().unwrap_or_default(), &now).iter().map(|line| match line.is_new {
+            true => paint(color, GOOD, &format!("+ {}", line.text)),
+            false => format!("| {}", line.text),
+        }));
         lines.extend(answer(&exchange, color));
         page(lines).await
     }
@@ -191,18 +194,10 @@ fn row(exchange: &Exchange, session: SessionId) -> [String; 9] {
 fn heading(exchange: &Exchange, before: Option<&Exchange>, session: SessionId, color: bool) -> Vec<String> {
     let (request, source) = (&exchange.request, &exchange.source);
     let to = if request.url.is_empty() { "in the daemon's process" } else { &request.url };
+    let (number, who) = (exchange.number, asker(exchange, session));
+    let title = format!("request {number} · {who} · step {} · attempt {}", source.step, request.attempt);
     let mut lines = vec![
-        paint(
-            color,
-            STRONG,
-            &visible::line(&format!(
-                "request {} · {} · step {} · attempt {}",
-                exchange.number,
-                asker(exchange, session),
-                source.step,
-                request.attempt
-            )),
-        ),
+        paint(color, STRONG, &visible::line(&title)),
         visible::line(&format!("{} ({}) · {to} · {}", request.model, request.wire, report::bytes(request.bytes))),
     ];
     let ids = [source.turn_id.map(|id| format!("turn {id}")), source.trace_id.map(|id| format!("trace {id}"))];
@@ -225,10 +220,6 @@ fn heading(exchange: &Exchange, before: Option<&Exchange>, session: SessionId, c
 fn headers(headers: &[(String, String)], color: bool) -> Vec<String> {
     let line = |(name, value): &(String, String)| paint(color, QUIET, &visible::line(&format!("{name}: {value}")));
     headers.iter().map(line).collect()
-}
-
-fn margin(line: &MarkedLine, color: bool) -> String {
-    if line.is_new { paint(color, GOOD, &format!("+ {}", line.text)) } else { format!("| {}", line.text) }
 }
 
 fn answer(exchange: &Exchange, color: bool) -> Vec<String> {

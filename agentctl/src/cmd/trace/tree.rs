@@ -2,10 +2,12 @@
 //! where a part is printed when it has ended. What ran or a person decided on is shown with every character; prose is sanitized.
 
 use agentd_core::{
+    Timestamp,
     event::{Event, EventKind},
     ids::SessionId,
     interrupt::{Answer, AnsweredBy, Ask},
     model::Slot,
+    turn::StopReason,
     usage::Usage,
     visible,
 };
@@ -43,7 +45,7 @@ struct Sheet {
     columns: usize,
     color: bool,
     /// The turn whose times the rows are measured by.
-    from: agentd_core::Timestamp,
+    from: Timestamp,
     whole_ms: u64,
     has_bars: bool,
 }
@@ -65,11 +67,6 @@ impl Sheet {
             whole_ms: turn.duration_ms().max(1),
             has_bars: columns >= WIDE,
         }
-    }
-
-    /// The same without bars: of a turn that runs nobody knows how long it will be.
-    fn without_bars(self) -> Self {
-        Self { has_bars: false, ..self }
     }
 
     /// The names of the columns.
@@ -115,7 +112,7 @@ impl Sheet {
         self.labelled(before, &label, style, &figures, &self.bar(span.at, span.end))
     }
 
-    fn figures(&self, at: agentd_core::Timestamp, took: u64, usage: &Usage) -> [String; 4] {
+    fn figures(&self, at: Timestamp, took: u64, usage: &Usage) -> [String; 4] {
         let began = u64::try_from(at.duration_since(self.from).as_millis()).unwrap_or(0);
         let money = match usage.cost_microusd {
             Some(cost) if usage.unpriced_calls > 0 => format!("{}+?", dollars(cost)),
@@ -173,8 +170,8 @@ impl Sheet {
     }
 
     /// The time of a row within its turn, as a bar.
-    fn bar(&self, at: agentd_core::Timestamp, end: agentd_core::Timestamp) -> String {
-        let place = |moment: agentd_core::Timestamp| {
+    fn bar(&self, at: Timestamp, end: Timestamp) -> String {
+        let place = |moment: Timestamp| {
             let since = u64::try_from(moment.duration_since(self.from).as_millis()).unwrap_or(0);
             let place = u128::from(since) * BAR as u128 / u128::from(self.whole_ms);
             usize::try_from(place).unwrap_or(BAR).min(BAR)
@@ -288,7 +285,7 @@ pub(super) fn of_turn(turn: &TurnTrace) -> Label {
     let error = turn.outcome.as_ref().and_then(|end| end.error.as_ref());
     rest.extend(error.map(|error| prose(&error.message)));
     rest.retain(|part| !part.is_empty());
-    let is_bad = reason.is_some_and(|reason| reason != agentd_core::turn::StopReason::Completed);
+    let is_bad = reason.is_some_and(|reason| reason != StopReason::Completed);
     Label { is_bad, ..Label::new(format!("turn {}", turn.number), end, rest.join(" · ")) }
 }
 
@@ -334,7 +331,11 @@ pub(super) async fn follow(daemon: &Daemon, session: SessionId, json: bool) -> a
         }
         let is_over = matches!(event.kind, EventKind::TurnEnded { .. });
         // What was paid for a part is told right behind its end, so that the next event says that it is whole.
-        let may_print = is_over || events.last().is_some_and(|before| ends_part(&before.kind));
+        let may_print = is_over
+            || events.last().is_some_and(|before| {
+                use EventKind::{InterruptRaised, ItemStarted, StateChanged};
+                !matches!(before.kind, ItemStarted { .. } | InterruptRaised { .. } | StateChanged { .. })
+            });
         let known = events.len();
         if matches!(event.kind, EventKind::InterruptRaised { .. }) {
             terminal::note("a question waits for an answer: `agentctl interrupts` shows it");
@@ -355,11 +356,6 @@ pub(super) async fn follow(daemon: &Daemon, session: SessionId, json: bool) -> a
         }
     }
     Ok(Exit::Done)
-}
-
-/// Returns whether a part of the turn can end with such an event.
-fn ends_part(kind: &EventKind) -> bool {
-    !matches!(kind, EventKind::ItemStarted { .. } | EventKind::InterruptRaised { .. } | EventKind::StateChanged { .. })
 }
 
 struct Printer {
@@ -395,13 +391,14 @@ impl Printer {
         let turn = TurnTrace { number: self.number, ..turn };
         let due = self.due(&turn);
         let count = due.len();
+        let look = TerminalStyle::detect();
+        // Without bars: of a turn that runs nobody knows how long it will be.
+        let sheet = Sheet { has_bars: false, ..Sheet::of(&turn, look.columns(), look.out_color) };
         if self.json {
             for span in due {
                 report::json_line(&json!({ "type": "span", "turn_id": turn.turn_id, "span": span }))?;
             }
         } else if count > 0 {
-            let look = TerminalStyle::detect();
-            let sheet = Sheet::of(&turn, look.columns(), look.out_color).without_bars();
             let mut lines = Vec::new();
             if self.spans == 0 {
                 lines.push(sheet.heading());
@@ -414,8 +411,7 @@ impl Printer {
             if self.json {
                 report::json_line(&json!({ "type": "turn", "turn": TurnTrace { spans: Vec::new(), ..turn } }))?;
             } else {
-                let look = TerminalStyle::detect();
-                report::lines([Sheet::of(&turn, look.columns(), look.out_color).without_bars().turn(&turn, "")])?;
+                report::lines([sheet.turn(&turn, "")])?;
             }
         }
         Ok(())

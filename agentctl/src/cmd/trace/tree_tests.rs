@@ -3,7 +3,7 @@
 use agentd_core::{
     Timestamp,
     ids::{CallId, InterruptId, SessionId, TurnId},
-    interrupt::{Answer, AnsweredBy, Ask},
+    interrupt::{Answer, AnsweredBy},
     model::Slot,
     tool::ToolErrorCode,
     turn::StopReason,
@@ -100,14 +100,7 @@ fn sample() -> TurnTrace {
     let asked = InterruptSpan {
         interrupt_id: InterruptId::generate(),
         session_id: SessionId::generate(),
-        ask: Ask::Question {
-            question: "Which\nbranch?".to_owned(),
-            context: None,
-            default: None,
-            required: false,
-            choices: vec![],
-            secret: false,
-        },
+        ask: crate::samples::question("Which\nbranch?", &[]),
         answer: Some(Answer::Text { text: "main".to_owned() }),
         by: Some(AnsweredBy::Client("agentctl".to_owned())),
     };

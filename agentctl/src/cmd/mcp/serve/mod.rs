@@ -4,40 +4,48 @@
 //!
 //! - [`tools`]: what callers are told of the tools, and what they send.
 //! - [`turns`]: `ask` and `answer`, from the start of a turn to what came of it. [`person`]: who may say yes.
-//!   [`progress`]: what callers hear meanwhile.
-//! - [`reach`]: which sessions callers get at, which turns wait, and from where they are followed again.
-//! - [`shown`]: results, bounded and without what a terminal would obey; `search_documents` and `list_sessions`.
+//! - [`shown`]: which sessions callers get at, which turns wait, and from where they are followed again; results, bounded and
+//!   without what a terminal would obey; `search_documents` and `list_sessions`.
 
 mod person;
-mod progress;
-mod reach;
 mod shown;
 mod tools;
 mod turns;
 
 use std::{
+    convert::Infallible,
     io::{self, IsTerminal as _},
     pin::Pin,
-    sync::Arc,
     task::{Context, Poll, ready},
+    time::{Duration, Instant},
 };
 
-use agentd_core::{error::ErrorKind, session::Mount};
+use agentd_core::{
+    error::ErrorKind,
+    event::{Event, EventKind},
+    ids::TurnId,
+    item::{Item, ItemBody},
+    session::Mount,
+    turn::TurnResult,
+};
 use clap::Args;
 use rmcp::{
-    ErrorData, RoleServer, ServerHandler, ServiceExt as _,
+    ErrorData, Peer, RoleServer, ServerHandler, ServiceExt as _,
     model::{
         CallToolRequestParams, CallToolResponse, Implementation, ListToolsResult, PaginatedRequestParams,
-        ServerCapabilities, ServerConfig, Tool,
+        ProgressNotificationParam, ProgressToken, ServerCapabilities, ServerConfig, Tool,
     },
     service::{QuitReason, RequestContext, ServerInitializeError},
 };
-use tokio::io::{AsyncRead, ReadBuf};
+use tokio::{
+    io::{AsyncRead, ReadBuf},
+    sync::mpsc,
+};
 use tokio_util::sync::CancellationToken;
 
 use self::{
     person::Approvals,
-    reach::{Reach, Sessions, WaitingTurns},
+    shown::{Reach, Sessions, WaitingTurns},
 };
 use crate::{
     daemon::{self, Daemon},
@@ -47,7 +55,7 @@ use crate::{
     mount::MountArg,
     report,
     terminal::sanitize::clean_line,
-    turn::{AtEnd, Signals},
+    turn::{AtEnd, Renderer, Signals},
 };
 
 /// The arguments of `mcp serve`.
@@ -62,7 +70,7 @@ For the configuration of another agent (Claude Desktop, VS Code, …):
 
 Speaks the Model Context Protocol on standard input and output, and offers the tools ask, answer, search_documents and \
 list_sessions. The first call starts the daemon. When standard input ends, running calls are cancelled.")]
-pub(super) struct ServeArgs {
+pub(crate) struct ServeArgs {
     /// Folder that new sessions see as /project, read-only unless it ends in :rw; callers may name a folder below it
     #[arg(short = 'C', value_name = "DIR[:ro|:rw]", value_hint = clap::ValueHint::DirPath)]
     project: Option<MountArg>,
@@ -89,14 +97,25 @@ pub(super) async fn handle(global: &Global, args: ServeArgs) -> anyhow::Result<E
         signals.set_stopping(true);
     });
 
-    let server = AgentServer::new(global.clone(), project, args.approvals, Reach::new(args.sessions), over.clone());
-    let transport = (Input::new(tokio::io::stdin(), over.clone()), tokio::io::stdout());
+    let server = AgentServer {
+        global: global.clone(),
+        project,
+        approvals: args.approvals,
+        reach: Reach::new(args.sessions),
+        over: over.clone(),
+        told: WaitingTurns::default(),
+    };
+    let transport = (Input { inner: tokio::io::stdin(), over: over.clone() }, tokio::io::stdout());
     let service = tokio::select! {
         service = server.serve(transport) => match service {
             Ok(service) => service,
             // Whoever started us wanted nothing after all.
             Err(ServerInitializeError::ConnectionClosed(_)) => return Ok(Exit::Done),
-            Err(error) => return Err(misbegun(&error).into()),
+            Err(error) => {
+                let words = format!("what came on standard input is not how an MCP client begins: {error}");
+                let hint = "this command is for other agents to start; for a person there is `agentctl chat`";
+                return Err(Failure::usage(words).hint(hint).into());
+            }
         },
         () = &mut told_to_end => return Ok(Exit::Done),
     };
@@ -116,46 +135,24 @@ pub(super) async fn handle(global: &Global, args: ServeArgs) -> anyhow::Result<E
     }
 }
 
-fn misbegun(error: &ServerInitializeError) -> Failure {
-    Failure::usage(format!("what came on standard input is not how an MCP client begins: {error}"))
-        .hint("this command is for other agents to start; for a person there is `agentctl chat`")
-}
-
 /// The characters of a caller's name at the most.
 const LONGEST_NAME: usize = 40;
 
-/// The sessions of the daemon, for other agents.
-#[derive(Debug, Clone)]
-struct AgentServer {
-    house: Arc<House>,
-}
-
-/// State that all calls share.
+/// The sessions of the daemon, for other agents: state that all calls share.
 #[derive(Debug)]
-struct House {
+struct AgentServer {
     global: Global,
     /// The folder that new sessions see, and above which no caller gets.
-    pub(super) project: Option<Mount>,
-    pub(super) approvals: Approvals,
+    project: Option<Mount>,
+    approvals: Approvals,
     /// Which sessions callers get at.
-    pub(super) reach: Reach,
+    reach: Reach,
     /// Cancelled when nobody listens any more.
-    pub(super) over: CancellationToken,
-    pub(super) told: WaitingTurns,
+    over: CancellationToken,
+    told: WaitingTurns,
 }
 
 impl AgentServer {
-    /// A server that ends the turns whose answers are waited for when `over` is cancelled.
-    pub(super) fn new(
-        global: Global,
-        project: Option<Mount>,
-        approvals: Approvals,
-        reach: Reach,
-        over: CancellationToken,
-    ) -> Self {
-        Self { house: Arc::new(House { global, project, approvals, reach, over, told: WaitingTurns::default() }) }
-    }
-
     /// Does what a tool is called for. The daemon is reached anew for each call, and started where it has gone.
     async fn call(
         &self,
@@ -167,27 +164,21 @@ impl AgentServer {
             return self.resume(asked, input_responses, context).await;
         }
         match name.as_ref() {
-            "ask" => {
-                let args: tools::Ask = tools::read(&name, arguments)?;
-                self.ask(args, context).await
-            }
-            "answer" => {
-                let args: tools::Answer = tools::read(&name, arguments)?;
-                self.answer(args, context).await
-            }
+            "ask" => self.ask(tools::read(&name, arguments)?, context).await,
+            "answer" => self.answer(tools::read(&name, arguments)?, context).await,
             "search_documents" => {
                 let args: tools::Search = tools::read(&name, arguments)?;
                 // Where nobody waits the search is dropped, and the daemon ends it.
                 tokio::select! {
-                    found = async { shown::search(&self.daemon().await?, &self.house.reach, &args).await } => {
+                    found = async { shown::search(&self.daemon().await?, &self.reach, &args).await } => {
                         Ok(found?.into())
                     }
                     () = self.nobody_waits(context) => Err(gone().into()),
                 }
             }
             "list_sessions" => {
-                let args: tools::List = tools::read(&name, arguments)?;
-                Ok(shown::sessions(&self.daemon().await?, &self.house.reach, &args).await?.into())
+                let args = tools::read(&name, arguments)?;
+                Ok(shown::sessions(&self.daemon().await?, &self.reach, &args).await?.into())
             }
             other => Err(Failure::usage(format!("there is no tool {other}")).into()),
         }
@@ -197,13 +188,13 @@ impl AgentServer {
     async fn nobody_waits(&self, context: &RequestContext<RoleServer>) {
         tokio::select! {
             () = context.ct.cancelled() => {}
-            () = self.house.over.cancelled() => {}
+            () = self.over.cancelled() => {}
         }
     }
 
     /// The daemon, started if none runs.
     pub(super) async fn daemon(&self) -> Result<Daemon, Failure> {
-        daemon::connect(&self.house.global).await
+        daemon::connect(&self.global).await
     }
 }
 
@@ -261,13 +252,6 @@ pub(super) struct Input<R> {
     over: CancellationToken,
 }
 
-impl<R> Input<R> {
-    /// Around a reader. At its end, or where it fails, the token is cancelled.
-    pub(super) fn new(inner: R, over: CancellationToken) -> Self {
-        Self { inner, over }
-    }
-}
-
 impl<R: AsyncRead + Unpin> AsyncRead for Input<R> {
     fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         let (before, room) = (buf.filled().len(), buf.remaining());
@@ -276,6 +260,123 @@ impl<R: AsyncRead + Unpin> AsyncRead for Input<R> {
             self.over.cancel();
         }
         Poll::Ready(read)
+    }
+}
+
+/// Messages that may wait to be sent; more are dropped, for the next says more.
+const QUEUE: usize = 16;
+/// Between two words about text that is being written.
+const PAUSE: Duration = Duration::from_millis(250);
+/// A sign of life is given after this long at the latest, so that nobody gives a slow model up.
+const BEAT: Duration = Duration::from_secs(10);
+/// Characters that are shown of a text that is being written.
+const TAIL: usize = 100;
+
+/// Follows the events of a turn: what there is to tell is told, and its end is kept.
+#[derive(Debug)]
+pub(super) struct Progress {
+    tell: mpsc::Sender<String>,
+    turn: TurnId,
+    /// The number of the last event that came.
+    pub(super) seen: u64,
+    /// Result of the turn.
+    pub(super) result: Option<TurnResult>,
+    /// The end of the text that is being written.
+    tail: String,
+    told_at: Option<Instant>,
+    /// Set once the turn is left to wait: what is said then is for a person at a terminal.
+    left: bool,
+}
+
+impl Progress {
+    /// Of a turn, and what of it is to be sent.
+    pub(super) fn of(turn: TurnId, seen: u64) -> (Self, mpsc::Receiver<String>) {
+        let (tell, told) = mpsc::channel(QUEUE);
+        (Self { tell, turn, seen, result: None, tail: String::new(), told_at: None, left: false }, told)
+    }
+
+    fn tell(&mut self, message: String) {
+        // Of a caller that takes nothing nobody waits to be heard.
+        let _ = self.tell.try_send(message);
+        self.told_at = Some(Instant::now());
+    }
+
+    fn text(&mut self, text: &str) {
+        self.tail.push_str(text);
+        let cut = self.tail.char_indices().rev().nth(TAIL - 1).map_or(0, |(at, _)| at);
+        self.tail.drain(..cut);
+        if self.told_at.is_none_or(|at| at.elapsed() >= PAUSE) {
+            let line = clean_line(&self.tail);
+            if !line.is_empty() {
+                self.tell(line);
+            }
+        }
+    }
+}
+
+impl Renderer for Progress {
+    fn event(&mut self, event: &Event) -> io::Result<()> {
+        (self.seen, self.left) = (self.seen.max(event.seq), false);
+        match &event.kind {
+            EventKind::ItemStarted { item: Item { body: ItemBody::ToolResult(result), .. } } => {
+                self.tell(format!("runs {}", clean_line(&result.name)));
+            }
+            EventKind::ItemStarted { .. } => self.tail.clear(),
+            EventKind::ItemDelta { text, .. } => self.text(text),
+            EventKind::InterruptRaised { .. } => self.tell("waits for a person".to_owned()),
+            EventKind::Warning { message, .. } => self.tell(clean_line(message)),
+            EventKind::TurnEnded { result } if result.turn_id == self.turn => self.result = Some((**result).clone()),
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn finish(&mut self, _: &TurnResult) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn leave(&mut self) -> io::Result<()> {
+        self.left = true;
+        Ok(())
+    }
+
+    fn pause(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn note(&mut self, text: &str) -> io::Result<()> {
+        if !self.left {
+            self.tell(clean_line(text));
+        }
+        Ok(())
+    }
+}
+
+/// Sends what there is to tell, and a sign of life where there is nothing. It has no end of its own: it ends with the call.
+async fn send_progress(
+    peer: &Peer<RoleServer>,
+    token: Option<ProgressToken>,
+    mut told: mpsc::Receiver<String>,
+) -> Infallible {
+    let Some(token) = token else { return std::future::pending().await };
+    let begun = Instant::now();
+    let mut beat = tokio::time::interval(BEAT);
+    let mut number = 0_u32;
+    loop {
+        let message = tokio::select! {
+            message = told.recv() => match message {
+                Some(message) => message,
+                None => return std::future::pending().await,
+            },
+            _ = beat.tick() => match begun.elapsed().as_secs() {
+                0 => "the turn begins".to_owned(),
+                seconds => format!("at work for {seconds} s"),
+            },
+        };
+        number = number.saturating_add(1);
+        let progress = ProgressNotificationParam::new(token.clone(), f64::from(number)).with_message(message);
+        // Where it cannot be sent, the answer cannot either, and the protocol's loop finds that out.
+        let _ = peer.notify_progress(progress).await;
     }
 }
 
@@ -288,12 +389,27 @@ mod tests {
     #[tokio::test]
     async fn the_end_is_told_and_nothing_else() {
         let over = CancellationToken::new();
-        let mut input = Input::new(&b"ab"[..], over.clone());
+        let mut input = Input { inner: &b"ab"[..], over: over.clone() };
         assert_eq!(input.read(&mut [0; 1]).await.unwrap(), 1);
         assert_eq!(input.read(&mut []).await.unwrap(), 0);
         assert_eq!(input.read(&mut [0; 8]).await.unwrap(), 1);
         assert!(!over.is_cancelled());
         assert_eq!(input.read(&mut [0; 8]).await.unwrap(), 0);
         assert!(over.is_cancelled());
+    }
+
+    #[test]
+    fn text_is_told_by_its_end_now_and_then() {
+        let (mut progress, mut told) = Progress::of(TurnId::generate(), 0);
+        progress.text("one\u{1b}[2J ");
+        progress.text("two");
+        assert_eq!(told.try_recv().unwrap(), "one");
+        assert!(told.try_recv().is_err(), "the next word comes later");
+        progress.told_at = None;
+        progress.text(&"é".repeat(TAIL + 5));
+        assert_eq!(told.try_recv().unwrap(), "é".repeat(TAIL));
+        // A caller that takes nothing holds nothing up.
+        (0..QUEUE + 10).for_each(|number| progress.tell(number.to_string()));
+        assert_eq!(std::iter::from_fn(|| told.try_recv().ok()).count(), QUEUE);
     }
 }

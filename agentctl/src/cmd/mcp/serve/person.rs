@@ -91,18 +91,14 @@ impl Person {
         &self,
         interrupt: &Interrupt,
         answers: Option<InputResponses>,
-    ) -> Result<Option<Answer>, MissingAnswer> {
+    ) -> Result<Option<Answer>, ()> {
         if !matches!(self, Self::Between) || form(interrupt).is_none() {
             return Ok(None);
         }
-        let answer = answers.and_then(|mut answers| answers.remove(&interrupt.id.to_string())).ok_or(MissingAnswer)?;
-        Ok(answer_in(interrupt, serde_json::from_value(answer).map_err(|_| MissingAnswer)?))
+        let answer = answers.and_then(|mut answers| answers.remove(&interrupt.id.to_string())).ok_or(())?;
+        Ok(answer_in(interrupt, serde_json::from_value(answer).map_err(drop)?))
     }
 }
-
-/// The error of a call that brings no answer to its form.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) struct MissingAnswer;
 
 /// The answer that a form gives, if it gives one.
 fn answer_in(interrupt: &Interrupt, result: ElicitResult) -> Option<Answer> {
@@ -148,21 +144,20 @@ fn choice_form(interrupt: &Interrupt) -> Option<ElicitRequestParams> {
     }
     // A choice is sent back to the letter, so it is shown to the letter.
     let is_plain = choices.iter().all(|choice| visible::line(choice) == *choice);
-    if !is_plain || message.chars().count() > LONGEST {
-        return None;
-    }
-    let params = json!({
-        "mode": "form",
-        "message": message,
-        "requestedSchema": {
-            "type": "object",
-            "properties": {
-                "choice": { "type": "string", "title": "Answer", "enum": choices },
-                "other": { "type": "string", "title": "Other answer", "description": "In place of the choice" },
-            },
+    let schema = json!({
+        "type": "object",
+        "properties": {
+            "choice": { "type": "string", "title": "Answer", "enum": choices },
+            "other": { "type": "string", "title": "Other answer", "description": "In place of the choice" },
         },
     });
-    serde_json::from_value(params).ok()
+    is_plain.then(|| form_of(&message, &schema)).flatten()
+}
+
+/// A form with these words and fields; none where it would be too long.
+fn form_of(message: &str, schema: &Value) -> Option<ElicitRequestParams> {
+    let params = json!({ "mode": "form", "message": message, "requestedSchema": schema });
+    (message.chars().count() <= LONGEST).then(|| serde_json::from_value(params).ok()).flatten()
 }
 
 /// The answer of a form with choices, if there is one.
@@ -192,31 +187,20 @@ fn approval_form(interrupt: &Interrupt) -> Option<ElicitRequestParams> {
     if let Some(unanswered) = asking::unanswered(interrupt, Timestamp::now()) {
         message.push_str(&format!("\n\n{unanswered}"));
     }
-    if message.chars().count() > LONGEST {
-        return None;
-    }
-    let params = json!({
-        "mode": "form",
-        "message": message,
-        "requestedSchema": {
-            "type": "object",
-            "properties": {
-                "decision": {
-                    "type": "string",
-                    "title": "Decision",
-                    "description": "approve: it runs, once. reject: it does not run",
-                    "enum": ["approve", "reject"],
-                },
-                "reason": {
-                    "type": "string",
-                    "title": "Reason",
-                    "description": "Reason for a rejection, shown to the model",
-                },
+    let schema = json!({
+        "type": "object",
+        "properties": {
+            "decision": {
+                "type": "string",
+                "title": "Decision",
+                "description": "approve: it runs, once. reject: it does not run",
+                "enum": ["approve", "reject"],
             },
-            "required": ["decision"],
+            "reason": { "type": "string", "title": "Reason", "description": "Reason for a rejection, shown to the model" },
         },
+        "required": ["decision"],
     });
-    serde_json::from_value(params).ok()
+    form_of(&message, &schema)
 }
 
 /// Returns whether a preview says that it is cut. Lines of a file have a sign before them in a diff, so none of them
@@ -257,38 +241,12 @@ fn shows(tool: &str, text: &str, preview: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use agentd_core::{
-        ids::{InterruptId, SessionId, TurnId},
-        interrupt::AskedBy,
-        policy::Risk,
-    };
 
     use super::*;
+    use crate::samples;
 
     fn approval(preview: &str) -> Interrupt {
-        Interrupt {
-            id: InterruptId::generate(),
-            session_id: SessionId::generate(),
-            turn_id: TurnId::generate(),
-            call_id: None,
-            asked_by: AskedBy::default(),
-            ask: Ask::Approval {
-                tool: "run_bash_command".to_owned(),
-                args: json!({}),
-                risk: Risk::High,
-                reason: "it deletes".to_owned(),
-                preview: Some(preview.to_owned()),
-                layer: None,
-                rule: None,
-                grants: Vec::new(),
-                wider: Vec::new(),
-                for_good: Vec::new(),
-                owner: None,
-            },
-            raised_at: Timestamp::UNIX_EPOCH,
-            deadline: None,
-            on_deadline: None,
-        }
+        samples::interrupt(samples::approval("run_bash_command", json!({}), Some(preview), &[]))
     }
 
     #[test]
@@ -300,7 +258,7 @@ mod tests {
         };
         assert_eq!(
             message,
-            "agentd asks whether it may run run_bash_command for the main agent (high risk): it deletes\n\n\
+            "agentd asks whether it may run run_bash_command for the main agent (high risk): it runs a command\n\n\
              rm -r \\u{1b}[2Jbuild"
         );
         let schema = serde_json::to_value(requested_schema).unwrap();
@@ -335,32 +293,10 @@ mod tests {
     }
 
     #[test]
-    fn questions_are_no_form() {
-        let ask = Ask::Question {
-            secret: false,
-            question: "Which?".to_owned(),
-            context: None,
-            default: None,
-            required: true,
-            choices: Vec::new(),
-        };
-        let question = Interrupt { ask, ..approval("") };
-        assert!(form(&question).is_none());
-    }
-
-    #[test]
     fn a_question_with_choices_is_a_form_with_a_list() {
+        assert!(form(&samples::interrupt(samples::question("Which?", &[]))).is_none());
         let of = |question: &str, choices: [&str; 2]| {
-            let choices = choices.map(str::to_owned).to_vec();
-            let ask = Ask::Question {
-                secret: false,
-                question: question.to_owned(),
-                context: None,
-                default: None,
-                required: true,
-                choices,
-            };
-            choice_form(&Interrupt { ask, ..approval("") })
+            choice_form(&samples::interrupt(samples::question(question, &choices)))
         };
         let Some(ElicitRequestParams::FormElicitationParams { message, requested_schema, .. }) =
             of("Which\u{1b}[2J?", ["red", "green"])

@@ -6,7 +6,6 @@ use std::num::NonZeroU32;
 use agentd_core::{
     model::Slot,
     tool::{Effect, ToolSpec},
-    turn::{IfBusy, OnInterrupt},
 };
 use rmcp::model::{self, Tool, ToolAnnotations};
 use schemars::JsonSchema;
@@ -171,16 +170,6 @@ pub(super) enum AtInterrupt {
     Fail,
 }
 
-impl From<AtInterrupt> for OnInterrupt {
-    fn from(choice: AtInterrupt) -> Self {
-        match choice {
-            AtInterrupt::Wait => Self::Wait,
-            AtInterrupt::Deny => Self::Deny,
-            AtInterrupt::Fail => Self::Fail,
-        }
-    }
-}
-
 /// Behaviour while another turn runs in the session: it is told and nothing else happens, or the input waits.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
@@ -188,15 +177,6 @@ pub(super) enum WhenBusy {
     #[default]
     Refuse,
     Queue,
-}
-
-impl From<WhenBusy> for IfBusy {
-    fn from(choice: WhenBusy) -> Self {
-        match choice {
-            WhenBusy::Refuse => Self::Refuse,
-            WhenBusy::Queue => Self::Queue,
-        }
-    }
 }
 
 /// Answers what a turn waits for, and returns how the turn went on: its end, or what it waits for next.
@@ -272,6 +252,8 @@ pub(super) fn read<T: DeserializeOwned>(tool: &str, arguments: Option<Map<String
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     #[test]
@@ -293,13 +275,6 @@ mod tests {
             assert_eq!(annotations.destructive_hint, (!looks_only).then_some(true), "{tool:?}");
         }
     }
-}
-
-#[cfg(test)]
-mod arguments_tests {
-    use serde_json::json;
-
-    use super::*;
 
     fn object(value: Value) -> Option<Map<String, Value>> {
         value.as_object().cloned()

@@ -7,7 +7,7 @@ use agentd_core::{
     ids::InterruptId,
     interrupt::{Answer, Ask, Interrupt},
     session::Mount,
-    turn::{StartTurn, TurnResult},
+    turn::{IfBusy, OnInterrupt, StartTurn, TurnResult},
 };
 use agentd_proto::client::{NewSession, SessionChoice, StartRequest};
 use rmcp::{
@@ -17,12 +17,11 @@ use rmcp::{
 };
 
 use super::{
-    AgentServer, House, caller, gone,
-    person::{Approvals, MissingAnswer, Person},
-    progress::{self, Progress},
-    reach::WaitingTurn,
-    shown,
-    tools::{self, AtInterrupt, Decision},
+    AgentServer, Progress, caller, gone,
+    person::{Approvals, Person},
+    send_progress,
+    shown::{self, WaitingTurn},
+    tools::{self, AtInterrupt, Decision, WhenBusy},
 };
 use crate::{
     cmd::interrupts::resolve,
@@ -52,16 +51,6 @@ enum Rest {
     Waits(Vec<Interrupt>),
 }
 
-/// Way in which a turn is followed.
-struct FollowMode {
-    at: WaitingTurn,
-    person: Person,
-    /// Set if cancelling the call cancels the turn.
-    cancels: bool,
-    /// Time limit for following it.
-    limit: Option<Duration>,
-}
-
 impl AgentServer {
     /// Starts a turn, and follows it.
     pub(super) async fn ask(
@@ -69,7 +58,7 @@ impl AgentServer {
         args: tools::Ask,
         context: &RequestContext<RoleServer>,
     ) -> anyhow::Result<CallToolResponse> {
-        let folder = self.house.folder(args.folder.as_deref())?;
+        let folder = self.folder(args.folder.as_deref())?;
         if args.prompt.as_ref().map_or(args.session_id.is_none(), |prompt| prompt.trim().is_empty()) {
             return Err(Failure::usage("there is no prompt")
                 .hint("give a task, or the session_id of a turn that was interrupted")
@@ -77,30 +66,31 @@ impl AgentServer {
         }
         let daemon = self.daemon().await?;
         let session = self.session(&daemon, args.session_id, folder).await?;
-        if context.ct.is_cancelled() || self.house.over.is_cancelled() {
+        if context.ct.is_cancelled() || self.over.is_cancelled() {
             return Err(gone().into());
         }
         let client = caller(context);
-        let person = match args.on_interrupt {
-            AtInterrupt::Wait => Person::before(context, self.house.approvals),
-            AtInterrupt::Deny | AtInterrupt::Fail => Person::Nobody,
+        let (on_interrupt, person) = match args.on_interrupt {
+            AtInterrupt::Wait => (OnInterrupt::Wait, Person::before(context, self.approvals)),
+            AtInterrupt::Deny => (OnInterrupt::Deny, Person::Nobody),
+            AtInterrupt::Fail => (OnInterrupt::Fail, Person::Nobody),
         };
         let start = StartTurn {
             // A model wrote it: it mentions nothing, and no rule of the person is looked for in it.
             typed_bytes: Some(0),
             slot: args.model,
             max_steps: args.max_steps.map(Into::into),
-            on_interrupt: args.on_interrupt.into(),
-            if_busy: args.if_busy.into(),
+            on_interrupt,
+            if_busy: if args.if_busy == WhenBusy::Queue { IfBusy::Queue } else { IfBusy::Refuse },
             client: client.clone(),
             ..daemon.turn(args.prompt)
         };
         let is_new = matches!(session, SessionChoice::New(_));
         let line = SocketLine::start(&daemon, StartRequest { session, start }).await?.answering_as(client);
         let turn = line.turn().ok_or_else(|| Failure::new(ErrorKind::Protocol, "the daemon named no turn"))?;
-        self.house.reach.began(is_new.then(|| line.session()), turn);
+        self.reach.began(is_new.then(|| line.session()), turn);
         let at = WaitingTurn { session: line.session(), turn, seen: 0 };
-        self.follow(&daemon, line, FollowMode { at, person, cancels: true, limit: None }, context).await
+        self.follow(&daemon, line, at, person, None, context).await
     }
 
     /// The session that was named, seeing a folder if one was named too, or a new one.
@@ -111,7 +101,7 @@ impl AgentServer {
         folder: Option<Mount>,
     ) -> anyhow::Result<SessionChoice> {
         let Some(named) = named else {
-            let project = folder.or_else(|| self.house.project.clone());
+            let project = folder.or_else(|| self.project.clone());
             return Ok(SessionChoice::New(NewSession { project, ..NewSession::default() }));
         };
         if named.trim().is_empty() {
@@ -119,10 +109,10 @@ impl AgentServer {
                 .hint("leave it out for a new session; list_sessions shows those that there are")
                 .into());
         }
-        let session = self.house.reach.session(&daemon.client, &named).await?;
+        let session = self.reach.session(&daemon.client, &named).await?;
         let Some(folder) = folder else { return Ok(SessionChoice::Existing(session.to_string())) };
         // It stays what the session sees, so it is not changed under a person's hands.
-        if !self.house.reach.has_begun(session) {
+        if !self.reach.has_begun(session) {
             return Err(Failure::usage("this session was not begun here, so that its folder stays as it is")
                 .hint("leave the folder out, or leave the session_id out to begin a session with it")
                 .into());
@@ -140,17 +130,16 @@ impl AgentServer {
         context: &RequestContext<RoleServer>,
     ) -> anyhow::Result<CallToolResponse> {
         let daemon = self.daemon().await?;
-        let pending = self.house.reach.within(&daemon.client, daemon.client.interrupts(None).await?).await;
+        let pending = self.reach.within(&daemon.client, daemon.client.interrupts(None).await?).await;
         let (id, interrupt) = resolve(&args.interrupt_id, &pending)?;
         let at = self.place_of(&daemon, id, interrupt).await?;
-        let person = Person::before(context, self.house.approvals);
+        let person = Person::before(context, self.approvals);
 
         if args.decision == Decision::Wait {
             let at = at.ok_or_else(|| unknown(&args.interrupt_id))?;
             let limit = Duration::from_secs(args.wait_seconds.unwrap_or(WAIT).min(LONGEST_WAIT));
             let line = SocketLine::attach(&daemon, at.session, at.seen).await?.answering_as(caller(context));
-            let following = FollowMode { at, person: Person::Nobody, cancels: false, limit: Some(limit) };
-            return self.follow(&daemon, line, following, context).await;
+            return self.follow(&daemon, line, at, Person::Nobody, Some(limit), context).await;
         }
         let decided = tokio::select! {
             biased;
@@ -164,8 +153,7 @@ impl AgentServer {
                 .asks(&asked)
                 .unwrap_or_else(|| shown::waits(at.session, at.turn, &asked, NO_ANSWER).into()));
         };
-        self.go_on(&daemon, (id, interrupt), answer, FollowMode { at, person, cancels: false, limit: None }, context)
-            .await
+        self.go_on(&daemon, (id, interrupt), answer, at, person, context).await
     }
 
     /// Follows a turn from where a person was asked in a form, by a call that is made again with their answer.
@@ -176,25 +164,21 @@ impl AgentServer {
         context: &RequestContext<RoleServer>,
     ) -> anyhow::Result<CallToolResponse> {
         let daemon = self.daemon().await?;
-        let pending = self.house.reach.within(&daemon.client, daemon.client.interrupts(None).await?).await;
+        let pending = self.reach.within(&daemon.client, daemon.client.interrupts(None).await?).await;
         let id: InterruptId = asked.parse().map_err(|_| unknown(asked))?;
         let interrupt = pending.iter().find(|interrupt| interrupt.id == id);
         let at = self.place_of(&daemon, id, interrupt).await?.ok_or_else(|| unknown(asked))?;
-        let person = Person::before(context, self.house.approvals);
+        let person = Person::before(context, self.approvals);
         let Some(interrupt) = interrupt else {
             // Somebody else has answered meanwhile.
             let line = SocketLine::attach(&daemon, at.session, at.seen).await?.answering_as(caller(context));
-            let cancels = self.house.reach.has_turn(at.turn);
-            return self.follow(&daemon, line, FollowMode { at, person, cancels, limit: None }, context).await;
+            return self.follow(&daemon, line, at, person, None, context).await;
         };
         let waits = || shown::waits(at.session, at.turn, std::slice::from_ref(interrupt), NO_ANSWER).into();
         match person.answered(interrupt, answers) {
-            Ok(Some(answer)) => {
-                let following = FollowMode { at, person, cancels: false, limit: None };
-                self.go_on(&daemon, (id, Some(interrupt)), answer, following, context).await
-            }
+            Ok(Some(answer)) => self.go_on(&daemon, (id, Some(interrupt)), answer, at, person, context).await,
             Ok(None) => Ok(waits()),
-            Err(MissingAnswer) => Ok(person.asks(std::slice::from_ref(interrupt)).unwrap_or_else(waits)),
+            Err(()) => Ok(person.asks(std::slice::from_ref(interrupt)).unwrap_or_else(waits)),
         }
     }
 
@@ -204,22 +188,21 @@ impl AgentServer {
         daemon: &Daemon,
         (id, interrupt): (InterruptId, Option<&Interrupt>),
         answer: Answer,
-        following: FollowMode,
+        at: WaitingTurn,
+        person: Person,
         context: &RequestContext<RoleServer>,
     ) -> anyhow::Result<CallToolResponse> {
-        let (at, client) = (following.at, caller(context));
+        let client = caller(context);
         if let Some(misfit) = interrupt.and_then(|interrupt| answer.misfit(&interrupt.ask)) {
             return Err(Failure::usage(format!("this answer does not fit: {misfit}")).into());
         }
         daemon.client.answer(id, &answer, &client).await?;
         let others = daemon.client.interrupts(Some(&at.session.to_string())).await?;
         if !others.is_empty() {
-            return Ok(self.told(at, &others, NEEDS_ANSWER, &following.person));
+            return Ok(self.told(at, &others, NEEDS_ANSWER, &person));
         }
         let line = SocketLine::attach(daemon, at.session, at.seen).await?.answering_as(client);
-        // What a person began is theirs to cancel, whoever answered in it.
-        let cancels = self.house.reach.has_turn(at.turn);
-        self.follow(daemon, line, FollowMode { cancels, ..following }, context).await
+        self.follow(daemon, line, at, person, None, context).await
     }
 
     /// The turn that waits for an answer, or waited for one; none where nothing is known of it.
@@ -229,7 +212,7 @@ impl AgentServer {
         id: InterruptId,
         interrupt: Option<&Interrupt>,
     ) -> anyhow::Result<Option<WaitingTurn>> {
-        let known = self.house.told.of(id);
+        let known = self.told.of(id);
         let Some(interrupt) = interrupt else { return Ok(known) };
         let session = match known {
             Some(known) => known.session,
@@ -255,7 +238,7 @@ impl AgentServer {
                 format!("run `agentctl answer {}` in a terminal, which does not show what is typed", args.interrupt_id);
             return Err(Failure::usage("a password is answered by a person only").hint(hint));
         }
-        let may_approve = self.house.approvals == Approvals::Caller;
+        let may_approve = self.approvals == Approvals::Caller;
         // What an MCP server asks is a yes to something, as an approval is: no model gives it.
         let is_question = interrupt.is_some_and(|interrupt| {
             matches!(interrupt.ask, Ask::Question { .. }) && !interrupt.ask.is_of_mcp_server()
@@ -285,16 +268,18 @@ impl AgentServer {
         }))
     }
 
-    /// Follows a turn until it rests. Where nobody waits any more it is cancelled, if this server began it and this
-    /// call set it going.
+    /// Follows a turn until it rests, or for so long. Where nobody waits any more it is cancelled, if this server began it and
+    /// this call set it going: what a person began is theirs to cancel, whoever answered in it.
     async fn follow(
         &self,
         daemon: &Daemon,
         line: SocketLine,
-        following: FollowMode,
+        mut at: WaitingTurn,
+        mut person: Person,
+        limit: Option<Duration>,
         context: &RequestContext<RoleServer>,
     ) -> anyhow::Result<CallToolResponse> {
-        let FollowMode { mut at, mut person, cancels, limit } = following;
+        let cancels = limit.is_none() && self.reach.has_turn(at.turn);
         let (mut progress, told) = Progress::of(at.turn, at.seen);
         let work = async {
             let rest = until_it_rests(daemon, line, at, &mut progress, &mut person);
@@ -306,7 +291,7 @@ impl AgentServer {
         let outcome = tokio::select! {
             biased;
             () = self.nobody_waits(context) => None,
-            never = progress::send(&context.peer, context.meta.get_progress_token(), told) => match never {},
+            never = send_progress(&context.peer, context.meta.get_progress_token(), told) => match never {},
             outcome = work => Some(outcome),
         };
         at.seen = progress.seen;
@@ -326,7 +311,7 @@ impl AgentServer {
             }
             Some(Some(rest)) => Ok(match rest? {
                 Rest::Ended(result) => {
-                    self.house.reach.ended(at.turn);
+                    self.reach.ended(at.turn);
                     shown::ended(at.session, &result).into()
                 }
                 Rest::Waits(pending) => self.told(at, &pending, NEEDS_ANSWER, &person),
@@ -337,16 +322,14 @@ impl AgentServer {
     /// Tells what a turn waits for, or asks the person for it, and remembers from where it goes on.
     fn told(&self, at: WaitingTurn, pending: &[Interrupt], note: &str, person: &Person) -> CallToolResponse {
         for interrupt in pending {
-            self.house.told.remember(interrupt.id, at);
+            self.told.remember(interrupt.id, at);
         }
         person.asks(pending).unwrap_or_else(|| shown::waits(at.session, at.turn, pending, note).into())
     }
-}
 
-impl House {
     /// The folder that a caller named. It is the one that the server was started with, or one below it: whoever started it
     /// decides what callers can show to agents, not the model that calls.
-    pub(super) fn folder(&self, named: Option<&str>) -> Result<Option<Mount>, Failure> {
+    fn folder(&self, named: Option<&str>) -> Result<Option<Mount>, Failure> {
         let Some(named) = named else { return Ok(None) };
         let Some(base) = &self.project else {
             return Err(Failure::usage("this server was started without a folder, so that none can be named")
@@ -420,13 +403,8 @@ mod tests {
     use tokio_util::sync::CancellationToken;
 
     use super::*;
-    use crate::cmd::mcp::serve::reach::{Reach, Sessions};
+    use crate::cmd::mcp::serve::shown::{Reach, Sessions, WaitingTurns};
     use crate::{exit::Exit, flags::Global};
-
-    fn server(project: Option<Mount>) -> AgentServer {
-        let reach = Reach::new(Sessions::Own);
-        AgentServer::new(Global::default(), project, Approvals::Person, reach, CancellationToken::new())
-    }
 
     #[test]
     fn callers_name_folders_below_the_one_that_was_given() {
@@ -437,9 +415,16 @@ mod tests {
         fs::create_dir_all(home.join("given-not")).unwrap();
         fs::write(given.join("file"), "x").unwrap();
         std::os::unix::fs::symlink(&home, given.join("out")).unwrap();
-        let server = server(Some(Mount { path: given.clone(), writable: true }));
+        let mut server = AgentServer {
+            global: Global::default(),
+            project: Some(Mount { path: given.clone(), writable: true }),
+            approvals: Approvals::Person,
+            reach: Reach::new(Sessions::Own),
+            over: CancellationToken::new(),
+            told: WaitingTurns::default(),
+        };
         let check = |named: &str, expected: Option<&str>| {
-            let folder = server.house.folder(Some(named));
+            let folder = server.folder(Some(named));
             match expected {
                 Some(below) => {
                     let expected = Mount { path: given.join(below).components().collect(), writable: true };
@@ -455,12 +440,8 @@ mod tests {
         for outside in ["..", "/", "../given-not", "out", "out/given-not", "file", "none", "/etc", "a\0b"] {
             check(outside, None);
         }
-        assert_eq!(server.house.folder(None), Ok(None));
-    }
-
-    #[test]
-    fn without_a_folder_none_can_be_named() {
-        let failure = server(None).house.folder(Some(".")).unwrap_err();
-        assert!(failure.hint.unwrap().contains("-C DIR"));
+        assert_eq!(server.folder(None), Ok(None));
+        server.project = None;
+        assert!(server.folder(Some(".")).unwrap_err().hint.unwrap().contains("-C DIR"));
     }
 }

@@ -13,12 +13,12 @@ use agentd_core::{
     turn::TurnResult,
     usage::Usage,
 };
-use agentd_proto::client::PlayMode;
+use agentd_proto::client::{PlayMode, PlayRequest};
 use clap::Args;
 use regex::Regex;
 use serde::Deserialize;
 
-use crate::{cmd::replay::PlayWishes, failure::Failure};
+use crate::failure::Failure;
 
 /// Largest file of expectations, in bytes.
 const LARGEST: u64 = 1 << 20;
@@ -33,12 +33,7 @@ pub(super) struct TestCase {
     pub(super) name: String,
     /// File of the recording.
     pub(super) recording: PathBuf,
-    /// Expectations.
-    pub(super) expect: Expectations,
-    mode: Mode,
-    project: Option<PathBuf>,
-    writable: bool,
-    approve: bool,
+    pub(super) file: TestFile,
     /// Folder of all tests.
     base: PathBuf,
 }
@@ -57,7 +52,7 @@ pub(super) struct LivePermissions {
 /// A file `NAME.yaml`.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-struct TestFile {
+pub(super) struct TestFile {
     /// File of the recording, relative to this one; `NAME.jsonl` where absent.
     recording: Option<PathBuf>,
     mode: Mode,
@@ -67,7 +62,8 @@ struct TestFile {
     writable: bool,
     /// Lets calls run that need an approval, where tools run; needs --approve.
     approve: bool,
-    expect: Expectations,
+    /// Expectations.
+    pub(super) expect: Expectations,
 }
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
@@ -82,42 +78,42 @@ enum Mode {
 impl TestCase {
     /// Returns whether tools run or a model is asked.
     pub(super) fn is_live(&self) -> bool {
-        self.mode != Mode::Strict
+        self.file.mode != Mode::Strict
     }
 
     /// The way to play it.
     ///
     /// # Errors
     /// When its file asks for more than it is permitted, or its project cannot be used.
-    pub(super) fn wishes(&self, update: bool, permitted: LivePermissions) -> Result<PlayWishes, Failure> {
+    pub(super) fn wishes(&self, update: bool, permitted: LivePermissions) -> Result<PlayRequest, Failure> {
         let LivePermissions { approve, writable } = permitted;
-        let asks = [("approve", self.approve, approve), ("writable", self.writable, writable)];
+        let TestFile { mode, project, .. } = &self.file;
+        let asks = [("approve", self.file.approve, approve), ("writable", self.file.writable, writable)];
         if let Some((key, ..)) = asks.iter().find(|(_, asks, is_permitted)| self.is_live() && *asks && !is_permitted) {
             return Err(Failure::usage(format!("the file of the test {} says {key}: true", self.name))
                 .hint(format!("read it and its recording; --{key} permits that")));
         }
-        let here = || {
-            std::env::current_dir()
-                .map_err(|error| Failure::usage(format!("could not find the current folder: {error}")))
-        };
-        let project = match &self.project {
+        let is_named = project.is_some();
+        let project = match project {
             Some(path) => fs::canonicalize(path).map_err(|error| {
                 Failure::usage(format!("could not find the project {}: {error}", path.display()))
                     .hint(format!("set `project` of {} to a folder that exists", self.name))
             })?,
-            None => here()?,
+            None => std::env::current_dir()
+                .map_err(|error| Failure::usage(format!("could not find the current folder: {error}")))?,
         };
-        if self.is_live() && self.project.is_some() && !lies_within(&project, &self.base) {
+        if self.is_live() && is_named && !lies_within(&project, &self.base) {
             return Err(Failure::usage(format!("the project of the test {} lies outside of the tests", self.name))
                 .hint("name the folder that holds both, and the test: agentctl test DIR NAME --live"));
         }
-        let mode = match self.mode {
+        let mode = match mode {
             Mode::Strict => PlayMode::Strict,
             Mode::LiveTools => PlayMode::LiveTools,
             Mode::LiveModel => PlayMode::LiveModel,
         };
-        let update = update && self.mode == Mode::Strict;
-        Ok(PlayWishes { mode, project: Some(project), writable: self.writable, approve: self.approve, update })
+        let TestFile { writable, approve, .. } = self.file;
+        let update = update && !self.is_live();
+        Ok(PlayRequest { text: Vec::new(), mode, project: Some(project), writable, approve, update })
     }
 }
 
@@ -135,18 +131,12 @@ pub(super) fn find(folder: &Path, words: &[String]) -> Result<Vec<TestCase>, Fai
     }
     let named: Vec<PathBuf> = cases.values().map(|case| case.recording.clone()).collect();
     for path in files.iter().filter(|path| has_ending(path, &["jsonl"]) && !named.contains(path)) {
-        let (mode, expect) = (Mode::Strict, Expectations::default());
-        let case = TestCase {
+        cases.entry(name(path)).or_insert_with(|| TestCase {
             name: name(path),
             recording: path.clone(),
-            expect,
-            mode,
-            project: None,
-            writable: false,
-            approve: false,
+            file: TestFile::default(),
             base: base.to_owned(),
-        };
-        cases.entry(name(path)).or_insert(case);
+        });
     }
     let is_meant = |name: &str| words.is_empty() || words.iter().any(|word| name.contains(word.as_str()));
     let cases: Vec<TestCase> = cases.into_values().filter(|case| is_meant(&case.name)).collect();
@@ -205,19 +195,19 @@ fn read(path: &Path, name: String, base: &Path) -> Result<TestCase, Failure> {
         return Err(refuse(format!("it has {length} bytes; {LARGEST} are read")));
     }
     let text = fs::read_to_string(path).map_err(|error| refuse(error.to_string()))?;
-    let file: TestFile = serde_saphyr::from_str(&text)
+    let mut file: TestFile = serde_saphyr::from_str(&text)
         .map_err(|error| refuse(error.to_string()).hint("docs/testing.md describes the files of tests"))?;
     let beside = |other: PathBuf| path.parent().unwrap_or(Path::new("")).join(other);
     let is_below = |path: &PathBuf| !path.is_absolute() && path.components().all(|part| part != Component::ParentDir);
     let is_named_below = file.recording.as_ref().is_none_or(is_below);
-    let recording = file.recording.map_or_else(|| path.with_extension("jsonl"), beside);
+    let recording = file.recording.take().map_or_else(|| path.with_extension("jsonl"), beside);
     if !is_named_below || recording.exists() && !lies_within(&recording, base) {
         return Err(refuse("recording leads out of the folder of the test".to_owned()).hint("name a file in it"));
     }
-    let TestFile { mode, project, writable, approve, expect, .. } = file;
-    expect.check().map_err(refuse)?;
-    let (project, base) = (project.map(beside), base.to_owned());
-    Ok(TestCase { name, recording, expect, mode, project, writable, approve, base })
+    // What could never be looked at is refused.
+    file.expect.pattern().map_err(refuse)?;
+    file.project = file.project.map(beside);
+    Ok(TestCase { name, recording, file, base: base.to_owned() })
 }
 
 /// Expectations of a test. What is absent is not looked at.
@@ -316,11 +306,6 @@ impl PlayedTurns {
 }
 
 impl Expectations {
-    /// Refuses what could never be looked at.
-    pub(super) fn check(&self) -> Result<(), String> {
-        self.pattern().map(drop)
-    }
-
     fn pattern(&self) -> Result<Option<Regex>, String> {
         let pattern = self.text.matches.as_deref().map(Regex::new).transpose();
         pattern.map_err(|error| format!("expect.text.matches is no regular expression: {error}"))
@@ -332,9 +317,8 @@ impl Expectations {
         let Some(last) = &played.last else { return Ok(vec!["no turn came to an end".to_owned()]) };
         let end = serde_json::to_value(last.stop_reason)?;
         let end = end.as_str().unwrap_or_default();
-        match &self.end {
-            Some(expected) if expected != end => failures.push(format!("expected end: {expected}, and it is {end}")),
-            _ => {}
+        if let Some(expected) = self.end.as_ref().filter(|expected| *expected != end) {
+            failures.push(format!("expected end: {expected}, and it is {end}"));
         }
         self.text_failures(&last.text, &mut failures)?;
         self.tool_failures(played, &mut failures);
