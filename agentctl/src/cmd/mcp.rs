@@ -472,7 +472,7 @@ mod serve {
 
     /// The arguments of `mcp serve`, accepted and not read.
     #[derive(Debug, Args)]
-    pub(super) struct ServeArgs {
+    pub(crate) struct ServeArgs {
         /// Arguments of a build that has the feature
         #[arg(hide = true, trailing_var_arg = true, allow_hyphen_values = true)]
         _any: Vec<String>,
