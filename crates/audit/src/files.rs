@@ -65,20 +65,15 @@ pub(crate) fn all(folder: &Path) -> io::Result<Vec<LogFile>> {
     Ok(aside.into_iter().map(|(_, file)| file).chain(current).collect())
 }
 
-/// A file of the log, opened.
-#[derive(Debug)]
-pub(crate) struct OpenLogFile {
-    pub(crate) name: String,
-    pub(crate) file: io::Result<File>,
-}
+/// A file of the log by its name, opened.
+pub(crate) type OpenLogFile = (String, io::Result<File>);
 
 /// All files of the log, as they stood together at one moment. The file that is written now gets another name when it is
 /// full, and the oldest are removed: opened one by one, lines in between could seem to be gone.
 pub(crate) fn opened(folder: &Path) -> io::Result<Vec<OpenLogFile>> {
     let mut listed = all(folder)?;
     for _ in 0..LOOKS {
-        let opened =
-            listed.iter().map(|file| OpenLogFile { name: file.name.clone(), file: open(&file.path) }).collect();
+        let opened = listed.iter().map(|file| (file.name.clone(), open(&file.path))).collect();
         let now = all(folder)?;
         if now == listed {
             return Ok(opened);
@@ -105,48 +100,33 @@ pub(crate) enum LogLine {
     Torn(u64),
 }
 
-/// The lines of a file.
-pub(crate) struct Lines<R> {
-    from: R,
+/// The next line of a file. None at the end.
+pub(crate) fn next_line(from: &mut impl io::BufRead) -> io::Result<Option<LogLine>> {
+    let mut line = Vec::new();
+    from.by_ref().take(LONGEST_LINE).read_until(b'\n', &mut line)?;
+    if line.pop_if(|last| *last == b'\n').is_some() {
+        return Ok(Some(LogLine::Line(line)));
+    }
+    match line.len() as u64 {
+        0 => Ok(None),
+        LONGEST_LINE => skip_line(from, LONGEST_LINE).map(Some),
+        torn => Ok(Some(LogLine::Torn(torn))),
+    }
 }
 
-impl<R: io::BufRead> Lines<R> {
-    pub(crate) fn new(from: R) -> Self {
-        Self { from }
-    }
-
-    /// The next line. None at the end.
-    pub(crate) fn next(&mut self) -> io::Result<Option<LogLine>> {
-        let mut line = Vec::new();
-        self.from.by_ref().take(LONGEST_LINE).read_until(b'\n', &mut line)?;
-        if line.pop_if(|last| *last == b'\n').is_some() {
-            return Ok(Some(LogLine::Line(line)));
+/// Goes on behind the next newline, without keeping what stands before it.
+fn skip_line(from: &mut impl io::BufRead, mut skipped: u64) -> io::Result<LogLine> {
+    loop {
+        let buffer = from.fill_buf()?;
+        if buffer.is_empty() {
+            return Ok(LogLine::Torn(skipped));
         }
-        match line.len() as u64 {
-            0 => Ok(None),
-            LONGEST_LINE => self.skip_line(LONGEST_LINE).map(Some),
-            torn => Ok(Some(LogLine::Torn(torn))),
-        }
-    }
-
-    /// Goes on behind the next newline, without keeping what stands before it.
-    fn skip_line(&mut self, mut skipped: u64) -> io::Result<LogLine> {
-        loop {
-            let (used, ended) = {
-                let buffer = self.from.fill_buf()?;
-                if buffer.is_empty() {
-                    return Ok(LogLine::Torn(skipped));
-                }
-                match buffer.iter().position(|byte| *byte == b'\n') {
-                    Some(at) => (at + 1, true),
-                    None => (buffer.len(), false),
-                }
-            };
-            self.from.consume(used);
-            skipped += used as u64;
-            if ended {
-                return Ok(LogLine::TooLong);
-            }
+        let end = buffer.iter().position(|byte| *byte == b'\n');
+        let used = end.map_or(buffer.len(), |at| at + 1);
+        from.consume(used);
+        skipped += used as u64;
+        if end.is_some() {
+            return Ok(LogLine::TooLong);
         }
     }
 }
@@ -158,9 +138,9 @@ mod tests {
     #[test]
     fn lines_end_at_newlines_and_nowhere_else() {
         let check = |text: Vec<u8>, expected: &[LogLine]| {
-            let mut lines = Lines::new(BufReader::new(text.as_slice()));
+            let mut lines = BufReader::new(text.as_slice());
             let mut found = Vec::new();
-            while let Some(line) = lines.next().unwrap() {
+            while let Some(line) = next_line(&mut lines).unwrap() {
                 found.push(line);
             }
             assert_eq!(found, expected);

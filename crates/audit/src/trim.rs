@@ -10,13 +10,10 @@ use std::{
     path::Path,
 };
 
-use agentd_core::{
-    Timestamp,
-    audit::{AuditFact, AuditHead},
-};
+use agentd_core::{Timestamp, audit::AuditFact};
 
 use crate::{
-    files::{self, CURRENT, LogFile},
+    files::{self, CURRENT},
     place::{self, Tail},
     writer::Thread,
 };
@@ -61,7 +58,9 @@ pub(crate) fn trim(thread: &mut Thread, limits: &TrimLimits) -> io::Result<TrimR
         if !is_old && limits.max_bytes.is_none_or(|most| total <= most) {
             break;
         }
-        let Some(through) = last_line(file)? else {
+        let tail = Tail::of(&mut File::open(&file.path)?)?;
+        // Its last line, where that holds and nothing stands behind it.
+        let Some(through) = tail.last.filter(|_| tail.torn.is_none()) else {
             tracing::warn!("{} is old, and stays: it is not as the audit log left it", file.name);
             break;
         };
@@ -93,12 +92,6 @@ fn set_aside(name: &str) -> Option<Timestamp> {
     let stamp = name.strip_prefix("audit-")?.get(..15)?;
     let at = jiff::civil::DateTime::strptime("%Y%m%dT%H%M%S", stamp).ok()?;
     at.to_zoned(jiff::tz::TimeZone::UTC).ok().map(|at| at.timestamp())
-}
-
-/// Its last line, where that holds and nothing stands behind it.
-fn last_line(file: &LogFile) -> io::Result<Option<AuditHead>> {
-    let tail = Tail::of(&mut File::open(&file.path)?)?;
-    Ok(tail.last.filter(|_| tail.torn.is_none()))
 }
 
 /// Pieces that crashes had torn off.

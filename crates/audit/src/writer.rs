@@ -15,7 +15,7 @@ use tokio::sync::{mpsc, oneshot};
 
 use crate::{
     chain,
-    place::LogEnd,
+    place::{LogEnd, damaged},
     shape::shape,
     trim::{TrimLimits, TrimReport, trim},
 };
@@ -158,46 +158,31 @@ impl Thread {
                     entries.push(entry);
                     replies.push(reply);
                 }
-                Err(error) => tell(reply, Some(&error.to_string())),
+                Err(error) => tell(reply, Some(error.to_string())),
             }
         }
         let waited_for = replies.iter().any(Option::is_some) || !self.own.is_empty();
         match self.write(&entries, waited_for) {
-            Ok(()) => {
-                self.failing = false;
-                replies.into_iter().for_each(|reply| tell(reply, None));
-            }
             // What is too much for the disk together may find room alone.
             Err(_) if entries.len() > 1 => {
                 for (entry, reply) in entries.iter().zip(replies) {
                     let outcome = self.write(std::slice::from_ref(entry), reply.is_some());
-                    self.told(outcome.as_ref(), reply);
+                    self.told(&outcome, reply);
                 }
             }
-            outcome => {
-                for reply in replies {
-                    self.told(outcome.as_ref(), reply);
-                }
-            }
+            outcome => replies.into_iter().for_each(|reply| self.told(&outcome, reply)),
         }
     }
 
-    fn told(&mut self, outcome: Result<&(), &std::io::Error>, reply: Option<Reply>) {
-        match outcome {
-            Ok(&()) => {
-                self.failing = false;
-                tell(reply, None);
-            }
-            Err(error) => {
-                if !self.failing {
-                    tracing::error!(
-                        "the audit log cannot be written, and nothing that changes or runs anything may run: {error}"
-                    );
-                }
-                self.failing = true;
-                tell(reply, Some(&error.to_string()));
-            }
+    fn told(&mut self, outcome: &std::io::Result<()>, reply: Option<Reply>) {
+        if let Err(error) = outcome
+            && !std::mem::replace(&mut self.failing, true)
+        {
+            tracing::error!(
+                "the audit log cannot be written, and nothing that changes or runs anything may run: {error}"
+            );
         }
+        tell(reply, outcome.as_ref().err().map(ToString::to_string));
     }
 
     /// Writes the entries, all or none, behind what the log has to tell of itself.
@@ -206,13 +191,7 @@ impl Thread {
         if self.place.as_ref().is_some_and(|place| !place.is_as_it_was_left()) {
             tracing::error!("the audit log was changed by another program");
             self.place = None;
-            self.own.push(AuditFact::LogDamaged {
-                found: "another program changed or moved the file while the daemon ran".to_owned(),
-                bytes: 0,
-                sha256: None,
-                kept_as: None,
-                problem: None,
-            });
+            self.own.push(damaged("another program changed or moved the file while the daemon ran", None));
         }
         if self.place.is_none() {
             let (place, found) = LogEnd::open(&self.folder, Some(&self.head), None, now)?;
@@ -249,6 +228,7 @@ impl Thread {
             self.place = None;
             return Err(error);
         }
+        self.failing = false;
         self.own.clear();
         self.head = place.head().clone();
         self.unsynced = !durable;
@@ -269,16 +249,13 @@ impl Thread {
     }
 }
 
-fn tell(reply: Option<Reply>, problem: Option<&str>) {
-    if let Some(reply) = reply {
-        let _ = reply.send(match problem {
-            None => Ok(()),
-            Some(problem) => {
-                Err(AuditError::new(ErrorKind::Storage, format!("could not write the audit log: {problem}"))
-                    .with_hint("free some disk space for the data folder; `agentctl audit verify` looks at the log"))
-            }
-        });
-    }
+fn tell(reply: Option<Reply>, problem: Option<String>) {
+    let Some(reply) = reply else { return };
+    let refusal = problem.map(|problem| {
+        AuditError::new(ErrorKind::Storage, format!("could not write the audit log: {problem}"))
+            .with_hint("free some disk space for the data folder; `agentctl audit verify` looks at the log")
+    });
+    let _ = reply.send(refusal.map_or(Ok(()), Err));
 }
 
 #[cfg(test)]

@@ -1,10 +1,11 @@
-//! The thread that owns the model: it loads on first use, answers one request after the other, and lets go when idle.
+//! The thread that owns the model: it loads on first use, answers one request after the other, and lets go when idle; and what
+//! can be seen of it from outside.
 
 use std::{
     panic::{AssertUnwindSafe, catch_unwind},
     sync::{
         Arc,
-        atomic::Ordering,
+        atomic::{AtomicBool, AtomicU64, Ordering},
         mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel},
     },
     thread,
@@ -14,16 +15,13 @@ use std::{
 use agentd_core::{
     error::{ErrorKind, ModelError},
     model::{Finish, ModelChunk},
-    usage::Usage,
 };
 use tokio::sync::{OwnedSemaphorePermit, mpsc};
 
 use crate::{
     config::EmbeddedConfig,
     error::RunError,
-    inference::{Inference, KvCache, Stop},
-    status::Counters,
-    vocabulary::chat::Turn,
+    inference::{Inference, KvCache},
 };
 
 /// Requests that may wait in the worker's queue. More wait at its door, in the streams that were asked for.
@@ -35,7 +33,8 @@ pub(crate) type Reply = mpsc::Sender<Result<ModelChunk, ModelError>>;
 pub(crate) struct Order {
     /// A line above the text, which says what to think of it.
     pub(crate) mark: String,
-    pub(crate) turns: Vec<Turn>,
+    /// What was asked.
+    pub(crate) text: String,
     /// The limit of the request, if it has one; that of the configuration holds besides.
     pub(crate) max_tokens: Option<usize>,
 }
@@ -46,6 +45,49 @@ pub(crate) struct Job {
     pub(crate) reply: Reply,
     /// The place in the queue, given back when the request is done.
     pub(crate) place: OwnedSemaphorePermit,
+}
+
+/// State of the embedded model, and counters since the daemon started.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct EmbeddedStatus {
+    /// Set while the weights are in memory.
+    pub loaded: bool,
+    /// Number of loads.
+    pub loads: u64,
+    /// Set while a request is being worked on.
+    pub busy: bool,
+    /// Tokens of prompts and answers that were computed; reused ones do not count.
+    pub evaluated_tokens: u64,
+    /// Tokens of answers and arguments that were made.
+    pub generated_tokens: u64,
+}
+
+/// The same, as the worker counts it.
+#[derive(Debug, Default)]
+pub(crate) struct Counters {
+    loaded: AtomicBool,
+    loads: AtomicU64,
+    pub(crate) busy: AtomicBool,
+    pub(crate) evaluated: AtomicU64,
+    pub(crate) generated: AtomicU64,
+}
+
+// The counters order nothing else, so that relaxed operations do.
+impl Counters {
+    pub(crate) fn status(&self) -> EmbeddedStatus {
+        EmbeddedStatus {
+            loaded: self.loaded.load(Ordering::Relaxed),
+            loads: self.loads.load(Ordering::Relaxed),
+            busy: self.busy.load(Ordering::Relaxed),
+            evaluated_tokens: self.evaluated.load(Ordering::Relaxed),
+            generated_tokens: self.generated.load(Ordering::Relaxed),
+        }
+    }
+
+    pub(crate) fn set_loaded(&self, loaded: bool) {
+        self.loaded.store(loaded, Ordering::Relaxed);
+        self.loads.fetch_add(u64::from(loaded), Ordering::Relaxed);
+    }
 }
 
 /// Starts the thread. It ends when the sender is gone.
@@ -127,25 +169,18 @@ impl Worker {
 impl LoadedModel {
     fn write(&mut self, order: &Order, limit: usize, reply: &Reply) -> Result<(), RunError> {
         let send = |chunk| reply.blocking_send(Ok(chunk)).map_err(|_| RunError::Cancelled);
-        let prompt = self.inference.chat_prompt(&order.turns)?;
+        let prompt = self.inference.chat_prompt(&order.text)?;
         let max_tokens = order.max_tokens.unwrap_or(limit).min(limit);
         send(ModelChunk::Text(format!("*{}*\n\n", order.mark)))?;
-        let say = |text| send(ModelChunk::Text(text)).is_ok();
-        let answered = self.inference.answer(&mut self.cache, &prompt, max_tokens, reply, say)?;
+        let (stop, say) = (|| reply.is_closed(), |text| send(ModelChunk::Text(text)).is_ok());
+        let (finish, usage) = self.inference.answer(&mut self.cache, &prompt, max_tokens, &stop, say)?;
         // A text that goes round in circles, or is at the limit of this model, ends there: it was never to be relied on.
-        let is_cut = answered.finish == Finish::Runaway || answered.finish == Finish::Length && max_tokens == limit;
+        let is_cut = finish == Finish::Runaway || finish == Finish::Length && max_tokens == limit;
         if is_cut {
             send(ModelChunk::Text(" …".to_owned()))?;
         }
-        send(ModelChunk::Usage(Usage {
-            prompt_tokens: answered.prompt as u64,
-            cached_tokens: answered.reused as u64,
-            completion_tokens: answered.tokens as u64,
-            // It runs here, and nobody is paid for it.
-            cost_microusd: Some(0),
-            ..Usage::default()
-        }))?;
-        send(ModelChunk::End(if is_cut { Finish::Stop } else { answered.finish }))
+        send(ModelChunk::Usage(usage))?;
+        send(ModelChunk::End(if is_cut { Finish::Stop } else { finish }))
     }
 }
 
@@ -157,12 +192,6 @@ fn load(config: &EmbeddedConfig, counters: &Arc<Counters>) -> Result<LoadedModel
     let ms = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX);
     tracing::info!(path = %config.path.display(), ms, "the built-in model was loaded");
     Ok(LoadedModel { inference, cache })
-}
-
-impl Stop for Reply {
-    fn stopped(&self) -> bool {
-        self.is_closed()
-    }
 }
 
 /// Gives back what the weights took.

@@ -1,6 +1,6 @@
 //! What is configured of one model.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::collections::BTreeMap;
 
 use agentd_core::{
     model::{ModelRequest, Slot},
@@ -207,10 +207,6 @@ impl ModelConfig {
             body: Map::new(),
             ..self.clone()
         }
-    }
-
-    pub(crate) fn connect_timeout(&self) -> Duration {
-        Duration::from_millis(self.connect_timeout_ms)
     }
 }
 

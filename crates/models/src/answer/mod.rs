@@ -14,8 +14,6 @@ use agentd_core::{
     usage::{Prices, Usage},
 };
 
-use crate::http::failure::Failure;
-
 /// The calls that one answer may have.
 pub(crate) const MAX_CALLS: usize = 128;
 
@@ -79,9 +77,9 @@ pub(crate) struct Answer {
 }
 
 impl Answer {
-    pub(crate) fn push(&mut self, kind: Kind, words: &str) -> Result<(), Failure> {
+    pub(crate) fn push(&mut self, kind: Kind, words: &str) {
         if words.is_empty() {
-            return Ok(());
+            return;
         }
         self.began = true;
         self.size += words.len();
@@ -91,14 +89,11 @@ impl Answer {
             self.runaway.get_or_insert_with(|| format!("went on for more than {} MiB", MAX_TEXT_BYTES >> 20));
         }
         self.text_bytes += kept.len();
-        if kept.is_empty() {
-            return Ok(());
-        }
         match self.pieces.back_mut() {
+            _ if kept.is_empty() => {}
             Some(last) if last.kind == kind => last.words.push_str(kept),
             _ => self.pieces.push_back(Piece { kind, words: kept.to_owned() }),
         }
-        Ok(())
     }
 
     /// Takes in a remark of the server, once, as long as there are few.

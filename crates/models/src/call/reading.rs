@@ -23,9 +23,9 @@ use crate::{
         thoughts::{Part, Splitter},
     },
     http::{
-        deadline::Deadline,
         failure::{Failure, excerpt},
         recording::Recording,
+        request::Deadline,
         sse::{Decoder, EventTooLarge},
         target::Target,
     },
@@ -223,7 +223,7 @@ impl Reading {
                         return Ok(());
                     }
                     let before = answer.size;
-                    reader.event(target, data, answer).map_err(Trouble::Failure)?;
+                    reader.hear(target, data, answer).map_err(Trouble::Failure)?;
                     if answer.size != before {
                         *keep_alive = None;
                     }
@@ -250,7 +250,7 @@ impl Reading {
             Form::Unknown => {}
             Form::Whole(body) => {
                 let text = String::from_utf8_lossy(body);
-                self.reader.event(target, &text, &mut self.answer)?;
+                self.reader.hear(target, &text, &mut self.answer)?;
                 if self.answer.finish.is_none() {
                     return Err(Failure::protocol(format!(
                         "the model at {target} answered with JSON that is no answer: {}",
@@ -267,7 +267,7 @@ impl Reading {
                     nothing_readable = false;
                     let whole = rest == "[DONE]" || serde_json::from_str::<serde::de::IgnoredAny>(&rest).is_ok();
                     if whole {
-                        self.reader.event(target, &rest, &mut self.answer)?;
+                        self.reader.hear(target, &rest, &mut self.answer)?;
                     }
                 }
             }
@@ -313,7 +313,7 @@ impl Reading {
     fn tell_end(&mut self, chunks: &mut VecDeque<ModelChunk>) {
         let finish = self.answer.finish.unwrap_or(Finish::Stop);
         let calls = self.reader.calls();
-        let AnswerCalls { calls, unrun } = self.words.finish(calls, finish == Finish::Length, chunks);
+        let (calls, unrun) = self.words.finish(calls, finish == Finish::Length, chunks);
         if matches!(finish, Finish::Stop | Finish::Length) {
             chunks.extend(self.reader.fields().map(ModelChunk::AnswerFields));
             chunks.extend(calls.into_iter().map(|RawCall { name, arguments, fields }| ModelChunk::ToolCall {
@@ -379,13 +379,6 @@ pub(super) struct Words {
     tools: Arc<[ToolSpec]>,
 }
 
-/// The calls that an answer came to.
-struct AnswerCalls {
-    calls: Vec<RawCall>,
-    /// One that does not run.
-    unrun: Option<(String, UnrunReason)>,
-}
-
 impl Words {
     /// For an answer to a request with these tools, whose calls are read from the text or not.
     pub(super) fn new(tools: Arc<[ToolSpec]>, text_calls: bool) -> Self {
@@ -407,8 +400,14 @@ impl Words {
         self.tell_held(chunks);
     }
 
-    /// The end of the answer, which the limit may have cut. It has these calls beside its words.
-    fn finish(&mut self, mut calls: Vec<RawCall>, is_cut: bool, chunks: &mut VecDeque<ModelChunk>) -> AnswerCalls {
+    /// The end of the answer, which the limit may have cut. It has these calls beside its words. Returns all calls, and one that
+    /// does not run.
+    fn finish(
+        &mut self,
+        mut calls: Vec<RawCall>,
+        is_cut: bool,
+        chunks: &mut VecDeque<ModelChunk>,
+    ) -> (Vec<RawCall>, Option<(String, UnrunReason)>) {
         for part in self.splitter.finish() {
             self.tell(part, chunks);
         }
@@ -431,7 +430,7 @@ impl Words {
         for call in &mut calls {
             call.name = cleaned(std::mem::take(&mut call.name));
         }
-        AnswerCalls { calls, unrun: unrun.map(|(name, why)| (cleaned(name), why)) }
+        (calls, unrun.map(|(name, why)| (cleaned(name), why)))
     }
 
     fn tell(&mut self, part: Part, chunks: &mut VecDeque<ModelChunk>) {

@@ -84,33 +84,36 @@ impl Catalogue {
     }
 
     fn find(&self, host: &str, id: &str) -> Option<&PublishedModel> {
-        let (_, provider) = HOSTS.iter().find(|(known, _)| host.eq_ignore_ascii_case(known))?;
-        let models = self.models.get(*provider)?;
+        let models = self.models.get(provider(host)?)?;
         // One provider lists its models as `models/ID`.
         let id = id.strip_prefix("models/").unwrap_or(id);
         models.get(id).or_else(|| models.get(without_date(id)?))
     }
 }
 
+/// The name of the provider whose host this is.
+fn provider(host: &str) -> Option<&'static str> {
+    HOSTS.iter().find(|(known, _)| host.eq_ignore_ascii_case(known)).map(|(_, provider)| *provider)
+}
+
 /// Published facts of a model at a provider's own address; none of one elsewhere.
 pub(crate) fn published(host: &str, id: &str) -> Option<&'static PublishedModel> {
     // Nothing is parsed for the servers that nobody publishes anything of.
-    HOSTS.iter().any(|(known, _)| host.eq_ignore_ascii_case(known)).then(|| CATALOGUE.find(host, id)).flatten()
+    provider(host).and_then(|_| CATALOGUE.find(host, id))
 }
 
 /// The form that the provider at its own address wants requests in.
 pub(crate) fn form(host: &str) -> &'static [Change] {
-    let provider = HOSTS.iter().find(|(known, _)| host.eq_ignore_ascii_case(known)).map(|(_, provider)| *provider);
-    provider.and_then(|provider| CATALOGUE.forms.get(provider)).map(Vec::as_slice).unwrap_or_default()
+    provider(host).and_then(|provider| CATALOGUE.forms.get(provider)).map(Vec::as_slice).unwrap_or_default()
 }
 
 /// The models that a key alone makes use of at a provider's own address, by slot; none elsewhere.
 pub fn default_models(host: &str) -> &'static [(Slot, String)] {
-    static DEFAULTS: LazyLock<BTreeMap<&'static str, Vec<(Slot, String)>>> = LazyLock::new(|| {
-        let of = |provider: &str| CATALOGUE.defaults.get(provider).cloned().unwrap_or_default().into_iter().collect();
-        HOSTS.iter().map(|(host, provider)| (*host, of(provider))).collect()
+    static DEFAULTS: LazyLock<BTreeMap<&str, Vec<(Slot, String)>>> = LazyLock::new(|| {
+        let listed = |models: &BTreeMap<Slot, String>| models.clone().into_iter().collect();
+        CATALOGUE.defaults.iter().map(|(provider, models)| (provider.as_str(), listed(models))).collect()
     });
-    DEFAULTS.get(host.to_ascii_lowercase().as_str()).map(Vec::as_slice).unwrap_or_default()
+    provider(host).and_then(|provider| DEFAULTS.get(provider)).map(Vec::as_slice).unwrap_or_default()
 }
 
 impl PublishedModel {

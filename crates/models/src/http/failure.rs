@@ -55,18 +55,6 @@ pub(crate) enum Again {
     Anew,
 }
 
-/// Hint where nothing better is known.
-fn usual_hint(kind: ErrorKind) -> Option<&'static str> {
-    match kind {
-        ErrorKind::Protocol => {
-            Some("is the model's wire in models.yaml the one that this server speaks? the server's log may tell more")
-        }
-        ErrorKind::CutStream => Some("ask again; if it happens often, look at the log of the model server"),
-        ErrorKind::Provider => Some("the trouble is the model server's own: look at its log, or ask again later"),
-        _ => None,
-    }
-}
-
 impl Failure {
     pub(crate) fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
         let again = match kind {
@@ -78,9 +66,16 @@ impl Failure {
             _ => Again::Never,
         };
         let failure = Self { error: ModelError::new(kind, message), again, refusal: None };
-        match usual_hint(kind) {
-            Some(hint) => failure.hint(hint),
-            None => failure,
+        // Where nothing better is known.
+        match kind {
+            ErrorKind::Protocol => failure.hint(
+                "is the model's wire in models.yaml the one that this server speaks? the server's log may tell more",
+            ),
+            ErrorKind::CutStream => failure.hint("ask again; if it happens often, look at the log of the model server"),
+            ErrorKind::Provider => {
+                failure.hint("the trouble is the model server's own: look at its log, or ask again later")
+            }
+            _ => failure,
         }
     }
 
@@ -104,12 +99,6 @@ impl Failure {
 
     pub(crate) fn cut(message: impl Into<String>) -> Self {
         Self::new(ErrorKind::CutStream, message)
-    }
-
-    /// An event that is no JSON of this wire.
-    pub(crate) fn unreadable(target: &Target, data: &str, error: &serde_json::Error) -> Self {
-        let data = excerpt(target, data);
-        Self::protocol(format!("the model at {target} sent an event that cannot be read ({error}): {data}"))
     }
 
     /// An event that another wire may have.
@@ -259,18 +248,6 @@ impl Failure {
             .hint("start a new session, or set context_window to what the server really has");
         failure.error = failure.error.with_window(window);
         failure
-    }
-
-    /// An answer with more calls than that.
-    pub(crate) fn too_many_calls(target: &Target, most: usize) -> Self {
-        Self::protocol(format!("the model at {target} asked for more than {most} tool calls in one answer"))
-            .hint("the model may be confused: ask again, or try another one")
-    }
-
-    /// An answer whose calls have arguments without end.
-    pub(crate) fn too_long_arguments(target: &Target) -> Self {
-        Self::protocol(format!("the model at {target} wrote more than 1 MiB of tool arguments"))
-            .hint("ask it to work in smaller steps")
     }
 }
 

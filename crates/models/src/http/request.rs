@@ -1,20 +1,20 @@
-//! Requests that become answers or failures.
+//! Requests that become answers or failures, and how long a call waits for what. Connecting is limited by the client itself.
 
-use std::{future::Future, pin::pin};
+use std::{future::Future, pin::pin, time::Duration};
 
 use agentd_core::error::ErrorKind;
 use reqwest::{
     Body, RequestBuilder, Response,
     header::{ACCEPT, CONTENT_TYPE},
 };
-use tokio::time::{timeout, timeout_at};
+use tokio::time::{Instant, timeout, timeout_at};
 
 use super::{
-    deadline::{Deadline, LAST_LOOK, MissedDeadline},
     failure::{self, Failure},
     recording::Recording,
     target::Target,
 };
+use crate::config::ModelConfig;
 
 /// The bytes of an error's body that are read.
 const MAX_ERROR_BODY: usize = 64 << 10;
@@ -23,24 +23,111 @@ const MAX_ERROR_BODY: usize = 64 << 10;
 /// megabyte.
 const MAX_DOCUMENT: usize = 4 << 20;
 
-/// Answer to a request for a document.
-#[derive(Debug)]
-pub(crate) enum Document {
-    /// Its text.
-    There(Vec<u8>),
-    /// The server has none, or does not hand it out.
-    Refused,
-    /// The server could not be asked.
-    Unreachable(Failure),
+/// A document; none where the server has none, or does not hand it out. The failure is that of a server that could not be asked.
+pub(crate) type Document = Result<Option<Vec<u8>>, Failure>;
+
+/// Time limit for the usage after the answer has ended, where it has not come yet.
+const USAGE_TAIL: Duration = Duration::from_millis(1_500);
+
+/// Time limit for the end of the transfer once all is there. Waiting for it lets the connection be used again.
+const LAST_BYTES: Duration = Duration::from_millis(100);
+
+/// Multiple of the longer of its two limits for which a server may only say that it is alive.
+const KEEP_ALIVE_TIMES: u32 = 5;
+
+/// The longest look at what has come, where a deadline is noticed late.
+const LAST_LOOK: Duration = Duration::from_secs(2);
+
+/// Time limit of a list of models.
+const LISTING: Duration = Duration::from_secs(3);
+
+/// The limits of one model.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Deadlines {
+    first_byte: Duration,
+    idle: Duration,
 }
 
-impl Document {
-    /// Its text, if it is there.
-    pub(crate) fn text(self) -> Option<Vec<u8>> {
-        match self {
-            Self::There(text) => Some(text),
-            Self::Refused | Self::Unreachable(_) => None,
+/// A point in time, and what it means to miss it.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Deadline {
+    at: Instant,
+    limit: Duration,
+    missed: MissedDeadline,
+    /// True if it was missed before, and only what came in time is still read.
+    is_last_look: bool,
+}
+
+/// Wait that a deadline ended.
+#[derive(Debug, Clone, Copy)]
+enum MissedDeadline {
+    FirstByte,
+    Idle,
+    KeepAlive,
+    Tail,
+}
+
+impl Deadlines {
+    pub(crate) fn new(config: &ModelConfig) -> Self {
+        Self {
+            first_byte: Duration::from_millis(config.first_byte_timeout_ms),
+            idle: Duration::from_millis(config.idle_timeout_ms),
         }
+    }
+
+    /// Until the first byte of the answer, counted from now.
+    pub(crate) fn first_byte(&self) -> Deadline {
+        Deadline::new(self.first_byte, MissedDeadline::FirstByte)
+    }
+
+    /// Until the next bytes of the answer, counted from now.
+    pub(crate) fn idle(&self) -> Deadline {
+        Deadline::new(self.idle, MissedDeadline::Idle)
+    }
+
+    /// Until the next part of the answer itself, counted from now. A server that works on a long prompt sends comments
+    /// meanwhile; one that is stuck may send them for ever.
+    pub(crate) fn keep_alive(&self) -> Deadline {
+        Deadline::new(self.first_byte.max(self.idle).saturating_mul(KEEP_ALIVE_TIMES), MissedDeadline::KeepAlive)
+    }
+
+    /// Until the usage that follows an answer, counted from now.
+    pub(crate) fn usage_tail(&self) -> Deadline {
+        Deadline::new(USAGE_TAIL.min(self.idle), MissedDeadline::Tail)
+    }
+
+    /// Until the end of the transfer once nothing more is expected, counted from now.
+    pub(crate) fn last_bytes(&self) -> Deadline {
+        Deadline::new(LAST_BYTES.min(self.idle), MissedDeadline::Tail)
+    }
+
+    /// For a list of models, counted from now.
+    pub(crate) fn listing(&self) -> Deadline {
+        Deadline::new(LISTING.min(self.first_byte), MissedDeadline::FirstByte)
+    }
+}
+
+impl Deadline {
+    fn new(limit: Duration, missed: MissedDeadline) -> Self {
+        Self { at: Instant::now() + limit, limit, missed, is_last_look: false }
+    }
+
+    /// Returns whether it lies in the past.
+    pub(crate) fn has_passed(&self) -> bool {
+        self.at <= Instant::now()
+    }
+
+    /// The same deadline; one last look if it lies in the past. Without that, each part that comes late would earn another look.
+    pub(crate) fn once_missed(self) -> Self {
+        if self.is_last_look || !self.has_passed() {
+            return self;
+        }
+        Self { at: Instant::now() + self.at.elapsed().min(LAST_LOOK), is_last_look: true, ..self }
+    }
+
+    /// The sooner of two.
+    pub(crate) fn sooner(self, other: Self) -> Self {
+        if other.at < self.at { other } else { self }
     }
 }
 
@@ -88,22 +175,17 @@ impl Target {
 
     async fn document(&self, request: RequestBuilder, deadline: &Deadline) -> Document {
         let request = request.headers(self.headers.clone()).header(ACCEPT, "application/json");
-        match self.within(deadline, request.send()).await {
-            Ok(Ok(response)) if response.status().is_success() => {
-                Document::There(capped_body(response, deadline, self, MAX_DOCUMENT).await)
-            }
-            Ok(Ok(response)) if !response.status().is_server_error() => Document::Refused,
-            Ok(Ok(response)) => Document::Unreachable(Failure::new(
-                ErrorKind::Unreachable,
-                format!(
-                    "asked for its models, the server at {self} answered {}{}",
-                    response.status(),
-                    self.proxy_note()
-                ),
-            )),
-            Ok(Err(error)) => Document::Unreachable(Failure::unsent(self, error)),
-            Err(failure) => Document::Unreachable(failure),
+        let response = self.within(deadline, request.send()).await?.map_err(|error| Failure::unsent(self, error))?;
+        let status = response.status();
+        if status.is_server_error() {
+            let note = self.proxy_note();
+            let message = format!("asked for its models, the server at {self} answered {status}{note}");
+            return Err(Failure::new(ErrorKind::Unreachable, message));
         }
+        if !status.is_success() {
+            return Ok(None);
+        }
+        Ok(Some(capped_body(response, deadline, self, MAX_DOCUMENT).await))
     }
 
     /// Runs a future for as long as the deadline allows. A process that was stopped meanwhile notices it late, and what came
@@ -121,23 +203,21 @@ impl Target {
 
     fn missed(&self, deadline: &Deadline) -> Failure {
         let limit = deadline.limit;
-        match deadline.missed {
-            MissedDeadline::FirstByte => Failure::new(
-                ErrorKind::Timeout,
+        let (message, hint) = match deadline.missed {
+            MissedDeadline::FirstByte => (
                 format!("the model at {self} did not begin to answer within {limit:?}{}", self.proxy_note()),
-            )
-            .hint("a slow model may need a higher `timeouts.first_byte` in models.yaml"),
-            MissedDeadline::KeepAlive => Failure::new(
-                ErrorKind::Timeout,
+                "a slow model may need a higher `timeouts.first_byte` in models.yaml",
+            ),
+            MissedDeadline::KeepAlive => (
                 format!("the model at {self} sent nothing of its answer for {limit:?}, only signs of life"),
-            )
-            .hint("a model that needs longer before it answers may need a higher `timeouts.first_byte` in models.yaml"),
-            MissedDeadline::Idle | MissedDeadline::Tail => Failure::new(
-                ErrorKind::Timeout,
+                "a model that needs longer before it answers may need a higher `timeouts.first_byte` in models.yaml",
+            ),
+            MissedDeadline::Idle | MissedDeadline::Tail => (
                 format!("the model at {self} stopped in the middle of its answer for {limit:?}"),
-            )
-            .hint("a slow model may need a higher `timeouts.idle` in models.yaml"),
-        }
+                "a slow model may need a higher `timeouts.idle` in models.yaml",
+            ),
+        };
+        Failure::new(ErrorKind::Timeout, message).hint(hint)
     }
 }
 
@@ -158,8 +238,6 @@ async fn capped_body(mut response: Response, deadline: &Deadline, target: &Targe
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use tokio::time::{advance, sleep};
 
     use super::*;

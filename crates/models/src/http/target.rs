@@ -10,7 +10,7 @@ use reqwest::{
 };
 use secrecy::{ExposeSecret, SecretString};
 
-use super::deadline::Deadlines;
+use super::request::Deadlines;
 use crate::config::{LOCAL_WINDOW, ModelConfig, ModelConfigError, REMOTE_WINDOW, Wire};
 
 /// Version of the Messages wire.
@@ -64,7 +64,7 @@ impl Target {
         Ok(Self {
             shown: shown(&base),
             routes: clients.routes.clone(),
-            client: clients.get(&base, config.connect_timeout())?,
+            client: clients.get(&base, Duration::from_millis(config.connect_timeout_ms))?,
             headers: headers(config)?,
             secrets,
             deadlines: Deadlines::new(config),
@@ -98,11 +98,6 @@ impl Target {
         if route::is_this_machine(self.host()) { LOCAL_WINDOW } else { REMOTE_WINDOW }
     }
 
-    /// The path of the address, without a slash at its end.
-    pub(crate) fn path(&self) -> &str {
-        self.base.path()
-    }
-
     /// Replaces what is secret in what a server sent.
     pub(crate) fn redact(&self, text: &str) -> String {
         // Very short secrets would only make the text unreadable.
@@ -124,7 +119,7 @@ impl Target {
 
     /// A path of the server's root, as it is written below the address: beside `/v1` there are only namesakes of another form.
     pub(crate) fn beside(&self, path: &str) -> String {
-        if self.path().trim_end_matches('/').ends_with("/v1") { format!("/..{path}") } else { path.to_owned() }
+        if self.base.path().trim_end_matches('/').ends_with("/v1") { format!("/..{path}") } else { path.to_owned() }
     }
 
     pub(super) fn at(&self, path: &str) -> Url {
@@ -188,11 +183,10 @@ fn shown(base: &Url) -> String {
 
 fn headers(config: &ModelConfig) -> Result<HeaderMap, ModelConfigError> {
     let mut headers = HeaderMap::new();
+    let refused = |name: &str, reason| ModelConfigError::Header { name: name.chars().take(80).collect(), reason };
     let value = |name: &str, text: &str| {
-        let mut value = HeaderValue::from_str(text).map_err(|_| ModelConfigError::Header {
-            name: name.chars().take(80).collect(),
-            reason: "its value has characters that a header cannot carry",
-        })?;
+        let value = HeaderValue::from_str(text);
+        let mut value = value.map_err(|_| refused(name, "its value has characters that a header cannot carry"))?;
         value.set_sensitive(true);
         Ok(value)
     };
@@ -209,10 +203,8 @@ fn headers(config: &ModelConfig) -> Result<HeaderMap, ModelConfigError> {
         (None, _) => {}
     }
     for (name, text) in &config.headers {
-        let parsed = HeaderName::from_bytes(name.as_bytes()).map_err(|_| ModelConfigError::Header {
-            name: name.chars().take(80).collect(),
-            reason: "its name has characters that a header cannot carry",
-        })?;
+        let parsed = HeaderName::from_bytes(name.as_bytes())
+            .map_err(|_| refused(name, "its name has characters that a header cannot carry"))?;
         headers.insert(parsed, value(name, text.expose_secret())?);
     }
     Ok(headers)

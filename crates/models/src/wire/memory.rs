@@ -19,7 +19,9 @@ use crate::http::failure::Failure;
 #[derive(Default)]
 pub(crate) struct Memory {
     pub(crate) tools: WrittenTools,
-    pub(crate) distrusted: DistrustedThoughts,
+    /// The answers whose thoughts the server has refused, each by what a wire knows it by: they are not sent to it again, while
+    /// all others are.
+    distrusted: Mutex<HashSet<String>>,
     pub(crate) last_answers: LastAnswers,
 }
 
@@ -63,20 +65,15 @@ impl WrittenTools {
 /// Refused answers that are known at the same time.
 const MAX_REFUSED: usize = 4096;
 
-/// The answers whose thoughts the server has refused, each by what a wire knows it by: they are not sent to it again, while all
-/// others are.
-#[derive(Default)]
-pub(crate) struct DistrustedThoughts(Mutex<HashSet<String>>);
-
-impl DistrustedThoughts {
-    /// All that are known.
-    pub(crate) fn known(&self) -> MutexGuard<'_, HashSet<String>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+impl Memory {
+    /// All answers whose thoughts the server has refused.
+    pub(crate) fn distrusted(&self) -> MutexGuard<'_, HashSet<String>> {
+        self.distrusted.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Takes note of more of them.
-    pub(crate) fn extend(&self, refused: impl IntoIterator<Item = String>) {
-        let mut known = self.known();
+    pub(crate) fn distrust(&self, refused: impl IntoIterator<Item = String>) {
+        let mut known = self.distrusted();
         if known.len() > MAX_REFUSED {
             known.clear();
         }

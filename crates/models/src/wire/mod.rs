@@ -8,7 +8,7 @@
 
 pub(crate) mod anthropic;
 pub(crate) mod dialect;
-mod lenient;
+pub(crate) mod lenient;
 pub(crate) mod llamacpp;
 mod memory;
 pub(crate) mod openai;

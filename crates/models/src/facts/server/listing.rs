@@ -6,16 +6,14 @@ use serde::Deserialize;
 use serde_json::{Value, value::RawValue};
 
 use super::{ModelAbilities, ServerFacts, WindowFacts};
+use crate::wire::lenient::number;
 
 /// A model of the list.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct ListedEntry {
-    pub(super) id: String,
     /// Whose it is said to be, which tells some kinds of server.
     pub(super) owner: String,
-    pub(super) window: WindowFacts,
-    pub(super) abilities: ModelAbilities,
-    pub(super) prices: Option<Prices>,
+    pub(super) facts: ServerFacts,
 }
 
 #[derive(Deserialize)]
@@ -24,57 +22,16 @@ struct WireListing<'a> {
     data: Vec<&'a RawValue>,
 }
 
-#[derive(Deserialize)]
-struct WireModel {
-    id: String,
-    owned_by: Option<Value>,
-    /// vLLM and SGLang.
-    max_model_len: Option<Value>,
-    /// Groq.
-    context_window: Option<Value>,
-    /// OpenRouter, Together and others.
-    context_length: Option<Value>,
-    /// Mistral; in LM Studio the size for which the model was made.
-    max_context_length: Option<Value>,
-    /// LM Studio, of a model that is loaded.
-    loaded_context_length: Option<Value>,
-    /// OpenRouter: what the provider offers that is asked first.
-    top_provider: Option<Value>,
-    /// llama.cpp.
-    meta: Option<Value>,
-    /// Anthropic and LiteLLM, and the largest answer beside it, in the words of the one and the other.
-    max_input_tokens: Option<Value>,
-    max_tokens: Option<Value>,
-    max_output_tokens: Option<Value>,
-    /// Anthropic and Mistral.
-    capabilities: Option<Value>,
-    /// OpenRouter and llama.cpp.
-    architecture: Option<Value>,
-    /// LM Studio.
-    r#type: Option<Value>,
-    /// OpenRouter.
-    pricing: Option<Value>,
-}
-
-/// The models of a list, in its order. None where it is no list.
-pub(super) fn parse(text: &[u8]) -> Option<Vec<ListedEntry>> {
-    entries(text, false)
-}
-
-/// The same of a list whose `max_context_length` bounds the window and is not its size.
-pub(super) fn parse_with_bounds(text: &[u8]) -> Option<Vec<ListedEntry>> {
-    entries(text, true)
-}
-
-fn entries(text: &[u8], bounds: bool) -> Option<Vec<ListedEntry>> {
+/// The models of a list, in its order. None where it is no list. In some, `max_context_length` bounds the window and is not its
+/// size.
+pub(super) fn parse(text: &[u8], bounds: bool) -> Option<Vec<ListedEntry>> {
     let is_bare = text.trim_ascii_start().starts_with(b"[");
     let models = if is_bare {
         serde_json::from_slice::<Vec<&RawValue>>(text).ok()?
     } else {
         serde_json::from_slice::<WireListing<'_>>(text).ok()?.data
     };
-    let entry = |model: &RawValue| serde_json::from_str::<WireModel>(model.get()).ok().map(|model| model.entry(bounds));
-    Some(models.into_iter().filter_map(entry).filter(|entry| is_model_id(&entry.id)).collect())
+    Some(models.into_iter().filter_map(|model| entry(&serde_json::from_str(model.get()).ok()?, bounds)).collect())
 }
 
 /// The model that is meant by an id: where none is given, the first of the list.
@@ -82,54 +39,59 @@ pub(super) fn find<'a>(entries: &'a [ListedEntry], id: &str) -> Option<&'a Liste
     if id.is_empty() {
         return entries.first();
     }
-    let is = |wanted: &str| entries.iter().find(|entry| entry.id == wanted);
+    let is = |wanted: &str| entries.iter().find(|entry| entry.facts.id.as_deref() == Some(wanted));
     // Ollama takes a name without its tag.
     is(id).or_else(|| is(&format!("{id}:latest")))
 }
 
-impl WireModel {
-    fn entry(self, bounds: bool) -> ListedEntry {
-        let of = |value: &Option<Value>| value.as_ref().and_then(number);
-        let within = |value: &Option<Value>, field: &str| number(value.as_ref()?.get(field)?);
-        let offered = match (of(&self.context_length), within(&self.top_provider, "context_length")) {
-            (Some(whole), Some(offered)) => Some(whole.min(offered)),
-            (whole, offered) => whole.or(offered),
-        };
-        let longest = of(&self.max_context_length);
-        let exact = of(&self.loaded_context_length)
-            .or_else(|| of(&self.max_model_len))
-            .or_else(|| within(&self.meta, "n_ctx"))
-            .or_else(|| of(&self.context_window))
-            .or(offered)
-            .or_else(|| of(&self.max_input_tokens))
-            .or(longest.filter(|_| !bounds));
-        let bound = within(&self.meta, "n_ctx_train").or(longest.filter(|_| bounds));
-        let owner = self.owned_by.as_ref().and_then(Value::as_str).unwrap_or_default().to_owned();
-        let window = WindowFacts::exact(exact).or(WindowFacts::bound(bound));
-        let supports = |path: &str| {
-            let ability = self.capabilities.as_ref()?.pointer(path)?;
-            ability.get("supported").unwrap_or(ability).as_bool()
-        };
-        let inputs = || {
-            let inputs = self.architecture.as_ref()?.get("input_modalities")?.as_array()?;
-            Some(inputs.iter().any(|input| input == "image"))
-        };
-        let kind = || match self.r#type.as_ref()?.as_str()? {
-            "vlm" => Some(true),
-            "llm" => Some(false),
-            _ => None,
-        };
-        // Elsewhere a field of that name may mean anything.
-        let largest = || of(&self.max_output_tokens).or_else(|| of(&self.max_tokens));
-        let max_answer = self.max_input_tokens.is_some().then(largest).flatten();
-        let abilities = ModelAbilities {
-            max_answer: max_answer.filter(|tokens| *tokens > 0),
-            pictures: supports("/image_input").or_else(|| supports("/vision")).or_else(inputs).or_else(kind),
-            adaptive_thinking: supports("/thinking/types/adaptive"),
-        };
-        let prices = self.pricing.as_ref().and_then(prices);
-        ListedEntry { id: self.id, owner, window, abilities, prices }
-    }
+fn entry(model: &Value, bounds: bool) -> Option<ListedEntry> {
+    let id = model.get("id")?.as_str().filter(|id| is_model_id(id))?;
+    let of = |path: &str| number(model.pointer(path)?);
+    // OpenRouter, Together and others; OpenRouter's other place is what the provider offers that is asked first.
+    let offered = match (of("/context_length"), of("/top_provider/context_length")) {
+        (Some(whole), Some(offered)) => Some(whole.min(offered)),
+        (whole, offered) => whole.or(offered),
+    };
+    // Mistral; in LM Studio the size for which the model was made.
+    let longest = of("/max_context_length");
+    // LM Studio, of a model that is loaded; vLLM and SGLang; llama.cpp; Groq.
+    let exact = ["/loaded_context_length", "/max_model_len", "/meta/n_ctx", "/context_window"].into_iter().find_map(of);
+    // Anthropic and LiteLLM.
+    let exact = exact.or(offered).or_else(|| of("/max_input_tokens")).or(longest.filter(|_| !bounds));
+    let bound = of("/meta/n_ctx_train").or(longest.filter(|_| bounds));
+    // Anthropic and Mistral.
+    let supports = |path: &str| {
+        let ability = model.get("capabilities")?.pointer(path)?;
+        ability.get("supported").unwrap_or(ability).as_bool()
+    };
+    // OpenRouter and llama.cpp.
+    let inputs = || {
+        let inputs = model.pointer("/architecture/input_modalities")?.as_array()?;
+        Some(inputs.iter().any(|input| input == "image"))
+    };
+    // LM Studio.
+    let kind = || match model.get("type")?.as_str()? {
+        "vlm" => Some(true),
+        "llm" => Some(false),
+        _ => None,
+    };
+    // LiteLLM and Anthropic. Elsewhere a field of that name may mean anything.
+    let largest = || of("/max_output_tokens").or_else(|| of("/max_tokens"));
+    let has_input = model.get("max_input_tokens").is_some_and(|tokens| !tokens.is_null());
+    let abilities = ModelAbilities {
+        max_answer: has_input.then(largest).flatten().filter(|tokens| *tokens > 0),
+        pictures: supports("/image_input").or_else(|| supports("/vision")).or_else(inputs).or_else(kind),
+        adaptive_thinking: supports("/thinking/types/adaptive"),
+    };
+    let facts = ServerFacts {
+        id: Some(id.to_owned()),
+        window: WindowFacts::exact(exact).or(WindowFacts::bound(bound)),
+        abilities,
+        prices: model.get("pricing").and_then(prices),
+        loads_later: false,
+    };
+    let owner = model.get("owned_by").and_then(Value::as_str).unwrap_or_default().to_owned();
+    Some(ListedEntry { owner, facts })
 }
 
 /// Borders of prices that are read of one model.
@@ -165,16 +127,6 @@ fn rates(of: impl Fn(&str) -> Option<f64>) -> Option<Prices> {
 fn dollars(price: &Value) -> Option<f64> {
     let price = price.as_f64().or_else(|| price.as_str()?.trim().parse().ok())?;
     Some((price * 1e12).round() / 1e6)
-}
-
-/// A number, however it is written.
-fn number(value: &Value) -> Option<u64> {
-    match value {
-        Value::String(text) => text.trim().parse().ok(),
-        #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "what is out of range is cut to it")]
-        Value::Number(number) => number.as_u64().or_else(|| number.as_f64().filter(|n| *n >= 0.0).map(|n| n as u64)),
-        _ => None,
-    }
 }
 
 /// llama.cpp's `/props`: the window of one of its slots, and the name or the file of its model.
@@ -233,8 +185,8 @@ mod tests {
     #[track_caller]
     fn check(model: Value, exact: Option<u64>, bound: Option<u64>) {
         let listing = json!({"object": "list", "data": [{"id": "first"}, model]}).to_string();
-        let entries = parse(listing.as_bytes()).unwrap();
-        assert_eq!(find(&entries, "m").unwrap().window, WindowFacts { exact, bound }, "{listing}");
+        let entries = parse(listing.as_bytes(), false).unwrap();
+        assert_eq!(find(&entries, "m").unwrap().facts.window, WindowFacts { exact, bound }, "{listing}");
     }
 
     #[test]
@@ -253,7 +205,7 @@ mod tests {
 
     #[test]
     fn abilities_are_told_with_a_window_and_never_guessed() {
-        let of = |model: Value| parse(json!({"data": [model]}).to_string().as_bytes()).unwrap().remove(0);
+        let of = |model: Value| parse(json!({"data": [model]}).to_string().as_bytes(), false).unwrap().remove(0).facts;
         let yes = json!({"supported": true});
         let told = of(json!({"id": "m", "max_input_tokens": 200_000, "max_tokens": 64_000, "capabilities": {
             "image_input": {"supported": false}, "thinking": {"supported": true, "types": {"adaptive": yes}}}}));
@@ -282,8 +234,10 @@ mod tests {
 
     #[test]
     fn lists_are_read_in_their_forms_and_odd_entries_left_out() {
-        let ids =
-            |text: &str| parse(text.as_bytes()).map(|all| all.into_iter().map(|entry| entry.id).collect::<Vec<_>>());
+        let ids = |text: &str| {
+            parse(text.as_bytes(), false)
+                .map(|all| all.into_iter().filter_map(|entry| entry.facts.id).collect::<Vec<_>>())
+        };
         assert_eq!(ids(r#"{"data":[{"id":"a"},{"id":"b"}]}"#).unwrap(), ["a", "b"]);
         assert_eq!(ids(r#" [{"id":"a","context_length":9000}]"#).unwrap(), ["a"]);
         let odd = json!({"data": [7, {"name": "x"}, {"id": 3}, {"id": ""}, {"id": "a\u{1b}[2J"}, {"id": "x".repeat(300)}, {"id": "ok"}]});
@@ -295,8 +249,8 @@ mod tests {
 
     #[test]
     fn names_without_a_tag_are_found() {
-        let entries = parse(br#"{"data":[{"id":"qwen:latest"},{"id":"llama:8b"}]}"#).unwrap();
-        let found = |id| find(&entries, id).map(|entry| entry.id.as_str());
+        let entries = parse(br#"{"data":[{"id":"qwen:latest"},{"id":"llama:8b"}]}"#, false).unwrap();
+        let found = |id| find(&entries, id)?.facts.id.as_deref();
         assert_eq!(
             (found(""), found("qwen"), found("llama"), found("llama:8b")),
             (Some("qwen:latest"), Some("qwen:latest"), None, Some("llama:8b"))

@@ -139,7 +139,7 @@ pub(crate) fn fingerprint(schema: &AnswerSchema) -> u64 {
 
 /// All deviations that hold for a request.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct RequestForm(BTreeSet<Change>);
+pub(crate) struct RequestForm(pub(crate) BTreeSet<Change>);
 
 impl RequestForm {
     /// The longest name of a field that is left out, in bytes.
@@ -220,17 +220,5 @@ impl RequestForm {
     /// Returns whether earlier thoughts are sent back.
     pub(crate) fn echoes(&self, config: &ModelConfig) -> bool {
         (config.echo_reasoning || self.has(&Change::EchoReasoning)) && !self.has(&Change::WithoutEcho)
-    }
-}
-
-impl Extend<Change> for RequestForm {
-    fn extend<T: IntoIterator<Item = Change>>(&mut self, changes: T) {
-        self.0.extend(changes);
-    }
-}
-
-impl FromIterator<Change> for RequestForm {
-    fn from_iter<T: IntoIterator<Item = Change>>(changes: T) -> Self {
-        Self(changes.into_iter().collect())
     }
 }

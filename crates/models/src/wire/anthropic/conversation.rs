@@ -4,14 +4,19 @@
 //! An answer goes back as it came, signed thoughts and all, to the model that gave it, as long as all before it is sent as it
 //! was then. Where it is not, its words and calls go alone: a server refuses thoughts behind another prefix for good.
 
-use std::collections::HashSet;
+use std::{collections::HashSet, hash::Hasher as _};
 
 use agentd_core::{model::Message, origin::AnswerOrigin, tool::ToolCall, untrusted};
+use base64::{Engine as _, prelude::BASE64_STANDARD};
+use serde::Serialize;
+use serde_json::value::RawValue;
+use siphasher::sip128::{Hasher128 as _, SipHasher13};
 
-use super::block::{Block, Prefix, Role};
 use crate::wire::{
     partial::{AnswerPart, FilledPlace, StoredAnswer},
-    sendable::{GO_ON, NO_OUTPUT, PICTURES, WireIds, is_blank, is_plain_id, split_instructions, tool_name},
+    sendable::{
+        GO_ON, NO_OUTPUT, PICTURES, WireIds, is_blank, is_plain_id, split_instructions, tool_arguments, tool_name,
+    },
 };
 
 /// One message.
@@ -47,18 +52,12 @@ pub(super) struct Recipient<'a> {
 pub(super) fn write(messages: &[Message], tools: &str, recipient: Recipient<'_>) -> serde_json::Result<Conversation> {
     let (system, messages) = split_instructions(messages);
     let system = system.into_iter().map(Block::text).collect::<serde_json::Result<Vec<_>>>()?;
-    let mut writer = Writer {
-        recipient,
-        ids: WireIds::default(),
-        prefix: Prefix::new(&system, tools),
-        sealed: (0, 0),
-        run: Vec::new(),
-        messages: Vec::new(),
-    };
-    for message in messages {
+    let prefix = Prefix::new(&system, tools);
+    let mut writer = Writer { recipient, ids: WireIds::default(), prefix, sealed: (0, 0), messages: Vec::new() };
+    for (message, run) in AnswerPart::split(messages) {
+        writer.answers(&run)?;
         writer.add(message)?;
     }
-    writer.end_run()?;
     if writer.messages.last().is_none_or(|last| last.role != Role::User) {
         writer.push(Role::User, Block::text(GO_ON)?);
     }
@@ -81,18 +80,11 @@ struct Writer<'a> {
     /// All up to the sealed place: a number of messages, and of blocks in the next one.
     prefix: Prefix,
     sealed: (usize, usize),
-    /// Answers that stand side by side: items of one, or several of which the person said nothing.
-    run: Vec<AnswerPart<'a>>,
     messages: Vec<WireMessage>,
 }
 
 impl<'a> Writer<'a> {
     fn add(&mut self, message: &'a Message) -> serde_json::Result<()> {
-        if let Message::Assistant { text, tool_calls, origin, reasoning: _ } = message {
-            self.run.push(AnswerPart { text, calls: tool_calls, origin });
-            return Ok(());
-        }
-        self.end_run()?;
         match message {
             Message::System { text } | Message::User { text } => {
                 if !is_blank(text) {
@@ -118,15 +110,13 @@ impl<'a> Writer<'a> {
     }
 
     /// Writes the answers that stand side by side, each as it came where that can be.
-    fn end_run(&mut self) -> serde_json::Result<()> {
-        let run = std::mem::take(&mut self.run);
-        if run.is_empty() {
+    fn answers(&mut self, mut rest: &[AnswerPart<'a>]) -> serde_json::Result<()> {
+        if rest.is_empty() {
             return Ok(());
         }
         if self.messages.is_empty() {
             self.push(Role::User, Block::text(GO_ON)?);
         }
-        let mut rest = &run[..];
         while let Some((first, after)) = rest.split_first() {
             let (blocks, next) = match self.as_they_came(rest)? {
                 Some(found) => found,
@@ -204,7 +194,7 @@ impl<'a> Writer<'a> {
     /// Takes thoughts off the end of the answer, where none may stand.
     fn trim_answer(&mut self) {
         let Some(answer) = self.messages.last_mut().filter(|last| last.role == Role::Assistant) else { return };
-        while answer.blocks.last().is_some_and(Block::is_thought) {
+        while answer.blocks.last().is_some_and(|block| block.kind == Kind::Thoughts) {
             answer.blocks.pop();
         }
         if answer.blocks.is_empty() {
@@ -225,7 +215,7 @@ impl<'a> Writer<'a> {
     fn push_result(&mut self, block: Block) {
         match self.messages.last_mut().filter(|last| last.role == Role::User) {
             Some(last) => {
-                let at = last.blocks.iter().take_while(|block| block.is_result()).count();
+                let at = last.blocks.iter().take_while(|block| block.kind == Kind::Result).count();
                 last.blocks.insert(at, block);
             }
             None => self.push(Role::User, block),
@@ -248,6 +238,129 @@ impl<'a> Writer<'a> {
 fn server_id<'a>(call: &ToolCall, origin: &'a AnswerOrigin, recipient: &str) -> Option<&'a str> {
     let fields = origin.of_call(&call.call_id, recipient)?;
     Some(fields.call_id.as_str()).filter(|id| is_plain_id(id))
+}
+
+/// Mark behind which a server keeps what it has computed.
+const CACHED: &str = r#","cache_control":{"type":"ephemeral"}"#;
+
+/// Whose message it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Role {
+    User,
+    Assistant,
+}
+
+/// One part of a message.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Block {
+    json: String,
+    kind: Kind,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Result,
+    Thoughts,
+    Other,
+}
+
+#[derive(Serialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+enum WireBlock<'a> {
+    Text { text: &'a str },
+    Image { source: ImageSource<'a> },
+    ToolUse { id: &'a str, name: &'a str, input: &'a RawValue },
+    ToolResult { tool_use_id: &'a str, content: &'a str },
+}
+
+#[derive(Serialize)]
+struct ImageSource<'a> {
+    r#type: &'static str,
+    media_type: &'a str,
+    data: String,
+}
+
+impl Block {
+    pub(super) fn text(text: &str) -> serde_json::Result<Self> {
+        Self::of(Kind::Other, &WireBlock::Text { text })
+    }
+
+    fn picture(media_type: &str, content: &[u8]) -> serde_json::Result<Self> {
+        let source = ImageSource { r#type: "base64", media_type, data: BASE64_STANDARD.encode(content) };
+        Self::of(Kind::Other, &WireBlock::Image { source })
+    }
+
+    /// A call, whose arguments keep their bytes.
+    pub(super) fn call(id: &str, name: &str, arguments: &str) -> serde_json::Result<Self> {
+        let arguments = tool_arguments(arguments);
+        Self::of(Kind::Other, &WireBlock::ToolUse { id, name, input: serde_json::from_str(&arguments)? })
+    }
+
+    fn result(id: &str, text: &str) -> serde_json::Result<Self> {
+        Self::of(Kind::Result, &WireBlock::ToolResult { tool_use_id: id, content: text })
+    }
+
+    /// A block of an answer as it came.
+    fn as_it_came(raw: &RawValue, is_thought: bool) -> Self {
+        Self { json: raw.get().to_owned(), kind: if is_thought { Kind::Thoughts } else { Kind::Other } }
+    }
+
+    pub(super) fn json(&self) -> &str {
+        &self.json
+    }
+
+    /// Writes it, with the mark of the cache where it is to have one.
+    pub(super) fn write_to(&self, out: &mut String, is_cached: bool) {
+        out.push_str(&self.json);
+        if is_cached {
+            mark(out);
+        }
+    }
+
+    fn of(kind: Kind, block: &WireBlock<'_>) -> serde_json::Result<Self> {
+        Ok(Self { json: serde_json::to_string(block)?, kind })
+    }
+}
+
+/// Puts the mark of the cache into the object at the end of a text.
+pub(super) fn mark(out: &mut String) {
+    if out.ends_with('}') {
+        out.pop();
+        out.push_str(CACHED);
+        out.push('}');
+    }
+}
+
+/// All that stands before a place in a conversation, as a hash of 128 bits. All of a request goes through it in front of the first
+/// token, so it is a fast one: whoever finds another text with the same hash has his own thoughts refused by the server.
+struct Prefix(SipHasher13);
+
+impl Prefix {
+    /// The prefix of a conversation: instructions and tools.
+    fn new(system: &[Block], tools: &str) -> Self {
+        let mut prefix = Self(SipHasher13::new());
+        prefix.add(b't', tools);
+        for block in system {
+            prefix.add(b's', block.json());
+        }
+        prefix
+    }
+
+    /// Adds a block of a message.
+    fn append(&mut self, role: Role, block: &Block) {
+        self.add(if role == Role::User { b'u' } else { b'a' }, block.json());
+    }
+
+    /// Fingerprint of all of it.
+    fn fingerprint(&self) -> String {
+        format!("{:032x}", self.0.finish128().as_u128())
+    }
+
+    fn add(&mut self, kind: u8, json: &str) {
+        self.0.write(&[kind]);
+        self.0.write(&json.len().to_le_bytes());
+        self.0.write(json.as_bytes());
+    }
 }
 
 #[cfg(test)]
@@ -301,7 +414,7 @@ mod tests {
     }
 
     fn thoughts(conversation: &Conversation) -> usize {
-        blocks(conversation).iter().filter(|(_, block)| block.is_thought()).count()
+        blocks(conversation).iter().filter(|(_, block)| block.kind == Kind::Thoughts).count()
     }
 
     proptest! {

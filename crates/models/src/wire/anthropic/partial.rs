@@ -4,7 +4,7 @@ use serde::Serialize;
 use serde_json::value::{RawValue, to_raw_value};
 
 use super::{
-    block::Block,
+    conversation::Block,
     reader::{BlockHead, Delta},
 };
 use crate::{
@@ -90,11 +90,11 @@ impl PartialBlocks {
         self.blocks.push(PartialBlock { index, body });
         answer.size += 1;
         if separates {
-            answer.push(Kind::Reasoning, "\n\n")?;
+            answer.push(Kind::Reasoning, "\n\n");
         }
         // Whole blocks have their content at once.
-        self.words(index, &head.text, answer)?;
-        self.thoughts(index, &head.thinking, answer)?;
+        self.words(index, &head.text, answer);
+        self.thoughts(index, &head.thinking, answer);
         if let Some(input) = head.input.filter(|input| !matches!(input.get(), "{}" | "null")) {
             self.input(target, index, input.get(), answer)?;
         }
@@ -112,21 +112,16 @@ impl PartialBlocks {
         match &*delta.r#type {
             "text_delta" => self.words(index, &delta.text, answer),
             "thinking_delta" => self.thoughts(index, &delta.thinking, answer),
-            "signature_delta" => {
-                match self.block(index) {
-                    Some(Body::Thoughts { signature, .. }) => signature.push_str(&delta.signature),
-                    _ => self.is_odd = true,
-                }
-                Ok(())
-            }
-            "input_json_delta" => self.input(target, index, &delta.partial_json, answer),
+            "signature_delta" => match self.block(index) {
+                Some(Body::Thoughts { signature, .. }) => signature.push_str(&delta.signature),
+                _ => self.is_odd = true,
+            },
+            "input_json_delta" => return self.input(target, index, &delta.partial_json, answer),
             // Sources of words, without which they go back as well.
-            "citations_delta" => Ok(()),
-            _ => {
-                self.is_odd = true;
-                Ok(())
-            }
+            "citations_delta" => {}
+            _ => self.is_odd = true,
         }
+        Ok(())
     }
 
     /// The calls. One without arguments has none of them, unless the answer was cut before they came.
@@ -186,24 +181,22 @@ impl PartialBlocks {
         }
     }
 
-    fn words(&mut self, index: u64, words: &str, answer: &mut Answer) -> Result<(), Failure> {
-        if words.is_empty() {
-            return Ok(());
-        }
+    fn words(&mut self, index: u64, words: &str, answer: &mut Answer) {
         match self.block(index) {
+            _ if words.is_empty() => {}
             Some(Body::Words(before)) => before.push_str(words),
             _ => self.is_odd = true,
         }
-        answer.push(Kind::Text, words)
+        answer.push(Kind::Text, words);
     }
 
-    fn thoughts(&mut self, index: u64, thoughts: &str, answer: &mut Answer) -> Result<(), Failure> {
+    fn thoughts(&mut self, index: u64, thoughts: &str, answer: &mut Answer) {
         match self.block(index) {
-            Some(Body::Thoughts { words, .. }) => words.push_str(thoughts),
             _ if thoughts.is_empty() => {}
+            Some(Body::Thoughts { words, .. }) => words.push_str(thoughts),
             _ => self.is_odd = true,
         }
-        answer.push(Kind::Reasoning, thoughts)
+        answer.push(Kind::Reasoning, thoughts);
     }
 
     fn input(&mut self, target: &Target, index: u64, piece: &str, answer: &mut Answer) -> Result<(), Failure> {
