@@ -4,7 +4,7 @@ use std::{
     fs::{self, File, OpenOptions},
     io::{self, BufRead as _, BufReader, Read as _},
     os::unix::fs::OpenOptionsExt as _,
-    path::{Path, PathBuf},
+    path::Path,
 };
 
 use nix::fcntl::OFlag;
@@ -22,13 +22,6 @@ pub(crate) const LONGEST_LINE: u64 = 1 << 20;
 /// Tries to open all files before another one is begun.
 const LOOKS: u32 = 100;
 
-/// A file of the log.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct LogFile {
-    pub(crate) name: String,
-    pub(crate) path: PathBuf,
-}
-
 /// Opens a file to read it: a plain file, and no link that could lead elsewhere, or a pipe that never ends.
 pub(crate) fn open(path: &Path) -> io::Result<File> {
     let file = OpenOptions::new()
@@ -42,27 +35,26 @@ pub(crate) fn open(path: &Path) -> io::Result<File> {
     }
 }
 
-/// All files of the log in the folder: those that were set aside when they were full, in the order of their lines, and
+/// Names of all files of the log in the folder: those that were set aside when they were full, in the order of their lines, and
 /// the one that is written now, where there is one.
-pub(crate) fn all(folder: &Path) -> io::Result<Vec<LogFile>> {
+pub(crate) fn all(folder: &Path) -> io::Result<Vec<String>> {
     let mut aside = Vec::new();
     let mut current = None;
     for entry in fs::read_dir(folder)? {
         let entry = entry?;
         let Ok(name) = entry.file_name().into_string() else { continue };
-        let file = LogFile { path: entry.path(), name };
-        if file.name == CURRENT {
-            current = Some(file);
-        } else if file.name.starts_with("audit-") && file.name.ends_with(".jsonl") {
-            aside.push((first_number(&file.path), file));
+        if name == CURRENT {
+            current = Some(name);
+        } else if name.starts_with("audit-") && name.ends_with(".jsonl") {
+            aside.push((first_number(&entry.path()), name));
         }
     }
     // One whose first line cannot be read goes by its name, which is the time at which it was set aside.
     aside.sort_by(|(a, one), (b, other)| match (a, b) {
-        (Some(a), Some(b)) => a.cmp(b).then_with(|| one.name.cmp(&other.name)),
-        _ => one.name.cmp(&other.name),
+        (Some(a), Some(b)) => (a, one).cmp(&(b, other)),
+        _ => one.cmp(other),
     });
-    Ok(aside.into_iter().map(|(_, file)| file).chain(current).collect())
+    Ok(aside.into_iter().map(|(_, name)| name).chain(current).collect())
 }
 
 /// A file of the log by its name, opened.
@@ -73,7 +65,7 @@ pub(crate) type OpenLogFile = (String, io::Result<File>);
 pub(crate) fn opened(folder: &Path) -> io::Result<Vec<OpenLogFile>> {
     let mut listed = all(folder)?;
     for _ in 0..LOOKS {
-        let opened = listed.iter().map(|file| (file.name.clone(), open(&file.path))).collect();
+        let opened = listed.iter().map(|name| (name.clone(), open(&folder.join(name)))).collect();
         let now = all(folder)?;
         if now == listed {
             return Ok(opened);

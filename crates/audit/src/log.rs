@@ -83,7 +83,7 @@ impl AuditLog {
         let AuditConfig { folder, rotate_at, noted, clean, clock } = config;
         let refuse = |error| while_doing("open", &folder, error);
         let (place, own) = LogEnd::open(&folder, None, noted.as_ref(), clock.now()).map_err(refuse)?;
-        let head = place.head().clone();
+        let head = place.head.clone();
         tracing::info!(line = head.n, hash = head.hash, "the audit log continues here");
         for fact in &own {
             if let AuditFact::LogDamaged { found, .. } = fact {

@@ -19,7 +19,7 @@ use nix::fcntl::OFlag;
 
 use crate::{
     chain::{self, SealedLine, sha256},
-    files::{self, CURRENT, LONGEST_LINE, LogFile, WITNESS},
+    files::{self, CURRENT, LONGEST_LINE, WITNESS},
 };
 
 /// The end of the log, ready to be written on.
@@ -29,9 +29,9 @@ pub(crate) struct LogEnd {
     /// Device and inode of the file, to know it again.
     identity: (u64, u64),
     /// Its size; what is beyond it is not ours.
-    size: u64,
+    pub(crate) size: u64,
     /// The last line.
-    head: AuditHead,
+    pub(crate) head: AuditHead,
     witness: File,
 }
 
@@ -89,16 +89,6 @@ impl LogEnd {
         }
         sync_folder(folder)?;
         Ok((place, found))
-    }
-
-    /// The last line.
-    pub(crate) fn head(&self) -> &AuditHead {
-        &self.head
-    }
-
-    /// Bytes of the file that is written now.
-    pub(crate) fn size(&self) -> u64 {
-        self.size
     }
 
     /// Returns whether the file is still where it was, and no other process has written to it.
@@ -287,8 +277,8 @@ impl Tail {
 /// The line with the highest number that holds, in all files: for when the end of the newest file does not tell.
 fn last_sound_line(folder: &Path) -> io::Result<Option<AuditHead>> {
     let mut last: Option<AuditHead> = None;
-    for LogFile { path, .. } in files::all(folder)? {
-        let Ok(file) = files::open(&path) else { continue };
+    for name in files::all(folder)? {
+        let Ok(file) = files::open(&folder.join(name)) else { continue };
         let mut lines = io::BufReader::new(file);
         while let Some(found) = files::next_line(&mut lines)? {
             let files::LogLine::Line(line) = found else { continue };

@@ -48,25 +48,26 @@ impl TrimReport {
 pub(crate) fn trim(thread: &mut Thread, limits: &TrimLimits) -> io::Result<TrimReport> {
     let mut trimmed = TrimReport::default();
     let mut left = Vec::new();
-    for file in files::all(&thread.folder)? {
-        let bytes = fs::symlink_metadata(&file.path)?.len();
-        left.push((file, bytes));
+    for name in files::all(&thread.folder)? {
+        let bytes = fs::symlink_metadata(thread.folder.join(&name))?.len();
+        left.push((name, bytes));
     }
     let mut total: u64 = left.iter().map(|(_, bytes)| bytes).sum();
-    for (file, bytes) in left.iter().filter(|(file, _)| file.name != CURRENT) {
-        let is_old = limits.before.is_some_and(|before| set_aside(&file.name).is_some_and(|at| at < before));
+    for (name, bytes) in left.iter().filter(|(name, _)| name != CURRENT) {
+        let path = thread.folder.join(name);
+        let is_old = limits.before.is_some_and(|before| set_aside(name).is_some_and(|at| at < before));
         if !is_old && limits.max_bytes.is_none_or(|most| total <= most) {
             break;
         }
-        let tail = Tail::of(&mut File::open(&file.path)?)?;
+        let tail = Tail::of(&mut File::open(&path)?)?;
         // Its last line, where that holds and nothing stands behind it.
         let Some(through) = tail.last.filter(|_| tail.torn.is_none()) else {
-            tracing::warn!("{} is old, and stays: it is not as the audit log left it", file.name);
+            tracing::warn!("{name} is old, and stays: it is not as the audit log left it");
             break;
         };
         if !limits.trial {
-            thread.keep_own(AuditFact::LogTrimmed { file: file.name.clone(), through, bytes: *bytes })?;
-            fs::remove_file(&file.path)?;
+            thread.keep_own(AuditFact::LogTrimmed { file: name.clone(), through, bytes: *bytes })?;
+            fs::remove_file(&path)?;
         }
         total -= bytes;
         trimmed.count(*bytes);

@@ -131,7 +131,7 @@ impl Thread {
 
     fn end(&mut self) -> End {
         self.sync_notes();
-        End { head: self.head.clone(), size: self.place.as_ref().map(LogEnd::size), synced: self.place.is_some() }
+        End { head: self.head.clone(), size: self.place.as_ref().map(|place| place.size), synced: self.place.is_some() }
     }
 
     /// Keeps a fact of the log's own, on the disk when this returns.
@@ -199,17 +199,17 @@ impl Thread {
             self.own.extend(found);
         }
         let Some(place) = self.place.as_mut() else { return Ok(()) };
-        if place.size() > 0 && place.size() >= self.rotate_at {
+        if place.size > 0 && place.size >= self.rotate_at {
             let previous = place.turn_page(now)?;
             tracing::info!(
-                line = place.head().n,
-                hash = place.head().hash,
+                line = place.head.n,
+                hash = place.head.hash,
                 previous,
                 "the audit log continues in a new file"
             );
             self.own.insert(0, AuditFact::LogContinued { previous });
         }
-        let mut head = place.head().clone();
+        let mut head = place.head.clone();
         let mut lines = String::new();
         let own = self.own.iter().filter_map(|fact| {
             // The log's own facts hold nothing that could fail here.
@@ -220,7 +220,7 @@ impl Thread {
             (line, head) = chain::seal(&head, entry);
             lines.push_str(&line);
         }
-        let (before, size) = (place.head().clone(), place.size());
+        let (before, size) = (place.head.clone(), place.size);
         let written = place.append(&lines, head).and_then(|()| if durable { place.sync() } else { Ok(()) });
         if let Err(error) = written {
             // After a failed sync nobody knows what is on the disk: it is taken back, and the file is looked at anew.
@@ -230,7 +230,7 @@ impl Thread {
         }
         self.failing = false;
         self.own.clear();
-        self.head = place.head().clone();
+        self.head = place.head.clone();
         self.unsynced = !durable;
         Ok(())
     }
@@ -316,7 +316,7 @@ mod tests {
             clean: Arc::new(str::to_owned),
             clock: Arc::new(Still),
             commands,
-            head: place.head().clone(),
+            head: place.head.clone(),
             place: Some(place),
             own,
             unsynced: false,

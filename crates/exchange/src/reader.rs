@@ -51,7 +51,10 @@ impl From<io::Error> for ReadFailure {
 /// When nothing is kept, there is none of a number, or the files cannot be read.
 pub fn read(folder: &Path, numbers: &[u64]) -> Result<KeptExchanges, ReadFailure> {
     let mut trace = Trace::open(folder)?;
-    let (Some(first), Some(last)) = (trace.first(), trace.last()) else { return Err(ReadFailure::NothingKept) };
+    let (Some((&first, _)), Some((&last, _))) = (trace.entries.first_key_value(), trace.entries.last_key_value())
+    else {
+        return Err(ReadFailure::NothingKept);
+    };
     let mut exchanges = Vec::new();
     for number in numbers {
         let exchange = trace.whole(*number)?;
@@ -111,14 +114,6 @@ impl Trace {
         Ok(trace)
     }
 
-    fn first(&self) -> Option<u64> {
-        self.entries.first_key_value().map(|(number, _)| *number)
-    }
-
-    fn last(&self) -> Option<u64> {
-        self.entries.last_key_value().map(|(number, _)| *number)
-    }
-
     fn index(&mut self) -> io::Result<()> {
         let mut gaps = Gaps::default();
         let mut latest = HashMap::new();
@@ -148,7 +143,7 @@ impl Trace {
                 }
             }
         }
-        self.remarks = gaps.remarks(self.first());
+        self.remarks = gaps.remarks(self.entries.keys().next().copied());
         Ok(())
     }
 

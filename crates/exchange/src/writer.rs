@@ -65,7 +65,9 @@ pub(crate) enum Command {
 
 /// Starts the thread. None where none can be had.
 pub(crate) fn start(config: &ExchangeLogConfig) -> Option<Queue> {
-    let (queue, commands, state) = Queue::new();
+    let (sender, commands) = mpsc::sync_channel(PLACES);
+    let state = Arc::new(QueueState::default());
+    let queue = Queue { commands: sender, state: Arc::clone(&state) };
     let writer = Writer { config: config.clone(), state, files: Vec::new(), open: BTreeMap::new(), is_failing: false };
     let started = thread::Builder::new().name("agentd-trace".to_owned()).spawn(move || writer.run(&commands));
     started
@@ -277,13 +279,6 @@ pub(crate) struct Queue {
 }
 
 impl Queue {
-    /// A queue, the thread's side, and what both know.
-    fn new() -> (Self, mpsc::Receiver<Command>, Arc<QueueState>) {
-        let (commands, receiver) = mpsc::sync_channel(PLACES);
-        let state = Arc::new(QueueState::default());
-        (Self { commands, state: Arc::clone(&state) }, receiver, state)
-    }
-
     /// Puts a command of so many bytes into the queue, if there is room. It is made only then. Says whether it was.
     pub(crate) fn offer(&self, session: SessionId, bytes: usize, command: impl FnOnce() -> Command) -> bool {
         let before = self.state.waiting.fetch_add(bytes, Ordering::AcqRel);

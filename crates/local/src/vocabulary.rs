@@ -170,7 +170,7 @@ fn byte_level(gguf: &Gguf, names: &[&str], is_control: &[bool]) -> Result<Parts,
 
 /// Vocabularies made by SentencePiece, whose tokens have scores instead of merges.
 fn sentence_piece(gguf: &Gguf, names: &[&str], is_control: &[bool]) -> Result<Parts, LoadError> {
-    let scores = gguf.reals("tokenizer.ggml.scores")?;
+    let scores = gguf.list("tokenizer.ggml.scores", "no number", |score| score.to_f32().ok())?;
     if scores.len() != names.len() {
         return Err(gguf.damaged("it has not one score for each token"));
     }

@@ -52,9 +52,7 @@ const MOST_CUTS: u32 = 5;
 const MOST_PAUSES: u32 = 16;
 
 /// A model behind HTTP.
-pub(crate) struct HttpModel {
-    inner: Arc<Inner>,
-}
+pub(crate) struct HttpModel(Arc<Inner>);
 
 struct Inner {
     dialect: Box<dyn Dialect>,
@@ -72,34 +70,34 @@ impl HttpModel {
     ) -> Self {
         let record = records.of(RecordKey::new(target.shown(), &config));
         let facts = ModelFacts::new(config, target, record);
-        Self { inner: Arc::new(Inner { dialect, facts, unneeded: Mutex::default() }) }
+        Self(Arc::new(Inner { dialect, facts, unneeded: Mutex::default() }))
     }
 }
 
 impl Model for HttpModel {
     fn info(&self) -> &ModelInfo {
-        self.inner.facts.info()
+        self.0.facts.info()
     }
 
     fn look_up(&self) -> BoxFuture<'_, ()> {
-        Box::pin(self.inner.facts.look_up())
+        Box::pin(self.0.facts.look_up())
     }
 
     fn look_for_sight(&self) -> BoxFuture<'_, ()> {
-        Box::pin(self.inner.facts.look_for_sight())
+        Box::pin(self.0.facts.look_for_sight())
     }
 
     fn is_known(&self) -> bool {
-        self.inner.facts.are_known()
+        self.0.facts.are_known()
     }
 
     fn listed(&self) -> BoxFuture<'_, Result<Vec<ListedModel>, ModelError>> {
-        let ModelFacts { target, config, .. } = &self.inner.facts;
+        let ModelFacts { target, config, .. } = &self.0.facts;
         Box::pin(async move { server::listed(target, config).await.map_err(|failure| failure.error) })
     }
 
     fn stream(&self, request: ModelRequest) -> BoxStream<'static, Result<ModelChunk, ModelError>> {
-        let call = Box::new(Call::new(self.inner.clone(), request));
+        let call = Box::new(Call::new(self.0.clone(), request));
         stream::unfold(call, |mut call| async move {
             let chunk = call.next().await?;
             Some((chunk, call))
@@ -108,25 +106,25 @@ impl Model for HttpModel {
     }
 
     fn prices(&self) -> Option<Prices> {
-        self.inner.facts.prices()
+        self.0.facts.prices()
     }
 
     fn note_window(&self, tokens: u64, source: WindowSource) {
-        self.inner.facts.limit_to(tokens, source);
+        self.0.facts.limit_to(tokens, source);
     }
 
     fn forget(&self) {
-        self.inner.unneeded().clear();
-        self.inner.facts.forget();
+        self.0.unneeded().clear();
+        self.0.facts.forget();
     }
 
     fn learnt(&self) -> Vec<LearntForm> {
         let form = |change: &Change| LearntForm { topic: change.topic(), words: change.to_string() };
-        self.inner.facts.record.known().changes.iter().map(|learnt| form(&learnt.change)).collect()
+        self.0.facts.record.known().changes.iter().map(|learnt| form(&learnt.change)).collect()
     }
 
     fn can_forbid_calls(&self) -> bool {
-        !self.inner.facts.form().has(&Change::WithoutNamedTools)
+        !self.0.facts.form().has(&Change::WithoutNamedTools)
     }
 }
 

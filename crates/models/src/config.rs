@@ -177,10 +177,7 @@ impl ModelConfig {
 
     /// Returns whether tool calls travel in the wire's own fields.
     pub fn uses_native_tools(&self) -> bool {
-        match self.wire {
-            Wire::OpenAi | Wire::Anthropic | Wire::Responses => self.native_tools.unwrap_or(true),
-            Wire::LlamaCpp => false,
-        }
+        self.wire != Wire::LlamaCpp && self.native_tools.unwrap_or(true)
     }
 
     /// Returns whether a request must name a model that is not configured.

@@ -31,13 +31,6 @@ pub(crate) enum Kind {
     Reasoning,
 }
 
-/// Words of one kind that came one after another.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Piece {
-    pub(crate) kind: Kind,
-    pub(crate) words: String,
-}
-
 /// A call as it was read.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct RawCall {
@@ -56,7 +49,8 @@ impl RawCall {
 /// The answer as far as it was read.
 #[derive(Debug, Default)]
 pub(crate) struct Answer {
-    pieces: VecDeque<Piece>,
+    /// Words that are not told yet, those of one kind together.
+    pub(crate) pieces: VecDeque<(Kind, String)>,
     text_bytes: usize,
     /// Set once anything of the answer itself has come: an answer that breaks off from here on is taken back before another attempt.
     pub(crate) began: bool,
@@ -91,8 +85,8 @@ impl Answer {
         self.text_bytes += kept.len();
         match self.pieces.back_mut() {
             _ if kept.is_empty() => {}
-            Some(last) if last.kind == kind => last.words.push_str(kept),
-            _ => self.pieces.push_back(Piece { kind, words: kept.to_owned() }),
+            Some((last, words)) if *last == kind => words.push_str(kept),
+            _ => self.pieces.push_back((kind, kept.to_owned())),
         }
     }
 
@@ -102,10 +96,6 @@ impl Answer {
         let room = ServerRemark::MAX_PER_REQUEST.saturating_sub(self.remarks.len());
         let new = remark.filter(|remark| !self.remarks.contains(remark));
         self.remarks.extend(new.into_iter().take(room));
-    }
-
-    pub(crate) fn next_piece(&mut self) -> Option<Piece> {
-        self.pieces.pop_front()
     }
 
     /// The usage with what it costs: as the server charges it, or by its prices.

@@ -17,7 +17,7 @@ use reqwest::{
 
 use crate::{
     answer::{
-        Answer, Kind, Piece, RawCall,
+        Answer, Kind, RawCall,
         runaway::{self, Guard},
         text_protocol::{Scanner, clean_name, is_mark},
         thoughts::{Part, Splitter},
@@ -40,6 +40,9 @@ const MAX_STRAY_BYTES: usize = 64 << 10;
 
 /// The bytes that are taken at once, when the network has more than a reader can keep up with.
 const MAX_GULP: usize = 64 << 10;
+
+/// Hint where an answer broke off.
+const CONNECTION_CLOSED: &str = "the server or something on the way to it closed the connection; try again";
 
 /// Progress of reading.
 pub(super) enum Progress {
@@ -161,7 +164,11 @@ impl Reading {
             match next {
                 None => return Ok(false),
                 Some(Err(_)) if self.answer.finish.is_some() => return Ok(false),
-                Some(Err(error)) => return Err(cut(target, error)),
+                Some(Err(error)) => {
+                    return Err(Failure::cut(format!("the answer of the model at {target} was cut off"))
+                        .hint(CONNECTION_CLOSED)
+                        .caused_by(error));
+                }
                 Some(Ok(bytes)) => {
                     taken += bytes.len();
                     recording.bytes(&bytes);
@@ -279,14 +286,13 @@ impl Reading {
             return Err(no_events(target));
         }
         Err(Failure::cut(format!("the answer of the model at {target} ended before it was complete"))
-            .hint("the server or something on the way to it closed the connection; try again"))
+            .hint(CONNECTION_CLOSED))
     }
 
     /// Tells the words that were read. If they repeat something without end, they are cut there, and what was
     /// repeated is returned.
     fn tell_pieces(&mut self, chunks: &mut VecDeque<ModelChunk>) -> Option<String> {
-        while let Some(piece) = self.answer.next_piece() {
-            let Piece { kind, mut words } = piece;
+        while let Some((kind, mut words)) = self.answer.pieces.pop_front() {
             let runaway = self.guard.check(&words);
             if let Some(runaway) = &runaway {
                 words.truncate(runaway.keep);
@@ -363,12 +369,6 @@ fn says_html(headers: &HeaderMap) -> bool {
 fn no_events(target: &Target) -> Failure {
     Failure::protocol(format!("the model at {target} answered with something that is no event stream"))
         .hint("is base_url right, and is wire the dialect that this server speaks?")
-}
-
-fn cut(target: &Target, error: reqwest::Error) -> Failure {
-    Failure::cut(format!("the answer of the model at {target} was cut off"))
-        .hint("the server or something on the way to it closed the connection; try again")
-        .caused_by(error)
 }
 
 /// The words of one answer.

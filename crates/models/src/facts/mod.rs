@@ -195,7 +195,7 @@ impl ModelFacts {
             return self.look_again().await;
         }
         let ask = || async {
-            match server::ask(&self.target, &self.config, false).await {
+            match self.ask(false).await {
                 // A server that lists nothing now may list something later, and its first model is the one that is asked.
                 Some(ServerFacts { id: None, .. }) if self.config.needs_id() => {
                     self.unlisted.store(true, Ordering::Relaxed);
@@ -207,13 +207,7 @@ impl ModelFacts {
                     self.tell();
                     Ok(())
                 }
-                None => {
-                    // A request that must name its model asks each time, as the server may be starting.
-                    if !self.config.needs_id() {
-                        self.rest();
-                    }
-                    Err(())
-                }
+                None => Err(()),
             }
         };
         self.asked.store(true, Ordering::Relaxed);
@@ -228,17 +222,21 @@ impl ModelFacts {
             return;
         }
         let ask = || async {
-            let Some(facts) = server::ask(&self.target, &self.config, true).await else {
-                if !self.config.needs_id() {
-                    self.rest();
-                }
-                return Err(());
-            };
-            self.take_in(facts);
+            self.take_in(self.ask(true).await.ok_or(())?);
             Ok::<(), ()>(())
         };
         // Where it could not be asked, a later request with pictures asks again.
         let _ = self.sight.get_or_try_init(ask).await;
+    }
+
+    /// Asks the server, and leaves it in peace for a while where it does not answer. A request that must name its model asks each
+    /// time, as the server may be starting.
+    async fn ask(&self, sight: bool) -> Option<ServerFacts> {
+        let facts = server::ask(&self.target, &self.config, sight).await;
+        if facts.is_none() && !self.config.needs_id() {
+            *self.rests_until.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now() + REST);
+        }
+        facts
     }
 
     /// Takes note that the server did not answer a request: it may list its models by now.
@@ -297,10 +295,6 @@ impl ModelFacts {
         let has_id = !self.config.id.is_empty() || record.id.is_some();
         let has_window = self.config.context_window.is_some() || record.told.is_some();
         (has_id && has_window) || self.asked.load(Ordering::Relaxed)
-    }
-
-    fn rest(&self) {
-        *self.rests_until.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now() + REST);
     }
 
     fn rests(&self) -> bool {

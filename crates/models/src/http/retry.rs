@@ -169,22 +169,6 @@ mod tests {
     }
 
     #[test]
-    fn a_servers_wish_is_kept_up_to_the_limit() {
-        let asking = |seconds| Failure { again: Again::After(Duration::from_secs(seconds)), ..Failure::cut("later") };
-        let retry = retries().after(asking(7)).unwrap();
-        assert!((7_050..=7_100).contains(&retry.wait.as_millis()), "{retry:?}");
-        let Some(ModelChunk::Retry { attempt, reason, .. }) = retry.announcement else { panic!() };
-        assert_eq!((attempt, reason.as_str()), (2, "later"));
-        let refused = retries().after(asking(11)).unwrap_err();
-        assert_eq!(refused.error.hint(), Some("the server asks to wait 11 seconds"));
-    }
-
-    #[test]
-    fn what_cannot_help_is_not_tried() {
-        assert!(retries().after(Failure::protocol("nonsense")).is_err());
-    }
-
-    #[test]
     fn a_minute_is_waited_for_in_large_steps_and_where_one_request_is_too_much_once() {
         let limited = |wait, once| Failure { again: Again::Limited { wait, once }, ..Failure::cut("limited") };
         let mut patient = retries();
@@ -194,16 +178,6 @@ mod tests {
         assert!(patient.after(limited(Some(Duration::from_secs(91)), false)).is_err());
         let mut retries = retries();
         assert!(retries.after(limited(None, true)).is_ok() && retries.after(limited(None, true)).is_err());
-    }
-
-    #[test]
-    fn a_spoilt_answer_is_asked_for_twice_more() {
-        let spoilt = || Failure { again: Again::Anew, ..Failure::cut("tool_use_failed") };
-        let mut retries = retries();
-        for _ in 0..2 {
-            assert_eq!(retries.after(spoilt()).unwrap().wait, Duration::ZERO);
-        }
-        assert!(retries.after(spoilt()).is_err());
     }
 
     #[tokio::test(start_paused = true)]

@@ -1,7 +1,5 @@
 //! Answers that come badly, late, or not at all.
 
-use agentd_testkit::model_server::{ModelServer, Reply};
-
 use super::*;
 
 /// Asks once, without retries.
@@ -32,13 +30,6 @@ async fn statuses_become_kinds_with_what_the_server_said() {
         assert_eq!(outcome.kind(), Some(kind), "{status} {said}");
         assert!(outcome.message().contains(said), "{outcome:?}");
     }
-}
-
-#[tokio::test]
-async fn a_web_page_is_no_model() {
-    let outcome = fail(Reply::html()).await;
-    assert_eq!(outcome.kind(), Some(ErrorKind::Protocol));
-    assert!(outcome.message().contains("the server answered with HTML, is base_url right?"), "{outcome:?}");
 }
 
 #[tokio::test]
@@ -155,8 +146,16 @@ async fn too_many_calls_are_refused() {
     for _ in 0..10_000 {
         reply = reply.and_call("now", json!({}));
     }
-    for reply in [reply.clone(), reply.without_call_numbers()] {
-        let outcome = fail(reply).await;
+    let numbered = reply.clone().without_call_numbers();
+    for (wire, reply) in [
+        (Wire::OpenAi, numbered),
+        (Wire::OpenAi, reply.clone()),
+        (Wire::Anthropic, reply.clone()),
+        (Wire::Responses, reply),
+    ] {
+        let server = ModelServer::start().await;
+        server.reply(reply);
+        let outcome = ask_config(&ModelConfig { wire, retries: 0, ..config(&server) }).await;
         assert_eq!(outcome.kind(), Some(ErrorKind::Protocol));
         assert!(outcome.message().contains("more than 128 tool calls"), "{outcome:?}");
     }

@@ -1,8 +1,5 @@
 //! llama.cpp's own `/completion`.
 
-use agentd_models::ModelConfig;
-use agentd_testkit::model_server::{ModelServer, Reply};
-
 use super::*;
 
 fn completion(server: &ModelServer) -> ModelConfig {

@@ -7,8 +7,8 @@ use agentd_core::{
     ports::Models,
     usage::Prices,
 };
-use agentd_models::{ModelRouter, Wire};
-use agentd_testkit::model_server::{MODEL_ID, Reply};
+use agentd_models::ModelRouter;
+use agentd_testkit::model_server::MODEL_ID;
 
 use super::*;
 

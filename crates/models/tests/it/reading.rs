@@ -1,7 +1,7 @@
 //! Answers that come well, in all the ways in which servers send them.
 
 use agentd_core::usage::Prices;
-use agentd_testkit::model_server::{ModelServer, Reply, UsagePlace, fast_text};
+use agentd_testkit::model_server::{UsagePlace, fast_text};
 use proptest::prelude::*;
 
 use super::*;
@@ -112,13 +112,6 @@ async fn an_ended_answer_does_not_wait_for_a_server_that_keeps_the_line_open() {
     config.idle_timeout_ms = 20;
     let outcome = ask_config(&config).await;
     assert_eq!((outcome.end, outcome.text.as_str()), (Some(Finish::Stop), "Hi"));
-}
-
-#[tokio::test]
-async fn a_whole_answer_is_as_good_as_a_stream() {
-    let outcome = read(Reply::text("Hello there.").and_reasoning("Hm.").whole()).await;
-    assert_eq!((outcome.text.as_str(), outcome.reasoning.as_str()), ("Hello there.", "Hm."));
-    assert!(outcome.usage.is_some());
 }
 
 #[tokio::test]

@@ -303,38 +303,17 @@ mod tests {
     }
 
     #[test]
-    fn llama_cpp_tells_the_window_of_a_slot() {
-        let facts = |value: Value| properties(value.to_string().as_bytes());
-        let told = facts(json!({"default_generation_settings": {"n_ctx": 4096}, "total_slots": 4,
-            "model_path": "/models/coder.gguf"}));
-        assert_eq!((told.id.as_deref(), told.window.exact), (Some("coder.gguf"), Some(4096)));
-        assert_eq!(facts(json!({"model_alias": "coder", "model_path": "x"})).id.as_deref(), Some("coder"));
-        assert_eq!(facts(json!({"model_alias": "", "model_path": 7})), ServerFacts::default());
-        assert_eq!(facts(json!([])), ServerFacts::default());
-        assert_eq!(properties(b"<html>"), ServerFacts::default());
-    }
-
-    #[test]
-    fn ollama_tells_the_window_of_a_loaded_model() {
-        let told = |value: Value, id: &str| running(value.to_string().as_bytes(), id);
-        let models = json!({"models": [7, {"name": "llama:8b", "context_length": 4096},
-            {"name": "qwen:latest", "model": "qwen:latest", "context_length": 32_768}]});
-        assert_eq!(told(models.clone(), "qwen"), WindowFacts::exact(Some(32_768)));
-        assert_eq!(told(models.clone(), "llama:8b"), WindowFacts::exact(Some(4096)));
-        assert_eq!(told(models, "other"), WindowFacts::default());
-        assert_eq!(told(json!({"models": [{"name": "qwen"}]}), "qwen"), WindowFacts::default());
-        assert_eq!(told(json!({"models": 3}), "qwen"), WindowFacts::default());
-    }
-
-    #[test]
-    fn ollama_tells_the_parameter_before_the_model() {
-        let told = |value: Value| modelfile(value.to_string().as_bytes()).window;
-        let info = json!({"general.architecture": "qwen2", "qwen2.context_length": 131_072});
-        let both =
-            json!({"parameters": "stop    \"<|end|>\"\nnum_ctx                        8192", "model_info": info});
-        assert_eq!(told(both), WindowFacts { exact: Some(8192), bound: Some(131_072) });
-        assert_eq!(told(json!({"model_info": info})), WindowFacts { exact: None, bound: Some(131_072) });
-        assert_eq!(told(json!({"parameters": 3, "model_info": 4})), WindowFacts::default());
-        assert_eq!(modelfile(b""), ServerFacts::default());
+    fn documents_of_another_form_tell_nothing() {
+        for odd in
+            ["", "<html>", "[]", r#"{"model_alias": "", "model_path": 7}"#, r#"{"parameters": 3, "model_info": 4}"#]
+        {
+            assert_eq!(properties(odd.as_bytes()), ServerFacts::default(), "{odd}");
+            assert_eq!(modelfile(odd.as_bytes()), ServerFacts::default(), "{odd}");
+        }
+        for odd in
+            [r#"{"models": 3}"#, r#"{"models": [7, {"name": "qwen"}, {"name": "other", "context_length": 4096}]}"#]
+        {
+            assert_eq!(running(odd.as_bytes(), "qwen"), WindowFacts::default(), "{odd}");
+        }
     }
 }

@@ -296,8 +296,7 @@ const MAX_RESET: i64 = 400 * 86_400;
 fn reset(error: &Value, now: Timestamp) -> Option<Timestamp> {
     let number = |name: &str| {
         let value = error.get(name)?;
-        let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
-        let number: i64 = text.split('.').next()?.parse().ok()?;
+        let number: i64 = text_of(value).split('.').next()?.parse().ok()?;
         Some(if number > MILLISECONDS { number / 1000 } else { number })
     };
     let date = || error.get("resets_at")?.as_str()?.parse::<Timestamp>().ok();

@@ -310,13 +310,9 @@ mod tests {
         Message::Tool { call_id: CallId::from("c1".to_owned()), name: "now".into(), text: text.to_owned() }
     }
 
-    fn written(messages: &[Message], wants_thoughts: bool) -> serde_json::Value {
-        let recipient = Recipient { id: "m", origin: "m@host", wants_thoughts, wants_turns: false };
-        serde_json::to_value(wire_messages(messages, recipient)).unwrap()
-    }
-
     fn check(messages: &[Message], expected: &serde_json::Value) {
-        assert_eq!(&written(messages, false), expected);
+        let recipient = Recipient { id: "m", origin: "m@host", wants_thoughts: false, wants_turns: false };
+        assert_eq!(&serde_json::to_value(wire_messages(messages, recipient)).unwrap(), expected);
     }
 
     #[test]
@@ -371,13 +367,6 @@ mod tests {
                 {"role": "tool", "tool_call_id": C1, "content": "(no output)"},
             ]),
         );
-    }
-
-    #[test]
-    fn reasoning_goes_back_only_where_it_is_wanted() {
-        let messages = [user("a"), said("b")];
-        let of = |echo| written(&messages, echo)[1]["reasoning_content"].clone();
-        assert_eq!((of(true), of(false)), (json!("hm"), json!(null)));
     }
 
     #[test]
