@@ -28,7 +28,7 @@ use reqwest::Response;
 
 use self::reading::{Progress, Reading, Words};
 use crate::{
-    config::ModelConfig,
+    config::{ModelConfig, ModelConfigError, Wire},
     facts::{
         ModelFacts,
         records::{ModelRecords, RecordKey},
@@ -40,9 +40,15 @@ use crate::{
         recording::Recording,
         request::Deadline,
         retry::{Retries, Retry},
-        target::Target,
+        target::{Clients, Target},
     },
-    wire::dialect::{AnswerReader, Dialect, Order, Outgoing},
+    wire::{
+        anthropic::Anthropic,
+        dialect::{AnswerReader, Dialect, Order, Outgoing},
+        llamacpp::LlamaCpp,
+        openai::OpenAi,
+        responses::Responses,
+    },
 };
 
 /// Number of times that an answer is asked for again which broke off after it had begun.
@@ -62,15 +68,22 @@ struct Inner {
 }
 
 impl HttpModel {
-    pub(crate) fn new(
-        dialect: Box<dyn Dialect>,
-        target: Target,
-        config: ModelConfig,
+    /// Makes a model. Nothing is asked over the network.
+    pub(crate) fn open(
+        config: &ModelConfig,
+        clients: &mut Clients,
         records: &Arc<ModelRecords>,
-    ) -> Self {
-        let record = records.of(RecordKey::new(target.shown(), &config));
-        let facts = ModelFacts::new(config, target, record);
-        Self(Arc::new(Inner { dialect, facts, unneeded: Mutex::default() }))
+    ) -> Result<Arc<dyn Model>, ModelConfigError> {
+        let target = Target::new(config, clients)?;
+        let dialect: Box<dyn Dialect> = match config.wire {
+            Wire::OpenAi => Box::new(OpenAi::default()),
+            Wire::LlamaCpp => Box::new(LlamaCpp),
+            Wire::Anthropic => Box::new(Anthropic::default()),
+            Wire::Responses => Box::new(Responses::default()),
+        };
+        let record = records.of(RecordKey::new(target.shown(), config));
+        let facts = ModelFacts::new(config.clone(), target, record);
+        Ok(Arc::new(Self(Arc::new(Inner { dialect, facts, unneeded: Mutex::default() }))))
     }
 }
 
@@ -360,28 +373,5 @@ impl Inner {
         let ModelFacts { config, target, .. } = &self.facts;
         let (info, abilities) = (self.facts.info(), self.facts.abilities());
         Order { config, target, info, abilities, request, form, paused: None }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::{config::Wire, http::target::Clients, wire::openai::OpenAi};
-
-    #[test]
-    fn money_is_known_where_prices_are_published_or_configured_and_nowhere_else() {
-        let prices = |base_url: &str, id: &str, configured: Option<Prices>| {
-            let mut config = ModelConfig::new(Wire::OpenAi, base_url.to_owned());
-            (config.id, config.prices) = (id.to_owned(), configured);
-            let target = Target::new(&config, &mut Clients::default()).unwrap();
-            let dialect = Box::new(OpenAi::default());
-            HttpModel::new(dialect, target, config, &Arc::default()).prices()
-        };
-        let published = prices("https://api.openai.com/v1", "gpt-4o", None).unwrap();
-        assert!(published.input > 0.0 && published.output > published.input);
-        assert_eq!(prices("https://api.openai.com/v1", "gpt-of-nobody", None), None);
-        assert_eq!(prices("http://127.0.0.1:9/v1", "gpt-4o", None), None);
-        let own = Prices::default();
-        assert_eq!(prices("https://api.openai.com/v1", "gpt-4o", Some(own.clone())), Some(own));
     }
 }

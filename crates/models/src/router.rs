@@ -16,8 +16,7 @@ use crate::{
     call::HttpModel,
     config::{Fallback, ModelConfig, ModelConfigError, Wire},
     facts::records::ModelRecords,
-    http::target::{Clients, Target},
-    wire::{anthropic::Anthropic, dialect::Dialect, llamacpp::LlamaCpp, openai::OpenAi, responses::Responses},
+    http::target::Clients,
 };
 
 /// The five slots. An empty one is served by the base slot, and an empty base slot by the embedded model.
@@ -78,8 +77,9 @@ impl ModelRouter {
         let mut clients = Clients::new(routes);
         let mut filled = BTreeMap::new();
         for (slot, config) in slots {
-            let mut open =
-                |config| open(config, &mut clients, &records).map_err(|source| SlotError { slot: *slot, source });
+            let mut open = |config| {
+                HttpModel::open(config, &mut clients, &records).map_err(|source| SlotError { slot: *slot, source })
+            };
             let (model, mut standing_by) = (open(config)?, BTreeMap::new());
             for (place, fallback) in config.fallback.iter().enumerate() {
                 if let Fallback::Model(config) = fallback {
@@ -118,7 +118,7 @@ impl Models for ModelRouter {
             return Some(Arc::clone(model));
         }
         let config = ModelConfig { sees_pictures: (slot == Slot::Vision).then_some(true), ..config.with_id(id) };
-        let model = open(&config, clients, &self.records)
+        let model = HttpModel::open(&config, clients, &self.records)
             .inspect_err(|error| tracing::warn!("a named model cannot be used: {error}"));
         let model = model.ok()?;
         if models.len() >= MAX_NAMED {
@@ -165,20 +165,5 @@ impl fmt::Debug for ModelRouter {
 /// # Errors
 /// Where the address or a header cannot be used.
 pub fn connect(config: &ModelConfig) -> Result<Arc<dyn Model>, ModelConfigError> {
-    open(config, &mut Clients::default(), &Arc::default())
-}
-
-fn open(
-    config: &ModelConfig,
-    clients: &mut Clients,
-    records: &Arc<ModelRecords>,
-) -> Result<Arc<dyn Model>, ModelConfigError> {
-    let target = Target::new(config, clients)?;
-    let dialect: Box<dyn Dialect> = match config.wire {
-        Wire::OpenAi => Box::new(OpenAi::default()),
-        Wire::LlamaCpp => Box::new(LlamaCpp),
-        Wire::Anthropic => Box::new(Anthropic::default()),
-        Wire::Responses => Box::new(Responses::default()),
-    };
-    Ok(Arc::new(HttpModel::new(dialect, target, config.clone(), records)))
+    HttpModel::open(config, &mut Clients::default(), &Arc::default())
 }

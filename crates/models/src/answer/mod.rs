@@ -39,13 +39,6 @@ pub(crate) struct RawCall {
     pub(crate) fields: ServerFields,
 }
 
-impl RawCall {
-    /// Returns whether the arguments are whole, as far as can be told.
-    pub(crate) fn is_whole(&self) -> bool {
-        serde_json::from_str::<serde::de::IgnoredAny>(&self.arguments).is_ok()
-    }
-}
-
 /// The answer as far as it was read.
 #[derive(Debug, Default)]
 pub(crate) struct Answer {

@@ -26,7 +26,7 @@ use crate::{
         failure::{Failure, excerpt},
         recording::Recording,
         request::Deadline,
-        sse::{Decoder, EventTooLarge},
+        sse::Decoder,
         target::Target,
     },
     wire::dialect::AnswerReader,
@@ -225,27 +225,24 @@ impl Reading {
             }
             Form::Events(decoder) => {
                 let (reader, answer, keep_alive) = (&mut self.reader, &mut self.answer, &mut self.keep_alive);
-                let fed = decoder.feed(bytes, &mut |data| {
+                decoder.feed(bytes, &mut |data| {
                     if answer.done {
                         return Ok(());
                     }
                     let before = answer.size;
-                    reader.hear(target, data, answer).map_err(Trouble::Failure)?;
+                    reader.hear(target, data, answer)?;
                     if answer.size != before {
                         *keep_alive = None;
                     }
                     Ok(())
-                });
-                match fed {
-                    Err(Trouble::Failure(failure)) => Err(failure),
-                    Err(Trouble::TooLarge) => {
-                        Err(Failure::protocol(format!("the model at {target} sent an event of more than 4 MiB")))
-                    }
-                    Ok(()) if decoder.events() == 0 && decoder.stray_bytes() > MAX_STRAY_BYTES => {
-                        Err(no_events(target))
-                    }
-                    Ok(()) => Ok(()),
+                })?;
+                if decoder.is_too_large {
+                    return Err(Failure::protocol(format!("the model at {target} sent an event of more than 4 MiB")));
                 }
+                if decoder.events == 0 && decoder.stray_bytes() > MAX_STRAY_BYTES {
+                    return Err(no_events(target));
+                }
+                Ok(())
             }
         }
     }
@@ -266,7 +263,7 @@ impl Reading {
                 }
             }
             Form::Events(decoder) => {
-                nothing_readable = decoder.events() == 0 && decoder.stray_bytes() > 0;
+                nothing_readable = decoder.events == 0 && decoder.stray_bytes() > 0;
                 if let Some(rest) = decoder.finish()
                     && self.answer.finish.is_none()
                 {
@@ -350,18 +347,6 @@ impl Reading {
     }
 }
 
-/// Why a piece of the body could not be taken.
-enum Trouble {
-    Failure(Failure),
-    TooLarge,
-}
-
-impl From<EventTooLarge> for Trouble {
-    fn from(_: EventTooLarge) -> Self {
-        Self::TooLarge
-    }
-}
-
 fn says_html(headers: &HeaderMap) -> bool {
     headers.get(CONTENT_TYPE).is_some_and(|value| value.as_bytes().starts_with(b"text/html"))
 }
@@ -413,7 +398,10 @@ impl Words {
         }
         let mut unrun = None;
         // The limit has cut the last call, unless it can be seen that it is whole.
-        if is_cut && let Some(cut) = calls.pop_if(|call| !call.is_whole()) {
+        if is_cut
+            && let Some(cut) =
+                calls.pop_if(|call| serde_json::from_str::<serde::de::IgnoredAny>(&call.arguments).is_err())
+        {
             unrun = Some((cut.name, UnrunReason::Cut));
         }
         if let Some(scanner) = &mut self.scanner {

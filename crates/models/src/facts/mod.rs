@@ -204,7 +204,14 @@ impl ModelFacts {
                 Some(facts) => {
                     self.asks_again.store(if facts.loads_later { MAX_ASKED_AGAIN } else { 0 }, Ordering::Relaxed);
                     self.take_in(facts);
-                    self.tell();
+                    let ModelInfo { id, context_window, window_source, .. } = self.info();
+                    tracing::debug!(model = id, window = context_window, source = window_source.as_str(), "known");
+                    if *window_source == WindowSource::Default {
+                        tracing::warn!(
+                            hint = "set context_window in models.yaml, or MODEL_BASIC_CONTEXT_WINDOW and its like",
+                            "nobody says how large the window of {id} is, {context_window} tokens are assumed"
+                        );
+                    }
                     Ok(())
                 }
                 None => Err(()),
@@ -270,18 +277,6 @@ impl ModelFacts {
         let id = facts.id.as_deref().filter(|_| self.config.id.is_empty());
         self.record.tell(id, window, facts.abilities, facts.prices);
         self.renew();
-    }
-
-    /// Tells the operator what is known, and where nobody said how large the window is.
-    fn tell(&self) {
-        let ModelInfo { id, context_window, window_source, .. } = self.info();
-        tracing::debug!(model = id, window = context_window, source = window_source.as_str(), "known");
-        if *window_source == WindowSource::Default {
-            tracing::warn!(
-                hint = "set context_window in models.yaml, or MODEL_BASIC_CONTEXT_WINDOW and its like",
-                "nobody says how large the window of {id} is, {context_window} tokens are assumed"
-            );
-        }
     }
 
     /// Returns whether requests depend on abilities of which the server has not told yet.

@@ -253,7 +253,7 @@ impl Failure {
 
 /// Text of a server, with its name of the request.
 fn said(target: &Target, error: &ServerError, request_id: Option<&str>) -> String {
-    let mut said = error.said(target);
+    let mut said = excerpt(target, &error.words);
     if let Some(id) = request_id {
         said.push_str(&format!(" [request {}]", excerpt(target, id)));
     }

@@ -225,15 +225,13 @@ fn is_strict(schema: &Value) -> bool {
         ("anyOf", Value::Array(parts)) => parts.iter().all(is_strict),
         (key, _) => STRICT.split(' ').any(|known| known == key),
     });
-    known && (object.get("type") != Some(&Value::from("object")) || names_all(object))
-}
-
-fn names_all(object: &Map<String, Value>) -> bool {
+    if !known || object.get("type") != Some(&Value::from("object")) {
+        return known;
+    }
     let required = object.get("required").and_then(Value::as_array);
     let is_required = |name: &String| required.is_some_and(|names| names.iter().any(|required| required == name));
-    let properties = object.get("properties").and_then(Value::as_object);
     object.get("additionalProperties") == Some(&Value::Bool(false))
-        && properties.is_some_and(|properties| properties.keys().all(is_required))
+        && object.get("properties").and_then(Value::as_object).is_some_and(|all| all.keys().all(is_required))
 }
 
 #[cfg(test)]

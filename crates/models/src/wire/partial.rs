@@ -8,8 +8,8 @@ use agentd_core::{
     origin::{AnswerOrigin, MAX_SERVER_CALL_ID, MAX_SERVER_FIELDS, ServerFields},
     tool::ToolCall,
 };
-use serde::{Deserialize, Serialize};
-use serde_json::value::{RawValue, to_raw_value};
+use serde::Deserialize;
+use serde_json::{json, value::RawValue};
 
 use super::sendable::{WireIds, is_blank};
 use crate::{
@@ -212,7 +212,7 @@ fn is_thought(json: &str) -> bool {
 /// Parts of an answer on their way into the journal.
 #[derive(Debug, Default)]
 pub(crate) struct AnswerParts {
-    parts: Vec<Box<RawValue>>,
+    parts: Vec<String>,
     bytes: usize,
     /// Set once there is one that nothing else holds.
     has_own: bool,
@@ -220,44 +220,38 @@ pub(crate) struct AnswerParts {
 
 impl AnswerParts {
     pub(crate) fn words(&mut self, words: &str, phase: Option<&str>) -> Option<()> {
-        let bytes = i64::try_from(words.len()).ok()?;
+        let bytes = words.len();
         match phase {
-            _ if is_blank(words) => self.push(to_raw_value(&-bytes).ok()?),
+            _ if is_blank(words) => self.push(format!("-{bytes}")),
             Some(phase) => {
                 self.has_own = true;
-                self.push(to_raw_value(&(phase, bytes)).ok()?)
+                self.push(json!([phase, bytes]).to_string())
             }
-            None => self.push(to_raw_value(&bytes).ok()?),
+            None => self.push(bytes.to_string()),
         }
     }
 
     pub(crate) fn call(&mut self, id: &str) -> Option<()> {
-        self.push(to_raw_value(id).ok()?)
+        self.push(json!(id).to_string())
     }
 
     pub(crate) fn as_it_came(&mut self, part: &RawValue) -> Option<()> {
         self.has_own = true;
-        self.push(part.to_owned())
+        self.push(part.get().to_owned())
     }
 
     /// All of them as JSON, as blocks behind what stood before them, or else as items; none where words and calls alone say it
     /// all.
     pub(crate) fn written(self, behind: Option<&str>) -> Option<String> {
-        #[derive(Serialize)]
-        #[serde(untagged)]
-        enum Written<'a> {
-            Blocks { behind: &'a str, blocks: Vec<Box<RawValue>> },
-            Items { items: Vec<Box<RawValue>> },
-        }
-        let answer = match behind {
-            Some(behind) => Written::Blocks { behind, blocks: self.parts },
-            None => Written::Items { items: self.parts },
-        };
-        if self.has_own { serde_json::to_string(&answer).ok() } else { None }
+        let parts = self.parts.join(",");
+        self.has_own.then(|| match behind {
+            Some(behind) => format!(r#"{{"behind":{},"blocks":[{parts}]}}"#, json!(behind)),
+            None => format!(r#"{{"items":[{parts}]}}"#),
+        })
     }
 
-    fn push(&mut self, part: Box<RawValue>) -> Option<()> {
-        self.bytes += part.get().len();
+    fn push(&mut self, part: String) -> Option<()> {
+        self.bytes += part.len();
         self.parts.push(part);
         (self.bytes <= MAX_SERVER_FIELDS).then_some(())
     }

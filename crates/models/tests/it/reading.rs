@@ -1,6 +1,5 @@
 //! Answers that come well, in all the ways in which servers send them.
 
-use agentd_core::usage::Prices;
 use agentd_testkit::model_server::{UsagePlace, fast_text};
 use proptest::prelude::*;
 
@@ -76,17 +75,6 @@ async fn usage_is_found_wherever_it_is() {
     assert_eq!(read(reply.clone()).await.usage, None);
     reply.timings = Some(json!({"cache_n": 6, "prompt_n": 3, "predicted_n": 4, "prompt_ms": 1.5}));
     assert_eq!(read(reply).await.usage, used(9, 6, 4, 0));
-}
-
-#[tokio::test]
-async fn money_is_counted_where_prices_are_known() {
-    let server = ModelServer::start().await;
-    server.reply(
-        Reply::text("Hi").with_usage(UsagePlace::Tail, json!({"prompt_tokens": 1000, "completion_tokens": 100})),
-    );
-    let mut config = config(&server);
-    config.prices = Some(Prices { input: 2.0, output: 10.0, ..Prices::default() });
-    assert_eq!(ask_config(&config).await.usage.unwrap().cost_microusd, Some(3_000));
 }
 
 #[tokio::test]

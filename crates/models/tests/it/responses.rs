@@ -486,18 +486,6 @@ async fn errors_become_kinds_and_only_some_are_tried_again() {
 }
 
 #[tokio::test]
-async fn a_failure_in_the_middle_takes_the_answer_back() {
-    let server = ModelServer::start().await;
-    let half = stream(&[added(0, message("")), says(0, "Half of")]);
-    let response = json!({"error": {"code": "server_error", "message": "broken"}});
-    let failed = json!({"type": "response.failed", "response": response});
-    server.reply(numbered(&[&half[..half.len() - 1], &[failed]].concat()));
-    server.reply(Reply::text("Whole."));
-    let outcome = ask_responses(&server).await;
-    assert_eq!((outcome.text.as_str(), outcome.discarded), ("Whole.", 1), "{outcome:?}");
-}
-
-#[tokio::test]
 async fn an_answer_of_the_strict_server_goes_back_in_all_its_forms() {
     let server = ModelServer::start().await;
     server.acts_as(Provider::OpenAi);

@@ -61,31 +61,6 @@ async fn a_call_that_is_thought_of_does_not_run() {
 }
 
 #[tokio::test]
-async fn a_call_runs_where_the_answer_ends_with_it_and_in_a_fence_where_that_is_all() {
-    let call = r#"{"tool": "now", "args": {}}"#;
-    for (answer, text) in [
-        (format!("I look: {call}\n"), "I look: "),
-        (format!("```json\n{call}\n```\n"), ""),
-        (format!("<tool_call>\n{call}\n</tool_call>"), ""),
-    ] {
-        let outcome = said(&answer).await;
-        assert_eq!((outcome.calls.len(), outcome.unrun.len(), outcome.text.as_str()), (1, 0, text), "{answer}");
-    }
-    for answer in [
-        format!("Here is an example:\n```json\n{call}\n```\nI did not run it."),
-        format!("I look.\n```json\n{call}\n```"),
-        format!("{call}\nThat is what I would call."),
-    ] {
-        let outcome = said(&answer).await;
-        assert_eq!((outcome.calls.len(), outcome.text), (0, answer));
-        assert_eq!(outcome.unrun, [("now".to_owned(), UnrunReason::Doubtful)]);
-    }
-    let mentioned = format!("One writes `{call}` for that.");
-    let outcome = said(&mentioned).await;
-    assert_eq!((outcome.calls.len(), outcome.unrun.len(), outcome.text), (0, 0, mentioned));
-}
-
-#[tokio::test]
 async fn a_spelling_that_is_not_read_is_told() {
     let outcome = said("I look.\n<tool_call>\n<function=now>\n</function>\n</tool_call>").await;
     assert_eq!((outcome.text.as_str(), outcome.calls.len()), ("I look.\n", 0));
@@ -141,12 +116,6 @@ async fn calls_as_words_are_told_and_are_no_words() {
     for (words, text) in [
         ("<tool_call>\n{\"name\": \"now\", \"arguments\": {}}\n</tool_call>", ""),
         ("<think>I look.</think><tool_call>\n<function=now>\n</function>\n</tool_call>", ""),
-        ("I look.\n\n[TOOL_REQUEST]\n{\"name\": \"now\", \"arguments\": {}}\n[END_TOOL_REQUEST]", "I look.\n\n"),
-        (
-            "<|channel|>analysis<|message|>Hm.<|end|><|start|>assistant<|channel|>commentary to=functions.now <|constrain|>json<|message|>{}<|call|>",
-            "",
-        ),
-        ("<｜DSML｜function_calls>\n<｜DSML｜invoke name=\"now\">\n</｜DSML｜invoke>\n</｜DSML｜function_calls>", ""),
         ("{\"name\": \"now\", \"arguments\": {}}", ""),
     ] {
         let outcome = said_natively(words).await;

@@ -8,8 +8,7 @@ use std::{collections::HashSet, hash::Hasher as _};
 
 use agentd_core::{model::Message, origin::AnswerOrigin, tool::ToolCall, untrusted};
 use base64::{Engine as _, prelude::BASE64_STANDARD};
-use serde::Serialize;
-use serde_json::value::RawValue;
+use serde_json::{json, value::RawValue};
 use siphasher::sip128::{Hasher128 as _, SipHasher13};
 
 use crate::wire::{
@@ -49,20 +48,20 @@ pub(super) struct Recipient<'a> {
 }
 
 /// Writes a conversation; the tools are those of the request, as JSON.
-pub(super) fn write(messages: &[Message], tools: &str, recipient: Recipient<'_>) -> serde_json::Result<Conversation> {
+pub(super) fn write(messages: &[Message], tools: &str, recipient: Recipient<'_>) -> Conversation {
     let (system, messages) = split_instructions(messages);
-    let system = system.into_iter().map(Block::text).collect::<serde_json::Result<Vec<_>>>()?;
+    let system = system.into_iter().map(Block::text).collect::<Vec<_>>();
     let prefix = Prefix::new(&system, tools);
     let mut writer = Writer { recipient, ids: WireIds::default(), prefix, sealed: (0, 0), messages: Vec::new() };
     for (message, run) in AnswerPart::split(messages) {
-        writer.answers(&run)?;
-        writer.add(message)?;
+        writer.answers(&run);
+        writer.add(message);
     }
     if writer.messages.last().is_none_or(|last| last.role != Role::User) {
-        writer.push(Role::User, Block::text(GO_ON)?);
+        writer.push(Role::User, Block::text(GO_ON));
     }
     writer.seal();
-    Ok(Conversation { system, behind: writer.prefix.fingerprint(), messages: writer.messages })
+    Conversation { system, behind: writer.prefix.fingerprint(), messages: writer.messages }
 }
 
 /// Prefixes of all answers with blocks of that model.
@@ -84,111 +83,97 @@ struct Writer<'a> {
 }
 
 impl<'a> Writer<'a> {
-    fn add(&mut self, message: &'a Message) -> serde_json::Result<()> {
+    fn add(&mut self, message: &'a Message) {
         match message {
             Message::System { text } | Message::User { text } => {
                 if !is_blank(text) {
-                    self.push(Role::User, Block::text(text)?);
+                    self.push(Role::User, Block::text(text));
                 }
             }
             Message::Pictures { text, pictures } => {
-                self.push(Role::User, Block::text(if is_blank(text) { PICTURES } else { text })?);
+                self.push(Role::User, Block::text(if is_blank(text) { PICTURES } else { text }));
                 for shown in pictures {
                     if let Some(content) = &shown.content {
-                        self.push(Role::User, Block::picture(&shown.picture.media_type, content)?);
+                        self.push(Role::User, Block::picture(&shown.picture.media_type, content));
                     }
                 }
             }
             Message::Tool { call_id, name: _, text } => {
                 let text = if is_blank(text) { NO_OUTPUT.into() } else { untrusted::unreminded(text) };
-                let block = Block::result(&self.ids.of_result(call_id), &text)?;
+                let block = Block::result(&self.ids.of_result(call_id), &text);
                 self.push_result(block);
             }
             Message::Assistant { .. } => {}
         }
-        Ok(())
     }
 
     /// Writes the answers that stand side by side, each as it came where that can be.
-    fn answers(&mut self, mut rest: &[AnswerPart<'a>]) -> serde_json::Result<()> {
+    fn answers(&mut self, mut rest: &[AnswerPart<'a>]) {
         if rest.is_empty() {
-            return Ok(());
+            return;
         }
         if self.messages.is_empty() {
-            self.push(Role::User, Block::text(GO_ON)?);
+            self.push(Role::User, Block::text(GO_ON));
         }
         while let Some((first, after)) = rest.split_first() {
-            let (blocks, next) = match self.as_they_came(rest)? {
-                Some(found) => found,
-                None => (self.plain(first)?, after),
-            };
+            let (blocks, next) = self.as_they_came(rest).unwrap_or_else(|| (self.plain(first), after));
             for block in blocks {
                 self.push(Role::Assistant, block);
             }
             rest = next;
         }
         self.trim_answer();
-        Ok(())
     }
 
     /// The blocks of the first answer of these parts as they came, and the parts behind it. None where it cannot go back so.
-    fn as_they_came<'r>(
-        &mut self,
-        rest: &'r [AnswerPart<'a>],
-    ) -> serde_json::Result<Option<(Vec<Block>, &'r [AnswerPart<'a>])>> {
+    fn as_they_came<'r>(&mut self, rest: &'r [AnswerPart<'a>]) -> Option<(Vec<Block>, &'r [AnswerPart<'a>])> {
         let origin = self.recipient.origin;
         if rest.iter().all(|part| part.origin.blocks_of(origin).is_none()) {
-            return Ok(None);
+            return None;
         }
         self.seal();
         let behind = self.prefix.fingerprint();
-        for parts in 1..=rest.len() {
-            if let Some(blocks) = self.as_it_came(&rest[..parts], &behind)? {
-                return Ok(Some((blocks, &rest[parts..])));
-            }
-        }
-        Ok(None)
+        (1..=rest.len()).find_map(|parts| Some((self.as_it_came(&rest[..parts], &behind)?, &rest[parts..])))
     }
 
     /// The blocks of an answer that these parts make up, as they came. None where they cannot go back so.
-    fn as_it_came(&mut self, parts: &[AnswerPart<'a>], behind: &str) -> serde_json::Result<Option<Vec<Block>>> {
-        let Some(last) = parts.last() else { return Ok(None) };
-        let stored = last.origin.blocks_of(self.recipient.origin).and_then(StoredAnswer::parse);
-        let Some(stored) = stored.filter(|stored| stored.behind.as_deref() == Some(behind)) else { return Ok(None) };
-        if self.recipient.without_thoughts || self.recipient.distrusted.contains(behind) {
-            return Ok(None);
+    fn as_it_came(&mut self, parts: &[AnswerPart<'a>], behind: &str) -> Option<Vec<Block>> {
+        let stored = parts.last()?.origin.blocks_of(self.recipient.origin).and_then(StoredAnswer::parse)?;
+        let is_refused = self.recipient.without_thoughts || self.recipient.distrusted.contains(behind);
+        if is_refused || stored.behind.as_deref() != Some(behind) {
+            return None;
         }
         let recipient = self.recipient;
         let server_id = |call: &ToolCall, origin| server_id(call, origin, recipient.origin);
-        let Some(filled) = stored.filled(parts, &mut self.ids, server_id) else { return Ok(None) };
+        let filled = stored.filled(parts, &mut self.ids, server_id)?;
         let mut blocks = Vec::new();
         // Set once something is missing: thoughts behind that would stand behind another prefix.
         let mut is_whole = true;
         for place in filled {
             match place {
-                FilledPlace::Words(text, _) => blocks.push(Block::text(&text)?),
+                FilledPlace::Words(text, _) => blocks.push(Block::text(&text)),
                 FilledPlace::Call(call, id) => {
-                    blocks.push(Block::call(&id, &tool_name(&call.name), &call.arguments)?);
+                    blocks.push(Block::call(&id, &tool_name(&call.name), &call.arguments));
                 }
                 FilledPlace::Missing => is_whole = false,
                 FilledPlace::AsItCame(raw, is_thought) if is_whole => blocks.push(Block::as_it_came(raw, is_thought)),
                 FilledPlace::AsItCame(..) | FilledPlace::Blank => {}
             }
         }
-        Ok(Some(blocks))
+        Some(blocks)
     }
 
     /// Words and calls alone.
-    fn plain(&mut self, part: &AnswerPart<'a>) -> serde_json::Result<Vec<Block>> {
+    fn plain(&mut self, part: &AnswerPart<'a>) -> Vec<Block> {
         let mut blocks = Vec::new();
         if !is_blank(part.text) {
-            blocks.push(Block::text(part.text)?);
+            blocks.push(Block::text(part.text));
         }
         for call in part.calls {
             let id = self.ids.of_call(&call.call_id, server_id(call, part.origin, self.recipient.origin));
-            blocks.push(Block::call(&id, &tool_name(&call.name), &call.arguments)?);
+            blocks.push(Block::call(&id, &tool_name(&call.name), &call.arguments));
         }
-        Ok(blocks)
+        blocks
     }
 
     /// Takes thoughts off the end of the answer, where none may stand.
@@ -264,45 +249,29 @@ enum Kind {
     Other,
 }
 
-#[derive(Serialize)]
-#[serde(tag = "type", rename_all = "snake_case")]
-enum WireBlock<'a> {
-    Text { text: &'a str },
-    Image { source: ImageSource<'a> },
-    ToolUse { id: &'a str, name: &'a str, input: &'a RawValue },
-    ToolResult { tool_use_id: &'a str, content: &'a str },
-}
-
-#[derive(Serialize)]
-struct ImageSource<'a> {
-    r#type: &'static str,
-    media_type: &'a str,
-    data: String,
-}
-
 impl Block {
-    pub(super) fn text(text: &str) -> serde_json::Result<Self> {
-        Self::of(Kind::Other, &WireBlock::Text { text })
+    pub(super) fn text(text: &str) -> Self {
+        Self::of(Kind::Other, json!({"type": "text", "text": text}).to_string())
     }
 
-    fn picture(media_type: &str, content: &[u8]) -> serde_json::Result<Self> {
-        let source = ImageSource { r#type: "base64", media_type, data: BASE64_STANDARD.encode(content) };
-        Self::of(Kind::Other, &WireBlock::Image { source })
+    fn picture(media_type: &str, content: &[u8]) -> Self {
+        let source = json!({"type": "base64", "media_type": media_type, "data": BASE64_STANDARD.encode(content)});
+        Self::of(Kind::Other, json!({"type": "image", "source": source}).to_string())
     }
 
     /// A call, whose arguments keep their bytes.
-    pub(super) fn call(id: &str, name: &str, arguments: &str) -> serde_json::Result<Self> {
-        let arguments = tool_arguments(arguments);
-        Self::of(Kind::Other, &WireBlock::ToolUse { id, name, input: serde_json::from_str(&arguments)? })
+    pub(super) fn call(id: &str, name: &str, arguments: &str) -> Self {
+        let (id, name, input) = (json!(id), json!(name), tool_arguments(arguments));
+        Self::of(Kind::Other, format!(r#"{{"type":"tool_use","id":{id},"name":{name},"input":{}}}"#, input.trim()))
     }
 
-    fn result(id: &str, text: &str) -> serde_json::Result<Self> {
-        Self::of(Kind::Result, &WireBlock::ToolResult { tool_use_id: id, content: text })
+    fn result(id: &str, text: &str) -> Self {
+        Self::of(Kind::Result, json!({"type": "tool_result", "tool_use_id": id, "content": text}).to_string())
     }
 
     /// A block of an answer as it came.
     fn as_it_came(raw: &RawValue, is_thought: bool) -> Self {
-        Self { json: raw.get().to_owned(), kind: if is_thought { Kind::Thoughts } else { Kind::Other } }
+        Self::of(if is_thought { Kind::Thoughts } else { Kind::Other }, raw.get().to_owned())
     }
 
     pub(super) fn json(&self) -> &str {
@@ -317,8 +286,8 @@ impl Block {
         }
     }
 
-    fn of(kind: Kind, block: &WireBlock<'_>) -> serde_json::Result<Self> {
-        Ok(Self { json: serde_json::to_string(block)?, kind })
+    fn of(kind: Kind, json: String) -> Self {
+        Self { json, kind }
     }
 }
 
@@ -367,20 +336,18 @@ impl Prefix {
 mod tests {
     use std::sync::Arc;
 
+    use super::*;
     use agentd_core::{
         ids::CallId,
         origin::{ItemOrigin, ServerFields},
     };
     use proptest::prelude::*;
-    use serde_json::json;
-
-    use super::*;
 
     const ORIGIN: &str = "m@host/v1";
 
     fn written(messages: &[Message]) -> Conversation {
         let recipient = Recipient { origin: ORIGIN, distrusted: &HashSet::new(), without_thoughts: false };
-        write(messages, "[]", recipient).unwrap()
+        write(messages, "[]", recipient)
     }
 
     /// An answer with signed thoughts, a call and its result, behind that prefix.

@@ -14,7 +14,7 @@ use serde_json::{Value, json, value::RawValue};
 
 use self::conversation::{Block, Conversation, Recipient, Role, WireMessage};
 use super::{
-    dialect::{Dialect, Order, Outgoing, judged, unwritable},
+    dialect::{Dialect, Order, Outgoing, judged},
     memory::Memory,
 };
 use crate::{
@@ -56,7 +56,7 @@ impl Dialect for Anthropic {
         let (origin, tools_json) = (info.origin(), tools.as_deref().map(RawValue::get).unwrap_or_default());
         let without_thoughts = form.has(&Change::WithoutSignedThoughts);
         let recipient = Recipient { origin: &origin, distrusted: &self.0.distrusted(), without_thoughts };
-        let conversation = conversation::write(&messages, tools_json, recipient).map_err(unwritable)?;
+        let conversation = conversation::write(&messages, tools_json, recipient);
         let is_cached = caches(order) && form.sends(CACHE);
         let in_text = tools.is_none() && !request.tools.is_empty();
         let mut body = order.body();

@@ -1,7 +1,9 @@
 //! The blocks of an answer, put together from their pieces.
 
-use serde::Serialize;
-use serde_json::value::{RawValue, to_raw_value};
+use serde_json::{
+    json,
+    value::{RawValue, to_raw_value},
+};
 
 use super::{
     conversation::Block,
@@ -48,14 +50,6 @@ enum Body {
         raw: Box<RawValue>,
         input: String,
     },
-}
-
-/// Signed thoughts, as they go back.
-#[derive(Serialize)]
-struct SignedThoughts<'a> {
-    r#type: &'static str,
-    thinking: &'a str,
-    signature: &'a str,
 }
 
 impl PartialBlocks {
@@ -160,12 +154,8 @@ impl PartialBlocks {
     /// All blocks in the form of a message; none where they cannot go back.
     pub(super) fn message(&self) -> Option<String> {
         let blocks = self.blocks.iter().filter_map(|block| match &block.body {
-            Body::Words(words) => {
-                (!is_blank(words)).then(|| Block::text(words).ok().map(|block| block.json().to_owned()))
-            }
-            Body::Call(call) => {
-                Some(Block::call(&call.id, &call.name, &call.arguments).ok().map(|block| block.json().to_owned()))
-            }
+            Body::Words(words) => (!is_blank(words)).then(|| Some(Block::text(words).json().to_owned())),
+            Body::Call(call) => Some(Some(Block::call(&call.id, &call.name, &call.arguments).json().to_owned())),
             Body::Thoughts { words, signature } => {
                 (!signature.is_empty()).then(|| Some(signed(words, signature)?.get().to_owned()))
             }
@@ -215,8 +205,9 @@ impl PartialBlocks {
     }
 }
 
+/// Signed thoughts, as they go back.
 fn signed(words: &str, signature: &str) -> Option<Box<RawValue>> {
-    to_raw_value(&SignedThoughts { r#type: "thinking", thinking: words, signature }).ok()
+    to_raw_value(&json!({"type": "thinking", "thinking": words, "signature": signature})).ok()
 }
 
 /// A block as it came, with the input that came behind it.

@@ -121,7 +121,7 @@ fn finish(target: &Target, reason: &str) -> Result<Option<Finish>, Failure> {
 
 fn account(target: &Target, chunk: &Chunk<'_>, answer: &mut Answer) {
     let in_choice = || chunk.choices.iter().flatten().find_map(|choice| choice.usage.as_ref());
-    let in_extension = || chunk.x_groq.as_ref().and_then(|extension| extension.usage.as_ref());
+    let in_extension = || chunk.x_groq.as_ref()?.get("usage").filter(|usage| usage.is_object());
     if let Some(told) = chunk.usage.as_ref().or_else(in_choice).or_else(in_extension) {
         // Elsewhere a field of that name may mean anything.
         let charged = charged_microusd(told).filter(|_| is_openrouter(target.host()));
@@ -140,18 +140,12 @@ struct Chunk<'a> {
     /// llama.cpp's own account.
     timings: Option<Timings>,
     /// Groq's place for the usage.
-    x_groq: Option<XGroq>,
+    x_groq: Option<Value>,
     error: Option<&'a RawValue>,
     /// `error` where the whole event is one.
     object: Option<&'a RawValue>,
     /// Message of an error that comes without a wrapping, as older llama.cpp's do.
     message: Option<&'a RawValue>,
-}
-
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
-struct XGroq {
-    usage: Option<Value>,
 }
 
 #[derive(Debug, Default, Deserialize)]
