@@ -11,11 +11,11 @@ use std::{
 use agentd_core::{model::Finish, usage::Usage};
 
 use crate::{
+    config::Counters,
     error::{LoadError, RunError},
     gguf::Gguf,
     llama::{LayerCache, Llama},
     vocabulary::{TextJoiner, Vocabulary},
-    worker::Counters,
 };
 
 /// A prompt is evaluated in chunks of this many tokens. Longer ones are hardly quicker, cost memory by the square, and

@@ -23,10 +23,10 @@ use serde_json::{Value, json};
 use tokio::sync::{Semaphore, mpsc};
 
 use crate::{
-    config::{EmbeddedConfig, Neighbours},
+    config::{Counters, EmbeddedConfig, EmbeddedStatus, Neighbours},
     error::LoadError,
     harness::{self, Facts, Plan},
-    worker::{self, Counters, EmbeddedStatus, Job, Order, QUEUE},
+    worker::{self, Job, Order, QUEUE},
 };
 
 /// Pieces of an answer that wait for their reader. The model stops when there are more.

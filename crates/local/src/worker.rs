@@ -1,11 +1,10 @@
-//! The thread that owns the model: it loads on first use, answers one request after the other, and lets go when idle; and what
-//! can be seen of it from outside.
+//! The thread that owns the model: it loads on first use, answers one request after the other, and lets go when idle.
 
 use std::{
     panic::{AssertUnwindSafe, catch_unwind},
     sync::{
         Arc,
-        atomic::{AtomicBool, AtomicU64, Ordering},
+        atomic::Ordering,
         mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel},
     },
     thread,
@@ -19,7 +18,7 @@ use agentd_core::{
 use tokio::sync::{OwnedSemaphorePermit, mpsc};
 
 use crate::{
-    config::EmbeddedConfig,
+    config::{Counters, EmbeddedConfig},
     error::RunError,
     inference::{Inference, KvCache},
 };
@@ -45,49 +44,6 @@ pub(crate) struct Job {
     pub(crate) reply: Reply,
     /// The place in the queue, given back when the request is done.
     pub(crate) place: OwnedSemaphorePermit,
-}
-
-/// State of the embedded model, and counters since the daemon started.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct EmbeddedStatus {
-    /// Set while the weights are in memory.
-    pub loaded: bool,
-    /// Number of loads.
-    pub loads: u64,
-    /// Set while a request is being worked on.
-    pub busy: bool,
-    /// Tokens of prompts and answers that were computed; reused ones do not count.
-    pub evaluated_tokens: u64,
-    /// Tokens of answers and arguments that were made.
-    pub generated_tokens: u64,
-}
-
-/// The same, as the worker counts it.
-#[derive(Debug, Default)]
-pub(crate) struct Counters {
-    loaded: AtomicBool,
-    loads: AtomicU64,
-    pub(crate) busy: AtomicBool,
-    pub(crate) evaluated: AtomicU64,
-    pub(crate) generated: AtomicU64,
-}
-
-// The counters order nothing else, so that relaxed operations do.
-impl Counters {
-    pub(crate) fn status(&self) -> EmbeddedStatus {
-        EmbeddedStatus {
-            loaded: self.loaded.load(Ordering::Relaxed),
-            loads: self.loads.load(Ordering::Relaxed),
-            busy: self.busy.load(Ordering::Relaxed),
-            evaluated_tokens: self.evaluated.load(Ordering::Relaxed),
-            generated_tokens: self.generated.load(Ordering::Relaxed),
-        }
-    }
-
-    pub(crate) fn set_loaded(&self, loaded: bool) {
-        self.loaded.store(loaded, Ordering::Relaxed);
-        self.loads.fetch_add(u64::from(loaded), Ordering::Relaxed);
-    }
 }
 
 /// Starts the thread. It ends when the sender is gone.

@@ -38,9 +38,8 @@ use crate::{
         failure::Failure,
         learning::{Change, RequestForm, Trials},
         recording::Recording,
-        request::Deadline,
         retry::{Retries, Retry},
-        target::{Clients, Target},
+        target::{Clients, Deadline, Target},
     },
     wire::{
         anthropic::Anthropic,

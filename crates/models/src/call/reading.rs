@@ -25,9 +25,8 @@ use crate::{
     http::{
         failure::{Failure, excerpt},
         recording::Recording,
-        request::Deadline,
         sse::Decoder,
-        target::Target,
+        target::{Deadline, Target},
     },
     wire::dialect::AnswerReader,
 };
@@ -147,8 +146,7 @@ impl Reading {
         if let Some(what) = self.tell_pieces(chunks) {
             return Ok(self.end_runaway(what, chunks));
         }
-        self.tell_end(chunks);
-        Ok(Progress::Ended)
+        Ok(self.tell_end(chunks))
     }
 
     /// Waits for bytes and takes all that are there, so that what came together is told together. False at the end.
@@ -308,12 +306,10 @@ impl Reading {
     fn end_runaway(&mut self, what: String, chunks: &mut VecDeque<ModelChunk>) -> Progress {
         self.words.give_up(chunks);
         chunks.push_back(ModelChunk::Runaway { what });
-        self.tell_remarks(chunks);
-        chunks.push_back(ModelChunk::End(Finish::Runaway));
-        Progress::Ended
+        self.finish(Finish::Runaway, chunks)
     }
 
-    fn tell_end(&mut self, chunks: &mut VecDeque<ModelChunk>) {
+    fn tell_end(&mut self, chunks: &mut VecDeque<ModelChunk>) -> Progress {
         let finish = self.answer.finish.unwrap_or(Finish::Stop);
         let calls = self.reader.calls();
         let (calls, unrun) = self.words.finish(calls, finish == Finish::Length, chunks);
@@ -326,12 +322,13 @@ impl Reading {
             }));
             chunks.extend(unrun.map(|(name, why)| ModelChunk::UnrunCall { name, why }));
         }
-        self.tell_remarks(chunks);
-        chunks.push_back(ModelChunk::End(finish));
+        self.finish(finish, chunks)
     }
 
-    fn tell_remarks(&mut self, chunks: &mut VecDeque<ModelChunk>) {
+    fn finish(&mut self, finish: Finish, chunks: &mut VecDeque<ModelChunk>) -> Progress {
         chunks.extend(std::mem::take(&mut self.answer.remarks).into_iter().map(ModelChunk::Remark));
+        chunks.push_back(ModelChunk::End(finish));
+        Progress::Ended
     }
 
     /// Sends on what the server has counted since: it is paid for, even if nothing else of the answer comes.

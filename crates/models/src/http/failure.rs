@@ -116,25 +116,21 @@ impl Failure {
     pub(crate) fn unsent(target: &Target, error: reqwest::Error) -> Self {
         // The address may carry a password or a key; the target's own text does not.
         let error = error.without_url();
+        let cause = excerpt(target, &innermost(&error));
         if error.is_connect() && error.is_timeout() {
             let message = format!("connecting to the model at {target} {} took too long", target.route());
             return Self::new(ErrorKind::Timeout, message)
                 .hint("is base_url right, and is the server reachable from here?");
         }
         if error.is_connect() {
-            let cause = innermost(&error);
-            return Self::new(
-                ErrorKind::Unreachable,
-                format!("could not connect to the model at {target} {}: {}", target.route(), excerpt(target, &cause)),
-            )
-            .hint("is the model server running, and is base_url right?")
-            .caused_by(error);
+            let message = format!("could not connect to the model at {target} {}: {cause}", target.route());
+            return Self::new(ErrorKind::Unreachable, message)
+                .hint("is the model server running, and is base_url right?")
+                .caused_by(error);
         }
         if error.is_builder() {
             return Self::new(ErrorKind::Configuration, format!("could not write the request to {target}: {error}"));
         }
-        let cause = innermost(&error);
-        let cause = excerpt(target, &cause);
         let note = target.proxy_note();
         Self::cut(format!("the model at {target} closed the connection without an answer: {cause}{note}"))
             .caused_by(error)
@@ -266,11 +262,7 @@ fn is_trouble(status: u16) -> bool {
 }
 
 fn innermost(error: &dyn std::error::Error) -> String {
-    let mut error = error;
-    while let Some(source) = error.source() {
-        error = source;
-    }
-    error.to_string()
+    std::iter::successors(Some(error), |error| error.source()).last().map(ToString::to_string).unwrap_or_default()
 }
 
 #[cfg(test)]

@@ -1,20 +1,19 @@
-//! Requests that become answers or failures, and how long a call waits for what. Connecting is limited by the client itself.
+//! Requests that become answers or failures.
 
-use std::{future::Future, pin::pin, time::Duration};
+use std::{future::Future, pin::pin};
 
 use agentd_core::error::ErrorKind;
 use reqwest::{
     Body, RequestBuilder, Response,
     header::{ACCEPT, CONTENT_TYPE},
 };
-use tokio::time::{Instant, timeout, timeout_at};
+use tokio::time::{timeout, timeout_at};
 
 use super::{
     failure::{self, Failure},
     recording::Recording,
-    target::Target,
+    target::{Deadline, LAST_LOOK, MissedDeadline, Target},
 };
-use crate::config::ModelConfig;
 
 /// The bytes of an error's body that are read.
 const MAX_ERROR_BODY: usize = 64 << 10;
@@ -25,111 +24,6 @@ const MAX_DOCUMENT: usize = 4 << 20;
 
 /// A document; none where the server has none, or does not hand it out. The failure is that of a server that could not be asked.
 pub(crate) type Document = Result<Option<Vec<u8>>, Failure>;
-
-/// Time limit for the usage after the answer has ended, where it has not come yet.
-const USAGE_TAIL: Duration = Duration::from_millis(1_500);
-
-/// Time limit for the end of the transfer once all is there. Waiting for it lets the connection be used again.
-const LAST_BYTES: Duration = Duration::from_millis(100);
-
-/// Multiple of the longer of its two limits for which a server may only say that it is alive.
-const KEEP_ALIVE_TIMES: u32 = 5;
-
-/// The longest look at what has come, where a deadline is noticed late.
-const LAST_LOOK: Duration = Duration::from_secs(2);
-
-/// Time limit of a list of models.
-const LISTING: Duration = Duration::from_secs(3);
-
-/// The limits of one model.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Deadlines {
-    first_byte: Duration,
-    idle: Duration,
-}
-
-/// A point in time, and what it means to miss it.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Deadline {
-    at: Instant,
-    limit: Duration,
-    missed: MissedDeadline,
-    /// True if it was missed before, and only what came in time is still read.
-    is_last_look: bool,
-}
-
-/// Wait that a deadline ended.
-#[derive(Debug, Clone, Copy)]
-enum MissedDeadline {
-    FirstByte,
-    Idle,
-    KeepAlive,
-    Tail,
-}
-
-impl Deadlines {
-    pub(crate) fn new(config: &ModelConfig) -> Self {
-        Self {
-            first_byte: Duration::from_millis(config.first_byte_timeout_ms),
-            idle: Duration::from_millis(config.idle_timeout_ms),
-        }
-    }
-
-    /// Until the first byte of the answer, counted from now.
-    pub(crate) fn first_byte(&self) -> Deadline {
-        Deadline::new(self.first_byte, MissedDeadline::FirstByte)
-    }
-
-    /// Until the next bytes of the answer, counted from now.
-    pub(crate) fn idle(&self) -> Deadline {
-        Deadline::new(self.idle, MissedDeadline::Idle)
-    }
-
-    /// Until the next part of the answer itself, counted from now. A server that works on a long prompt sends comments
-    /// meanwhile; one that is stuck may send them for ever.
-    pub(crate) fn keep_alive(&self) -> Deadline {
-        Deadline::new(self.first_byte.max(self.idle).saturating_mul(KEEP_ALIVE_TIMES), MissedDeadline::KeepAlive)
-    }
-
-    /// Until the usage that follows an answer, counted from now.
-    pub(crate) fn usage_tail(&self) -> Deadline {
-        Deadline::new(USAGE_TAIL.min(self.idle), MissedDeadline::Tail)
-    }
-
-    /// Until the end of the transfer once nothing more is expected, counted from now.
-    pub(crate) fn last_bytes(&self) -> Deadline {
-        Deadline::new(LAST_BYTES.min(self.idle), MissedDeadline::Tail)
-    }
-
-    /// For a list of models, counted from now.
-    pub(crate) fn listing(&self) -> Deadline {
-        Deadline::new(LISTING.min(self.first_byte), MissedDeadline::FirstByte)
-    }
-}
-
-impl Deadline {
-    fn new(limit: Duration, missed: MissedDeadline) -> Self {
-        Self { at: Instant::now() + limit, limit, missed, is_last_look: false }
-    }
-
-    /// Returns whether it lies in the past.
-    pub(crate) fn has_passed(&self) -> bool {
-        self.at <= Instant::now()
-    }
-
-    /// The same deadline; one last look if it lies in the past. Without that, each part that comes late would earn another look.
-    pub(crate) fn once_missed(self) -> Self {
-        if self.is_last_look || !self.has_passed() {
-            return self;
-        }
-        Self { at: Instant::now() + self.at.elapsed().min(LAST_LOOK), is_last_look: true, ..self }
-    }
-
-    /// The sooner of two.
-    pub(crate) fn sooner(self, other: Self) -> Self {
-        if other.at < self.at { other } else { self }
-    }
-}
 
 impl Target {
     /// Posts a JSON body and returns the answer once its head is there and says that all is well.
@@ -238,6 +132,8 @@ async fn capped_body(mut response: Response, deadline: &Deadline, target: &Targe
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use tokio::time::{advance, sleep};
 
     use super::*;

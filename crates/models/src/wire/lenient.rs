@@ -9,6 +9,8 @@ use serde::{
 };
 use serde_json::{Value, value::RawValue};
 
+use crate::facts::server::number;
+
 /// Methods of a visitor that read one value each.
 macro_rules! reads {
     ($($visit:ident($($value:ident: $kind:ty)?) => $read:expr,)*) => {
@@ -119,16 +121,6 @@ impl<'de> Visitor<'de> for CountVisitor {
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "the cast saturates at both ends")]
 fn saturated(number: f64) -> u64 {
     number as u64
-}
-
-/// A number, however it is written.
-pub(crate) fn number(value: &Value) -> Option<u64> {
-    match value {
-        Value::String(text) => text.trim().parse().ok(),
-        #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "what is out of range is cut to it")]
-        Value::Number(number) => number.as_u64().or_else(|| number.as_f64().filter(|n| *n >= 0.0).map(|n| n as u64)),
-        _ => None,
-    }
 }
 
 /// The most that one of these places of an account of tokens holds.

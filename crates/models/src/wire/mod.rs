@@ -8,7 +8,7 @@
 
 pub(crate) mod anthropic;
 pub(crate) mod dialect;
-pub(crate) mod lenient;
+mod lenient;
 pub(crate) mod llamacpp;
 mod memory;
 pub(crate) mod openai;

@@ -118,10 +118,7 @@ async fn what_a_server_refuses_is_not_sent_again() {
         .reply(Reply::refusal(400, "Unrecognized request argument supplied: stream_options"))
         .reply(Reply::refusal(400, "Unsupported parameter: use 'max_completion_tokens' instead"))
         .reply(Reply::text("Fine."));
-    let mut config = config(&server);
-    config.max_tokens = Some(9);
-    config.retries = 0;
-    let model = connect(&config).unwrap();
+    let model = connect(&ModelConfig { max_tokens: Some(9), retries: 0, ..config(&server) }).unwrap();
     let outcome = ask(&model, request("Hi")).await;
     assert_eq!(outcome.text, "Fine.");
     let retries: Vec<_> = outcome.retries.iter().map(|(attempt, delay, _)| (*attempt, *delay)).collect();
@@ -158,9 +155,7 @@ async fn the_last_request_of_a_turn_begins_as_the_one_before_it() {
 async fn a_server_that_refuses_tools_that_may_not_be_called_is_asked_without() {
     for refusal in ["tool_choice: only 'auto' is supported", "Extra inputs are not permitted", "Bad Request"] {
         let server = ModelServer::start().await;
-        let mut config = config(&server);
-        config.retries = 0;
-        let model = connect(&config).unwrap();
+        let model = connect(&ModelConfig { retries: 0, ..config(&server) }).unwrap();
         server.reply(Reply::refusal(400, refusal)).reply(Reply::text("Fine."));
         assert!(model.can_forbid_calls());
         let outcome = ask(&model, last_request()).await;
@@ -226,9 +221,7 @@ async fn that_a_server_takes_no_such_tools_is_not_known_before_it_took_the_reque
 async fn a_model_that_calls_all_the_same_is_known_for_it() {
     let server = ModelServer::start().await;
     for native in [true, false] {
-        let mut config = config(&server);
-        config.native_tools = Some(native);
-        let model = connect(&config).unwrap();
+        let model = connect(&ModelConfig { native_tools: Some(native), ..config(&server) }).unwrap();
         server.reply(match native {
             true => Reply::tool_call("now", json!({})),
             false => Reply::text("{\"tool\": \"now\", \"args\": {}}"),

@@ -6,9 +6,7 @@ use super::*;
 async fn fail(reply: Reply) -> Outcome {
     let server = ModelServer::start().await;
     server.default_reply(reply);
-    let mut config = config(&server);
-    config.retries = 0;
-    let outcome = ask_config(&config).await;
+    let outcome = ask_config(&ModelConfig { retries: 0, ..config(&server) }).await;
     assert!(outcome.error.is_some() && outcome.calls.is_empty(), "{outcome:?}");
     outcome
 }
@@ -95,18 +93,6 @@ fn comments(times: usize, then: &str) -> Reply {
     let comment = ": still here\n\n";
     let reply = Reply::status(200, comment.repeat(times) + then).header("content-type", "text/event-stream");
     reply.bytes_per_write(comment.len()).delay_ms(10)
-}
-
-#[tokio::test]
-async fn a_server_that_only_says_that_it_is_alive_is_given_up() {
-    let server = ModelServer::start().await;
-    let mut config = config(&server);
-    config.retries = 0;
-    (config.first_byte_timeout_ms, config.idle_timeout_ms) = (400, 400);
-    server.reply(comments(100_000, ""));
-    let outcome = ask_config(&config).await;
-    assert_eq!(outcome.kind(), Some(ErrorKind::Timeout));
-    assert!(outcome.message().contains("sent nothing of its answer for 2s, only signs of life"), "{outcome:?}");
 }
 
 #[tokio::test]

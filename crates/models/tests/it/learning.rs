@@ -165,10 +165,13 @@ async fn configured_fields_that_are_refused_are_left_out() {
             None => Reply::text("Fine."),
         }
     });
-    let mut config = config(&server);
-    (config.temperature, config.max_tokens) = (Some(0.5), Some(100));
-    config.body = json!({"top_p": 0.5, "top_k": 3}).as_object().unwrap().clone();
-    let model = connect(&config).unwrap();
+    let model = connect(&ModelConfig {
+        temperature: Some(0.5),
+        max_tokens: Some(100),
+        body: json!({"top_p": 0.5, "top_k": 3}).as_object().unwrap().clone(),
+        ..config(&server)
+    })
+    .unwrap();
     assert_eq!(ask(&model, request("Hi")).await.text, "Fine.");
     let outcome = ask(&model, request("Hi")).await;
     assert_eq!((outcome.text.as_str(), outcome.retries.len()), ("Fine.", 0));

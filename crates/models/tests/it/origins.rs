@@ -94,9 +94,7 @@ async fn fields_go_back_byte_for_byte_to_their_model_and_to_no_other() {
 #[tokio::test]
 async fn thoughts_are_there_for_a_server_that_wants_them_and_blank_where_there_are_none() {
     let server = ModelServer::start().await;
-    let mut config = config(&server);
-    config.echo_reasoning = true;
-    let model = connect(&config).unwrap();
+    let model = connect(&ModelConfig { echo_reasoning: true, ..config(&server) }).unwrap();
     let mut request =
         called("m@elsewhere/v1", &Outcome { fields: vec![ServerFields::default()], ..Outcome::default() });
     ask(&model, request.clone()).await;
@@ -173,9 +171,7 @@ async fn an_error_in_an_array_and_a_line_of_an_older_server_are_errors_like_othe
     ] {
         let server = ModelServer::start().await;
         server.default_reply(reply);
-        let mut config = config(&server);
-        config.retries = 1;
-        let outcome = ask_config(&config).await;
+        let outcome = ask_config(&ModelConfig { retries: 1, ..config(&server) }).await;
         assert_eq!((outcome.kind(), server.requests().len()), (Some(ErrorKind::Provider), requests), "{outcome:?}");
         assert!(outcome.message().contains(words), "{outcome:?}");
     }

@@ -96,9 +96,7 @@ async fn an_ended_answer_does_not_wait_for_a_server_that_keeps_the_line_open() {
     let head = r#"data: {"choices":[{"index":0,"delta":{"content":"Hi"},"finish_reason":"stop"}]}"#;
     let reply = Reply::status(200, format!("{head}\n\n")).header("content-type", "text/event-stream");
     server.reply(reply.hang_after(10_000));
-    let mut config = config(&server);
-    config.idle_timeout_ms = 20;
-    let outcome = ask_config(&config).await;
+    let outcome = ask_config(&ModelConfig { idle_timeout_ms: 20, ..config(&server) }).await;
     assert_eq!((outcome.end, outcome.text.as_str()), (Some(Finish::Stop), "Hi"));
 }
 

@@ -21,9 +21,7 @@ async fn a_call_is_tried_again_until_it_succeeds_and_says_so() {
 async fn it_is_given_up_after_the_configured_tries() {
     let server = ModelServer::start().await;
     server.default_reply(Reply::refusal(500, "oh dear"));
-    let mut config = config(&server);
-    config.retries = 2;
-    let outcome = ask_config(&config).await;
+    let outcome = ask_config(&ModelConfig { retries: 2, ..config(&server) }).await;
     // And once more with the tools in the text.
     assert_eq!((outcome.kind(), outcome.retries.len(), server.requests().len()), (Some(ErrorKind::Provider), 3, 4));
 }

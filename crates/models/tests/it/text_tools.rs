@@ -6,9 +6,7 @@ use super::*;
 async fn calls_are_read_from_the_text_and_results_go_back_as_words() {
     let server = ModelServer::start().await;
     server.reply(Reply::text("I look.\n{\"tool\": \"read_file\", \"args\": {\"path\": \"a b\"}}\n"));
-    let mut config = config(&server);
-    config.native_tools = Some(false);
-    let model = connect(&config).unwrap();
+    let model = connect(&ModelConfig { native_tools: Some(false), ..config(&server) }).unwrap();
     assert!(!model.info().native_tools);
     let mut request = request_with_tools("Read it");
     request.messages.extend([Message::answer("", vec![tool_call("c1", "{}")]), result("c1", "noon")]);
@@ -30,9 +28,7 @@ async fn a_call_out_of_a_cut_answer_does_not_run() {
     let server = ModelServer::start().await;
     let words = "{\"tool\": \"now\", \"args\": {}}";
     server.reply(Reply::deltas([words]).finish("").without_done());
-    let mut config = config(&server);
-    (config.native_tools, config.retries) = (Some(false), 0);
-    let outcome = ask_config(&config).await;
+    let outcome = ask_config(&ModelConfig { native_tools: Some(false), retries: 0, ..config(&server) }).await;
     assert_eq!((outcome.kind(), outcome.calls.len()), (Some(ErrorKind::CutStream), 0));
 }
 
@@ -71,9 +67,7 @@ async fn a_spelling_that_is_not_read_is_told() {
 async fn a_call_that_the_limit_cut_is_told_by_its_name() {
     let server = ModelServer::start().await;
     server.reply(Reply::text("I write.\n{\"tool\": \"now\", \"args\": {\"path\": \"a").finish("length"));
-    let mut config = config(&server);
-    config.native_tools = Some(false);
-    let outcome = ask_config(&config).await;
+    let outcome = ask_config(&ModelConfig { native_tools: Some(false), ..config(&server) }).await;
     assert_eq!((outcome.text.as_str(), outcome.end), ("I write.\n", Some(Finish::Length)));
     assert_eq!(outcome.unrun, [("now".to_owned(), UnrunReason::Cut)]);
 }

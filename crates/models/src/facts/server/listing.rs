@@ -6,7 +6,6 @@ use serde::Deserialize;
 use serde_json::{Value, value::RawValue};
 
 use super::{ModelAbilities, ServerFacts, WindowFacts};
-use crate::wire::lenient::number;
 
 /// A model of the list.
 #[derive(Debug, Clone, PartialEq)]
@@ -127,6 +126,16 @@ fn rates(of: impl Fn(&str) -> Option<f64>) -> Option<Prices> {
 fn dollars(price: &Value) -> Option<f64> {
     let price = price.as_f64().or_else(|| price.as_str()?.trim().parse().ok())?;
     Some((price * 1e12).round() / 1e6)
+}
+
+/// A number, however it is written.
+pub(crate) fn number(value: &Value) -> Option<u64> {
+    match value {
+        Value::String(text) => text.trim().parse().ok(),
+        #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "what is out of range is cut to it")]
+        Value::Number(number) => number.as_u64().or_else(|| number.as_f64().filter(|n| *n >= 0.0).map(|n| n as u64)),
+        _ => None,
+    }
 }
 
 /// llama.cpp's `/props`: the window of one of its slots, and the name or the file of its model.

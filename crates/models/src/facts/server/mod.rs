@@ -17,12 +17,13 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use self::listing::ListedEntry;
+pub(crate) use self::listing::number;
 use crate::{
     config::{ModelConfig, Wire},
     http::{
         failure::Failure,
-        request::{Deadline, Document},
-        target::Target,
+        request::Document,
+        target::{Deadline, Target},
         window,
     },
 };

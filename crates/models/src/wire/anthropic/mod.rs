@@ -2,8 +2,8 @@
 //!
 //! - this file: the body; `conversation`: the messages in the order that the wire demands, their parts, and what stands before
 //!   an answer, of which signed thoughts are a part.
-//! - `event`: one event of an answer, typed and borrowed, what it took, and what the server says of the request; `partial`: blocks,
-//!   put together from their pieces; `reader`: events into the answer.
+//! - `partial`: blocks, put together from their pieces; `reader`: events into the answer, typed and borrowed, what it took, and what
+//!   the server says of the request.
 
 mod conversation;
 mod partial;

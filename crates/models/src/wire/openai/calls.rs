@@ -5,16 +5,36 @@
 //! does a name behind arguments that are whole. What is kept is limited, whatever numbers a server sends.
 
 use agentd_core::origin::MAX_SERVER_FIELDS;
+use serde::Deserialize;
+use serde_json::value::RawValue;
 
-use super::reader::CallDelta;
 use crate::{
     answer::{Answer, RawCall, text_protocol::Balance},
     http::{failure::Failure, target::Target},
     wire::{
-        lenient::{argument_text, is_json},
+        lenient::{Count, Text, argument_text, is_json},
         partial::{CallBounds, PartialCall},
     },
 };
+
+/// A piece of a call, as it comes.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, bound(deserialize = "'de: 'a"))]
+pub(super) struct CallDelta<'a> {
+    index: Option<Count>,
+    id: Text<'a>,
+    /// A signature of the call, which goes back to its server.
+    extra_content: Option<&'a RawValue>,
+    function: Option<FunctionDelta<'a>>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, bound(deserialize = "'de: 'a"))]
+struct FunctionDelta<'a> {
+    name: Text<'a>,
+    /// Usually a string with a piece of JSON; some servers send the JSON itself.
+    arguments: Option<&'a RawValue>,
+}
 
 /// The calls of one answer.
 #[derive(Debug, Default)]

@@ -355,21 +355,6 @@ mod tests {
     }
 
     #[test]
-    fn nothing_blank_is_sent() {
-        let call = ToolCall { call_id: CallId::from("c1".to_owned()), name: "now".into(), arguments: "{}".into() };
-        let blank = Message::answer("\n\n", vec![call]);
-        check(
-            &[user("a"), said(" "), blank, result("\n"), user("\t")],
-            &json!([
-                {"role": "user", "content": "a"},
-                {"role": "assistant", "content": null, "tool_calls": [
-                    {"id": C1, "type": "function", "function": {"name": "now", "arguments": "{}"}}]},
-                {"role": "tool", "tool_call_id": C1, "content": "(no output)"},
-            ]),
-        );
-    }
-
-    #[test]
     fn a_call_of_another_model_says_so_to_gemini() {
         let check = |id: &str, demands: bool| {
             let recipient = Recipient { id, origin: "", wants_thoughts: false, wants_turns: false };

@@ -15,7 +15,10 @@ use serde_json::{
     value::{RawValue, to_raw_value},
 };
 
-use super::{calls::Calls, is_openrouter};
+use super::{
+    calls::{CallDelta, Calls},
+    is_openrouter,
+};
 use crate::{
     answer::{Answer, Kind, RawCall},
     http::{failure::Failure, target::Target},
@@ -179,24 +182,6 @@ impl Delta<'_> {
         let places = [&*self.reasoning_content, &self.reasoning, &self.thinking];
         places.into_iter().find(|text| !text.is_empty()).unwrap_or_default()
     }
-}
-
-#[derive(Debug, Default, Deserialize)]
-#[serde(default, bound(deserialize = "'de: 'a"))]
-pub(super) struct CallDelta<'a> {
-    pub(super) index: Option<Count>,
-    pub(super) id: Text<'a>,
-    /// A signature of the call, which goes back to its server.
-    pub(super) extra_content: Option<&'a RawValue>,
-    pub(super) function: Option<FunctionDelta<'a>>,
-}
-
-#[derive(Debug, Default, Deserialize)]
-#[serde(default, bound(deserialize = "'de: 'a"))]
-pub(super) struct FunctionDelta<'a> {
-    pub(super) name: Text<'a>,
-    /// Usually a string with a piece of JSON; some servers send the JSON itself.
-    pub(super) arguments: Option<&'a RawValue>,
 }
 
 /// Dollars that no single request costs.

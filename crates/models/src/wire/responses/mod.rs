@@ -1,8 +1,8 @@
 //! OpenAI's Responses, as OpenAI and servers in its form speak them.
 //!
 //! - this file: the body; `conversation`: the items of its input.
-//! - `event`: one event of an answer, typed and borrowed, what it took, and that none may be missing; `partial`: items, put together
-//!   from their pieces; `reader`: events into the answer.
+//! - `partial`: items, put together from their pieces; `reader`: events into the answer, typed and borrowed, what it took, and that
+//!   none may be missing.
 
 mod conversation;
 mod partial;
