@@ -4,8 +4,6 @@
 //! the hash of the line before. Bytes are compared as they stand: nothing is parsed and written again, so there is no
 //! second way to write a line that has the same hash.
 
-use std::fmt::Write as _;
-
 use agentd_core::audit::AuditHead;
 use sha2::{Digest as _, Sha256};
 
@@ -22,12 +20,7 @@ const AFTER_HASH: &str = "\"}";
 
 /// The SHA-256 of some bytes, in hexadecimal digits.
 pub fn sha256(bytes: &[u8]) -> String {
-    let mut text = String::with_capacity(HASH_DIGITS);
-    for byte in Sha256::digest(bytes) {
-        // Writing to a text cannot fail.
-        let _ = write!(text, "{byte:02x}");
-    }
-    text
+    Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// Before the first line.
@@ -60,7 +53,6 @@ pub struct SealedLine<'a> {
     pub hash: &'a str,
     /// All that the hash is of.
     body: &'a [u8],
-    whole: &'a [u8],
 }
 
 impl<'a> SealedLine<'a> {
@@ -75,17 +67,12 @@ impl<'a> SealedLine<'a> {
         let (previous, text) = text.strip_prefix(BEFORE_PREVIOUS.as_bytes())?.split_at_checked(HASH_DIGITS)?;
         text.strip_prefix(b"\"")?;
         let n = std::str::from_utf8(number).ok()?.parse().ok()?;
-        Some(Self { n, previous: digits_of(previous)?, hash: digits_of(hash)?, body, whole: line })
+        Some(Self { n, previous: digits_of(previous)?, hash: digits_of(hash)?, body })
     }
 
     /// Returns whether the hash is that of the line.
     pub fn holds(&self) -> bool {
         sha256(self.body) == self.hash
-    }
-
-    /// The entry, a JSON object with the chain's own fields beside it.
-    pub fn json(&self) -> &'a [u8] {
-        self.whole
     }
 
     /// The head that it makes.
@@ -128,7 +115,7 @@ mod tests {
         let read = SealedLine::read(second.trim_end().as_bytes()).unwrap();
         assert!(read.holds());
         assert_eq!((read.n, read.previous, read.head()), (2, first.hash.as_str(), head));
-        assert_eq!(serde_json::from_slice::<serde_json::Value>(read.json()).unwrap()["at"], "then");
+        assert_eq!(serde_json::from_str::<serde_json::Value>(&second).unwrap()["at"], "then");
         assert_eq!(SealedLine::read(line.trim_end().as_bytes()).unwrap().previous, NO_HASH);
     }
 

@@ -4,7 +4,7 @@ use std::{
     fs::{self, File, OpenOptions},
     io::{self, BufRead as _, BufReader, Read as _},
     os::unix::fs::OpenOptionsExt as _,
-    path::{Path, PathBuf},
+    path::Path,
 };
 
 use nix::fcntl::OFlag;
@@ -22,13 +22,6 @@ pub(crate) const LONGEST_LINE: u64 = 1 << 20;
 /// Tries to open all files before another one is begun.
 const LOOKS: u32 = 100;
 
-/// A file of the log.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct LogFile {
-    pub(crate) name: String,
-    pub(crate) path: PathBuf,
-}
-
 /// Opens a file to read it: a plain file, and no link that could lead elsewhere, or a pipe that never ends.
 pub(crate) fn open(path: &Path) -> io::Result<File> {
     let file = OpenOptions::new()
@@ -42,43 +35,37 @@ pub(crate) fn open(path: &Path) -> io::Result<File> {
     }
 }
 
-/// All files of the log in the folder: those that were set aside when they were full, in the order of their lines, and
+/// Names of all files of the log in the folder: those that were set aside when they were full, in the order of their lines, and
 /// the one that is written now, where there is one.
-pub(crate) fn all(folder: &Path) -> io::Result<Vec<LogFile>> {
+pub(crate) fn all(folder: &Path) -> io::Result<Vec<String>> {
     let mut aside = Vec::new();
     let mut current = None;
     for entry in fs::read_dir(folder)? {
         let entry = entry?;
         let Ok(name) = entry.file_name().into_string() else { continue };
-        let file = LogFile { path: entry.path(), name };
-        if file.name == CURRENT {
-            current = Some(file);
-        } else if file.name.starts_with("audit-") && file.name.ends_with(".jsonl") {
-            aside.push((first_number(&file.path), file));
+        if name == CURRENT {
+            current = Some(name);
+        } else if name.starts_with("audit-") && name.ends_with(".jsonl") {
+            aside.push((first_number(&entry.path()), name));
         }
     }
     // One whose first line cannot be read goes by its name, which is the time at which it was set aside.
     aside.sort_by(|(a, one), (b, other)| match (a, b) {
-        (Some(a), Some(b)) => a.cmp(b).then_with(|| one.name.cmp(&other.name)),
-        _ => one.name.cmp(&other.name),
+        (Some(a), Some(b)) => (a, one).cmp(&(b, other)),
+        _ => one.cmp(other),
     });
-    Ok(aside.into_iter().map(|(_, file)| file).chain(current).collect())
+    Ok(aside.into_iter().map(|(_, name)| name).chain(current).collect())
 }
 
-/// A file of the log, opened.
-#[derive(Debug)]
-pub(crate) struct OpenLogFile {
-    pub(crate) name: String,
-    pub(crate) file: io::Result<File>,
-}
+/// A file of the log by its name, opened.
+pub(crate) type OpenLogFile = (String, io::Result<File>);
 
 /// All files of the log, as they stood together at one moment. The file that is written now gets another name when it is
 /// full, and the oldest are removed: opened one by one, lines in between could seem to be gone.
 pub(crate) fn opened(folder: &Path) -> io::Result<Vec<OpenLogFile>> {
     let mut listed = all(folder)?;
     for _ in 0..LOOKS {
-        let opened =
-            listed.iter().map(|file| OpenLogFile { name: file.name.clone(), file: open(&file.path) }).collect();
+        let opened = listed.iter().map(|name| (name.clone(), open(&folder.join(name)))).collect();
         let now = all(folder)?;
         if now == listed {
             return Ok(opened);
@@ -105,48 +92,33 @@ pub(crate) enum LogLine {
     Torn(u64),
 }
 
-/// The lines of a file.
-pub(crate) struct Lines<R> {
-    from: R,
+/// The next line of a file. None at the end.
+pub(crate) fn next_line(from: &mut impl io::BufRead) -> io::Result<Option<LogLine>> {
+    let mut line = Vec::new();
+    from.by_ref().take(LONGEST_LINE).read_until(b'\n', &mut line)?;
+    if line.pop_if(|last| *last == b'\n').is_some() {
+        return Ok(Some(LogLine::Line(line)));
+    }
+    match line.len() as u64 {
+        0 => Ok(None),
+        LONGEST_LINE => skip_line(from, LONGEST_LINE).map(Some),
+        torn => Ok(Some(LogLine::Torn(torn))),
+    }
 }
 
-impl<R: io::BufRead> Lines<R> {
-    pub(crate) fn new(from: R) -> Self {
-        Self { from }
-    }
-
-    /// The next line. None at the end.
-    pub(crate) fn next(&mut self) -> io::Result<Option<LogLine>> {
-        let mut line = Vec::new();
-        self.from.by_ref().take(LONGEST_LINE).read_until(b'\n', &mut line)?;
-        if line.pop_if(|last| *last == b'\n').is_some() {
-            return Ok(Some(LogLine::Line(line)));
+/// Goes on behind the next newline, without keeping what stands before it.
+fn skip_line(from: &mut impl io::BufRead, mut skipped: u64) -> io::Result<LogLine> {
+    loop {
+        let buffer = from.fill_buf()?;
+        if buffer.is_empty() {
+            return Ok(LogLine::Torn(skipped));
         }
-        match line.len() as u64 {
-            0 => Ok(None),
-            LONGEST_LINE => self.skip_line(LONGEST_LINE).map(Some),
-            torn => Ok(Some(LogLine::Torn(torn))),
-        }
-    }
-
-    /// Goes on behind the next newline, without keeping what stands before it.
-    fn skip_line(&mut self, mut skipped: u64) -> io::Result<LogLine> {
-        loop {
-            let (used, ended) = {
-                let buffer = self.from.fill_buf()?;
-                if buffer.is_empty() {
-                    return Ok(LogLine::Torn(skipped));
-                }
-                match buffer.iter().position(|byte| *byte == b'\n') {
-                    Some(at) => (at + 1, true),
-                    None => (buffer.len(), false),
-                }
-            };
-            self.from.consume(used);
-            skipped += used as u64;
-            if ended {
-                return Ok(LogLine::TooLong);
-            }
+        let end = buffer.iter().position(|byte| *byte == b'\n');
+        let used = end.map_or(buffer.len(), |at| at + 1);
+        from.consume(used);
+        skipped += used as u64;
+        if end.is_some() {
+            return Ok(LogLine::TooLong);
         }
     }
 }
@@ -158,9 +130,9 @@ mod tests {
     #[test]
     fn lines_end_at_newlines_and_nowhere_else() {
         let check = |text: Vec<u8>, expected: &[LogLine]| {
-            let mut lines = Lines::new(BufReader::new(text.as_slice()));
+            let mut lines = BufReader::new(text.as_slice());
             let mut found = Vec::new();
-            while let Some(line) = lines.next().unwrap() {
+            while let Some(line) = next_line(&mut lines).unwrap() {
                 found.push(line);
             }
             assert_eq!(found, expected);

@@ -83,7 +83,7 @@ impl AuditLog {
         let AuditConfig { folder, rotate_at, noted, clean, clock } = config;
         let refuse = |error| while_doing("open", &folder, error);
         let (place, own) = LogEnd::open(&folder, None, noted.as_ref(), clock.now()).map_err(refuse)?;
-        let head = place.head().clone();
+        let head = place.head.clone();
         tracing::info!(line = head.n, hash = head.hash, "the audit log continues here");
         for fact in &own {
             if let AuditFact::LogDamaged { found, .. } = fact {
@@ -131,32 +131,30 @@ impl AuditLog {
     /// # Errors
     /// A file cannot be read or removed, or the log cannot be written. What was not told is still there.
     pub async fn trim(&self, limits: TrimLimits) -> Result<TrimReport, AuditError> {
-        let (reply, trimmed) = oneshot::channel();
-        self.queue.send(Command::Trim(limits, reply)).await.map_err(|_| gone())?;
-        let trimmed = trimmed.await.map_err(|_| gone())?;
+        let trimmed = self.ask(|reply| Command::Trim(limits, reply)).await?;
         trimmed.map_err(|error| while_doing("remove old files of", &self.folder, error))
     }
 
     /// Writes what waits and ends. Says where the log ends, where all up to there is known to be on the disk. A second close
     /// has nothing to do.
     pub async fn close(&self) -> Option<AuditHead> {
-        let (reply, closed) = oneshot::channel();
-        let mut head = None;
-        if self.queue.send(Command::Close(reply)).await.is_ok() {
-            head = closed.await.ok().filter(|end| end.synced).map(|end| end.head);
-        }
+        let closed = self.ask(Command::Close).await;
         let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(thread) = thread {
             // Neither a panic of the thread nor a runtime that is going down changes that it is over.
             let _ = tokio::task::spawn_blocking(move || thread.join()).await;
         }
-        head
+        closed.ok().filter(|end| end.synced).map(|end| end.head)
     }
 
     async fn end(&self) -> Result<End, AuditError> {
-        let (reply, end) = oneshot::channel();
-        self.queue.send(Command::End(reply)).await.map_err(|_| gone())?;
-        end.await.map_err(|_| gone())
+        self.ask(Command::End).await
+    }
+
+    async fn ask<T>(&self, command: impl FnOnce(oneshot::Sender<T>) -> Command) -> Result<T, AuditError> {
+        let (reply, answer) = oneshot::channel();
+        self.queue.send(command(reply)).await.map_err(|_| gone())?;
+        answer.await.map_err(|_| gone())
     }
 
     /// Size of the file beyond what this process has written. None when that cannot be told, because the log is too
@@ -176,12 +174,7 @@ impl AuditLog {
 
 impl Audit for AuditLog {
     fn record(&self, entry: AuditEntry) -> BoxFuture<'_, Result<(), AuditError>> {
-        async {
-            let (reply, kept) = oneshot::channel();
-            self.queue.send(Command::Keep(Box::new(entry), Some(reply))).await.map_err(|_| gone())?;
-            kept.await.unwrap_or_else(|_| Err(gone()))
-        }
-        .boxed()
+        async { self.ask(|reply| Command::Keep(Box::new(entry), Some(reply))).await? }.boxed()
     }
 
     fn note(&self, entry: AuditEntry) -> BoxFuture<'_, ()> {

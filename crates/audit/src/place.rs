@@ -19,7 +19,7 @@ use nix::fcntl::OFlag;
 
 use crate::{
     chain::{self, SealedLine, sha256},
-    files::{self, CURRENT, LONGEST_LINE, LogFile, WITNESS},
+    files::{self, CURRENT, LONGEST_LINE, WITNESS},
 };
 
 /// The end of the log, ready to be written on.
@@ -29,9 +29,9 @@ pub(crate) struct LogEnd {
     /// Device and inode of the file, to know it again.
     identity: (u64, u64),
     /// Its size; what is beyond it is not ours.
-    size: u64,
+    pub(crate) size: u64,
     /// The last line.
-    head: AuditHead,
+    pub(crate) head: AuditHead,
     witness: File,
 }
 
@@ -56,22 +56,16 @@ impl LogEnd {
         let last = match &tail.last {
             Some(last) => Some(last.clone()),
             None if tail.whole > 0 => {
-                found.push(damaged("the last line of the log is not one that it wrote"));
+                found.push(damaged("the last line of the log is not one that it wrote", None));
                 last_sound_line(folder)?
             }
             None => last_sound_line(folder)?,
         };
         let damaged_witness = seen.is_none() && witness.metadata()?.len() > 0;
         if known.is_none() && (damaged_witness || (seen.is_none() && last.is_some())) {
-            found.push(AuditFact::LogDamaged {
-                found: format!(
-                    "{WITNESS}, which names the last line, is gone or damaged: lines may be missing from the end"
-                ),
-                bytes: 0,
-                sha256: None,
-                kept_as: None,
-                problem: Some(AuditProblem::NoWitness),
-            });
+            let what =
+                format!("{WITNESS}, which names the last line, is gone or damaged: lines may be missing from the end");
+            found.push(damaged(what, Some(AuditProblem::NoWitness)));
         }
         let is_new = seen.is_none();
         let told = seen.into_iter().chain(noted.cloned());
@@ -95,16 +89,6 @@ impl LogEnd {
         }
         sync_folder(folder)?;
         Ok((place, found))
-    }
-
-    /// The last line.
-    pub(crate) fn head(&self) -> &AuditHead {
-        &self.head
-    }
-
-    /// Bytes of the file that is written now.
-    pub(crate) fn size(&self) -> u64 {
-        self.size
     }
 
     /// Returns whether the file is still where it was, and no other process has written to it.
@@ -173,20 +157,22 @@ fn agree(told: Vec<AuditHead>, last: Option<AuditHead>, tail: &Tail, found: &mut
             furthest = head.n;
             go_on = head;
         } else if another(&last) || tail.heads.iter().any(another) {
-            found.push(damaged(&format!("line {} is not the one that was written", head.n)));
+            found.push(damaged(format!("line {} is not the one that was written", head.n), None));
             if head.n == furthest {
                 go_on = head;
             }
         }
     }
     if furthest > last.n {
-        found.push(damaged(&format!("lines {} to {furthest} that were written are missing from the end", last.n + 1)));
+        let what = format!("lines {} to {furthest} that were written are missing from the end", last.n + 1);
+        found.push(damaged(what, None));
     }
     go_on
 }
 
-fn damaged(found: &str) -> AuditFact {
-    AuditFact::LogDamaged { found: found.to_owned(), bytes: 0, sha256: None, kept_as: None, problem: None }
+/// The log's own word that it is not as it was left.
+pub(crate) fn damaged(found: impl Into<String>, problem: Option<AuditProblem>) -> AuditFact {
+    AuditFact::LogDamaged { found: found.into(), bytes: 0, sha256: None, kept_as: None, problem }
 }
 
 /// Opens a file for writing that nobody else may read, making it where it is missing.
@@ -291,10 +277,10 @@ impl Tail {
 /// The line with the highest number that holds, in all files: for when the end of the newest file does not tell.
 fn last_sound_line(folder: &Path) -> io::Result<Option<AuditHead>> {
     let mut last: Option<AuditHead> = None;
-    for LogFile { path, .. } in files::all(folder)? {
-        let Ok(file) = files::open(&path) else { continue };
-        let mut lines = files::Lines::new(io::BufReader::new(file));
-        while let Some(found) = lines.next()? {
+    for name in files::all(folder)? {
+        let Ok(file) = files::open(&folder.join(name)) else { continue };
+        let mut lines = io::BufReader::new(file);
+        while let Some(found) = files::next_line(&mut lines)? {
             let files::LogLine::Line(line) = found else { continue };
             if let Some(sealed) = SealedLine::read(&line).filter(SealedLine::holds)
                 && last.as_ref().is_none_or(|last| sealed.n > last.n)

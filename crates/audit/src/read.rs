@@ -3,6 +3,7 @@
 
 use std::{
     collections::{HashMap, VecDeque},
+    fs::File,
     io::{self, BufReader},
     path::Path,
 };
@@ -12,7 +13,7 @@ use agentd_core::{
     ids::{CallId, SessionId},
 };
 
-use crate::files::{self, LogLine, OpenLogFile};
+use crate::files::{self, LogLine};
 
 /// Lines of one answer at the most.
 const MOST_LINES: usize = 10_000;
@@ -25,15 +26,15 @@ const MOST_BYTES: usize = 8 << 20;
 /// # Errors
 /// The folder or a file cannot be read.
 pub fn each(folder: &Path, mut see: impl FnMut(AuditLine)) -> io::Result<()> {
-    for file in files::opened(folder)? {
-        each_of(file, &mut |_, line| see(line))?;
+    for (_, file) in files::opened(folder)? {
+        each_of(file?, &mut |_, line| see(line))?;
     }
     Ok(())
 }
 
-fn each_of(file: OpenLogFile, see: &mut dyn FnMut(usize, AuditLine)) -> io::Result<()> {
-    let mut lines = files::Lines::new(BufReader::new(file.file?));
-    while let Some(found) = lines.next()? {
+fn each_of(file: File, see: &mut dyn FnMut(usize, AuditLine)) -> io::Result<()> {
+    let mut lines = BufReader::new(file);
+    while let Some(found) = files::next_line(&mut lines)? {
         if let LogLine::Line(bytes) = found
             && let Ok(line) = serde_json::from_slice(&bytes)
         {
@@ -56,11 +57,12 @@ pub(crate) fn newest(folder: &Path, query: &RecordQuery) -> io::Result<Vec<Audit
     // Ends whose decisions stand in a file that is older.
     let mut ends: HashMap<Key, RecordedEnd> = HashMap::new();
     let mut last_start = 0;
-    for file in files::opened(folder)?.into_iter().rev() {
+    for (_, file) in files::opened(folder)?.into_iter().rev() {
         let mut page = Page::new(query, limit - found.len());
-        each_of(file, &mut |size, line| page.take(size, line))?;
+        each_of(file?, &mut |size, line| page.take(size, line))?;
         last_start = last_start.max(page.last_start);
-        let reached = page.is_before(query);
+        // Nothing older can match.
+        let reached = query.since.is_some_and(|since| page.first_at.is_some_and(|first| first < since));
         let mut of_file = page.close(&mut ends);
         of_file.append(&mut found);
         found = of_file;
@@ -164,11 +166,6 @@ impl<'a> Page<'a> {
             found.size += size;
             found.ended = Some(ended);
         }
-    }
-
-    /// Returns whether nothing older can match.
-    fn is_before(&self, query: &RecordQuery) -> bool {
-        query.since.is_some_and(|since| self.first_at.is_some_and(|first| first < since))
     }
 
     /// The records, with ends out of files that are newer. Ends for older files are left in `ends`.

@@ -30,11 +30,10 @@ const MOST_FILES: usize = 200;
 const LONGEST_PATH: usize = 512;
 
 /// The entry as it may be written, as one JSON object.
-pub(crate) fn shape(entry: AuditEntry, clean: &dyn Fn(&str) -> String) -> Result<String, serde_json::Error> {
-    let AuditEntry { at, trace_id, session_id, turn_id, call_id, fact } = entry;
+pub(crate) fn shape(mut entry: AuditEntry, clean: &dyn Fn(&str) -> String) -> Result<String, serde_json::Error> {
     // The ids are the engine's own.
-    let fact = Shape { clean }.fact(fact);
-    serde_json::to_string(&AuditEntry { at, trace_id, session_id, turn_id, call_id, fact })
+    Shape { clean }.fact(&mut entry.fact);
+    serde_json::to_string(&entry)
 }
 
 struct Shape<'a> {
@@ -43,163 +42,122 @@ struct Shape<'a> {
 
 impl Shape<'_> {
     /// Every field is named, so that a new one cannot be forgotten.
-    fn fact(&self, fact: AuditFact) -> AuditFact {
+    fn fact(&self, fact: &mut AuditFact) {
         match fact {
-            AuditFact::CallDecided(decision) => AuditFact::CallDecided(Box::new(self.decision(*decision))),
-            AuditFact::CallEnded(end) => AuditFact::CallEnded(self.end(end)),
-            AuditFact::ModelAsked { tool, model, max_tokens } => {
-                AuditFact::ModelAsked { tool: self.text(&tool), model: self.text(&model), max_tokens }
+            AuditFact::CallDecided(decision) => self.decision(decision),
+            AuditFact::CallEnded(end) => self.end(end),
+            AuditFact::ModelAsked { tool, model, max_tokens: _ } => self.texts([tool, model]),
+            AuditFact::GrantAdded { rule, scope, by } | AuditFact::GrantRevoked { rule, scope, by } => {
+                self.texts([rule, scope]);
+                self.answerer(by);
             }
-            AuditFact::GrantAdded { rule, scope, by } => {
-                AuditFact::GrantAdded { rule: self.text(&rule), scope: self.text(&scope), by: self.answerer(by) }
+            AuditFact::ModeSet { mode: _, by } => self.answerer(by),
+            AuditFact::ProjectTrusted { project: name, sha256: _, by }
+            | AuditFact::ProjectDistrusted { project: name, by }
+            | AuditFact::PluginRemoved { plugin: name, by }
+            | AuditFact::SessionImported { source: name, former_id: _, events: _, by } => {
+                self.text(name);
+                self.answerer(by);
             }
-            AuditFact::GrantRevoked { rule, scope, by } => {
-                AuditFact::GrantRevoked { rule: self.text(&rule), scope: self.text(&scope), by: self.answerer(by) }
+            AuditFact::PluginAdded { plugin, sha256: _, source, by } => {
+                self.texts([plugin, source]);
+                self.answerer(by);
             }
-            AuditFact::ModeSet { mode, by } => AuditFact::ModeSet { mode, by: self.answerer(by) },
-            AuditFact::ProjectTrusted { project, sha256, by } => {
-                AuditFact::ProjectTrusted { project: self.text(&project), sha256, by: self.answerer(by) }
+            AuditFact::Undone { of_turn: _, files, by } => {
+                self.files(files);
+                self.text(by);
             }
-            AuditFact::ProjectDistrusted { project, by } => {
-                AuditFact::ProjectDistrusted { project: self.text(&project), by: self.answerer(by) }
+            AuditFact::RulesRead { sources, sha256: _, problem } => {
+                sources.truncate(MOST_ELEMENTS);
+                self.texts(sources.iter_mut().chain(problem));
             }
-            AuditFact::PluginAdded { plugin, sha256, source, by } => AuditFact::PluginAdded {
-                plugin: self.text(&plugin),
-                sha256,
-                source: self.text(&source),
-                by: self.answerer(by),
-            },
-            AuditFact::PluginRemoved { plugin, by } => {
-                AuditFact::PluginRemoved { plugin: self.text(&plugin), by: self.answerer(by) }
-            }
-            AuditFact::SessionImported { source, former_id, events, by } => {
-                AuditFact::SessionImported { source: self.text(&source), former_id, events, by: self.answerer(by) }
-            }
-            AuditFact::Undone { of_turn, files, by } => {
-                AuditFact::Undone { of_turn, files: self.files(files), by: self.text(&by) }
-            }
-            AuditFact::RulesRead { sources, sha256, problem } => AuditFact::RulesRead {
-                sources: sources.iter().take(MOST_ELEMENTS).map(|source| self.text(source)).collect(),
-                sha256,
-                problem: self.optional(problem),
-            },
-            AuditFact::LogDamaged { found, bytes, sha256, kept_as, problem } => {
-                AuditFact::LogDamaged { found: self.text(&found), bytes, sha256, kept_as, problem }
-            }
-            own @ (AuditFact::DaemonStarted { .. }
+            AuditFact::LogDamaged { found: text, bytes: _, sha256: _, kept_as: _, problem: _ }
+            | AuditFact::Cleaned { parts: _, by: text } => self.text(text),
+            AuditFact::DaemonStarted { .. }
             | AuditFact::DaemonStopped { .. }
             | AuditFact::LogContinued { .. }
-            | AuditFact::LogTrimmed { .. }) => own,
-            AuditFact::Cleaned { parts, by } => AuditFact::Cleaned { parts, by: self.text(&by) },
+            | AuditFact::LogTrimmed { .. } => {}
         }
     }
 
-    fn decision(&self, decision: Decision) -> Decision {
+    fn decision(&self, decision: &mut Decision) {
         let Decision {
             tool,
             args,
             leads_to,
-            mut asked_by,
-            verdict,
+            asked_by,
+            verdict: _,
             layer,
             rule,
-            risk,
+            risk: _,
             reason,
-            allowed,
+            allowed: _,
             granted_by,
             by,
             answer,
             reply,
         } = decision;
-        asked_by.model = self.text(&asked_by.model);
-        asked_by.agent = self.text(&asked_by.agent);
-        Decision {
-            tool: self.text(&tool),
-            args: self.args(args),
-            leads_to: self.optional(leads_to),
-            asked_by,
-            verdict,
-            layer: self.optional(layer),
-            rule: self.optional(rule),
-            risk,
-            reason: self.optional(reason),
-            allowed,
-            granted_by: granted_by.iter().take(MOST_ELEMENTS).map(|rule| self.text(rule)).collect(),
-            by: match by {
-                DecidedBy::Client(name) => DecidedBy::Client(self.text(&name)),
-                other @ (DecidedBy::Rules
-                | DecidedBy::Grant
-                | DecidedBy::Deadline
-                | DecidedBy::OnInterrupt(_)
-                | DecidedBy::Tool
-                | DecidedBy::Daemon) => other,
-            },
-            answer: answer.map(|answer| self.answer(answer)),
-            reply: reply.map(|reply| self.answer(reply)),
-        }
-    }
-
-    fn answer(&self, answer: Answer) -> Answer {
-        match answer {
-            Answer::Reject { reason } => Answer::Reject { reason: self.optional(reason) },
-            Answer::Edit { args } => Answer::Edit { args: self.args(args) },
-            Answer::Text { text } => Answer::Text { text: self.text(&text) },
-            // What it has beside its name is the daemon's own, or was shown before.
-            other => other,
-        }
-    }
-
-    fn end(&self, end: CallEnd) -> CallEnd {
-        let CallEnd { tool, ran, error, exit_code, duration_ms, files, output, .. } = end;
-        let output = (self.clean)(&output);
-        CallEnd {
-            tool: self.text(&tool),
-            ran,
-            error,
-            exit_code,
-            duration_ms,
-            files: self.files(files),
-            output_bytes: output.len() as u64,
-            output_sha256: Some(sha256(output.as_bytes())),
-            output: String::new(),
-        }
-    }
-
-    fn answerer(&self, by: AnsweredBy) -> AnsweredBy {
+        granted_by.truncate(MOST_ELEMENTS);
+        self.texts([tool, &mut asked_by.model, &mut asked_by.agent].into_iter().chain(granted_by));
+        self.texts([leads_to, layer, rule, reason].into_iter().flatten());
+        self.args(args);
         match by {
-            AnsweredBy::Client(name) => AnsweredBy::Client(self.text(&name)),
-            other @ (AnsweredBy::Deadline | AnsweredBy::Daemon) => other,
+            DecidedBy::Client(name) => self.text(name),
+            DecidedBy::Rules
+            | DecidedBy::Grant
+            | DecidedBy::Deadline
+            | DecidedBy::OnInterrupt(_)
+            | DecidedBy::Tool
+            | DecidedBy::Daemon => {}
+        }
+        for answer in [answer, reply].into_iter().flatten() {
+            match answer {
+                Answer::Reject { reason } => self.texts(reason),
+                Answer::Edit { args } => self.args(args),
+                Answer::Text { text } => self.text(text),
+                // What it has beside its name is the daemon's own, or was shown before.
+                _ => {}
+            }
         }
     }
 
-    fn files(&self, files: Vec<ChangedFile>) -> Vec<ChangedFile> {
-        let clean =
-            |file: ChangedFile| ChangedFile { path: cut((self.clean)(&file.path), LONGEST_PATH), change: file.change };
-        files.into_iter().take(MOST_FILES).map(clean).collect()
+    fn end(&self, end: &mut CallEnd) {
+        let CallEnd { tool, files, output, output_bytes, output_sha256, .. } = end;
+        self.text(tool);
+        self.files(files);
+        let said = (self.clean)(&std::mem::take(output));
+        (*output_bytes, *output_sha256) = (said.len() as u64, Some(sha256(said.as_bytes())));
     }
 
-    fn optional(&self, text: Option<String>) -> Option<String> {
-        text.map(|text| self.text(&text))
+    fn answerer(&self, by: &mut AnsweredBy) {
+        match by {
+            AnsweredBy::Client(name) => self.text(name),
+            AnsweredBy::Deadline | AnsweredBy::Daemon => {}
+        }
     }
 
-    fn text(&self, text: &str) -> String {
-        cut((self.clean)(text), LONGEST_TEXT)
+    fn files(&self, files: &mut Vec<ChangedFile>) {
+        files.truncate(MOST_FILES);
+        files.iter_mut().for_each(|file| file.path = cut((self.clean)(&file.path), LONGEST_PATH));
     }
 
-    fn args(&self, mut args: Value) -> Value {
-        scrub_shallow(&mut args, self.clean);
+    fn texts<'t>(&self, texts: impl IntoIterator<Item = &'t mut String>) {
+        texts.into_iter().for_each(|text| self.text(text));
+    }
+
+    fn text(&self, text: &mut String) {
+        *text = cut((self.clean)(text), LONGEST_TEXT);
+    }
+
+    /// Looking through a value that nests very deeply could exhaust the stack: it goes whole.
+    fn args(&self, args: &mut Value) {
+        if depth_is_within(args, MAX_DEPTH) {
+            scrub(args, self.clean);
+        } else {
+            *args = Value::String(format!("[not kept: it nests deeper than {MAX_DEPTH}]"));
+        }
         let mut left = LARGEST_ARGS;
-        bound(&mut args, &mut left, MAX_DEPTH);
-        args
-    }
-}
-
-/// Takes secrets out, unless the value nests so deeply that looking through it could exhaust the stack; then it goes.
-fn scrub_shallow(value: &mut Value, clean: &dyn Fn(&str) -> String) {
-    if depth_is_within(value, MAX_DEPTH) {
-        scrub(value, clean);
-    } else {
-        *value = Value::String(format!("[not kept: it nests deeper than {MAX_DEPTH}]"));
+        bound(args, &mut left);
     }
 }
 
@@ -212,7 +170,7 @@ fn depth_is_within(value: &Value, left: usize) -> bool {
 }
 
 /// Cuts what is long, and counts down what is left for all of it.
-fn bound(value: &mut Value, left: &mut usize, depth: usize) {
+fn bound(value: &mut Value, left: &mut usize) {
     match value {
         Value::Null | Value::Bool(_) | Value::Number(_) => *left = left.saturating_sub(8),
         Value::String(text) => {
@@ -224,7 +182,7 @@ fn bound(value: &mut Value, left: &mut usize, depth: usize) {
             let all = items.len();
             let mut kept = 0;
             while kept < all.min(MOST_ELEMENTS) && *left > 0 {
-                bound(&mut items[kept], left, depth.saturating_sub(1));
+                bound(&mut items[kept], left);
                 kept += 1;
             }
             if kept < all {
@@ -241,7 +199,7 @@ fn bound(value: &mut Value, left: &mut usize, depth: usize) {
                 }
                 let name = cut(name, 256);
                 *left = left.saturating_sub(name.len());
-                bound(&mut field, left, depth.saturating_sub(1));
+                bound(&mut field, left);
                 fields.insert(name, field);
                 kept += 1;
             }

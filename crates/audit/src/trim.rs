@@ -10,13 +10,10 @@ use std::{
     path::Path,
 };
 
-use agentd_core::{
-    Timestamp,
-    audit::{AuditFact, AuditHead},
-};
+use agentd_core::{Timestamp, audit::AuditFact};
 
 use crate::{
-    files::{self, CURRENT, LogFile},
+    files::{self, CURRENT},
     place::{self, Tail},
     writer::Thread,
 };
@@ -51,23 +48,26 @@ impl TrimReport {
 pub(crate) fn trim(thread: &mut Thread, limits: &TrimLimits) -> io::Result<TrimReport> {
     let mut trimmed = TrimReport::default();
     let mut left = Vec::new();
-    for file in files::all(&thread.folder)? {
-        let bytes = fs::symlink_metadata(&file.path)?.len();
-        left.push((file, bytes));
+    for name in files::all(&thread.folder)? {
+        let bytes = fs::symlink_metadata(thread.folder.join(&name))?.len();
+        left.push((name, bytes));
     }
     let mut total: u64 = left.iter().map(|(_, bytes)| bytes).sum();
-    for (file, bytes) in left.iter().filter(|(file, _)| file.name != CURRENT) {
-        let is_old = limits.before.is_some_and(|before| set_aside(&file.name).is_some_and(|at| at < before));
+    for (name, bytes) in left.iter().filter(|(name, _)| name != CURRENT) {
+        let path = thread.folder.join(name);
+        let is_old = limits.before.is_some_and(|before| set_aside(name).is_some_and(|at| at < before));
         if !is_old && limits.max_bytes.is_none_or(|most| total <= most) {
             break;
         }
-        let Some(through) = last_line(file)? else {
-            tracing::warn!("{} is old, and stays: it is not as the audit log left it", file.name);
+        let tail = Tail::of(&mut File::open(&path)?)?;
+        // Its last line, where that holds and nothing stands behind it.
+        let Some(through) = tail.last.filter(|_| tail.torn.is_none()) else {
+            tracing::warn!("{name} is old, and stays: it is not as the audit log left it");
             break;
         };
         if !limits.trial {
-            thread.keep_own(AuditFact::LogTrimmed { file: file.name.clone(), through, bytes: *bytes })?;
-            fs::remove_file(&file.path)?;
+            thread.keep_own(AuditFact::LogTrimmed { file: name.clone(), through, bytes: *bytes })?;
+            fs::remove_file(&path)?;
         }
         total -= bytes;
         trimmed.count(*bytes);
@@ -93,12 +93,6 @@ fn set_aside(name: &str) -> Option<Timestamp> {
     let stamp = name.strip_prefix("audit-")?.get(..15)?;
     let at = jiff::civil::DateTime::strptime("%Y%m%dT%H%M%S", stamp).ok()?;
     at.to_zoned(jiff::tz::TimeZone::UTC).ok().map(|at| at.timestamp())
-}
-
-/// Its last line, where that holds and nothing stands behind it.
-fn last_line(file: &LogFile) -> io::Result<Option<AuditHead>> {
-    let tail = Tail::of(&mut File::open(&file.path)?)?;
-    Ok(tail.last.filter(|_| tail.torn.is_none()))
 }
 
 /// Pieces that crashes had torn off.

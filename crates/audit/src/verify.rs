@@ -15,7 +15,7 @@ use agentd_core::audit::{AuditFact, AuditFinding, AuditHead, AuditLine, AuditPro
 
 use crate::{
     chain::{self, NO_HASH, SealedLine},
-    files::{self, LogLine, OpenLogFile, WITNESS},
+    files::{self, LogLine, WITNESS},
 };
 
 /// Findings that are told; the rest is counted.
@@ -41,7 +41,7 @@ pub fn verify(folder: &Path, expect: &ExpectedLog) -> io::Result<AuditReport> {
     let mut walk = Walk::new(witness.iter().chain(&expect.heads).cloned().collect(), expect.noted.clone());
     let files = files::opened(folder)?;
     let newest = files.len();
-    for (number, OpenLogFile { name, file }) in (1..).zip(files) {
+    for (number, (name, file)) in (1..).zip(files) {
         walk.file.clone_from(&name);
         walk.line = 0;
         walk.report.files.push(name);
@@ -122,8 +122,8 @@ impl Walk {
     }
 
     fn read(&mut self, file: fs::File, may_be_growing: bool) -> io::Result<()> {
-        let mut lines = files::Lines::new(BufReader::with_capacity(1 << 16, file));
-        while let Some(found) = lines.next()? {
+        let mut lines = BufReader::with_capacity(1 << 16, file);
+        while let Some(found) = files::next_line(&mut lines)? {
             self.line += 1;
             match found {
                 LogLine::Line(line) => self.step(&line),

@@ -15,7 +15,7 @@ use tokio::sync::{mpsc, oneshot};
 
 use crate::{
     chain,
-    place::LogEnd,
+    place::{LogEnd, damaged},
     shape::shape,
     trim::{TrimLimits, TrimReport, trim},
 };
@@ -131,7 +131,7 @@ impl Thread {
 
     fn end(&mut self) -> End {
         self.sync_notes();
-        End { head: self.head.clone(), size: self.place.as_ref().map(LogEnd::size), synced: self.place.is_some() }
+        End { head: self.head.clone(), size: self.place.as_ref().map(|place| place.size), synced: self.place.is_some() }
     }
 
     /// Keeps a fact of the log's own, on the disk when this returns.
@@ -158,46 +158,31 @@ impl Thread {
                     entries.push(entry);
                     replies.push(reply);
                 }
-                Err(error) => tell(reply, Some(&error.to_string())),
+                Err(error) => tell(reply, Some(error.to_string())),
             }
         }
         let waited_for = replies.iter().any(Option::is_some) || !self.own.is_empty();
         match self.write(&entries, waited_for) {
-            Ok(()) => {
-                self.failing = false;
-                replies.into_iter().for_each(|reply| tell(reply, None));
-            }
             // What is too much for the disk together may find room alone.
             Err(_) if entries.len() > 1 => {
                 for (entry, reply) in entries.iter().zip(replies) {
                     let outcome = self.write(std::slice::from_ref(entry), reply.is_some());
-                    self.told(outcome.as_ref(), reply);
+                    self.told(&outcome, reply);
                 }
             }
-            outcome => {
-                for reply in replies {
-                    self.told(outcome.as_ref(), reply);
-                }
-            }
+            outcome => replies.into_iter().for_each(|reply| self.told(&outcome, reply)),
         }
     }
 
-    fn told(&mut self, outcome: Result<&(), &std::io::Error>, reply: Option<Reply>) {
-        match outcome {
-            Ok(&()) => {
-                self.failing = false;
-                tell(reply, None);
-            }
-            Err(error) => {
-                if !self.failing {
-                    tracing::error!(
-                        "the audit log cannot be written, and nothing that changes or runs anything may run: {error}"
-                    );
-                }
-                self.failing = true;
-                tell(reply, Some(&error.to_string()));
-            }
+    fn told(&mut self, outcome: &std::io::Result<()>, reply: Option<Reply>) {
+        if let Err(error) = outcome
+            && !std::mem::replace(&mut self.failing, true)
+        {
+            tracing::error!(
+                "the audit log cannot be written, and nothing that changes or runs anything may run: {error}"
+            );
         }
+        tell(reply, outcome.as_ref().err().map(ToString::to_string));
     }
 
     /// Writes the entries, all or none, behind what the log has to tell of itself.
@@ -206,13 +191,7 @@ impl Thread {
         if self.place.as_ref().is_some_and(|place| !place.is_as_it_was_left()) {
             tracing::error!("the audit log was changed by another program");
             self.place = None;
-            self.own.push(AuditFact::LogDamaged {
-                found: "another program changed or moved the file while the daemon ran".to_owned(),
-                bytes: 0,
-                sha256: None,
-                kept_as: None,
-                problem: None,
-            });
+            self.own.push(damaged("another program changed or moved the file while the daemon ran", None));
         }
         if self.place.is_none() {
             let (place, found) = LogEnd::open(&self.folder, Some(&self.head), None, now)?;
@@ -220,17 +199,17 @@ impl Thread {
             self.own.extend(found);
         }
         let Some(place) = self.place.as_mut() else { return Ok(()) };
-        if place.size() > 0 && place.size() >= self.rotate_at {
+        if place.size > 0 && place.size >= self.rotate_at {
             let previous = place.turn_page(now)?;
             tracing::info!(
-                line = place.head().n,
-                hash = place.head().hash,
+                line = place.head.n,
+                hash = place.head.hash,
                 previous,
                 "the audit log continues in a new file"
             );
             self.own.insert(0, AuditFact::LogContinued { previous });
         }
-        let mut head = place.head().clone();
+        let mut head = place.head.clone();
         let mut lines = String::new();
         let own = self.own.iter().filter_map(|fact| {
             // The log's own facts hold nothing that could fail here.
@@ -241,7 +220,7 @@ impl Thread {
             (line, head) = chain::seal(&head, entry);
             lines.push_str(&line);
         }
-        let (before, size) = (place.head().clone(), place.size());
+        let (before, size) = (place.head.clone(), place.size);
         let written = place.append(&lines, head).and_then(|()| if durable { place.sync() } else { Ok(()) });
         if let Err(error) = written {
             // After a failed sync nobody knows what is on the disk: it is taken back, and the file is looked at anew.
@@ -249,8 +228,9 @@ impl Thread {
             self.place = None;
             return Err(error);
         }
+        self.failing = false;
         self.own.clear();
-        self.head = place.head().clone();
+        self.head = place.head.clone();
         self.unsynced = !durable;
         Ok(())
     }
@@ -269,16 +249,13 @@ impl Thread {
     }
 }
 
-fn tell(reply: Option<Reply>, problem: Option<&str>) {
-    if let Some(reply) = reply {
-        let _ = reply.send(match problem {
-            None => Ok(()),
-            Some(problem) => {
-                Err(AuditError::new(ErrorKind::Storage, format!("could not write the audit log: {problem}"))
-                    .with_hint("free some disk space for the data folder; `agentctl audit verify` looks at the log"))
-            }
-        });
-    }
+fn tell(reply: Option<Reply>, problem: Option<String>) {
+    let Some(reply) = reply else { return };
+    let refusal = problem.map(|problem| {
+        AuditError::new(ErrorKind::Storage, format!("could not write the audit log: {problem}"))
+            .with_hint("free some disk space for the data folder; `agentctl audit verify` looks at the log")
+    });
+    let _ = reply.send(refusal.map_or(Ok(()), Err));
 }
 
 #[cfg(test)]
@@ -339,7 +316,7 @@ mod tests {
             clean: Arc::new(str::to_owned),
             clock: Arc::new(Still),
             commands,
-            head: place.head().clone(),
+            head: place.head.clone(),
             place: Some(place),
             own,
             unsynced: false,

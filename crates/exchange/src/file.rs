@@ -8,15 +8,12 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use agentd_core::{
-    exchange::{KeptAnswer, KeptRequest},
-    ids::SessionId,
-};
+use agentd_core::{exchange::KeptRequest, ids::SessionId};
 use nix::fcntl::OFlag;
 use serde::Deserialize;
 
 use crate::{
-    line::{AnswerLine, Delta, Header, Line, LostLines, RequestLine, VERSION, delta},
+    line::{Delta, Line, RequestLine, VERSION, delta},
     writer::SentExchange,
 };
 
@@ -38,6 +35,7 @@ pub(crate) struct FileLimits {
 pub(crate) struct TraceFile {
     pub(crate) session: SessionId,
     folder: PathBuf,
+    limits: FileLimits,
     file: File,
     size: u64,
     /// Number of the next request.
@@ -47,17 +45,22 @@ pub(crate) struct TraceFile {
 
 impl TraceFile {
     /// Opens the file of a session, and makes it where it is not there. What a crash has cut off stays a line of its own.
-    pub(crate) fn open(folder: PathBuf, session: SessionId) -> io::Result<Self> {
+    pub(crate) fn open(folder: PathBuf, session: SessionId, limits: FileLimits) -> io::Result<Self> {
         DirBuilder::new().recursive(true).mode(0o700).create(&folder)?;
         let next =
             [path_of(&folder, 0), path_of(&folder, 1)].iter().find_map(|path| last_number(path)).unwrap_or(0) + 1;
         let mut file = open_private(&path_of(&folder, 0))?;
         let mut size = file.metadata()?.len();
-        if size > 0 && !ends_with_line(&mut file, size)? {
-            file.write_all(b"\n")?;
-            size += 1;
+        if size > 0 {
+            let mut last = [0];
+            file.seek(SeekFrom::Start(size - 1))?;
+            file.read_exact(&mut last)?;
+            if last != *b"\n" {
+                file.write_all(b"\n")?;
+                size += 1;
+            }
         }
-        let mut opened = Self { session, folder, file, size, next, bases: VecDeque::new() };
+        let mut opened = Self { session, folder, limits, file, size, next, bases: VecDeque::new() };
         if size == 0 {
             opened.write_header()?;
         }
@@ -65,53 +68,48 @@ impl TraceFile {
     }
 
     /// Writes a request, and returns its number.
-    pub(crate) fn request(&mut self, sent: SentExchange, limits: FileLimits) -> io::Result<u64> {
+    pub(crate) fn request(&mut self, sent: SentExchange) -> io::Result<u64> {
         let SentExchange { source, at, mut request, .. } = sent;
         let body = request.body.take().unwrap_or_default();
         let number = self.next;
         let line = |body: Delta, request: &KeptRequest| {
             let (source, request) = (source.clone(), request.clone());
-            Line::Request(Box::new(RequestLine { number, at, source, request, body })).to_bytes().ok_or_else(unwritable)
+            Line::Request(Box::new(RequestLine { number, at, source, request, body })).to_bytes()
         };
         // The latest is most likely the one that it goes on with.
         let bases = self.bases.iter().rev().map(|(number, base)| (*number, base.as_str()));
         let mut bytes = line(delta(&body, bases), &request)?;
-        if self.is_full(bytes.len(), limits) {
-            self.rotate(limits)?;
+        if self.is_full(bytes.len()) {
+            self.rotate()?;
             // Nothing refers to another file.
             bytes = line(Delta { text: body.clone(), ..Delta::default() }, &request)?;
         }
         self.append(&bytes)?;
         self.next += 1;
-        self.remember(number, body);
+        self.bases.push_back((number, body));
+        let held = |bases: &VecDeque<(u64, String)>| bases.iter().map(|(_, body)| body.len()).sum::<usize>();
+        while self.bases.len() > BASES || (self.bases.len() > 1 && held(&self.bases) > BASE_BYTES) {
+            self.bases.pop_front();
+        }
         Ok(number)
     }
 
-    /// Writes the end of an exchange.
-    pub(crate) fn answer(&mut self, number: u64, answer: KeptAnswer, limits: FileLimits) -> io::Result<()> {
-        self.write(&Line::Answer(AnswerLine { number, answer }), limits)
-    }
-
-    /// Writes that lines are missing.
-    pub(crate) fn lost(&mut self, count: u64, limits: FileLimits) -> io::Result<()> {
-        self.write(&Line::Lost(LostLines { count }), limits)
-    }
-
-    fn write(&mut self, line: &Line, limits: FileLimits) -> io::Result<()> {
-        let bytes = line.to_bytes().ok_or_else(unwritable)?;
-        if self.is_full(bytes.len(), limits) {
-            self.rotate(limits)?;
+    /// Writes another line.
+    pub(crate) fn write(&mut self, line: &Line) -> io::Result<()> {
+        let bytes = line.to_bytes()?;
+        if self.is_full(bytes.len()) {
+            self.rotate()?;
         }
         self.append(&bytes)
     }
 
-    fn is_full(&self, more: usize, limits: FileLimits) -> bool {
-        self.size > 0 && self.size.saturating_add(more as u64) > limits.bytes
+    fn is_full(&self, more: usize) -> bool {
+        self.size > 0 && self.size.saturating_add(more as u64) > self.limits.bytes
     }
 
     /// Goes on in a new file.
-    fn rotate(&mut self, limits: FileLimits) -> io::Result<()> {
-        let most = limits.files.max(1);
+    fn rotate(&mut self) -> io::Result<()> {
+        let most = self.limits.files.max(1);
         for number in (0..most).rev() {
             let path = path_of(&self.folder, number);
             let moved = if number + 1 == most {
@@ -131,8 +129,8 @@ impl TraceFile {
     }
 
     fn write_header(&mut self) -> io::Result<()> {
-        let header = Header { version: VERSION, session_id: self.session, first: self.next };
-        self.append(&Line::Trace(header).to_bytes().ok_or_else(unwritable)?)
+        let header = Line::Trace { version: VERSION, session_id: self.session, first: self.next };
+        self.append(&header.to_bytes()?)
     }
 
     /// Writes a line whole or not at all.
@@ -145,14 +143,6 @@ impl TraceFile {
         }
         self.size += line.len() as u64;
         Ok(())
-    }
-
-    fn remember(&mut self, number: u64, body: String) {
-        self.bases.push_back((number, body));
-        let bytes = |bases: &VecDeque<(u64, String)>| bases.iter().map(|(_, body)| body.len()).sum::<usize>();
-        while self.bases.len() > BASES || (self.bases.len() > 1 && bytes(&self.bases) > BASE_BYTES) {
-            self.bases.pop_front();
-        }
     }
 }
 
@@ -167,13 +157,6 @@ fn open_private(path: &Path) -> io::Result<File> {
     let file = options.open(path)?;
     file.set_permissions(Permissions::from_mode(0o600))?;
     Ok(file)
-}
-
-fn ends_with_line(file: &mut File, size: u64) -> io::Result<bool> {
-    let mut last = [0];
-    file.seek(SeekFrom::Start(size - 1))?;
-    file.read_exact(&mut last)?;
-    Ok(last == *b"\n")
 }
 
 /// Number of the last request in a file, or of the one before its first.
@@ -195,8 +178,4 @@ fn last_number(path: &Path) -> Option<u64> {
             }
         }
     }
-}
-
-fn unwritable() -> io::Error {
-    io::Error::other("the line cannot be written as JSON")
 }

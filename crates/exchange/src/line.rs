@@ -1,6 +1,8 @@
 //! Lines of a trace. Pure: a body is written as the difference to an earlier one, without the bytes that both begin and end with,
 //! because a request is mostly the one before it; and without secrets, so that what is JSON stays JSON.
 
+use std::io;
+
 use agentd_core::{
     Timestamp,
     exchange::{ExchangeSource, KeptAnswer, KeptRequest},
@@ -19,22 +21,18 @@ pub(crate) const VERSION: u32 = 1;
 #[serde(tag = "type", rename_all = "snake_case")]
 pub(crate) enum Line {
     /// Head of a file.
-    Trace(Header),
+    Trace {
+        version: u32,
+        session_id: SessionId,
+        /// Number of the first request in it.
+        first: u64,
+    },
     /// A request that was sent.
     Request(Box<RequestLine>),
     /// End of an exchange.
-    Answer(AnswerLine),
-    /// Lines that are missing here.
-    Lost(LostLines),
-}
-
-/// Head of a file.
-#[derive(Debug, Serialize, Deserialize)]
-pub(crate) struct Header {
-    pub(crate) version: u32,
-    pub(crate) session_id: SessionId,
-    /// Number of the first request in it.
-    pub(crate) first: u64,
+    Answer { number: u64, answer: KeptAnswer },
+    /// Number of lines that are missing here.
+    Lost { count: u64 },
 }
 
 /// A request that was sent.
@@ -47,26 +45,12 @@ pub(crate) struct RequestLine {
     pub(crate) body: Delta,
 }
 
-/// End of an exchange.
-#[derive(Debug, Serialize, Deserialize)]
-pub(crate) struct AnswerLine {
-    pub(crate) number: u64,
-    pub(crate) answer: KeptAnswer,
-}
-
-/// Lines that are missing.
-#[derive(Debug, Serialize, Deserialize)]
-pub(crate) struct LostLines {
-    /// Their number.
-    pub(crate) count: u64,
-}
-
 impl Line {
     /// The line with its end.
-    pub(crate) fn to_bytes(&self) -> Option<Vec<u8>> {
-        let mut bytes = serde_json::to_vec(self).ok()?;
+    pub(crate) fn to_bytes(&self) -> io::Result<Vec<u8>> {
+        let mut bytes = serde_json::to_vec(self)?;
         bytes.push(b'\n');
-        Some(bytes)
+        Ok(bytes)
     }
 }
 

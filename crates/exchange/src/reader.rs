@@ -51,7 +51,10 @@ impl From<io::Error> for ReadFailure {
 /// When nothing is kept, there is none of a number, or the files cannot be read.
 pub fn read(folder: &Path, numbers: &[u64]) -> Result<KeptExchanges, ReadFailure> {
     let mut trace = Trace::open(folder)?;
-    let (Some(first), Some(last)) = (trace.first(), trace.last()) else { return Err(ReadFailure::NothingKept) };
+    let (Some((&first, _)), Some((&last, _))) = (trace.entries.first_key_value(), trace.entries.last_key_value())
+    else {
+        return Err(ReadFailure::NothingKept);
+    };
     let mut exchanges = Vec::new();
     for number in numbers {
         let exchange = trace.whole(*number)?;
@@ -111,14 +114,6 @@ impl Trace {
         Ok(trace)
     }
 
-    fn first(&self) -> Option<u64> {
-        self.entries.first_key_value().map(|(number, _)| *number)
-    }
-
-    fn last(&self) -> Option<u64> {
-        self.entries.last_key_value().map(|(number, _)| *number)
-    }
-
     fn index(&mut self) -> io::Result<()> {
         let mut gaps = Gaps::default();
         let mut latest = HashMap::new();
@@ -130,31 +125,26 @@ impl Trace {
                 // A line that was cut has the end that the next writer gave it.
                 match serde_json::from_slice(line.trim_ascii_end()) {
                     Ok(Line::Request(line)) => {
-                        let key = (line.source.session_id, line.source.purpose.as_str());
-                        let before = latest.insert(key, line.number);
-                        self.add(*line, before, place);
+                        let RequestLine { number, at, source, request, .. } = *line;
+                        let before = latest.insert((source.session_id, source.purpose.as_str()), number);
+                        let exchange = Exchange { number, source, at, before, request, answer: None };
+                        self.entries.insert(number, Entry { exchange, request: place, answer: None });
                     }
-                    Ok(Line::Answer(line)) => {
-                        if let Some(entry) = self.entries.get_mut(&line.number) {
-                            entry.exchange.answer = Some(KeptAnswer { body: None, ..line.answer });
+                    Ok(Line::Answer { number, answer }) => {
+                        if let Some(entry) = self.entries.get_mut(&number) {
+                            entry.exchange.answer = Some(KeptAnswer { body: None, ..answer });
                             entry.answer = Some(place);
                         }
                     }
-                    Ok(Line::Lost(line)) => gaps.lost = gaps.lost.saturating_add(line.count),
-                    Ok(Line::Trace(_)) => {}
+                    Ok(Line::Lost { count }) => gaps.lost = gaps.lost.saturating_add(count),
+                    Ok(Line::Trace { .. }) => {}
                     Err(error) if error.is_eof() => gaps.cut += 1,
                     Err(_) => gaps.damaged += 1,
                 }
             }
         }
-        self.remarks = gaps.remarks(self.first());
+        self.remarks = gaps.remarks(self.entries.keys().next().copied());
         Ok(())
-    }
-
-    fn add(&mut self, line: RequestLine, before: Option<u64>, request: LinePlace) {
-        let RequestLine { number, at, source, request: kept, .. } = line;
-        let exchange = Exchange { number, source, at, before, request: kept, answer: None };
-        self.entries.insert(number, Entry { exchange, request, answer: None });
     }
 
     /// An exchange with its bodies.
@@ -163,9 +153,9 @@ impl Trace {
         let (mut exchange, place) = (entry.exchange.clone(), entry.answer);
         exchange.request.body = self.body(number)?;
         if let Some(place) = place
-            && let Some(Line::Answer(line)) = self.line(place)?
+            && let Some(Line::Answer { answer, .. }) = self.line(place)?
         {
-            exchange.answer = Some(line.answer);
+            exchange.answer = Some(answer);
         }
         Ok(Some(exchange))
     }

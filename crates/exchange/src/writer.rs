@@ -6,8 +6,8 @@ use std::{
     fs, io,
     path::Path,
     sync::{
-        Arc, Mutex, PoisonError,
-        atomic::{AtomicBool, AtomicUsize, Ordering},
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicUsize, Ordering},
         mpsc::{self, Receiver, RecvTimeoutError, SyncSender, TrySendError},
     },
     thread,
@@ -24,7 +24,7 @@ use tokio::sync::oneshot;
 use crate::{
     ExchangeLogConfig, MAX_ANSWER,
     file::{FileLimits, TraceFile},
-    line::cleaned,
+    line::{Line, cleaned},
 };
 
 /// Files that are open at once.
@@ -65,7 +65,9 @@ pub(crate) enum Command {
 
 /// Starts the thread. None where none can be had.
 pub(crate) fn start(config: &ExchangeLogConfig) -> Option<Queue> {
-    let (queue, commands, state) = Queue::new();
+    let (sender, commands) = mpsc::sync_channel(PLACES);
+    let state = Arc::new(QueueState::default());
+    let queue = Queue { commands: sender, state: Arc::clone(&state) };
     let writer = Writer { config: config.clone(), state, files: Vec::new(), open: BTreeMap::new(), is_failing: false };
     let started = thread::Builder::new().name("agentd-trace".to_owned()).spawn(move || writer.run(&commands));
     started
@@ -115,7 +117,10 @@ impl Writer {
                 let (session, room) = (sent.source.owner, sent.room);
                 self.request(*sent);
                 self.state.free(room);
-                self.tell_lost(session);
+                // As long as nothing can be written, this cannot either.
+                if !self.is_failing && self.files.iter().any(|file| file.session == session) {
+                    self.tell_lost();
+                }
             }
             Command::Ended { key, answer, room } => {
                 self.answer(key, *answer);
@@ -124,19 +129,19 @@ impl Writer {
             // Whoever does not wait any more needs no answer; so below.
             Command::Forget(session, reply) => drop(reply.send(self.forget(session))),
             Command::Flush(reply) => {
-                self.tell_all_lost();
+                self.tell_lost();
                 drop(reply.send(Ok(())));
             }
         }
     }
 
     fn request(&mut self, mut sent: SentExchange) {
-        let (key, session, limits) = (sent.key, sent.source.owner, self.limits());
+        let (key, session) = (sent.key, sent.source.owner);
         sent.request.body = sent.request.body.map(|body| cleaned(body, &self.config.clean));
-        let written = self.file(session).and_then(|file| file.request(sent, limits));
+        let written = self.file(session).and_then(|file| file.request(sent));
         match self.told(session, written) {
             Some(number) => drop(self.open.insert(key, (session, number))),
-            None => self.state.lose(session),
+            None => self.state.lose(session, 1),
         }
         while self.open.len() > OPEN_EXCHANGES {
             self.open.pop_first();
@@ -145,10 +150,10 @@ impl Writer {
 
     fn answer(&mut self, key: u64, answer: ReceivedAnswer) {
         let Some((session, number)) = self.open.remove(&key) else { return };
-        let (answer, limits) = (self.kept(answer), self.limits());
-        let written = self.file(session).and_then(|file| file.answer(number, answer, limits));
+        let line = Line::Answer { number, answer: self.kept(answer) };
+        let written = self.file(session).and_then(|file| file.write(&line));
         if self.told(session, written).is_none() {
-            self.state.lose(session);
+            self.state.lose(session, 1);
         }
     }
 
@@ -187,7 +192,10 @@ impl Writer {
     fn file(&mut self, session: SessionId) -> io::Result<&mut TraceFile> {
         let file = match self.files.iter().position(|file| file.session == session) {
             Some(at) => self.files.remove(at),
-            None => TraceFile::open(self.config.folder.join(session.to_string()), session)?,
+            None => {
+                let limits = FileLimits { bytes: self.config.max_file_bytes, files: self.config.max_files };
+                TraceFile::open(self.config.folder.join(session.to_string()), session, limits)?
+            }
         };
         if self.files.len() >= OPEN_FILES {
             self.files.remove(0);
@@ -214,20 +222,13 @@ impl Writer {
         }
     }
 
-    fn tell_lost(&mut self, session: SessionId) {
-        // As long as nothing can be written, this cannot either.
-        if !self.is_failing && self.files.iter().any(|file| file.session == session) {
-            self.tell_all_lost();
-        }
-    }
-
     /// Writes how many lines are missing.
-    fn tell_all_lost(&mut self) {
-        let limits = self.limits();
-        for (session, count) in self.state.take_lost() {
-            let written = self.file(session).and_then(|file| file.lost(count, limits));
+    fn tell_lost(&mut self) {
+        let lost = std::mem::take(&mut *self.state.lost());
+        for (session, count) in lost {
+            let written = self.file(session).and_then(|file| file.write(&Line::Lost { count }));
             if self.told(session, written).is_none() {
-                self.state.lose_many(session, count);
+                self.state.lose(session, count);
             }
         }
     }
@@ -235,12 +236,8 @@ impl Writer {
     fn forget(&mut self, session: SessionId) -> io::Result<()> {
         self.files.retain(|file| file.session != session);
         self.open.retain(|_, (of, _)| *of != session);
-        self.state.forget(session);
+        self.state.lost().remove(&session);
         remove(&self.config.folder.join(session.to_string()))
-    }
-
-    fn limits(&self) -> FileLimits {
-        FileLimits { bytes: self.config.max_file_bytes, files: self.config.max_files }
     }
 }
 
@@ -254,33 +251,18 @@ const ROOM: usize = 64 << 20;
 #[derive(Debug, Default)]
 struct QueueState {
     waiting: AtomicUsize,
-    has_lost: AtomicBool,
+    /// Lines that are missing in the traces of sessions.
     lost: Mutex<BTreeMap<SessionId, u64>>,
 }
 
 impl QueueState {
-    /// Counts a line that is missing in the trace of a session.
-    fn lose(&self, session: SessionId) {
-        self.lose_many(session, 1);
+    fn lost(&self) -> MutexGuard<'_, BTreeMap<SessionId, u64>> {
+        self.lost.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Counts lines that are missing in the trace of a session.
-    fn lose_many(&self, session: SessionId, count: u64) {
-        *self.lost.lock().unwrap_or_else(PoisonError::into_inner).entry(session).or_default() += count;
-        self.has_lost.store(true, Ordering::Release);
-    }
-
-    /// Forgets what is missing in the trace of a session that is gone.
-    fn forget(&self, session: SessionId) {
-        self.lost.lock().unwrap_or_else(PoisonError::into_inner).remove(&session);
-    }
-
-    /// Lines that are missing since it was asked last.
-    fn take_lost(&self) -> BTreeMap<SessionId, u64> {
-        if !self.has_lost.swap(false, Ordering::AcqRel) {
-            return BTreeMap::new();
-        }
-        std::mem::take(&mut *self.lost.lock().unwrap_or_else(PoisonError::into_inner))
+    fn lose(&self, session: SessionId, count: u64) {
+        *self.lost().entry(session).or_default() += count;
     }
 
     /// Gives the room of a command back.
@@ -297,13 +279,6 @@ pub(crate) struct Queue {
 }
 
 impl Queue {
-    /// A queue, the thread's side, and what both know.
-    fn new() -> (Self, mpsc::Receiver<Command>, Arc<QueueState>) {
-        let (commands, receiver) = mpsc::sync_channel(PLACES);
-        let state = Arc::new(QueueState::default());
-        (Self { commands, state: Arc::clone(&state) }, receiver, state)
-    }
-
     /// Puts a command of so many bytes into the queue, if there is room. It is made only then. Says whether it was.
     pub(crate) fn offer(&self, session: SessionId, bytes: usize, command: impl FnOnce() -> Command) -> bool {
         let before = self.state.waiting.fetch_add(bytes, Ordering::AcqRel);
@@ -313,7 +288,7 @@ impl Queue {
             return true;
         }
         self.state.free(bytes);
-        self.state.lose(session);
+        self.state.lose(session, 1);
         false
     }
 

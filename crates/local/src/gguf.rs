@@ -134,12 +134,8 @@ impl Gguf {
         if self.content.metadata.contains_key(key) { self.list(key, "not a number", whole) } else { Ok(Vec::new()) }
     }
 
-    /// A list of real numbers.
-    pub(crate) fn reals(&self, key: &str) -> Result<Vec<f32>, LoadError> {
-        self.list(key, "no number", |value| value.to_f32().ok())
-    }
-
-    fn list<'a, T>(
+    /// A list of what `read` takes; an error names `other` where it takes something else.
+    pub(crate) fn list<'a, T>(
         &'a self,
         key: &str,
         other: &str,

@@ -1,6 +1,6 @@
 //! Running a loaded model: evaluating a prompt and answering it greedily.
 //!
-//! Everything here is deterministic. [`Stop`] is asked before every token and every chunk of a prompt, so that an answer ends
+//! Everything here is deterministic. A [`Stop`] is asked before every token and every chunk of a prompt, so that an answer ends
 //! soon after nobody wants it any more.
 
 use std::{
@@ -8,14 +8,14 @@ use std::{
     sync::{Arc, atomic::Ordering},
 };
 
-use agentd_core::model::Finish;
+use agentd_core::{model::Finish, usage::Usage};
 
 use crate::{
+    config::Counters,
     error::{LoadError, RunError},
     gguf::Gguf,
-    llama::{Cache, Llama},
-    status::Counters,
-    vocabulary::{TextJoiner, Vocabulary, chat::Turn},
+    llama::{LayerCache, Llama},
+    vocabulary::{TextJoiner, Vocabulary},
 };
 
 /// A prompt is evaluated in chunks of this many tokens. Longer ones are hardly quicker, cost memory by the square, and
@@ -29,11 +29,11 @@ const RECENT: usize = 48;
 /// stranger.
 const REPEAT_PENALTY: f32 = 1.05;
 
-/// Condition that stops an answer.
-pub(crate) trait Stop {
-    /// Returns whether the answer is no longer wanted.
-    fn stopped(&self) -> bool;
-}
+/// The one system message that this family answers well with; personas of any kind make it talk nonsense.
+const SYSTEM: &str = "You are a helpful assistant.";
+
+/// Says whether an answer is no longer wanted.
+pub(crate) type Stop<'a> = &'a dyn Fn() -> bool;
 
 /// A loaded model.
 pub(crate) struct Inference {
@@ -45,16 +45,7 @@ pub(crate) struct Inference {
 /// Tokens that were evaluated, with their keys and values: what a later prompt may start with.
 pub(crate) struct KvCache {
     tokens: Vec<u32>,
-    cache: Cache,
-}
-
-/// An answer that came to its end.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct FinishedAnswer {
-    pub(crate) finish: Finish,
-    pub(crate) prompt: usize,
-    pub(crate) reused: usize,
-    pub(crate) tokens: usize,
+    cache: Vec<LayerCache>,
 }
 
 impl Inference {
@@ -75,13 +66,13 @@ impl Inference {
     }
 
     /// The tokens of a conversation, up to where the model's answer begins.
-    pub(crate) fn chat_prompt(&self, turns: &[Turn]) -> Result<Vec<u32>, RunError> {
-        self.vocabulary.format().write(self.vocabulary.prompt(), turns)?.finish()
+    pub(crate) fn chat_prompt(&self, text: &str) -> Result<Vec<u32>, RunError> {
+        self.vocabulary.prompt(SYSTEM, text)
     }
 
     /// Evaluates what of `prompt` is not in the track yet. Returns how likely each token is to be next, and the number of tokens
     /// that were there already.
-    fn evaluate(&self, track: &mut KvCache, prompt: &[u32], stop: &dyn Stop) -> Result<(Vec<f32>, usize), RunError> {
+    fn evaluate(&self, track: &mut KvCache, prompt: &[u32], stop: Stop<'_>) -> Result<(Vec<f32>, usize), RunError> {
         if prompt.len() > self.context() {
             return Err(RunError::TooLong { tokens: prompt.len(), limit: self.context() });
         }
@@ -89,7 +80,7 @@ impl Inference {
         track.truncate(reused);
         let mut last = None;
         for chunk in prompt[reused..].chunks(CHUNK) {
-            if stop.stopped() {
+            if stop() {
                 return Err(RunError::Cancelled);
             }
             // The cache is one token behind or ahead of the list only while this runs; after an error the list counts, and the
@@ -110,31 +101,32 @@ impl Inference {
         track: &mut KvCache,
         prompt: &[u32],
         max_tokens: usize,
-        stop: &dyn Stop,
+        stop: Stop<'_>,
         mut say: impl FnMut(String) -> bool,
-    ) -> Result<FinishedAnswer, RunError> {
+    ) -> Result<(Finish, Usage), RunError> {
         let (mut logits, reused) = self.evaluate(track, prompt, stop)?;
-        let mut answered = FinishedAnswer { finish: Finish::Length, prompt: prompt.len(), reused, tokens: 0 };
+        let mut finish = Finish::Length;
         let mut tokens = prompt.to_vec();
         let mut joiner = TextJoiner::default();
         let mut repetition = Repetition::default();
-        while answered.tokens < max_tokens && tokens.len() < self.context() {
+        let mut count = 0;
+        while count < max_tokens && tokens.len() < self.context() {
             let made = &tokens[prompt.len()..];
             discourage(&mut logits, &made[made.len().saturating_sub(RECENT)..], REPEAT_PENALTY);
             let token = best(&logits)?;
             if self.vocabulary.ends_answer(token) {
-                answered.finish = Finish::Stop;
+                finish = Finish::Stop;
                 break;
             }
-            answered.tokens += 1;
+            count += 1;
             self.counters.generated.fetch_add(1, Ordering::Relaxed);
             tokens.push(token);
             if repetition.push(token) {
-                answered.finish = Finish::Runaway;
+                finish = Finish::Runaway;
                 break;
             }
             let text = joiner.push(self.vocabulary.bytes(token));
-            if stop.stopped() || (!text.is_empty() && !say(text)) {
+            if stop() || (!text.is_empty() && !say(text)) {
                 return Err(RunError::Cancelled);
             }
             (logits, _) = self.evaluate(track, &tokens, stop)?;
@@ -142,7 +134,15 @@ impl Inference {
         if let Some(rest) = joiner.finish() {
             say(rest.to_owned());
         }
-        Ok(answered)
+        let usage = Usage {
+            prompt_tokens: prompt.len() as u64,
+            cached_tokens: reused as u64,
+            completion_tokens: count as u64,
+            // It runs here, and nobody is paid for it.
+            cost_microusd: Some(0),
+            ..Usage::default()
+        };
+        Ok((finish, usage))
     }
 }
 
@@ -153,7 +153,10 @@ impl KvCache {
 
     fn truncate(&mut self, length: usize) {
         self.tokens.truncate(length);
-        self.cache.truncate(self.tokens.len());
+        // All layers have one length again, also where a step broke off between them.
+        for layer in &mut self.cache {
+            layer.truncate(self.tokens.len());
+        }
     }
 }
 

@@ -2,15 +2,14 @@
 //!
 //! [`EmbeddedModel`] is all that others see: an implementation of [`agentd_core::ports::Model`]. Behind it:
 //!
-//! - `model`: the port; `recording`: what is kept of requests where somebody wants to see them.
+//! - `model`: the port, and what is kept of requests where somebody wants to see them.
 //! - [`harness`]: what to do about a request. A model this small decides nothing: most answers are fixed texts and results of
 //!   tools, and the model writes free text only.
-//! - `worker`: the one thread that owns the weights, loads them on first use and releases them when idle; `status`: what can be
-//!   counted from outside.
+//! - `worker`: the one thread that owns the weights, loads them on first use and releases them when idle.
 //! - `inference`: evaluating prompts and answering greedily, unless that goes round in circles.
 //! - `gguf`: the file, opened and checked; `llama`: weights, one step through them, and keys and values that can be cut back;
-//!   `vocabulary` and `chat`: text to tokens and turns to prompts.
-//! - `config` and `error`.
+//!   `vocabulary`: text to tokens and turns to prompts.
+//! - `config`, with what can be counted from outside, and `error`.
 //!
 //! # Threads
 //!
@@ -25,11 +24,8 @@ mod harness;
 mod inference;
 mod llama;
 mod model;
-mod recording;
-mod status;
 mod vocabulary;
 mod worker;
 
-pub use config::{DEFAULT_CONTEXT, EmbeddedConfig, Neighbour, Neighbours, recommended_threads};
+pub use config::{DEFAULT_CONTEXT, EmbeddedConfig, EmbeddedStatus, Neighbour, Neighbours, recommended_threads};
 pub use model::EmbeddedModel;
-pub use status::EmbeddedStatus;

@@ -1,7 +1,7 @@
 //! A Llama: weights, and one step through them.
 //!
-//! Written for one sequence on the CPU. Rows are tokens; keys and values of all earlier tokens are in a [`Cache`] that
-//! the caller owns, so that a prefix can be shared, cut back and continued.
+//! Written for one sequence on the CPU. Rows are tokens; keys and values of all earlier tokens are in a [`LayerCache`] for each
+//! layer that the caller owns, so that a prefix can be shared, cut back and continued.
 
 use candle_core::{D, DType, Device, Result, Tensor, quantized::QMatMul};
 use candle_nn::{
@@ -64,21 +64,20 @@ impl Llama {
     }
 
     /// An empty cache that fits this model.
-    pub(crate) fn new_cache(&self) -> Cache {
-        Cache::new(self.layers.len(), self.sizes.kv_heads, self.sizes.head)
+    pub(crate) fn new_cache(&self) -> Vec<LayerCache> {
+        self.layers.iter().map(|_| LayerCache::default()).collect()
     }
 
     /// Takes tokens that follow those in the cache, which grows by them. Returns one row a token, before the output
     /// matrix, since that is only wanted for few of them. The caller keeps the sum within [`Sizes::context`].
-    pub(crate) fn forward(&self, tokens: &[u32], cache: &mut Cache) -> Result<Tensor> {
-        let (start, count) = (cache.len(), tokens.len());
+    pub(crate) fn forward(&self, tokens: &[u32], cache: &mut [LayerCache]) -> Result<Tensor> {
+        let (start, count) = (cache.first().map_or(0, |layer| layer.length), tokens.len());
         let rotation = (self.rotation.0.narrow(0, start, count)?, self.rotation.1.narrow(0, start, count)?);
         let mask = if count > 1 { Some(causal_mask(start, count)?) } else { None };
         let mut stream = self.embedding.embedding(&Tensor::new(tokens, &Device::Cpu)?)?;
-        for (layer, layer_cache) in self.layers.iter().zip(cache.layers()) {
+        for (layer, layer_cache) in self.layers.iter().zip(cache) {
             stream = layer.forward(&self.sizes, stream, &rotation, mask.as_ref(), layer_cache)?;
         }
-        cache.advance(count);
         rms_norm(&stream, &self.norm, self.sizes.norm_epsilon)
     }
 
@@ -183,59 +182,27 @@ fn rotation(sizes: &Sizes, scaling: Option<&Tensor>) -> Result<(Tensor, Tensor)>
 /// Room is made for this many tokens at a time.
 const STEP: usize = 64;
 
-/// The keys and values of all layers.
-pub(crate) struct Cache {
-    layers: Vec<LayerCache>,
-    length: usize,
-}
-
 /// The keys and values of one layer.
+#[derive(Default)]
 pub(crate) struct LayerCache {
-    heads: usize,
-    width: usize,
     length: usize,
     /// Keys and values with room for more, each heads × tokens × width.
     room: Option<(Tensor, Tensor)>,
 }
 
-impl Cache {
-    pub(crate) fn new(layers: usize, heads: usize, width: usize) -> Self {
-        let layers = (0..layers).map(|_| LayerCache { heads, width, length: 0, room: None }).collect();
-        Self { layers, length: 0 }
-    }
-
-    /// The tokens that it holds.
-    pub(crate) fn len(&self) -> usize {
-        self.length
-    }
-
-    /// Forgets all tokens after the first `length`. Also brings all layers to one length again, when a step broke off
-    /// between them.
+impl LayerCache {
+    /// Forgets all tokens after the first `length`.
     pub(crate) fn truncate(&mut self, length: usize) {
         self.length = self.length.min(length);
-        for layer in &mut self.layers {
-            layer.length = layer.length.min(self.length);
-        }
     }
 
-    pub(crate) fn layers(&mut self) -> &mut [LayerCache] {
-        &mut self.layers
-    }
-
-    /// Says that all layers have taken that many tokens more.
-    pub(crate) fn advance(&mut self, count: usize) {
-        self.length += count;
-    }
-}
-
-impl LayerCache {
     /// Adds keys and values, each heads × tokens × width, and returns all there are.
-    pub(crate) fn append(&mut self, keys: &Tensor, values: &Tensor) -> Result<(Tensor, Tensor)> {
+    fn append(&mut self, keys: &Tensor, values: &Tensor) -> Result<(Tensor, Tensor)> {
         let all = self.length + keys.dim(1)?;
         let (room_keys, room_values) = match self.room.take() {
             Some(room) if room.0.dim(1)? >= all => room,
             Some(room) => (self.grow(&room.0, all)?, self.grow(&room.1, all)?),
-            None => (self.zeros(all)?, self.zeros(all)?),
+            None => (zeros(keys, all)?, zeros(values, all)?),
         };
         room_keys.slice_set(keys, 1, self.length)?;
         room_values.slice_set(values, 1, self.length)?;
@@ -247,14 +214,15 @@ impl LayerCache {
 
     fn grow(&self, old: &Tensor, least: usize) -> Result<Tensor> {
         // A half more each time keeps the copying linear in the length.
-        let new = self.zeros(least.max(self.length * 3 / 2))?;
+        let new = zeros(old, least.max(self.length * 3 / 2))?;
         if self.length > 0 {
             new.slice_set(&old.narrow(1, 0, self.length)?.contiguous()?, 1, 0)?;
         }
         Ok(new)
     }
+}
 
-    fn zeros(&self, tokens: usize) -> Result<Tensor> {
-        Tensor::zeros((self.heads, tokens.next_multiple_of(STEP), self.width), DType::F32, &Device::Cpu)
-    }
+/// Zeros for so many tokens, with the heads and the width of the others.
+fn zeros(like: &Tensor, tokens: usize) -> Result<Tensor> {
+    Tensor::zeros((like.dim(0)?, tokens.next_multiple_of(STEP), like.dim(2)?), DType::F32, &Device::Cpu)
 }

@@ -4,26 +4,28 @@ use std::{
     io,
     path::PathBuf,
     sync::{Arc, mpsc::SyncSender},
+    time::Instant,
 };
 
 use agentd_core::{
     error::{ErrorKind, ModelError},
+    exchange::{ExchangeOutcome, ExchangeRecorder, ReceivedAnswer, SentRequest},
     model::{Finish, ModelChunk, ModelInfo, ModelRequest},
     ports::Model,
+    tool::ToolSpec,
     usage::Usage,
 };
 use futures_util::{
     FutureExt as _, StreamExt as _,
     stream::{self, BoxStream},
 };
+use serde_json::{Value, json};
 use tokio::sync::{Semaphore, mpsc};
 
 use crate::{
-    config::{EmbeddedConfig, Neighbours},
+    config::{Counters, EmbeddedConfig, EmbeddedStatus, Neighbours},
     error::LoadError,
     harness::{self, Facts, Plan},
-    recording::Recording,
-    status::{Counters, EmbeddedStatus},
     worker::{self, Job, Order, QUEUE},
 };
 
@@ -109,14 +111,14 @@ impl Model for EmbeddedModel {
             }
             Plan::Say(text) => whole(ModelChunk::Text(text)),
             Plan::Call { tool, arguments } => whole(ModelChunk::call(tool.to_owned(), arguments.to_string())),
-            Plan::Connect(text, ways) => {
+            Plan::Connect(text, language) => {
                 let found = (self.neighbours)();
-                let text = found.map(move |found| ModelChunk::Text(format!("{text}{}", ways.lines(found.first()))));
+                let text = found.map(move |found| ModelChunk::Text(text + &harness::ways(language, found.first())));
                 stream::once(text).flat_map(whole).boxed()
             }
-            Plan::Write { mark, turns } => {
+            Plan::Write { mark, text } => {
                 let max_tokens = request.max_tokens.and_then(|tokens| usize::try_from(tokens).ok());
-                let order = Order { mark, turns, max_tokens };
+                let order = Order { mark, text, max_tokens };
                 let submitted = Self::submit(self.jobs.clone(), Arc::clone(&self.places), order);
                 let pieces = stream::once(submitted).flat_map(|submitted| match submitted {
                     Ok(pieces) => stream::unfold(Some(pieces), next_piece).boxed(),
@@ -146,4 +148,79 @@ async fn next_piece(pieces: Option<Pieces>) -> Option<(Result<ModelChunk, ModelE
     });
     let is_last = matches!(piece, Ok(ModelChunk::End(_)) | Err(_));
     Some((piece, (!is_last).then_some(pieces)))
+}
+
+/// Bytes of an answer that are kept.
+const MAX_TEXT: usize = 1 << 20;
+
+/// An answer that is told to the request's tap, from its request to its end. There is no wire: what is kept is what the harness
+/// was given, and what came of it. One that is dropped before has been abandoned.
+struct Recording(Option<OpenRecording>);
+
+struct OpenRecording {
+    recorder: Arc<dyn ExchangeRecorder>,
+    key: u64,
+    begun: Instant,
+    text: String,
+    calls: Vec<Value>,
+    answer: ReceivedAnswer,
+}
+
+impl Recording {
+    /// Begins with the request, where it is kept.
+    fn begin(model: &str, request: &ModelRequest) -> Self {
+        let open = request.tap.recorder().map(|recorder| {
+            let body = body(request).to_string();
+            let sent = SentRequest { wire: "embedded", model, url: "", headers: &[], attempt: 1, body: &body };
+            let (key, recorder) = (recorder.sent(&sent), Arc::clone(recorder));
+            let (text, calls, answer) = (String::new(), Vec::new(), ReceivedAnswer::default());
+            OpenRecording { recorder, key, begun: Instant::now(), text, calls, answer }
+        });
+        Self(open)
+    }
+
+    /// Takes in a piece of the answer.
+    fn note(&mut self, piece: &Result<ModelChunk, ModelError>) {
+        let Some(open) = &mut self.0 else { return };
+        match piece {
+            Ok(ModelChunk::End(_)) => return self.end(ExchangeOutcome::Whole, None),
+            Err(error) => return self.end(ExchangeOutcome::Failed, Some(error.to_string())),
+            Ok(ModelChunk::Text(more)) if open.text.len() + more.len() <= MAX_TEXT => open.text.push_str(more),
+            Ok(ModelChunk::ToolCall { name, arguments, .. }) => {
+                open.calls.push(json!({ "name": name, "arguments": arguments }));
+            }
+            Ok(ModelChunk::Usage(usage)) => {
+                open.answer.usage = Some(Usage { calls: 0, unpriced_calls: 0, ..*usage });
+            }
+            Ok(_) => {}
+        }
+        if matches!(piece, Ok(ModelChunk::Text(_) | ModelChunk::ToolCall { .. })) {
+            open.answer.first_token.get_or_insert(open.begun.elapsed());
+        }
+    }
+
+    fn end(&mut self, outcome: ExchangeOutcome, error: Option<String>) {
+        let Some(OpenRecording { recorder, key, begun, text, calls, answer }) = self.0.take() else { return };
+        let body = json!({ "text": text, "calls": calls }).to_string().into_bytes();
+        let bytes = body.len() as u64;
+        recorder.ended(key, ReceivedAnswer { body, bytes, duration: begun.elapsed(), outcome, error, ..answer });
+    }
+}
+
+impl Drop for Recording {
+    fn drop(&mut self) {
+        self.end(ExchangeOutcome::Abandoned, None);
+    }
+}
+
+fn body(request: &ModelRequest) -> Value {
+    let tool =
+        |tool: &ToolSpec| json!({ "name": tool.name, "description": tool.description, "parameters": tool.parameters });
+    json!({
+        "messages": request.messages,
+        "tools": request.tools.iter().map(tool).collect::<Vec<_>>(),
+        "may_call": request.may_call,
+        "max_tokens": request.max_tokens,
+        "known_paths": request.known_paths,
+    })
 }

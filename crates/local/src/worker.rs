@@ -14,16 +14,13 @@ use std::{
 use agentd_core::{
     error::{ErrorKind, ModelError},
     model::{Finish, ModelChunk},
-    usage::Usage,
 };
 use tokio::sync::{OwnedSemaphorePermit, mpsc};
 
 use crate::{
-    config::EmbeddedConfig,
+    config::{Counters, EmbeddedConfig},
     error::RunError,
-    inference::{Inference, KvCache, Stop},
-    status::Counters,
-    vocabulary::chat::Turn,
+    inference::{Inference, KvCache},
 };
 
 /// Requests that may wait in the worker's queue. More wait at its door, in the streams that were asked for.
@@ -35,7 +32,8 @@ pub(crate) type Reply = mpsc::Sender<Result<ModelChunk, ModelError>>;
 pub(crate) struct Order {
     /// A line above the text, which says what to think of it.
     pub(crate) mark: String,
-    pub(crate) turns: Vec<Turn>,
+    /// What was asked.
+    pub(crate) text: String,
     /// The limit of the request, if it has one; that of the configuration holds besides.
     pub(crate) max_tokens: Option<usize>,
 }
@@ -127,25 +125,18 @@ impl Worker {
 impl LoadedModel {
     fn write(&mut self, order: &Order, limit: usize, reply: &Reply) -> Result<(), RunError> {
         let send = |chunk| reply.blocking_send(Ok(chunk)).map_err(|_| RunError::Cancelled);
-        let prompt = self.inference.chat_prompt(&order.turns)?;
+        let prompt = self.inference.chat_prompt(&order.text)?;
         let max_tokens = order.max_tokens.unwrap_or(limit).min(limit);
         send(ModelChunk::Text(format!("*{}*\n\n", order.mark)))?;
-        let say = |text| send(ModelChunk::Text(text)).is_ok();
-        let answered = self.inference.answer(&mut self.cache, &prompt, max_tokens, reply, say)?;
+        let (stop, say) = (|| reply.is_closed(), |text| send(ModelChunk::Text(text)).is_ok());
+        let (finish, usage) = self.inference.answer(&mut self.cache, &prompt, max_tokens, &stop, say)?;
         // A text that goes round in circles, or is at the limit of this model, ends there: it was never to be relied on.
-        let is_cut = answered.finish == Finish::Runaway || answered.finish == Finish::Length && max_tokens == limit;
+        let is_cut = finish == Finish::Runaway || finish == Finish::Length && max_tokens == limit;
         if is_cut {
             send(ModelChunk::Text(" …".to_owned()))?;
         }
-        send(ModelChunk::Usage(Usage {
-            prompt_tokens: answered.prompt as u64,
-            cached_tokens: answered.reused as u64,
-            completion_tokens: answered.tokens as u64,
-            // It runs here, and nobody is paid for it.
-            cost_microusd: Some(0),
-            ..Usage::default()
-        }))?;
-        send(ModelChunk::End(if is_cut { Finish::Stop } else { answered.finish }))
+        send(ModelChunk::Usage(usage))?;
+        send(ModelChunk::End(if is_cut { Finish::Stop } else { finish }))
     }
 }
 
@@ -157,12 +148,6 @@ fn load(config: &EmbeddedConfig, counters: &Arc<Counters>) -> Result<LoadedModel
     let ms = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX);
     tracing::info!(path = %config.path.display(), ms, "the built-in model was loaded");
     Ok(LoadedModel { inference, cache })
-}
-
-impl Stop for Reply {
-    fn stopped(&self) -> bool {
-        self.is_closed()
-    }
 }
 
 /// Gives back what the weights took.

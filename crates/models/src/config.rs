@@ -1,6 +1,6 @@
 //! What is configured of one model.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::collections::BTreeMap;
 
 use agentd_core::{
     model::{ModelRequest, Slot},
@@ -177,10 +177,7 @@ impl ModelConfig {
 
     /// Returns whether tool calls travel in the wire's own fields.
     pub fn uses_native_tools(&self) -> bool {
-        match self.wire {
-            Wire::OpenAi | Wire::Anthropic | Wire::Responses => self.native_tools.unwrap_or(true),
-            Wire::LlamaCpp => false,
-        }
+        self.wire != Wire::LlamaCpp && self.native_tools.unwrap_or(true)
     }
 
     /// Returns whether a request must name a model that is not configured.
@@ -207,10 +204,6 @@ impl ModelConfig {
             body: Map::new(),
             ..self.clone()
         }
-    }
-
-    pub(crate) fn connect_timeout(&self) -> Duration {
-        Duration::from_millis(self.connect_timeout_ms)
     }
 }
 

@@ -16,23 +16,23 @@ use crate::{
     call::HttpModel,
     config::{Fallback, ModelConfig, ModelConfigError, Wire},
     facts::records::ModelRecords,
-    http::target::{Clients, Target},
-    wire::{anthropic::Anthropic, dialect::Dialect, llamacpp::LlamaCpp, openai::OpenAi, responses::Responses},
+    http::target::Clients,
 };
 
 /// The five slots. An empty one is served by the base slot, and an empty base slot by the embedded model.
 pub struct ModelRouter {
-    filled: BTreeMap<Slot, Arc<dyn Model>>,
-    configs: BTreeMap<Slot, ModelConfig>,
-    /// Models of their own that stand in for those of slots.
-    standing_by: BTreeMap<Slot, Vec<StandBy>>,
+    filled: BTreeMap<Slot, FilledSlot>,
     named: Mutex<NamedModels>,
     embedded: Arc<dyn Model>,
     records: Arc<ModelRecords>,
 }
 
-/// A model and its place in the list of its slot.
-type StandBy = (usize, Arc<dyn Model>);
+struct FilledSlot {
+    config: ModelConfig,
+    model: Arc<dyn Model>,
+    /// Models of their own that stand in for it, by their places in its list.
+    standing_by: BTreeMap<usize, Arc<dyn Model>>,
+}
 
 /// Models that sessions chose by their ids, and the clients for more of them.
 #[derive(Default)]
@@ -75,30 +75,37 @@ impl ModelRouter {
         routes: Routes,
     ) -> Result<Self, SlotError> {
         let mut clients = Clients::new(routes);
-        let (mut filled, mut standing_by) = (BTreeMap::new(), BTreeMap::<_, Vec<_>>::new());
+        let mut filled = BTreeMap::new();
         for (slot, config) in slots {
-            let mut open =
-                |config| open(config, &mut clients, &records).map_err(|source| SlotError { slot: *slot, source });
-            filled.insert(*slot, open(config)?);
+            let mut open = |config| {
+                HttpModel::open(config, &mut clients, &records).map_err(|source| SlotError { slot: *slot, source })
+            };
+            let (model, mut standing_by) = (open(config)?, BTreeMap::new());
             for (place, fallback) in config.fallback.iter().enumerate() {
-                let Fallback::Model(config) = fallback else { continue };
-                standing_by.entry(*slot).or_default().push((place, open(config)?));
+                if let Fallback::Model(config) = fallback {
+                    standing_by.insert(place, open(config)?);
+                }
             }
+            filled.insert(*slot, FilledSlot { config: config.clone(), model, standing_by });
         }
         let named = Mutex::new(NamedModels { clients, models: HashMap::new() });
-        Ok(Self { filled, configs: slots.clone(), standing_by, named, embedded, records })
+        Ok(Self { filled, named, embedded, records })
+    }
+
+    /// The slot that serves this one, if there is one.
+    fn serving(&self, slot: Slot) -> Option<(Slot, &FilledSlot)> {
+        let slot = if self.filled.contains_key(&slot) { slot } else { Slot::Base };
+        Some((slot, self.filled.get(&slot)?))
     }
 }
 
 impl Models for ModelRouter {
     fn get(&self, slot: Slot) -> Arc<dyn Model> {
-        let model = self.filled.get(&slot).or_else(|| self.filled.get(&Slot::Base));
-        model.unwrap_or(&self.embedded).clone()
+        self.serving(slot).map_or(&self.embedded, |(_, serving)| &serving.model).clone()
     }
 
     fn named(&self, slot: Slot, id: &str) -> Option<Arc<dyn Model>> {
-        let slot = if self.configs.contains_key(&slot) { slot } else { Slot::Base };
-        let (config, own) = (self.configs.get(&slot)?, self.filled.get(&slot)?);
+        let (slot, FilledSlot { config, model: own, .. }) = self.serving(slot)?;
         if config.wire == Wire::LlamaCpp {
             return None;
         }
@@ -111,7 +118,7 @@ impl Models for ModelRouter {
             return Some(Arc::clone(model));
         }
         let config = ModelConfig { sees_pictures: (slot == Slot::Vision).then_some(true), ..config.with_id(id) };
-        let model = open(&config, clients, &self.records)
+        let model = HttpModel::open(&config, clients, &self.records)
             .inspect_err(|error| tracing::warn!("a named model cannot be used: {error}"));
         let model = model.ok()?;
         if models.len() >= MAX_NAMED {
@@ -126,17 +133,12 @@ impl Models for ModelRouter {
     }
 
     fn fallbacks(&self, slot: Slot) -> Vec<FallbackModel> {
-        let slot = if self.configs.contains_key(&slot) { slot } else { Slot::Base };
-        let Some(config) = self.configs.get(&slot) else { return Vec::new() };
-        let own = |place: usize| {
-            let (_, model) = self.standing_by.get(&slot)?.iter().find(|(of, _)| *of == place)?;
-            Some(Arc::clone(model))
-        };
+        let Some((slot, FilledSlot { config, standing_by, .. })) = self.serving(slot) else { return Vec::new() };
         let fallback = |(place, fallback): (usize, &Fallback)| {
             let (slot, model) = match fallback {
                 Fallback::Slot(other) => (*other, Some(self.get(*other))),
                 Fallback::Id(id) => (slot, self.named(slot, id)),
-                Fallback::Model(_) => (slot, own(place)),
+                Fallback::Model(_) => (slot, standing_by.get(&place).cloned()),
             };
             Some(FallbackModel { slot, model: model? })
         };
@@ -163,20 +165,5 @@ impl fmt::Debug for ModelRouter {
 /// # Errors
 /// Where the address or a header cannot be used.
 pub fn connect(config: &ModelConfig) -> Result<Arc<dyn Model>, ModelConfigError> {
-    open(config, &mut Clients::default(), &Arc::default())
-}
-
-fn open(
-    config: &ModelConfig,
-    clients: &mut Clients,
-    records: &Arc<ModelRecords>,
-) -> Result<Arc<dyn Model>, ModelConfigError> {
-    let target = Target::new(config, clients)?;
-    let dialect: Box<dyn Dialect> = match config.wire {
-        Wire::OpenAi => Box::new(OpenAi::default()),
-        Wire::LlamaCpp => Box::new(LlamaCpp),
-        Wire::Anthropic => Box::new(Anthropic::default()),
-        Wire::Responses => Box::new(Responses::default()),
-    };
-    Ok(Arc::new(HttpModel::new(dialect, target, config.clone(), records)))
+    HttpModel::open(config, &mut Clients::default(), &Arc::default())
 }

@@ -68,14 +68,12 @@ pub(crate) fn text(bytes: &[u8], media_type: &str, charset: Option<&str>) -> Opt
     }
     let (text, damaged) = encoding.decode_without_bom_handling(content);
     // Where nobody says that it is text, it has to look like one.
-    if !named && (damaged || text.chars().take(SAMPLE).any(is_odd)) {
+    if !named
+        && (damaged || text.chars().take(SAMPLE).any(|letter| letter.is_control() && !"\n\r\t\u{c}".contains(letter)))
+    {
         return None;
     }
     Some(text.into_owned())
-}
-
-fn is_odd(letter: char) -> bool {
-    letter.is_control() && !matches!(letter, '\n' | '\r' | '\t' | '\u{c}')
 }
 
 /// The first encoding in which all of it means something.

@@ -108,22 +108,19 @@ impl Clients {
             return Ok(client.clone());
         }
         let guard = Arc::new(Guard { trust, ..self.guard.clone() });
-        let made = build(&self.config, &guard).map_err(|error| {
+        // A proxy of the environment would connect to whatever it is told, and nobody could look at the address.
+        let made = agentd_http::client(true, None, |builder| {
+            builder
+                .user_agent(self.config.agent())
+                .connect_timeout(self.config.connect_timeout)
+                .dns_resolver(Arc::clone(&guard))
+                .referer(false)
+                // They are followed by hand, so that each is looked at.
+                .redirect(redirect::Policy::none())
+        });
+        let made = made.map_err(|error| {
             WebError::new(ErrorKind::Internal, "could not make ready to ask the web").with_source(error)
         })?;
         Ok(place.get_or_init(|| made).clone())
     }
-}
-
-fn build(config: &WebConfig, guard: &Arc<Guard>) -> reqwest::Result<Client> {
-    // A proxy of the environment would connect to whatever it is told, and nobody could look at the address.
-    agentd_http::client(true, None, |builder| {
-        builder
-            .user_agent(config.agent())
-            .connect_timeout(config.connect_timeout)
-            .dns_resolver(Arc::clone(guard))
-            .referer(false)
-            // They are followed by hand, so that each is looked at.
-            .redirect(redirect::Policy::none())
-    })
 }

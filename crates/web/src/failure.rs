@@ -1,6 +1,6 @@
 //! What went wrong on the web, in words that say what to do.
 
-use std::{error::Error as _, net::IpAddr, time::Duration};
+use std::{error::Error as _, net::IpAddr};
 
 use agentd_core::error::{ErrorKind, WebError};
 use reqwest::Url;
@@ -26,12 +26,6 @@ pub(crate) fn quoted(text: &str) -> String {
     };
     let short: String = text.chars().take(120).collect();
     format!("{short:?}{}", if short.len() < text.len() { "…" } else { "" })
-}
-
-/// The time is over.
-pub(crate) fn late(limit: Duration) -> WebError {
-    WebError::new(ErrorKind::Timeout, format!("it had not answered in full after {} s", limit.as_secs_f64()))
-        .with_hint("ask for less, or try again later")
 }
 
 /// A request could not be sent, or nothing came back.

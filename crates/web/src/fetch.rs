@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use agentd_core::{
     error::{ErrorKind, WebError},
     ports::{ReadRules, Web},
-    web::{WebAnswer, WebFind, WebMethod, WebRequest},
+    web::{WebAnswer, WebFind, WebRequest},
 };
 use futures_util::{FutureExt as _, future::BoxFuture};
 use reqwest::{
@@ -92,16 +92,19 @@ impl Fetcher {
 
     async fn send(&self, hop: &Hop) -> Result<Response, WebError> {
         let client = self.clients.of(target::admit(&hop.url, &self.config.allow, &self.own)?)?;
-        let mut headers = defaults();
-        for name in hop.headers.keys() {
-            headers.remove(name);
-        }
         // A part of what is packed cannot be unpacked.
-        if hop.headers.contains_key(RANGE) {
-            headers.insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
+        let encodings = if hop.headers.contains_key(RANGE) { "identity" } else { body::ACCEPTED };
+        let mut headers = hop.headers.clone();
+        for (name, usual) in [
+            (ACCEPT, "text/html, application/xhtml+xml, application/json;q=0.9, */*;q=0.8"),
+            (ACCEPT_LANGUAGE, "en, *;q=0.5"),
+            (ACCEPT_ENCODING, encodings),
+        ] {
+            headers.entry(name).or_insert(HeaderValue::from_static(usual));
         }
-        headers.extend(hop.headers.iter().map(|(name, value)| (name.clone(), value.clone())));
-        let mut request = client.request(method(hop.method), hop.url.clone()).headers(headers);
+        // Each of these names is that of a method.
+        let method = Method::from_bytes(hop.method.as_str().as_bytes()).unwrap_or_default();
+        let mut request = client.request(method, hop.url.clone()).headers(headers);
         if let Some(body) = &hop.body {
             request = request.body(body.clone());
         }
@@ -150,27 +153,10 @@ impl Web for Fetcher {
 }
 
 async fn within<T>(limit: Duration, work: impl Future<Output = Result<T, WebError>>) -> Result<T, WebError> {
-    tokio::time::timeout(limit, work).await.unwrap_or_else(|_| Err(failure::late(limit)))
-}
-
-fn defaults() -> HeaderMap {
-    HeaderMap::from_iter([
-        (ACCEPT, HeaderValue::from_static("text/html, application/xhtml+xml, application/json;q=0.9, */*;q=0.8")),
-        (ACCEPT_LANGUAGE, HeaderValue::from_static("en, *;q=0.5")),
-        (ACCEPT_ENCODING, HeaderValue::from_static(body::ACCEPTED)),
-    ])
-}
-
-fn method(method: WebMethod) -> Method {
-    match method {
-        WebMethod::Get => Method::GET,
-        WebMethod::Head => Method::HEAD,
-        WebMethod::Options => Method::OPTIONS,
-        WebMethod::Post => Method::POST,
-        WebMethod::Put => Method::PUT,
-        WebMethod::Patch => Method::PATCH,
-        WebMethod::Delete => Method::DELETE,
-    }
+    tokio::time::timeout(limit, work).await.unwrap_or_else(|_| {
+        let why = format!("it had not answered in full after {} s", limit.as_secs_f64());
+        Err(WebError::new(ErrorKind::Timeout, why).with_hint("ask for less, or try again later"))
+    })
 }
 
 fn told(headers: &HeaderMap) -> Vec<(String, String)> {

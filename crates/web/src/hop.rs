@@ -84,18 +84,18 @@ fn refused(why: impl Into<String>, hint: &str) -> WebError {
 pub(crate) fn redirected(hop: &Hop, status: u16, location: Option<&[u8]>) -> Result<Option<Hop>, WebError> {
     let (301..=303 | 307 | 308, Some(location)) = (status, location) else { return Ok(None) };
     let location = String::from_utf8_lossy(location);
-    let mut url =
-        hop.url.join(location.trim()).map_err(|error| not_followed(&hop.url, &location, &error.to_string(), None))?;
+    let not_followed = |why: &str| {
+        let (from, to) = (hop.url.host_str().unwrap_or_default(), failure::quoted(&location));
+        WebError::new(ErrorKind::Rejected, format!("{from} redirects to {to}: {why}"))
+    };
+    let by_itself = |url: &Url| format!("to go there all the same, ask for {url} itself");
+    let mut url = hop.url.join(location.trim()).map_err(|error| not_followed(&error.to_string()))?;
     // A fragment is for whoever reads the page.
     url.set_fragment(None);
-    target::check_form(&url).map_err(|why| not_followed(&hop.url, &location, why, None))?;
+    target::check_form(&url).map_err(not_followed)?;
     if hop.url.scheme() == "https" && url.scheme() == "http" {
-        return Err(not_followed(
-            &hop.url,
-            &location,
-            "it leaves https for http, where anybody can read along",
-            Some(&url),
-        ));
+        let why = "it leaves https for http, where anybody can read along";
+        return Err(not_followed(why).with_hint(by_itself(&url)));
     }
     let method = match (status, hop.method) {
         (303, WebMethod::Get | WebMethod::Head) => hop.method,
@@ -105,9 +105,10 @@ pub(crate) fn redirected(hop: &Hop, status: u16, location: Option<&[u8]>) -> Res
     let elsewhere = url.origin() != hop.url.origin();
     if elsewhere && !method.is_fetch() {
         let why = format!("a {} request meant for one server does not go to another", method.as_str());
-        return Err(not_followed(&hop.url, &location, &why, Some(&url)));
+        return Err(not_followed(&why).with_hint(by_itself(&url)));
     }
-    let mut headers = if elsewhere { harmless(&hop.headers) } else { hop.headers.clone() };
+    let kept = hop.headers.iter().filter(|(name, _)| !elsewhere || is_harmless_header(name.as_str()));
+    let mut headers: HeaderMap = kept.map(|(name, value)| (name.clone(), value.clone())).collect();
     let body = if method == hop.method { hop.body.clone() } else { None };
     if body.is_none() {
         for about_the_body in [CONTENT_TYPE, CONTENT_ENCODING, CONTENT_LANGUAGE, CONTENT_LOCATION] {
@@ -115,20 +116,6 @@ pub(crate) fn redirected(hop: &Hop, status: u16, location: Option<&[u8]>) -> Res
         }
     }
     Ok(Some(Hop { method, url, headers, body }))
-}
-
-fn harmless(headers: &HeaderMap) -> HeaderMap {
-    let kept = headers.iter().filter(|(name, _)| is_harmless_header(name.as_str()));
-    kept.map(|(name, value)| (name.clone(), value.clone())).collect()
-}
-
-fn not_followed(from: &Url, location: &str, why: &str, ask: Option<&Url>) -> WebError {
-    let from = from.host_str().unwrap_or_default();
-    let error = WebError::new(ErrorKind::Rejected, format!("{from} redirects to {}: {why}", failure::quoted(location)));
-    match ask {
-        Some(url) => error.with_hint(format!("to go there all the same, ask for {url} itself")),
-        None => error,
-    }
 }
 
 #[cfg(test)]

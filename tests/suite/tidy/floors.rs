@@ -170,14 +170,8 @@ const EXTENSIONS: Floors = &[&["files", "surroundings"], &["project"], &["plugin
 
 const TOOLS: Floors = &[&["arguments", "mount", "patch"], &["builtin", "folders"], &["toolbox"]];
 
-const LOCAL: Floors = &[
-    &["config", "error", "recording", "status"],
-    &["gguf"],
-    &["llama", "vocabulary"],
-    &["harness", "inference"],
-    &["worker"],
-    &["model"],
-];
+const LOCAL: Floors =
+    &[&["config", "error"], &["gguf"], &["llama", "vocabulary"], &["harness", "inference"], &["worker"], &["model"]];
 
 const MCP: Floors = &[
     &["answer", "calls", "guard", "http_client", "schema", "variables"],

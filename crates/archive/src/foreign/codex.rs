@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::{
     history::HistoryBuilder,
-    lines::{self, Line, arguments, joined, list, moment, number, text},
+    lines::{self, arguments, joined, list, moment, number, text},
 };
 use crate::ArchiveError;
 
@@ -17,10 +17,7 @@ const OF_PROGRAM: [&str; 5] =
     ["<environment_context>", "<user_instructions>", "# AGENTS.md instructions", "<turn_aborted>", "<permissions"];
 
 pub(super) fn read(source: &mut impl Read, history: &mut HistoryBuilder) -> Result<(), ArchiveError> {
-    lines::each(source, |line| match line {
-        Line::Value(line) => take(&line, history),
-        Line::Broken => history.leave_out("unreadable line"),
-    })
+    lines::each(source, history, take)
 }
 
 fn take(line: &Value, history: &mut HistoryBuilder) {

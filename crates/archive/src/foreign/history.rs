@@ -161,10 +161,15 @@ impl HistoryBuilder {
     /// A call of a tool.
     pub(super) fn call(&mut self, foreign_id: &str, name: &str, arguments: String) {
         let name: String = name.chars().filter(|c| !c.is_control()).take(MAX_NAME).collect();
+        // What is cut would be no JSON any more.
+        let arguments = match arguments.len() {
+            0..=MAX_TEXT => arguments,
+            bytes => serde_json::json!({ "left_out": format!("{bytes} bytes of arguments") }).to_string(),
+        };
         let call_id = CallId::generate();
         let calls = &mut self.open_turn().calls;
         calls.entry(foreign_id.to_owned()).or_default().push_back((call_id.clone(), name.clone()));
-        self.item(ItemBody::ToolCall(ToolCall { call_id, name, arguments: cut_json(arguments) }), true);
+        self.item(ItemBody::ToolCall(ToolCall { call_id, name, arguments }), true);
     }
 
     /// Takes note of the exit code of a call whose result follows. A text that tells it stands in the result.
@@ -247,11 +252,8 @@ impl HistoryBuilder {
     }
 
     fn open_turn(&mut self) -> &mut OpenTurn {
-        let opened = match self.turn.take() {
-            Some(turn) => turn,
-            None => self.begin_turn(),
-        };
-        self.turn.insert(opened)
+        let turn = self.turn.take().unwrap_or_else(|| self.begin_turn());
+        self.turn.insert(turn)
     }
 
     fn begin_turn(&mut self) -> OpenTurn {
@@ -273,7 +275,11 @@ impl HistoryBuilder {
         let start = self.events.len();
         self.push(Some(id), kind);
         if is_first {
-            self.tell_origin(id, program);
+            let text = format!(
+                "This history comes from {program}. The tools that it names were that program's and are not here; files may \
+                 have changed since."
+            );
+            self.completed(Item::new(id, ItemBody::notice(text)));
         }
         OpenTurn {
             start,
@@ -287,14 +293,6 @@ impl HistoryBuilder {
             steps: 0,
             usage: Usage::default(),
         }
-    }
-
-    fn tell_origin(&mut self, turn: TurnId, program: &str) {
-        let text = format!(
-            "This history comes from {program}. The tools that it names were that program's and are not here; files may \
-             have changed since."
-        );
-        self.completed(Item::new(turn, ItemBody::notice(text)));
     }
 
     fn item(&mut self, body: ItemBody, is_work: bool) {
@@ -360,14 +358,6 @@ fn cut(text: &str) -> String {
     if text.len() <= MAX_TEXT {
         return text.to_owned();
     }
-    let end = (0..=MAX_TEXT).rev().find(|end| text.is_char_boundary(*end)).unwrap_or(0);
+    let end = text.floor_char_boundary(MAX_TEXT);
     format!("{}\n… ({} more bytes were left out)", &text[..end], text.len() - end)
-}
-
-/// Arguments of bounded length. What is cut would be no JSON any more.
-fn cut_json(arguments: String) -> String {
-    if arguments.len() <= MAX_TEXT {
-        return arguments;
-    }
-    serde_json::json!({ "left_out": format!("{} bytes of arguments", arguments.len()) }).to_string()
 }

@@ -5,21 +5,18 @@ use std::io::{BufRead, BufReader, Read};
 use agentd_core::Timestamp;
 use serde_json::Value;
 
+use super::history::HistoryBuilder;
 use crate::ArchiveError;
 
 /// Maximum length of a line, in bytes.
 const MAX_LINE: u64 = 16 << 20;
 
-/// A line.
-pub(super) enum Line {
-    /// JSON.
-    Value(Value),
-    /// Something else, or one that is too long.
-    Broken,
-}
-
-/// Hands out every line that is not empty.
-pub(super) fn each(source: &mut impl Read, mut take: impl FnMut(Line)) -> Result<(), ArchiveError> {
+/// Hands out every line of JSON. Others that are not empty, and those that are too long, are left out.
+pub(super) fn each(
+    source: &mut impl Read,
+    history: &mut HistoryBuilder,
+    mut take: impl FnMut(&Value, &mut HistoryBuilder),
+) -> Result<(), ArchiveError> {
     let mut source = BufReader::new(source);
     let mut line = Vec::new();
     loop {
@@ -27,23 +24,14 @@ pub(super) fn each(source: &mut impl Read, mut take: impl FnMut(Line)) -> Result
         if (&mut source).take(MAX_LINE).read_until(b'\n', &mut line)? == 0 {
             return Ok(());
         }
-        if !line.ends_with(b"\n") && line.len() as u64 == MAX_LINE {
-            skip_line(&mut source)?;
-            take(Line::Broken);
-        } else if !line.trim_ascii().is_empty() {
-            take(serde_json::from_slice(&line).map_or(Line::Broken, Line::Value));
+        let is_cut = !line.ends_with(b"\n") && line.len() as u64 == MAX_LINE;
+        if is_cut {
+            source.skip_until(b'\n')?;
         }
-    }
-}
-
-fn skip_line(source: &mut impl BufRead) -> Result<(), ArchiveError> {
-    loop {
-        let buffer = source.fill_buf()?;
-        let end = buffer.iter().position(|byte| *byte == b'\n');
-        let (used, is_over) = (end.map_or(buffer.len(), |end| end + 1), end.is_some() || buffer.is_empty());
-        source.consume(used);
-        if is_over {
-            return Ok(());
+        match serde_json::from_slice(&line) {
+            _ if line.trim_ascii().is_empty() && !is_cut => {}
+            Ok(value) if !is_cut => take(&value, history),
+            _ => history.leave_out("unreadable line"),
         }
     }
 }

@@ -53,6 +53,14 @@ fn files(world: &World) -> usize {
     names.filter(|name| name.to_str().unwrap().ends_with(".jsonl")).count()
 }
 
+/// Files that were set aside, the oldest first.
+fn aside(world: &World) -> Vec<std::path::PathBuf> {
+    let names = std::fs::read_dir(world.folder()).unwrap().map(|entry| entry.unwrap().path());
+    let mut aside: Vec<_> = names.filter(|path| path.to_str().unwrap().contains("audit-")).collect();
+    aside.sort();
+    aside
+}
+
 fn since(day: i64) -> TrimLimits {
     TrimLimits { before: Some(Days::at(day)), ..TrimLimits::default() }
 }
@@ -126,9 +134,7 @@ async fn a_beginning_that_somebody_else_removed_is_missing() {
     let (log, _) = days(&world, 6).await;
     log.trim(since(2)).await.unwrap();
     assert!(world.verify().holds());
-    let names = std::fs::read_dir(world.folder()).unwrap().map(|entry| entry.unwrap().path());
-    let mut aside: Vec<_> = names.filter(|path| path.to_str().unwrap().contains("audit-")).collect();
-    aside.sort();
+    let aside = aside(&world);
     std::fs::remove_file(&aside[0]).unwrap();
     assert_eq!(world.problems(), [AuditProblem::BeginningMissing]);
 }
@@ -154,9 +160,7 @@ async fn a_crash_before_the_file_is_gone_leaves_a_log_that_holds() {
 async fn a_file_that_was_meddled_with_stays() {
     let world = World::new();
     let (log, _) = days(&world, 5).await;
-    let names = std::fs::read_dir(world.folder()).unwrap().map(|entry| entry.unwrap().path());
-    let mut aside: Vec<_> = names.filter(|path| path.to_str().unwrap().contains("audit-")).collect();
-    aside.sort();
+    let aside = aside(&world);
     let changed = std::fs::read_to_string(&aside[0]).unwrap().replace("\"pid\":0", "\"pid\":9");
     std::fs::write(&aside[0], changed).unwrap();
     assert_eq!(log.trim(since(9)).await.unwrap(), TrimReport::default());

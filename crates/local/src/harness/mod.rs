@@ -4,29 +4,30 @@
 //! be answered without it is: by fixed texts in ten languages, by tools whose results are shown to the letter, and for all else
 //! by the sentence that it is too small, with the way to a larger model.
 //!
-//! - [`request`]: what was asked last, and what this turn's tool returned.
 //! - [`phrases`]: the table of questions and texts, `phrases.txt`, and how a request is compared with it.
 //! - [`wish`]: what a request wants. [`sums`]: the calculator.
-//! - [`report`]: results of tools as answers; [`readme`]: the parts of a README.
+//! - [`report`]: results of tools as answers, and the parts of a README.
+//! - this file: what was asked last, what this turn's tool returned, and what to do about it.
 //!
 //! A turn makes one hop: a tool at the most, then the answer that shows its result.
 
 mod phrases;
-mod readme;
 mod report;
-mod request;
 mod sums;
 mod wish;
 
-use agentd_core::{knowledge::has_document_name, model::ModelRequest};
+use agentd_core::{
+    knowledge::has_document_name,
+    model::{Message, ModelRequest},
+    tool::ToolCall,
+};
 use serde_json::{Value, json};
 
 use self::{
     phrases::Language,
-    request::OpenRequest,
     wish::{PROJECT, Wish},
 };
-use crate::{config::Neighbour, vocabulary::chat::Turn};
+use crate::config::Neighbour;
 
 /// The next step.
 #[derive(Debug)]
@@ -34,29 +35,22 @@ pub(crate) enum Plan {
     /// Say this.
     Say(String),
     /// Say this, and how a model is connected.
-    Connect(String, Ways),
+    Connect(String, &'static Language),
     /// Call this tool.
     Call { tool: &'static str, arguments: Value },
     /// Let the model write, below this mark.
-    Write { mark: String, turns: Vec<Turn> },
+    Write { mark: String, text: String },
 }
 
-/// The lines that connect a model.
-#[derive(Debug)]
-pub(crate) struct Ways(&'static Language);
-
-impl Ways {
-    /// The lines, with a server in them that listens on this machine, if there is one.
-    pub(crate) fn lines(&self, neighbour: Option<&Neighbour>) -> String {
-        let Self(language) = self;
-        let found = neighbour
-            .map(|one| format!("\n\n{}", language.filled("found", &[("title", one.title), ("url", &one.url)])));
-        let add = format!("agentctl models add {}", neighbour.map_or("", |one| one.name));
-        let commands = [add.trim_end(), "agentctl models test", "agentctl models"];
-        let steps = commands.iter().zip(language.text("steps").split(" | "));
-        let steps: Vec<String> = steps.map(|(command, does)| format!("{command:<30} # {does}")).collect();
-        format!("{}\n\n```sh\n{}\n```", found.unwrap_or_default(), steps.join("\n"))
-    }
+/// The lines that connect a model, with a server in them that listens on this machine, if there is one.
+pub(crate) fn ways(language: &Language, neighbour: Option<&Neighbour>) -> String {
+    let found =
+        neighbour.map(|one| format!("\n\n{}", language.filled("found", &[("title", one.title), ("url", &one.url)])));
+    let add = format!("agentctl models add {}", neighbour.map_or("", |one| one.name));
+    let commands = [add.trim_end(), "agentctl models test", "agentctl models"];
+    let steps = commands.iter().zip(language.text("steps").split(" | "));
+    let steps: Vec<String> = steps.map(|(command, does)| format!("{command:<30} # {does}")).collect();
+    format!("{}\n\n```sh\n{}\n```", found.unwrap_or_default(), steps.join("\n"))
 }
 
 /// Facts about the model that its texts name.
@@ -83,11 +77,11 @@ pub(crate) fn plan(request: &ModelRequest, facts: &Facts) -> Plan {
     };
     let call = |tool: &'static str, arguments: Value| match request.tools.iter().any(|spec| spec.name == tool) {
         true if request.may_call => Plan::Call { tool, arguments },
-        _ => Plan::Connect(fixed("small"), Ways(language)),
+        _ => Plan::Connect(fixed("small"), language),
     };
     match wish {
         Wish::Fixed(name) => Plan::Say(fixed(name)),
-        Wish::Connect(name) => Plan::Connect(fixed(name), Ways(language)),
+        Wish::Connect(name) => Plan::Connect(fixed(name), language),
         Wish::Equation(equation) => Plan::Say(equation),
         Wish::Time => call("now", json!({})),
         Wish::List(Some(folder)) => call("list_workspace_files", json!({ "path": folder })),
@@ -109,10 +103,90 @@ pub(crate) fn plan(request: &ModelRequest, facts: &Facts) -> Plan {
         Wish::Read(path) | Wish::Opening(path) | Wish::Headings(path) | Wish::Install(path) => {
             call("read_file", json!({ "path": path }))
         }
-        // The one system message that this family answers well with; personas of any kind make it talk nonsense.
-        Wish::FreeText => Plan::Write {
-            mark: fixed("mark"),
-            turns: vec![Turn::system("You are a helpful assistant."), Turn::user(open.text)],
-        },
+        Wish::FreeText => Plan::Write { mark: fixed("mark"), text: open.text },
     }
+}
+
+/// Prefixes of messages that the daemon writes for larger models. They are not the person's words.
+const OTHERS: [&str; 4] = ["<memory>\n", "<skills>\n", "<files>\n", "<conversation_summary>\n"];
+/// Beginning of the line in which `agentctl` names the files that come with a prompt.
+const HANDED_OVER: &str = "\n\nUploaded file";
+/// Characters of a request that are read.
+const LONGEST: usize = 2000;
+
+/// A request, read.
+struct OpenRequest<'a> {
+    /// The person's words.
+    text: String,
+    /// Earlier requests, newest first.
+    earlier: Vec<&'a str>,
+    /// Result of the call of this turn, if there was one.
+    outcome: Option<Outcome<'a>>,
+    /// Paths of the files that are in view.
+    paths: &'a [String],
+}
+
+/// Result of a call.
+struct Outcome<'a> {
+    tool: &'a str,
+    text: &'a str,
+    arguments: Value,
+}
+
+impl Outcome<'_> {
+    /// An argument of the call; empty if it had none of that name.
+    fn argument(&self, name: &str) -> &str {
+        self.arguments.get(name).and_then(Value::as_str).unwrap_or_default()
+    }
+}
+
+impl<'a> OpenRequest<'a> {
+    /// Reads a request. The daemon's system message and reminders are not for this model.
+    fn read(request: &'a ModelRequest) -> Self {
+        let mut said: Vec<&str> = Vec::new();
+        let mut calls: Vec<&ToolCall> = Vec::new();
+        let mut outcome = None;
+        for message in &request.messages {
+            match message {
+                Message::System { .. } | Message::Pictures { .. } => {}
+                Message::User { text } => {
+                    if OTHERS.iter().any(|tag| text.starts_with(tag)) || without_reminders(text).is_empty() {
+                        continue;
+                    }
+                    said.push(text);
+                    calls.clear();
+                    outcome = None;
+                }
+                Message::Assistant { tool_calls, .. } => calls.extend(tool_calls),
+                Message::Tool { call_id, name, text } => {
+                    let call = calls.iter().rev().find(|call| call.call_id == *call_id);
+                    let arguments =
+                        call.and_then(|call| serde_json::from_str(&call.arguments).ok()).unwrap_or_default();
+                    outcome = Some(Outcome { tool: name, text, arguments });
+                }
+            }
+        }
+        let text = said.pop().map(without_reminders).unwrap_or_default();
+        let text = beginning(text.split(HANDED_OVER).next().unwrap_or_default().trim()).to_owned();
+        let said = said.into_iter().rev().map(beginning).collect();
+        Self { text, earlier: said, outcome, paths: &request.known_paths }
+    }
+}
+
+fn beginning(text: &str) -> &str {
+    text.char_indices().nth(LONGEST).map_or(text, |(end, _)| &text[..end])
+}
+
+/// A text without the reminders that the daemon adds for larger models.
+fn without_reminders(text: &str) -> String {
+    const START: &str = "<system_reminder>";
+    const END: &str = "</system_reminder>";
+    let mut kept = String::new();
+    let mut rest = text;
+    while let Some((before, after)) = rest.split_once(START) {
+        kept.push_str(before);
+        rest = after.split_once(END).map_or("", |(_, after)| after);
+    }
+    kept.push_str(rest);
+    kept.trim().to_owned()
 }

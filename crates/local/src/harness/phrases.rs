@@ -6,9 +6,6 @@ use std::{collections::HashMap, sync::LazyLock};
 
 static TABLE: LazyLock<Vec<Language>> = LazyLock::new(|| parse(include_str!("phrases.txt")));
 
-/// A language without entries, for a table without languages.
-static NO_LANGUAGE: LazyLock<Language> = LazyLock::new(Language::default);
-
 /// A request in the form in which it is compared.
 pub(crate) struct PlainText {
     /// Lower case, without accents and punctuation, with one space around each word.
@@ -130,7 +127,7 @@ impl Term {
 impl Language {
     /// The language of people whose language is not known.
     pub(crate) fn usual() -> &'static Self {
-        TABLE.first().unwrap_or(&NO_LANGUAGE)
+        &TABLE[0]
     }
 
     /// The languages that a request may be in, likeliest first. Earlier requests, newest first, decide where its own words
@@ -184,29 +181,27 @@ impl Language {
 
     /// A text without the words of a list; a line end is where some were.
     pub(crate) fn without(&self, list: &str, text: &str) -> String {
-        let terms = self.lists.get(list).map_or(&[][..], Vec::as_slice);
-        if self.script.is_spaced() {
-            let known = |word: &str| {
-                let plain = PlainText::new(word);
-                let is = |part: &str| terms.iter().any(|term| term.text == part);
-                plain.words().split(' ').all(is)
-            };
-            let kept = text.split_whitespace().map(|word| if known(word) { "\n" } else { word });
-            return kept.collect::<Vec<_>>().join(" ");
+        let terms = self.longest_first(list);
+        if !self.script.is_spaced() {
+            return terms.into_iter().fold(text.to_owned(), |text, term| text.replace(&term.text, "\n"));
         }
-        let mut terms: Vec<&Term> = terms.iter().collect();
+        let is_listed = |part: &str| terms.iter().any(|term| term.text == part);
+        let is_known = |word: &str| PlainText::new(word).words().split(' ').all(is_listed);
+        let kept = text.split_whitespace().map(|word| if is_known(word) { "\n" } else { word });
+        kept.collect::<Vec<_>>().join(" ")
+    }
+
+    fn longest_first(&self, list: &str) -> Vec<&Term> {
+        let mut terms: Vec<&Term> = self.lists.get(list).into_iter().flatten().collect();
         terms.sort_by_key(|term| std::cmp::Reverse(term.text.len()));
-        terms.into_iter().fold(text.to_owned(), |text, term| text.replace(&term.text, "\n"))
+        terms
     }
 
     /// A text with a sign in place of the words of a list.
     pub(crate) fn with_sign(&self, list: &str, sign: &str, text: &str) -> String {
-        let terms = self.lists.get(list).map_or(&[][..], Vec::as_slice);
         let space = if self.script.is_spaced() { " " } else { "" };
         let replaced = |text: String, term: &Term| text.replace(&format!("{space}{}{space}", term.text), sign);
-        let mut terms: Vec<&Term> = terms.iter().collect();
-        terms.sort_by_key(|term| std::cmp::Reverse(term.text.len()));
-        terms.into_iter().fold(text.to_owned(), replaced)
+        self.longest_first(list).into_iter().fold(text.to_owned(), replaced)
     }
 
     /// Returns whether any language of the table has this word in its list of names of install sections.

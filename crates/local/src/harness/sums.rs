@@ -1,6 +1,9 @@
 //! Sums: an exact calculator for what people type as a sum, with `+ - * / ^ %` and parentheses.
 
-use super::phrases::{Language, PlainText};
+use super::{
+    phrases::{Language, PlainText},
+    wish::Wish,
+};
 
 /// Digits behind the point of a number that has no end.
 const DIGITS: u32 = 10;
@@ -8,15 +11,6 @@ const DIGITS: u32 = 10;
 const LONGEST: usize = 200;
 /// The highest power that is computed.
 const HIGHEST_POWER: u128 = 512;
-
-/// Result of a sum.
-#[derive(Debug, PartialEq)]
-pub(crate) enum Answer {
-    /// The sum and its result, as text.
-    Equation(String),
-    /// There is none: it divides by zero.
-    Undefined,
-}
 
 /// A fraction in its lowest terms, with a positive denominator.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -34,7 +28,7 @@ enum SumError {
 }
 
 /// The answer to a request that is a sum and nothing else but the words that ask for one.
-pub(crate) fn answer(request: &str, language: &Language) -> Option<Answer> {
+pub(crate) fn answer(request: &str, language: &Language) -> Option<Wish> {
     let mut text = format!(" {} ", request.to_lowercase());
     for (list, sign) in [("times", "*"), ("over", "/"), ("plus", "+"), ("minus", "-")] {
         text = language.with_sign(list, sign, &text);
@@ -83,9 +77,9 @@ pub(crate) fn answer(request: &str, language: &Language) -> Option<Answer> {
             let shown =
                 sum.split_whitespace().collect::<String>().replace('*', " × ").replace('/', " ÷ ").replace('+', " + ");
             let (sign, result) = result.shown(language.has_decimal_comma());
-            Some(Answer::Equation(format!("{shown} {sign} {result}")))
+            Some(Wish::Equation(format!("{shown} {sign} {result}")))
         }
-        Err(SumError::ZeroDivision) => Some(Answer::Undefined),
+        Err(SumError::ZeroDivision) => Some(Wish::Fixed("undefined")),
         Err(SumError::Unreadable) => None,
     }
 }
@@ -202,6 +196,10 @@ impl Reader<'_> {
     }
 }
 
+fn multiplied(a: i128, b: i128) -> Result<i128, SumError> {
+    a.checked_mul(b).ok_or(SumError::Unreadable)
+}
+
 impl Fraction {
     fn new(top: i128, bottom: i128) -> Result<Self, SumError> {
         let (mut a, mut b) = (top.unsigned_abs(), bottom.unsigned_abs());
@@ -213,14 +211,12 @@ impl Fraction {
     }
 
     fn plus(self, other: Self) -> Result<Self, SumError> {
-        let multiplied = |a: i128, b: i128| a.checked_mul(b).ok_or(SumError::Unreadable);
         let (left, right) = (multiplied(self.top, other.bottom)?, multiplied(other.top, self.bottom)?);
         let top = left.checked_add(right).ok_or(SumError::Unreadable)?;
         Self::new(top, multiplied(self.bottom, other.bottom)?)
     }
 
     fn times(self, other: Self) -> Result<Self, SumError> {
-        let multiplied = |a: i128, b: i128| a.checked_mul(b).ok_or(SumError::Unreadable);
         Self::new(multiplied(self.top, other.top)?, multiplied(self.bottom, other.bottom)?)
     }
 
@@ -231,10 +227,7 @@ impl Fraction {
     fn inverted(self) -> Result<Self, SumError> {
         match self.top {
             0 => Err(SumError::ZeroDivision),
-            top => {
-                let (signed, size) = (self.bottom.checked_mul(top.signum()), top.checked_abs());
-                Self::new(signed.ok_or(SumError::Unreadable)?, size.ok_or(SumError::Unreadable)?)
-            }
+            top => Self::new(multiplied(self.bottom, top.signum())?, multiplied(top, top.signum())?),
         }
     }
 
@@ -266,7 +259,7 @@ mod tests {
     fn sums_are_exact_and_all_else_is_none() {
         let check = |request: &str, expected: Option<&str>| {
             let found = answer(request, Language::usual());
-            assert_eq!(found, expected.map(|text| Answer::Equation(text.to_owned())), "{request}");
+            assert_eq!(found, expected.map(|text| Wish::Equation(text.to_owned())), "{request}");
         };
         check("what's 17*23", Some("17 × 23 = 391"));
         check("0.1 + 0.2 = ?", Some("0.1 + 0.2 = 0.3"));
@@ -285,6 +278,6 @@ mod tests {
         check("2^(-170141183460469231731687303715884105727-1)", None);
         check(&"(".repeat(5_000), None);
         check(&format!("1{}", "+1".repeat(5_000)), None);
-        assert_eq!(answer("1/0", Language::usual()), Some(Answer::Undefined));
+        assert_eq!(answer("1/0", Language::usual()), Some(Wish::Fixed("undefined")));
     }
 }

@@ -2,7 +2,7 @@
 
 use super::{
     phrases::{Language, PlainText},
-    sums::{self, Answer},
+    sums,
 };
 
 /// Place where a project is mounted.
@@ -85,10 +85,8 @@ impl Comparison<'_> {
         if self.plain.is_long() {
             return self.free_text();
         }
-        match sums::answer(self.request, self.language) {
-            Some(Answer::Equation(equation)) => return Some(Wish::Equation(equation)),
-            Some(Answer::Undefined) => return Some(Wish::Fixed("undefined")),
-            None => {}
+        if let Some(sum) = sums::answer(self.request, self.language) {
+            return Some(sum);
         }
         if let Some((path, spoken)) = known {
             return self.about_file(path, spoken);

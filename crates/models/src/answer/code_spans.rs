@@ -61,18 +61,14 @@ impl CodeSpans {
             } else {
                 self.is_quoted |= character == '>' && matches!(self.line, Line::Blank);
                 self.line = self.line.with(character);
-                self.open_tildes();
+                // A fence of tildes, which stand at the beginning of a line.
+                if let Line::Marks { mark: '~', count: count @ FENCE.., ended: false } = self.line
+                    && (self.fence.is_none() || self.opens)
+                {
+                    (self.fence, self.opens, self.in_ticks) = (Some(('~', count)), true, false);
+                }
             }
             self.last = Some(character);
-        }
-    }
-
-    /// Opens a fence of tildes, which stand at the beginning of a line.
-    fn open_tildes(&mut self) {
-        if let Line::Marks { mark: '~', count: count @ FENCE.., ended: false } = self.line
-            && (self.fence.is_none() || self.opens)
-        {
-            (self.fence, self.opens, self.in_ticks) = (Some(('~', count)), true, false);
         }
     }
 

@@ -14,8 +14,6 @@ use agentd_core::{
     usage::{Prices, Usage},
 };
 
-use crate::http::failure::Failure;
-
 /// The calls that one answer may have.
 pub(crate) const MAX_CALLS: usize = 128;
 
@@ -33,13 +31,6 @@ pub(crate) enum Kind {
     Reasoning,
 }
 
-/// Words of one kind that came one after another.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Piece {
-    pub(crate) kind: Kind,
-    pub(crate) words: String,
-}
-
 /// A call as it was read.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct RawCall {
@@ -48,17 +39,11 @@ pub(crate) struct RawCall {
     pub(crate) fields: ServerFields,
 }
 
-impl RawCall {
-    /// Returns whether the arguments are whole, as far as can be told.
-    pub(crate) fn is_whole(&self) -> bool {
-        serde_json::from_str::<serde::de::IgnoredAny>(&self.arguments).is_ok()
-    }
-}
-
 /// The answer as far as it was read.
 #[derive(Debug, Default)]
 pub(crate) struct Answer {
-    pieces: VecDeque<Piece>,
+    /// Words that are not told yet, those of one kind together.
+    pub(crate) pieces: VecDeque<(Kind, String)>,
     text_bytes: usize,
     /// Set once anything of the answer itself has come: an answer that breaks off from here on is taken back before another attempt.
     pub(crate) began: bool,
@@ -79,9 +64,9 @@ pub(crate) struct Answer {
 }
 
 impl Answer {
-    pub(crate) fn push(&mut self, kind: Kind, words: &str) -> Result<(), Failure> {
+    pub(crate) fn push(&mut self, kind: Kind, words: &str) {
         if words.is_empty() {
-            return Ok(());
+            return;
         }
         self.began = true;
         self.size += words.len();
@@ -91,14 +76,11 @@ impl Answer {
             self.runaway.get_or_insert_with(|| format!("went on for more than {} MiB", MAX_TEXT_BYTES >> 20));
         }
         self.text_bytes += kept.len();
-        if kept.is_empty() {
-            return Ok(());
-        }
         match self.pieces.back_mut() {
-            Some(last) if last.kind == kind => last.words.push_str(kept),
-            _ => self.pieces.push_back(Piece { kind, words: kept.to_owned() }),
+            _ if kept.is_empty() => {}
+            Some((last, words)) if *last == kind => words.push_str(kept),
+            _ => self.pieces.push_back((kind, kept.to_owned())),
         }
-        Ok(())
     }
 
     /// Takes in a remark of the server, once, as long as there are few.
@@ -107,10 +89,6 @@ impl Answer {
         let room = ServerRemark::MAX_PER_REQUEST.saturating_sub(self.remarks.len());
         let new = remark.filter(|remark| !self.remarks.contains(remark));
         self.remarks.extend(new.into_iter().take(room));
-    }
-
-    pub(crate) fn next_piece(&mut self) -> Option<Piece> {
-        self.pieces.pop_front()
     }
 
     /// The usage with what it costs: as the server charges it, or by its prices.

@@ -189,17 +189,6 @@ mod tests {
         check(&"| a | b |\n|---|---|\n| 1 | 2 |\n".repeat(20), None);
     }
 
-    #[test]
-    fn the_shortest_period_is_found() {
-        let check = |text: &str, period: usize| assert_eq!(shortest_period(text.as_bytes()), period, "{text}");
-        check("a", 1);
-        check("aaaa", 1);
-        check("abab", 2);
-        check("ababa", 2);
-        check("abcd", 4);
-        check("aabaabaa", 3);
-    }
-
     proptest! {
         #[test]
         fn where_it_is_cut_does_not_depend_on_the_pieces(phrase in "[a-cä]{1,40}", before in ".{0,300}", piece in 1_usize..5_000) {

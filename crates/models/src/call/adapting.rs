@@ -81,7 +81,7 @@ impl Call {
                 unneeded.clear();
             }
             unneeded.extend(sent.unneeded().filter(|change| !taken.contains(change)));
-            self.model.facts.record().refute(&unneeded);
+            self.model.facts.record.refute(&unneeded);
         }
         if taken.contains(&Change::WithoutSignedThoughts) {
             self.model.dialect.distrust_thoughts(&self.model.order(&self.request, &self.model.facts.form()));

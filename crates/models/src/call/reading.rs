@@ -17,17 +17,16 @@ use reqwest::{
 
 use crate::{
     answer::{
-        Answer, Kind, Piece, RawCall,
+        Answer, Kind, RawCall,
         runaway::{self, Guard},
         text_protocol::{Scanner, clean_name, is_mark},
         thoughts::{Part, Splitter},
     },
     http::{
-        deadline::Deadline,
         failure::{Failure, excerpt},
         recording::Recording,
-        sse::{Decoder, EventTooLarge},
-        target::Target,
+        sse::Decoder,
+        target::{Deadline, Target},
     },
     wire::dialect::AnswerReader,
 };
@@ -40,6 +39,9 @@ const MAX_STRAY_BYTES: usize = 64 << 10;
 
 /// The bytes that are taken at once, when the network has more than a reader can keep up with.
 const MAX_GULP: usize = 64 << 10;
+
+/// Hint where an answer broke off.
+const CONNECTION_CLOSED: &str = "the server or something on the way to it closed the connection; try again";
 
 /// Progress of reading.
 pub(super) enum Progress {
@@ -144,8 +146,7 @@ impl Reading {
         if let Some(what) = self.tell_pieces(chunks) {
             return Ok(self.end_runaway(what, chunks));
         }
-        self.tell_end(chunks);
-        Ok(Progress::Ended)
+        Ok(self.tell_end(chunks))
     }
 
     /// Waits for bytes and takes all that are there, so that what came together is told together. False at the end.
@@ -161,7 +162,11 @@ impl Reading {
             match next {
                 None => return Ok(false),
                 Some(Err(_)) if self.answer.finish.is_some() => return Ok(false),
-                Some(Err(error)) => return Err(cut(target, error)),
+                Some(Err(error)) => {
+                    return Err(Failure::cut(format!("the answer of the model at {target} was cut off"))
+                        .hint(CONNECTION_CLOSED)
+                        .caused_by(error));
+                }
                 Some(Ok(bytes)) => {
                     taken += bytes.len();
                     recording.bytes(&bytes);
@@ -218,27 +223,24 @@ impl Reading {
             }
             Form::Events(decoder) => {
                 let (reader, answer, keep_alive) = (&mut self.reader, &mut self.answer, &mut self.keep_alive);
-                let fed = decoder.feed(bytes, &mut |data| {
+                decoder.feed(bytes, &mut |data| {
                     if answer.done {
                         return Ok(());
                     }
                     let before = answer.size;
-                    reader.event(target, data, answer).map_err(Trouble::Failure)?;
+                    reader.hear(target, data, answer)?;
                     if answer.size != before {
                         *keep_alive = None;
                     }
                     Ok(())
-                });
-                match fed {
-                    Err(Trouble::Failure(failure)) => Err(failure),
-                    Err(Trouble::TooLarge) => {
-                        Err(Failure::protocol(format!("the model at {target} sent an event of more than 4 MiB")))
-                    }
-                    Ok(()) if decoder.events() == 0 && decoder.stray_bytes() > MAX_STRAY_BYTES => {
-                        Err(no_events(target))
-                    }
-                    Ok(()) => Ok(()),
+                })?;
+                if decoder.is_too_large {
+                    return Err(Failure::protocol(format!("the model at {target} sent an event of more than 4 MiB")));
                 }
+                if decoder.events == 0 && decoder.stray_bytes() > MAX_STRAY_BYTES {
+                    return Err(no_events(target));
+                }
+                Ok(())
             }
         }
     }
@@ -250,7 +252,7 @@ impl Reading {
             Form::Unknown => {}
             Form::Whole(body) => {
                 let text = String::from_utf8_lossy(body);
-                self.reader.event(target, &text, &mut self.answer)?;
+                self.reader.hear(target, &text, &mut self.answer)?;
                 if self.answer.finish.is_none() {
                     return Err(Failure::protocol(format!(
                         "the model at {target} answered with JSON that is no answer: {}",
@@ -259,7 +261,7 @@ impl Reading {
                 }
             }
             Form::Events(decoder) => {
-                nothing_readable = decoder.events() == 0 && decoder.stray_bytes() > 0;
+                nothing_readable = decoder.events == 0 && decoder.stray_bytes() > 0;
                 if let Some(rest) = decoder.finish()
                     && self.answer.finish.is_none()
                 {
@@ -267,7 +269,7 @@ impl Reading {
                     nothing_readable = false;
                     let whole = rest == "[DONE]" || serde_json::from_str::<serde::de::IgnoredAny>(&rest).is_ok();
                     if whole {
-                        self.reader.event(target, &rest, &mut self.answer)?;
+                        self.reader.hear(target, &rest, &mut self.answer)?;
                     }
                 }
             }
@@ -279,14 +281,13 @@ impl Reading {
             return Err(no_events(target));
         }
         Err(Failure::cut(format!("the answer of the model at {target} ended before it was complete"))
-            .hint("the server or something on the way to it closed the connection; try again"))
+            .hint(CONNECTION_CLOSED))
     }
 
     /// Tells the words that were read. If they repeat something without end, they are cut there, and what was
     /// repeated is returned.
     fn tell_pieces(&mut self, chunks: &mut VecDeque<ModelChunk>) -> Option<String> {
-        while let Some(piece) = self.answer.next_piece() {
-            let Piece { kind, mut words } = piece;
+        while let Some((kind, mut words)) = self.answer.pieces.pop_front() {
             let runaway = self.guard.check(&words);
             if let Some(runaway) = &runaway {
                 words.truncate(runaway.keep);
@@ -305,15 +306,13 @@ impl Reading {
     fn end_runaway(&mut self, what: String, chunks: &mut VecDeque<ModelChunk>) -> Progress {
         self.words.give_up(chunks);
         chunks.push_back(ModelChunk::Runaway { what });
-        self.tell_remarks(chunks);
-        chunks.push_back(ModelChunk::End(Finish::Runaway));
-        Progress::Ended
+        self.finish(Finish::Runaway, chunks)
     }
 
-    fn tell_end(&mut self, chunks: &mut VecDeque<ModelChunk>) {
+    fn tell_end(&mut self, chunks: &mut VecDeque<ModelChunk>) -> Progress {
         let finish = self.answer.finish.unwrap_or(Finish::Stop);
         let calls = self.reader.calls();
-        let AnswerCalls { calls, unrun } = self.words.finish(calls, finish == Finish::Length, chunks);
+        let (calls, unrun) = self.words.finish(calls, finish == Finish::Length, chunks);
         if matches!(finish, Finish::Stop | Finish::Length) {
             chunks.extend(self.reader.fields().map(ModelChunk::AnswerFields));
             chunks.extend(calls.into_iter().map(|RawCall { name, arguments, fields }| ModelChunk::ToolCall {
@@ -323,12 +322,13 @@ impl Reading {
             }));
             chunks.extend(unrun.map(|(name, why)| ModelChunk::UnrunCall { name, why }));
         }
-        self.tell_remarks(chunks);
-        chunks.push_back(ModelChunk::End(finish));
+        self.finish(finish, chunks)
     }
 
-    fn tell_remarks(&mut self, chunks: &mut VecDeque<ModelChunk>) {
+    fn finish(&mut self, finish: Finish, chunks: &mut VecDeque<ModelChunk>) -> Progress {
         chunks.extend(std::mem::take(&mut self.answer.remarks).into_iter().map(ModelChunk::Remark));
+        chunks.push_back(ModelChunk::End(finish));
+        Progress::Ended
     }
 
     /// Sends on what the server has counted since: it is paid for, even if nothing else of the answer comes.
@@ -344,18 +344,6 @@ impl Reading {
     }
 }
 
-/// Why a piece of the body could not be taken.
-enum Trouble {
-    Failure(Failure),
-    TooLarge,
-}
-
-impl From<EventTooLarge> for Trouble {
-    fn from(_: EventTooLarge) -> Self {
-        Self::TooLarge
-    }
-}
-
 fn says_html(headers: &HeaderMap) -> bool {
     headers.get(CONTENT_TYPE).is_some_and(|value| value.as_bytes().starts_with(b"text/html"))
 }
@@ -365,25 +353,12 @@ fn no_events(target: &Target) -> Failure {
         .hint("is base_url right, and is wire the dialect that this server speaks?")
 }
 
-fn cut(target: &Target, error: reqwest::Error) -> Failure {
-    Failure::cut(format!("the answer of the model at {target} was cut off"))
-        .hint("the server or something on the way to it closed the connection; try again")
-        .caused_by(error)
-}
-
 /// The words of one answer.
 pub(super) struct Words {
     splitter: Splitter,
     /// Where there are tools.
     scanner: Option<Scanner>,
     tools: Arc<[ToolSpec]>,
-}
-
-/// The calls that an answer came to.
-struct AnswerCalls {
-    calls: Vec<RawCall>,
-    /// One that does not run.
-    unrun: Option<(String, UnrunReason)>,
 }
 
 impl Words {
@@ -407,14 +382,23 @@ impl Words {
         self.tell_held(chunks);
     }
 
-    /// The end of the answer, which the limit may have cut. It has these calls beside its words.
-    fn finish(&mut self, mut calls: Vec<RawCall>, is_cut: bool, chunks: &mut VecDeque<ModelChunk>) -> AnswerCalls {
+    /// The end of the answer, which the limit may have cut. It has these calls beside its words. Returns all calls, and one that
+    /// does not run.
+    fn finish(
+        &mut self,
+        mut calls: Vec<RawCall>,
+        is_cut: bool,
+        chunks: &mut VecDeque<ModelChunk>,
+    ) -> (Vec<RawCall>, Option<(String, UnrunReason)>) {
         for part in self.splitter.finish() {
             self.tell(part, chunks);
         }
         let mut unrun = None;
         // The limit has cut the last call, unless it can be seen that it is whole.
-        if is_cut && let Some(cut) = calls.pop_if(|call| !call.is_whole()) {
+        if is_cut
+            && let Some(cut) =
+                calls.pop_if(|call| serde_json::from_str::<serde::de::IgnoredAny>(&call.arguments).is_err())
+        {
             unrun = Some((cut.name, UnrunReason::Cut));
         }
         if let Some(scanner) = &mut self.scanner {
@@ -431,7 +415,7 @@ impl Words {
         for call in &mut calls {
             call.name = cleaned(std::mem::take(&mut call.name));
         }
-        AnswerCalls { calls, unrun: unrun.map(|(name, why)| (cleaned(name), why)) }
+        (calls, unrun.map(|(name, why)| (cleaned(name), why)))
     }
 
     fn tell(&mut self, part: Part, chunks: &mut VecDeque<ModelChunk>) {

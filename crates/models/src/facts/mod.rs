@@ -26,7 +26,7 @@ use crate::{
     config::{ModelConfig, Wire},
     facts::{
         catalogue::PublishedModel,
-        records::{RecordHandle, WindowLimit},
+        records::{ModelRecord, RecordHandle, WindowLimit},
         server::{ModelAbilities, ServerFacts},
     },
     http::{
@@ -59,7 +59,8 @@ pub(crate) struct ModelFacts {
     /// First of the states: whoever was lent an older one still holds it.
     first: KnownFacts,
     states: AtomicU32,
-    record: RecordHandle,
+    /// What was learnt of it.
+    pub(crate) record: RecordHandle,
     /// The server's own words, once it was asked.
     told: OnceCell<()>,
     /// Set once the server was asked whether the model sees.
@@ -100,7 +101,7 @@ impl KnownFacts {
 impl ModelFacts {
     /// Facts that are known from the configuration and the record.
     pub(crate) fn new(config: ModelConfig, target: Target, record: RecordHandle) -> Self {
-        let info = known(&config, &target, &record);
+        let info = known(&config, &target, &record.known());
         Self {
             config,
             target,
@@ -124,23 +125,18 @@ impl ModelFacts {
 
     /// Abilities of the model, as far as its server told.
     pub(crate) fn abilities(&self) -> ModelAbilities {
-        self.record.abilities()
+        self.record.known().abilities.unwrap_or_default()
     }
 
     /// Its prices, as they are configured, published, or listed by its server.
     pub(crate) fn prices(&self) -> Option<Prices> {
         let published = || catalogue::published(self.target.host(), &self.info().id)?.prices.clone();
-        self.config.prices.clone().or_else(published).or_else(|| self.record.prices())
-    }
-
-    /// The record of the model.
-    pub(crate) fn record(&self) -> &RecordHandle {
-        &self.record
+        self.config.prices.clone().or_else(published).or_else(|| self.record.known().prices)
     }
 
     /// The form in which its server takes requests: as its provider publishes, and as refusals have shown.
     pub(crate) fn form(&self) -> RequestForm {
-        form(&self.target, &self.record)
+        form(&self.target, &self.record.known())
     }
 
     /// Counts changes with which the server took a request. Returns those that are new.
@@ -152,7 +148,7 @@ impl ModelFacts {
 
     /// Takes in what the record has now.
     fn renew(&self) {
-        let mut info = known(&self.config, &self.target, &self.record);
+        let mut info = known(&self.config, &self.target, &self.record.known());
         let mut last = self.first.last();
         if info == last.info || self.states.fetch_add(1, Ordering::Relaxed) >= MAX_STATES {
             return;
@@ -173,7 +169,7 @@ impl ModelFacts {
     /// Takes in that a request of so many tokens was answered: a window that is smaller is none.
     pub(crate) fn counted(&self, tokens: u64) {
         let refutes = |limit: WindowLimit| tokens > limit.tokens.saturating_add(limit.tokens / REFUTED_BY);
-        if self.record.limit().is_some_and(refutes) {
+        if self.record.known().limit.is_some_and(refutes) {
             self.record.lift_limit();
             self.renew();
         }
@@ -199,7 +195,7 @@ impl ModelFacts {
             return self.look_again().await;
         }
         let ask = || async {
-            match server::ask(&self.target, &self.config, false).await {
+            match self.ask(false).await {
                 // A server that lists nothing now may list something later, and its first model is the one that is asked.
                 Some(ServerFacts { id: None, .. }) if self.config.needs_id() => {
                     self.unlisted.store(true, Ordering::Relaxed);
@@ -208,16 +204,17 @@ impl ModelFacts {
                 Some(facts) => {
                     self.asks_again.store(if facts.loads_later { MAX_ASKED_AGAIN } else { 0 }, Ordering::Relaxed);
                     self.take_in(facts);
-                    self.tell();
+                    let ModelInfo { id, context_window, window_source, .. } = self.info();
+                    tracing::debug!(model = id, window = context_window, source = window_source.as_str(), "known");
+                    if *window_source == WindowSource::Default {
+                        tracing::warn!(
+                            hint = "set context_window in models.yaml, or MODEL_BASIC_CONTEXT_WINDOW and its like",
+                            "nobody says how large the window of {id} is, {context_window} tokens are assumed"
+                        );
+                    }
                     Ok(())
                 }
-                None => {
-                    // A request that must name its model asks each time, as the server may be starting.
-                    if !self.config.needs_id() {
-                        self.rest();
-                    }
-                    Err(())
-                }
+                None => Err(()),
             }
         };
         self.asked.store(true, Ordering::Relaxed);
@@ -232,17 +229,21 @@ impl ModelFacts {
             return;
         }
         let ask = || async {
-            let Some(facts) = server::ask(&self.target, &self.config, true).await else {
-                if !self.config.needs_id() {
-                    self.rest();
-                }
-                return Err(());
-            };
-            self.take_in(facts);
+            self.take_in(self.ask(true).await.ok_or(())?);
             Ok::<(), ()>(())
         };
         // Where it could not be asked, a later request with pictures asks again.
         let _ = self.sight.get_or_try_init(ask).await;
+    }
+
+    /// Asks the server, and leaves it in peace for a while where it does not answer. A request that must name its model asks each
+    /// time, as the server may be starting.
+    async fn ask(&self, sight: bool) -> Option<ServerFacts> {
+        let facts = server::ask(&self.target, &self.config, sight).await;
+        if facts.is_none() && !self.config.needs_id() {
+            *self.rests_until.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now() + REST);
+        }
+        facts
     }
 
     /// Takes note that the server did not answer a request: it may list its models by now.
@@ -268,7 +269,7 @@ impl ModelFacts {
     fn take_in(&self, mut facts: ServerFacts) {
         if facts.abilities.pictures.is_some() {
             let _ = self.sight.set(());
-        } else if !self.config.id.is_empty() || facts.id == self.record.id() {
+        } else if !self.config.id.is_empty() || facts.id == self.record.known().id {
             // Not each question is about it.
             facts.abilities.pictures = self.abilities().pictures;
         }
@@ -278,18 +279,6 @@ impl ModelFacts {
         self.renew();
     }
 
-    /// Tells the operator what is known, and where nobody said how large the window is.
-    fn tell(&self) {
-        let ModelInfo { id, context_window, window_source, .. } = self.info();
-        tracing::debug!(model = id, window = context_window, source = window_source.as_str(), "known");
-        if *window_source == WindowSource::Default {
-            tracing::warn!(
-                hint = "set context_window in models.yaml, or MODEL_BASIC_CONTEXT_WINDOW and its like",
-                "nobody says how large the window of {id} is, {context_window} tokens are assumed"
-            );
-        }
-    }
-
     /// Returns whether requests depend on abilities of which the server has not told yet.
     pub(crate) fn lacks_abilities(&self) -> bool {
         self.config.wire == Wire::Anthropic && self.abilities() == ModelAbilities::default()
@@ -297,13 +286,10 @@ impl ModelFacts {
 
     /// Returns whether there is nothing to ask the server for, or it was asked, whatever came of it.
     pub(crate) fn are_known(&self) -> bool {
-        let has_id = !self.config.id.is_empty() || self.record.id().is_some();
-        let has_window = self.config.context_window.is_some() || self.record.told().is_some();
+        let record = self.record.known();
+        let has_id = !self.config.id.is_empty() || record.id.is_some();
+        let has_window = self.config.context_window.is_some() || record.told.is_some();
         (has_id && has_window) || self.asked.load(Ordering::Relaxed)
-    }
-
-    fn rest(&self) {
-        *self.rests_until.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now() + REST);
     }
 
     fn rests(&self) -> bool {
@@ -312,17 +298,17 @@ impl ModelFacts {
     }
 }
 
-fn form(target: &Target, record: &RecordHandle) -> RequestForm {
+fn form(target: &Target, record: &ModelRecord) -> RequestForm {
     let mut form = record.form();
-    form.extend(catalogue::form(target.host()).iter().cloned());
+    form.0.extend(catalogue::form(target.host()).iter().cloned());
     form
 }
 
 /// The configured facts, what the server told where there are none, and what its refusals and counts have shown.
-fn known(config: &ModelConfig, target: &Target, record: &RecordHandle) -> ModelInfo {
-    let id = Some(config.id.clone()).filter(|id| !id.is_empty()).or_else(|| record.id());
+fn known(config: &ModelConfig, target: &Target, record: &ModelRecord) -> ModelInfo {
+    let id = Some(config.id.clone()).filter(|id| !id.is_empty()).or_else(|| record.id.clone());
     let published = id.as_deref().and_then(|id| catalogue::published(target.host(), id));
-    let (mut window, mut source) = match (config.context_window, record.told()) {
+    let (mut window, mut source) = match (config.context_window, record.told) {
         (Some(configured), _) => (configured, WindowSource::Configured),
         (None, Some(told)) => (told, WindowSource::Server),
         (None, None) => match published.and_then(|published| published.window) {
@@ -330,11 +316,12 @@ fn known(config: &ModelConfig, target: &Target, record: &RecordHandle) -> ModelI
             None => (target.assumed_window(), WindowSource::Default),
         },
     };
-    if let Some(limit) = record.limit().filter(|limit| limit.tokens < window) {
+    if let Some(limit) = record.limit.filter(|limit| limit.tokens < window) {
         (window, source) = (limit.tokens, limit.source);
     }
     let form = form(target, record);
-    let told = config.sees_pictures.or(record.abilities().pictures);
+    let abilities = record.abilities.unwrap_or_default();
+    let told = config.sees_pictures.or(abilities.pictures);
     let sees = told.unwrap_or_else(|| published.is_some_and(|published| published.pictures));
     let info = ModelInfo {
         id: id.unwrap_or_else(|| UNNAMED_MODEL.to_owned()),
@@ -356,11 +343,11 @@ fn known(config: &ModelConfig, target: &Target, record: &RecordHandle) -> ModelI
 fn figures(
     info: &ModelInfo,
     config: &ModelConfig,
-    record: &RecordHandle,
+    record: &ModelRecord,
     published: Option<&PublishedModel>,
     route: String,
 ) -> Vec<ModelFigure> {
-    let abilities = record.abilities();
+    let abilities = record.abilities.unwrap_or_default();
     let page = published.map(PublishedModel::origin).unwrap_or_default();
     let mut figures = vec![figure("window", tokens(info.context_window), window_source(info.window_source, &page))];
     let answer = config.max_tokens.map(|most| (most, CONFIGURED));
@@ -382,14 +369,14 @@ fn figures(
     let of_page = published.and_then(|published| published.prices.clone());
     let prices = config.prices.clone().map(|prices| (prices, CONFIGURED));
     let prices = prices.or_else(|| Some((of_page?, page.as_str())));
-    let prices = prices.or_else(|| Some((record.prices()?, "its server")));
+    let prices = prices.or_else(|| Some((record.prices.clone()?, "its server")));
     figures.push(match prices {
         Some((prices, source)) => figure("prices", in_words(&prices), source),
         None => figure("prices", "unknown", "set prices in models.yaml"),
     });
     figures.push(figure(ROUTE, route, "the daemon's environment"));
     figures
-        .extend(record.learnt().iter().map(|learnt| figure("requests", learnt.change.to_string(), learnt.standing())));
+        .extend(record.changes.iter().map(|learnt| figure("requests", learnt.change.to_string(), learnt.standing())));
     figures
 }
 

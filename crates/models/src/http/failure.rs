@@ -55,18 +55,6 @@ pub(crate) enum Again {
     Anew,
 }
 
-/// Hint where nothing better is known.
-fn usual_hint(kind: ErrorKind) -> Option<&'static str> {
-    match kind {
-        ErrorKind::Protocol => {
-            Some("is the model's wire in models.yaml the one that this server speaks? the server's log may tell more")
-        }
-        ErrorKind::CutStream => Some("ask again; if it happens often, look at the log of the model server"),
-        ErrorKind::Provider => Some("the trouble is the model server's own: look at its log, or ask again later"),
-        _ => None,
-    }
-}
-
 impl Failure {
     pub(crate) fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
         let again = match kind {
@@ -78,9 +66,16 @@ impl Failure {
             _ => Again::Never,
         };
         let failure = Self { error: ModelError::new(kind, message), again, refusal: None };
-        match usual_hint(kind) {
-            Some(hint) => failure.hint(hint),
-            None => failure,
+        // Where nothing better is known.
+        match kind {
+            ErrorKind::Protocol => failure.hint(
+                "is the model's wire in models.yaml the one that this server speaks? the server's log may tell more",
+            ),
+            ErrorKind::CutStream => failure.hint("ask again; if it happens often, look at the log of the model server"),
+            ErrorKind::Provider => {
+                failure.hint("the trouble is the model server's own: look at its log, or ask again later")
+            }
+            _ => failure,
         }
     }
 
@@ -106,12 +101,6 @@ impl Failure {
         Self::new(ErrorKind::CutStream, message)
     }
 
-    /// An event that is no JSON of this wire.
-    pub(crate) fn unreadable(target: &Target, data: &str, error: &serde_json::Error) -> Self {
-        let data = excerpt(target, data);
-        Self::protocol(format!("the model at {target} sent an event that cannot be read ({error}): {data}"))
-    }
-
     /// An event that another wire may have.
     pub(crate) fn other_wire(target: &Target, data: &str) -> Self {
         let data = excerpt(target, data);
@@ -127,25 +116,21 @@ impl Failure {
     pub(crate) fn unsent(target: &Target, error: reqwest::Error) -> Self {
         // The address may carry a password or a key; the target's own text does not.
         let error = error.without_url();
+        let cause = excerpt(target, &innermost(&error));
         if error.is_connect() && error.is_timeout() {
             let message = format!("connecting to the model at {target} {} took too long", target.route());
             return Self::new(ErrorKind::Timeout, message)
                 .hint("is base_url right, and is the server reachable from here?");
         }
         if error.is_connect() {
-            let cause = innermost(&error);
-            return Self::new(
-                ErrorKind::Unreachable,
-                format!("could not connect to the model at {target} {}: {}", target.route(), excerpt(target, &cause)),
-            )
-            .hint("is the model server running, and is base_url right?")
-            .caused_by(error);
+            let message = format!("could not connect to the model at {target} {}: {cause}", target.route());
+            return Self::new(ErrorKind::Unreachable, message)
+                .hint("is the model server running, and is base_url right?")
+                .caused_by(error);
         }
         if error.is_builder() {
             return Self::new(ErrorKind::Configuration, format!("could not write the request to {target}: {error}"));
         }
-        let cause = innermost(&error);
-        let cause = excerpt(target, &cause);
         let note = target.proxy_note();
         Self::cut(format!("the model at {target} closed the connection without an answer: {cause}{note}"))
             .caused_by(error)
@@ -260,23 +245,11 @@ impl Failure {
         failure.error = failure.error.with_window(window);
         failure
     }
-
-    /// An answer with more calls than that.
-    pub(crate) fn too_many_calls(target: &Target, most: usize) -> Self {
-        Self::protocol(format!("the model at {target} asked for more than {most} tool calls in one answer"))
-            .hint("the model may be confused: ask again, or try another one")
-    }
-
-    /// An answer whose calls have arguments without end.
-    pub(crate) fn too_long_arguments(target: &Target) -> Self {
-        Self::protocol(format!("the model at {target} wrote more than 1 MiB of tool arguments"))
-            .hint("ask it to work in smaller steps")
-    }
 }
 
 /// Text of a server, with its name of the request.
 fn said(target: &Target, error: &ServerError, request_id: Option<&str>) -> String {
-    let mut said = error.said(target);
+    let mut said = excerpt(target, &error.words);
     if let Some(id) = request_id {
         said.push_str(&format!(" [request {}]", excerpt(target, id)));
     }
@@ -289,11 +262,7 @@ fn is_trouble(status: u16) -> bool {
 }
 
 fn innermost(error: &dyn std::error::Error) -> String {
-    let mut error = error;
-    while let Some(source) = error.source() {
-        error = source;
-    }
-    error.to_string()
+    std::iter::successors(Some(error), |error| error.source()).last().map(ToString::to_string).unwrap_or_default()
 }
 
 #[cfg(test)]

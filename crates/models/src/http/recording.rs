@@ -1,6 +1,6 @@
 //! Bytes on the wire of one attempt, told to the request's tap. Without a recorder behind it nothing is copied.
 
-use std::{sync::Arc, time::Duration};
+use std::sync::Arc;
 
 use agentd_core::{
     error::ModelError,
@@ -10,6 +10,8 @@ use agentd_core::{
 };
 use reqwest::{Response, header::HeaderMap};
 use tokio::time::Instant;
+
+use crate::http::target::Target;
 
 /// Bytes of an answer that are kept.
 const MAX_BODY: usize = 4 << 20;
@@ -31,24 +33,13 @@ struct OpenRecording {
     answer: ReceivedAnswer,
 }
 
-/// Request of an attempt, as it is about to be sent.
-pub(crate) struct AttemptRequest<'a> {
-    pub(crate) wire: &'a str,
-    pub(crate) model: &'a str,
-    /// Address, without what is secret in it.
-    pub(crate) url: String,
-    pub(crate) headers: HeaderMap,
-    pub(crate) attempt: u32,
-    pub(crate) body: &'a str,
-}
-
 impl Recording {
-    /// Begins with the request, which is made only where it is kept.
-    pub(crate) fn begin<'a>(tap: &RequestTap, request: impl FnOnce() -> AttemptRequest<'a>) -> Self {
+    /// Begins with a request to that path. What is secret in its address is left out.
+    pub(crate) fn begin(tap: &RequestTap, target: &Target, path: &str, sent: &SentRequest<'_>) -> Self {
         let Some(recorder) = tap.recorder() else { return Self::default() };
-        let AttemptRequest { wire, model, url, headers, attempt, body } = request();
+        let (url, headers) = target.shown_call(path);
         let headers = shown(&headers);
-        let key = recorder.sent(&SentRequest { wire, model, url: &url, headers: &headers, attempt, body });
+        let key = recorder.sent(&SentRequest { url: &url, headers: &headers, ..*sent });
         let (recorder, begun) = (Arc::clone(recorder), Instant::now());
         Self(Some(Box::new(OpenRecording { recorder, key, begun, answer: ReceivedAnswer::default() })))
     }
@@ -80,49 +71,34 @@ impl Recording {
         let Some(open) = &mut self.0 else { return };
         let since = open.begun.elapsed();
         for chunk in chunks {
-            open.note(chunk, since);
+            match chunk {
+                ModelChunk::Text(text) | ModelChunk::Reasoning(text) if text.is_empty() => {}
+                ModelChunk::Text(_)
+                | ModelChunk::Reasoning(_)
+                | ModelChunk::ToolCall { .. }
+                | ModelChunk::UnrunCall { .. } => {
+                    open.answer.first_token.get_or_insert(since);
+                }
+                ModelChunk::Usage(usage) => {
+                    open.answer.usage = Some(Usage { calls: 0, unpriced_calls: 0, ..*usage });
+                }
+                _ => {}
+            }
         }
     }
 
-    /// Ends it well.
-    pub(crate) fn end(&mut self, outcome: ExchangeOutcome) {
-        if let Some(open) = self.0.take() {
-            open.end(outcome, None);
-        }
-    }
-
-    /// Ends it with a failure.
-    pub(crate) fn fail(&mut self, error: &ModelError) {
-        if let Some(open) = self.0.take() {
-            open.end(ExchangeOutcome::Failed, Some(error.to_string()));
-        }
+    /// Ends it, with its failure if it had one.
+    pub(crate) fn end(&mut self, outcome: ExchangeOutcome, error: Option<&ModelError>) {
+        let Some(open) = self.0.take() else { return };
+        let OpenRecording { recorder, key, begun, answer } = *open;
+        let error = error.map(ToString::to_string);
+        recorder.ended(key, ReceivedAnswer { duration: begun.elapsed(), outcome, error, ..answer });
     }
 }
 
 impl Drop for Recording {
     fn drop(&mut self) {
-        self.end(ExchangeOutcome::Abandoned);
-    }
-}
-
-impl OpenRecording {
-    fn note(&mut self, chunk: &ModelChunk, since: Duration) {
-        match chunk {
-            ModelChunk::Text(text) | ModelChunk::Reasoning(text) if text.is_empty() => {}
-            ModelChunk::Text(_)
-            | ModelChunk::Reasoning(_)
-            | ModelChunk::ToolCall { .. }
-            | ModelChunk::UnrunCall { .. } => {
-                self.answer.first_token.get_or_insert(since);
-            }
-            ModelChunk::Usage(usage) => self.answer.usage = Some(Usage { calls: 0, unpriced_calls: 0, ..*usage }),
-            _ => {}
-        }
-    }
-
-    fn end(self, outcome: ExchangeOutcome, error: Option<String>) {
-        let Self { recorder, key, begun, answer } = self;
-        recorder.ended(key, ReceivedAnswer { duration: begun.elapsed(), outcome, error, ..answer });
+        self.end(ExchangeOutcome::Abandoned, None);
     }
 }
 

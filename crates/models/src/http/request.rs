@@ -10,10 +10,9 @@ use reqwest::{
 use tokio::time::{timeout, timeout_at};
 
 use super::{
-    deadline::{Deadline, LAST_LOOK, MissedDeadline},
     failure::{self, Failure},
     recording::Recording,
-    target::Target,
+    target::{Deadline, LAST_LOOK, MissedDeadline, Target},
 };
 
 /// The bytes of an error's body that are read.
@@ -23,26 +22,8 @@ const MAX_ERROR_BODY: usize = 64 << 10;
 /// megabyte.
 const MAX_DOCUMENT: usize = 4 << 20;
 
-/// Answer to a request for a document.
-#[derive(Debug)]
-pub(crate) enum Document {
-    /// Its text.
-    There(Vec<u8>),
-    /// The server has none, or does not hand it out.
-    Refused,
-    /// The server could not be asked.
-    Unreachable(Failure),
-}
-
-impl Document {
-    /// Its text, if it is there.
-    pub(crate) fn text(self) -> Option<Vec<u8>> {
-        match self {
-            Self::There(text) => Some(text),
-            Self::Refused | Self::Unreachable(_) => None,
-        }
-    }
-}
+/// A document; none where the server has none, or does not hand it out. The failure is that of a server that could not be asked.
+pub(crate) type Document = Result<Option<Vec<u8>>, Failure>;
 
 impl Target {
     /// Posts a JSON body and returns the answer once its head is there and says that all is well.
@@ -88,22 +69,17 @@ impl Target {
 
     async fn document(&self, request: RequestBuilder, deadline: &Deadline) -> Document {
         let request = request.headers(self.headers.clone()).header(ACCEPT, "application/json");
-        match self.within(deadline, request.send()).await {
-            Ok(Ok(response)) if response.status().is_success() => {
-                Document::There(capped_body(response, deadline, self, MAX_DOCUMENT).await)
-            }
-            Ok(Ok(response)) if !response.status().is_server_error() => Document::Refused,
-            Ok(Ok(response)) => Document::Unreachable(Failure::new(
-                ErrorKind::Unreachable,
-                format!(
-                    "asked for its models, the server at {self} answered {}{}",
-                    response.status(),
-                    self.proxy_note()
-                ),
-            )),
-            Ok(Err(error)) => Document::Unreachable(Failure::unsent(self, error)),
-            Err(failure) => Document::Unreachable(failure),
+        let response = self.within(deadline, request.send()).await?.map_err(|error| Failure::unsent(self, error))?;
+        let status = response.status();
+        if status.is_server_error() {
+            let note = self.proxy_note();
+            let message = format!("asked for its models, the server at {self} answered {status}{note}");
+            return Err(Failure::new(ErrorKind::Unreachable, message));
         }
+        if !status.is_success() {
+            return Ok(None);
+        }
+        Ok(Some(capped_body(response, deadline, self, MAX_DOCUMENT).await))
     }
 
     /// Runs a future for as long as the deadline allows. A process that was stopped meanwhile notices it late, and what came
@@ -121,23 +97,21 @@ impl Target {
 
     fn missed(&self, deadline: &Deadline) -> Failure {
         let limit = deadline.limit;
-        match deadline.missed {
-            MissedDeadline::FirstByte => Failure::new(
-                ErrorKind::Timeout,
+        let (message, hint) = match deadline.missed {
+            MissedDeadline::FirstByte => (
                 format!("the model at {self} did not begin to answer within {limit:?}{}", self.proxy_note()),
-            )
-            .hint("a slow model may need a higher `timeouts.first_byte` in models.yaml"),
-            MissedDeadline::KeepAlive => Failure::new(
-                ErrorKind::Timeout,
+                "a slow model may need a higher `timeouts.first_byte` in models.yaml",
+            ),
+            MissedDeadline::KeepAlive => (
                 format!("the model at {self} sent nothing of its answer for {limit:?}, only signs of life"),
-            )
-            .hint("a model that needs longer before it answers may need a higher `timeouts.first_byte` in models.yaml"),
-            MissedDeadline::Idle | MissedDeadline::Tail => Failure::new(
-                ErrorKind::Timeout,
+                "a model that needs longer before it answers may need a higher `timeouts.first_byte` in models.yaml",
+            ),
+            MissedDeadline::Idle | MissedDeadline::Tail => (
                 format!("the model at {self} stopped in the middle of its answer for {limit:?}"),
-            )
-            .hint("a slow model may need a higher `timeouts.idle` in models.yaml"),
-        }
+                "a slow model may need a higher `timeouts.idle` in models.yaml",
+            ),
+        };
+        Failure::new(ErrorKind::Timeout, message).hint(hint)
     }
 }
 

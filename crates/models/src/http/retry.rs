@@ -50,7 +50,7 @@ pub(crate) struct Retries {
 /// A server that loads its model.
 struct LoadingWait {
     since: Instant,
-    told: Instant,
+    told: Option<Instant>,
     next: Duration,
 }
 
@@ -63,28 +63,31 @@ pub(crate) struct Retry {
 }
 
 impl Retries {
-    pub(crate) fn new(config: &ModelConfig) -> Self {
+    /// The attempts of a call with so many retries. One that another model can answer is hurried: it has one retry at the most,
+    /// and no long wait.
+    pub(crate) fn new(config: &ModelConfig, retries: u32, hurried: bool) -> Self {
         let longest = Duration::from_millis(config.max_retry_delay_ms);
         let first = Duration::from_millis(config.retry_delay_ms).min(longest);
         let waits = ExponentialBuilder::default()
             .with_factor(2.0)
             .with_min_delay(first)
             .with_max_delay(MAX_BACKOFF.max(first).min(longest))
-            .with_max_times(usize::try_from(config.retries).unwrap_or(usize::MAX))
+            .with_max_times(usize::try_from(retries).unwrap_or(usize::MAX))
             .with_jitter()
             .build();
         let waits = Box::new(waits);
-        Self { waits, first, longest, attempt: 1, anew: 0, hopeless: false, hurried: false, loading: None }
-    }
-
-    /// The same for a call that another model can answer: one retry at the most, and no long wait.
-    pub(crate) fn hurried(self, hurried: bool) -> Self {
-        Self { hurried, ..self }
+        Self { waits, first, longest, attempt: 1, anew: 0, hopeless: false, hurried, loading: None }
     }
 
     /// The next attempt after this failure, or the failure, if there is none.
     pub(crate) fn after(&mut self, failure: Failure) -> Result<Retry, Failure> {
-        if self.hurried && (self.attempt > 1 || is_slow(&failure.again)) {
+        // Another model is not kept waiting for long.
+        let is_slow = match failure.again {
+            Again::Loading | Again::Limited { .. } => true,
+            Again::After(wait) => wait > HURRIED_WAIT,
+            Again::Never | Again::Later | Again::Anew => false,
+        };
+        if self.hurried && (self.attempt > 1 || is_slow) {
             return Err(failure);
         }
         let (asked, longest, factor) = match failure.again {
@@ -114,16 +117,14 @@ impl Retries {
     fn while_loading(&mut self, failure: Failure) -> Result<Retry, Failure> {
         let now = Instant::now();
         let first = self.first;
-        let is_first = self.loading.is_none();
-        let loading = self.loading.get_or_insert(LoadingWait { since: now, told: now, next: first });
+        let loading = self.loading.get_or_insert(LoadingWait { since: now, told: None, next: first });
         if now.duration_since(loading.since) >= LOADING {
             return Err(failure);
         }
         let wait = loading.next.min(MAX_LOADING_WAIT);
         loading.next = wait * 2;
-        let tells = is_first || now.duration_since(loading.told) >= TELL_AGAIN;
-        if tells {
-            loading.told = now;
+        if loading.told.is_none_or(|told| now.duration_since(told) >= TELL_AGAIN) {
+            loading.told = Some(now);
             let minutes = LOADING.as_secs() / 60;
             let reason = format!("{}; it is waited for up to {minutes} minutes", failure.error);
             return Ok(self.announce(wait, reason));
@@ -144,15 +145,6 @@ impl Retries {
     }
 }
 
-/// Returns whether the next attempt takes longer than another model is kept waiting for.
-fn is_slow(again: &Again) -> bool {
-    match again {
-        Again::Loading | Again::Limited { .. } => true,
-        Again::After(wait) => *wait > HURRIED_WAIT,
-        Again::Never | Again::Later | Again::Anew => false,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use agentd_core::error::ErrorKind;
@@ -163,7 +155,7 @@ mod tests {
     fn retries() -> Retries {
         let mut config = ModelConfig::new(Wire::OpenAi, "http://h");
         config.max_retry_delay_ms = 10_000;
-        Retries::new(&config)
+        Retries::new(&config, config.retries, false)
     }
 
     #[test]
@@ -177,22 +169,6 @@ mod tests {
     }
 
     #[test]
-    fn a_servers_wish_is_kept_up_to_the_limit() {
-        let asking = |seconds| Failure { again: Again::After(Duration::from_secs(seconds)), ..Failure::cut("later") };
-        let retry = retries().after(asking(7)).unwrap();
-        assert!((7_050..=7_100).contains(&retry.wait.as_millis()), "{retry:?}");
-        let Some(ModelChunk::Retry { attempt, reason, .. }) = retry.announcement else { panic!() };
-        assert_eq!((attempt, reason.as_str()), (2, "later"));
-        let refused = retries().after(asking(11)).unwrap_err();
-        assert_eq!(refused.error.hint(), Some("the server asks to wait 11 seconds"));
-    }
-
-    #[test]
-    fn what_cannot_help_is_not_tried() {
-        assert!(retries().after(Failure::protocol("nonsense")).is_err());
-    }
-
-    #[test]
     fn a_minute_is_waited_for_in_large_steps_and_where_one_request_is_too_much_once() {
         let limited = |wait, once| Failure { again: Again::Limited { wait, once }, ..Failure::cut("limited") };
         let mut patient = retries();
@@ -202,16 +178,6 @@ mod tests {
         assert!(patient.after(limited(Some(Duration::from_secs(91)), false)).is_err());
         let mut retries = retries();
         assert!(retries.after(limited(None, true)).is_ok() && retries.after(limited(None, true)).is_err());
-    }
-
-    #[test]
-    fn a_spoilt_answer_is_asked_for_twice_more() {
-        let spoilt = || Failure { again: Again::Anew, ..Failure::cut("tool_use_failed") };
-        let mut retries = retries();
-        for _ in 0..2 {
-            assert_eq!(retries.after(spoilt()).unwrap().wait, Duration::ZERO);
-        }
-        assert!(retries.after(spoilt()).is_err());
     }
 
     #[tokio::test(start_paused = true)]

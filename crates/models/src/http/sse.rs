@@ -11,10 +11,6 @@ use memchr::memchr2;
 /// The bytes that one event may have.
 pub(crate) const MAX_EVENT_BYTES: usize = 4 << 20;
 
-/// An event that is too large.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct EventTooLarge;
-
 /// Reads events from bytes as they come.
 #[derive(Debug, Default)]
 pub(crate) struct Decoder {
@@ -25,24 +21,27 @@ pub(crate) struct Decoder {
     /// The last byte was a carriage return, whose line feed may still come.
     skip_line_feed: bool,
     started: bool,
-    events: u64,
+    /// Number of events.
+    pub(crate) events: u64,
     stray_bytes: usize,
+    /// Set once an event is too large: nothing is read from there on.
+    pub(crate) is_too_large: bool,
 }
 
 impl Decoder {
     /// Reads on, and hands every event's data to `on_event`.
-    pub(crate) fn feed<E: From<EventTooLarge>>(
+    pub(crate) fn feed<E>(
         &mut self,
         mut bytes: &[u8],
         on_event: &mut impl FnMut(&str) -> Result<(), E>,
     ) -> Result<(), E> {
-        while let Some(first) = bytes.first() {
+        while let Some(first) = bytes.first().filter(|_| !self.is_too_large) {
             if std::mem::take(&mut self.skip_line_feed) && *first == b'\n' {
                 bytes = &bytes[1..];
                 continue;
             }
             let Some(end) = memchr2(b'\n', b'\r', bytes) else {
-                self.keep_line(bytes)?;
+                self.keep_line(bytes);
                 break;
             };
             let (line, rest) = (&bytes[..end], &bytes[end + 1..]);
@@ -57,7 +56,10 @@ impl Decoder {
             if self.line.is_empty() {
                 self.take_line(line, bytes, on_event)?;
             } else {
-                self.keep_line(line)?;
+                self.keep_line(line);
+                if self.is_too_large {
+                    break;
+                }
                 let mut whole = std::mem::take(&mut self.line);
                 let taken = self.take_line(&whole, bytes, on_event);
                 whole.clear();
@@ -80,11 +82,6 @@ impl Decoder {
         Some(String::from_utf8_lossy(&data).into_owned())
     }
 
-    /// Number of events.
-    pub(crate) fn events(&self) -> u64 {
-        self.events
-    }
-
     /// Number of bytes that belonged to no field of the format.
     pub(crate) fn stray_bytes(&self) -> usize {
         // The beginning of a long event is none.
@@ -92,15 +89,14 @@ impl Decoder {
         self.stray_bytes + of_line
     }
 
-    fn keep_line(&mut self, part: &[u8]) -> Result<(), EventTooLarge> {
-        if self.line.len() + self.data.len() + part.len() > MAX_EVENT_BYTES {
-            return Err(EventTooLarge);
+    fn keep_line(&mut self, part: &[u8]) {
+        self.is_too_large = self.line.len() + self.data.len() + part.len() > MAX_EVENT_BYTES;
+        if !self.is_too_large {
+            self.line.extend_from_slice(part);
         }
-        self.line.extend_from_slice(part);
-        Ok(())
     }
 
-    fn take_line<E: From<EventTooLarge>>(
+    fn take_line<E>(
         &mut self,
         line: &[u8],
         following: &[u8],
@@ -125,7 +121,8 @@ impl Decoder {
             return if value.is_empty() { Ok(()) } else { on_event(&text(value)) };
         }
         if self.data.len() + value.len() > MAX_EVENT_BYTES {
-            return Err(EventTooLarge.into());
+            self.is_too_large = true;
+            return Ok(());
         }
         self.data.extend_from_slice(value);
         self.data.push(b'\n');
@@ -167,7 +164,7 @@ mod tests {
         for part in parts {
             let mut keep = |data: &str| {
                 events.push(data.to_owned());
-                Ok::<(), EventTooLarge>(())
+                Ok::<(), ()>(())
             };
             decoder.feed(part, &mut keep).unwrap();
         }
@@ -203,8 +200,8 @@ mod tests {
     fn something_else_is_noticed() {
         let mut decoder = Decoder::default();
         let page = b"PK\x03\x04 this is\nsomething else";
-        decoder.feed::<EventTooLarge>(page, &mut |_| Ok(())).unwrap();
-        assert_eq!((decoder.events(), decoder.stray_bytes()), (0, page.len() - 1));
+        decoder.feed::<()>(page, &mut |_| Ok(())).unwrap();
+        assert_eq!((decoder.events, decoder.stray_bytes()), (0, page.len() - 1));
     }
 
     #[test]
@@ -212,16 +209,18 @@ mod tests {
         let mut decoder = Decoder::default();
         let part = vec![b'x'; MAX_EVENT_BYTES / 4];
         let mut fed = 0;
-        while decoder.feed::<EventTooLarge>(&part, &mut |_| Ok(())).is_ok() {
+        while !decoder.is_too_large {
+            decoder.feed::<()>(&part, &mut |_| Ok(())).unwrap();
             fed += 1;
-            assert!(fed < 5);
+            assert!(fed < 6);
         }
         let mut decoder = Decoder::default();
         let line = [b"data: ".as_slice(), &part, b"\n"].concat();
         let mut fed = 0;
-        while decoder.feed::<EventTooLarge>(&line, &mut |_| Ok(())).is_ok() {
+        while !decoder.is_too_large {
+            decoder.feed::<()>(&line, &mut |_| Ok(())).unwrap();
             fed += 1;
-            assert!(fed < 5);
+            assert!(fed < 6);
         }
     }
 

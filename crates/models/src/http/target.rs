@@ -1,4 +1,5 @@
-//! Where a model is: its address, and the client that connects to it.
+//! Where a model is: its address, the client that connects to it, and how long a call waits for what. Connecting is limited by the
+//! client itself.
 
 use std::{collections::HashMap, fmt, time::Duration};
 
@@ -9,8 +10,8 @@ use reqwest::{
     redirect,
 };
 use secrecy::{ExposeSecret, SecretString};
+use tokio::time::Instant;
 
-use super::deadline::Deadlines;
 use crate::config::{LOCAL_WINDOW, ModelConfig, ModelConfigError, REMOTE_WINDOW, Wire};
 
 /// Version of the Messages wire.
@@ -64,7 +65,7 @@ impl Target {
         Ok(Self {
             shown: shown(&base),
             routes: clients.routes.clone(),
-            client: clients.get(&base, config.connect_timeout())?,
+            client: clients.get(&base, Duration::from_millis(config.connect_timeout_ms))?,
             headers: headers(config)?,
             secrets,
             deadlines: Deadlines::new(config),
@@ -98,11 +99,6 @@ impl Target {
         if route::is_this_machine(self.host()) { LOCAL_WINDOW } else { REMOTE_WINDOW }
     }
 
-    /// The path of the address, without a slash at its end.
-    pub(crate) fn path(&self) -> &str {
-        self.base.path()
-    }
-
     /// Replaces what is secret in what a server sent.
     pub(crate) fn redact(&self, text: &str) -> String {
         // Very short secrets would only make the text unreadable.
@@ -124,7 +120,7 @@ impl Target {
 
     /// A path of the server's root, as it is written below the address: beside `/v1` there are only namesakes of another form.
     pub(crate) fn beside(&self, path: &str) -> String {
-        if self.path().trim_end_matches('/').ends_with("/v1") { format!("/..{path}") } else { path.to_owned() }
+        if self.base.path().trim_end_matches('/').ends_with("/v1") { format!("/..{path}") } else { path.to_owned() }
     }
 
     pub(super) fn at(&self, path: &str) -> Url {
@@ -188,11 +184,10 @@ fn shown(base: &Url) -> String {
 
 fn headers(config: &ModelConfig) -> Result<HeaderMap, ModelConfigError> {
     let mut headers = HeaderMap::new();
+    let refused = |name: &str, reason| ModelConfigError::Header { name: name.chars().take(80).collect(), reason };
     let value = |name: &str, text: &str| {
-        let mut value = HeaderValue::from_str(text).map_err(|_| ModelConfigError::Header {
-            name: name.chars().take(80).collect(),
-            reason: "its value has characters that a header cannot carry",
-        })?;
+        let value = HeaderValue::from_str(text);
+        let mut value = value.map_err(|_| refused(name, "its value has characters that a header cannot carry"))?;
         value.set_sensitive(true);
         Ok(value)
     };
@@ -209,13 +204,116 @@ fn headers(config: &ModelConfig) -> Result<HeaderMap, ModelConfigError> {
         (None, _) => {}
     }
     for (name, text) in &config.headers {
-        let parsed = HeaderName::from_bytes(name.as_bytes()).map_err(|_| ModelConfigError::Header {
-            name: name.chars().take(80).collect(),
-            reason: "its name has characters that a header cannot carry",
-        })?;
+        let parsed = HeaderName::from_bytes(name.as_bytes())
+            .map_err(|_| refused(name, "its name has characters that a header cannot carry"))?;
         headers.insert(parsed, value(name, text.expose_secret())?);
     }
     Ok(headers)
+}
+
+/// Time limit for the usage after the answer has ended, where it has not come yet.
+const USAGE_TAIL: Duration = Duration::from_millis(1_500);
+
+/// Time limit for the end of the transfer once all is there. Waiting for it lets the connection be used again.
+const LAST_BYTES: Duration = Duration::from_millis(100);
+
+/// Multiple of the longer of its two limits for which a server may only say that it is alive.
+const KEEP_ALIVE_TIMES: u32 = 5;
+
+/// The longest look at what has come, where a deadline is noticed late.
+pub(super) const LAST_LOOK: Duration = Duration::from_secs(2);
+
+/// Time limit of a list of models.
+const LISTING: Duration = Duration::from_secs(3);
+
+/// The limits of one model.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Deadlines {
+    first_byte: Duration,
+    idle: Duration,
+}
+
+/// A point in time, and what it means to miss it.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Deadline {
+    pub(super) at: Instant,
+    pub(super) limit: Duration,
+    pub(super) missed: MissedDeadline,
+    /// True if it was missed before, and only what came in time is still read.
+    pub(super) is_last_look: bool,
+}
+
+/// Wait that a deadline ended.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum MissedDeadline {
+    FirstByte,
+    Idle,
+    KeepAlive,
+    Tail,
+}
+
+impl Deadlines {
+    pub(crate) fn new(config: &ModelConfig) -> Self {
+        Self {
+            first_byte: Duration::from_millis(config.first_byte_timeout_ms),
+            idle: Duration::from_millis(config.idle_timeout_ms),
+        }
+    }
+
+    /// Until the first byte of the answer, counted from now.
+    pub(crate) fn first_byte(&self) -> Deadline {
+        Deadline::new(self.first_byte, MissedDeadline::FirstByte)
+    }
+
+    /// Until the next bytes of the answer, counted from now.
+    pub(crate) fn idle(&self) -> Deadline {
+        Deadline::new(self.idle, MissedDeadline::Idle)
+    }
+
+    /// Until the next part of the answer itself, counted from now. A server that works on a long prompt sends comments
+    /// meanwhile; one that is stuck may send them for ever.
+    pub(crate) fn keep_alive(&self) -> Deadline {
+        Deadline::new(self.first_byte.max(self.idle).saturating_mul(KEEP_ALIVE_TIMES), MissedDeadline::KeepAlive)
+    }
+
+    /// Until the usage that follows an answer, counted from now.
+    pub(crate) fn usage_tail(&self) -> Deadline {
+        Deadline::new(USAGE_TAIL.min(self.idle), MissedDeadline::Tail)
+    }
+
+    /// Until the end of the transfer once nothing more is expected, counted from now.
+    pub(crate) fn last_bytes(&self) -> Deadline {
+        Deadline::new(LAST_BYTES.min(self.idle), MissedDeadline::Tail)
+    }
+
+    /// For a list of models, counted from now.
+    pub(crate) fn listing(&self) -> Deadline {
+        Deadline::new(LISTING.min(self.first_byte), MissedDeadline::FirstByte)
+    }
+}
+
+impl Deadline {
+    fn new(limit: Duration, missed: MissedDeadline) -> Self {
+        Self { at: Instant::now() + limit, limit, missed, is_last_look: false }
+    }
+
+    /// Returns whether it lies in the past.
+    pub(crate) fn has_passed(&self) -> bool {
+        self.at <= Instant::now()
+    }
+
+    /// The same deadline; one last look if it lies in the past. Without that, each part that comes late would earn another look.
+    pub(crate) fn once_missed(self) -> Self {
+        if self.is_last_look || !self.has_passed() {
+            return self;
+        }
+        Self { at: Instant::now() + self.at.elapsed().min(LAST_LOOK), is_last_look: true, ..self }
+    }
+
+    /// The sooner of two.
+    pub(crate) fn sooner(self, other: Self) -> Self {
+        if other.at < self.at { other } else { self }
+    }
 }
 
 #[cfg(test)]

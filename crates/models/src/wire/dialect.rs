@@ -7,17 +7,21 @@
 use agentd_core::{
     answer_schema::AnswerSchema,
     error::ErrorKind,
-    model::{ModelInfo, ModelRequest},
+    model::{Finish, ModelInfo, ModelRequest},
     origin::ServerFields,
 };
 use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value, value::RawValue};
+use serde_json::{Map, Value};
 
 use crate::{
     answer::{Answer, RawCall},
     config::ModelConfig,
     facts::server::ModelAbilities,
-    http::{failure::Failure, learning::RequestForm, target::Target},
+    http::{
+        failure::{Failure, excerpt},
+        learning::RequestForm,
+        target::Target,
+    },
 };
 
 /// A dialect: writes requests and makes readers of answers.
@@ -74,6 +78,11 @@ pub(crate) trait AnswerReader: Send {
     /// One event, or a whole answer in one object.
     fn event(&mut self, target: &Target, data: &str, answer: &mut Answer) -> Result<(), Failure>;
 
+    /// Returns whether the mark behind the events says that the answer is whole.
+    fn ends_with_mark(&self) -> bool {
+        false
+    }
+
     /// The beginning of an answer that the server has paused, in the form of the wire: it goes on where that is sent back.
     fn paused(&mut self) -> Option<String> {
         None
@@ -88,15 +97,38 @@ pub(crate) trait AnswerReader: Send {
     }
 }
 
-impl Order<'_> {
+impl dyn AnswerReader {
+    /// One event, or the mark `[DONE]`, with which servers and gateways of every wire may end.
+    pub(crate) fn hear(&mut self, target: &Target, data: &str, answer: &mut Answer) -> Result<(), Failure> {
+        let data = data.trim();
+        if data != "[DONE]" {
+            return self.event(target, data, answer);
+        }
+        if self.ends_with_mark() {
+            answer.finish.get_or_insert(Finish::Stop);
+        }
+        answer.done = true;
+        Ok(())
+    }
+}
+
+impl<'a> Order<'a> {
     /// An empty body, with what is configured of it.
     pub(crate) fn body(&self) -> Body {
-        Body::new(self.form.configured(&self.config.body))
+        Body { json: String::new(), configured: self.form.configured(&self.config.body) }
     }
 
     /// Returns whether calls are written and read in their own field.
     pub(crate) fn is_native(&self) -> bool {
         self.form.native_tools(self.config)
+    }
+
+    /// The schema of the answer, where its field is ours to set and keeps no call from being made.
+    pub(crate) fn schema_in(&self, field: &str, takes_calls: bool) -> Option<&'a AnswerSchema> {
+        let Self { request, config, form, .. } = *self;
+        let schema = request.answer_schema.as_deref()?;
+        let is_free = takes_calls || !request.may_call || request.tools.is_empty();
+        Some(schema).filter(|schema| is_free && !config.body.contains_key(field) && form.takes_schema(schema))
     }
 
     /// Names of fields that the request can do without: ours, and the configured ones but for the fixed ones.
@@ -121,10 +153,6 @@ pub(crate) struct Body {
 }
 
 impl Body {
-    pub(crate) fn new(configured: Map<String, Value>) -> Self {
-        Self { json: String::new(), configured }
-    }
-
     /// Writes a field.
     pub(crate) fn set(&mut self, name: &str, value: &impl Serialize) -> Result<(), Failure> {
         self.set_raw(name, &serde_json::to_string(value).map_err(unwritable)?);
@@ -157,7 +185,10 @@ impl Body {
 
 /// An event, or a whole answer.
 pub(crate) fn parsed<'a, T: Deserialize<'a>>(target: &Target, data: &'a str) -> Result<T, Failure> {
-    serde_json::from_str(data).map_err(|error| Failure::unreadable(target, data, &error))
+    serde_json::from_str(data).map_err(|error| {
+        let data = excerpt(target, data);
+        Failure::protocol(format!("the model at {target} sent an event that cannot be read ({error}): {data}"))
+    })
 }
 
 /// Failure of a request that cannot be written.
@@ -169,32 +200,15 @@ pub(crate) fn unwritable(error: serde_json::Error) -> Failure {
 /// schema, so that it could not call one.
 const CALLS_IN_FORM: [&str; 1] = ["api.openai.com"];
 
-/// A schema with its name.
-#[derive(Serialize)]
-pub(crate) struct AnswerFormat {
-    name: &'static str,
-    /// Set where the schema is in the part of the language that the model can be held to.
-    strict: bool,
-    schema: Box<RawValue>,
+/// The schema as JSON, and whether it is in the part of the language that a model can be held to.
+pub(crate) fn judged(schema: &AnswerSchema) -> Result<(&str, bool), Failure> {
+    let value = serde_json::from_str(schema.text()).map_err(unwritable)?;
+    Ok((schema.text(), is_strict(&value)))
 }
 
-impl AnswerFormat {
-    pub(crate) fn of(schema: &AnswerSchema) -> Result<Self, Failure> {
-        let strict = serde_json::from_str(schema.text()).is_ok_and(|value| is_strict(&value));
-        Ok(Self { name: "answer", strict, schema: raw(schema)? })
-    }
-}
-
-/// The schema as JSON, as it is.
-pub(crate) fn raw(schema: &AnswerSchema) -> Result<Box<RawValue>, Failure> {
-    RawValue::from_string(schema.text().to_owned()).map_err(unwritable)
-}
-
-/// The schema of a request to this host, where its field would keep no call from being made.
-pub(crate) fn sendable<'a>(request: &'a ModelRequest, host: &str) -> Option<&'a AnswerSchema> {
-    let may_call = request.may_call && !request.tools.is_empty();
-    let takes_both = CALLS_IN_FORM.iter().any(|known| host.eq_ignore_ascii_case(known));
-    request.answer_schema.as_deref().filter(|_| takes_both || !may_call)
+/// Returns whether a call can be made at this host though the schema is sent in its field.
+pub(crate) fn takes_calls_in_form(host: &str) -> bool {
+    CALLS_IN_FORM.iter().any(|known| host.eq_ignore_ascii_case(known))
 }
 
 /// Keys that schemas may have which a model can be held to.
@@ -211,15 +225,13 @@ fn is_strict(schema: &Value) -> bool {
         ("anyOf", Value::Array(parts)) => parts.iter().all(is_strict),
         (key, _) => STRICT.split(' ').any(|known| known == key),
     });
-    known && (object.get("type") != Some(&Value::from("object")) || names_all(object))
-}
-
-fn names_all(object: &Map<String, Value>) -> bool {
+    if !known || object.get("type") != Some(&Value::from("object")) {
+        return known;
+    }
     let required = object.get("required").and_then(Value::as_array);
     let is_required = |name: &String| required.is_some_and(|names| names.iter().any(|required| required == name));
-    let properties = object.get("properties").and_then(Value::as_object);
     object.get("additionalProperties") == Some(&Value::Bool(false))
-        && properties.is_some_and(|properties| properties.keys().all(is_required))
+        && object.get("properties").and_then(Value::as_object).is_some_and(|all| all.keys().all(is_required))
 }
 
 #[cfg(test)]

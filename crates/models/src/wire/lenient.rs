@@ -7,7 +7,9 @@ use serde::{
     Deserialize, Deserializer,
     de::{Error, IgnoredAny, MapAccess, SeqAccess, Visitor},
 };
-use serde_json::value::RawValue;
+use serde_json::{Value, value::RawValue};
+
+use crate::facts::server::number;
 
 /// Methods of a visitor that read one value each.
 macro_rules! reads {
@@ -121,6 +123,17 @@ fn saturated(number: f64) -> u64 {
     number as u64
 }
 
+/// The most that one of these places of an account of tokens holds.
+pub(crate) fn counted<const N: usize>(usage: &Value, places: [&str; N]) -> u64 {
+    places.into_iter().filter_map(|place| number(usage.pointer(place)?)).max().unwrap_or(0)
+}
+
+/// Tokens of a request. More tokens of the cache than there are in all are counted beside them.
+pub(crate) fn with_cache(all: u64, cached: u64, written: u64) -> u64 {
+    let of_cache = cached.saturating_add(written);
+    if of_cache > all { all.saturating_add(of_cache) } else { all }
+}
+
 /// The arguments of a call, or a piece of them: most servers write their JSON into a text.
 pub(crate) fn argument_text(raw: &RawValue) -> String {
     match raw.get() {
@@ -136,47 +149,9 @@ pub(crate) fn is_object(text: &str) -> bool {
 }
 
 /// Returns whether the text is JSON that every reader takes: no half of a surrogate pair, no number beyond a double, no depth
-/// without end. Nothing is kept of what is read, because each request looks at all arguments of its history.
+/// without end.
 pub(crate) fn is_json(text: &str) -> bool {
-    serde_json::from_str::<Anything>(text).is_ok()
-}
-
-/// Anything. [`IgnoredAny`] would skip texts and numbers without a look at what they mean.
-struct Anything;
-
-struct AnythingVisitor;
-
-impl<'de> Deserialize<'de> for Anything {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_any(AnythingVisitor)
-    }
-}
-
-impl<'de> Visitor<'de> for AnythingVisitor {
-    type Value = Anything;
-
-    reads! {
-        visit_unit() => Anything,
-        visit_bool(_is_set: bool) => Anything,
-        visit_i64(_number: i64) => Anything,
-        visit_u64(_number: u64) => Anything,
-        visit_f64(_number: f64) => Anything,
-        visit_str(_text: &str) => Anything,
-    }
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("JSON")
-    }
-
-    fn visit_seq<A: SeqAccess<'de>>(self, mut elements: A) -> Result<Anything, A::Error> {
-        while let Some(Anything) = elements.next_element()? {}
-        Ok(Anything)
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<Anything, A::Error> {
-        while let Some((Anything, Anything)) = entries.next_entry()? {}
-        Ok(Anything)
-    }
+    serde_json::from_str::<Value>(text).is_ok()
 }
 
 #[cfg(test)]

@@ -10,7 +10,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use super::{
-    dialect::{AnswerReader, Body, Dialect, Order, Outgoing, parsed},
+    dialect::{AnswerReader, Dialect, Order, Outgoing, parsed},
     lenient::{Count, Text},
     openai::Timings,
 };
@@ -30,7 +30,7 @@ impl Dialect for LlamaCpp {
         let stops = config.chat_template.stop.iter().map(String::as_str).filter(|stop| !stop.is_empty());
         let own = (!request.tools.is_empty()).then_some(text_protocol::STOP);
         let stop: Vec<&str> = stops.chain(own).collect();
-        let mut body = Body::new(config.body.clone());
+        let mut body = order.body();
         body.set("prompt", &prompt(&config.chat_template, &messages))?;
         body.set("stream", &true)?;
         body.set("cache_prompt", &true)?;
@@ -63,11 +63,6 @@ struct Chunk<'a> {
 
 impl AnswerReader for Reader {
     fn event(&mut self, target: &Target, data: &str, answer: &mut Answer) -> Result<(), Failure> {
-        let data = data.trim();
-        if data == "[DONE]" {
-            answer.done = true;
-            return Ok(());
-        }
         let chunk: Chunk<'_> = parsed(target, data)?;
         if let Some(error) = chunk.error {
             return Err(Failure::reported(target, error.get()));
@@ -76,7 +71,7 @@ impl AnswerReader for Reader {
             return Err(Failure::reported(target, data));
         }
         if let Some(words) = &chunk.content {
-            answer.push(Kind::Text, words)?;
+            answer.push(Kind::Text, words);
         }
         if chunk.stop {
             let by_limit = chunk.stopped_limit || &*chunk.stop_type == "limit";
@@ -135,19 +130,12 @@ fn markers(template: &ChatTemplate) -> Vec<&str> {
         .flat_map(|words| words.split_whitespace())
         // Plain words such as a role's name are no markers.
         .filter(|word| word.chars().any(|character| !character.is_alphanumeric()) && word.len() >= 3)
-        .map(marker_of)
+        // The special part of a word such as `<|im_start|>user`.
+        .map(|word| word.find('>').filter(|_| word.starts_with('<')).map_or(word, |end| &word[..=end]))
         .collect();
     markers.sort_unstable();
     markers.dedup();
     markers
-}
-
-/// The special part of a word such as `<|im_start|>user`.
-fn marker_of(word: &str) -> &str {
-    match (word.starts_with('<'), word.find('>')) {
-        (true, Some(end)) => &word[..=end],
-        _ => word,
-    }
 }
 
 /// The text with a blank in each marker, also where one begins within another.

@@ -19,21 +19,19 @@ use crate::http::failure::Failure;
 #[derive(Default)]
 pub(crate) struct Memory {
     pub(crate) tools: WrittenTools,
-    pub(crate) distrusted: DistrustedThoughts,
+    /// The answers whose thoughts the server has refused, each by what a wire knows it by: they are not sent to it again, while
+    /// all others are.
+    distrusted: Mutex<HashSet<String>>,
     pub(crate) last_answers: LastAnswers,
 }
 
 /// The tools that were written last. They are most of what a short request holds, and the same from step to step, and from turn to
 /// turn where nothing is mentioned.
 #[derive(Debug, Default)]
-pub(crate) struct WrittenTools(Mutex<Option<WrittenCall>>);
-
-#[derive(Debug)]
-struct WrittenCall {
-    /// Held, so that no others can stand at its place in memory.
-    specs: Arc<[ToolSpec]>,
-    json: Arc<RawValue>,
-}
+pub(crate) struct WrittenTools(
+    /// The tools, held so that no others can stand at their place in memory, and their JSON.
+    Mutex<Option<(Arc<[ToolSpec]>, Arc<RawValue>)>>,
+);
 
 impl WrittenTools {
     /// The tools of a request that has them in their own field, as JSON, each in the form of the wire.
@@ -51,11 +49,11 @@ impl WrittenTools {
 
     fn written(&self, specs: &Arc<[ToolSpec]>, form: impl Fn(&ToolSpec) -> Value) -> serde_json::Result<Arc<RawValue>> {
         let mut last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(written) = last.as_ref().filter(|written| Arc::ptr_eq(&written.specs, specs)) {
-            return Ok(Arc::clone(&written.json));
+        if let Some((_, json)) = last.as_ref().filter(|(written, _)| Arc::ptr_eq(written, specs)) {
+            return Ok(Arc::clone(json));
         }
         let json: Arc<RawValue> = to_raw_value(&specs.iter().map(form).collect::<Value>())?.into();
-        *last = Some(WrittenCall { specs: Arc::clone(specs), json: Arc::clone(&json) });
+        *last = Some((Arc::clone(specs), Arc::clone(&json)));
         Ok(json)
     }
 }
@@ -63,20 +61,15 @@ impl WrittenTools {
 /// Refused answers that are known at the same time.
 const MAX_REFUSED: usize = 4096;
 
-/// The answers whose thoughts the server has refused, each by what a wire knows it by: they are not sent to it again, while all
-/// others are.
-#[derive(Default)]
-pub(crate) struct DistrustedThoughts(Mutex<HashSet<String>>);
-
-impl DistrustedThoughts {
-    /// All that are known.
-    pub(crate) fn known(&self) -> MutexGuard<'_, HashSet<String>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+impl Memory {
+    /// All answers whose thoughts the server has refused.
+    pub(crate) fn distrusted(&self) -> MutexGuard<'_, HashSet<String>> {
+        self.distrusted.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Takes note of more of them.
-    pub(crate) fn extend(&self, refused: impl IntoIterator<Item = String>) {
-        let mut known = self.known();
+    pub(crate) fn distrust(&self, refused: impl IntoIterator<Item = String>) {
+        let mut known = self.distrusted();
         if known.len() > MAX_REFUSED {
             known.clear();
         }

@@ -4,11 +4,12 @@
 use std::borrow::Cow;
 
 use agentd_core::{
+    model::Message,
     origin::{AnswerOrigin, MAX_SERVER_CALL_ID, MAX_SERVER_FIELDS, ServerFields},
     tool::ToolCall,
 };
-use serde::{Deserialize, Serialize};
-use serde_json::value::{RawValue, to_raw_value};
+use serde::Deserialize;
+use serde_json::{json, value::RawValue};
 
 use super::sendable::{WireIds, is_blank};
 use crate::{
@@ -25,13 +26,15 @@ pub(crate) struct PartialCall {
     pub(crate) id: String,
     pub(crate) name: String,
     pub(crate) arguments: String,
+    /// The server's signature of it, which goes back.
+    pub(crate) extra_content: Option<String>,
     guard: Guard,
 }
 
 impl PartialCall {
     pub(crate) fn new(id: &str, name: &str) -> Self {
         let (id, name) = (id.to_owned(), name.to_owned());
-        Self { id, name, arguments: String::new(), guard: Guard::new(ARGUMENTS) }
+        Self { id, name, arguments: String::new(), extra_content: None, guard: Guard::new(ARGUMENTS) }
     }
 
     /// Takes in a piece of the arguments.
@@ -48,7 +51,8 @@ impl PartialCall {
         let has_none = is_whole && self.arguments.trim().is_empty();
         let arguments = if has_none { "{}".to_owned() } else { self.arguments.clone() };
         let call_id = Some(self.id.clone()).filter(|id| id.len() <= MAX_SERVER_CALL_ID).unwrap_or_default();
-        RawCall { name: self.name.clone(), arguments, fields: ServerFields { call_id, ..ServerFields::default() } }
+        let fields = ServerFields { call_id, extra_content: self.extra_content.clone(), ..ServerFields::default() };
+        RawCall { name: self.name.clone(), arguments, fields }
     }
 }
 
@@ -63,14 +67,24 @@ impl CallBounds {
     /// Counts another call.
     pub(crate) fn begin(&mut self, target: &Target) -> Result<(), Failure> {
         self.calls += 1;
-        if self.calls > MAX_CALLS { Err(Failure::too_many_calls(target, MAX_CALLS)) } else { Ok(()) }
+        if self.calls <= MAX_CALLS {
+            return Ok(());
+        }
+        Err(Failure::protocol(format!(
+            "the model at {target} asked for more than {MAX_CALLS} tool calls in one answer"
+        ))
+        .hint("the model may be confused: ask again, or try another one"))
     }
 
     /// Counts a piece of arguments of this length.
     pub(crate) fn take(&mut self, target: &Target, bytes: usize, answer: &mut Answer) -> Result<(), Failure> {
         self.bytes += bytes;
         answer.size += bytes;
-        if self.bytes > MAX_ARGUMENT_BYTES { Err(Failure::too_long_arguments(target)) } else { Ok(()) }
+        if self.bytes <= MAX_ARGUMENT_BYTES {
+            return Ok(());
+        }
+        Err(Failure::protocol(format!("the model at {target} wrote more than 1 MiB of tool arguments"))
+            .hint("ask it to work in smaller steps"))
     }
 
     /// Counts arguments no more that are replaced.
@@ -91,31 +105,6 @@ pub(crate) struct StoredAnswer<'a> {
     blocks: Vec<&'a RawValue>,
 }
 
-/// Kind of one of its parts.
-#[derive(Debug)]
-enum Place<'a> {
-    /// So many bytes of the words, in a message of that phase.
-    Words(usize, Option<Cow<'a, str>>),
-    /// So many bytes of words that say nothing.
-    Blank(usize),
-    /// The call of that id.
-    Call(Cow<'a, str>),
-    /// A part as it came; set if it holds thoughts.
-    AsItCame(&'a RawValue, bool),
-}
-
-#[derive(Deserialize)]
-struct Label<'a> {
-    #[serde(borrow)]
-    r#type: Option<Cow<'a, str>>,
-}
-
-#[derive(Deserialize)]
-struct Text<'a>(#[serde(borrow)] Cow<'a, str>);
-
-#[derive(Deserialize)]
-struct WordsInPhase<'a>(#[serde(borrow)] Cow<'a, str>, usize);
-
 impl<'a> StoredAnswer<'a> {
     pub(crate) fn parse(json: &'a str) -> Option<Self> {
         serde_json::from_str(json).ok()
@@ -134,26 +123,35 @@ impl<'a> StoredAnswer<'a> {
         let mut calls = parts.iter().flat_map(|part| part.calls.iter().map(|call| (call, part.origin))).peekable();
         let mut filled = Vec::new();
         for part in self.blocks.iter().copied() {
-            filled.push(match place(part)? {
-                // They are not sent, and may not have been kept.
-                Place::Blank(bytes) => {
+            let json = part.get();
+            filled.push(match json.as_bytes().first()? {
+                b'{' => FilledPlace::AsItCame(part, is_thought(json)),
+                // Words that say nothing are not sent, and may not have been kept.
+                b'-' => {
+                    let bytes = json.get(1..)?.parse().ok()?;
                     let kept = words.split_at_checked(bytes).filter(|(text, _)| is_blank(text));
                     words = kept.map_or(words, |(_, rest)| rest);
                     continue;
                 }
-                Place::Words(bytes, phase) => {
+                b'"' => {
+                    let id: String = serde_json::from_str(json).ok()?;
+                    match calls.next_if(|(call, origin)| server_id(call, origin) == Some(&id)) {
+                        Some((call, origin)) => {
+                            let own = ids.of_call(&call.call_id, server_id(call, origin));
+                            FilledPlace::Call(call, Some(own).filter(|own| *own == id)?)
+                        }
+                        None => FilledPlace::Missing,
+                    }
+                }
+                first => {
+                    let (phase, bytes) = match first {
+                        b'[' => serde_json::from_str::<(Option<String>, usize)>(json).ok()?,
+                        _ => (None, json.parse().ok()?),
+                    };
                     let (text, rest) = words.split_at_checked(bytes)?;
                     words = rest;
                     if is_blank(text) { FilledPlace::Blank } else { FilledPlace::Words(text.to_owned(), phase) }
                 }
-                Place::Call(id) => match calls.next_if(|(call, origin)| server_id(call, origin) == Some(&*id)) {
-                    Some((call, origin)) => {
-                        let own = ids.of_call(&call.call_id, server_id(call, origin));
-                        FilledPlace::Call(call, Some(own).filter(|own| *own == id)?)
-                    }
-                    None => FilledPlace::Missing,
-                },
-                Place::AsItCame(raw, is_thought) => FilledPlace::AsItCame(raw, is_thought),
             });
         }
         (is_blank(words) && calls.next().is_none()).then_some(filled)
@@ -168,11 +166,29 @@ pub(crate) struct AnswerPart<'a> {
     pub(crate) origin: &'a AnswerOrigin,
 }
 
+impl<'a> AnswerPart<'a> {
+    /// Splits a conversation: answers that stand side by side are items of one, or several of which the person said nothing.
+    /// Every other message stands by itself.
+    pub(crate) fn split(messages: &'a [Message]) -> impl Iterator<Item = (&'a Message, Vec<Self>)> {
+        let part = |message: &'a Message| match message {
+            Message::Assistant { text, tool_calls, origin, reasoning: _ } => {
+                Some(Self { text, calls: tool_calls, origin })
+            }
+            _ => None,
+        };
+        let are_answers = |one: &Message, next: &Message| {
+            [one, next].iter().all(|message| matches!(message, Message::Assistant { .. }))
+        };
+        let runs = messages.chunk_by(are_answers);
+        runs.map(move |run| (&run[0], run.iter().filter_map(part).collect()))
+    }
+}
+
 /// A part of a stored answer that goes back.
 #[derive(Debug)]
 pub(crate) enum FilledPlace<'a> {
     /// Words, in a message of that phase.
-    Words(String, Option<Cow<'a, str>>),
+    Words(String, Option<String>),
     /// Words that say nothing.
     Blank,
     /// A call, by its id.
@@ -183,21 +199,12 @@ pub(crate) enum FilledPlace<'a> {
     AsItCame(&'a RawValue, bool),
 }
 
-fn place(part: &RawValue) -> Option<Place<'_>> {
-    let json = part.get();
-    Some(match json.as_bytes().first()? {
-        b'{' => Place::AsItCame(part, is_thought(json)),
-        b'"' => Place::Call(serde_json::from_str::<Text<'_>>(json).ok()?.0),
-        b'[' => {
-            let WordsInPhase(phase, bytes) = serde_json::from_str(json).ok()?;
-            Place::Words(bytes, Some(phase))
-        }
-        b'-' => Place::Blank(json.get(1..)?.parse().ok()?),
-        _ => Place::Words(json.parse().ok()?, None),
-    })
-}
-
 fn is_thought(json: &str) -> bool {
+    #[derive(Deserialize)]
+    struct Label<'a> {
+        #[serde(borrow)]
+        r#type: Option<Cow<'a, str>>,
+    }
     let label = serde_json::from_str::<Label<'_>>(json).ok().and_then(|label| label.r#type);
     matches!(label.as_deref(), Some("thinking" | "redacted_thinking" | "reasoning"))
 }
@@ -205,7 +212,7 @@ fn is_thought(json: &str) -> bool {
 /// Parts of an answer on their way into the journal.
 #[derive(Debug, Default)]
 pub(crate) struct AnswerParts {
-    parts: Vec<Box<RawValue>>,
+    parts: Vec<String>,
     bytes: usize,
     /// Set once there is one that nothing else holds.
     has_own: bool,
@@ -213,44 +220,38 @@ pub(crate) struct AnswerParts {
 
 impl AnswerParts {
     pub(crate) fn words(&mut self, words: &str, phase: Option<&str>) -> Option<()> {
-        let bytes = i64::try_from(words.len()).ok()?;
+        let bytes = words.len();
         match phase {
-            _ if is_blank(words) => self.push(to_raw_value(&-bytes).ok()?),
+            _ if is_blank(words) => self.push(format!("-{bytes}")),
             Some(phase) => {
                 self.has_own = true;
-                self.push(to_raw_value(&(phase, bytes)).ok()?)
+                self.push(json!([phase, bytes]).to_string())
             }
-            None => self.push(to_raw_value(&bytes).ok()?),
+            None => self.push(bytes.to_string()),
         }
     }
 
     pub(crate) fn call(&mut self, id: &str) -> Option<()> {
-        self.push(to_raw_value(id).ok()?)
+        self.push(json!(id).to_string())
     }
 
     pub(crate) fn as_it_came(&mut self, part: &RawValue) -> Option<()> {
         self.has_own = true;
-        self.push(part.to_owned())
+        self.push(part.get().to_owned())
     }
 
     /// All of them as JSON, as blocks behind what stood before them, or else as items; none where words and calls alone say it
     /// all.
     pub(crate) fn written(self, behind: Option<&str>) -> Option<String> {
-        #[derive(Serialize)]
-        #[serde(untagged)]
-        enum Written<'a> {
-            Blocks { behind: &'a str, blocks: Vec<Box<RawValue>> },
-            Items { items: Vec<Box<RawValue>> },
-        }
-        let answer = match behind {
-            Some(behind) => Written::Blocks { behind, blocks: self.parts },
-            None => Written::Items { items: self.parts },
-        };
-        if self.has_own { serde_json::to_string(&answer).ok() } else { None }
+        let parts = self.parts.join(",");
+        self.has_own.then(|| match behind {
+            Some(behind) => format!(r#"{{"behind":{},"blocks":[{parts}]}}"#, json!(behind)),
+            None => format!(r#"{{"items":[{parts}]}}"#),
+        })
     }
 
-    fn push(&mut self, part: Box<RawValue>) -> Option<()> {
-        self.bytes += part.get().len();
+    fn push(&mut self, part: String) -> Option<()> {
+        self.bytes += part.len();
         self.parts.push(part);
         (self.bytes <= MAX_SERVER_FIELDS).then_some(())
     }

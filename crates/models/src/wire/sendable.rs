@@ -93,7 +93,9 @@ impl<'a> WireIds<'a> {
         }
         // Some servers number the calls of each answer from zero.
         let servers = servers.filter(|id| !id.is_empty() && !self.taken.contains(*id)).map(Cow::Borrowed);
-        let id = servers.unwrap_or_else(|| self.free(call));
+        let mut short = (0..).map(|number| short_id(call.as_str(), number));
+        let id =
+            servers.or_else(|| short.find(|id| !self.taken.contains(id.as_str())).map(Cow::Owned)).unwrap_or_default();
         self.taken.insert(id.clone());
         self.given.insert(call, id.clone());
         id
@@ -102,17 +104,6 @@ impl<'a> WireIds<'a> {
     /// The id of the call that a result answers.
     pub(crate) fn of_result(&mut self, call: &'a CallId) -> Cow<'a, str> {
         self.of_call(call, None)
-    }
-
-    fn free(&self, call: &CallId) -> Cow<'a, str> {
-        let mut number = 0_u64;
-        loop {
-            let id = short_id(call.as_str(), number);
-            if !self.taken.contains(id.as_str()) {
-                return id.into();
-            }
-            number += 1;
-        }
     }
 }
 

@@ -1,13 +1,11 @@
 //! Anthropic's Messages: what is asked, and all that may come back.
 
 use agentd_core::{
-    ids::CallId,
     model::WindowSource,
     origin::{AnswerOrigin, ItemOrigin, MAX_SERVER_FIELDS},
-    tool::ToolCall,
 };
 use agentd_models::{Effort, Thinking};
-use agentd_testkit::model_server::{Provider, Recorded, Reply};
+use agentd_testkit::model_server::Provider;
 use secrecy::SecretString;
 use serde_json::Value;
 
@@ -19,10 +17,6 @@ fn messages_config(server: &ModelServer) -> ModelConfig {
 
 async fn ask_messages(server: &ModelServer) -> Outcome {
     ask_config(&messages_config(server)).await
-}
-
-fn last(server: &ModelServer) -> Recorded {
-    server.requests().pop().unwrap()
 }
 
 /// A stream of these events around blocks.
@@ -147,15 +141,6 @@ async fn abilities_are_asked_of_the_server_before_the_first_request() {
 }
 
 #[tokio::test]
-async fn without_a_name_the_first_model_of_the_list_is_asked() {
-    let server = ModelServer::start().await;
-    server.acts_as(Provider::Anthropic);
-    let config = ModelConfig { id: String::new(), ..messages_config(&server) };
-    assert_eq!(ask_config(&config).await.error, None);
-    assert_eq!(last(&server).body["model"], "the-model");
-}
-
-#[tokio::test]
 async fn blocks_and_their_pieces_make_an_answer() {
     let server = ModelServer::start().await;
     server.reply(
@@ -262,40 +247,13 @@ async fn an_answer_goes_back_as_it_came_to_its_model_behind_the_same_prefix_only
 }
 
 #[tokio::test]
-async fn thoughts_that_are_refused_all_the_same_are_left_out_from_then_on() {
-    let server = ModelServer::start().await;
-    let config = messages_config(&server);
-    let model = connect(&config).unwrap();
-    server.reply(Reply::tool_call("now", json!({})).and_reasoning("hm"));
-    let outcome = ask(&model, request_with_tools("Hi")).await;
-    let bound = "messages.1.content.0: The block is bound to a different conversation";
-    server.reply(Reply::messages_error(400, "invalid_request_error", bound));
-    let back = answered(&model.info().origin(), &outcome);
-    let answer = ask(&model, back.clone()).await;
-    assert_eq!((answer.error, answer.retries.len()), (None, 1));
-    assert!(answer.retries[0].2.contains("without the model's earlier thoughts"), "{:?}", answer.retries);
-    assert_eq!(ask(&model, back).await.retries, []);
-    let thinks = |request: &Recorded| request.text.contains("\"thinking\"");
-    let thinks: Vec<bool> = server.requests().iter().map(thinks).collect();
-    assert_eq!(thinks, [false, true, false, false]);
-    assert!(model.learnt().is_empty(), "{:?}", model.learnt());
-}
-
-#[tokio::test]
 async fn results_come_first_and_blank_words_never() {
     let server = ModelServer::start().await;
     let model = connect(&messages_config(&server)).unwrap();
-    let call = |id: &str| ToolCall { call_id: CallId::from(id.to_owned()), name: "now".into(), arguments: "{".into() };
-    let result = |id: &str, text: &str| Message::Tool {
-        call_id: CallId::from(id.to_owned()),
-        name: "now".into(),
-        text: text.to_owned(),
-    };
-    let user = |text: &str| Message::User { text: text.to_owned() };
     let mut request = request_with_tools("Hi");
     request.messages.extend([
         user("and more"),
-        Message::answer(" \n", vec![call("a"), call("b")]),
+        Message::answer(" \n", vec![tool_call("a", "{"), tool_call("b", "{")]),
         result("a", ""),
         user("<system_reminder>\nx\n</system_reminder>"),
         result("b", "<system_reminder>noon"),
@@ -327,12 +285,7 @@ async fn calls_in_a_conversation_without_tools_are_words() {
     let server = ModelServer::start().await;
     let model = connect(&messages_config(&server)).unwrap();
     let mut request = request("Hi");
-    let call_id = CallId::from("a".to_owned());
-    let call = ToolCall { call_id: call_id.clone(), name: "now".into(), arguments: "{}".into() };
-    request.messages.extend([
-        Message::answer("", vec![call]),
-        Message::Tool { call_id, name: "now".into(), text: "noon".to_owned() },
-    ]);
+    request.messages.extend([Message::answer("", vec![tool_call("a", "{}")]), result("a", "noon")]);
     assert_eq!(ask(&model, request).await.error, None);
     assert_eq!(server.refusals(), [""; 0]);
 }
@@ -460,19 +413,7 @@ async fn a_thought_without_its_signature_and_one_at_the_end_do_not_go_back() {
 
 #[tokio::test]
 async fn errors_become_kinds_and_only_some_are_tried_again() {
-    let check = async |reply: Reply, kind: ErrorKind, requests: usize, words: &str, hint: &str| {
-        let server = ModelServer::start().await;
-        server.reply(Reply::text("Hi")).default_reply(reply);
-        let mut config = messages_config(&server);
-        config.retries = 1;
-        // What was taken before is not suspected.
-        let model = connect(&config).unwrap();
-        assert_eq!(ask(&model, request_with_tools("Hi")).await.error, None);
-        let outcome = ask(&model, request_with_tools("Hi")).await;
-        assert_eq!((outcome.kind(), server.requests().len() - 1), (Some(kind), requests), "{outcome:?}");
-        assert!(outcome.message().contains(words), "{words}: {outcome:?}");
-        assert!(outcome.hint.as_deref().unwrap_or_default().contains(hint), "{hint}: {outcome:?}");
-    };
+    let check = |reply, kind, requests, words, hint| check_failure(Wire::Anthropic, reply, kind, requests, words, hint);
     let error = Reply::messages_error;
     let in_stream = |kind: &str, message: &str| {
         let error = json!({"type": kind, "message": message});
@@ -523,18 +464,6 @@ async fn an_error_in_the_middle_takes_the_answer_back_and_a_wait_is_kept() {
 }
 
 #[tokio::test]
-async fn a_server_that_only_pings_is_given_up() {
-    let server = ModelServer::start().await;
-    let pings = std::iter::repeat_n(json!({"type": "ping"}).to_string(), 10_000);
-    server.reply(Reply::events(pings).delay_ms(50));
-    let mut config = messages_config(&server);
-    config.retries = 0;
-    (config.first_byte_timeout_ms, config.idle_timeout_ms) = (400, 400);
-    let outcome = ask_config(&config).await;
-    assert!(outcome.message().contains("only signs of life"), "{outcome:?}");
-}
-
-#[tokio::test]
 async fn the_window_is_learnt_from_a_refusal() {
     let server = ModelServer::start().await;
     for said in [
@@ -545,36 +474,6 @@ async fn the_window_is_learnt_from_a_refusal() {
         let mut stream = connect(&messages_config(&server)).unwrap().stream(request("Hi"));
         let error = stream.next().await.unwrap().unwrap_err();
         assert_eq!((error.kind(), error.window()), (ErrorKind::ContextOverflow, Some(200_000)), "{said}");
-    }
-}
-
-#[tokio::test]
-async fn a_parameter_that_the_model_refuses_is_left_out_and_that_is_kept() {
-    for (field, said) in [
-        ("temperature", "`temperature` may only be set to 1 when thinking is enabled"),
-        ("temperature", "temperature: Extra inputs are not permitted"),
-        ("thinking", "adaptive thinking is not supported on this model"),
-        ("output_config", "This model does not support the effort parameter."),
-        ("cache_control", "messages.0.content.0.text.cache_control: Extra inputs are not permitted"),
-    ] {
-        let server = ModelServer::start().await;
-        server.lenient();
-        let refused = json!(field);
-        server.respond_with(move |request| {
-            let name = format!("\"{}\"", refused.as_str().unwrap());
-            if request.text.contains(&name) {
-                Reply::messages_error(400, "invalid_request_error", said)
-            } else {
-                Reply::text("Hi")
-            }
-        });
-        let mut config = messages_config(&server);
-        (config.temperature, config.thinking, config.effort) = (Some(0.5), Some(Thinking::Adaptive), Some(Effort::Max));
-        let model = connect(&config).unwrap();
-        assert_eq!(ask(&model, request_with_tools("Hi")).await.error, None, "{field}: {said}");
-        let asked = server.requests().len();
-        assert_eq!(ask(&model, request_with_tools("Hi")).await.retries, [], "{field}");
-        assert_eq!(server.requests().len(), asked + 1);
     }
 }
 
@@ -596,23 +495,4 @@ async fn a_limit_of_the_answer_that_nobody_set_is_learnt() {
     config.max_tokens = Some(8192);
     let outcome = ask_config(&config).await;
     assert_eq!(outcome.kind(), Some(ErrorKind::Rejected), "{outcome:?}");
-}
-
-#[tokio::test]
-async fn tools_in_the_text_work_here_as_well() {
-    let server = ModelServer::start().await;
-    server.reply(Reply::text(r#"{"tool": "now", "args": {}}"#));
-    let config = ModelConfig { native_tools: Some(false), ..messages_config(&server) };
-    let outcome = ask_config(&config).await;
-    assert_eq!(outcome.calls, [("now".to_owned(), "{}".to_owned())], "{outcome:?}");
-    assert!(last(&server).body["tools"].is_null());
-}
-
-#[tokio::test]
-async fn two_hundred_calls_are_too_many() {
-    let server = ModelServer::start().await;
-    let calls = (0..200).fold(Reply::default(), |reply, _| reply.and_call("now", json!({})));
-    server.reply(calls);
-    let outcome = ask_messages(&server).await;
-    assert!(outcome.message().contains("more than 128 tool calls"), "{outcome:?}");
 }

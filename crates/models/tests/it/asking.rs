@@ -1,17 +1,9 @@
 //! What is sent.
 
-use agentd_core::{ids::CallId, tool::ToolCall};
-use agentd_models::ModelConfig;
-use agentd_testkit::{
-    model_server::{MODEL_ID, ModelServer, Reply},
-    validator::chat_completions,
-};
+use agentd_testkit::validator::chat_completions;
 use secrecy::SecretString;
 
 use super::*;
-
-/// The id of the call `c1` for a server that gave none.
-const C1: &str = "WRY4OYjNQ";
 
 async fn body_of(change: impl FnOnce(&mut ModelConfig), request: ModelRequest) -> serde_json::Value {
     let server = ModelServer::start().await;
@@ -58,15 +50,7 @@ async fn settings_tools_and_extra_fields_are_sent() {
 
 #[tokio::test]
 async fn a_placeholder_stands_only_where_a_conversation_would_be_refused_without_it() {
-    let said = |text: &str| Message::User { text: text.to_owned() };
-    let called = |id: &str| {
-        let call = ToolCall { call_id: CallId::from(id.to_owned()), name: "now".into(), arguments: "{}".into() };
-        Message::answer(String::new(), vec![call])
-    };
-    let result = |id: &str, text: &str| {
-        let (call_id, name, text) = (CallId::from(id.to_owned()), "now".to_owned(), text.to_owned());
-        Message::Tool { call_id, name, text }
-    };
+    let (said, called) = (user, |id: &str| Message::answer(String::new(), vec![tool_call(id, "{}")]));
     let answered = |text: &str| Message::answer(text, Vec::new());
     let system = Message::System { text: "Be brief.".to_owned() };
     for (history, expected) in [
@@ -99,37 +83,6 @@ async fn a_placeholder_stands_only_where_a_conversation_would_be_refused_without
 }
 
 #[tokio::test]
-async fn history_goes_back_byte_for_byte_and_reasoning_where_wanted() {
-    let mut request = request_with_tools("Hi");
-    let call = ToolCall {
-        call_id: CallId::from("c1".to_owned()),
-        name: "now".to_owned(),
-        arguments: "{ \"b\":1,  \"a\":2}".to_owned(),
-    };
-    request.messages.push(Message::Assistant {
-        text: String::new(),
-        reasoning: Some("I should look.".to_owned()),
-        origin: Default::default(),
-        tool_calls: vec![call],
-    });
-    request.messages.push(Message::Tool {
-        call_id: CallId::from("c1".to_owned()),
-        name: "now".to_owned(),
-        text: "noon".to_owned(),
-    });
-    for echo in [false, true] {
-        let body = body_of(|config| config.echo_reasoning = echo, request.clone()).await;
-        let mut expected = json!({"role": "assistant", "content": null, "tool_calls": [
-            {"id": C1, "type": "function", "function": {"name": "now", "arguments": "{ \"b\":1,  \"a\":2}"}}]});
-        if echo {
-            expected["reasoning_content"] = json!("I should look.");
-        }
-        assert_eq!(body["messages"][2], expected);
-        assert_eq!(body["messages"][3], json!({"role": "tool", "tool_call_id": C1, "content": "noon"}));
-    }
-}
-
-#[tokio::test]
 async fn the_key_and_headers_are_sent_and_never_shown() {
     let server = ModelServer::start().await;
     server.reply(Reply::refusal(401, "the key sk-hunter2 is wrong, and so is deep-secret"));
@@ -145,16 +98,6 @@ async fn the_key_and_headers_are_sent_and_never_shown() {
     assert!(!shown.contains("hunter2") && !shown.contains("deep-secret"), "{shown}");
     assert_eq!(outcome.kind(), Some(ErrorKind::Auth));
     assert!(outcome.hint.unwrap().contains("api_key"));
-}
-
-#[tokio::test]
-async fn a_model_without_an_id_is_the_first_that_the_server_lists() {
-    let server = ModelServer::start().await;
-    let mut config = config(&server);
-    config.id = String::new();
-    let model = connect(&config).unwrap();
-    ask(&model, request("Hi")).await;
-    assert_eq!(server.requests()[0].body["model"], MODEL_ID);
 }
 
 #[tokio::test]
@@ -175,10 +118,7 @@ async fn what_a_server_refuses_is_not_sent_again() {
         .reply(Reply::refusal(400, "Unrecognized request argument supplied: stream_options"))
         .reply(Reply::refusal(400, "Unsupported parameter: use 'max_completion_tokens' instead"))
         .reply(Reply::text("Fine."));
-    let mut config = config(&server);
-    config.max_tokens = Some(9);
-    config.retries = 0;
-    let model = connect(&config).unwrap();
+    let model = connect(&ModelConfig { max_tokens: Some(9), retries: 0, ..config(&server) }).unwrap();
     let outcome = ask(&model, request("Hi")).await;
     assert_eq!(outcome.text, "Fine.");
     let retries: Vec<_> = outcome.retries.iter().map(|(attempt, delay, _)| (*attempt, *delay)).collect();
@@ -215,9 +155,7 @@ async fn the_last_request_of_a_turn_begins_as_the_one_before_it() {
 async fn a_server_that_refuses_tools_that_may_not_be_called_is_asked_without() {
     for refusal in ["tool_choice: only 'auto' is supported", "Extra inputs are not permitted", "Bad Request"] {
         let server = ModelServer::start().await;
-        let mut config = config(&server);
-        config.retries = 0;
-        let model = connect(&config).unwrap();
+        let model = connect(&ModelConfig { retries: 0, ..config(&server) }).unwrap();
         server.reply(Reply::refusal(400, refusal)).reply(Reply::text("Fine."));
         assert!(model.can_forbid_calls());
         let outcome = ask(&model, last_request()).await;
@@ -280,24 +218,10 @@ async fn that_a_server_takes_no_such_tools_is_not_known_before_it_took_the_reque
 }
 
 #[tokio::test]
-async fn a_refusal_of_something_else_leaves_the_tools_alone() {
-    let server = ModelServer::start().await;
-    let mut config = config(&server);
-    (config.retries, config.temperature) = (0, Some(0.5));
-    let model = connect(&config).unwrap();
-    server.reply(Reply::refusal(400, "'temperature' does not support 0.5")).reply(Reply::text("Fine."));
-    assert_eq!(ask(&model, last_request()).await.text, "Fine.");
-    assert_eq!(server.requests()[1].body["tool_choice"], "none");
-    assert!(model.can_forbid_calls());
-}
-
-#[tokio::test]
 async fn a_model_that_calls_all_the_same_is_known_for_it() {
     let server = ModelServer::start().await;
     for native in [true, false] {
-        let mut config = config(&server);
-        config.native_tools = Some(native);
-        let model = connect(&config).unwrap();
+        let model = connect(&ModelConfig { native_tools: Some(native), ..config(&server) }).unwrap();
         server.reply(match native {
             true => Reply::tool_call("now", json!({})),
             false => Reply::text("{\"tool\": \"now\", \"args\": {}}"),

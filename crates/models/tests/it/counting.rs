@@ -1,7 +1,7 @@
 //! What servers have counted: of each attempt, whatever came of it, and at which price.
 
 use agentd_core::usage::Prices;
-use agentd_testkit::model_server::{Reply, UsagePlace};
+use agentd_testkit::model_server::UsagePlace;
 use serde_json::Value;
 
 use super::*;

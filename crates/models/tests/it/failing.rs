@@ -1,44 +1,14 @@
 //! Answers that come badly, late, or not at all.
 
-use agentd_testkit::model_server::{ModelServer, Reply};
-
 use super::*;
 
 /// Asks once, without retries.
 async fn fail(reply: Reply) -> Outcome {
     let server = ModelServer::start().await;
     server.default_reply(reply);
-    let mut config = config(&server);
-    config.retries = 0;
-    let outcome = ask_config(&config).await;
+    let outcome = ask_config(&ModelConfig { retries: 0, ..config(&server) }).await;
     assert!(outcome.error.is_some() && outcome.calls.is_empty(), "{outcome:?}");
     outcome
-}
-
-#[tokio::test]
-async fn statuses_become_kinds_with_what_the_server_said() {
-    for (status, said, kind) in [
-        (400, "you are odd", ErrorKind::Rejected),
-        (400, "This model's maximum context length is 4096 tokens", ErrorKind::ContextOverflow),
-        (401, "who are you", ErrorKind::Auth),
-        (403, "not you", ErrorKind::Auth),
-        (404, "no such model", ErrorKind::Rejected),
-        (409, "busy", ErrorKind::Provider),
-        (429, "slow down", ErrorKind::RateLimited),
-        (500, "oh dear", ErrorKind::Provider),
-        (503, "overloaded", ErrorKind::Provider),
-    ] {
-        let outcome = fail(Reply::refusal(status, said)).await;
-        assert_eq!(outcome.kind(), Some(kind), "{status} {said}");
-        assert!(outcome.message().contains(said), "{outcome:?}");
-    }
-}
-
-#[tokio::test]
-async fn a_web_page_is_no_model() {
-    let outcome = fail(Reply::html()).await;
-    assert_eq!(outcome.kind(), Some(ErrorKind::Protocol));
-    assert!(outcome.message().contains("the server answered with HTML, is base_url right?"), "{outcome:?}");
 }
 
 #[tokio::test]
@@ -126,18 +96,6 @@ fn comments(times: usize, then: &str) -> Reply {
 }
 
 #[tokio::test]
-async fn a_server_that_only_says_that_it_is_alive_is_given_up() {
-    let server = ModelServer::start().await;
-    let mut config = config(&server);
-    config.retries = 0;
-    (config.first_byte_timeout_ms, config.idle_timeout_ms) = (400, 400);
-    server.reply(comments(100_000, ""));
-    let outcome = ask_config(&config).await;
-    assert_eq!(outcome.kind(), Some(ErrorKind::Timeout));
-    assert!(outcome.message().contains("sent nothing of its answer for 2s, only signs of life"), "{outcome:?}");
-}
-
-#[tokio::test]
 async fn signs_of_life_hold_an_answer_longer_than_silence_does() {
     let server = ModelServer::start().await;
     let mut config = config(&server);
@@ -155,8 +113,16 @@ async fn too_many_calls_are_refused() {
     for _ in 0..10_000 {
         reply = reply.and_call("now", json!({}));
     }
-    for reply in [reply.clone(), reply.without_call_numbers()] {
-        let outcome = fail(reply).await;
+    let numbered = reply.clone().without_call_numbers();
+    for (wire, reply) in [
+        (Wire::OpenAi, numbered),
+        (Wire::OpenAi, reply.clone()),
+        (Wire::Anthropic, reply.clone()),
+        (Wire::Responses, reply),
+    ] {
+        let server = ModelServer::start().await;
+        server.reply(reply);
+        let outcome = ask_config(&ModelConfig { wire, retries: 0, ..config(&server) }).await;
         assert_eq!(outcome.kind(), Some(ErrorKind::Protocol));
         assert!(outcome.message().contains("more than 128 tool calls"), "{outcome:?}");
     }

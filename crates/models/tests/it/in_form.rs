@@ -2,7 +2,6 @@
 
 use agentd_core::answer_schema::AnswerSchema;
 use agentd_models::Effort;
-use agentd_testkit::model_server::{Recorded, Reply};
 use serde_json::Value;
 
 use super::*;

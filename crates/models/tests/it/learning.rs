@@ -2,9 +2,8 @@
 
 use std::{collections::BTreeMap, fs, path::Path};
 
-use agentd_core::{ids::CallId, model::Slot, ports::Models, route::Routes, tool::ToolCall};
-use agentd_models::{ModelRecords, ModelRouter};
-use agentd_testkit::model_server::{Recorded, Reply};
+use agentd_core::{model::Slot, ports::Models, route::Routes};
+use agentd_models::{Effort, ModelRecords, ModelRouter, Thinking};
 
 use super::*;
 
@@ -26,15 +25,13 @@ pub(super) async fn written(file: &Path, words: &str) -> String {
 /// A conversation in which the model has thought, and called a tool.
 fn conversation() -> ModelRequest {
     let mut request = request_with_tools("What time is it?");
-    let call = ToolCall { call_id: CallId::from("c1".to_owned()), name: "now".to_owned(), arguments: "{}".to_owned() };
     request.messages.push(Message::Assistant {
         text: String::new(),
         reasoning: Some("I should look.".to_owned()),
-        tool_calls: vec![call],
+        tool_calls: vec![tool_call("c1", "{}")],
         origin: Default::default(),
     });
-    let (call_id, name) = (CallId::from("c1".to_owned()), "now".to_owned());
-    request.messages.push(Message::Tool { call_id, name, text: "noon".to_owned() });
+    request.messages.push(result("c1", "noon"));
     request
 }
 
@@ -168,10 +165,13 @@ async fn configured_fields_that_are_refused_are_left_out() {
             None => Reply::text("Fine."),
         }
     });
-    let mut config = config(&server);
-    (config.temperature, config.max_tokens) = (Some(0.5), Some(100));
-    config.body = json!({"top_p": 0.5, "top_k": 3}).as_object().unwrap().clone();
-    let model = connect(&config).unwrap();
+    let model = connect(&ModelConfig {
+        temperature: Some(0.5),
+        max_tokens: Some(100),
+        body: json!({"top_p": 0.5, "top_k": 3}).as_object().unwrap().clone(),
+        ..config(&server)
+    })
+    .unwrap();
     assert_eq!(ask(&model, request("Hi")).await.text, "Fine.");
     let outcome = ask(&model, request("Hi")).await;
     assert_eq!((outcome.text.as_str(), outcome.retries.len()), ("Fine.", 0));
@@ -262,4 +262,62 @@ async fn many_models_leave_a_small_file() {
     let text = written(&file, "model-399-").await;
     assert_eq!(text.matches("\"address\"").count(), 256);
     assert!(text.len() < 256 * 1024, "{}", text.len());
+}
+
+#[tokio::test]
+async fn thoughts_that_are_refused_all_the_same_are_left_out_of_their_conversation() {
+    for (wire, mark, said) in [
+        (Wire::Anthropic, "\"thinking\"", "messages.1.content.0: The block is bound to a different conversation"),
+        (Wire::Responses, "\"rs_scripted\"", "The encrypted content gAAA could not be verified."),
+        (Wire::Responses, "\"rs_scripted\"", "Item 'rs_scripted' was provided without its required following item."),
+    ] {
+        let server = ModelServer::start().await;
+        let model = connect(&ModelConfig { wire, ..config(&server) }).unwrap();
+        server.reply(Reply::tool_call("now", json!({})).and_reasoning("hm"));
+        let outcome = ask(&model, request_with_tools("Hi")).await;
+        server.reply(Reply::refusal(400, said));
+        let back = anthropic::answered(&model.info().origin(), &outcome);
+        let answer = ask(&model, back.clone()).await;
+        assert_eq!((answer.error, answer.retries.len()), (None, 1), "{said}");
+        assert!(answer.retries[0].2.contains("without the model's earlier thoughts"), "{:?}", answer.retries);
+        assert_eq!(ask(&model, back).await.retries, []);
+        let thinks: Vec<bool> = server.requests().iter().map(|request| request.text.contains(mark)).collect();
+        assert_eq!(thinks, [false, true, false, false], "{said}");
+        assert!(model.learnt().is_empty(), "{:?}", model.learnt());
+    }
+}
+
+#[tokio::test]
+async fn a_parameter_that_the_model_refuses_is_left_out_and_that_is_kept() {
+    use Wire::{Anthropic, Responses};
+    for (wire, sent, said) in [
+        (Anthropic, "\"temperature\"", "`temperature` may only be set to 1 when thinking is enabled"),
+        (Anthropic, "\"temperature\"", "temperature: Extra inputs are not permitted"),
+        (Anthropic, "\"thinking\"", "adaptive thinking is not supported on this model"),
+        (Anthropic, "\"output_config\"", "This model does not support the effort parameter."),
+        (Anthropic, "\"cache_control\"", "messages.0.content.0.text.cache_control: Extra inputs are not permitted"),
+        (Responses, "\"temperature\"", "Unsupported parameter: 'temperature' is not supported with this model."),
+        (Responses, "\"effort\"", "Unsupported parameter: 'reasoning.effort' is not supported with this model."),
+        (Responses, "\"effort\"", "Unsupported value: 'max' is not supported with this model (reasoning.effort)"),
+        (Responses, "\"summary\":\"auto\"", "Your organization must be verified to generate reasoning summaries."),
+        (Responses, "\"reasoning\":{", "Unsupported parameter: 'reasoning' is not supported with this model."),
+        (Responses, "\"include\"", "Encrypted content is not supported with this model: 'include'."),
+        (Responses, "\"prompt_cache_key\"", "Unknown parameter: 'prompt_cache_key'."),
+        (Responses, "\"max_output_tokens\"", "Unsupported parameter: 'max_output_tokens' is not supported."),
+    ] {
+        let server = ModelServer::start().await;
+        server.lenient();
+        server.respond_with(move |request| match request.text.contains(sent) {
+            true => Reply::refusal(400, said),
+            false => Reply::text("Hi"),
+        });
+        let mut config = ModelConfig { wire, ..config(&server) };
+        (config.temperature, config.max_tokens) = (Some(0.5), Some(100));
+        (config.thinking, config.effort) = (Some(Thinking::Adaptive), Some(Effort::Max));
+        let model = connect(&config).unwrap();
+        assert_eq!(ask(&model, request_with_tools("Hi")).await.error, None, "{said}");
+        let asked = server.requests().len();
+        assert_eq!(ask(&model, request_with_tools("Hi")).await.retries, [], "{said}");
+        assert_eq!(server.requests().len(), asked + 1);
+    }
 }

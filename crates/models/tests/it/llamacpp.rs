@@ -1,8 +1,5 @@
 //! llama.cpp's own `/completion`.
 
-use agentd_models::ModelConfig;
-use agentd_testkit::model_server::{ModelServer, Reply};
-
 use super::*;
 
 fn completion(server: &ModelServer) -> ModelConfig {
@@ -16,9 +13,7 @@ async fn the_prompt_is_written_and_the_answer_read() {
     reply.timings = Some(json!({"cache_n": 20, "prompt_n": 5, "predicted_n": 4}));
     reply.usage = Some(json!({"prompt_tokens": 25, "completion_tokens": 4}));
     server.reply(reply);
-    let mut config = completion(&server);
-    config.max_tokens = Some(50);
-    let model = connect(&config).unwrap();
+    let model = connect(&ModelConfig { max_tokens: Some(50), ..completion(&server) }).unwrap();
     let outcome = ask(&model, request("Hi")).await;
     assert_eq!((outcome.text.as_str(), outcome.end), ("It is noon.", Some(Finish::Stop)));
     let expected = Usage { prompt_tokens: 25, cached_tokens: 20, completion_tokens: 4, ..Usage::default() };
@@ -41,9 +36,7 @@ async fn the_prompt_is_written_and_the_answer_read() {
 async fn tools_travel_in_the_text() {
     let server = ModelServer::start().await;
     server.reply(Reply::tool_call("read_file", json!({"path": "a"})));
-    let mut config = completion(&server);
-    config.base_url = server.base_url();
-    let model = connect(&config).unwrap();
+    let model = connect(&ModelConfig { base_url: server.base_url(), ..completion(&server) }).unwrap();
     let outcome = ask(&model, request_with_tools("Hi")).await;
     assert_eq!(outcome.calls, [("read_file".into(), "{\"path\":\"a\"}".into())]);
     let sent = server.requests().remove(0);
@@ -60,9 +53,7 @@ async fn limits_cuts_and_errors_are_told() {
         .reply(Reply::text("Hello").finish(""))
         .reply(Reply::status(200, "error: {\"code\":500,\"message\":\"slot lost\"}\n\n"))
         .reply(Reply::text("Whole.").whole());
-    let mut config = completion(&server);
-    config.retries = 0;
-    let model = connect(&config).unwrap();
+    let model = connect(&ModelConfig { retries: 0, ..completion(&server) }).unwrap();
     assert_eq!(ask(&model, request("Hi")).await.end, Some(Finish::Length));
     assert_eq!(ask(&model, request("Hi")).await.kind(), Some(ErrorKind::CutStream));
     let outcome = ask(&model, request("Hi")).await;

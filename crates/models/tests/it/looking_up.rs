@@ -7,8 +7,7 @@ use agentd_core::{
     ports::Models,
     usage::Prices,
 };
-use agentd_models::{ModelRouter, Wire};
-use agentd_testkit::model_server::{MODEL_ID, Reply};
+use agentd_models::ModelRouter;
 
 use super::*;
 
@@ -347,12 +346,4 @@ async fn a_model_is_named_on_the_server_of_its_slot() {
     assert!(router.named(Slot::Code, "other").is_none(), "llama.cpp is not told which model is meant");
     let router = ModelRouter::new(&BTreeMap::new(), routing::embedded()).unwrap();
     assert!(router.named(Slot::Base, "other").is_none());
-}
-
-#[tokio::test]
-async fn an_unnamed_model_goes_by_the_id_that_was_told() {
-    let server = ModelServer::start().await;
-    let router = ModelRouter::new(&BTreeMap::from([(Slot::Base, bare(&server))]), routing::embedded()).unwrap();
-    router.get(Slot::Base).look_up().await;
-    assert_eq!(router.list()[0].model.id, MODEL_ID);
 }

@@ -4,13 +4,10 @@
 
 mod anthropic;
 mod asking;
-mod breaking;
 mod counting;
 mod failing;
-mod foreign;
 mod in_form;
 mod learning;
-mod limits;
 mod llamacpp;
 mod looking_up;
 mod origins;
@@ -25,15 +22,15 @@ use std::sync::Arc;
 
 use agentd_core::{
     error::{ErrorKind, ModelError},
-    ids::SessionId,
+    ids::{CallId, SessionId},
     model::{CallUsage, Finish, Message, ModelChunk, ModelRequest, UnrunReason},
     origin::ServerFields,
     ports::Model,
-    tool::{Effect, ToolSpec},
+    tool::{Effect, ToolCall, ToolSpec},
     usage::Usage,
 };
 use agentd_models::{ModelConfig, Wire, connect};
-use agentd_testkit::model_server::ModelServer;
+use agentd_testkit::model_server::{ModelServer, Recorded, Reply};
 use futures_util::StreamExt;
 use serde_json::json;
 
@@ -159,6 +156,34 @@ async fn ask(model: &Arc<dyn Model>, request: ModelRequest) -> Outcome {
 
 async fn ask_config(config: &ModelConfig) -> Outcome {
     ask(&connect(config).unwrap(), request_with_tools("Hello")).await
+}
+
+fn last(server: &ModelServer) -> Recorded {
+    server.requests().pop().unwrap()
+}
+
+fn user(text: &str) -> Message {
+    Message::User { text: text.to_owned() }
+}
+
+fn tool_call(id: &str, arguments: &str) -> ToolCall {
+    ToolCall { call_id: CallId::from(id.to_owned()), name: "now".to_owned(), arguments: arguments.to_owned() }
+}
+
+fn result(id: &str, text: &str) -> Message {
+    Message::Tool { call_id: CallId::from(id.to_owned()), name: "now".to_owned(), text: text.to_owned() }
+}
+
+/// Checks what comes of a reply to a model that has taken everything before, and how many requests it takes.
+async fn check_failure(wire: Wire, reply: Reply, kind: ErrorKind, requests: usize, words: &str, hint: &str) {
+    let server = ModelServer::start().await;
+    server.reply(Reply::text("Hi")).default_reply(reply);
+    let model = connect(&ModelConfig { wire, retries: 1, ..config(&server) }).unwrap();
+    assert_eq!(ask(&model, request_with_tools("Hi")).await.error, None);
+    let outcome = ask(&model, request_with_tools("Hi")).await;
+    assert_eq!((outcome.kind(), server.requests().len() - 1), (Some(kind), requests), "{outcome:?}");
+    assert!(outcome.message().contains(words), "{words}: {outcome:?}");
+    assert!(outcome.hint.as_deref().unwrap_or_default().contains(hint), "{hint}: {outcome:?}");
 }
 
 /// Asks a server whose script is ready, with the usual configuration.

@@ -1,11 +1,7 @@
 //! What a server sent beside words and calls: kept, sent back to it as it came, and to nobody else.
 
-use agentd_core::{
-    ids::CallId,
-    origin::{AnswerOrigin, ItemOrigin, MAX_SERVER_FIELDS},
-    tool::ToolCall,
-};
-use agentd_testkit::model_server::{Provider, Reply};
+use agentd_core::origin::{AnswerOrigin, ItemOrigin, MAX_SERVER_FIELDS};
+use agentd_testkit::model_server::Provider;
 
 use super::*;
 
@@ -34,19 +30,18 @@ const DETAILS: &str = r#"[{"index":0,"signature":"E\/8=","text":"Let me look.","
 /// A conversation in which a model of that origin has made this call.
 fn called(origin: &str, outcome: &Outcome) -> ModelRequest {
     let mut request = request_with_tools("Hi");
-    let call_id = CallId::from("call_1".to_owned());
+    let call = tool_call("call_1", "{}");
     let fields = outcome.fields[0].clone();
     let origin_of = |fields: ServerFields| Arc::new(ItemOrigin { model: origin.to_owned(), fields });
     let details = outcome.whole.clone().unwrap_or_default();
     let origin = AnswerOrigin {
-        calls: vec![(call_id.clone(), origin_of(fields))],
+        calls: vec![(call.call_id.clone(), origin_of(fields))],
         whole: Some(origin_of(details)),
         unsent_reasoning: Some("hm".to_owned()),
         thinker: None,
     };
-    let call = ToolCall { call_id: call_id.clone(), name: "now".to_owned(), arguments: "{}".to_owned() };
     request.messages.push(Message::Assistant { text: String::new(), reasoning: None, tool_calls: vec![call], origin });
-    request.messages.push(Message::Tool { call_id, name: "now".to_owned(), text: "noon".to_owned() });
+    request.messages.push(result("call_1", "noon"));
     request
 }
 
@@ -99,9 +94,7 @@ async fn fields_go_back_byte_for_byte_to_their_model_and_to_no_other() {
 #[tokio::test]
 async fn thoughts_are_there_for_a_server_that_wants_them_and_blank_where_there_are_none() {
     let server = ModelServer::start().await;
-    let mut config = config(&server);
-    config.echo_reasoning = true;
-    let model = connect(&config).unwrap();
+    let model = connect(&ModelConfig { echo_reasoning: true, ..config(&server) }).unwrap();
     let mut request =
         called("m@elsewhere/v1", &Outcome { fields: vec![ServerFields::default()], ..Outcome::default() });
     ask(&model, request.clone()).await;
@@ -178,9 +171,7 @@ async fn an_error_in_an_array_and_a_line_of_an_older_server_are_errors_like_othe
     ] {
         let server = ModelServer::start().await;
         server.default_reply(reply);
-        let mut config = config(&server);
-        config.retries = 1;
-        let outcome = ask_config(&config).await;
+        let outcome = ask_config(&ModelConfig { retries: 1, ..config(&server) }).await;
         assert_eq!((outcome.kind(), server.requests().len()), (Some(ErrorKind::Provider), requests), "{outcome:?}");
         assert!(outcome.message().contains(words), "{outcome:?}");
     }

@@ -1,6 +1,5 @@
 //! Remarks of servers on a request: they are asked for where they are known, and never a reason to fail.
 
-use agentd_testkit::model_server::Reply;
 use serde_json::Value;
 
 use super::*;

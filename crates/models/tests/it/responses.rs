@@ -1,8 +1,8 @@
 //! OpenAI's Responses: what is asked, and all that may come back.
 
-use agentd_core::{ids::CallId, origin::MAX_SERVER_FIELDS, tool::ToolCall};
+use agentd_core::origin::MAX_SERVER_FIELDS;
 use agentd_models::{Effort, Thinking};
-use agentd_testkit::model_server::{Provider, Recorded, Reply};
+use agentd_testkit::model_server::Provider;
 use secrecy::SecretString;
 use serde_json::Value;
 
@@ -14,10 +14,6 @@ fn responses_config(server: &ModelServer) -> ModelConfig {
 
 async fn ask_responses(server: &ModelServer) -> Outcome {
     ask_config(&responses_config(server)).await
-}
-
-fn last(server: &ModelServer) -> Recorded {
-    server.requests().pop().unwrap()
 }
 
 /// Events with their numbers.
@@ -373,43 +369,13 @@ async fn words_out_of_their_order_cost_thoughts_and_nothing_else() {
 }
 
 #[tokio::test]
-async fn thoughts_that_are_refused_all_the_same_are_left_out_from_then_on() {
-    for said in [
-        "The encrypted content gAAA could not be verified. Reason: Encrypted content could not be decrypted or parsed.",
-        "Item 'rs_scripted' of type 'reasoning' was provided without its required following item.",
-    ] {
-        let server = ModelServer::start().await;
-        let model = connect(&responses_config(&server)).unwrap();
-        server.reply(Reply::tool_call("now", json!({})).and_reasoning("hm"));
-        let outcome = ask(&model, request_with_tools("Hi")).await;
-        server.reply(Reply::responses_error(400, "invalid_encrypted_content", said));
-        let back = answered(&model.info().origin(), &outcome);
-        let answer = ask(&model, back.clone()).await;
-        assert_eq!((answer.error, answer.retries.len()), (None, 1));
-        assert!(answer.retries[0].2.contains("without the model's earlier thoughts"), "{:?}", answer.retries);
-        assert_eq!(ask(&model, back).await.retries, []);
-        let thinks: Vec<bool> =
-            server.requests().iter().map(|request| request.text.contains("\"rs_scripted\"")).collect();
-        assert_eq!(thinks, [false, true, false, false]);
-        assert!(model.learnt().is_empty(), "{:?}", model.learnt());
-    }
-}
-
-#[tokio::test]
 async fn results_follow_their_calls_with_the_daemons_words_in_them_and_nothing_is_blank() {
     let server = ModelServer::start().await;
     let model = connect(&responses_config(&server)).unwrap();
-    let call = |id: &str| ToolCall { call_id: CallId::from(id.to_owned()), name: "now".into(), arguments: "{".into() };
-    let result = |id: &str, text: &str| Message::Tool {
-        call_id: CallId::from(id.to_owned()),
-        name: "now".into(),
-        text: text.to_owned(),
-    };
-    let user = |text: &str| Message::User { text: text.to_owned() };
     let mut request = request_with_tools("Hi");
     request.messages.extend([
         user("and more"),
-        Message::answer(" \n", vec![call("a"), call("b")]),
+        Message::answer(" \n", vec![tool_call("a", "{"), tool_call("b", "{")]),
         result("a", ""),
         result("b", "<system_reminder>noon"),
         user("<system_reminder>\nx\n</system_reminder>"),
@@ -483,19 +449,7 @@ async fn answers_end_for_many_reasons() {
 
 #[tokio::test]
 async fn errors_become_kinds_and_only_some_are_tried_again() {
-    let check = async |reply: Reply, kind: ErrorKind, requests: usize, words: &str, hint: &str| {
-        let server = ModelServer::start().await;
-        server.reply(Reply::text("Hi")).default_reply(reply);
-        let mut config = responses_config(&server);
-        config.retries = 1;
-        // What was taken before is not suspected.
-        let model = connect(&config).unwrap();
-        assert_eq!(ask(&model, request_with_tools("Hi")).await.error, None);
-        let outcome = ask(&model, request_with_tools("Hi")).await;
-        assert_eq!((outcome.kind(), server.requests().len() - 1), (Some(kind), requests), "{outcome:?}");
-        assert!(outcome.message().contains(words), "{words}: {outcome:?}");
-        assert!(outcome.hint.as_deref().unwrap_or_default().contains(hint), "{hint}: {outcome:?}");
-    };
+    let check = |reply, kind, requests, words, hint| check_failure(Wire::Responses, reply, kind, requests, words, hint);
     let error = Reply::responses_error;
     let created = || json!({"type": "response.created", "response": {}});
     let failed = |code: &str, message: &str| {
@@ -529,69 +483,6 @@ async fn errors_become_kinds_and_only_some_are_tried_again() {
     let chat = Reply::events([r#"{"choices":[{"index":0,"delta":{"content":"Hi"}}]}"#]);
     check(chat, ErrorKind::Protocol, 1, "invalid for this wire", "wire: openai").await;
     check(Reply::text("Hello, world").cut_after(900), ErrorKind::CutStream, 2, "cut off", "").await;
-}
-
-#[tokio::test]
-async fn a_failure_in_the_middle_takes_the_answer_back() {
-    let server = ModelServer::start().await;
-    let half = stream(&[added(0, message("")), says(0, "Half of")]);
-    let response = json!({"error": {"code": "server_error", "message": "broken"}});
-    let failed = json!({"type": "response.failed", "response": response});
-    server.reply(numbered(&[&half[..half.len() - 1], &[failed]].concat()));
-    server.reply(Reply::text("Whole."));
-    let outcome = ask_responses(&server).await;
-    assert_eq!((outcome.text.as_str(), outcome.discarded), ("Whole.", 1), "{outcome:?}");
-}
-
-#[tokio::test]
-async fn a_parameter_that_the_model_refuses_is_left_out_and_that_is_kept() {
-    let unsupported = |field: &str| format!("Unsupported parameter: '{field}' is not supported with this model.");
-    for (sent, said) in [
-        ("\"temperature\"", unsupported("temperature")),
-        ("\"effort\"", unsupported("reasoning.effort")),
-        ("\"effort\"", "Unsupported value: 'max' is not supported with this model (reasoning.effort)".to_owned()),
-        ("\"summary\":\"auto\"", "Your organization must be verified to generate reasoning summaries.".to_owned()),
-        ("\"reasoning\":{", unsupported("reasoning")),
-        ("\"include\"", "Encrypted content is not supported with this model: 'include'.".to_owned()),
-        ("\"prompt_cache_key\"", "Unknown parameter: 'prompt_cache_key'.".to_owned()),
-        ("\"max_output_tokens\"", unsupported("max_output_tokens")),
-    ] {
-        let server = ModelServer::start().await;
-        server.lenient();
-        let words = said.clone();
-        server.respond_with(move |request| match request.text.contains(sent) {
-            true => Reply::responses_error(400, "unsupported_parameter", &words),
-            false => Reply::text("Hi"),
-        });
-        let mut config = responses_config(&server);
-        (config.temperature, config.max_tokens) = (Some(0.5), Some(100));
-        (config.thinking, config.effort) = (Some(Thinking::Adaptive), Some(Effort::Max));
-        let model = connect(&config).unwrap();
-        let outcome = ask(&model, request_with_tools("Hi")).await;
-        assert_eq!((outcome.error, outcome.retries.len()), (None, 1), "{said}: {:?}", outcome.retries);
-        let asked = server.requests().len();
-        assert_eq!(ask(&model, request_with_tools("Hi")).await.retries, [], "{said}");
-        assert_eq!(server.requests().len(), asked + 1);
-    }
-}
-
-#[tokio::test]
-async fn tools_in_the_text_work_here_as_well() {
-    let server = ModelServer::start().await;
-    server.reply(Reply::text(r#"{"tool": "now", "args": {}}"#));
-    let config = ModelConfig { native_tools: Some(false), ..responses_config(&server) };
-    let outcome = ask_config(&config).await;
-    assert_eq!(outcome.calls, [("now".to_owned(), "{}".to_owned())], "{outcome:?}");
-    assert!(last(&server).body["tools"].is_null());
-}
-
-#[tokio::test]
-async fn two_hundred_calls_are_too_many() {
-    let server = ModelServer::start().await;
-    let calls = (0..200).fold(Reply::default(), |reply, _| reply.and_call("now", json!({})));
-    server.reply(calls);
-    let outcome = ask_responses(&server).await;
-    assert!(outcome.message().contains("more than 128 tool calls"), "{outcome:?}");
 }
 
 #[tokio::test]

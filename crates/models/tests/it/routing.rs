@@ -74,7 +74,7 @@ fn a_wrong_address_names_its_slot() {
 }
 
 #[test]
-fn what_nobody_configures_is_usual_and_no_secret_is_shown() {
+fn what_nobody_configures_is_usual() {
     let mut config = ModelConfig::new(Wire::LlamaCpp, "http://h");
     config.native_tools = Some(true);
     assert!(!config.uses_native_tools() && config.api_key.is_none());
@@ -82,9 +82,4 @@ fn what_nobody_configures_is_usual_and_no_secret_is_shown() {
         (config.connect_timeout_ms, config.first_byte_timeout_ms, config.idle_timeout_ms),
         (10_000, 120_000, 60_000)
     );
-    let mut config = ModelConfig::new(Wire::OpenAi, "http://h");
-    config.api_key = Some("sk-1".into());
-    config.headers = BTreeMap::from([("x".to_owned(), "secret".into())]);
-    assert!(config.uses_native_tools() && !format!("{config:?}").contains("sk-1"));
-    assert!(!format!("{config:?}").contains("secret\""));
 }

@@ -1,7 +1,4 @@
-//! Tools for models whose wire carries none.
-
-use agentd_core::{ids::CallId, tool::ToolCall};
-use agentd_testkit::model_server::{ModelServer, Reply};
+//! Tools for models whose wire carries none; and thoughts and calls that a server leaves in the words, where calls are native.
 
 use super::*;
 
@@ -9,26 +6,10 @@ use super::*;
 async fn calls_are_read_from_the_text_and_results_go_back_as_words() {
     let server = ModelServer::start().await;
     server.reply(Reply::text("I look.\n{\"tool\": \"read_file\", \"args\": {\"path\": \"a b\"}}\n"));
-    let mut config = config(&server);
-    config.native_tools = Some(false);
-    let model = connect(&config).unwrap();
+    let model = connect(&ModelConfig { native_tools: Some(false), ..config(&server) }).unwrap();
     assert!(!model.info().native_tools);
     let mut request = request_with_tools("Read it");
-    request.messages.push(Message::Assistant {
-        text: String::new(),
-        reasoning: None,
-        origin: Default::default(),
-        tool_calls: vec![ToolCall {
-            call_id: CallId::from("c1".to_owned()),
-            name: "now".to_owned(),
-            arguments: "{}".to_owned(),
-        }],
-    });
-    request.messages.push(Message::Tool {
-        call_id: CallId::from("c1".to_owned()),
-        name: "now".to_owned(),
-        text: "noon".to_owned(),
-    });
+    request.messages.extend([Message::answer("", vec![tool_call("c1", "{}")]), result("c1", "noon")]);
     let outcome = ask(&model, request).await;
     assert_eq!(outcome.text, "I look.\n");
     assert_eq!(outcome.calls, [("read_file".into(), "{\"path\": \"a b\"}".into())]);
@@ -47,9 +28,7 @@ async fn a_call_out_of_a_cut_answer_does_not_run() {
     let server = ModelServer::start().await;
     let words = "{\"tool\": \"now\", \"args\": {}}";
     server.reply(Reply::deltas([words]).finish("").without_done());
-    let mut config = config(&server);
-    (config.native_tools, config.retries) = (Some(false), 0);
-    let outcome = ask_config(&config).await;
+    let outcome = ask_config(&ModelConfig { native_tools: Some(false), retries: 0, ..config(&server) }).await;
     assert_eq!((outcome.kind(), outcome.calls.len()), (Some(ErrorKind::CutStream), 0));
 }
 
@@ -78,31 +57,6 @@ async fn a_call_that_is_thought_of_does_not_run() {
 }
 
 #[tokio::test]
-async fn a_call_runs_where_the_answer_ends_with_it_and_in_a_fence_where_that_is_all() {
-    let call = r#"{"tool": "now", "args": {}}"#;
-    for (answer, text) in [
-        (format!("I look: {call}\n"), "I look: "),
-        (format!("```json\n{call}\n```\n"), ""),
-        (format!("<tool_call>\n{call}\n</tool_call>"), ""),
-    ] {
-        let outcome = said(&answer).await;
-        assert_eq!((outcome.calls.len(), outcome.unrun.len(), outcome.text.as_str()), (1, 0, text), "{answer}");
-    }
-    for answer in [
-        format!("Here is an example:\n```json\n{call}\n```\nI did not run it."),
-        format!("I look.\n```json\n{call}\n```"),
-        format!("{call}\nThat is what I would call."),
-    ] {
-        let outcome = said(&answer).await;
-        assert_eq!((outcome.calls.len(), outcome.text), (0, answer));
-        assert_eq!(outcome.unrun, [("now".to_owned(), UnrunReason::Doubtful)]);
-    }
-    let mentioned = format!("One writes `{call}` for that.");
-    let outcome = said(&mentioned).await;
-    assert_eq!((outcome.calls.len(), outcome.unrun.len(), outcome.text), (0, 0, mentioned));
-}
-
-#[tokio::test]
 async fn a_spelling_that_is_not_read_is_told() {
     let outcome = said("I look.\n<tool_call>\n<function=now>\n</function>\n</tool_call>").await;
     assert_eq!((outcome.text.as_str(), outcome.calls.len()), ("I look.\n", 0));
@@ -113,9 +67,61 @@ async fn a_spelling_that_is_not_read_is_told() {
 async fn a_call_that_the_limit_cut_is_told_by_its_name() {
     let server = ModelServer::start().await;
     server.reply(Reply::text("I write.\n{\"tool\": \"now\", \"args\": {\"path\": \"a").finish("length"));
-    let mut config = config(&server);
-    config.native_tools = Some(false);
-    let outcome = ask_config(&config).await;
+    let outcome = ask_config(&ModelConfig { native_tools: Some(false), ..config(&server) }).await;
     assert_eq!((outcome.text.as_str(), outcome.end), ("I write.\n", Some(Finish::Length)));
     assert_eq!(outcome.unrun, [("now".to_owned(), UnrunReason::Cut)]);
+}
+
+#[tokio::test]
+async fn tools_in_the_text_work_on_every_wire() {
+    for wire in [Wire::Anthropic, Wire::Responses] {
+        let server = ModelServer::start().await;
+        server.reply(Reply::text(r#"{"tool": "now", "args": {}}"#));
+        let outcome = ask_config(&ModelConfig { wire, native_tools: Some(false), ..config(&server) }).await;
+        assert_eq!(outcome.calls, [("now".to_owned(), "{}".to_owned())], "{outcome:?}");
+        assert!(last(&server).body["tools"].is_null());
+    }
+}
+
+/// What comes of words, cut as the network likes.
+async fn said_natively(words: &str) -> Outcome {
+    let server = ModelServer::start().await;
+    server.reply(Reply::deltas(words.split_inclusive(['>', ' '])));
+    ask_server(&server).await
+}
+
+#[tokio::test]
+async fn thoughts_in_the_words_are_thoughts() {
+    for words in [
+        "<think>They want 5.</think>\n\nIt is 5.",
+        "They want 5.\n</think>\n\nIt is 5.",
+        "<thinking>\nThey want 5.</thinking>It is 5.",
+        "<|channel|>analysis<|message|>They want 5.<|end|><|start|>assistant<|channel|>final<|message|>It is 5.",
+    ] {
+        let outcome = said_natively(words).await;
+        assert_eq!((outcome.reasoning.trim(), outcome.text.as_str()), ("They want 5.", "It is 5."), "{words}");
+    }
+    let mentioned = "The marks are `<think>` and `</think>`:\n```\n<think>\na\n</think>\n```\nSo it is.";
+    assert_eq!(said_natively(mentioned).await.text, mentioned);
+}
+
+#[tokio::test]
+async fn calls_as_words_are_told_and_are_no_words() {
+    for (words, text) in [
+        ("<tool_call>\n{\"name\": \"now\", \"arguments\": {}}\n</tool_call>", ""),
+        ("<think>I look.</think><tool_call>\n<function=now>\n</function>\n</tool_call>", ""),
+        ("{\"name\": \"now\", \"arguments\": {}}", ""),
+    ] {
+        let outcome = said_natively(words).await;
+        assert_eq!((outcome.text.as_str(), outcome.calls.len()), (text, 0), "{words}");
+        assert_eq!(outcome.unrun, [("now".to_owned(), UnrunReason::Foreign)], "{words}");
+    }
+}
+
+#[tokio::test]
+async fn what_a_spelling_leaves_in_a_name_is_no_part_of_it() {
+    let server = ModelServer::start().await;
+    server.reply(Reply::tool_call("read_file<|channel|>commentary", json!({"path": "a"})));
+    let outcome = ask_server(&server).await;
+    assert_eq!(outcome.calls, [("read_file".to_owned(), "{\"path\":\"a\"}".to_owned())]);
 }

@@ -10,7 +10,7 @@ use agentd_core::{
     web::WebFind,
 };
 use reqwest::{
-    Method, StatusCode, Url,
+    Method, Request, StatusCode, Url,
     header::{ACCEPT, ACCEPT_ENCODING, AUTHORIZATION, CONTENT_TYPE, HeaderName, HeaderValue},
 };
 use secrecy::{ExposeSecret, SecretString};
@@ -97,15 +97,6 @@ pub struct JsonFields {
 /// Finds of one answer at the most.
 const MOST: usize = 20;
 
-/// A question in the words of a dialect.
-#[derive(Debug, PartialEq, Eq)]
-struct Question {
-    method: Method,
-    url: Url,
-    headers: Vec<(HeaderName, HeaderValue)>,
-    body: Option<Value>,
-}
-
 /// Nobody is configured.
 pub(crate) fn none() -> WebError {
     WebError::new(ErrorKind::Configuration, "no search engine is configured, so nothing can be searched on the web")
@@ -128,16 +119,12 @@ pub(crate) async fn find(
         return Err(WebError::new(ErrorKind::Auth, format!("the key of {engine} is not there: {variable} is not set"))
             .with_hint("a person has to set it where the daemon is started"));
     }
-    let Question { method, url, headers, body } = question(config, query, most)?;
-    let mut request = clients.of(Trust::Named)?.request(method, url.clone());
-    request = request.header(ACCEPT, "application/json").header(ACCEPT_ENCODING, body::ACCEPTED);
-    for (name, value) in headers {
-        request = request.header(name, value);
-    }
-    if let Some(body) = body {
-        request = request.header(CONTENT_TYPE, "application/json").body(body.to_string());
-    }
-    let response = request.send().await.map_err(|error| failure::unsent(&url, error))?;
+    let mut request = question(config, query, most)?;
+    let url = request.url().clone();
+    request.headers_mut().insert(ACCEPT, HeaderValue::from_static("application/json"));
+    request.headers_mut().insert(ACCEPT_ENCODING, HeaderValue::from_static(body::ACCEPTED));
+    let response = clients.of(Trust::Named)?.execute(request).await;
+    let response = response.map_err(|error| failure::unsent(&url, error))?;
     let status = response.status();
     let taken = body::receive(response, max_bytes).await?;
     if !status.is_success() {
@@ -150,11 +137,12 @@ pub(crate) async fn find(
     Ok(finds)
 }
 
-fn question(config: &SearchConfig, query: &str, most: usize) -> Result<Question, WebError> {
-    let (mut url, mut headers, mut body) = (config.base_url.clone(), Vec::new(), None);
-    let bearer = || secret(AUTHORIZATION, &format!("Bearer {}", key(config)));
+fn question(config: &SearchConfig, query: &str, most: usize) -> Result<Request, WebError> {
+    let mut request = Request::new(Method::GET, config.base_url.clone());
+    let bearer = || secret(&format!("Bearer {}", key(config)));
     match &config.dialect {
         Dialect::Searxng => {
+            let url = request.url_mut();
             let path = url.path().trim_end_matches('/').to_owned();
             if !path.ends_with("/search") {
                 url.set_path(&format!("{path}/search"));
@@ -162,24 +150,28 @@ fn question(config: &SearchConfig, query: &str, most: usize) -> Result<Question,
             url.query_pairs_mut().append_pair("q", query).append_pair("format", "json");
         }
         Dialect::Brave => {
-            url.query_pairs_mut().append_pair("q", query).append_pair("count", &most.min(MOST).to_string());
-            headers.push(secret(HeaderName::from_static("x-subscription-token"), key(config))?);
+            let count = most.min(MOST).to_string();
+            request.url_mut().query_pairs_mut().append_pair("q", query).append_pair("count", &count);
+            request.headers_mut().insert("x-subscription-token", secret(key(config))?);
         }
         Dialect::Tavily => {
-            headers.push(bearer()?);
-            body = Some(json!({"query": query, "max_results": most.min(MOST)}));
+            *request.method_mut() = Method::POST;
+            request.headers_mut().insert(AUTHORIZATION, bearer()?);
+            request.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+            *request.body_mut() = Some(json!({"query": query, "max_results": most.min(MOST)}).to_string().into());
         }
         Dialect::Json(fields) => {
-            url = filled(&url, query, most)?;
-            let name = fields.key_header.as_ref().map(|name| HeaderName::from_bytes(name.as_bytes()));
-            let name = name.transpose().map_err(|_| wrong("search.key_header is no name of a header"));
+            *request.url_mut() = filled(&config.base_url, query, most)?;
+            let name = fields.key_header.as_ref().map(|name| HeaderName::from_bytes(name.as_bytes())).transpose();
             if config.api_key.is_some() {
-                headers.push(name?.map_or_else(bearer, |name| secret(name, key(config)))?);
+                match name.map_err(|_| wrong("search.key_header is no name of a header"))? {
+                    Some(name) => request.headers_mut().insert(name, secret(key(config))?),
+                    None => request.headers_mut().insert(AUTHORIZATION, bearer()?),
+                };
             }
         }
     }
-    let method = if body.is_some() { Method::POST } else { Method::GET };
-    Ok(Question { method, url, headers, body })
+    Ok(request)
 }
 
 /// The address with the question and how many finds are wanted in place of `{query}` and `{count}`. Braces are written otherwise
@@ -245,14 +237,14 @@ fn marked_down(text: &str) -> String {
     plain
 }
 
-/// A header that holds the key. It is marked, so that nothing shows it.
-fn secret(name: HeaderName, text: &str) -> Result<(HeaderName, HeaderValue), WebError> {
+/// The value of a header that holds the key. It is marked, so that nothing shows it.
+fn secret(text: &str) -> Result<HeaderValue, WebError> {
     let mut value = HeaderValue::from_str(text).map_err(|_| {
         WebError::new(ErrorKind::Configuration, "the key of the search engine has characters that no header can carry")
             .with_hint("look at the variable that search.api_key_env of web.yaml names")
     })?;
     value.set_sensitive(true);
-    Ok((name, value))
+    Ok(value)
 }
 
 fn key(config: &SearchConfig) -> &str {
@@ -309,16 +301,12 @@ mod tests {
     fn every_engine_is_asked_in_its_words() {
         let asked = |dialect: Dialect, base_url: &str| {
             let question = question(&config(dialect, base_url), "rust & 锈", 7).unwrap();
-            let headers: Vec<String> = question
-                .headers
-                .iter()
-                .map(|(name, value)| {
-                    assert!(value.is_sensitive());
-                    format!("{name}: {}", value.to_str().unwrap())
-                })
-                .collect();
-            let body = question.body.map(|body| body.to_string()).unwrap_or_default();
-            format!("{} {} [{}] {body}", question.method, question.url, headers.join(", ")).trim().to_owned()
+            let secrets = question.headers().iter().filter(|(_, value)| value.is_sensitive());
+            let headers: Vec<String> =
+                secrets.map(|(name, value)| format!("{name}: {}", value.to_str().unwrap())).collect();
+            let body = question.body().and_then(|body| body.as_bytes()).unwrap_or_default();
+            let (method, url, body) = (question.method(), question.url(), String::from_utf8_lossy(body));
+            format!("{method} {url} [{}] {body}", headers.join(", ")).trim().to_owned()
         };
         let words = "rust+%26+%E9%94%88";
         assert_eq!(

@@ -150,7 +150,7 @@ pub(super) fn without_tag(text: &str) -> Option<&str> {
 
 /// Progress in an object, on to behind the brace that closes it.
 #[derive(Debug, Default)]
-pub(super) struct Balance {
+pub(crate) struct Balance {
     at: usize,
     depth: usize,
     in_string: bool,
@@ -159,7 +159,7 @@ pub(super) struct Balance {
 
 impl Balance {
     /// The end of the object, of which more may have come since the last call.
-    pub(super) fn end(&mut self, bytes: &[u8]) -> Option<usize> {
+    pub(crate) fn end(&mut self, bytes: &[u8]) -> Option<usize> {
         while let Some(byte) = bytes.get(self.at) {
             self.at += 1;
             if self.in_string {
@@ -170,11 +170,12 @@ impl Balance {
             match byte {
                 b'"' => self.in_string = true,
                 b'{' => self.depth += 1,
-                b'}' => self.depth = self.depth.saturating_sub(1),
+                b'}' if self.depth > 1 => self.depth -= 1,
+                b'}' if self.depth == 1 => {
+                    self.depth = 0;
+                    return Some(self.at);
+                }
                 _ => {}
-            }
-            if self.depth == 0 {
-                return Some(self.at);
             }
         }
         None

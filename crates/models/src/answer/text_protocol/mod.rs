@@ -19,7 +19,7 @@ use agentd_core::{
 use serde_json::{Value, json};
 
 pub(crate) use self::{
-    call::{clean_name, is_mark},
+    call::{Balance, clean_name, is_mark},
     scanner::Scanner,
 };
 
@@ -104,7 +104,8 @@ fn add_assistant(plain: &mut Vec<Message>, words: &str) {
     }
 }
 
-fn join(text: &mut String, words: &str) {
+/// Adds words to a text, with an empty line between them.
+pub(crate) fn join(text: &mut String, words: &str) {
     if !text.is_empty() && !words.is_empty() {
         text.push_str("\n\n");
     }

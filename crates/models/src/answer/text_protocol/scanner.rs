@@ -222,4 +222,321 @@ impl Scanner {
 }
 
 #[cfg(test)]
-mod tests;
+mod tests {
+    use agentd_core::tool::Effect;
+    use proptest::prelude::*;
+    use serde_json::json;
+
+    use super::*;
+
+    const CALL: &str = r#"{"tool": "read_file", "args": {"path": "a"}}"#;
+
+    fn scanner(reads: bool) -> Scanner {
+        let tool = |name: &str| ToolSpec {
+            name: name.to_owned(),
+            description: String::new(),
+            parameters: json!({}),
+            effect: Effect::Read,
+        };
+        Scanner::new(Arc::new([tool("now"), tool("read_file")]), reads)
+    }
+
+    /// The words of an answer, its call, and the call that does not run.
+    type Found = (String, Option<(String, String)>, Option<(String, UnrunReason)>);
+
+    fn run(pieces: &[&str], reads: bool, is_cut: bool) -> Found {
+        let mut scanner = scanner(reads);
+        let words: String = pieces.iter().map(|piece| scanner.push(piece)).collect();
+        let ScanResult { words: rest, call, unrun } = scanner.finish(is_cut);
+        (words + &rest, call.map(|call| (call.name, call.arguments)), unrun)
+    }
+
+    #[track_caller]
+    fn check(reads: bool, text: &str, words: &str, call: Option<(&str, &str)>, unrun: Option<(&str, UnrunReason)>) {
+        let call = call.map(|(name, arguments)| (name.to_owned(), arguments.to_owned()));
+        let expected = (words.to_owned(), call, unrun.map(|(name, why)| (name.to_owned(), why)));
+        assert_eq!(run(&[text], reads, false), expected, "{text:?}");
+        let characters: Vec<String> = text.chars().map(String::from).collect();
+        let pieces: Vec<&str> = characters.iter().map(String::as_str).collect();
+        assert_eq!(run(&pieces, reads, false), expected, "{text:?} by characters");
+    }
+
+    #[test]
+    fn calls_are_found_in_all_their_clothes() {
+        #[track_caller]
+        fn check(text: &str, words: &str, call: (&str, &str)) {
+            super::tests::check(true, text, words, Some(call), None);
+        }
+        let read = ("read_file", r#"{"path": "a"}"#);
+        check(CALL, "", read);
+        check(r#"{"name":"read_file","arguments":{"path": "a"}}"#, "", read);
+        check(r#"{"arguments":{"path": "a"},"name":"read_file","id":7}"#, "", read);
+        check(r#"{"name":"read_file","arguments":"{\"path\": \"a\"}"}"#, "", read);
+        check(r#"{"type":"function","function":{"name":"read_file","arguments":{"path": "a"}}}"#, "", read);
+        check("<tool_call>\n{\"name\": \"read_file\", \"arguments\": {\"path\": \"a\"}}\n</tool_call>", "", read);
+        check(r#"{"tool": "now"}"#, "", ("now", "{}"));
+        check(r#"{"tool": "now", "args": null}"#, "", ("now", "{}"));
+        check(r#"{"name": "now"}"#, "", ("now", "{}"));
+        check(r#"{"why": "x", "tool": "now", "args": {}}"#, "", ("now", "{}"));
+        check(r#"{"tool": "fly.away", "args": {"to": "}"}}"#, "", ("fly.away", r#"{"to": "}"}"#));
+        check("{\"tool\": \"read_file\", \"args\": {\"path\": \"a\nb\",}}", "", ("read_file", r#"{"path": "a\nb"}"#));
+    }
+
+    #[test]
+    fn the_end_of_an_answer_is_a_call_and_a_fence_only_if_it_is_all_of_it() {
+        #[track_caller]
+        fn check(text: String, words: &str) {
+            super::tests::check(true, &text, words, Some(("read_file", r#"{"path": "a"}"#)), None);
+        }
+        check(format!("I look.\n{CALL}\n"), "I look.\n");
+        check(format!("I look: {CALL}"), "I look: ");
+        check(format!("{{\"x\": 1}} {CALL}"), "{\"x\": 1} ");
+        check(format!("{CALL}{{\"tool\": \"now\", \"args\": {{}}}}"), "");
+        check(format!("{CALL}<|im_end|>"), "");
+        check(format!("{CALL}<end_of_turn>\n<start_of_turn>user\nAnd now?"), "");
+        check(format!("{CALL}\n```"), "");
+        check(format!("{CALL}}}."), "");
+        check(format!("{CALL}\n<tool_result name=\"read_file\">\nThe file says: a"), "");
+        check(format!("[TOOL_CALLS] [{CALL}]"), "");
+        check(format!("<|python_tag|>{CALL}"), "");
+        check(format!("`{CALL}`"), "`");
+        check(format!("```json\n{CALL}\n```"), "");
+        check(format!("```\n{CALL}\n```\n"), "");
+        check(format!("```json\n{CALL}\n{CALL}\n```"), "");
+        check(format!("```json\n{CALL}\n```\n```json\n{CALL}\n```\n"), "");
+        check(format!("```json\n{CALL}\n```\n<tool_result name=\"read_file\">\nx"), "");
+        check(format!("```json\n{CALL}"), "");
+        // What the model invents behind it.
+        for invented in [
+            "<tool_response>\nThe file says: a\n</tool_response>\nIt says a.",
+            "[TOOL_RESULTS] [{\"content\": \"a\"}]",
+            "<|im_start|>user\nGo on.",
+            "<|start_header_id|>ipython<|end_header_id|>\na",
+        ] {
+            check(format!("{CALL}{invented}"), "");
+            check(format!("I look.\n<tool_call>{CALL}</tool_call>\n{invented}"), "I look.\n");
+        }
+    }
+
+    #[test]
+    fn examples_and_mentions_are_words() {
+        #[track_caller]
+        fn check(text: String, is_doubtful: bool) {
+            let unrun = is_doubtful.then_some(("read_file", UnrunReason::Doubtful));
+            super::tests::check(true, &text, &text, None, unrun);
+        }
+        check(format!("Sure:\n```json\n{CALL}\n```"), true);
+        check(format!("A call would look so, e.g.\n```json\n{CALL}\n```\nThat is all."), true);
+        check(format!("```json\n{CALL}\n// a comment\n```"), true);
+        check(format!("```python\n{CALL} # no\nx = 1\n{CALL}\n```"), true);
+        check(format!("I could call {CALL} but I must not."), true);
+        check(format!("{CALL}\n\nThe file says: a"), true);
+        check(format!("<tool_call>{CALL}</tool_call> is how Qwen writes it."), true);
+        // A fence within a fence, and the end of one that began before the call.
+        check(format!("The README says:\n```markdown\n# Tools\n```json\n{CALL}\n```\n```"), true);
+        check(format!("```markdown\n```json\n{CALL}\n```\n```"), true);
+        check(format!("````markdown\n# Tools\n```json\n{{}}\n```\n{CALL}\n````"), true);
+        check(format!("~~~markdown\n# Tools\n~~~json\n{CALL}\n~~~\n~~~"), true);
+        check(format!("The README says:\n{CALL}\n```"), true);
+        // Nobody knows which of several calls was meant.
+        check(format!("1. {CALL}\n2. {CALL}"), true);
+        check(format!("Not {CALL} but\n{CALL}"), true);
+        check(format!("Not <tool_call>{CALL}</tool_call> but\n{CALL}"), true);
+        check(format!("Not {CALL} but\n<tool_call>\n<function=now>\n</function>\n</tool_call>"), true);
+        // Tags that are no marks of models.
+        check(format!("<code>{CALL}</code>"), true);
+        check(format!("<document>\n{CALL}\n</document>"), true);
+        check(format!("<!-- {CALL} -->"), true);
+        check(format!("{CALL} [example]"), true);
+        check(format!("One writes `{CALL}` for that."), false);
+        check(format!("```python\nx = {CALL}\n```\n"), false);
+        check(format!("Qwen writes `<tool_call>{CALL}</tool_call>`."), false);
+        check(format!("The README says:\n> {CALL}"), false);
+    }
+
+    #[test]
+    fn calls_that_a_server_did_not_read_are_known_by_their_tool() {
+        #[track_caller]
+        fn check(text: &str, words: &str) {
+            for reads in [true, false] {
+                super::tests::check(reads, text, words, None, Some(("read_file", UnrunReason::Foreign)));
+            }
+        }
+        check("<tool_call>\n<function=read_file>\n<parameter=path>\na\n</parameter>\n</function>\n</tool_call>", "");
+        check("I look.\n<function=read_file>{\"path\": \"a\"}</function>", "I look.\n");
+        check("<tool_call>read_file\n<arg_key>path</arg_key>\n<arg_value>a</arg_value>\n</tool_call>", "");
+        check(
+            "<｜DSML｜function_calls>\n<｜DSML｜invoke name=\"read_file\">\n<｜DSML｜parameter name=\"path\" \
+             string=\"true\">a</｜DSML｜parameter>\n</｜DSML｜invoke>\n</｜DSML｜function_calls>",
+            "",
+        );
+        check(
+            "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>function<｜tool▁sep｜>read_file\n```json\n{}\n```<｜tool▁call▁end｜>",
+            "",
+        );
+        check("[TOOL_CALLS]read_file[ARGS]{\"path\": \"a\"}", "");
+        check(
+            "I look.<|tool_calls_section_begin|><|tool_call_begin|>functions.read_file:0<|tool_call_argument_begin|>{}\
+             <|tool_call_end|><|tool_calls_section_end|>",
+            "I look.",
+        );
+        check("to=functions.read_file<|channel|>commentary json<|message|>{\"path\": \"a\"}", "");
+        check(" to=functions.read_file<|channel|>commentary<|message|>{}<|call|>", " ");
+        check("<|channel|>commentary to=functions.read_file <|constrain|>json<|message|>{}<|call|>", "");
+        for (text, words) in [
+            ("[TOOL_REQUEST]\n{\"name\": \"read_file\", \"arguments\": {}}\n[END_TOOL_REQUEST]", ""),
+            ("I look.\n<tool_call>{\"name\": \"read_file\", \"arguments\": {}}</tool_call>", "I look.\n"),
+            ("{\"name\": \"read_file\", \"arguments\": {\"path\": \"a\"}}", ""),
+            ("```json\n{\"name\": \"read_file\", \"arguments\": {\"path\": \"a\"}}\n```", ""),
+        ] {
+            super::tests::check(false, text, words, None, Some(("read_file", UnrunReason::Foreign)));
+        }
+        let unknown = "<tool_call>{\"name\": \"fly\", \"arguments\": {}}</tool_call>";
+        super::tests::check(false, unknown, "", None, Some(("fly", UnrunReason::Foreign)));
+    }
+
+    #[test]
+    fn words_stay_words() {
+        for text in [
+            "",
+            " ",
+            "Hello, wörld.",
+            "to=functions is a word",
+            "fn main() { println!(\"{}\", 1); }",
+            "a < b and [1] and <tool> and [TOOL and `c` and ``d``",
+            "```rust\nfn main() {}\n```\nThat is all.",
+            "```json\n{\"a\": 1}\n```",
+            "{\"name\": \"Bob\", \"age\": 7}",
+            "{\"name\": \"Bob\"}",
+            "{\"name\": \"Bob Smith\", \"arguments\": {}}",
+            "{\"a\": {\"name\": \"read_file\", \"arguments\": {}}}",
+            "{\"tool\": \"fly\", \"args\": {}, \"colour\": \"red\"}",
+            "{\"tool\": \"fly\", \"args\": [1]}",
+            "{\"tool\": \"now\", \"args\": {",
+            "{\"tool\": \"now\", oh well}",
+            "{}",
+            "{ x",
+            "{{\"tool\"}}",
+            "`````",
+            "<tool_callous> <tool",
+            "<tool_call></tool_call>",
+            "```",
+            "```a-very-long-label-that-is-no-language-at-all {",
+            "Replace [TOOL_NAME] by yours:\n{\"name\": \"demo\"}",
+            "<tool_calling> {\"name\": \"demo\"}",
+            "<|start|>assistant {\"name\": \"demo\"}",
+        ] {
+            check(true, text, text, None, None);
+            check(false, text, text, None, None);
+        }
+        // Where calls have their own field, JSON among words is words.
+        for text in [
+            "Qwen writes `<tool_call>{\"name\": \"read_file\"}</tool_call>`.",
+            "For example:\n```\n<tool_call>{\"name\": \"read_file\"}</tool_call>\n```\nThat is it.",
+            "<tool_call>{\"name\": \"read_file\"}</tool_call> is how Qwen writes it.",
+            "{\"name\": \"read_file\", \"arguments\": {}} is one.",
+            "```json\n{\"name\": \"read_file\", \"arguments\": {}}\n```\nThat is one.",
+            "I look.\n{\"name\": \"read_file\", \"arguments\": {}}",
+        ] {
+            check(false, text, text, None, None);
+        }
+    }
+
+    #[test]
+    fn a_cut_call_is_known_by_its_name() {
+        let cut = || ("I write.\n".to_owned(), None, Some(("read_file".to_owned(), UnrunReason::Cut)));
+        assert_eq!(run(&["I write.\n{\"tool\": \"read_file\", \"args\": {\"path\": \"a"], true, true), cut());
+        let (words, _, unrun) = run(&[CALL, " or\n<tool_call>\n{\"name\": \"now\", \"arg"], true, true);
+        assert_eq!((words, unrun), (format!("{CALL} or\n"), Some(("now".to_owned(), UnrunReason::Cut))));
+        for reads in [true, false] {
+            assert_eq!(run(&["I write.\n<tool_call>\n{\"name\": \"read_file\", \"arg"], reads, true), cut());
+            assert_eq!(run(&["I write.\n<function=read_file>\n<parameter=path>a"], reads, true), cut());
+        }
+    }
+
+    #[test]
+    fn words_are_not_held_back() {
+        let mut scanner = scanner(true);
+        let mut check = |piece: &str, words: &str| assert_eq!(scanner.push(piece), words, "{piece:?}");
+        check("``", "");
+        check("`ru", "");
+        check("st\nfn {\"tool\":", "```rust\nfn {\"tool\":");
+        check("\n```\n", "\n```\n");
+        check("Hello", "Hello");
+        check(" {", " ");
+        check(" x", "{ x");
+        check(" and {\"to", " and ");
+        check("ols\": 1} ", "{\"tools\": 1} ");
+        check("{\"tool\":", "");
+        check("\"now\"}", "");
+        check("Tool result", "");
+        let mut scanner = super::tests::scanner(false);
+        let mut check = |piece: &str, words: &str| assert_eq!(scanner.push(piece), words, "{piece:?}");
+        check("{\"x", "{\"x");
+        check("\": {\"name\": \"now\"", "\": {\"name\": \"now\"");
+        // What may begin a call and goes on without end.
+        let many = 2 * call::MAX_OPENING;
+        for (begin, more) in [("{", " "), ("```", "a"), ("```\n", " ")] {
+            let mut scanner = super::tests::scanner(true);
+            let words: String = std::iter::once(begin)
+                .chain(std::iter::repeat_n(more, many))
+                .map(|piece| scanner.push(piece))
+                .collect();
+            assert_eq!(words.len(), begin.len() + many, "{begin:?}");
+        }
+    }
+
+    #[test]
+    fn a_call_in_many_objects_is_none() {
+        let object = |levels: usize| format!("{}{CALL}{}", "{\"function\": ".repeat(levels), "}".repeat(levels));
+        assert_eq!(run(&[&object(2)], true, false).1.map(|(name, _)| name).as_deref(), Some("read_file"));
+        for levels in [3, 100_000] {
+            let text = object(levels);
+            assert_eq!(run(&[&text], true, false), (text.clone(), None, None));
+        }
+    }
+
+    #[test]
+    fn a_hostile_answer_is_looked_through_once() {
+        for part in [CALL, "<tool_call>", "<tool_call>{\"", "<tool_call>é", "{\"tool\"", "```json\n{\"a\": 1}\n", "<`["]
+        {
+            let text = part.repeat((2 << 20) / part.len());
+            for reads in [true, false] {
+                let (words, ..) = run(&["x ", &text, " x"], reads, false);
+                assert_eq!(words.len(), text.len() + 4, "{part}");
+            }
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn any_cutting_gives_the_same_and_loses_nothing(
+            parts in proptest::collection::vec(
+                prop_oneof![
+                    Just("{\"tool\": \"now\", \"args\": {}}"), Just("{\"a\": \"}{\\\"\"}"), Just("```json\n"), Just("```"),
+                    Just("{"), Just("}"), Just("\""), Just("wörds "), Just("<tool_call>"), Just("</tool_call>"), Just("\n"),
+                    Just("`"), Just("<function=now>"), Just("[TOOL_CALLS]"), Just("to=functions.now"), Just("<|tool_call"),
+                    Just("<"), Just("["), Just("<tool_result name="),
+                    Just("~~~\n"), Just("[TOOL_RESULTS]"), Just("</code>"), Just("1. "), Just("```markdown\n"),
+                ],
+                0..12,
+            ),
+            cuts in proptest::collection::vec(any::<prop::sample::Index>(), 0..6),
+            reads in any::<bool>(),
+        ) {
+            let text = parts.concat();
+            let mut cuts: Vec<usize> = cuts.iter().map(|cut| text.floor_char_boundary(cut.index(text.len() + 1))).collect();
+            cuts.extend([0, text.len()]);
+            cuts.sort_unstable();
+            let pieces: Vec<&str> = cuts.windows(2).map(|cut| &text[cut[0]..cut[1]]).collect();
+            let whole = run(&[&text], reads, false);
+            prop_assert_eq!(&run(&pieces, reads, false), &whole);
+            prop_assert!(text.starts_with(&whole.0));
+            prop_assert!(whole.1.is_none() || reads);
+            match &whole.2 {
+                Some((_, why)) => prop_assert!(*why != UnrunReason::Doubtful || whole.0 == text),
+                None => prop_assert!(whole.1.is_some() || whole.0 == text),
+            }
+        }
+    }
+}

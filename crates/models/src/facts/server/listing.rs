@@ -10,12 +10,9 @@ use super::{ModelAbilities, ServerFacts, WindowFacts};
 /// A model of the list.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct ListedEntry {
-    pub(super) id: String,
     /// Whose it is said to be, which tells some kinds of server.
     pub(super) owner: String,
-    pub(super) window: WindowFacts,
-    pub(super) abilities: ModelAbilities,
-    pub(super) prices: Option<Prices>,
+    pub(super) facts: ServerFacts,
 }
 
 #[derive(Deserialize)]
@@ -24,57 +21,16 @@ struct WireListing<'a> {
     data: Vec<&'a RawValue>,
 }
 
-#[derive(Deserialize)]
-struct WireModel {
-    id: String,
-    owned_by: Option<Value>,
-    /// vLLM and SGLang.
-    max_model_len: Option<Value>,
-    /// Groq.
-    context_window: Option<Value>,
-    /// OpenRouter, Together and others.
-    context_length: Option<Value>,
-    /// Mistral; in LM Studio the size for which the model was made.
-    max_context_length: Option<Value>,
-    /// LM Studio, of a model that is loaded.
-    loaded_context_length: Option<Value>,
-    /// OpenRouter: what the provider offers that is asked first.
-    top_provider: Option<Value>,
-    /// llama.cpp.
-    meta: Option<Value>,
-    /// Anthropic and LiteLLM, and the largest answer beside it, in the words of the one and the other.
-    max_input_tokens: Option<Value>,
-    max_tokens: Option<Value>,
-    max_output_tokens: Option<Value>,
-    /// Anthropic and Mistral.
-    capabilities: Option<Value>,
-    /// OpenRouter and llama.cpp.
-    architecture: Option<Value>,
-    /// LM Studio.
-    r#type: Option<Value>,
-    /// OpenRouter.
-    pricing: Option<Value>,
-}
-
-/// The models of a list, in its order. None where it is no list.
-pub(super) fn parse(text: &[u8]) -> Option<Vec<ListedEntry>> {
-    entries(text, false)
-}
-
-/// The same of a list whose `max_context_length` bounds the window and is not its size.
-pub(super) fn parse_with_bounds(text: &[u8]) -> Option<Vec<ListedEntry>> {
-    entries(text, true)
-}
-
-fn entries(text: &[u8], bounds: bool) -> Option<Vec<ListedEntry>> {
+/// The models of a list, in its order. None where it is no list. In some, `max_context_length` bounds the window and is not its
+/// size.
+pub(super) fn parse(text: &[u8], bounds: bool) -> Option<Vec<ListedEntry>> {
     let is_bare = text.trim_ascii_start().starts_with(b"[");
     let models = if is_bare {
         serde_json::from_slice::<Vec<&RawValue>>(text).ok()?
     } else {
         serde_json::from_slice::<WireListing<'_>>(text).ok()?.data
     };
-    let entry = |model: &RawValue| serde_json::from_str::<WireModel>(model.get()).ok().map(|model| model.entry(bounds));
-    Some(models.into_iter().filter_map(entry).filter(|entry| is_model_id(&entry.id)).collect())
+    Some(models.into_iter().filter_map(|model| entry(&serde_json::from_str(model.get()).ok()?, bounds)).collect())
 }
 
 /// The model that is meant by an id: where none is given, the first of the list.
@@ -82,54 +38,59 @@ pub(super) fn find<'a>(entries: &'a [ListedEntry], id: &str) -> Option<&'a Liste
     if id.is_empty() {
         return entries.first();
     }
-    let is = |wanted: &str| entries.iter().find(|entry| entry.id == wanted);
+    let is = |wanted: &str| entries.iter().find(|entry| entry.facts.id.as_deref() == Some(wanted));
     // Ollama takes a name without its tag.
     is(id).or_else(|| is(&format!("{id}:latest")))
 }
 
-impl WireModel {
-    fn entry(self, bounds: bool) -> ListedEntry {
-        let of = |value: &Option<Value>| value.as_ref().and_then(number);
-        let within = |value: &Option<Value>, field: &str| number(value.as_ref()?.get(field)?);
-        let offered = match (of(&self.context_length), within(&self.top_provider, "context_length")) {
-            (Some(whole), Some(offered)) => Some(whole.min(offered)),
-            (whole, offered) => whole.or(offered),
-        };
-        let longest = of(&self.max_context_length);
-        let exact = of(&self.loaded_context_length)
-            .or_else(|| of(&self.max_model_len))
-            .or_else(|| within(&self.meta, "n_ctx"))
-            .or_else(|| of(&self.context_window))
-            .or(offered)
-            .or_else(|| of(&self.max_input_tokens))
-            .or(longest.filter(|_| !bounds));
-        let bound = within(&self.meta, "n_ctx_train").or(longest.filter(|_| bounds));
-        let owner = self.owned_by.as_ref().and_then(Value::as_str).unwrap_or_default().to_owned();
-        let window = WindowFacts::exact(exact).or(WindowFacts::bound(bound));
-        let supports = |path: &str| {
-            let ability = self.capabilities.as_ref()?.pointer(path)?;
-            ability.get("supported").unwrap_or(ability).as_bool()
-        };
-        let inputs = || {
-            let inputs = self.architecture.as_ref()?.get("input_modalities")?.as_array()?;
-            Some(inputs.iter().any(|input| input == "image"))
-        };
-        let kind = || match self.r#type.as_ref()?.as_str()? {
-            "vlm" => Some(true),
-            "llm" => Some(false),
-            _ => None,
-        };
-        // Elsewhere a field of that name may mean anything.
-        let largest = || of(&self.max_output_tokens).or_else(|| of(&self.max_tokens));
-        let max_answer = self.max_input_tokens.is_some().then(largest).flatten();
-        let abilities = ModelAbilities {
-            max_answer: max_answer.filter(|tokens| *tokens > 0),
-            pictures: supports("/image_input").or_else(|| supports("/vision")).or_else(inputs).or_else(kind),
-            adaptive_thinking: supports("/thinking/types/adaptive"),
-        };
-        let prices = self.pricing.as_ref().and_then(prices);
-        ListedEntry { id: self.id, owner, window, abilities, prices }
-    }
+fn entry(model: &Value, bounds: bool) -> Option<ListedEntry> {
+    let id = model.get("id")?.as_str().filter(|id| is_model_id(id))?;
+    let of = |path: &str| number(model.pointer(path)?);
+    // OpenRouter, Together and others; OpenRouter's other place is what the provider offers that is asked first.
+    let offered = match (of("/context_length"), of("/top_provider/context_length")) {
+        (Some(whole), Some(offered)) => Some(whole.min(offered)),
+        (whole, offered) => whole.or(offered),
+    };
+    // Mistral; in LM Studio the size for which the model was made.
+    let longest = of("/max_context_length");
+    // LM Studio, of a model that is loaded; vLLM and SGLang; llama.cpp; Groq.
+    let exact = ["/loaded_context_length", "/max_model_len", "/meta/n_ctx", "/context_window"].into_iter().find_map(of);
+    // Anthropic and LiteLLM.
+    let exact = exact.or(offered).or_else(|| of("/max_input_tokens")).or(longest.filter(|_| !bounds));
+    let bound = of("/meta/n_ctx_train").or(longest.filter(|_| bounds));
+    // Anthropic and Mistral.
+    let supports = |path: &str| {
+        let ability = model.get("capabilities")?.pointer(path)?;
+        ability.get("supported").unwrap_or(ability).as_bool()
+    };
+    // OpenRouter and llama.cpp.
+    let inputs = || {
+        let inputs = model.pointer("/architecture/input_modalities")?.as_array()?;
+        Some(inputs.iter().any(|input| input == "image"))
+    };
+    // LM Studio.
+    let kind = || match model.get("type")?.as_str()? {
+        "vlm" => Some(true),
+        "llm" => Some(false),
+        _ => None,
+    };
+    // LiteLLM and Anthropic. Elsewhere a field of that name may mean anything.
+    let largest = || of("/max_output_tokens").or_else(|| of("/max_tokens"));
+    let has_input = model.get("max_input_tokens").is_some_and(|tokens| !tokens.is_null());
+    let abilities = ModelAbilities {
+        max_answer: has_input.then(largest).flatten().filter(|tokens| *tokens > 0),
+        pictures: supports("/image_input").or_else(|| supports("/vision")).or_else(inputs).or_else(kind),
+        adaptive_thinking: supports("/thinking/types/adaptive"),
+    };
+    let facts = ServerFacts {
+        id: Some(id.to_owned()),
+        window: WindowFacts::exact(exact).or(WindowFacts::bound(bound)),
+        abilities,
+        prices: model.get("pricing").and_then(prices),
+        loads_later: false,
+    };
+    let owner = model.get("owned_by").and_then(Value::as_str).unwrap_or_default().to_owned();
+    Some(ListedEntry { owner, facts })
 }
 
 /// Borders of prices that are read of one model.
@@ -168,7 +129,7 @@ fn dollars(price: &Value) -> Option<f64> {
 }
 
 /// A number, however it is written.
-fn number(value: &Value) -> Option<u64> {
+pub(crate) fn number(value: &Value) -> Option<u64> {
     match value {
         Value::String(text) => text.trim().parse().ok(),
         #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "what is out of range is cut to it")]
@@ -233,8 +194,8 @@ mod tests {
     #[track_caller]
     fn check(model: Value, exact: Option<u64>, bound: Option<u64>) {
         let listing = json!({"object": "list", "data": [{"id": "first"}, model]}).to_string();
-        let entries = parse(listing.as_bytes()).unwrap();
-        assert_eq!(find(&entries, "m").unwrap().window, WindowFacts { exact, bound }, "{listing}");
+        let entries = parse(listing.as_bytes(), false).unwrap();
+        assert_eq!(find(&entries, "m").unwrap().facts.window, WindowFacts { exact, bound }, "{listing}");
     }
 
     #[test]
@@ -253,7 +214,7 @@ mod tests {
 
     #[test]
     fn abilities_are_told_with_a_window_and_never_guessed() {
-        let of = |model: Value| parse(json!({"data": [model]}).to_string().as_bytes()).unwrap().remove(0);
+        let of = |model: Value| parse(json!({"data": [model]}).to_string().as_bytes(), false).unwrap().remove(0).facts;
         let yes = json!({"supported": true});
         let told = of(json!({"id": "m", "max_input_tokens": 200_000, "max_tokens": 64_000, "capabilities": {
             "image_input": {"supported": false}, "thinking": {"supported": true, "types": {"adaptive": yes}}}}));
@@ -282,8 +243,10 @@ mod tests {
 
     #[test]
     fn lists_are_read_in_their_forms_and_odd_entries_left_out() {
-        let ids =
-            |text: &str| parse(text.as_bytes()).map(|all| all.into_iter().map(|entry| entry.id).collect::<Vec<_>>());
+        let ids = |text: &str| {
+            parse(text.as_bytes(), false)
+                .map(|all| all.into_iter().filter_map(|entry| entry.facts.id).collect::<Vec<_>>())
+        };
         assert_eq!(ids(r#"{"data":[{"id":"a"},{"id":"b"}]}"#).unwrap(), ["a", "b"]);
         assert_eq!(ids(r#" [{"id":"a","context_length":9000}]"#).unwrap(), ["a"]);
         let odd = json!({"data": [7, {"name": "x"}, {"id": 3}, {"id": ""}, {"id": "a\u{1b}[2J"}, {"id": "x".repeat(300)}, {"id": "ok"}]});
@@ -295,8 +258,8 @@ mod tests {
 
     #[test]
     fn names_without_a_tag_are_found() {
-        let entries = parse(br#"{"data":[{"id":"qwen:latest"},{"id":"llama:8b"}]}"#).unwrap();
-        let found = |id| find(&entries, id).map(|entry| entry.id.as_str());
+        let entries = parse(br#"{"data":[{"id":"qwen:latest"},{"id":"llama:8b"}]}"#, false).unwrap();
+        let found = |id| find(&entries, id)?.facts.id.as_deref();
         assert_eq!(
             (found(""), found("qwen"), found("llama"), found("llama:8b")),
             (Some("qwen:latest"), Some("qwen:latest"), None, Some("llama:8b"))
@@ -349,38 +312,17 @@ mod tests {
     }
 
     #[test]
-    fn llama_cpp_tells_the_window_of_a_slot() {
-        let facts = |value: Value| properties(value.to_string().as_bytes());
-        let told = facts(json!({"default_generation_settings": {"n_ctx": 4096}, "total_slots": 4,
-            "model_path": "/models/coder.gguf"}));
-        assert_eq!((told.id.as_deref(), told.window.exact), (Some("coder.gguf"), Some(4096)));
-        assert_eq!(facts(json!({"model_alias": "coder", "model_path": "x"})).id.as_deref(), Some("coder"));
-        assert_eq!(facts(json!({"model_alias": "", "model_path": 7})), ServerFacts::default());
-        assert_eq!(facts(json!([])), ServerFacts::default());
-        assert_eq!(properties(b"<html>"), ServerFacts::default());
-    }
-
-    #[test]
-    fn ollama_tells_the_window_of_a_loaded_model() {
-        let told = |value: Value, id: &str| running(value.to_string().as_bytes(), id);
-        let models = json!({"models": [7, {"name": "llama:8b", "context_length": 4096},
-            {"name": "qwen:latest", "model": "qwen:latest", "context_length": 32_768}]});
-        assert_eq!(told(models.clone(), "qwen"), WindowFacts::exact(Some(32_768)));
-        assert_eq!(told(models.clone(), "llama:8b"), WindowFacts::exact(Some(4096)));
-        assert_eq!(told(models, "other"), WindowFacts::default());
-        assert_eq!(told(json!({"models": [{"name": "qwen"}]}), "qwen"), WindowFacts::default());
-        assert_eq!(told(json!({"models": 3}), "qwen"), WindowFacts::default());
-    }
-
-    #[test]
-    fn ollama_tells_the_parameter_before_the_model() {
-        let told = |value: Value| modelfile(value.to_string().as_bytes()).window;
-        let info = json!({"general.architecture": "qwen2", "qwen2.context_length": 131_072});
-        let both =
-            json!({"parameters": "stop    \"<|end|>\"\nnum_ctx                        8192", "model_info": info});
-        assert_eq!(told(both), WindowFacts { exact: Some(8192), bound: Some(131_072) });
-        assert_eq!(told(json!({"model_info": info})), WindowFacts { exact: None, bound: Some(131_072) });
-        assert_eq!(told(json!({"parameters": 3, "model_info": 4})), WindowFacts::default());
-        assert_eq!(modelfile(b""), ServerFacts::default());
+    fn documents_of_another_form_tell_nothing() {
+        for odd in
+            ["", "<html>", "[]", r#"{"model_alias": "", "model_path": 7}"#, r#"{"parameters": 3, "model_info": 4}"#]
+        {
+            assert_eq!(properties(odd.as_bytes()), ServerFacts::default(), "{odd}");
+            assert_eq!(modelfile(odd.as_bytes()), ServerFacts::default(), "{odd}");
+        }
+        for odd in
+            [r#"{"models": 3}"#, r#"{"models": [7, {"name": "qwen"}, {"name": "other", "context_length": 4096}]}"#]
+        {
+            assert_eq!(running(odd.as_bytes(), "qwen"), WindowFacts::default(), "{odd}");
+        }
     }
 }

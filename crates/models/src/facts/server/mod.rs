@@ -17,9 +17,15 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use self::listing::ListedEntry;
+pub(crate) use self::listing::number;
 use crate::{
     config::{ModelConfig, Wire},
-    http::{deadline::Deadline, failure::Failure, request::Document, target::Target, window},
+    http::{
+        failure::Failure,
+        request::Document,
+        target::{Deadline, Target},
+        window,
+    },
 };
 
 /// Facts that a server told of a model.
@@ -88,32 +94,23 @@ fn plausible(tokens: Option<u64>) -> Option<u64> {
 pub(crate) async fn ask(target: &Target, config: &ModelConfig, sight: bool) -> Option<ServerFacts> {
     let deadline = target.deadlines.listing();
     if config.wire == Wire::LlamaCpp {
-        return match target.get(&target.beside("/props"), &deadline).await {
-            Document::There(text) => Some(listing::properties(&text)),
-            Document::Refused => Some(ServerFacts::default()),
-            Document::Unreachable(_) => None,
-        };
+        let text = target.get(&target.beside("/props"), &deadline).await.ok()?;
+        return Some(text.map(|text| listing::properties(&text)).unwrap_or_default());
     }
-    let entries = match target.get(list_path(config), &deadline).await {
-        Document::There(text) => listing::parse(&text).unwrap_or_default(),
-        Document::Refused => return Some(ServerFacts::default()),
-        Document::Unreachable(_) => return None,
-    };
-    let meant = listing::find(&entries, &config.id);
-    let id = meant.map(|entry| entry.id.clone());
-    let mut abilities = meant.map(|entry| entry.abilities).unwrap_or_default();
-    let prices = meant.and_then(|entry| entry.prices.clone());
-    let mut window = meant.map(|entry| entry.window).unwrap_or_default();
-    let mut loads_later = false;
-    let lacks_window = config.context_window.is_none() && window.exact.is_none();
-    if lacks_window || (sight && abilities.pictures.is_none()) {
-        let asked_for = id.as_deref().unwrap_or(&config.id);
+    let Some(text) = target.get(list_path(config), &deadline).await.ok()? else { return Some(ServerFacts::default()) };
+    let entries = listing::parse(&text, false).unwrap_or_default();
+    let mut facts = listing::find(&entries, &config.id).map(|entry| entry.facts.clone()).unwrap_or_default();
+    let lacks_window = config.context_window.is_none() && facts.window.exact.is_none();
+    if lacks_window || (sight && facts.abilities.pictures.is_none()) {
+        let asked_for = facts.id.as_deref().unwrap_or(&config.id);
         let found = elsewhere(target, &entries, asked_for, &deadline, sight).await;
-        window = if lacks_window { found.window.or(window) } else { window };
-        loads_later = found.loads_later && lacks_window && window.exact.is_none();
-        abilities.pictures = abilities.pictures.or(found.abilities.pictures);
+        if lacks_window {
+            facts.window = found.window.or(facts.window);
+            facts.loads_later = found.loads_later && facts.window.exact.is_none();
+        }
+        facts.abilities.pictures = facts.abilities.pictures.or(found.abilities.pictures);
     }
-    Some(ServerFacts { id, window, abilities, prices, loads_later })
+    Some(facts)
 }
 
 /// Path of the list of models, all of them in one page.
@@ -130,7 +127,7 @@ async fn elsewhere(
     sight: bool,
 ) -> ServerFacts {
     let is_of = |owner: &str| entries.iter().any(|entry| entry.owner == owner);
-    let text = |document: Document| document.text().unwrap_or_default();
+    let text = |document: Document| document.ok().flatten().unwrap_or_default();
     // Ollama.
     if is_of("library") {
         let running = listing::running(&text(target.get(&target.beside("/api/ps"), deadline).await), id);
@@ -142,16 +139,15 @@ async fn elsewhere(
         return ServerFacts { window: running.or(shown.window), loads_later: true, ..shown };
     }
     // llama.cpp.
-    if is_of("llamacpp") || entries.iter().any(|entry| entry.window.bound.is_some()) {
+    if is_of("llamacpp") || entries.iter().any(|entry| entry.facts.window.bound.is_some()) {
         return listing::properties(&text(target.get(&target.beside("/props"), deadline).await));
     }
     // LM Studio.
     if is_of("organization_owner") {
-        let entries = listing::parse_with_bounds(&text(target.get(&target.beside("/api/v0/models"), deadline).await));
-        let entries = entries.unwrap_or_default();
-        let found = listing::find(&entries, id).map(|entry| (entry.window, entry.abilities));
-        let (window, abilities) = found.unwrap_or_default();
-        return ServerFacts { window, abilities, loads_later: true, ..ServerFacts::default() };
+        let entries = text(target.get(&target.beside("/api/v0/models"), deadline).await);
+        let entries = listing::parse(&entries, true).unwrap_or_default();
+        let found = listing::find(&entries, id).map(|entry| entry.facts.clone()).unwrap_or_default();
+        return ServerFacts { loads_later: true, ..found };
     }
     ServerFacts::default()
 }
@@ -163,22 +159,18 @@ async fn elsewhere(
 pub(crate) async fn listed(target: &Target, config: &ModelConfig) -> Result<Vec<ListedModel>, Failure> {
     let deadline = target.deadlines.listing();
     if config.wire == Wire::LlamaCpp {
-        if let Document::Unreachable(failure) = target.get(&target.beside("/props"), &deadline).await {
-            return Err(failure);
-        }
+        target.get(&target.beside("/props"), &deadline).await?;
         let message = format!("the server at {target} has one model, which is not chosen by name");
         return Err(Failure::new(ErrorKind::Configuration, message)
             .hint("with `wire: openai` and the address up to /v1 it can be asked for its models"));
     }
-    let entries = match target.get(list_path(config), &deadline).await {
-        Document::There(text) => listing::parse(&text),
-        Document::Refused => None,
-        Document::Unreachable(failure) => return Err(failure),
-    };
+    let text = target.get(list_path(config), &deadline).await?;
+    let entries = text.and_then(|text| listing::parse(&text, false));
     let entries = entries.filter(|entries| !entries.is_empty()).ok_or_else(|| {
         Failure::new(ErrorKind::Provider, format!("the server at {target} does not list its models"))
             .hint("name one by its id: /model =ID")
     })?;
-    let listed = |entry: ListedEntry| ListedModel { id: entry.id, context_window: entry.window.exact };
-    Ok(entries.into_iter().take(MAX_LISTED_MODELS).map(listed).collect())
+    let listed =
+        |entry: ListedEntry| Some(ListedModel { id: entry.facts.id?, context_window: entry.facts.window.exact });
+    Ok(entries.into_iter().take(MAX_LISTED_MODELS).filter_map(listed).collect())
 }

@@ -106,7 +106,7 @@ const STATUSES: [(&str, u16); 11] = [
 pub(super) struct ServerError {
     pub(super) body: Vec<u8>,
     /// Its message with its code or type, for people.
-    words: String,
+    pub(super) words: String,
     /// Its codes and types, in lower case.
     codes: String,
     /// Its message up to the first quotation, in lower case. Quotations, and JSON of other forms, may repeat the request.
@@ -170,11 +170,6 @@ impl ServerError {
         let delays = || error.get("details")?.as_array()?.iter().find_map(|detail| detail.get("retryDelay")?.as_str());
         let wait = wait_in(&plain).or_else(|| Duration::try_from(delays()?.parse::<SignedDuration>().ok()?).ok());
         Self { words, codes, plain, message, number, wait, reset, request_id, body }
-    }
-
-    /// Its words, in one short line.
-    pub(super) fn said(&self, target: &Target) -> String {
-        excerpt(target, &self.words)
     }
 
     /// Returns true if the request alone is more than a minute's limit.
@@ -296,8 +291,7 @@ const MAX_RESET: i64 = 400 * 86_400;
 fn reset(error: &Value, now: Timestamp) -> Option<Timestamp> {
     let number = |name: &str| {
         let value = error.get(name)?;
-        let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
-        let number: i64 = text.split('.').next()?.parse().ok()?;
+        let number: i64 = text_of(value).split('.').next()?.parse().ok()?;
         Some(if number > MILLISECONDS { number / 1000 } else { number })
     };
     let date = || error.get("resets_at")?.as_str()?.parse::<Timestamp>().ok();
@@ -333,7 +327,7 @@ mod tests {
     #[test]
     fn error_bodies_are_read_in_all_their_shapes() {
         let target = Target::for_tests("http://user:pa55word@host/v1", "sk-secret");
-        let said = |body: &str| ServerError::read(body.as_bytes()).said(&target);
+        let said = |body: &str| excerpt(&target, &ServerError::read(body.as_bytes()).words);
         let check = |body: &str, expected: &str| assert_eq!(said(body), expected, "{body}");
         check("", "it said nothing more");
         check("<html>", "it sent an HTML page");

@@ -9,7 +9,7 @@ use std::{
     borrow::Cow,
     collections::BTreeSet,
     fmt,
-    hash::{DefaultHasher, Hash as _, Hasher as _},
+    hash::{DefaultHasher, Hash, Hasher as _},
 };
 
 use agentd_core::{
@@ -120,26 +120,29 @@ impl fmt::Display for Change {
     }
 }
 
-/// Fingerprint of a picture, the same after the next start.
-pub(crate) fn picture_fingerprint(shown: &ShownPicture) -> Option<u64> {
+/// Fingerprint of a part of requests, the same after the next start.
+fn hash_of(part: &impl Hash) -> u64 {
     let mut hasher = DefaultHasher::new();
-    shown.content.as_ref()?.hash(&mut hasher);
-    Some(hasher.finish())
+    part.hash(&mut hasher);
+    hasher.finish()
+}
+
+/// Fingerprint of a picture.
+pub(crate) fn picture_fingerprint(shown: &ShownPicture) -> Option<u64> {
+    shown.content.as_ref().map(hash_of)
 }
 
 /// Stands in for pictures that are not sent.
 const UNSEEN: &str = "(Not all of these pictures are shown: the server of the model refused them.)";
 
-/// Fingerprint of a schema, the same after the next start.
+/// Fingerprint of a schema.
 pub(crate) fn fingerprint(schema: &AnswerSchema) -> u64 {
-    let mut hasher = DefaultHasher::new();
-    schema.text().hash(&mut hasher);
-    hasher.finish()
+    hash_of(&schema.text())
 }
 
 /// All deviations that hold for a request.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct RequestForm(BTreeSet<Change>);
+pub(crate) struct RequestForm(pub(crate) BTreeSet<Change>);
 
 impl RequestForm {
     /// The longest name of a field that is left out, in bytes.
@@ -220,17 +223,5 @@ impl RequestForm {
     /// Returns whether earlier thoughts are sent back.
     pub(crate) fn echoes(&self, config: &ModelConfig) -> bool {
         (config.echo_reasoning || self.has(&Change::EchoReasoning)) && !self.has(&Change::WithoutEcho)
-    }
-}
-
-impl Extend<Change> for RequestForm {
-    fn extend<T: IntoIterator<Item = Change>>(&mut self, changes: T) {
-        self.0.extend(changes);
-    }
-}
-
-impl FromIterator<Change> for RequestForm {
-    fn from_iter<T: IntoIterator<Item = Change>>(changes: T) -> Self {
-        Self(changes.into_iter().collect())
     }
 }

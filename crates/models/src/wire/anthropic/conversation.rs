@@ -4,14 +4,18 @@
 //! An answer goes back as it came, signed thoughts and all, to the model that gave it, as long as all before it is sent as it
 //! was then. Where it is not, its words and calls go alone: a server refuses thoughts behind another prefix for good.
 
-use std::collections::HashSet;
+use std::{collections::HashSet, hash::Hasher as _};
 
 use agentd_core::{model::Message, origin::AnswerOrigin, tool::ToolCall, untrusted};
+use base64::{Engine as _, prelude::BASE64_STANDARD};
+use serde_json::{json, value::RawValue};
+use siphasher::sip128::{Hasher128 as _, SipHasher13};
 
-use super::block::{Block, Prefix, Role};
 use crate::wire::{
     partial::{AnswerPart, FilledPlace, StoredAnswer},
-    sendable::{GO_ON, NO_OUTPUT, PICTURES, WireIds, is_blank, is_plain_id, split_instructions, tool_name},
+    sendable::{
+        GO_ON, NO_OUTPUT, PICTURES, WireIds, is_blank, is_plain_id, split_instructions, tool_arguments, tool_name,
+    },
 };
 
 /// One message.
@@ -44,26 +48,20 @@ pub(super) struct Recipient<'a> {
 }
 
 /// Writes a conversation; the tools are those of the request, as JSON.
-pub(super) fn write(messages: &[Message], tools: &str, recipient: Recipient<'_>) -> serde_json::Result<Conversation> {
+pub(super) fn write(messages: &[Message], tools: &str, recipient: Recipient<'_>) -> Conversation {
     let (system, messages) = split_instructions(messages);
-    let system = system.into_iter().map(Block::text).collect::<serde_json::Result<Vec<_>>>()?;
-    let mut writer = Writer {
-        recipient,
-        ids: WireIds::default(),
-        prefix: Prefix::new(&system, tools),
-        sealed: (0, 0),
-        run: Vec::new(),
-        messages: Vec::new(),
-    };
-    for message in messages {
-        writer.add(message)?;
+    let system = system.into_iter().map(Block::text).collect::<Vec<_>>();
+    let prefix = Prefix::new(&system, tools);
+    let mut writer = Writer { recipient, ids: WireIds::default(), prefix, sealed: (0, 0), messages: Vec::new() };
+    for (message, run) in AnswerPart::split(messages) {
+        writer.answers(&run);
+        writer.add(message);
     }
-    writer.end_run()?;
     if writer.messages.last().is_none_or(|last| last.role != Role::User) {
-        writer.push(Role::User, Block::text(GO_ON)?);
+        writer.push(Role::User, Block::text(GO_ON));
     }
     writer.seal();
-    Ok(Conversation { system, behind: writer.prefix.fingerprint(), messages: writer.messages })
+    Conversation { system, behind: writer.prefix.fingerprint(), messages: writer.messages }
 }
 
 /// Prefixes of all answers with blocks of that model.
@@ -81,130 +79,107 @@ struct Writer<'a> {
     /// All up to the sealed place: a number of messages, and of blocks in the next one.
     prefix: Prefix,
     sealed: (usize, usize),
-    /// Answers that stand side by side: items of one, or several of which the person said nothing.
-    run: Vec<AnswerPart<'a>>,
     messages: Vec<WireMessage>,
 }
 
 impl<'a> Writer<'a> {
-    fn add(&mut self, message: &'a Message) -> serde_json::Result<()> {
-        if let Message::Assistant { text, tool_calls, origin, reasoning: _ } = message {
-            self.run.push(AnswerPart { text, calls: tool_calls, origin });
-            return Ok(());
-        }
-        self.end_run()?;
+    fn add(&mut self, message: &'a Message) {
         match message {
             Message::System { text } | Message::User { text } => {
                 if !is_blank(text) {
-                    self.push(Role::User, Block::text(text)?);
+                    self.push(Role::User, Block::text(text));
                 }
             }
             Message::Pictures { text, pictures } => {
-                self.push(Role::User, Block::text(if is_blank(text) { PICTURES } else { text })?);
+                self.push(Role::User, Block::text(if is_blank(text) { PICTURES } else { text }));
                 for shown in pictures {
                     if let Some(content) = &shown.content {
-                        self.push(Role::User, Block::picture(&shown.picture.media_type, content)?);
+                        self.push(Role::User, Block::picture(&shown.picture.media_type, content));
                     }
                 }
             }
             Message::Tool { call_id, name: _, text } => {
                 let text = if is_blank(text) { NO_OUTPUT.into() } else { untrusted::unreminded(text) };
-                let block = Block::result(&self.ids.of_result(call_id), &text)?;
+                let block = Block::result(&self.ids.of_result(call_id), &text);
                 self.push_result(block);
             }
             Message::Assistant { .. } => {}
         }
-        Ok(())
     }
 
     /// Writes the answers that stand side by side, each as it came where that can be.
-    fn end_run(&mut self) -> serde_json::Result<()> {
-        let run = std::mem::take(&mut self.run);
-        if run.is_empty() {
-            return Ok(());
+    fn answers(&mut self, mut rest: &[AnswerPart<'a>]) {
+        if rest.is_empty() {
+            return;
         }
         if self.messages.is_empty() {
-            self.push(Role::User, Block::text(GO_ON)?);
+            self.push(Role::User, Block::text(GO_ON));
         }
-        let mut rest = &run[..];
         while let Some((first, after)) = rest.split_first() {
-            let (blocks, next) = match self.as_they_came(rest)? {
-                Some(found) => found,
-                None => (self.plain(first)?, after),
-            };
+            let (blocks, next) = self.as_they_came(rest).unwrap_or_else(|| (self.plain(first), after));
             for block in blocks {
                 self.push(Role::Assistant, block);
             }
             rest = next;
         }
         self.trim_answer();
-        Ok(())
     }
 
     /// The blocks of the first answer of these parts as they came, and the parts behind it. None where it cannot go back so.
-    fn as_they_came<'r>(
-        &mut self,
-        rest: &'r [AnswerPart<'a>],
-    ) -> serde_json::Result<Option<(Vec<Block>, &'r [AnswerPart<'a>])>> {
+    fn as_they_came<'r>(&mut self, rest: &'r [AnswerPart<'a>]) -> Option<(Vec<Block>, &'r [AnswerPart<'a>])> {
         let origin = self.recipient.origin;
         if rest.iter().all(|part| part.origin.blocks_of(origin).is_none()) {
-            return Ok(None);
+            return None;
         }
         self.seal();
         let behind = self.prefix.fingerprint();
-        for parts in 1..=rest.len() {
-            if let Some(blocks) = self.as_it_came(&rest[..parts], &behind)? {
-                return Ok(Some((blocks, &rest[parts..])));
-            }
-        }
-        Ok(None)
+        (1..=rest.len()).find_map(|parts| Some((self.as_it_came(&rest[..parts], &behind)?, &rest[parts..])))
     }
 
     /// The blocks of an answer that these parts make up, as they came. None where they cannot go back so.
-    fn as_it_came(&mut self, parts: &[AnswerPart<'a>], behind: &str) -> serde_json::Result<Option<Vec<Block>>> {
-        let Some(last) = parts.last() else { return Ok(None) };
-        let stored = last.origin.blocks_of(self.recipient.origin).and_then(StoredAnswer::parse);
-        let Some(stored) = stored.filter(|stored| stored.behind.as_deref() == Some(behind)) else { return Ok(None) };
-        if self.recipient.without_thoughts || self.recipient.distrusted.contains(behind) {
-            return Ok(None);
+    fn as_it_came(&mut self, parts: &[AnswerPart<'a>], behind: &str) -> Option<Vec<Block>> {
+        let stored = parts.last()?.origin.blocks_of(self.recipient.origin).and_then(StoredAnswer::parse)?;
+        let is_refused = self.recipient.without_thoughts || self.recipient.distrusted.contains(behind);
+        if is_refused || stored.behind.as_deref() != Some(behind) {
+            return None;
         }
         let recipient = self.recipient;
         let server_id = |call: &ToolCall, origin| server_id(call, origin, recipient.origin);
-        let Some(filled) = stored.filled(parts, &mut self.ids, server_id) else { return Ok(None) };
+        let filled = stored.filled(parts, &mut self.ids, server_id)?;
         let mut blocks = Vec::new();
         // Set once something is missing: thoughts behind that would stand behind another prefix.
         let mut is_whole = true;
         for place in filled {
             match place {
-                FilledPlace::Words(text, _) => blocks.push(Block::text(&text)?),
+                FilledPlace::Words(text, _) => blocks.push(Block::text(&text)),
                 FilledPlace::Call(call, id) => {
-                    blocks.push(Block::call(&id, &tool_name(&call.name), &call.arguments)?);
+                    blocks.push(Block::call(&id, &tool_name(&call.name), &call.arguments));
                 }
                 FilledPlace::Missing => is_whole = false,
                 FilledPlace::AsItCame(raw, is_thought) if is_whole => blocks.push(Block::as_it_came(raw, is_thought)),
                 FilledPlace::AsItCame(..) | FilledPlace::Blank => {}
             }
         }
-        Ok(Some(blocks))
+        Some(blocks)
     }
 
     /// Words and calls alone.
-    fn plain(&mut self, part: &AnswerPart<'a>) -> serde_json::Result<Vec<Block>> {
+    fn plain(&mut self, part: &AnswerPart<'a>) -> Vec<Block> {
         let mut blocks = Vec::new();
         if !is_blank(part.text) {
-            blocks.push(Block::text(part.text)?);
+            blocks.push(Block::text(part.text));
         }
         for call in part.calls {
             let id = self.ids.of_call(&call.call_id, server_id(call, part.origin, self.recipient.origin));
-            blocks.push(Block::call(&id, &tool_name(&call.name), &call.arguments)?);
+            blocks.push(Block::call(&id, &tool_name(&call.name), &call.arguments));
         }
-        Ok(blocks)
+        blocks
     }
 
     /// Takes thoughts off the end of the answer, where none may stand.
     fn trim_answer(&mut self) {
         let Some(answer) = self.messages.last_mut().filter(|last| last.role == Role::Assistant) else { return };
-        while answer.blocks.last().is_some_and(Block::is_thought) {
+        while answer.blocks.last().is_some_and(|block| block.kind == Kind::Thoughts) {
             answer.blocks.pop();
         }
         if answer.blocks.is_empty() {
@@ -225,7 +200,7 @@ impl<'a> Writer<'a> {
     fn push_result(&mut self, block: Block) {
         match self.messages.last_mut().filter(|last| last.role == Role::User) {
             Some(last) => {
-                let at = last.blocks.iter().take_while(|block| block.is_result()).count();
+                let at = last.blocks.iter().take_while(|block| block.kind == Kind::Result).count();
                 last.blocks.insert(at, block);
             }
             None => self.push(Role::User, block),
@@ -250,24 +225,129 @@ fn server_id<'a>(call: &ToolCall, origin: &'a AnswerOrigin, recipient: &str) -> 
     Some(fields.call_id.as_str()).filter(|id| is_plain_id(id))
 }
 
+/// Mark behind which a server keeps what it has computed.
+const CACHED: &str = r#","cache_control":{"type":"ephemeral"}"#;
+
+/// Whose message it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Role {
+    User,
+    Assistant,
+}
+
+/// One part of a message.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Block {
+    json: String,
+    kind: Kind,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Result,
+    Thoughts,
+    Other,
+}
+
+impl Block {
+    pub(super) fn text(text: &str) -> Self {
+        Self::of(Kind::Other, json!({"type": "text", "text": text}).to_string())
+    }
+
+    fn picture(media_type: &str, content: &[u8]) -> Self {
+        let source = json!({"type": "base64", "media_type": media_type, "data": BASE64_STANDARD.encode(content)});
+        Self::of(Kind::Other, json!({"type": "image", "source": source}).to_string())
+    }
+
+    /// A call, whose arguments keep their bytes.
+    pub(super) fn call(id: &str, name: &str, arguments: &str) -> Self {
+        let (id, name, input) = (json!(id), json!(name), tool_arguments(arguments));
+        Self::of(Kind::Other, format!(r#"{{"type":"tool_use","id":{id},"name":{name},"input":{}}}"#, input.trim()))
+    }
+
+    fn result(id: &str, text: &str) -> Self {
+        Self::of(Kind::Result, json!({"type": "tool_result", "tool_use_id": id, "content": text}).to_string())
+    }
+
+    /// A block of an answer as it came.
+    fn as_it_came(raw: &RawValue, is_thought: bool) -> Self {
+        Self::of(if is_thought { Kind::Thoughts } else { Kind::Other }, raw.get().to_owned())
+    }
+
+    pub(super) fn json(&self) -> &str {
+        &self.json
+    }
+
+    /// Writes it, with the mark of the cache where it is to have one.
+    pub(super) fn write_to(&self, out: &mut String, is_cached: bool) {
+        out.push_str(&self.json);
+        if is_cached {
+            mark(out);
+        }
+    }
+
+    fn of(kind: Kind, json: String) -> Self {
+        Self { json, kind }
+    }
+}
+
+/// Puts the mark of the cache into the object at the end of a text.
+pub(super) fn mark(out: &mut String) {
+    if out.ends_with('}') {
+        out.pop();
+        out.push_str(CACHED);
+        out.push('}');
+    }
+}
+
+/// All that stands before a place in a conversation, as a hash of 128 bits. All of a request goes through it in front of the first
+/// token, so it is a fast one: whoever finds another text with the same hash has his own thoughts refused by the server.
+struct Prefix(SipHasher13);
+
+impl Prefix {
+    /// The prefix of a conversation: instructions and tools.
+    fn new(system: &[Block], tools: &str) -> Self {
+        let mut prefix = Self(SipHasher13::new());
+        prefix.add(b't', tools);
+        for block in system {
+            prefix.add(b's', block.json());
+        }
+        prefix
+    }
+
+    /// Adds a block of a message.
+    fn append(&mut self, role: Role, block: &Block) {
+        self.add(if role == Role::User { b'u' } else { b'a' }, block.json());
+    }
+
+    /// Fingerprint of all of it.
+    fn fingerprint(&self) -> String {
+        format!("{:032x}", self.0.finish128().as_u128())
+    }
+
+    fn add(&mut self, kind: u8, json: &str) {
+        self.0.write(&[kind]);
+        self.0.write(&json.len().to_le_bytes());
+        self.0.write(json.as_bytes());
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
 
+    use super::*;
     use agentd_core::{
         ids::CallId,
         origin::{ItemOrigin, ServerFields},
     };
     use proptest::prelude::*;
-    use serde_json::json;
-
-    use super::*;
 
     const ORIGIN: &str = "m@host/v1";
 
     fn written(messages: &[Message]) -> Conversation {
         let recipient = Recipient { origin: ORIGIN, distrusted: &HashSet::new(), without_thoughts: false };
-        write(messages, "[]", recipient).unwrap()
+        write(messages, "[]", recipient)
     }
 
     /// An answer with signed thoughts, a call and its result, behind that prefix.
@@ -301,7 +381,7 @@ mod tests {
     }
 
     fn thoughts(conversation: &Conversation) -> usize {
-        blocks(conversation).iter().filter(|(_, block)| block.is_thought()).count()
+        blocks(conversation).iter().filter(|(_, block)| block.kind == Kind::Thoughts).count()
     }
 
     proptest! {

@@ -1,30 +1,25 @@
 //! Anthropic's Messages, as Anthropic and servers in its form speak them.
 //!
-//! - this file: the body; `conversation`: the messages in the order that the wire demands; `block`: one part of a message, and
-//!   what stands before an answer, of which signed thoughts are a part.
-//! - `event`: one event of an answer, typed and borrowed, what it took, and what the server says of the request; `partial`: blocks,
-//!   put together from their pieces; `reader`: events into the answer.
+//! - this file: the body; `conversation`: the messages in the order that the wire demands, their parts, and what stands before
+//!   an answer, of which signed thoughts are a part.
+//! - `partial`: blocks, put together from their pieces; `reader`: events into the answer, typed and borrowed, what it took, and what
+//!   the server says of the request.
 
-mod block;
 mod conversation;
 mod partial;
 mod reader;
 
 use agentd_core::{answer_schema::AnswerSchema, tool::ToolSpec};
-use serde::Serialize;
 use serde_json::{Value, json, value::RawValue};
 
-use self::{
-    block::{Block, Role},
-    conversation::{Conversation, Recipient, WireMessage},
-};
+use self::conversation::{Block, Conversation, Recipient, Role, WireMessage};
 use super::{
-    dialect::{Dialect, Order, Outgoing, raw, unwritable},
+    dialect::{Dialect, Order, Outgoing, judged},
     memory::Memory,
 };
 use crate::{
     answer::text_protocol,
-    config::{Effort, Thinking},
+    config::Thinking,
     http::{failure::Failure, learning::Change},
 };
 
@@ -52,20 +47,6 @@ const TEMPERATURE: &str = "temperature";
 #[derive(Default)]
 pub(crate) struct Anthropic(Memory);
 
-#[derive(Serialize)]
-struct OutputSettings {
-    #[serde(skip_serializing_if = "Option::is_none")]
-    effort: Option<Effort>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    format: Option<OutputFormat>,
-}
-
-#[derive(Serialize)]
-struct OutputFormat {
-    r#type: &'static str,
-    schema: Box<RawValue>,
-}
-
 impl Dialect for Anthropic {
     fn outgoing(&self, order: &Order<'_>) -> Result<Outgoing, Failure> {
         let Order { request, form, info, config, .. } = *order;
@@ -74,8 +55,8 @@ impl Dialect for Anthropic {
         let messages = text_protocol::messages(request, tools.is_some());
         let (origin, tools_json) = (info.origin(), tools.as_deref().map(RawValue::get).unwrap_or_default());
         let without_thoughts = form.has(&Change::WithoutSignedThoughts);
-        let recipient = Recipient { origin: &origin, distrusted: &self.0.distrusted.known(), without_thoughts };
-        let conversation = conversation::write(&messages, tools_json, recipient).map_err(unwritable)?;
+        let recipient = Recipient { origin: &origin, distrusted: &self.0.distrusted(), without_thoughts };
+        let conversation = conversation::write(&messages, tools_json, recipient);
         let is_cached = caches(order) && form.sends(CACHE);
         let in_text = tools.is_none() && !request.tools.is_empty();
         let mut body = order.body();
@@ -87,13 +68,21 @@ impl Dialect for Anthropic {
         if let Some(all_but_end) = tools_json.strip_suffix(']') {
             let mut tools = all_but_end.to_owned();
             if is_cached {
-                block::mark(&mut tools);
+                conversation::mark(&mut tools);
             }
             body.set_raw("tools", &(tools + "]"));
         }
         body.set_some("tool_choice", (tools.is_some() && !request.may_call).then(|| json!({"type": "none"})))?;
         body.set_some(THINKING, thinking(order).filter(|_| form.sends(THINKING)))?;
-        body.set_some(OUTPUT, output(order)?)?;
+        // Settings of the answer, where there are any.
+        let effort =
+            config.effort.filter(|_| form.sends(OUTPUT)).map(|effort| format!(r#""effort":{}"#, json!(effort)));
+        let schema = self.sent_schema(order).map(judged).transpose()?;
+        let format = schema.map(|(schema, _)| format!(r#""format":{{"type":"json_schema","schema":{schema}}}"#));
+        let settings: Vec<String> = effort.into_iter().chain(format).collect();
+        if !settings.is_empty() {
+            body.set_raw(OUTPUT, &format!("{{{}}}", settings.join(",")));
+        }
         body.set_some(TEMPERATURE, config.temperature.filter(|_| form.sends(TEMPERATURE)))?;
         body.set("max_tokens", &max_tokens(order))?;
         body.set_some("stop_sequences", in_text.then_some([text_protocol::STOP]))?;
@@ -116,33 +105,17 @@ impl Dialect for Anthropic {
     }
 
     fn sent_schema<'a>(&self, order: &Order<'a>) -> Option<&'a AnswerSchema> {
-        sent_schema(order)
+        // This wire calls tools as usual beside it, but calls in the words are in no such form.
+        order.schema_in(OUTPUT, order.is_native())
     }
 
     fn distrust_thoughts(&self, order: &Order<'_>) {
-        self.0.distrusted.extend(conversation::prefixes_of_answers(&order.request.messages, &order.info.origin()));
+        self.0.distrust(conversation::prefixes_of_answers(&order.request.messages, &order.info.origin()));
     }
 }
 
 fn wire_tool(ToolSpec { name, description, parameters, .. }: &ToolSpec) -> Value {
     json!({"name": name, "description": description, "input_schema": parameters})
-}
-
-/// The schema of the answer, where its field is ours to set. This wire calls tools as usual beside it.
-fn sent_schema<'a>(order: &Order<'a>) -> Option<&'a AnswerSchema> {
-    let Order { request, form, config, .. } = *order;
-    let schema = request.answer_schema.as_deref()?;
-    // Calls in the words are in no such form.
-    let in_words = request.may_call && !request.tools.is_empty() && !order.is_native();
-    Some(schema).filter(|schema| !in_words && !config.body.contains_key(OUTPUT) && form.takes_schema(schema))
-}
-
-/// Settings of the answer, where there are any.
-fn output(order: &Order<'_>) -> Result<Option<OutputSettings>, Failure> {
-    let effort = order.config.effort.filter(|_| order.form.sends(OUTPUT));
-    let schema = sent_schema(order).map(raw).transpose()?;
-    let format = schema.map(|schema| OutputFormat { r#type: "json_schema", schema });
-    Ok((effort.is_some() || format.is_some()).then_some(OutputSettings { effort, format }))
 }
 
 /// Thinking as it is configured; where it is not, adaptive for models of which their server tells that they can.

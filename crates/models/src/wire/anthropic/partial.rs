@@ -1,10 +1,12 @@
 //! The blocks of an answer, put together from their pieces.
 
-use serde::Serialize;
-use serde_json::value::{RawValue, to_raw_value};
+use serde_json::{
+    json,
+    value::{RawValue, to_raw_value},
+};
 
 use super::{
-    block::Block,
+    conversation::Block,
     reader::{BlockHead, Delta},
 };
 use crate::{
@@ -50,14 +52,6 @@ enum Body {
     },
 }
 
-/// Signed thoughts, as they go back.
-#[derive(Serialize)]
-struct SignedThoughts<'a> {
-    r#type: &'static str,
-    thinking: &'a str,
-    signature: &'a str,
-}
-
 impl PartialBlocks {
     /// Begins a block.
     pub(super) fn begin(
@@ -90,11 +84,11 @@ impl PartialBlocks {
         self.blocks.push(PartialBlock { index, body });
         answer.size += 1;
         if separates {
-            answer.push(Kind::Reasoning, "\n\n")?;
+            answer.push(Kind::Reasoning, "\n\n");
         }
         // Whole blocks have their content at once.
-        self.words(index, &head.text, answer)?;
-        self.thoughts(index, &head.thinking, answer)?;
+        self.words(index, &head.text, answer);
+        self.thoughts(index, &head.thinking, answer);
         if let Some(input) = head.input.filter(|input| !matches!(input.get(), "{}" | "null")) {
             self.input(target, index, input.get(), answer)?;
         }
@@ -112,21 +106,16 @@ impl PartialBlocks {
         match &*delta.r#type {
             "text_delta" => self.words(index, &delta.text, answer),
             "thinking_delta" => self.thoughts(index, &delta.thinking, answer),
-            "signature_delta" => {
-                match self.block(index) {
-                    Some(Body::Thoughts { signature, .. }) => signature.push_str(&delta.signature),
-                    _ => self.is_odd = true,
-                }
-                Ok(())
-            }
-            "input_json_delta" => self.input(target, index, &delta.partial_json, answer),
+            "signature_delta" => match self.block(index) {
+                Some(Body::Thoughts { signature, .. }) => signature.push_str(&delta.signature),
+                _ => self.is_odd = true,
+            },
+            "input_json_delta" => return self.input(target, index, &delta.partial_json, answer),
             // Sources of words, without which they go back as well.
-            "citations_delta" => Ok(()),
-            _ => {
-                self.is_odd = true;
-                Ok(())
-            }
+            "citations_delta" => {}
+            _ => self.is_odd = true,
         }
+        Ok(())
     }
 
     /// The calls. One without arguments has none of them, unless the answer was cut before they came.
@@ -165,12 +154,8 @@ impl PartialBlocks {
     /// All blocks in the form of a message; none where they cannot go back.
     pub(super) fn message(&self) -> Option<String> {
         let blocks = self.blocks.iter().filter_map(|block| match &block.body {
-            Body::Words(words) => {
-                (!is_blank(words)).then(|| Block::text(words).ok().map(|block| block.json().to_owned()))
-            }
-            Body::Call(call) => {
-                Some(Block::call(&call.id, &call.name, &call.arguments).ok().map(|block| block.json().to_owned()))
-            }
+            Body::Words(words) => (!is_blank(words)).then(|| Some(Block::text(words).json().to_owned())),
+            Body::Call(call) => Some(Some(Block::call(&call.id, &call.name, &call.arguments).json().to_owned())),
             Body::Thoughts { words, signature } => {
                 (!signature.is_empty()).then(|| Some(signed(words, signature)?.get().to_owned()))
             }
@@ -186,24 +171,22 @@ impl PartialBlocks {
         }
     }
 
-    fn words(&mut self, index: u64, words: &str, answer: &mut Answer) -> Result<(), Failure> {
-        if words.is_empty() {
-            return Ok(());
-        }
+    fn words(&mut self, index: u64, words: &str, answer: &mut Answer) {
         match self.block(index) {
+            _ if words.is_empty() => {}
             Some(Body::Words(before)) => before.push_str(words),
             _ => self.is_odd = true,
         }
-        answer.push(Kind::Text, words)
+        answer.push(Kind::Text, words);
     }
 
-    fn thoughts(&mut self, index: u64, thoughts: &str, answer: &mut Answer) -> Result<(), Failure> {
+    fn thoughts(&mut self, index: u64, thoughts: &str, answer: &mut Answer) {
         match self.block(index) {
-            Some(Body::Thoughts { words, .. }) => words.push_str(thoughts),
             _ if thoughts.is_empty() => {}
+            Some(Body::Thoughts { words, .. }) => words.push_str(thoughts),
             _ => self.is_odd = true,
         }
-        answer.push(Kind::Reasoning, thoughts)
+        answer.push(Kind::Reasoning, thoughts);
     }
 
     fn input(&mut self, target: &Target, index: u64, piece: &str, answer: &mut Answer) -> Result<(), Failure> {
@@ -222,8 +205,9 @@ impl PartialBlocks {
     }
 }
 
+/// Signed thoughts, as they go back.
 fn signed(words: &str, signature: &str) -> Option<Box<RawValue>> {
-    to_raw_value(&SignedThoughts { r#type: "thinking", thinking: words, signature }).ok()
+    to_raw_value(&json!({"type": "thinking", "thinking": words, "signature": signature})).ok()
 }
 
 /// A block as it came, with the input that came behind it.

@@ -3,7 +3,7 @@
 
 use agentd_core::{model::Finish, origin::ServerFields, usage::Usage};
 use serde::Deserialize;
-use serde_json::value::RawValue;
+use serde_json::{Map, Value, value::RawValue};
 
 use super::partial::PartialBlocks;
 use crate::{
@@ -11,7 +11,7 @@ use crate::{
     http::{failure::Failure, target::Target},
     wire::{
         dialect::{AnswerReader, parsed},
-        lenient::{Count, Text},
+        lenient::{Count, Text, counted},
         memory::AnswerNote,
     },
 };
@@ -22,25 +22,20 @@ pub(super) struct Reader {
     behind: String,
     note: AnswerNote,
     blocks: PartialBlocks,
-    usage: Option<WireUsage>,
+    /// Counts of the answer so far, by their names.
+    counts: Map<String, Value>,
     is_cut: bool,
     is_paused: bool,
 }
 
 impl Reader {
     pub(super) fn new(behind: String, note: AnswerNote) -> Self {
-        Self { behind, note, blocks: PartialBlocks::default(), usage: None, is_cut: false, is_paused: false }
+        Self { behind, note, blocks: PartialBlocks::default(), counts: Map::new(), is_cut: false, is_paused: false }
     }
 }
 
 impl AnswerReader for Reader {
     fn event(&mut self, target: &Target, data: &str, answer: &mut Answer) -> Result<(), Failure> {
-        let data = data.trim();
-        // Gateways that speak the other wire as well end with it.
-        if data == "[DONE]" {
-            answer.done = true;
-            return Ok(());
-        }
         let event: Event<'_> = parsed(target, data)?;
         if event.error.is_some() {
             return Err(Failure::reported(target, data));
@@ -95,7 +90,7 @@ impl AnswerReader for Reader {
         if !std::mem::take(&mut self.is_paused) {
             return None;
         }
-        self.usage = None;
+        self.counts.clear();
         self.blocks.message()
     }
 
@@ -117,11 +112,12 @@ impl Reader {
         remark_on_request(head.input_transformations, answer);
     }
 
-    fn count(&mut self, usage: Option<WireUsage>, answer: &mut Answer) {
-        let Some(usage) = usage else { return };
-        let usage = self.usage.unwrap_or_default().updated(usage);
-        self.usage = Some(usage);
-        (answer.usage, answer.hour_writes) = (Some(usage.usage()), usage.hour_writes());
+    /// Takes in counts. A later event has the sums, and may leave out what has not changed.
+    fn count(&mut self, counts: Option<Map<String, Value>>, answer: &mut Answer) {
+        let Some(counts) = counts else { return };
+        self.counts.extend(counts.into_iter().filter(|(_, count)| !count.is_null()));
+        let (usage, hour_writes) = usage(&self.counts.clone().into());
+        (answer.usage, answer.hour_writes) = (Some(usage), hour_writes);
     }
 
     fn end(&mut self, target: &Target, reason: &str, answer: &mut Answer) -> Result<(), Failure> {
@@ -154,7 +150,7 @@ struct Event<'a> {
     content_block: Option<&'a RawValue>,
     /// A piece of a block, or the end of the answer.
     delta: Option<Delta<'a>>,
-    usage: Option<WireUsage>,
+    usage: Option<Map<String, Value>>,
     /// Changes that the server made to the request, told at its beginning or its end.
     input_transformations: Option<&'a RawValue>,
     error: Option<&'a RawValue>,
@@ -181,7 +177,7 @@ pub(super) struct Delta<'a> {
 #[serde(default, bound(deserialize = "'de: 'a"))]
 struct MessageHead<'a> {
     id: Text<'a>,
-    usage: Option<WireUsage>,
+    usage: Option<Map<String, Value>>,
     diagnostics: Option<&'a RawValue>,
     input_transformations: Option<&'a RawValue>,
 }
@@ -199,110 +195,47 @@ pub(super) struct BlockHead<'a> {
     pub(super) input: Option<&'a RawValue>,
 }
 
-/// Counts of an answer so far. A later event has the sums, and may leave out what has not changed.
-#[derive(Debug, Clone, Copy, Default, Deserialize)]
-#[serde(default)]
-struct WireUsage {
-    input_tokens: Option<Count>,
-    cache_read_input_tokens: Option<Count>,
-    cache_creation_input_tokens: Option<Count>,
-    cache_creation: Option<CacheWrites>,
-    output_tokens: Option<Count>,
-    output_tokens_details: Option<OutputDetails>,
-}
-
-/// Tokens that were put into the cache, by the time for which they stay there. Some servers leave out their sum.
-#[derive(Debug, Clone, Copy, Default, Deserialize)]
-#[serde(default)]
-struct CacheWrites {
-    ephemeral_5m_input_tokens: Option<Count>,
-    ephemeral_1h_input_tokens: Option<Count>,
-}
-
-#[derive(Debug, Clone, Copy, Default, Deserialize)]
-#[serde(default)]
-struct OutputDetails {
-    thinking_tokens: Option<Count>,
-}
-
-impl WireUsage {
-    /// These counts, and those of a later event over them.
-    fn updated(self, later: Self) -> Self {
-        Self {
-            input_tokens: later.input_tokens.or(self.input_tokens),
-            cache_read_input_tokens: later.cache_read_input_tokens.or(self.cache_read_input_tokens),
-            cache_creation_input_tokens: later.cache_creation_input_tokens.or(self.cache_creation_input_tokens),
-            cache_creation: later.cache_creation.or(self.cache_creation),
-            output_tokens: later.output_tokens.or(self.output_tokens),
-            output_tokens_details: later.output_tokens_details.or(self.output_tokens_details),
-        }
-    }
-
-    /// Tokens of cache writes that stay for an hour.
-    fn hour_writes(self) -> u64 {
-        self.cache_creation.unwrap_or_default().ephemeral_1h_input_tokens.unwrap_or_default().0
-    }
-
-    fn usage(self) -> Usage {
-        let of = |count: Option<Count>| count.unwrap_or_default().0;
-        let cached_tokens = of(self.cache_read_input_tokens);
-        let writes = self.cache_creation.unwrap_or_default();
-        let parts = of(writes.ephemeral_5m_input_tokens).saturating_add(self.hour_writes());
-        let written = of(self.cache_creation_input_tokens).max(parts);
-        Usage {
-            prompt_tokens: of(self.input_tokens).saturating_add(cached_tokens).saturating_add(written),
-            cached_tokens,
-            cache_write_tokens: written,
-            completion_tokens: of(self.output_tokens),
-            reasoning_tokens: of(self.output_tokens_details.and_then(|details| details.thinking_tokens)),
-            ..Usage::default()
-        }
-    }
-}
-
 /// Reasons that only say that nobody knows.
 const NO_REASONS: [&str; 2] = ["unavailable", "previous_message_not_found"];
 
-/// `diagnostics` of an answer.
-#[derive(Debug, Default, Deserialize)]
-#[serde(default, bound(deserialize = "'de: 'a"))]
-struct Diagnostics<'a> {
-    /// Null while the server still compares.
-    cache_miss_reason: Option<MissReason<'a>>,
-}
-
-#[derive(Debug, Default, Deserialize)]
-#[serde(default, bound(deserialize = "'de: 'a"))]
-struct MissReason<'a> {
-    r#type: Text<'a>,
-    cache_missed_input_tokens: Count,
-}
-
-/// One of the `input_transformations`: a part of the request that the model was not shown, or was shown though it did not fit.
-#[derive(Debug, Default, Deserialize)]
-#[serde(default, bound(deserialize = "'de: 'a"))]
-struct Transformation<'a> {
-    r#type: Text<'a>,
-    reason: Text<'a>,
-}
-
-/// Takes in why the cache did not hold all of the request before.
+/// Takes in why the cache did not hold all of the request before. Nothing is said of it while the server still compares.
 fn remark_on_cache(diagnostics: Option<&RawValue>, answer: &mut Answer) {
-    let told: Option<Diagnostics<'_>> = diagnostics.and_then(|told| serde_json::from_str(told.get()).ok());
-    let Some(miss) = told.and_then(|told| told.cache_miss_reason) else { return };
-    let reason = &*miss.r#type;
-    if !NO_REASONS.contains(&reason) {
-        answer.remark(reason, miss.cache_missed_input_tokens.0);
+    let told: Value = diagnostics.and_then(|told| serde_json::from_str(told.get()).ok()).unwrap_or_default();
+    let miss = &told["cache_miss_reason"];
+    if let Some(reason) = miss["type"].as_str().filter(|reason| !NO_REASONS.contains(reason)) {
+        answer.remark(reason, counted(miss, ["/cache_missed_input_tokens"]));
     }
 }
 
-/// Takes in what the server changed of the request, such as `thinking_dropped:prefix_binding_mismatch`.
+/// Takes in what the server changed of the request, such as `thinking_dropped:prefix_binding_mismatch`: parts that the model was
+/// not shown, or was shown though they did not fit.
 fn remark_on_request(transformations: Option<&RawValue>, answer: &mut Answer) {
-    let told: Option<Vec<Transformation<'_>>> = transformations.and_then(|told| serde_json::from_str(told.get()).ok());
-    for Transformation { r#type, reason } in told.into_iter().flatten() {
-        let remark = format!("{}:{}", &*r#type, &*reason);
+    let told: Option<Vec<Value>> = transformations.and_then(|told| serde_json::from_str(told.get()).ok());
+    for told in told.into_iter().flatten() {
+        let text = |field: &str| told[field].as_str().unwrap_or_default();
+        let remark = format!("{}:{}", text("type"), text("reason"));
         answer.remark(remark.trim_end_matches(':'), 0);
     }
+}
+
+/// The usage out of all counts.
+fn usage(told: &Value) -> (Usage, u64) {
+    let hour_writes = counted(told, ["/cache_creation/ephemeral_1h_input_tokens"]);
+    let cached_tokens = counted(told, ["/cache_read_input_tokens"]);
+    // Some servers leave out the sum of what was put into the cache.
+    let parts = counted(told, ["/cache_creation/ephemeral_5m_input_tokens"]).saturating_add(hour_writes);
+    let cache_write_tokens = counted(told, ["/cache_creation_input_tokens"]).max(parts);
+    let usage = Usage {
+        prompt_tokens: counted(told, ["/input_tokens"])
+            .saturating_add(cached_tokens)
+            .saturating_add(cache_write_tokens),
+        cached_tokens,
+        cache_write_tokens,
+        completion_tokens: counted(told, ["/output_tokens"]),
+        reasoning_tokens: counted(told, ["/output_tokens_details/thinking_tokens"]),
+        ..Usage::default()
+    };
+    (usage, hour_writes)
 }
 
 #[cfg(test)]
@@ -311,11 +244,14 @@ mod tests {
 
     #[test]
     fn cached_tokens_count_and_later_events_have_the_sums() {
-        let parse = |json: &str| serde_json::from_str::<WireUsage>(json).unwrap();
-        let start = parse(
+        let mut reader = Reader::new(String::new(), AnswerNote::default());
+        let mut answer = Answer::default();
+        for counts in [
             r#"{"input_tokens":7,"cache_read_input_tokens":100,"cache_creation_input_tokens":20,"output_tokens":1}"#,
-        );
-        let end = parse(r#"{"input_tokens":null,"output_tokens":30,"output_tokens_details":{"thinking_tokens":12}}"#);
+            r#"{"input_tokens":null,"output_tokens":30,"output_tokens_details":{"thinking_tokens":12}}"#,
+        ] {
+            reader.count(serde_json::from_str(counts).unwrap(), &mut answer);
+        }
         let expected = Usage {
             prompt_tokens: 127,
             cached_tokens: 100,
@@ -324,6 +260,6 @@ mod tests {
             reasoning_tokens: 12,
             ..Usage::default()
         };
-        assert_eq!(start.updated(end).usage(), expected);
+        assert_eq!(answer.usage, Some(expected));
     }
 }

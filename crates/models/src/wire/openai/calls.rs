@@ -4,17 +4,37 @@
 //! the call with its number, else with its id, else to the last one; a new id or a second name begins a new call, and so
 //! does a name behind arguments that are whole. What is kept is limited, whatever numbers a server sends.
 
-use agentd_core::origin::{MAX_SERVER_FIELDS, ServerFields};
+use agentd_core::origin::MAX_SERVER_FIELDS;
+use serde::Deserialize;
+use serde_json::value::RawValue;
 
-use super::chunk::CallDelta;
 use crate::{
-    answer::{Answer, RawCall},
+    answer::{Answer, RawCall, text_protocol::Balance},
     http::{failure::Failure, target::Target},
     wire::{
-        lenient::{argument_text, is_json},
+        lenient::{Count, Text, argument_text, is_json},
         partial::{CallBounds, PartialCall},
     },
 };
+
+/// A piece of a call, as it comes.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, bound(deserialize = "'de: 'a"))]
+pub(super) struct CallDelta<'a> {
+    index: Option<Count>,
+    id: Text<'a>,
+    /// A signature of the call, which goes back to its server.
+    extra_content: Option<&'a RawValue>,
+    function: Option<FunctionDelta<'a>>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, bound(deserialize = "'de: 'a"))]
+struct FunctionDelta<'a> {
+    name: Text<'a>,
+    /// Usually a string with a piece of JSON; some servers send the JSON itself.
+    arguments: Option<&'a RawValue>,
+}
 
 /// The calls of one answer.
 #[derive(Debug, Default)]
@@ -29,26 +49,10 @@ pub(super) struct Calls {
 struct NumberedCall {
     index: Option<u64>,
     call: PartialCall,
-    extra_content: Option<String>,
-    nesting: Nesting,
-}
-
-/// State of the arguments of a call: within a text, within objects, or whole.
-#[derive(Debug, Default)]
-struct Nesting {
-    depth: usize,
-    in_string: bool,
-    escaped: bool,
+    /// Progress in its arguments.
+    balance: Balance,
     /// The object that they began with has ended.
-    whole: bool,
-}
-
-/// One piece, as far as it tells which call it belongs to.
-struct Piece<'a> {
-    index: Option<u64>,
-    id: &'a str,
-    name: &'a str,
-    arguments: &'a str,
+    is_whole: bool,
 }
 
 impl Calls {
@@ -57,21 +61,21 @@ impl Calls {
         let (id, function) = (&*delta.id, delta.function.as_ref());
         let name = function.map_or("", |function| &*function.name);
         let arguments = function.and_then(|function| function.arguments).map(argument_text).unwrap_or_default();
-        let piece = Piece { index: delta.index.map(|index| index.0), id, name, arguments: &arguments };
-        let at = match self.find(&piece) {
+        let index = delta.index.map(|index| index.0);
+        let at = match self.find(index, id, name, &arguments) {
             Some(at) => at,
             None => {
                 self.bounds.begin(target)?;
-                let (call, nesting) = (PartialCall::new(id, ""), Nesting::default());
-                self.calls.push(NumberedCall { index: piece.index, call, extra_content: None, nesting });
+                let (call, balance) = (PartialCall::new(id, ""), Balance::default());
+                self.calls.push(NumberedCall { index, call, balance, is_whole: false });
                 self.calls.len() - 1
             }
         };
-        let NumberedCall { call, extra_content, nesting, .. } = &mut self.calls[at];
+        let NumberedCall { call, balance, is_whole, .. } = &mut self.calls[at];
         if let Some(extra) = delta.extra_content {
             self.field_bytes += extra.get().len();
             if self.field_bytes <= MAX_SERVER_FIELDS && is_json(extra.get()) {
-                *extra_content = Some(extra.get().to_owned());
+                call.extra_content = Some(extra.get().to_owned());
             } else {
                 tracing::warn!("the extra_content of a call is too large or cannot be read, and does not go back");
             }
@@ -84,25 +88,22 @@ impl Calls {
             call.name.push_str(name);
         }
         self.bounds.take(target, arguments.len() + name.len(), answer)?;
-        nesting.read(&arguments);
         call.push(&arguments, answer);
+        *is_whole |= balance.end(call.arguments.as_bytes()).is_some();
         Ok(())
     }
 
     /// All calls, in the order in which they began.
     pub(super) fn take(&mut self) -> Vec<RawCall> {
-        let call = |NumberedCall { call, extra_content, .. }: NumberedCall| {
-            let RawCall { name, arguments, fields } = call.read(false);
-            RawCall { name, arguments, fields: ServerFields { extra_content, ..fields } }
-        };
-        self.calls.drain(..).map(call).collect()
+        self.calls.drain(..).map(|numbered| numbered.call.read(false)).collect()
     }
 
-    fn find(&self, piece: &Piece<'_>) -> Option<usize> {
-        let Piece { index, id, name, .. } = *piece;
-        let begins = |NumberedCall { call, nesting, .. }: &NumberedCall| {
+    fn find(&self, index: Option<u64>, id: &str, name: &str, arguments: &str) -> Option<usize> {
+        let begins = |numbered: &NumberedCall| {
+            let call = &numbered.call;
             let other_id = !id.is_empty() && !call.id.is_empty() && call.id != id;
-            (other_id && !name.is_empty()) || (call.id != id || id.is_empty()) && nesting.is_followed_by(call, piece)
+            (other_id && !name.is_empty())
+                || (call.id != id || id.is_empty()) && numbered.is_followed_by(name, arguments)
         };
         if let Some(index) = index {
             let at = self.calls.iter().rposition(|numbered| numbered.index == Some(index))?;
@@ -117,45 +118,26 @@ impl Calls {
     }
 }
 
-impl Nesting {
+impl NumberedCall {
     /// Returns whether a piece with the number of this call begins another one: one that is named behind whole arguments, or that
     /// comes whole behind a call by another name without any. A name may be repeated with each piece, or come in pieces.
-    fn is_followed_by(&self, call: &PartialCall, piece: &Piece<'_>) -> bool {
-        let other_name = call.name != piece.name;
-        if piece.name.is_empty() || call.name.is_empty() {
+    fn is_followed_by(&self, name: &str, arguments: &str) -> bool {
+        let other_name = self.call.name != name;
+        if name.is_empty() || self.call.name.is_empty() {
             return false;
         }
-        if self.whole {
-            return other_name || !piece.arguments.trim().is_empty();
+        if self.is_whole {
+            return other_name || !arguments.trim().is_empty();
         }
-        let mut nesting = Self::default();
-        nesting.read(piece.arguments);
-        other_name && call.arguments.is_empty() && nesting.whole
-    }
-
-    fn read(&mut self, arguments: &str) {
-        for byte in arguments.bytes() {
-            match byte {
-                _ if self.escaped => self.escaped = false,
-                b'\\' if self.in_string => self.escaped = true,
-                b'"' => self.in_string = !self.in_string,
-                b'{' | b'[' if !self.in_string => self.depth += 1,
-                b'}' | b']' if !self.in_string && self.depth > 0 => {
-                    self.depth -= 1;
-                    self.whole |= self.depth == 0;
-                }
-                _ => {}
-            }
-        }
+        other_name && self.call.arguments.is_empty() && Balance::default().end(arguments.as_bytes()).is_some()
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use agentd_core::origin::MAX_SERVER_CALL_ID;
+    use agentd_core::origin::{MAX_SERVER_CALL_ID, ServerFields};
 
     use super::*;
-    use crate::answer::{MAX_ARGUMENT_BYTES, MAX_CALLS};
 
     fn check(pieces: &[&str], expected: &[(&str, &str)]) {
         let target = Target::for_tests("http://h", "");
@@ -266,21 +248,5 @@ mod tests {
             ..ServerFields::default()
         };
         assert_eq!(fields, [first, ServerFields::default(), ServerFields::default()]);
-    }
-
-    #[test]
-    fn too_much_is_refused() {
-        let target = Target::for_tests("http://h", "");
-        let fails_after = |delta: &dyn Fn(usize) -> String| {
-            let mut calls = Calls::default();
-            (0..2_000).position(|n| {
-                calls.add(&target, &serde_json::from_str(&delta(n)).unwrap(), &mut Answer::default()).is_err()
-            })
-        };
-        let call = |n| format!(r#"{{"index":{n},"function":{{"name":"x","arguments":"{{}}"}}}}"#);
-        assert_eq!(fails_after(&call), Some(MAX_CALLS));
-        let piece: String = (0..3_000).map(|n| n.to_string()).collect();
-        let long = |_| format!(r#"{{"index":0,"function":{{"arguments":"{piece}"}}}}"#);
-        assert_eq!(fails_after(&long), Some(MAX_ARGUMENT_BYTES / piece.len()));
     }
 }

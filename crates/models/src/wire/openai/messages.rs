@@ -12,19 +12,20 @@ use agentd_core::{
     untrusted,
 };
 use base64::{Engine as _, prelude::BASE64_STANDARD};
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 use serde_json::value::RawValue;
 
+use crate::answer::text_protocol::join;
 use crate::wire::sendable::{GO_ON, NO_OUTPUT, PICTURES, WireIds, is_blank, tool_arguments, tool_name};
 
 #[derive(Debug, Serialize)]
 #[serde(tag = "role", rename_all = "lowercase")]
 pub(super) enum WireMessage<'a> {
     System {
-        content: Cow<'a, str>,
+        content: Content<'a>,
     },
     User {
-        content: UserContent<'a>,
+        content: Content<'a>,
     },
     Assistant {
         /// Null beside calls that came without words.
@@ -38,38 +39,58 @@ pub(super) enum WireMessage<'a> {
     },
     Tool {
         tool_call_id: Cow<'a, str>,
-        content: Cow<'a, str>,
+        content: Content<'a>,
     },
 }
 
-/// Words alone, which every server takes, or words and pictures.
-#[derive(Debug, Serialize, PartialEq)]
-#[serde(untagged)]
-pub(super) enum UserContent<'a> {
-    Text(Cow<'a, str>),
-    Parts(Vec<Part<'a>>),
+/// Words and pictures. Words alone are sent as a text, which every server takes.
+#[derive(Debug)]
+pub(super) struct Content<'a>(Vec<Part<'a>>);
+
+#[derive(Debug, Serialize)]
+struct Part<'a> {
+    #[serde(flatten)]
+    shown: Shown<'a>,
+    /// The mark of the cache.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    cache_control: Option<Mark>,
 }
 
-#[derive(Debug, Serialize, PartialEq)]
+#[derive(Debug, Serialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
-pub(super) enum Part<'a> {
+enum Shown<'a> {
     Text { text: Cow<'a, str> },
     ImageUrl { image_url: ImageUrl },
 }
 
-#[derive(Debug, Serialize, PartialEq)]
-pub(super) struct ImageUrl {
+#[derive(Debug, Serialize)]
+struct ImageUrl {
     url: String,
 }
 
-impl<'a> UserContent<'a> {
-    fn add(&mut self, text: &'a str) {
-        match self {
-            Self::Text(content) => join(content, text),
-            Self::Parts(parts) => match parts.last_mut() {
-                Some(Part::Text { text: content }) => join(content, text),
-                _ => parts.push(Part::Text { text: text.into() }),
-            },
+#[derive(Debug, Serialize)]
+struct Mark {
+    r#type: &'static str,
+}
+
+impl Serialize for Content<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match &self.0[..] {
+            [Part { shown: Shown::Text { text }, cache_control: None }] => text.serialize(serializer),
+            parts => parts.serialize(serializer),
+        }
+    }
+}
+
+impl<'a> Content<'a> {
+    fn text(text: impl Into<Cow<'a, str>>) -> Self {
+        Self(vec![Part { shown: Shown::Text { text: text.into() }, cache_control: None }])
+    }
+
+    fn add(&mut self, more: Cow<'a, str>) {
+        match self.0.last_mut() {
+            Some(Part { shown: Shown::Text { text }, .. }) => join(text.to_mut(), &more),
+            _ => self.0.extend(Self::text(more).0),
         }
     }
 
@@ -77,13 +98,15 @@ impl<'a> UserContent<'a> {
     fn show(&mut self, pictures: &[ShownPicture]) {
         for shown in pictures {
             let Some(content) = &shown.content else { continue };
-            if let Self::Text(text) = self {
-                *self = Self::Parts(vec![Part::Text { text: std::mem::take(text) }]);
-            }
             let url = format!("data:{};base64,{}", shown.picture.media_type, BASE64_STANDARD.encode(content));
-            if let Self::Parts(parts) = self {
-                parts.push(Part::ImageUrl { image_url: ImageUrl { url } });
-            }
+            self.0.push(Part { shown: Shown::ImageUrl { image_url: ImageUrl { url } }, cache_control: None });
+        }
+    }
+
+    /// Marks its end for the cache.
+    pub(super) fn mark(&mut self) {
+        if let Some(last) = self.0.last_mut() {
+            last.cache_control = Some(Mark { r#type: "ephemeral" });
         }
     }
 }
@@ -97,7 +120,7 @@ pub(super) struct WireCall<'a> {
     extra_content: Option<&'a RawValue>,
 }
 
-#[derive(Debug, Serialize, PartialEq)]
+#[derive(Debug, Serialize)]
 struct WireCallFunction<'a> {
     name: Cow<'a, str>,
     arguments: Cow<'a, str>,
@@ -109,10 +132,15 @@ pub(super) fn wire_messages<'a>(messages: &'a [Message], recipient: Recipient<'a
     let mut ids = WireIds::default();
     for message in messages {
         match message {
-            Message::System { text } => add_system(&mut wire, text),
+            // System messages after the first are told as the daemon's words to the model, which every template knows.
+            Message::System { text } => match wire.last_mut() {
+                None => wire.push(WireMessage::System { content: Content::text(text) }),
+                Some(WireMessage::System { content }) => content.add(text.as_str().into()),
+                Some(_) => add_user(&mut wire, text),
+            },
             Message::User { text } => match wire.last_mut() {
                 Some(WireMessage::Tool { content, .. }) if recipient.wants_turns && !is_blank(text) => {
-                    join(content, &untrusted::said_behind_result(text));
+                    content.add(untrusted::said_behind_result(text).into());
                 }
                 _ => add_user(&mut wire, text),
             },
@@ -125,17 +153,13 @@ pub(super) fn wire_messages<'a>(messages: &'a [Message], recipient: Recipient<'a
             Message::Assistant { text, reasoning, tool_calls, origin } => {
                 let calls = tool_calls.iter().enumerate();
                 let calls = calls.map(|(at, call)| wire_call(call, at == 0, origin, recipient, &mut ids)).collect();
-                let answer = WireAnswer {
-                    text: if is_blank(text) { "" } else { text },
-                    thoughts: recipient.thoughts(reasoning.as_deref(), origin, !tool_calls.is_empty()),
-                    details: recipient.details(origin),
-                    calls,
-                };
-                answer.add_to(&mut wire);
+                let thoughts = recipient.thoughts(reasoning.as_deref(), origin, !tool_calls.is_empty());
+                let details = origin.details_of(recipient.origin).and_then(raw);
+                add_answer(&mut wire, if is_blank(text) { "" } else { text }, thoughts, details, calls);
             }
             Message::Tool { call_id, name: _, text } => {
                 let content = if is_blank(text) { NO_OUTPUT.into() } else { untrusted::unreminded(text) };
-                wire.push(WireMessage::Tool { tool_call_id: ids.of_result(call_id), content });
+                wire.push(WireMessage::Tool { tool_call_id: ids.of_result(call_id), content: Content::text(content) });
             }
         }
     }
@@ -146,84 +170,51 @@ pub(super) fn wire_messages<'a>(messages: &'a [Message], recipient: Recipient<'a
     wire
 }
 
-/// System messages after the first are told as the daemon's words to the model, which every template knows.
-fn add_system<'a>(wire: &mut Vec<WireMessage<'a>>, text: &'a str) {
-    match wire.last_mut() {
-        None => wire.push(WireMessage::System { content: text.into() }),
-        Some(WireMessage::System { content }) => join(content, text),
-        Some(_) => add_user(wire, text),
-    }
-}
-
 fn add_user<'a>(wire: &mut Vec<WireMessage<'a>>, text: &'a str) {
     if is_blank(text) {
         return;
     }
     match wire.last_mut() {
-        Some(WireMessage::User { content }) => return content.add(text),
+        Some(WireMessage::User { content }) => return content.add(text.into()),
         // In the result it stands in nobody's way: templates take what a person says for the start of a turn.
         Some(WireMessage::Tool { content, .. }) if untrusted::is_of_daemon(text) => {
-            return join(content, &untrusted::behind_result(text));
+            return content.add(untrusted::behind_result(text).into());
         }
         _ => {}
     }
-    wire.push(WireMessage::User { content: UserContent::Text(text.into()) });
+    wire.push(WireMessage::User { content: Content::text(text) });
 }
 
-/// Answer of a model.
-struct WireAnswer<'a> {
+/// Adds an answer of the model to the one before it.
+fn add_answer<'a>(
+    wire: &mut Vec<WireMessage<'a>>,
     text: &'a str,
     thoughts: Option<&'a str>,
     details: Option<&'a RawValue>,
     calls: Vec<WireCall<'a>>,
-}
-
-impl<'a> WireAnswer<'a> {
-    fn add_to(self, wire: &mut Vec<WireMessage<'a>>) {
-        let Self { text, thoughts, details, calls } = self;
-        if text.is_empty() && calls.is_empty() {
-            return;
-        }
-        match wire.last_mut() {
-            None | Some(WireMessage::System { .. }) => {
-                wire.push(WireMessage::User { content: UserContent::Text(GO_ON.into()) })
-            }
-            Some(WireMessage::Assistant { content, reasoning_content, reasoning_details, tool_calls }) => {
-                match content {
-                    Some(content) => join(content, text),
-                    None => *content = some_words(text),
-                }
-                if let Some(thoughts) = thoughts {
-                    join(reasoning_content.get_or_insert_default(), thoughts);
-                }
-                *reasoning_details = details.or(*reasoning_details);
-                tool_calls.extend(calls);
-                return;
-            }
-            Some(_) => {}
-        }
-        wire.push(WireMessage::Assistant {
-            content: some_words(text),
-            reasoning_content: thoughts.map(Cow::Borrowed),
-            reasoning_details: details,
-            tool_calls: calls,
-        });
-    }
-}
-
-fn some_words(text: &str) -> Option<Cow<'_, str>> {
-    (!text.is_empty()).then_some(Cow::Borrowed(text))
-}
-
-fn join(content: &mut Cow<'_, str>, text: &str) {
-    if text.is_empty() {
+) {
+    if text.is_empty() && calls.is_empty() {
         return;
     }
-    let content = content.to_mut();
-    if !content.is_empty() {
-        content.push_str("\n\n");
+    if matches!(wire.last(), None | Some(WireMessage::System { .. })) {
+        wire.push(WireMessage::User { content: Content::text(GO_ON) });
     }
-    content.push_str(text);
+    if !matches!(wire.last(), Some(WireMessage::Assistant { .. })) {
+        let (content, reasoning_content, reasoning_details) = (None, None, None);
+        wire.push(WireMessage::Assistant { content, reasoning_content, reasoning_details, tool_calls: Vec::new() });
+    }
+    let Some(WireMessage::Assistant { content, reasoning_content, reasoning_details, tool_calls }) = wire.last_mut()
+    else {
+        return;
+    };
+    if !text.is_empty() {
+        join(content.get_or_insert_default().to_mut(), text);
+    }
+    if let Some(thoughts) = thoughts {
+        join(reasoning_content.get_or_insert_default().to_mut(), thoughts);
+    }
+    *reasoning_details = details.or(*reasoning_details);
+    tool_calls.extend(calls);
 }
 
 /// A call as it was, except for what would make servers refuse the whole conversation for good: names with foreign
@@ -263,24 +254,14 @@ pub(super) struct Recipient<'a> {
 impl Recipient<'_> {
     /// The thoughts of an answer, if it wants them. Such models demand the field beside calls also where the answer has none:
     /// it is of another model, or its thoughts were not kept.
-    pub(super) fn thoughts<'a>(
-        &self,
-        reasoning: Option<&'a str>,
-        origin: &'a AnswerOrigin,
-        has_calls: bool,
-    ) -> Option<&'a str> {
+    fn thoughts<'a>(&self, reasoning: Option<&'a str>, origin: &'a AnswerOrigin, has_calls: bool) -> Option<&'a str> {
         let own = reasoning.or(origin.unsent_reasoning.as_deref());
         let thoughts = own.filter(|_| !origin.is_thought_by_another(self.origin)).or(has_calls.then_some(""));
         thoughts.filter(|_| self.wants_thoughts)
     }
 
-    /// Signed thoughts of an answer, if it was its own.
-    pub(super) fn details<'a>(&self, origin: &'a AnswerOrigin) -> Option<&'a RawValue> {
-        origin.details_of(self.origin).and_then(raw)
-    }
-
     /// The signature of a call: its own, or the word for one of another model, in the place where it demands one.
-    pub(super) fn extra_content<'a>(&self, own: Option<&'a ServerFields>, is_first: bool) -> Option<&'a RawValue> {
+    fn extra_content<'a>(&self, own: Option<&'a ServerFields>, is_first: bool) -> Option<&'a RawValue> {
         match own {
             Some(fields) => raw(fields.extra_content.as_deref()?),
             None if is_first && demands_signatures(self.id) => raw(NO_SIGNATURE),
@@ -329,13 +310,9 @@ mod tests {
         Message::Tool { call_id: CallId::from("c1".to_owned()), name: "now".into(), text: text.to_owned() }
     }
 
-    fn written(messages: &[Message], wants_thoughts: bool) -> serde_json::Value {
-        let recipient = Recipient { id: "m", origin: "m@host", wants_thoughts, wants_turns: false };
-        serde_json::to_value(wire_messages(messages, recipient)).unwrap()
-    }
-
     fn check(messages: &[Message], expected: &serde_json::Value) {
-        assert_eq!(&written(messages, false), expected);
+        let recipient = Recipient { id: "m", origin: "m@host", wants_thoughts: false, wants_turns: false };
+        assert_eq!(&serde_json::to_value(wire_messages(messages, recipient)).unwrap(), expected);
     }
 
     #[test]
@@ -375,28 +352,6 @@ mod tests {
                 {"role": "user", "content": "b"},
             ]),
         );
-    }
-
-    #[test]
-    fn nothing_blank_is_sent() {
-        let call = ToolCall { call_id: CallId::from("c1".to_owned()), name: "now".into(), arguments: "{}".into() };
-        let blank = Message::answer("\n\n", vec![call]);
-        check(
-            &[user("a"), said(" "), blank, result("\n"), user("\t")],
-            &json!([
-                {"role": "user", "content": "a"},
-                {"role": "assistant", "content": null, "tool_calls": [
-                    {"id": C1, "type": "function", "function": {"name": "now", "arguments": "{}"}}]},
-                {"role": "tool", "tool_call_id": C1, "content": "(no output)"},
-            ]),
-        );
-    }
-
-    #[test]
-    fn reasoning_goes_back_only_where_it_is_wanted() {
-        let messages = [user("a"), said("b")];
-        let of = |echo| written(&messages, echo)[1]["reasoning_content"].clone();
-        assert_eq!((of(true), of(false)), (json!("hm"), json!(null)));
     }
 
     #[test]

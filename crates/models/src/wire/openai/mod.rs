@@ -2,28 +2,24 @@
 //!
 //! - this file: the body, and marks of the prompt cache, where a server takes them; `messages`: the conversation in
 //!   the form that the strictest templates accept, and who gets back which of a server's own fields.
-//! - `chunk`: one event of the answer, typed and borrowed, and what it took.
-//! - `calls`: native tool calls, put together from their pieces; `reader`: events into the answer, and signed thoughts.
+//! - `calls`: native tool calls, put together from their pieces; `reader`: events into the answer, what it took, and signed
+//!   thoughts.
 
 mod calls;
-mod chunk;
 mod messages;
 mod reader;
 
-use std::borrow::Cow;
-
 use agentd_core::{answer_schema::AnswerSchema, origin::model_origin, tool::ToolSpec};
-use serde::Serialize;
 use serde_json::{Value, json};
 
 // llama.cpp's other dialect shares it.
-pub(crate) use self::chunk::Timings;
-use self::messages::{Part, Recipient, UserContent, WireMessage, wire_messages};
+use self::messages::{Recipient, WireMessage, wire_messages};
+pub(crate) use self::reader::Timings;
 use crate::{
     answer::text_protocol,
     http::{failure::Failure, learning::Change},
     wire::{
-        dialect::{AnswerFormat, Dialect, Order, Outgoing, sendable},
+        dialect::{Dialect, Order, Outgoing, judged, takes_calls_in_form},
         memory::WrittenTools,
     },
 };
@@ -41,12 +37,6 @@ pub(crate) struct OpenAi {
     tools: WrittenTools,
 }
 
-#[derive(Serialize)]
-struct ResponseFormat {
-    r#type: &'static str,
-    json_schema: AnswerFormat,
-}
-
 impl Dialect for OpenAi {
     fn outgoing(&self, order: &Order<'_>) -> Result<Outgoing, Failure> {
         let Order { config, target, info, request, form, .. } = *order;
@@ -55,7 +45,7 @@ impl Dialect for OpenAi {
         let tools = self.tools.of(order, wire_tool)?;
         let renamed = form.has(&Change::MaxCompletionTokens);
         let max_tokens = config.most_tokens(request).filter(|_| form.sends("max_tokens"));
-        let format = self.sent_schema(order).map(AnswerFormat::of).transpose()?;
+        let schema = self.sent_schema(order).map(judged).transpose()?;
         let recipient = Recipient {
             id: &info.id,
             origin: &origin,
@@ -64,7 +54,11 @@ impl Dialect for OpenAi {
         };
         let mut body = order.body();
         body.set("model", &info.id)?;
-        body.set("messages", &sent(wire_messages(&messages, recipient), marks(order) && form.sends(CACHE)))?;
+        let mut wire = wire_messages(&messages, recipient);
+        if marks(order) && form.sends(CACHE) {
+            mark(&mut wire);
+        }
+        body.set("messages", &wire)?;
         body.set_some("tools", tools.as_ref())?;
         // The tools are named for the request to begin as the one before it did.
         body.set_some("tool_choice", (tools.is_some() && !request.may_call).then_some("none"))?;
@@ -72,8 +66,10 @@ impl Dialect for OpenAi {
         body.set_some("max_tokens", max_tokens.filter(|_| !renamed))?;
         body.set_some("max_completion_tokens", max_tokens.filter(|_| renamed))?;
         body.set_some("stop", (!native && !request.tools.is_empty()).then_some([text_protocol::STOP]))?;
-        let format = format.map(|json_schema| ResponseFormat { r#type: "json_schema", json_schema });
-        body.set_some(RESPONSE_FORMAT, format)?;
+        if let Some((schema, strict)) = schema {
+            let form = format!(r#"{{"name":"answer","strict":{strict},"schema":{schema}}}"#);
+            body.set_raw(RESPONSE_FORMAT, &format!(r#"{{"type":"json_schema","json_schema":{form}}}"#));
+        }
         body.set("stream", &true)?;
         body.set_some("stream_options", form.sends("stream_options").then(|| json!({"include_usage": true})))?;
         let asks_for_money = is_openrouter(host) && form.sends(USAGE);
@@ -96,9 +92,7 @@ impl Dialect for OpenAi {
     }
 
     fn sent_schema<'a>(&self, order: &Order<'a>) -> Option<&'a AnswerSchema> {
-        let schema = sendable(order.request, order.target.host())?;
-        let is_ours = !order.config.body.contains_key(RESPONSE_FORMAT);
-        Some(schema).filter(|schema| is_ours && order.form.takes_schema(schema))
+        order.schema_in(RESPONSE_FORMAT, takes_calls_in_form(order.target.host()))
     }
 }
 
@@ -127,57 +121,21 @@ fn wants_marks(host: &str, id: &str) -> bool {
     is_openrouter(host) && id.trim_start_matches('~').starts_with("anthropic/")
 }
 
-/// A message as it is sent.
-#[derive(Serialize)]
-#[serde(untagged)]
-enum SentMessage<'a> {
-    Plain(WireMessage<'a>),
-    Marked {
-        role: &'static str,
-        #[serde(skip_serializing_if = "Option::is_none")]
-        tool_call_id: Option<Cow<'a, str>>,
-        content: Vec<SentPart<'a>>,
-    },
-}
-
-#[derive(Serialize)]
-struct SentPart<'a> {
-    #[serde(flatten)]
-    part: Part<'a>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    cache_control: Option<Mark>,
-}
-
-#[derive(Serialize)]
-struct Mark {
-    r#type: &'static str,
-}
-
-/// The messages, with marks behind the instructions and behind the last two places at which the model answers: each request
-/// finds there what the one before it stored.
-fn sent(messages: Vec<WireMessage<'_>>, marks: bool) -> Vec<SentMessage<'_>> {
+/// Marks the cache behind the instructions and behind the last two places at which the model answers: each request finds there
+/// what the one before it stored.
+fn mark(messages: &mut [WireMessage<'_>]) {
     let is_answer = |message: &WireMessage<'_>| matches!(message, WireMessage::Assistant { .. });
     let is_place = |at: &usize| !is_answer(&messages[*at]) && messages.get(at + 1).is_none_or(is_answer);
     let is_system = matches!(messages.first(), Some(WireMessage::System { .. }));
     let places = (0..messages.len()).rev().filter(is_place).take(2).chain(is_system.then_some(0));
-    let marked: Vec<usize> = if marks { places.collect() } else { Vec::new() };
-    let sent = |(at, message)| if marked.contains(&at) { with_mark(message) } else { SentMessage::Plain(message) };
-    messages.into_iter().enumerate().map(sent).collect()
-}
-
-fn with_mark(message: WireMessage<'_>) -> SentMessage<'_> {
-    let (role, tool_call_id, parts) = match message {
-        WireMessage::System { content } => ("system", None, vec![Part::Text { text: content }]),
-        WireMessage::User { content: UserContent::Text(text) } => ("user", None, vec![Part::Text { text }]),
-        WireMessage::User { content: UserContent::Parts(parts) } => ("user", None, parts),
-        WireMessage::Tool { tool_call_id, content } => ("tool", Some(tool_call_id), vec![Part::Text { text: content }]),
-        answer @ WireMessage::Assistant { .. } => return SentMessage::Plain(answer),
-    };
-    let mut content: Vec<_> = parts.into_iter().map(|part| SentPart { part, cache_control: None }).collect();
-    if let Some(last) = content.last_mut() {
-        last.cache_control = Some(Mark { r#type: "ephemeral" });
+    for at in places.collect::<Vec<usize>>() {
+        match &mut messages[at] {
+            WireMessage::System { content } | WireMessage::User { content } | WireMessage::Tool { content, .. } => {
+                content.mark();
+            }
+            WireMessage::Assistant { .. } => {}
+        }
     }
-    SentMessage::Marked { role, tool_call_id, content }
 }
 
 #[cfg(test)]

@@ -1,4 +1,5 @@
-//! Events into the answer. `reasoning_details` are signed or encrypted thoughts: a signature holds for a whole thought, so that its pieces
+//! Events into the answer. They are typed and borrowed, because they are read hundreds of thousands of times per second; lenient in
+//! every place where servers are known to differ. `reasoning_details` are signed or encrypted thoughts: a signature holds for a whole thought, so that its pieces
 //! are joined before they go back: those with the same number and type. All else stays as it came, byte for byte.
 
 use std::{borrow::Cow, collections::BTreeMap};
@@ -9,11 +10,13 @@ use agentd_core::{
     usage::Usage,
 };
 use serde::Deserialize;
-use serde_json::value::{RawValue, to_raw_value};
+use serde_json::{
+    Value,
+    value::{RawValue, to_raw_value},
+};
 
 use super::{
-    calls::Calls,
-    chunk::{Choice, Chunk, Delta},
+    calls::{CallDelta, Calls},
     is_openrouter,
 };
 use crate::{
@@ -21,7 +24,7 @@ use crate::{
     http::{failure::Failure, target::Target},
     wire::{
         dialect::{AnswerReader, parsed},
-        lenient::is_json,
+        lenient::{Count, Text, counted, is_json, with_cache},
     },
 };
 
@@ -34,12 +37,6 @@ pub(super) struct Reader {
 
 impl AnswerReader for Reader {
     fn event(&mut self, target: &Target, data: &str, answer: &mut Answer) -> Result<(), Failure> {
-        let data = data.trim();
-        if data == "[DONE]" {
-            answer.finish.get_or_insert(Finish::Stop);
-            answer.done = true;
-            return Ok(());
-        }
         if data.starts_with('[') {
             return self.array(target, data, answer);
         }
@@ -50,7 +47,7 @@ impl AnswerReader for Reader {
             return Err(Failure::reported(target, error.get()));
         }
         let bare = chunk.choices.is_none() && chunk.message.is_some_and(|message| message.get().starts_with('"'));
-        if bare || chunk.object.is_some_and(is_error) {
+        if bare || chunk.object.is_some_and(|object| object.get() == "\"error\"") {
             return Err(Failure::reported(target, data));
         }
         for choice in chunk.choices.iter().flatten() {
@@ -60,6 +57,10 @@ impl AnswerReader for Reader {
             }
         }
         Ok(())
+    }
+
+    fn ends_with_mark(&self) -> bool {
+        true
     }
 
     fn calls(&mut self) -> Vec<RawCall> {
@@ -94,13 +95,13 @@ impl Reader {
     }
 
     fn delta(&mut self, target: &Target, delta: &Delta<'_>, answer: &mut Answer) -> Result<(), Failure> {
-        answer.push(Kind::Reasoning, delta.reasoning())?;
+        answer.push(Kind::Reasoning, delta.reasoning());
         if let Some(details) = delta.reasoning_details {
             self.details.add(details);
             answer.size += details.get().len();
         }
         for words in [&delta.content, &delta.refusal] {
-            answer.push(Kind::Text, words)?;
+            answer.push(Kind::Text, words);
         }
         delta.tool_calls.iter().flatten().try_for_each(|call| self.calls.add(target, call, answer))
     }
@@ -123,19 +124,136 @@ fn finish(target: &Target, reason: &str) -> Result<Option<Finish>, Failure> {
 
 fn account(target: &Target, chunk: &Chunk<'_>, answer: &mut Answer) {
     let in_choice = || chunk.choices.iter().flatten().find_map(|choice| choice.usage.as_ref());
-    let in_extension = || chunk.x_groq.as_ref().and_then(|extension| extension.usage.as_ref());
-    if let Some(usage) = chunk.usage.as_ref().or_else(in_choice).or_else(in_extension) {
+    let in_extension = || chunk.x_groq.as_ref()?.get("usage").filter(|usage| usage.is_object());
+    if let Some(told) = chunk.usage.as_ref().or_else(in_choice).or_else(in_extension) {
         // Elsewhere a field of that name may mean anything.
-        let charged = usage.charged_microusd().filter(|_| is_openrouter(target.host()));
-        answer.usage = Some(Usage { cost_microusd: charged, ..usage.usage() });
+        let charged = charged_microusd(told).filter(|_| is_openrouter(target.host()));
+        answer.usage = Some(Usage { cost_microusd: charged, ..usage(told) });
     }
     if let Some(timings) = chunk.timings {
         answer.usage = Some(timings.complete(answer.usage));
     }
 }
 
-fn is_error(object: &RawValue) -> bool {
-    object.get() == "\"error\""
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, bound(deserialize = "'de: 'a"))]
+struct Chunk<'a> {
+    choices: Option<Vec<Choice<'a>>>,
+    usage: Option<Value>,
+    /// llama.cpp's own account.
+    timings: Option<Timings>,
+    /// Groq's place for the usage.
+    x_groq: Option<Value>,
+    error: Option<&'a RawValue>,
+    /// `error` where the whole event is one.
+    object: Option<&'a RawValue>,
+    /// Message of an error that comes without a wrapping, as older llama.cpp's do.
+    message: Option<&'a RawValue>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, bound(deserialize = "'de: 'a"))]
+struct Choice<'a> {
+    index: Option<Count>,
+    delta: Option<Delta<'a>>,
+    /// In place of the delta, in a whole answer.
+    message: Option<Delta<'a>>,
+    finish_reason: Text<'a>,
+    /// Moonshot's place for the usage.
+    usage: Option<Value>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, bound(deserialize = "'de: 'a"))]
+struct Delta<'a> {
+    content: Text<'a>,
+    refusal: Text<'a>,
+    reasoning_content: Text<'a>,
+    reasoning: Text<'a>,
+    thinking: Text<'a>,
+    /// Signed or encrypted thoughts, which go back to their server.
+    reasoning_details: Option<&'a RawValue>,
+    tool_calls: Option<Vec<CallDelta<'a>>>,
+}
+
+impl Delta<'_> {
+    /// The words of reasoning. Some servers send the same words under two names.
+    fn reasoning(&self) -> &str {
+        let places = [&*self.reasoning_content, &self.reasoning, &self.thinking];
+        places.into_iter().find(|text| !text.is_empty()).unwrap_or_default()
+    }
+}
+
+/// Dollars that no single request costs.
+const MAX_CHARGE: f64 = 10_000.0;
+
+/// Tokens that an answer took, in the many shapes in which servers say it.
+fn usage(told: &Value) -> Usage {
+    // DeepSeek's and Moonshot's names are the last.
+    let cached_tokens =
+        counted(told, ["/prompt_tokens_details/cached_tokens", "/prompt_cache_hit_tokens", "/cached_tokens"]);
+    // The last is LiteLLM's name.
+    let cache_write_tokens = counted(
+        told,
+        [
+            "/prompt_tokens_details/cache_write_tokens",
+            "/prompt_tokens_details/cache_creation_tokens",
+            "/cache_creation_input_tokens",
+        ],
+    );
+    let request = counted(told, ["/prompt_tokens"]);
+    let reasoning_tokens = counted(told, ["/completion_tokens_details/reasoning_tokens", "/reasoning_tokens"]);
+    let answer = counted(told, ["/completion_tokens"]);
+    let whole = answer.saturating_add(reasoning_tokens);
+    // Some servers count thoughts beside the answer: xAI's does.
+    let is_beside = reasoning_tokens > answer
+        || reasoning_tokens > 0 && counted(told, ["/total_tokens"]) == request.saturating_add(whole);
+    Usage {
+        prompt_tokens: with_cache(request, cached_tokens, cache_write_tokens),
+        cached_tokens,
+        cache_write_tokens,
+        completion_tokens: if is_beside { whole } else { answer },
+        reasoning_tokens,
+        ..Usage::default()
+    }
+}
+
+/// Money that OpenRouter charges for the request, in millionths of a dollar: with that of the model's provider, where it charges
+/// a key of the person's own.
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "the range is checked before the cast")]
+fn charged_microusd(told: &Value) -> Option<u64> {
+    let dollars = |place: &str| {
+        let price = told.pointer(place)?;
+        price.as_f64().or_else(|| price.as_str()?.trim().parse().ok())
+    };
+    let upstream = dollars("/cost_details/upstream_inference_cost").filter(|_| told["is_byok"] == true);
+    let charged = dollars("/cost")? + upstream.unwrap_or_default();
+    (0.0..MAX_CHARGE).contains(&charged).then(|| (charged * 1e6).round() as u64)
+}
+
+/// llama.cpp's account of one answer.
+#[derive(Debug, Clone, Copy, Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct Timings {
+    /// Tokens out of the cache.
+    cache_n: Count,
+    /// Tokens of the request that were computed.
+    prompt_n: Count,
+    /// Tokens of the answer.
+    predicted_n: Count,
+}
+
+impl Timings {
+    /// Puts what the account adds to what is known already.
+    pub(crate) fn complete(&self, known: Option<Usage>) -> Usage {
+        let mut usage = known.unwrap_or_else(|| Usage {
+            prompt_tokens: self.prompt_n.0.saturating_add(self.cache_n.0),
+            completion_tokens: self.predicted_n.0,
+            ..Usage::default()
+        });
+        usage.cached_tokens = usage.cached_tokens.max(self.cache_n.0).min(usage.prompt_tokens);
+        usage
+    }
 }
 
 /// Fields whose pieces are joined.
@@ -148,23 +266,11 @@ type Fields = BTreeMap<String, Box<RawValue>>;
 /// The details of one answer.
 #[derive(Debug, Default)]
 struct ReasoningDetails {
-    details: Vec<Detail>,
+    /// The pieces of each, with its number and type; without those where it has no number, and so is whole.
+    details: Vec<(Option<(u64, String)>, Vec<Box<RawValue>>)>,
     bytes: usize,
     /// Set if they are too large, or cannot be read: then none go back, for a part of them would be refused.
-    dropped: bool,
-}
-
-#[derive(Debug)]
-struct Detail {
-    /// Number and type; none where it has no number, and so is whole.
-    key: Option<(u64, String)>,
-    form: Form,
-}
-
-#[derive(Debug)]
-enum Form {
-    AsItCame(Box<RawValue>),
-    Joined { texts: BTreeMap<&'static str, String>, fields: Fields },
+    is_odd: bool,
 }
 
 #[derive(Deserialize)]
@@ -179,66 +285,43 @@ impl ReasoningDetails {
     fn add(&mut self, raw: &RawValue) {
         self.bytes += raw.get().len();
         let pieces = serde_json::from_str::<Option<Vec<&RawValue>>>(raw.get());
-        let added = match pieces {
-            _ if self.dropped || self.bytes > MAX_SERVER_FIELDS => None,
-            Ok(pieces) => pieces.unwrap_or_default().into_iter().try_for_each(|piece| self.piece(piece)),
-            Err(_) => None,
+        let Some(pieces) = pieces.ok().filter(|_| self.bytes <= MAX_SERVER_FIELDS) else {
+            self.is_odd = true;
+            return;
         };
-        if added.is_none() && !self.dropped {
-            tracing::warn!(bytes = self.bytes, "reasoning_details are too large or cannot be read, and do not go back");
-            *self = Self { dropped: true, ..Self::default() };
+        for piece in pieces.into_iter().flatten() {
+            let labels = serde_json::from_str::<Labels<'_>>(piece.get()).ok();
+            let key = labels.and_then(|labels| Some((labels.index?, labels.r#type.unwrap_or_default().into_owned())));
+            match self.details.iter_mut().rev().find(|(begun, _)| key.is_some() && *begun == key) {
+                Some((_, pieces)) => pieces.push(piece.to_owned()),
+                None => self.details.push((key, vec![piece.to_owned()])),
+            }
         }
     }
 
     /// All of them, as JSON; none where there are none.
     fn take(&mut self) -> Option<String> {
-        let details = std::mem::take(&mut self.details);
-        if details.is_empty() {
+        let Self { details, bytes, is_odd } = std::mem::take(self);
+        if details.is_empty() && !is_odd {
             return None;
         }
-        let written: Option<Vec<String>> = details.into_iter().map(Detail::written).collect();
-        let all = format!("[{}]", written?.join(","));
-        is_json(&all).then_some(all)
-    }
-
-    fn piece(&mut self, raw: &RawValue) -> Option<()> {
-        let labels = serde_json::from_str::<Labels<'_>>(raw.get()).ok();
-        let key = labels.and_then(|labels| Some((labels.index?, labels.r#type.unwrap_or_default().into_owned())));
-        let begun = self.details.iter_mut().rev().find(|detail| key.is_some() && detail.key == key);
-        match begun {
-            Some(detail) => detail.form.join(raw),
-            None => {
-                self.details.push(Detail { key, form: Form::AsItCame(raw.to_owned()) });
-                Some(())
-            }
+        let written: Option<Vec<String>> = details.iter().map(|(_, pieces)| joined(pieces)).collect();
+        let all = written.map(|written| format!("[{}]", written.join(","))).filter(|all| !is_odd && is_json(all));
+        if all.is_none() {
+            tracing::warn!(bytes, "reasoning_details are too large or cannot be read, and do not go back");
         }
+        all
     }
 }
 
-impl Detail {
-    fn written(self) -> Option<String> {
-        match self.form {
-            Form::AsItCame(raw) => Some(raw.get().to_owned()),
-            Form::Joined { texts, mut fields } => {
-                for (name, text) in texts {
-                    fields.insert(name.to_owned(), to_raw_value(&text).ok()?);
-                }
-                serde_json::to_string(&fields).ok()
-            }
-        }
+/// A thought out of its pieces.
+fn joined(pieces: &[Box<RawValue>]) -> Option<String> {
+    if let [whole] = pieces {
+        return Some(whole.get().to_owned());
     }
-}
-
-impl Form {
-    /// Joins another piece to it.
-    fn join(&mut self, raw: &RawValue) -> Option<()> {
-        if let Self::AsItCame(first) = self {
-            let mut joined = Self::Joined { texts: BTreeMap::new(), fields: Fields::new() };
-            joined.join(first)?;
-            *self = joined;
-        }
-        let Self::Joined { texts, fields } = self else { return None };
-        for (name, value) in serde_json::from_str::<Fields>(raw.get()).ok()? {
+    let (mut texts, mut fields) = (BTreeMap::<&str, String>::new(), Fields::new());
+    for piece in pieces {
+        for (name, value) in serde_json::from_str::<Fields>(piece.get()).ok()? {
             if value.get() == "null" {
                 fields.entry(name).or_insert(value);
             } else if let Some(joined) = JOINED.into_iter().find(|joined| *joined == name) {
@@ -248,8 +331,11 @@ impl Form {
                 fields.insert(name, value);
             }
         }
-        Some(())
     }
+    for (name, text) in texts {
+        fields.insert(name.to_owned(), to_raw_value(&text).ok()?);
+    }
+    serde_json::to_string(&fields).ok()
 }
 
 #[cfg(test)]

@@ -19,6 +19,7 @@ use base64::{Engine as _, prelude::BASE64_STANDARD};
 use serde::Serialize;
 use serde_json::value::RawValue;
 
+use crate::answer::text_protocol::join;
 use crate::wire::{
     partial::{AnswerPart, FilledPlace, StoredAnswer},
     sendable::{GO_ON, NO_OUTPUT, PICTURES, WireIds, is_blank, split_instructions, tool_arguments, tool_name},
@@ -49,11 +50,11 @@ pub(super) struct Recipient<'a> {
 pub(super) fn write<'a>(messages: &'a [Message], recipient: Recipient<'a>) -> Conversation<'a> {
     let (system, messages) = split_instructions(messages);
     let instructions = system.join("\n\n");
-    let mut writer = Writer { recipient, ids: WireIds::default(), run: Vec::new(), items: Vec::new() };
-    for message in messages {
+    let mut writer = Writer { recipient, ids: WireIds::default(), items: Vec::new() };
+    for (message, run) in AnswerPart::split(messages) {
+        writer.answers(&run);
         writer.add(message);
     }
-    writer.end_run();
     // Half an answer may stand last, where its turn was stopped and is continued.
     if !writer.items.last().is_some_and(InputItem::asks) {
         writer.say(Part::said(GO_ON));
@@ -73,18 +74,11 @@ pub(super) fn answers_of(messages: &[Message], origin: &str) -> Vec<String> {
 struct Writer<'a> {
     recipient: Recipient<'a>,
     ids: WireIds<'a>,
-    /// Answers that stand side by side: items of one, or several of which the person said nothing.
-    run: Vec<AnswerPart<'a>>,
     items: Vec<InputItem<'a>>,
 }
 
 impl<'a> Writer<'a> {
     fn add(&mut self, message: &'a Message) {
-        if let Message::Assistant { text, tool_calls, origin, reasoning: _ } = message {
-            self.run.push(AnswerPart { text, calls: tool_calls, origin });
-            return;
-        }
-        self.end_run();
         match message {
             Message::System { text } | Message::User { text } if is_blank(text) => {}
             Message::System { text } => self.say(Part::said(text)),
@@ -98,7 +92,7 @@ impl<'a> Writer<'a> {
             Message::Tool { call_id, name: _, text } => {
                 let output = if is_blank(text) { NO_OUTPUT.into() } else { untrusted::unreminded(text) };
                 let call_id = self.ids.of_result(call_id);
-                self.items.push(InputItem::Written(WireItem::FunctionCallOutput { call_id, output }));
+                self.items.push(InputItem::FunctionCallOutput { call_id, output });
             }
             Message::Assistant { .. } => {}
         }
@@ -107,38 +101,26 @@ impl<'a> Writer<'a> {
     /// Adds words of the person's role. The daemon's stand in the result before them: models take what a person says for
     /// the start of a turn, and forget what they thought before.
     fn hear(&mut self, text: &'a str) {
-        if let Some(InputItem::Written(WireItem::FunctionCallOutput { output, .. })) = self.items.last_mut()
+        if let Some(InputItem::FunctionCallOutput { output, .. }) = self.items.last_mut()
             && (untrusted::is_of_daemon(text) || self.recipient.wants_turns)
         {
-            let output = output.to_mut();
-            output.push_str("\n\n");
-            output.push_str(&untrusted::said_behind_result(text));
-            return;
+            return join(output.to_mut(), &untrusted::said_behind_result(text));
         }
         self.say(Part::said(text));
     }
 
     fn say(&mut self, part: Part<'a>) {
         match self.items.last_mut() {
-            Some(InputItem::Written(WireItem::Message { role: Role::User, content, .. })) => content.push(part),
-            _ => self.items.push(InputItem::Written(WireItem::Message {
-                role: Role::User,
-                content: vec![part],
-                phase: None,
-            })),
+            Some(InputItem::Message { role: Role::User, content, .. }) => content.push(part),
+            _ => self.items.push(InputItem::Message { role: Role::User, content: vec![part], phase: None }),
         }
     }
 
     /// Writes the answers that stand side by side, each as it came where that can be.
-    fn end_run(&mut self) {
-        let run = std::mem::take(&mut self.run);
-        if run.is_empty() {
-            return;
-        }
-        if self.items.is_empty() {
+    fn answers(&mut self, mut rest: &[AnswerPart<'a>]) {
+        if self.items.is_empty() && !rest.is_empty() {
             self.say(Part::said(GO_ON));
         }
-        let mut rest = &run[..];
         while let Some((first, after)) = rest.split_first() {
             let as_it_came =
                 (1..=rest.len()).find_map(|parts| Some((self.as_it_came(&rest[..parts])?, &rest[parts..])));
@@ -188,7 +170,7 @@ impl<'a> Writer<'a> {
 
 fn written_call<'a>(call: &'a ToolCall, call_id: Cow<'a, str>) -> InputItem<'a> {
     let (name, arguments) = (tool_name(&call.name), tool_arguments(&call.arguments));
-    InputItem::Written(WireItem::FunctionCall { call_id, name, arguments })
+    InputItem::FunctionCall { call_id, name, arguments }
 }
 
 /// Name of a stored answer.
@@ -213,25 +195,14 @@ fn drop_thoughts(items: &mut Vec<InputItem<'_>>) {
 
 /// One item of the input.
 #[derive(Debug, Serialize)]
-#[serde(untagged)]
-pub(super) enum InputItem<'a> {
-    /// One that is written here.
-    Written(WireItem<'a>),
-    /// Thoughts of an answer as they came.
-    Thoughts(&'a RawValue),
-    /// Another item of an answer as it came.
-    AsItCame(&'a RawValue),
-}
-
-#[derive(Debug, Serialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
-pub(super) enum WireItem<'a> {
+pub(super) enum InputItem<'a> {
     Message {
         role: Role,
         content: Vec<Part<'a>>,
         /// The server's own word for its purpose.
         #[serde(skip_serializing_if = "Option::is_none")]
-        phase: Option<Cow<'a, str>>,
+        phase: Option<String>,
     },
     FunctionCall {
         call_id: Cow<'a, str>,
@@ -242,6 +213,12 @@ pub(super) enum WireItem<'a> {
         call_id: Cow<'a, str>,
         output: Cow<'a, str>,
     },
+    /// Thoughts of an answer as they came.
+    #[serde(untagged)]
+    Thoughts(&'a RawValue),
+    /// Another item of an answer as it came.
+    #[serde(untagged)]
+    AsItCame(&'a RawValue),
 }
 
 /// Whose message it is.
@@ -261,12 +238,12 @@ pub(super) enum Part<'a> {
 }
 
 impl<'a> Part<'a> {
-    pub(super) fn said(text: impl Into<Cow<'a, str>>) -> Self {
+    fn said(text: impl Into<Cow<'a, str>>) -> Self {
         Self::InputText { text: text.into() }
     }
 
     /// A picture whose bytes are there.
-    pub(super) fn picture(shown: &ShownPicture) -> Option<Self> {
+    fn picture(shown: &ShownPicture) -> Option<Self> {
         let content = shown.content.as_ref()?;
         let image_url = format!("data:{};base64,{}", shown.picture.media_type, BASE64_STANDARD.encode(content));
         Some(Self::InputImage { image_url, detail: "auto" })
@@ -275,18 +252,18 @@ impl<'a> Part<'a> {
 
 impl<'a> InputItem<'a> {
     /// Words of the model.
-    pub(super) fn answer(text: impl Into<Cow<'a, str>>, phase: Option<Cow<'a, str>>) -> Self {
+    fn answer(text: impl Into<Cow<'a, str>>, phase: Option<String>) -> Self {
         let content = vec![Part::OutputText { text: text.into() }];
-        Self::Written(WireItem::Message { role: Role::Assistant, content, phase })
+        Self::Message { role: Role::Assistant, content, phase }
     }
 
-    pub(super) fn is_thought(&self) -> bool {
+    fn is_thought(&self) -> bool {
         matches!(self, Self::Thoughts(_))
     }
 
     /// Returns whether a model can answer behind it.
-    pub(super) fn asks(&self) -> bool {
-        matches!(self, Self::Written(WireItem::Message { role: Role::User, .. } | WireItem::FunctionCallOutput { .. }))
+    fn asks(&self) -> bool {
+        matches!(self, Self::Message { role: Role::User, .. } | Self::FunctionCallOutput { .. })
     }
 }
 

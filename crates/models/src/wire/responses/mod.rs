@@ -1,20 +1,19 @@
 //! OpenAI's Responses, as OpenAI and servers in its form speak them.
 //!
 //! - this file: the body; `conversation`: the items of its input.
-//! - `event`: one event of an answer, typed and borrowed, what it took, and that none may be missing; `partial`: items, put together
-//!   from their pieces; `reader`: events into the answer.
+//! - `partial`: items, put together from their pieces; `reader`: events into the answer, typed and borrowed, what it took, and that
+//!   none may be missing.
 
 mod conversation;
 mod partial;
 mod reader;
 
 use agentd_core::{answer_schema::AnswerSchema, tool::ToolSpec};
-use serde::Serialize;
 use serde_json::{Map, Value, json};
 
 use self::conversation::{Conversation, Recipient};
 use super::{
-    dialect::{AnswerFormat, Dialect, Order, Outgoing, sendable},
+    dialect::{Dialect, Order, Outgoing, judged, takes_calls_in_form},
     memory::Memory,
 };
 use crate::{
@@ -47,18 +46,6 @@ const MIN_ANSWER: u64 = 16;
 #[derive(Default)]
 pub(crate) struct Responses(Memory);
 
-#[derive(Serialize)]
-struct TextSettings {
-    format: TextFormat,
-}
-
-#[derive(Serialize)]
-struct TextFormat {
-    r#type: &'static str,
-    #[serde(flatten)]
-    schema: AnswerFormat,
-}
-
 impl Dialect for Responses {
     fn outgoing(&self, order: &Order<'_>) -> Result<Outgoing, Failure> {
         let Order { config, request, form, info, .. } = *order;
@@ -67,12 +54,12 @@ impl Dialect for Responses {
         let origin = info.origin();
         let recipient = Recipient {
             origin: &origin,
-            distrusted: &self.0.distrusted.known(),
+            distrusted: &self.0.distrusted(),
             without_thoughts: form.has(&Change::WithoutSignedThoughts),
             wants_turns: form.has(&Change::WordsInResults),
         };
         let Conversation { instructions, items } = conversation::write(&messages, recipient);
-        let schema = self.sent_schema(order).map(AnswerFormat::of).transpose()?;
+        let schema = self.sent_schema(order).map(judged).transpose()?;
         let mut body = order.body();
         body.set("model", &info.id)?;
         body.set_some("instructions", Some(instructions).filter(|instructions| !instructions.is_empty()))?;
@@ -87,8 +74,10 @@ impl Dialect for Responses {
         let compared =
             self.0.last_answers.before(request).filter(|_| asks_for_reasons(order) && form.sends(CACHE_OPTIONS));
         body.set_some(CACHE_OPTIONS, compared.map(|id| json!({"comparison_response_id": id})))?;
-        let format = schema.map(|schema| TextSettings { format: TextFormat { r#type: "json_schema", schema } });
-        body.set_some(TEXT, format)?;
+        if let Some((schema, strict)) = schema {
+            let format = format!(r#"{{"type":"json_schema","name":"answer","strict":{strict},"schema":{schema}}}"#);
+            body.set_raw(TEXT, &format!(r#"{{"format":{format}}}"#));
+        }
         body.set_some(TEMPERATURE, config.temperature.filter(|_| form.sends(TEMPERATURE)))?;
         let most = config.most_tokens(request).filter(|_| form.sends(MAX_TOKENS));
         body.set_some(MAX_TOKENS, most.map(|most| most.max(MIN_ANSWER)))?;
@@ -112,13 +101,11 @@ impl Dialect for Responses {
     }
 
     fn sent_schema<'a>(&self, order: &Order<'a>) -> Option<&'a AnswerSchema> {
-        let schema = sendable(order.request, order.target.host())?;
-        let is_free = !order.config.body.contains_key(TEXT);
-        (is_free && order.form.takes_schema(schema)).then_some(schema)
+        order.schema_in(TEXT, takes_calls_in_form(order.target.host()))
     }
 
     fn distrust_thoughts(&self, order: &Order<'_>) {
-        self.0.distrusted.extend(conversation::answers_of(&order.request.messages, &order.info.origin()));
+        self.0.distrust(conversation::answers_of(&order.request.messages, &order.info.origin()));
     }
 }
 

@@ -1,10 +1,12 @@
 //! The items of an answer, put together from their pieces. Pieces may come before the item that they belong to, and a server
 //! may send an item whole.
 
+use std::mem;
+
 use agentd_core::origin::MAX_SERVER_FIELDS;
 use serde_json::value::RawValue;
 
-use super::reader::{ContentPart, ItemHead, ItemPlace};
+use super::reader::{ItemHead, ItemPlace};
 use crate::{
     answer::{Answer, Kind, RawCall},
     http::{failure::Failure, target::Target},
@@ -25,8 +27,6 @@ const BETWEEN: &str = "\n\n";
 pub(super) struct PartialItems {
     items: Vec<PartialItem>,
     bounds: CallBounds,
-    /// Bytes of the items that are kept as they came.
-    raw_bytes: usize,
     /// The message that has spoken last.
     speaker: Option<usize>,
     has_thought: bool,
@@ -64,27 +64,23 @@ struct Message {
 
 #[derive(Debug, Default)]
 struct Thoughts {
-    /// Kind and number of the part that was told last.
-    told: Option<(ThoughtKind, u64)>,
+    /// The part that was told last.
+    told: Option<ThoughtPart>,
     /// The item, once it is whole and can go back.
     raw: Option<Box<RawValue>>,
 }
 
-/// Form in which thoughts are told: where a server tells both, the first one counts.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum ThoughtKind {
-    Summary,
-    Text,
-}
+/// Part of an item of thoughts: whether of its summary, and its number. Where a server tells both forms, the first one counts.
+pub(super) type ThoughtPart = (bool, u64);
 
 impl PartialItems {
     /// Begins an item.
-    pub(super) fn begin(
+    pub(super) fn begin<'r>(
         &mut self,
         target: &Target,
         place: ItemPlace<'_>,
-        raw: &RawValue,
-    ) -> Result<Option<usize>, Failure> {
+        raw: &'r RawValue,
+    ) -> Result<Option<(usize, ItemHead<'r>)>, Failure> {
         let Ok(head) = serde_json::from_str::<ItemHead<'_>>(raw.get()) else {
             self.is_odd = true;
             return Ok(None);
@@ -95,24 +91,22 @@ impl PartialItems {
             // Another kind at the same number: an item by itself, which no piece of the other one may change.
             Some(_) => {
                 self.is_odd = true;
-                self.push(target, ItemPlace { index: None, ..place }, empty(&head.r#type))?
+                self.push(target, ItemPlace { index: None, ..place }, &head.r#type)?
             }
-            None => self.push(target, place, empty(&head.r#type))?,
+            None => self.push(target, place, &head.r#type)?,
         };
-        if self.items[at].is_done {
-            return Ok(Some(at));
-        }
-        match &mut self.items[at].body {
-            Body::Message(message) => {
-                message.phase = Some(head.phase.to_string()).filter(|phase| !phase.is_empty()).or(message.phase.take())
+        match &mut self.items[at] {
+            PartialItem { is_done: true, .. } => return Ok(None),
+            PartialItem { body: Body::Message(message), .. } if !head.phase.is_empty() => {
+                message.phase = Some(head.phase.to_string());
             }
-            Body::Call(call) => {
+            PartialItem { body: Body::Call(call), .. } => {
                 head.call_id.clone_into(&mut call.id);
                 head.name.clone_into(&mut call.name);
             }
-            Body::Thoughts(_) | Body::Other(_) => {}
+            _ => {}
         }
-        Ok(Some(at))
+        Ok(Some((at, head)))
     }
 
     /// Takes an item that is whole.
@@ -123,112 +117,55 @@ impl PartialItems {
         raw: &RawValue,
         answer: &mut Answer,
     ) -> Result<(), Failure> {
-        let (Some(at), Ok(head)) = (self.begin(target, place, raw)?, serde_json::from_str::<ItemHead<'_>>(raw.get()))
-        else {
-            return Ok(());
-        };
-        if self.items[at].is_done {
-            return Ok(());
-        }
+        let Some((at, head)) = self.begin(target, place, raw)? else { return Ok(()) };
         self.items[at].is_done = !head.is_cut();
         answer.size += 1;
-        let (goes_back, before) = match &self.items[at].body {
-            Body::Thoughts(Thoughts { raw, .. }) => (head.can_go_back(), raw.as_ref()),
-            Body::Other(raw) => (true, raw.as_ref()),
-            Body::Message(_) | Body::Call(_) => (false, None),
+        let goes_back = match &self.items[at].body {
+            Body::Thoughts(_) => head.can_go_back(),
+            body => matches!(body, Body::Other(_)),
         };
-        // An item that was cut comes once more at the end.
-        self.raw_bytes -= before.map_or(0, |raw| raw.get().len());
-        let kept = if goes_back { self.kept(raw) } else { None };
+        let kept = if goes_back { self.kept(at, raw) } else { None };
         match &mut self.items[at].body {
-            Body::Message(_) => {
+            Body::Message(message) => {
                 let parts = head.content.as_deref().unwrap_or_default();
                 let whole: String = parts.iter().flat_map(|part| [&*part.text, &*part.refusal]).collect();
                 let is_refusal = parts.iter().any(|part| !part.refusal.is_empty());
-                self.complete_words(at, &whole, is_refusal, answer)
+                // The words that have not come in pieces.
+                let rest = whole.strip_prefix(message.words.as_str()).unwrap_or_default();
+                self.speak(at, rest, is_refusal, answer);
             }
             Body::Thoughts(thoughts) => {
                 thoughts.raw = kept;
                 if thoughts.told.is_some() {
                     return Ok(());
                 }
-                let parts = |parts: &Option<Vec<ContentPart<'_>>>| {
-                    parts.iter().flatten().map(|part| part.text.to_string()).collect::<Vec<String>>()
-                };
-                let (summary, text) = (parts(&head.summary), parts(&head.content));
-                let (kind, told) =
-                    if summary.is_empty() { (ThoughtKind::Text, text) } else { (ThoughtKind::Summary, summary) };
-                told.iter().zip(0..).try_for_each(|(words, part)| self.think_at(at, kind, part, words, answer))
+                let has_summary = head.summary.as_ref().is_some_and(|summary| !summary.is_empty());
+                let parts = if has_summary { &head.summary } else { &head.content };
+                for (part, number) in parts.iter().flatten().zip(0..) {
+                    self.think(at, (has_summary, number), &part.text, answer);
+                }
             }
-            Body::Call(_) => match head.arguments {
-                Some(arguments) => self.complete_arguments(target, at, &argument_text(arguments), answer),
-                None => Ok(()),
-            },
-            Body::Other(item) => {
-                *item = kept;
-                Ok(())
+            Body::Call(_) => {
+                if let Some(arguments) = head.arguments {
+                    self.complete_arguments(target, at, arguments, answer)?;
+                }
             }
+            Body::Other(item) => *item = kept,
         }
+        Ok(())
     }
 
     /// An item as it came, as long as all of them find room in what is stored.
-    fn kept(&mut self, raw: &RawValue) -> Option<Box<RawValue>> {
+    fn kept(&mut self, at: usize, raw: &RawValue) -> Option<Box<RawValue>> {
         if !is_json(raw.get()) {
             return None;
         }
-        self.raw_bytes = self.raw_bytes.saturating_add(raw.get().len());
-        self.is_odd |= self.raw_bytes > MAX_SERVER_FIELDS;
-        (self.raw_bytes <= MAX_SERVER_FIELDS).then(|| raw.to_owned())
-    }
-
-    /// Adds words to a message.
-    pub(super) fn speak(
-        &mut self,
-        target: &Target,
-        place: ItemPlace<'_>,
-        words: &str,
-        is_refusal: bool,
-        answer: &mut Answer,
-    ) -> Result<(), Failure> {
-        let at = self.of_kind(target, place, "message")?;
-        self.speak_at(at, words, is_refusal, answer)
-    }
-
-    /// Adds thoughts: a piece of that part of their item.
-    pub(super) fn think(
-        &mut self,
-        target: &Target,
-        place: ItemPlace<'_>,
-        (kind, part): (ThoughtKind, u64),
-        words: &str,
-        answer: &mut Answer,
-    ) -> Result<(), Failure> {
-        let at = self.of_kind(target, place, "reasoning")?;
-        self.think_at(at, kind, part, words, answer)
-    }
-
-    /// Adds a piece of the arguments of a call.
-    pub(super) fn add_arguments(
-        &mut self,
-        target: &Target,
-        place: ItemPlace<'_>,
-        piece: &str,
-        answer: &mut Answer,
-    ) -> Result<(), Failure> {
-        let at = self.of_kind(target, place, "function_call")?;
-        self.add_arguments_at(target, at, piece, answer)
-    }
-
-    /// Takes the arguments of a call, whole.
-    pub(super) fn end_arguments(
-        &mut self,
-        target: &Target,
-        place: ItemPlace<'_>,
-        arguments: &RawValue,
-        answer: &mut Answer,
-    ) -> Result<(), Failure> {
-        let at = self.of_kind(target, place, "function_call")?;
-        self.complete_arguments(target, at, &argument_text(arguments), answer)
+        // An item that was cut comes once more at the end.
+        let others = self.items.iter().enumerate().filter(|(other, _)| *other != at);
+        let bytes: usize = others.filter_map(|(_, item)| item.raw()).map(|raw| raw.get().len()).sum();
+        let has_room = bytes + raw.get().len() <= MAX_SERVER_FIELDS;
+        self.is_odd |= !has_room;
+        has_room.then(|| raw.to_owned())
     }
 
     /// Returns whether the model has refused to answer.
@@ -255,12 +192,11 @@ impl PartialItems {
                 }
                 if message.words.is_empty() { Some(()) } else { stored.words(&message.words, message.phase.as_deref()) }
             }
-            Body::Thoughts(Thoughts { raw: Some(raw), .. }) | Body::Other(Some(raw)) => stored.as_it_came(raw),
             Body::Call(call) => stored.call(&call.id),
-            Body::Thoughts(_) | Body::Other(None) => Some(()),
+            Body::Thoughts(_) | Body::Other(_) => item.raw().map_or(Some(()), |raw| stored.as_it_came(raw)),
         });
         let stored = if fits.is_some() && !self.is_odd { stored.written(None) } else { None };
-        if stored.is_none() && self.items.iter().any(PartialItem::goes_back) {
+        if stored.is_none() && self.items.iter().any(|item| item.raw().is_some()) {
             tracing::warn!("items of an answer are too large or out of their order, and do not go back");
         }
         stored
@@ -278,11 +214,9 @@ impl PartialItems {
     /// The item of that number, or of that id where there is none. Servers that number no items number those of the whole
     /// answer by their places.
     fn find(&self, place: ItemPlace<'_>) -> Option<usize> {
-        let Some(index) = place.index else {
-            return self.items.iter().rposition(|item| !place.id.is_empty() && item.id == place.id);
-        };
-        // What has another id is another item, if there is one of this id.
         let by_id = || self.items.iter().rposition(|item| !place.id.is_empty() && item.id == place.id);
+        let Some(index) = place.index else { return by_id() };
+        // What has another id is another item, if there is one of this id.
         let has_other_id =
             |at: usize| !place.id.is_empty() && !self.items[at].id.is_empty() && self.items[at].id != place.id;
         let at_its_place = || {
@@ -291,15 +225,15 @@ impl PartialItems {
         };
         match self.items.iter().rposition(|item| item.index == Some(index)).or_else(at_its_place) {
             Some(at) if has_other_id(at) => by_id().or(Some(at)),
-            Some(at) => Some(at),
-            None => by_id(),
+            found => found.or_else(by_id),
         }
     }
 
-    fn push(&mut self, target: &Target, place: ItemPlace<'_>, body: Body) -> Result<usize, Failure> {
+    fn push(&mut self, target: &Target, place: ItemPlace<'_>, kind: &str) -> Result<usize, Failure> {
         if self.items.len() == MAX_ITEMS {
             return Err(Failure::protocol(format!("the model at {target} answered with more than {MAX_ITEMS} items")));
         }
+        let body = empty(kind);
         if matches!(body, Body::Call(_)) {
             self.bounds.begin(target)?;
         }
@@ -308,7 +242,7 @@ impl PartialItems {
     }
 
     /// The item that a piece of this kind is for, which may not have begun yet.
-    fn of_kind(&mut self, target: &Target, place: ItemPlace<'_>, kind: &str) -> Result<usize, Failure> {
+    pub(super) fn of_kind(&mut self, target: &Target, place: ItemPlace<'_>, kind: &str) -> Result<usize, Failure> {
         let fits = |body: &Body| is_of_kind(body, kind);
         let last = || match (place.index, place.id) {
             (None, "") => self.items.iter().rposition(|item| fits(&item.body)),
@@ -321,63 +255,51 @@ impl PartialItems {
                 let same = |item: &PartialItem| fits(&item.body) && (item.id == place.id || item.index.is_none());
                 match self.items.iter().rposition(same) {
                     Some(at) => Ok(at),
-                    None => self.push(target, ItemPlace { index: None, ..place }, empty(kind)),
+                    None => self.push(target, ItemPlace { index: None, ..place }, kind),
                 }
             }
-            None => self.push(target, place, empty(kind)),
+            None => self.push(target, place, kind),
         }
     }
 
-    fn speak_at(&mut self, at: usize, words: &str, is_refusal: bool, answer: &mut Answer) -> Result<(), Failure> {
-        let has_spoken = self.speaker;
-        let later = self.speaker.filter(|before| *before != at).and_then(|before| self.items[before].index);
+    /// Adds words to a message.
+    pub(super) fn speak(&mut self, at: usize, words: &str, is_refusal: bool, answer: &mut Answer) {
+        let before = self.speaker.filter(|before| *before != at);
+        let later = before.and_then(|before| self.items[before].index);
         let index = self.items[at].index;
-        let Body::Message(message) = &mut self.items[at].body else { return Ok(()) };
+        let Body::Message(message) = &mut self.items[at].body else { return };
         message.is_refusal |= is_refusal;
         if words.is_empty() {
-            return Ok(());
+            return;
         }
-        if has_spoken.is_some_and(|before| before != at) {
+        if before.is_some() {
             self.is_odd |= !message.words.is_empty() || later.is_some_and(|later| index.is_some_and(|own| own < later));
             if message.words.is_empty() && self.speaks {
                 message.between = BETWEEN;
-                answer.push(Kind::Text, BETWEEN)?;
+                answer.push(Kind::Text, BETWEEN);
             }
         }
         message.words.push_str(words);
         (self.speaker, self.speaks) = (Some(at), true);
-        answer.push(Kind::Text, words)
+        answer.push(Kind::Text, words);
     }
 
-    /// Adds the words of a whole message that have not come in pieces.
-    fn complete_words(&mut self, at: usize, whole: &str, is_refusal: bool, answer: &mut Answer) -> Result<(), Failure> {
-        let Body::Message(message) = &self.items[at].body else { return Ok(()) };
-        let rest = whole.strip_prefix(message.words.as_str()).unwrap_or_default().to_owned();
-        self.speak_at(at, &rest, is_refusal, answer)
-    }
-
-    fn think_at(
-        &mut self,
-        at: usize,
-        kind: ThoughtKind,
-        part: u64,
-        words: &str,
-        answer: &mut Answer,
-    ) -> Result<(), Failure> {
-        let Body::Thoughts(thoughts) = &mut self.items[at].body else { return Ok(()) };
-        if words.is_empty() || thoughts.told.is_some_and(|(told, _)| told != kind) {
-            return Ok(());
+    /// Adds a piece of this part to thoughts.
+    pub(super) fn think(&mut self, at: usize, part: ThoughtPart, words: &str, answer: &mut Answer) {
+        let Body::Thoughts(thoughts) = &mut self.items[at].body else { return };
+        if words.is_empty() || thoughts.told.is_some_and(|told| told.0 != part.0) {
+            return;
         }
-        let begins = thoughts.told.is_none_or(|(_, told)| told != part);
-        thoughts.told = Some((kind, part));
+        let begins = thoughts.told.replace(part) != Some(part);
         if begins && self.has_thought {
-            answer.push(Kind::Reasoning, BETWEEN)?;
+            answer.push(Kind::Reasoning, BETWEEN);
         }
         (self.has_thought, self.speaks) = (true, false);
-        answer.push(Kind::Reasoning, words)
+        answer.push(Kind::Reasoning, words);
     }
 
-    fn add_arguments_at(
+    /// Adds a piece of the arguments of a call.
+    pub(super) fn add_arguments(
         &mut self,
         target: &Target,
         at: usize,
@@ -390,27 +312,32 @@ impl PartialItems {
         Ok(())
     }
 
-    /// Arguments that came whole win over their pieces.
-    fn complete_arguments(
+    /// Takes the arguments of a call, whole: they win over their pieces.
+    pub(super) fn complete_arguments(
         &mut self,
         target: &Target,
         at: usize,
-        whole: &str,
+        whole: &RawValue,
         answer: &mut Answer,
     ) -> Result<(), Failure> {
+        let whole = argument_text(whole);
         let Body::Call(call) = &mut self.items[at].body else { return Ok(()) };
         if call.arguments == whole {
             return Ok(());
         }
         self.bounds.give_back(call.arguments.len());
         **call = PartialCall::new(&call.id, &call.name);
-        self.add_arguments_at(target, at, whole, answer)
+        self.add_arguments(target, at, &whole, answer)
     }
 }
 
 impl PartialItem {
-    fn goes_back(&self) -> bool {
-        matches!(self.body, Body::Thoughts(Thoughts { raw: Some(_), .. }) | Body::Other(Some(_)))
+    /// The item as it came, where it goes back so.
+    fn raw(&self) -> Option<&RawValue> {
+        match &self.body {
+            Body::Thoughts(Thoughts { raw, .. }) | Body::Other(raw) => raw.as_deref(),
+            Body::Message(_) | Body::Call(_) => None,
+        }
     }
 }
 
@@ -424,10 +351,5 @@ fn empty(kind: &str) -> Body {
 }
 
 fn is_of_kind(body: &Body, kind: &str) -> bool {
-    match body {
-        Body::Message(_) => kind == "message",
-        Body::Thoughts(_) => kind == "reasoning",
-        Body::Call(_) => kind == "function_call",
-        Body::Other(_) => !matches!(kind, "message" | "reasoning" | "function_call"),
-    }
+    mem::discriminant(body) == mem::discriminant(&empty(kind))
 }

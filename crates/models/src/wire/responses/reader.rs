@@ -5,15 +5,15 @@ use std::cmp::Ordering;
 
 use agentd_core::{model::Finish, origin::ServerFields, usage::Usage};
 use serde::Deserialize;
-use serde_json::{json, value::RawValue};
+use serde_json::{Value, json, value::RawValue};
 
-use super::partial::{PartialItems, ThoughtKind};
+use super::partial::PartialItems;
 use crate::{
     answer::{Answer, RawCall},
     http::{failure::Failure, target::Target},
     wire::{
         dialect::{AnswerReader, parsed},
-        lenient::{Count, Text},
+        lenient::{Count, Text, counted, with_cache},
         memory::AnswerNote,
     },
 };
@@ -31,12 +31,6 @@ const ENDS: [&str; 3] = ["response.completed", "response.incomplete", "response.
 
 impl AnswerReader for Reader {
     fn event(&mut self, target: &Target, data: &str, answer: &mut Answer) -> Result<(), Failure> {
-        let data = data.trim();
-        // Some servers and gateways end with it, as those of chat completions do.
-        if data == "[DONE]" {
-            answer.done = true;
-            return Ok(());
-        }
         let event: Event<'_> = parsed(target, data)?;
         if &*event.object == "response" {
             return self.end(target, data, "", answer);
@@ -46,10 +40,9 @@ impl AnswerReader for Reader {
             return Err(Failure::reported(target, data));
         }
         match self.numbering.next(event.sequence_number.map(|number| number.0)) {
-            EventPlace::Next => {}
             // The end is the end, whatever its number.
             EventPlace::Repeated if !ENDS.contains(&kind) => return Ok(()),
-            EventPlace::Repeated => {}
+            EventPlace::Next | EventPlace::Repeated => {}
             EventPlace::BehindGap(missing) => {
                 let message = format!("event {missing} of the answer of the model at {target} is missing");
                 return Err(Failure::cut(message).hint("something on the way to the server loses events; try again"));
@@ -61,37 +54,45 @@ impl AnswerReader for Reader {
                 if let Some(item) = event.item {
                     self.items.begin(target, place, item)?;
                 }
-                Ok(())
             }
-            "response.output_item.done" => match event.item {
-                Some(item) => self.items.finish(target, place, item, answer),
-                None => Ok(()),
-            },
-            "response.output_text.delta" => self.items.speak(target, place, piece, false, answer),
-            "response.refusal.delta" => self.items.speak(target, place, piece, true, answer),
-            "response.reasoning_summary_text.delta" => {
-                let part = (ThoughtKind::Summary, event.summary_index.0);
-                self.items.think(target, place, part, piece, answer)
+            "response.output_item.done" => {
+                if let Some(item) = event.item {
+                    self.items.finish(target, place, item, answer)?;
+                }
             }
-            "response.reasoning_text.delta" => {
-                let part = (ThoughtKind::Text, event.content_index.0);
-                self.items.think(target, place, part, piece, answer)
+            "response.output_text.delta" | "response.refusal.delta" => {
+                let at = self.items.of_kind(target, place, "message")?;
+                self.items.speak(at, piece, kind == "response.refusal.delta", answer);
             }
-            "response.function_call_arguments.delta" => self.items.add_arguments(target, place, piece, answer),
-            "response.function_call_arguments.done" => match event.arguments {
-                Some(arguments) => self.items.end_arguments(target, place, arguments, answer),
-                None => Ok(()),
-            },
-            "response.completed" | "response.incomplete" | "response.failed" => {
+            "response.reasoning_summary_text.delta" | "response.reasoning_text.delta" => {
+                let at = self.items.of_kind(target, place, "reasoning")?;
+                let is_summary = kind == "response.reasoning_summary_text.delta";
+                let number = if is_summary { event.summary_index } else { event.content_index };
+                self.items.think(at, (is_summary, number.0), piece, answer);
+            }
+            "response.function_call_arguments.delta" => {
+                let at = self.items.of_kind(target, place, "function_call")?;
+                self.items.add_arguments(target, at, piece, answer)?;
+            }
+            "response.function_call_arguments.done" => {
+                if let Some(arguments) = event.arguments {
+                    let at = self.items.of_kind(target, place, "function_call")?;
+                    self.items.complete_arguments(target, at, arguments, answer)?;
+                }
+            }
+            end if ENDS.contains(&end) => {
                 let response = event.response.map_or("{}", RawValue::get);
-                self.end(target, response, kind.trim_start_matches("response."), answer)?;
+                self.end(target, response, end.trim_start_matches("response."), answer)?;
                 answer.done = true;
-                Ok(())
             }
-            "" => Err(Failure::other_wire(target, data)
-                .hint("is `wire: responses` right for this server? Servers of chat completions want `wire: openai`")),
-            _ => Ok(()),
+            "" => {
+                return Err(Failure::other_wire(target, data).hint(
+                    "is `wire: responses` right for this server? Servers of chat completions want `wire: openai`",
+                ));
+            }
+            _ => {}
         }
+        Ok(())
     }
 
     fn calls(&mut self) -> Vec<RawCall> {
@@ -113,9 +114,7 @@ impl Reader {
         let whole: WholeResponse<'_> = parsed(target, data)?;
         let status = if status.is_empty() { &*whole.status } else { status };
         // A failed answer is paid for, too.
-        if let Some(usage) = whole.usage {
-            answer.usage = Some(usage.usage());
-        }
+        answer.usage = whole.usage.as_ref().map(usage).or(answer.usage);
         if status == "failed" || status == "cancelled" || whole.error.is_some() {
             return Err(failed(target, &whole, status));
         }
@@ -124,14 +123,13 @@ impl Reader {
         }
         self.note.record(&whole.id);
         // They explain, and are no reason to fail.
-        let told: Option<CacheDiagnostics<'_>> =
-            whole.prompt_cache_diagnostics.and_then(|told| serde_json::from_str(told.get()).ok());
-        if let Some(told) = told.filter(|told| &*told.r#type == "cache_miss") {
-            answer.remark(&told.reason, told.cache_missed_tokens.0);
+        let told = whole.prompt_cache_diagnostics.and_then(|told| serde_json::from_str::<Value>(told.get()).ok());
+        if let Some(told) = told.filter(|told| told["type"] == "cache_miss") {
+            answer.remark(told["reason"].as_str().unwrap_or_default(), counted(&told, ["/cache_missed_tokens"]));
         }
-        let reason = whole.incomplete_details.as_ref().map_or("", |details| &*details.reason);
+        let reason = whole.incomplete_details.as_ref().and_then(|details| details["reason"].as_str());
         let finish = match (status, reason) {
-            ("incomplete", "content_filter") => Finish::Filtered,
+            ("incomplete", Some("content_filter")) => Finish::Filtered,
             ("incomplete", _) => Finish::Length,
             _ if self.items.is_refusal() => Finish::Filtered,
             _ => Finish::Stop,
@@ -146,7 +144,7 @@ impl Reader {
 fn failed(target: &Target, response: &WholeResponse<'_>, status: &str) -> Failure {
     let error = response.error.map(RawValue::get);
     let error = error.and_then(|error| serde_json::from_str(error).ok());
-    let error: serde_json::Value = error.unwrap_or_else(|| json!({"message": format!("the answer {status}")}));
+    let error: Value = error.unwrap_or_else(|| json!({"message": format!("the answer {status}")}));
     Failure::reported(target, &json!({"error": error, "request_id": &*response.id}).to_string())
 }
 
@@ -188,26 +186,11 @@ struct WholeResponse<'a> {
     id: Text<'a>,
     status: Text<'a>,
     output: Option<Vec<&'a RawValue>>,
-    usage: Option<WireUsage>,
+    usage: Option<Value>,
     /// The server's account of its cache.
     prompt_cache_diagnostics: Option<&'a RawValue>,
     error: Option<&'a RawValue>,
-    incomplete_details: Option<IncompleteDetails<'a>>,
-}
-
-/// The server's account of its cache.
-#[derive(Debug, Default, Deserialize)]
-#[serde(default, bound(deserialize = "'de: 'a"))]
-struct CacheDiagnostics<'a> {
-    r#type: Text<'a>,
-    reason: Text<'a>,
-    cache_missed_tokens: Count,
-}
-
-#[derive(Debug, Default, Deserialize)]
-#[serde(default, bound(deserialize = "'de: 'a"))]
-struct IncompleteDetails<'a> {
-    reason: Text<'a>,
+    incomplete_details: Option<Value>,
 }
 
 /// An item at its beginning, or a whole one.
@@ -252,43 +235,16 @@ impl ItemHead<'_> {
     }
 }
 
-#[derive(Debug, Clone, Copy, Default, Deserialize)]
-#[serde(default)]
-struct WireUsage {
-    input_tokens: Count,
-    input_tokens_details: Option<InputDetails>,
-    output_tokens: Count,
-    output_tokens_details: Option<OutputDetails>,
-}
-
-#[derive(Debug, Clone, Copy, Default, Deserialize)]
-#[serde(default)]
-struct InputDetails {
-    cached_tokens: Count,
-    cache_write_tokens: Count,
-}
-
-#[derive(Debug, Clone, Copy, Default, Deserialize)]
-#[serde(default)]
-struct OutputDetails {
-    reasoning_tokens: Count,
-}
-
-impl WireUsage {
-    fn usage(self) -> Usage {
-        let (input, output) = (self.input_tokens_details.unwrap_or_default(), self.output_tokens_details);
-        let (cached_tokens, written) = (input.cached_tokens.0, input.cache_write_tokens.0);
-        // More cached tokens than there are in all are counted beside them.
-        let of_cache = cached_tokens.saturating_add(written);
-        let all = self.input_tokens.0;
-        Usage {
-            prompt_tokens: if of_cache > all { all.saturating_add(of_cache) } else { all },
-            cached_tokens,
-            cache_write_tokens: written,
-            completion_tokens: self.output_tokens.0,
-            reasoning_tokens: output.unwrap_or_default().reasoning_tokens.0,
-            ..Usage::default()
-        }
+fn usage(told: &Value) -> Usage {
+    let cached_tokens = counted(told, ["/input_tokens_details/cached_tokens"]);
+    let cache_write_tokens = counted(told, ["/input_tokens_details/cache_write_tokens"]);
+    Usage {
+        prompt_tokens: with_cache(counted(told, ["/input_tokens"]), cached_tokens, cache_write_tokens),
+        cached_tokens,
+        cache_write_tokens,
+        completion_tokens: counted(told, ["/output_tokens"]),
+        reasoning_tokens: counted(told, ["/output_tokens_details/reasoning_tokens"]),
+        ..Usage::default()
     }
 }
 
@@ -345,7 +301,7 @@ mod tests {
     #[test]
     fn cached_tokens_are_counted_in() {
         let check = |json: &str, prompt_tokens: u64| {
-            let usage = serde_json::from_str::<WireUsage>(json).unwrap().usage();
+            let usage = usage(&serde_json::from_str(json).unwrap());
             let expected = Usage {
                 prompt_tokens,
                 cached_tokens: 100,

@@ -3,8 +3,6 @@
 //! Everything is built from the GGUF's own metadata. What people and tools write is always encoded as plain text:
 //! control tokens enter only through [`Prompt::control`], so that no document can end a turn or start one.
 
-pub(crate) mod chat;
-
 use std::collections::HashMap;
 
 use tokenizers::{
@@ -19,7 +17,6 @@ use tokenizers::{
     },
 };
 
-use self::chat::ChatFormat;
 use crate::{
     error::{LoadError, RunError},
     gguf::Gguf,
@@ -49,7 +46,7 @@ pub(crate) struct Vocabulary {
 }
 
 /// Tokens in the making.
-pub(crate) struct Prompt<'a> {
+struct Prompt<'a> {
     vocabulary: &'a Vocabulary,
     tokens: Vec<u32>,
     /// Text that was not encoded yet, since neighbours are encoded as one.
@@ -85,12 +82,6 @@ impl Vocabulary {
         Ok(Self { tokenizer, bytes, is_control, controls, start: start.filter(|_| wants_start), end, format })
     }
 
-    /// The tokens of a plain text.
-    fn encode(&self, text: &str) -> Result<Vec<u32>, RunError> {
-        let encoding = self.tokenizer.encode_fast(text, false).map_err(|error| RunError::Tokens(error.to_string()))?;
-        Ok(encoding.get_ids().to_vec())
-    }
-
     /// Bytes of a token. Nothing for control tokens.
     pub(crate) fn bytes(&self, token: u32) -> &[u8] {
         let index = token as usize;
@@ -102,40 +93,35 @@ impl Vocabulary {
         token == self.end || self.is_control.get(token as usize).copied().unwrap_or(true)
     }
 
-    pub(crate) fn format(&self) -> ChatFormat {
-        self.format
-    }
-
-    /// A new prompt.
-    pub(crate) fn prompt(&self) -> Prompt<'_> {
-        Prompt { vocabulary: self, tokens: self.start.into_iter().collect(), pending: String::new() }
+    /// The tokens of a conversation, up to where the model's answer begins.
+    pub(crate) fn prompt(&self, system: &str, user: &str) -> Result<Vec<u32>, RunError> {
+        let prompt = Prompt { vocabulary: self, tokens: self.start.into_iter().collect(), pending: String::new() };
+        let mut prompt = self.format.write(prompt, system, user)?;
+        prompt.flush()?;
+        Ok(prompt.tokens)
     }
 }
 
 impl Prompt<'_> {
     /// Adds plain text.
-    pub(crate) fn text(mut self, text: &str) -> Self {
+    fn text(mut self, text: &str) -> Self {
         self.pending.push_str(text);
         self
     }
 
     /// Adds a control token by name; as text where the model has none of that name.
-    pub(crate) fn control(mut self, name: &str) -> Result<Self, RunError> {
+    fn control(mut self, name: &str) -> Result<Self, RunError> {
         let Some(&id) = self.vocabulary.controls.get(name) else { return Ok(self.text(name)) };
         self.flush()?;
         self.tokens.push(id);
         Ok(self)
     }
 
-    /// The tokens.
-    pub(crate) fn finish(mut self) -> Result<Vec<u32>, RunError> {
-        self.flush()?;
-        Ok(self.tokens)
-    }
-
     fn flush(&mut self) -> Result<(), RunError> {
         if !self.pending.is_empty() {
-            self.tokens.extend(self.vocabulary.encode(&self.pending)?);
+            let encoding = self.vocabulary.tokenizer.encode_fast(&*self.pending, false);
+            let encoding = encoding.map_err(|error| RunError::Tokens(error.to_string()))?;
+            self.tokens.extend(encoding.get_ids());
             self.pending.clear();
         }
         Ok(())
@@ -184,7 +170,7 @@ fn byte_level(gguf: &Gguf, names: &[&str], is_control: &[bool]) -> Result<Parts,
 
 /// Vocabularies made by SentencePiece, whose tokens have scores instead of merges.
 fn sentence_piece(gguf: &Gguf, names: &[&str], is_control: &[bool]) -> Result<Parts, LoadError> {
-    let scores = gguf.reals("tokenizer.ggml.scores")?;
+    let scores = gguf.list("tokenizer.ggml.scores", "no number", |score| score.to_f32().ok())?;
     if scores.len() != names.len() {
         return Err(gguf.damaged("it has not one score for each token"));
     }
@@ -288,6 +274,70 @@ impl TextJoiner {
     }
 }
 
+/// A way to write turns.
+///
+/// The file's own template is not run. SmolLM2's would slip in a system message of its own ("You are a helpful AI
+/// assistant named SmolLM, …"), and with that one the model answers plain questions with nonsense. The family knows
+/// four ways to write a turn, and the template is read only to tell which.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum ChatFormat {
+    /// `<|im_start|>user … <|im_end|>`: SmolLM2 and many others.
+    ChatMl,
+    /// `<|start_header_id|>user<|end_header_id|> … <|eot_id|>`: Llama 3.
+    Headers,
+    /// `<|user|> … </s>`: TinyLlama.
+    Tags,
+    /// `[INST] … [/INST]`: Llama 2 and Mistral.
+    Instructions,
+}
+
+impl ChatFormat {
+    /// Tells the format by the control tokens there are, and by the template where these do not tell.
+    fn detect(controls: &HashMap<String, u32>, template: &str) -> Self {
+        if controls.contains_key("<|im_start|>") {
+            Self::ChatMl
+        } else if controls.contains_key("<|start_header_id|>") {
+            Self::Headers
+        } else if template.contains("<|user|>") {
+            Self::Tags
+        } else {
+            Self::Instructions
+        }
+    }
+
+    /// Returns whether prompts begin with the start token where the file does not say.
+    fn wants_start(self) -> bool {
+        self != Self::ChatMl
+    }
+
+    /// Writes the instructions, the person's words, and the head of the answer that the model shall give.
+    fn write<'a>(self, mut prompt: Prompt<'a>, system: &str, user: &str) -> Result<Prompt<'a>, RunError> {
+        for (role, text) in [("system", system), ("user", user)] {
+            prompt = self.write_head(prompt, role)?;
+            prompt = match (self, role) {
+                (Self::ChatMl, _) => prompt.text(text).control("<|im_end|>")?.text("\n"),
+                (Self::Headers, _) => prompt.text(text.trim()).control("<|eot_id|>")?,
+                (Self::Tags, _) => prompt.text(text).control("</s>")?.text("\n"),
+                (Self::Instructions, "system") => prompt.text(text).text("\n\n"),
+                (Self::Instructions, _) => prompt.text(text).text(" [/INST]"),
+            };
+        }
+        self.write_head(prompt, "assistant")
+    }
+
+    fn write_head<'a>(self, prompt: Prompt<'a>, role: &str) -> Result<Prompt<'a>, RunError> {
+        Ok(match (self, role) {
+            (Self::ChatMl, _) => prompt.control("<|im_start|>")?.text(role).text("\n"),
+            (Self::Headers, _) => {
+                prompt.control("<|start_header_id|>")?.text(role).control("<|end_header_id|>")?.text("\n\n")
+            }
+            (Self::Tags, _) => prompt.text("<|").text(role).text("|>\n"),
+            (Self::Instructions, "assistant") => prompt.text(" "),
+            (Self::Instructions, _) => prompt.text("[INST] "),
+        })
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -329,5 +379,17 @@ mod tests {
         check("<0x+1>", None);
         check("<0xZZ>", None);
         check("a", None);
+    }
+
+    #[test]
+    fn the_format_is_told_by_the_tokens_first() {
+        let check = |control: &str, template: &str, expected: ChatFormat| {
+            let controls = HashMap::from([(control.to_owned(), 1)]);
+            assert_eq!(ChatFormat::detect(&controls, template), expected, "{control} {template}");
+        };
+        check("<|im_start|>", "<|user|>", ChatFormat::ChatMl);
+        check("<|start_header_id|>", "", ChatFormat::Headers);
+        check("</s>", "{{ '<|user|>' }}", ChatFormat::Tags);
+        check("</s>", "[INST]", ChatFormat::Instructions);
     }
 }
