@@ -23,7 +23,7 @@ use futures_util::{FutureExt as _, StreamExt as _, stream};
 
 use crate::turn::{
     Phase, TurnContext, TurnExit, TurnState,
-    call_record::{CallRecord, DelegatedWork, SideEffects},
+    call_record::{CallEntries, CallRecord, DelegatedWork, SideEffects},
     hooks::{Hook, Invocation},
     sampler::SamplingBudget,
 };
@@ -150,8 +150,8 @@ async fn run_call<'a>(context: &TurnContext, due: &'a DueCall, state: &TurnState
             output => output?,
         }
     };
-    let (shut_out, ran_with, duration_ms) = (record.marks.unwritten.get(), record.ran_with(), record.took());
-    let effects = record.take_effects();
+    let duration_ms = record.took();
+    let CallEntries { unwritten: shut_out, ran_with, effects, .. } = std::mem::take(&mut *record.entries());
     Ok(EndedCall { call, item: started.get().copied(), output, effects, shut_out, ran_with, duration_ms })
 }
 
@@ -282,7 +282,8 @@ pub(crate) async fn begin(invocation: &Invocation<'_>) -> Result<(), TurnExit> {
         return Err(TurnExit::Finished(StopReason::TimeLimit));
     }
     if started.get().is_none() {
-        let id = start_result(context, call, record.ran_with()).await?;
+        let ran_with = record.entries().ran_with.clone();
+        let id = start_result(context, call, ran_with).await?;
         let _ = started.set(id);
     }
     context.recorder.flush().await
@@ -302,7 +303,8 @@ async fn execute(invocation: &Invocation<'_>) -> Result<ToolOutput, TurnExit> {
     let Invocation { context, call, started, record, .. } = invocation;
     let progress = started.get().map(|id| context.recorder.progress(*id)).unwrap_or_default();
     let tab = SamplingBudget::open(invocation);
-    let (confinement, closed) = (record.marks.confinement.get(), record.marks.closed.get());
+    let confinement = record.entries().confinement;
+    let closed = Arc::clone(&record.entries().closed);
     let tool_context =
         ToolContext { progress, sampler: tab.sampler(), confinement, closed, ..context.tool_context(call) };
     let given_up = async {

@@ -98,7 +98,7 @@ impl<'a> SamplingBudget<'a> {
         self.over.cancel();
         let _ = timeout(SETTLING, taken.wait_for(|taken| taken.open == 0)).await;
         let usage = taken.borrow().usage;
-        self.call.record.affect(|effects| effects.sampled += usage);
+        self.call.record.entries().effects.sampled += usage;
     }
 }
 

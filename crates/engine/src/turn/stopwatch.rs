@@ -185,7 +185,7 @@ impl CallStream {
     }
 }
 
-fn milliseconds(span: Duration) -> u64 {
+pub(super) fn milliseconds(span: Duration) -> u64 {
     u64::try_from(span.as_millis()).unwrap_or(u64::MAX)
 }
 

@@ -9,8 +9,9 @@ use agentd_core::{
     catalogue::Foreign,
     interrupt::{AFTER_REFUSAL as INSTEAD, Answer, Ask, Owner, REFUSED},
     policy::{Explanation, Layer, Verdict},
+    ports::SkillPackages,
     session::SessionMode,
-    tool::{FollowedLink, StartFolder, ToolCall, ToolErrorCode, ToolOutput, ToolSpec},
+    tool::{FollowedLink, ToolCall, ToolErrorCode, ToolOutput, ToolSpec},
     turn::{Denial, OnInterrupt},
 };
 use agentd_policy::{CallContext, SHELL_TOOL, for_good, roots};
@@ -25,7 +26,7 @@ use crate::{
     },
     turn::{
         Phase, TurnExit,
-        call_record::asked_first,
+        call_record::{asked_first, over_packages},
         hooks::{Hook, Invocation, Link, Next},
         recorder::{CallAnswers, ResolvedInterrupt},
     },
@@ -34,20 +35,12 @@ use crate::{
 pub(crate) struct Approvals;
 
 impl Link for Approvals {
-    fn name(&self) -> &'static str {
-        "approvals"
-    }
-
-    fn description(&self) -> &'static str {
-        "asks a person where the rules want it, around all that answer calls, so that what is shown is exactly what runs"
-    }
-
     fn around_tool<'a>(&'a self, call: &'a Invocation<'a>, next: Next<'a>) -> Hook<'a, ToolOutput> {
         async move {
             let context = call.context;
             if context.is_under_way(call.call) {
                 // It was let run in an earlier life, and does.
-                call.record.marks.passed.set(true);
+                call.record.entries().passed = true;
                 return next.run(call).await;
             }
             let Some(tool) = call.tool() else { return unknown(call).await };
@@ -59,9 +52,9 @@ impl Link for Approvals {
             match (decision, failed) {
                 (Decision::Deny(reason), _) => Ok(ToolOutput::error(ToolErrorCode::Denied, reason)),
                 (Decision::Fail, failed) => Ok(failed.unwrap_or_else(|| refuse("it could not be prepared"))),
-                (Decision::Run | Decision::RunUnasked, _) => {
+                (Decision::Run, _) => {
                     // Whatever its words were taken for, nobody looked at them.
-                    call.record.marks.confinement.set(call.record.marks.limits.get());
+                    confine(call);
                     run(call, next, followed).await
                 }
                 (Decision::Obey(answered), _) => {
@@ -88,10 +81,8 @@ enum Decision<'a> {
     Deny(&'a str),
     /// It could only fail, which is known already.
     Fail,
-    /// It runs.
+    /// It runs, perhaps although the rules would ask: its client lets everything run.
     Run,
-    /// It runs although the rules would ask: its client lets everything run.
-    RunUnasked,
     /// An answer from before a restart decides.
     Obey(&'a ResolvedInterrupt),
     /// The model is refused, since the client answers nothing.
@@ -117,7 +108,7 @@ fn decide<'a>(
         // What a person said of this call stands, also where a rule that was kept since would let it run.
         (_, Some(Some(answered))) => Decision::Obey(answered),
         (Verdict::Ask { reason, .. }, None) => match on_interrupt {
-            OnInterrupt::Approve => Decision::RunUnasked,
+            OnInterrupt::Approve => Decision::Run,
             OnInterrupt::Deny => Decision::Refuse(reason),
             OnInterrupt::Fail => Decision::EndTurn(reason),
             OnInterrupt::Wait => Decision::Ask,
@@ -171,14 +162,10 @@ async fn followed(call: &Invocation<'_>) -> Result<Option<FollowedLink>, TurnExi
     context.or_cancelled(context.ports.toolbox.follow(&tool_context, call.call)).await
 }
 
-/// Where the command of the call starts, if it runs one.
-async fn start(call: &Invocation<'_>, tool: &ToolSpec) -> Result<Option<StartFolder>, TurnExit> {
-    if tool.name != SHELL_TOOL {
-        return Ok(None);
-    }
-    let context = call.context;
-    let tool_context = context.tool_context(call.call);
-    context.or_cancelled(context.ports.toolbox.start(&tool_context, call.call)).await
+/// Holds what runs to the limits of the rules: no person looked at this very call.
+fn confine(call: &Invocation<'_>) {
+    let mut entries = call.record.entries();
+    entries.confinement = entries.limits;
 }
 
 /// Lets the call run, in the form that leads through no link.
@@ -187,7 +174,7 @@ async fn run<'a>(
     next: Next<'a>,
     followed: Option<FollowedLink>,
 ) -> Result<ToolOutput, TurnExit> {
-    call.record.marks.passed.set(true);
+    call.record.entries().passed = true;
     let unread = unread(call);
     let Some(FollowedLink { arguments, .. }) = followed else { return Ok(withhold(next.run(call).await?, &unread)) };
     let real = ToolCall { arguments, ..call.call.clone() };
@@ -227,8 +214,11 @@ async fn preview(
     let preview = preview.map_err(|failed| withhold(failed, &unread(call)));
     let shown = preview.map(|shown| shown.or_else(|| followed.map(ToString::to_string)));
     let shown = shown.map(|shown| {
-        let first = call.record.need().map(|need| need.shown());
-        let lines: Vec<String> = first.into_iter().chain(call.record.irreversible()).chain(shown).collect();
+        let entries = call.record.entries();
+        let installs = entries.packages.iter().map(|SkillPackages { skill, packages, .. }| {
+            format!("installs for the skill {skill}, into an environment of its own: {}", packages.join(", "))
+        });
+        let lines: Vec<String> = installs.chain(entries.irreversible.clone()).chain(shown).collect();
         (!lines.is_empty()).then(|| lines.join("\n"))
     });
     Ok(shown.and_then(showable))
@@ -240,11 +230,15 @@ async fn judge(
     tool: &ToolSpec,
     followed: Option<&FollowedLink>,
 ) -> Result<Explanation, TurnExit> {
-    let context = call.context;
-    let start = start(call, tool).await?;
+    let (context, toolbox) = (call.context, &call.context.ports.toolbox);
     let is_command = tool.name == SHELL_TOOL;
-    let held = !is_command || context.ports.toolbox.holds_commands().await;
-    let contained = is_command && context.ports.toolbox.contains_commands().await;
+    let mut start = None;
+    if is_command {
+        let tool_context = context.tool_context(call.call);
+        start = context.or_cancelled(toolbox.start(&tool_context, call.call)).await?;
+    }
+    let held = !is_command || toolbox.holds_commands().await;
+    let contained = is_command && toolbox.contains_commands().await;
     let mut settings = context.rules.grants.of_session().over(&context.settings);
     if call.state.phase == Phase::Planning {
         settings.mode = SessionMode::Plan;
@@ -272,8 +266,9 @@ async fn judge(
             judgement = Explanation { grants: Vec::new(), wider: Vec::new(), ..named };
         }
     }
-    if let Some(need) = call.record.need() {
-        judgement = need.over(judgement, settings.mode);
+    let packages = call.record.entries().packages.clone();
+    if !packages.is_empty() {
+        judgement = over_packages(&packages, judgement, settings.mode);
     }
     if let Some(why) = undo::irreversible(call, &judgement).await? {
         judgement =
@@ -334,7 +329,7 @@ async fn obey<'a>(
     if lets_run && let Some(output) = no_longer_as_shown(call, tool, followed.as_ref(), &answered).await? {
         return Ok(output);
     }
-    call.record.affect(|effects| effects.said = answered.words_of_person());
+    call.record.entries().effects.said = answered.words_of_person();
     match answered.answer {
         Answer::Approve | Answer::Always { .. } | Answer::Keep { .. } => {
             run_approved(call, next, tool, followed, &answered.by).await
@@ -355,8 +350,8 @@ fn owner(foreign: Option<&Foreign>) -> Option<Box<Owner>> {
 }
 
 /// Refusal of a call that would not do what the person was shown: a question may wait for days, and the files that it
-/// is about change meanwhile. It does not run. The model looks again and calls again, and the person is shown what
-/// holds then.
+/// is about change meanwhile; or its name means something else by now: another server's tool, or a server that is reached
+/// otherwise. It does not run. The model looks again and calls again, and the person is shown what holds then.
 async fn no_longer_as_shown(
     call: &Invocation<'_>,
     tool: &ToolSpec,
@@ -365,7 +360,16 @@ async fn no_longer_as_shown(
 ) -> Result<Option<ToolOutput>, TurnExit> {
     let shown = match (answered.asked.as_deref(), &answered.by) {
         (Some(Ask::Approval { owner: asked, .. }), _) if *asked != owner(call.context.foreign(tool).as_deref()) => {
-            return of_another(call, tool, answered).await.map(Some);
+            let message = format!(
+                "{} did not run: its MCP server was configured differently when you were asked, or that is not known",
+                tool.name
+            );
+            let text = format!(
+                "it did not run: the MCP server of this name was configured differently when the person was asked. Call it \
+                 again if it is still needed, and the person is asked again{}",
+                wanted(answered)
+            );
+            return changed(call, message, text).await.map(Some);
         }
         (Some(Ask::Approval { preview, .. }), _) => Some(preview),
         // Nobody was shown anything: a rule lets it run, whatever it does.
@@ -373,17 +377,16 @@ async fn no_longer_as_shown(
         _ => None,
     };
     let context = call.context;
-    undo::look(call, call.record.marks.limits.get()).await?;
+    let limits = call.record.entries().limits;
+    undo::look(call, limits).await?;
     let would = preview(call, followed).await?;
     if would.as_ref().ok().is_some_and(|preview| shown == Some(preview)) {
         return Ok(None);
     }
-    call.record.marks.shut.set(true);
     let message = format!(
         "{} did not run: what it would do is no longer what you were shown, because something has changed since",
         tool.name
     );
-    context.recorder.warn("changed_since_asked", message).await?;
     let mut text = "it did not run: its effect has changed since the person was asked, and they have not seen that. \
                     Look again at the files; if it is still needed, call it again, and the person is asked again"
         .to_owned();
@@ -391,27 +394,13 @@ async fn no_longer_as_shown(
     if let Err(output) = would {
         text.push_str(&format!("\nNow it would fail: {}", output.text));
     }
-    Ok(Some(ToolOutput::error(ToolErrorCode::NotRun, text)))
+    changed(call, message, text).await.map(Some)
 }
 
-/// Refusal of a call whose name means something else than when the person was asked: another server's tool, or a server
-/// that is reached otherwise.
-async fn of_another(
-    call: &Invocation<'_>,
-    tool: &ToolSpec,
-    answered: &ResolvedInterrupt,
-) -> Result<ToolOutput, TurnExit> {
-    call.record.marks.shut.set(true);
-    let message = format!(
-        "{} did not run: its MCP server was configured differently when you were asked, or that is not known",
-        tool.name
-    );
+/// Refusal of a call that is not what the person was asked about, for them and for the model.
+async fn changed(call: &Invocation<'_>, message: String, text: String) -> Result<ToolOutput, TurnExit> {
+    call.record.entries().shut = true;
     call.context.recorder.warn("changed_since_asked", message).await?;
-    let text = format!(
-        "it did not run: the MCP server of this name was configured differently when the person was asked. Call it again if \
-         it is still needed, and the person is asked again{}",
-        wanted(answered)
-    );
     Ok(ToolOutput::error(ToolErrorCode::NotRun, text))
 }
 
@@ -434,7 +423,7 @@ async fn run_approved<'a>(
     let judgement = judge(call, tool, followed.as_ref()).await?;
     if *by == DecidedBy::Grant {
         // A rule that was kept meanwhile: nobody looked at this call.
-        call.record.marks.confinement.set(call.record.marks.limits.get());
+        confine(call);
     }
     if let Verdict::Deny { reason } = judgement.verdict {
         let message = format!("{} was approved, but the rules now deny it: {reason}; it did not run", tool.name);
@@ -464,7 +453,7 @@ async fn run_edited<'a>(
         call.context.recorder.warn("edit_denied", message).await?;
         return Ok(refuse(&format!("the person changed the arguments to {args}, and the rules deny that: {reason}")));
     }
-    call.record.edit(&edited.arguments);
+    call.record.entries().ran_with.get_or_insert_with(|| edited.arguments.clone());
     let mut output = run(&invocation, next, followed).await?;
     output.text = format!("The person changed the arguments to {args} before it ran.\n{}", output.text);
     Ok(output)
@@ -475,4 +464,37 @@ fn refuse(reason: &str) -> ToolOutput {
 }
 
 #[cfg(test)]
-mod tests;
+mod tests {
+    use agentd_core::{interrupt::AnsweredBy, policy::Risk};
+
+    use super::*;
+
+    #[test]
+    fn the_strictest_decides() {
+        let deny = Verdict::Deny { reason: "no".to_owned() };
+        let ask = Verdict::Ask { risk: Risk::High, reason: "why".to_owned() };
+        let answered = ResolvedInterrupt::new(None, &Answer::Approve, &AnsweredBy::Daemon);
+        let before = Some(Some(&answered));
+        let check = |verdict: &Verdict, fails, earlier, on_interrupt, expected: Decision<'_>| {
+            assert_eq!(decide(verdict, fails, earlier, on_interrupt), expected, "{verdict:?} {fails} {earlier:?}");
+        };
+        for on_interrupt in [OnInterrupt::Approve, OnInterrupt::Deny, OnInterrupt::Fail, OnInterrupt::Wait] {
+            for earlier in [None, Some(None), before] {
+                for fails in [true, false] {
+                    check(&deny, fails, earlier, on_interrupt, Decision::Deny("no"));
+                }
+                check(&Verdict::Allow, true, earlier, on_interrupt, Decision::Fail);
+                check(&ask, true, earlier, on_interrupt, Decision::Fail);
+            }
+            for verdict in [&Verdict::Allow, &ask] {
+                check(verdict, false, before, on_interrupt, Decision::Obey(&answered));
+                check(verdict, false, Some(None), on_interrupt, Decision::Run);
+            }
+            check(&Verdict::Allow, false, None, on_interrupt, Decision::Run);
+        }
+        check(&ask, false, None, OnInterrupt::Wait, Decision::Ask);
+        check(&ask, false, None, OnInterrupt::Approve, Decision::Run);
+        check(&ask, false, None, OnInterrupt::Deny, Decision::Refuse("why"));
+        check(&ask, false, None, OnInterrupt::Fail, Decision::EndTurn("why"));
+    }
+}

@@ -29,20 +29,12 @@ pub(crate) struct AuditLogger;
 pub(crate) struct AuditGate;
 
 impl Link for AuditLogger {
-    fn name(&self) -> &'static str {
-        "audit"
-    }
-
-    fn description(&self) -> &'static str {
-        "outermost: tells the audit log of every call and of what came of it"
-    }
-
     fn around_tool<'a>(&'a self, call: &'a Invocation<'a>, next: Next<'a>) -> Hook<'a, ToolOutput> {
         async move {
             let outcome = next.run(call).await;
             // What cannot be stored has no end that anybody knows: it is left open, as after a crash.
             if let Some(end) = ended(call, &outcome) {
-                if !call.record.marks.logged.get() {
+                if !call.record.entries().logged {
                     let (allowed, by) = left(call, &outcome);
                     call.context.ports.audit.note(entry(call, decided(call, allowed, by))).await;
                 }
@@ -55,14 +47,6 @@ impl Link for AuditLogger {
 }
 
 impl Link for AuditGate {
-    fn name(&self) -> &'static str {
-        "audit_gate"
-    }
-
-    fn description(&self) -> &'static str {
-        "lets nothing run or change anything before its decision is in the audit log"
-    }
-
     fn around_tool<'a>(&'a self, call: &'a Invocation<'a>, next: Next<'a>) -> Hook<'a, ToolOutput> {
         async move {
             let audit = &call.context.ports.audit;
@@ -77,7 +61,7 @@ impl Link for AuditGate {
             } else if let Err(error) = audit.record(decision).await {
                 return refuse(call, &error).await;
             }
-            call.record.marks.logged.set(true);
+            call.record.entries().logged = true;
             next.run(call).await
         }
         .boxed()
@@ -91,7 +75,8 @@ fn only_looks(call: &Invocation<'_>) -> bool {
 
 /// The log cannot be written: the model and the person are told, and nothing runs.
 async fn refuse(call: &Invocation<'_>, error: &AuditError) -> Result<ToolOutput, TurnExit> {
-    call.record.leave_unwritten();
+    call.record.entries().unwritten = true;
+    call.record.entries().shut = true;
     let tool = &call.call.name;
     let hint = error.hint().map(|hint| format!(" ({hint})")).unwrap_or_default();
     let message = format!("{tool} did not run, because the audit log could not be written: {error}{hint}");
@@ -204,13 +189,13 @@ fn admitted_by(call: &Invocation<'_>) -> DecidedBy {
 
 /// Decision on a call that did not come to the gate, or for which it did not open.
 fn left(call: &Invocation<'_>, outcome: &Result<ToolOutput, TurnExit>) -> (bool, DecidedBy) {
-    if call.record.marks.shut.get() {
+    if call.record.entries().shut {
         return (false, DecidedBy::Daemon);
     }
     let by = match (call.record.judgement().map(|judgement| judgement.verdict), call.record.answered(), outcome) {
         (_, _, Err(TurnExit::Denied(_))) => DecidedBy::OnInterrupt(call.context.rules.answering.said()),
         // A link answered its own tool.
-        _ if call.record.marks.passed.get() => return (true, admitted_by(call)),
+        _ if call.record.entries().passed => return (true, admitted_by(call)),
         (Some(Verdict::Deny { .. }), _, _) => DecidedBy::Rules,
         (_, Some(answered), _) => answered.by,
         (Some(Verdict::Ask { .. }), None, Ok(ToolOutput { error: Some(ToolErrorCode::Denied), .. })) => {

@@ -23,14 +23,6 @@ const MAX_ID: usize = 40;
 pub(crate) struct Repair;
 
 impl Link for Repair {
-    fn name(&self) -> &'static str {
-        "repair"
-    }
-
-    fn description(&self) -> &'static str {
-        "every call in a request gets its result, whatever a crash or a cancel left behind; providers refuse others"
-    }
-
     fn before_model(&self, _: &TurnContext, _: &TurnState, draft: &mut RequestBuilder) {
         draft.messages = repair(std::mem::take(&mut draft.messages));
     }

@@ -31,14 +31,6 @@ const FREE: &str = "The answer of this turn has no special form: answer in words
 pub(crate) struct InForm;
 
 impl Link for InForm {
-    fn name(&self) -> &'static str {
-        "answer_form"
-    }
-
-    fn description(&self) -> &'static str {
-        "tells the model which schema the answer has to match, and checks the answer before the turn ends with it"
-    }
-
     fn reminder(&self, context: &TurnContext, state: &TurnState) -> Option<Reminder> {
         // A plan is in words.
         if state.phase == Phase::Planning {
@@ -82,14 +74,6 @@ impl Link for InForm {
 pub(crate) struct AskAgain;
 
 impl Link for AskAgain {
-    fn name(&self) -> &'static str {
-        "ask_again"
-    }
-
-    fn description(&self) -> &'static str {
-        "tells the model what was wrong with an answer that is none, or cut, before it is asked again"
-    }
-
     fn before_step<'a>(&'a self, context: &'a TurnContext, state: &'a mut TurnState) -> Hook<'a> {
         async move {
             // Results come first: what is told stands behind them.

@@ -25,14 +25,6 @@ const MAX_SHOWN: usize = 120;
 pub(crate) struct OpenTodos;
 
 impl Link for OpenTodos {
-    fn name(&self) -> &'static str {
-        "open_todos"
-    }
-
-    fn description(&self) -> &'static str {
-        "asks the model once to finish the todos that its turn leaves open, or to say why not"
-    }
-
     fn before_step<'a>(&'a self, context: &'a TurnContext, state: &'a mut TurnState) -> Hook<'a> {
         async move {
             let ends = state.phase == Phase::Working && state.pending_calls.is_empty();

@@ -30,14 +30,6 @@ const NO_LONGER_SHOWN: &str = "(Not all of these pictures are shown any more.)";
 pub(crate) struct Files;
 
 impl Link for Files {
-    fn name(&self) -> &'static str {
-        "files"
-    }
-
-    fn description(&self) -> &'static str {
-        "files that a person handed over: named, short texts whole, pictures for models that see"
-    }
-
     fn preamble(&self, opening: &PreambleContext<'_>) -> Option<ItemBody> {
         attachments::notice(opening.handed, opening.tools, opening.window)
     }

@@ -25,15 +25,6 @@ use crate::{
 pub(crate) struct Memory;
 
 impl Link for Memory {
-    fn name(&self) -> &'static str {
-        "memory"
-    }
-
-    fn description(&self) -> &'static str {
-        "what AGENTS.md files and trusted projects say, told once, and again where they changed; those of folders in the project \
-         when the work comes to the folder"
-    }
-
     fn preamble(&self, opening: &PreambleContext<'_>) -> Option<ItemBody> {
         memory::notice(opening)
     }

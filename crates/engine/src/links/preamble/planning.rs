@@ -40,14 +40,6 @@ const BY_YOURSELF: &str =
 pub(crate) struct TurnPlan;
 
 impl Link for TurnPlan {
-    fn name(&self) -> &'static str {
-        "planning"
-    }
-
-    fn description(&self) -> &'static str {
-        "asks a person about the plan with which a turn begins, before anything is changed"
-    }
-
     fn before_step<'a>(&'a self, context: &'a TurnContext, state: &'a mut TurnState) -> Hook<'a> {
         async move {
             let is_made = state.phase == Phase::Planning && state.pending_calls.is_empty();

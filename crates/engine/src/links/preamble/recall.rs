@@ -35,14 +35,6 @@ const PREFACE: &str = "Passages of this session that you no longer see, and that
 pub(crate) struct Recall;
 
 impl Link for Recall {
-    fn name(&self) -> &'static str {
-        "recall"
-    }
-
-    fn description(&self) -> &'static str {
-        "tells passages of what was set aside, where an input is about them"
-    }
-
     // Behind the room that is made before the first step: what that sets aside may be just what the input is about.
     fn before_step<'a>(&'a self, context: &'a TurnContext, state: &'a mut TurnState) -> Hook<'a> {
         let begins = state.steps == 0 && !state.only_compacts() && context.prompt.recall && !is_told(context, state);

@@ -20,14 +20,6 @@ const MAX_TOLD: usize = 5;
 pub(crate) struct MentionsOfInput;
 
 impl Link for MentionsOfInput {
-    fn name(&self) -> &'static str {
-        "mentions"
-    }
-
-    fn description(&self) -> &'static str {
-        "tools, skills and agents that an input names with @: the model is reminded of them"
-    }
-
     fn before_turn<'a>(&'a self, context: &'a TurnContext, state: &'a mut TurnState) -> Hook<'a> {
         // One that goes on after a restart has said so.
         if state.steps > 0 || context.tools.mentions.problems.is_empty() {
@@ -62,14 +54,6 @@ const NOTHING_PINNED: &str = "The person removed all pinned rules.";
 pub(crate) struct Pins;
 
 impl Link for Pins {
-    fn name(&self) -> &'static str {
-        "pins"
-    }
-
-    fn description(&self) -> &'static str {
-        "tells the rules that a person pinned, whenever the model no longer sees them"
-    }
-
     fn reminder(&self, context: &TurnContext, state: &TurnState) -> Option<Reminder> {
         let pins: Vec<String> = context.settings.pins.iter().map(|pin| format!("\n- {}", one_line(pin))).collect();
         if pins.is_empty() {
@@ -90,14 +74,6 @@ const NO_LONGER_PLANNING: &str = "The person ended plan mode: you may change fil
 pub(crate) struct PlanMode;
 
 impl Link for PlanMode {
-    fn name(&self) -> &'static str {
-        "plan_mode"
-    }
-
-    fn description(&self) -> &'static str {
-        "tells the model while the session is in plan mode"
-    }
-
     fn reminder(&self, context: &TurnContext, state: &TurnState) -> Option<Reminder> {
         let told = request::last_reminder(&state.history, NoticeTopic::Mode, context.ids.turn);
         match context.rules.grants.mode() {
@@ -116,14 +92,6 @@ const OVER: &str = "The instructions of that turn no longer hold.";
 pub(crate) struct TurnInstructions;
 
 impl Link for TurnInstructions {
-    fn name(&self) -> &'static str {
-        "turn_instructions"
-    }
-
-    fn description(&self) -> &'static str {
-        "tells the model what the client wants of this turn alone, and in the next one that it is over"
-    }
-
     fn reminder(&self, context: &TurnContext, state: &TurnState) -> Option<Reminder> {
         let text = match &context.options.instructions {
             Some(instructions) => format!("{FOR_THIS_TURN}\n\n{instructions}"),

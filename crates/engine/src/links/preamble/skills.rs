@@ -16,7 +16,6 @@ use crate::{
     links::preamble::memory::tell_again,
     turn::{
         TurnContext, TurnExit, TurnState,
-        call_record::PackageNeed,
         dispatch,
         hooks::{Hook, Invocation, Link, Next, done},
     },
@@ -25,15 +24,6 @@ use crate::{
 pub(crate) struct Skills;
 
 impl Link for Skills {
-    fn name(&self) -> &'static str {
-        "skills"
-    }
-
-    fn description(&self) -> &'static str {
-        "which skills there are; one is brought into the session when something is about it, and what it needs installed when \
-         a person allows that"
-    }
-
     fn preamble(&self, opening: &PreambleContext<'_>) -> Option<ItemBody> {
         skills::notice(opening)
     }
@@ -58,8 +48,7 @@ impl Link for Skills {
     }
 
     fn prepare_call<'a>(&'a self, call: &'a Invocation<'a>) -> Hook<'a, Option<ToolOutput>> {
-        // JSON may write a slash in two ways.
-        let text = call.call.arguments.replace("\\/", "/");
+        let text = plain(&call.call.arguments);
         let names: Vec<String> = guide::skills_named(&text).into_iter().map(str::to_owned).collect();
         let effect = call.tool().map(|tool| tool.effect);
         if names.is_empty() || !matches!(effect, Some(Effect::Read | Effect::Execute)) {
@@ -76,8 +65,9 @@ impl Link for Skills {
             {
                 let missing = skills.missing(&call.context.files.workspace, &text);
                 let missing = call.context.or_cancelled(missing).await?;
-                if !missing.is_empty() {
-                    call.record.needs(PackageNeed { missing });
+                let mut entries = call.record.entries();
+                if entries.packages.is_empty() {
+                    entries.packages = missing;
                 }
             }
             Ok(None)
@@ -86,20 +76,22 @@ impl Link for Skills {
     }
 
     fn around_tool<'a>(&'a self, call: &'a Invocation<'a>, next: Next<'a>) -> Hook<'a, ToolOutput> {
-        let need = call.record.need().filter(|_| has_consent(call));
-        if need.is_none() && !runs_skill(call) {
+        // Whoever let it run was shown what is installed; a rule that was kept meanwhile speaks of the command alone.
+        let has_consent = call.record.answered().is_none_or(|answered| answered.by != DecidedBy::Grant);
+        let packages = if has_consent { call.record.entries().packages.clone() } else { Vec::new() };
+        let is_command = call.tool().is_some_and(|tool| tool.effect == Effect::Execute);
+        let runs_skill = || is_command && !guide::skills_named(&plain(&call.call.arguments)).is_empty();
+        if packages.is_empty() && !runs_skill() {
             return next.run(call);
         }
         async move {
             let Some(skills) = shelf(call.context) else { return next.run(call).await };
-            let Some(need) = need else {
-                let output = next.run(call).await?;
-                return offer_package(call, skills, output).await;
-            };
-            // It is told while it goes on, and a crash finds that the call had begun.
-            dispatch::begin(call).await?;
+            if !packages.is_empty() {
+                // It is told while it goes on, and a crash finds that the call had begun.
+                dispatch::begin(call).await?;
+            }
             let progress = call.started.get().map(|id| call.context.recorder.progress(*id)).unwrap_or_default();
-            for wanted in &need.missing {
+            for wanted in &packages {
                 if let Err(error) = skills.install(wanted, &progress, &call.context.control.calls).await {
                     let hint = error.hint().map(|hint| format!("; {hint}")).unwrap_or_default();
                     let is_stopped = call.context.control.calls.is_cancelled();
@@ -114,10 +106,9 @@ impl Link for Skills {
     }
 }
 
-/// Returns whether a call runs something of a skill.
-fn runs_skill(call: &Invocation<'_>) -> bool {
-    let is_command = call.tool().is_some_and(|tool| tool.effect == Effect::Execute);
-    is_command && !guide::skills_named(&call.call.arguments.replace("\\/", "/")).is_empty()
+/// Arguments as they are looked at for names of skills: JSON may write a slash in two ways.
+fn plain(arguments: &str) -> String {
+    arguments.replace("\\/", "/")
 }
 
 /// Tells the model to try again where a script of a skill lacked a package: the person is asked for it with the next call.
@@ -126,7 +117,7 @@ async fn offer_package(
     skills: &dyn ports::Skills,
     mut output: ToolOutput,
 ) -> Result<ToolOutput, TurnExit> {
-    let command = call.call.arguments.replace("\\/", "/");
+    let command = plain(&call.call.arguments);
     let failed = skills.import_failed(&call.context.files.workspace, &command, &output.text);
     if let Some(package) = call.context.or_cancelled(failed).await? {
         output.text += &format!(
@@ -135,12 +126,6 @@ async fn offer_package(
         );
     }
     Ok(output)
-}
-
-/// Returns whether the person who let the call run was shown what is installed: a rule that was kept meanwhile speaks
-/// of the command alone.
-fn has_consent(call: &Invocation<'_>) -> bool {
-    call.record.answered().is_none_or(|answered| answered.by != DecidedBy::Grant)
 }
 
 fn shelf(context: &TurnContext) -> Option<&dyn ports::Skills> {

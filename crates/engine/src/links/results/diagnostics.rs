@@ -24,14 +24,6 @@ const MAX_FILES: usize = 50;
 pub(crate) struct EditDiagnostics;
 
 impl Link for EditDiagnostics {
-    fn name(&self) -> &'static str {
-        "diagnostics"
-    }
-
-    fn description(&self) -> &'static str {
-        "around undo, which says what a call changed: tells the model of errors that its edits brought, before its next step"
-    }
-
     fn before_turn<'a>(&'a self, context: &'a TurnContext, _: &'a mut TurnState) -> Hook<'a> {
         async move {
             context.ports.languages.begin_turn(context.ids.session).await;
@@ -71,7 +63,7 @@ impl Link for EditDiagnostics {
     fn around_tool<'a>(&'a self, call: &'a Invocation<'a>, next: Next<'a>) -> Hook<'a, ToolOutput> {
         let effect = call.tool().map(|tool| tool.effect);
         let may_change = matches!(effect, Some(Effect::Write | Effect::Execute));
-        if !may_change || call.record.marks.confinement.get() == Confinement::ReadOnly {
+        if !may_change || call.record.entries().confinement == Confinement::ReadOnly {
             return next.run(call);
         }
         watch(call, next).boxed()

@@ -45,14 +45,6 @@ struct Arguments {
 }
 
 impl Link for Undo {
-    fn name(&self) -> &'static str {
-        "undo"
-    }
-
-    fn description(&self) -> &'static str {
-        "innermost: what changed between its two looks is what the call changed, and can be taken back"
-    }
-
     fn tools(&self) -> Vec<ToolSpec> {
         vec![ToolSpec::of::<Arguments>(NAME, Effect::Write)]
     }
@@ -73,7 +65,7 @@ impl Link for Undo {
         if call.call.name == NAME {
             return take_back(call).boxed();
         }
-        if call.record.marks.confinement.get() == Confinement::ReadOnly {
+        if call.record.entries().confinement == Confinement::ReadOnly {
             // It can change nothing, so there is nothing to record.
             return next.run(call);
         }
@@ -94,12 +86,12 @@ pub(crate) async fn irreversible(call: &Invocation<'_>, judgement: &Explanation)
         Confinement::Usual if runs_unseen(judgement) && paths(call).is_some() => Confinement::Guarded,
         limits => limits,
     };
-    call.record.marks.limits.set(limits);
+    call.record.entries().limits = limits;
     if matches!(judgement.verdict, Verdict::Deny { .. }) || limits == Confinement::ReadOnly {
         return Ok(None);
     }
     look(call, limits).await?;
-    Ok(call.record.irreversible())
+    Ok(call.record.entries().irreversible.clone())
 }
 
 /// Returns true if the call is allowed by neither a person nor a rule that a person wrote.
@@ -117,7 +109,7 @@ fn paths(call: &Invocation<'_>) -> Option<Vec<String>> {
 /// Looks at the files before a call is let run, unless that is done: whoever lets it run must know what of it could not be
 /// undone. Of tools of others nobody expects that it could.
 pub(crate) async fn look(call: &Invocation<'_>, confinement: Confinement) -> Result<(), TurnExit> {
-    if !is_recorded(call) || call.record.has_look() {
+    if !is_recorded(call) || call.record.entries().look.is_some() {
         return Ok(());
     }
     let files = call.context.or_cancelled(before(call, confinement)).await?;
@@ -133,7 +125,9 @@ pub(crate) async fn look(call: &Invocation<'_>, confinement: Confinement) -> Res
     let unchecked = files.as_ref().ok().and_then(|looked| looked.unchecked.clone());
     let irreversible = (!reasons.is_empty()).then(|| format!("its changes cannot be undone: {}", reasons.join("; ")));
     let reasons: Vec<String> = irreversible.into_iter().chain(unchecked).collect();
-    call.record.look(FileLook { confinement, files }, (!reasons.is_empty()).then(|| reasons.join("; ")));
+    let mut entries = call.record.entries();
+    entries.irreversible = (!reasons.is_empty()).then(|| reasons.join("; "));
+    entries.look = Some(FileLook { confinement, files });
     Ok(())
 }
 
@@ -153,7 +147,7 @@ async fn before(call: &Invocation<'_>, confinement: Confinement) -> Result<Files
 /// Lets the call run between two looks at the files.
 async fn record<'a>(call: &'a Invocation<'a>, next: Next<'a>) -> Result<ToolOutput, TurnExit> {
     let context = call.context;
-    let confinement = call.record.marks.confinement.get();
+    let confinement = call.record.entries().confinement;
     let tool_context = ToolContext { confinement, ..context.tool_context(call.call) };
     let paths = context.ports.toolbox.changes(&tool_context, call.call);
     let looked = call.record.take_look().filter(|look| look.confinement == confinement);
@@ -174,7 +168,7 @@ async fn record<'a>(call: &'a Invocation<'a>, next: Next<'a>) -> Result<ToolOutp
         ));
     }
     let looked = looked.map(|mut found| {
-        call.record.marks.closed.set(std::mem::take(&mut found.closed).into());
+        call.record.entries().closed = std::mem::take(&mut found.closed).into();
         found
     });
     let output = next.run(call).await;
@@ -266,7 +260,7 @@ async fn take_back(call: &Invocation<'_>) -> Result<ToolOutput, TurnExit> {
         "Taken back."
     };
     // Also where every file was as it is wanted: the edit is settled, and the next call is about another one.
-    call.record.affect(|effects| effects.takes_back = Some(plan.edit.call_id.clone()));
+    call.record.entries().effects.takes_back = Some(plan.edit.call_id.clone());
     let text = format!("{what}\n{}", told.join("\n"));
     Ok(ToolOutput { files: changes, state_files: plan.of_state.facts, ..ToolOutput::ok(text) })
 }

@@ -62,14 +62,6 @@ struct Arguments {
 }
 
 impl Link for Delegation {
-    fn name(&self) -> &'static str {
-        "delegation"
-    }
-
-    fn description(&self) -> &'static str {
-        "lets sessions of their own do parts of the work; what they do is judged and told where they do it"
-    }
-
     fn tools(&self) -> Vec<ToolSpec> {
         vec![ToolSpec::of::<Arguments>(DELEGATE, Effect::State)]
     }
@@ -198,14 +190,6 @@ struct HandoffArguments {
 }
 
 impl Link for Handoff {
-    fn name(&self) -> &'static str {
-        "handoff"
-    }
-
-    fn description(&self) -> &'static str {
-        "hands the session to another agent, and refuses circles of them"
-    }
-
     fn preview<'a>(&'a self, call: &'a Invocation<'a>) -> Option<Preview<'a>> {
         is_call(call).then(|| std::future::ready(wanted(call).map(|_| None)).boxed())
     }
@@ -236,7 +220,7 @@ async fn hand_on(call: &Invocation<'_>) -> Result<ToolOutput, TurnExit> {
         Some(to) => format!("`{from}` has handed the conversation to you, `{to}`. Your task: {task}"),
         None => format!("`{from}` has handed the conversation back to you, the main agent: {task}"),
     };
-    call.record.affect(|effects| effects.changes_agent = true);
+    call.record.entries().effects.changes_agent = true;
     Ok(ToolOutput::ok(text))
 }
 

@@ -27,14 +27,6 @@ pub(crate) const GONE: &str = "it was a tool of the client that started the turn
 pub(crate) struct OfClient;
 
 impl Link for OfClient {
-    fn name(&self) -> &'static str {
-        "client_tools"
-    }
-
-    fn description(&self) -> &'static str {
-        "has the client answer calls of its own tools, in the place of the toolbox"
-    }
-
     fn prepare_call<'a>(&'a self, call: &'a Invocation<'a>) -> Hook<'a, Option<ToolOutput>> {
         let tools = call.context.tools.of_client.as_ref();
         let problem = tools.and_then(|tools| tools.problem(&call.call.name, &call.call.arguments));
@@ -127,7 +119,7 @@ async fn taken(call: &Invocation<'_>, answer: ClientToolAnswer) -> ToolOutput {
             Ok(picture) => {
                 let path = &picture.path;
                 text.push_str(&format!("{gap}[its picture comes behind this result; it is in /{path}]"));
-                call.record.affect(|effects| effects.pictures.push(picture));
+                call.record.entries().effects.pictures.push(picture);
             }
             Err(error) => {
                 text.push_str(&format!("{gap}[its picture is lost, because it could not be stored: {error}]"))

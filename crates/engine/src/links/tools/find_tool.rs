@@ -35,14 +35,6 @@ struct Arguments {
 }
 
 impl Link for FindTool {
-    fn name(&self) -> &'static str {
-        "find_tool"
-    }
-
-    fn description(&self) -> &'static str {
-        "lets a model find tools of MCP servers that it is not shown, and call them from there on"
-    }
-
     fn tools(&self) -> Vec<ToolSpec> {
         vec![ToolSpec::of::<Arguments>(NAME, Effect::Read)]
     }
@@ -83,7 +75,7 @@ fn find(call: &Invocation<'_>) -> ToolOutput {
                 .to_owned(),
         );
     }
-    call.record.affect(|effects| effects.found = shown.into_iter().map(|tool| tool.spec.name.clone()).collect());
+    call.record.entries().effects.found = shown.into_iter().map(|tool| tool.spec.name.clone()).collect();
     ToolOutput::ok(lines.join("\n"))
 }
 
@@ -122,14 +114,6 @@ const MAX_NAMED: usize = 8;
 pub(crate) struct UnlistedServers;
 
 impl Link for UnlistedServers {
-    fn name(&self) -> &'static str {
-        "mcp_servers"
-    }
-
-    fn description(&self) -> &'static str {
-        "waits a little for MCP servers whose tools are not known yet, before all that depends on the tools of a turn"
-    }
-
     fn before_turn<'a>(&'a self, context: &'a TurnContext, state: &'a mut TurnState) -> Hook<'a> {
         // The turn that a subagent works for has waited.
         let waits = state.steps == 0 && !state.only_compacts() && context.settings.parent.is_none();

@@ -28,14 +28,6 @@ struct Arguments {
 }
 
 impl Link for Search {
-    fn name(&self) -> &'static str {
-        "search"
-    }
-
-    fn description(&self) -> &'static str {
-        "lets a model find what it no longer sees of its session"
-    }
-
     fn tools(&self) -> Vec<ToolSpec> {
         vec![ToolSpec::of::<Arguments>(TOOL, Effect::Read)]
     }

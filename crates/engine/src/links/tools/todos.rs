@@ -30,14 +30,6 @@ const MAX_ID: usize = 40;
 pub(crate) struct Todos;
 
 impl Link for Todos {
-    fn name(&self) -> &'static str {
-        "todos"
-    }
-
-    fn description(&self) -> &'static str {
-        "answers the todo tools and reminds the model of what is to be done"
-    }
-
     fn tools(&self) -> Vec<ToolSpec> {
         vec![ToolSpec::of::<Nothing>(READ, Effect::Read), ToolSpec::of::<Arguments>(WRITE, Effect::State)]
     }
@@ -98,7 +90,7 @@ fn write(call: &Invocation<'_>) -> ToolOutput {
     match read(&call.call.arguments) {
         Ok(todos) => {
             let output = ToolOutput::ok(list(&todos));
-            call.record.affect(|effects| effects.todos = Some(todos));
+            call.record.entries().effects.todos = Some(todos);
             output
         }
         Err(problem) => unfit(&problem),

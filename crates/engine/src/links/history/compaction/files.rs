@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use agentd_context::{
     compaction::{facts, summary, transcript},
-    text::{Excerpt, harmless, reason, sizes},
+    text::{Excerpt, harmless, reason},
     tokens::estimate,
 };
 use agentd_core::{
@@ -27,6 +27,7 @@ use serde_json::json;
 
 use crate::{
     large_input::{InputRoom, UserInput},
+    links::results::READS_FILES,
     turn::{TurnContext, TurnExit, TurnState},
 };
 
@@ -36,13 +37,11 @@ const MOST: usize = 5;
 const PART_OF_WINDOW: u64 = 10;
 /// Bytes of a file that is read again at the most.
 const MAX_BYTES: usize = 256 << 10;
-/// Tool that reads a file.
-const READ: &str = "read_file";
 
 /// Tells what the files say now that were worked on in what was replaced. Long ones are left out: they are named.
 pub(super) async fn tell(context: &TurnContext, state: &mut TurnState, replaced: &[Arc<Item>]) -> Result<(), TurnExit> {
     // What tools may not read is not read for them.
-    if context.tool(READ).is_none() || context.models.model.info().embedded {
+    if context.tool(READS_FILES).is_none() || context.models.model.info().embedded {
         return Ok(());
     }
     let in_view = facts::last_files(&state.history);
@@ -72,7 +71,7 @@ pub(super) async fn tell(context: &TurnContext, state: &mut TurnState, replaced:
 /// The text of a file, where the rules let it be read without asking.
 async fn read(context: &TurnContext, path: &str) -> Option<String> {
     let arguments = json!({ "path": path }).to_string();
-    let call = ToolCall { call_id: CallId::generate(), name: READ.to_owned(), arguments };
+    let call = ToolCall { call_id: CallId::generate(), name: READS_FILES.to_owned(), arguments };
     if !context.tool_context(&call).reading.allow(path) {
         return None;
     }
@@ -238,10 +237,5 @@ async fn kept(context: &TurnContext, input: UserInput, room: InputRoom) -> Resul
 
 /// Both ends of a text.
 fn shortened(text: &str, tokens: u64) -> String {
-    if estimate(text) <= tokens {
-        return text.to_owned();
-    }
-    let Excerpt { head, between, tail } = Excerpt::of(text, tokens);
-    let line_end = if head.is_empty() || head.ends_with('\n') { "" } else { "\n" };
-    format!("{head}{line_end}[… {} left out …]\n{tail}", sizes(between))
+    if estimate(text) <= tokens { text.to_owned() } else { Excerpt::of(text, tokens).ends() }
 }
