@@ -20,7 +20,7 @@ use agentd_core::{
     item::ItemBody,
     model::{ModelInfo, Slot},
     policy::{Confinement, Verdict},
-    ports::{Model, ReadRules, ToolContext, ToolUser, Workspace},
+    ports::{Model, ReadRules, SessionTree, ToolContext, ToolUser, Workspace},
     session::SessionSettings,
     state_files::StateFiles,
     tool::{Effect, ToolCall, ToolErrorCode, ToolSpec},
@@ -155,6 +155,13 @@ pub(crate) struct TurnFiles {
     pub(crate) of_client: Arc<FileLines>,
 }
 
+impl TurnFiles {
+    /// All that tools see, as it is now.
+    pub(crate) fn tree(&self) -> SessionTree {
+        SessionTree { workspace: Arc::clone(&self.workspace), state: Arc::clone(&self.state.borrow()) }
+    }
+}
+
 /// Cancellation and time of a turn.
 pub(crate) struct Control {
     pub(crate) cancel: CancellationToken,
@@ -180,15 +187,6 @@ pub(crate) struct Limits {
     pub(crate) time: Option<Duration>,
     pub(crate) tokens: Option<u64>,
     pub(crate) parallel_calls: usize,
-}
-
-/// Returns whether who was asked about a call of this verdict was asked enough for the other.
-fn is_within(other: &Verdict, own: &Verdict) -> bool {
-    match (other, own) {
-        (Verdict::Allow, _) => true,
-        (Verdict::Ask { risk: other, .. }, Verdict::Ask { risk: own, .. }) => other <= own,
-        _ => false,
-    }
 }
 
 impl TurnContext {
@@ -252,7 +250,7 @@ impl TurnContext {
 
     /// Tells the model something, behind the history.
     pub(crate) async fn tell(&self, state: &mut TurnState, notice: ItemBody) -> Result<(), TurnExit> {
-        state.note(self.recorder.whole(notice).await?);
+        state.note(self.recorder.whole(notice, None).await?);
         Ok(())
     }
 
@@ -360,7 +358,12 @@ impl TurnContext {
             let arguments = json!({ "path": named }).to_string();
             changes(&arguments, &|rules, facts| {
                 let verdict = rules.judge(facts).verdict;
-                verdict == Verdict::Allow || changes(&own, &|rules, own| is_within(&verdict, &rules.judge(own).verdict))
+                // Whoever was asked about the call itself was asked enough for what is no riskier.
+                let is_within = |own: Verdict| match (&verdict, own) {
+                    (Verdict::Ask { risk: other, .. }, Verdict::Ask { risk: own, .. }) => *other <= own,
+                    _ => false,
+                };
+                verdict == Verdict::Allow || changes(&own, &|rules, own| is_within(rules.judge(own).verdict))
             })
         })
     }

@@ -128,7 +128,11 @@ impl Line {
         let size = messages.iter().map(size).sum();
         let bill = SamplingCharge::open(self, size, max_tokens)?;
         let max_tokens = bill.max_tokens;
-        self.tell(max_tokens).await;
+        let mut entry = AuditEntry { at: self.ports.clock.now(), ..self.entry.clone() };
+        if let AuditFact::ModelAsked { max_tokens: may_take, .. } = &mut entry.fact {
+            *may_take = max_tokens;
+        }
+        self.ports.audit.note(entry).await;
         let request = ModelRequest {
             session_id: self.session,
             messages,
@@ -150,14 +154,6 @@ impl Line {
             }
             answer = self.answer(request, bill) => answer,
         }
-    }
-
-    async fn tell(&self, may_take: u64) {
-        let mut entry = AuditEntry { at: self.ports.clock.now(), ..self.entry.clone() };
-        if let AuditFact::ModelAsked { max_tokens, .. } = &mut entry.fact {
-            *max_tokens = may_take;
-        }
-        self.ports.audit.note(entry).await;
     }
 
     async fn answer(&self, request: ModelRequest, mut bill: SamplingCharge<'_>) -> Result<SampleAnswer, ModelError> {

@@ -11,7 +11,6 @@ use futures_util::FutureExt as _;
 use crate::turn::{
     Phase, TurnContext, TurnExit, TurnState,
     hooks::{Hook, Invocation, Link, Next, Reminder},
-    unusable::BegunAnswer,
 };
 
 /// Lines and characters of a note at the most, its first line included.
@@ -48,13 +47,7 @@ impl Link for EditDiagnostics {
             }
             let body = Reminder::new(NoticeTopic::Diagnostics, note(&errors)).notice();
             context.tell(state, body).await?;
-            if state.answer.is_some() {
-                match context.answer_form {
-                    None => state.begin_answer(BegunAnswer::Whole),
-                    // A document is one by itself: it is given again.
-                    Some(_) => state.answer = None,
-                }
-            }
+            state.ask_below(context.answer_form.is_some());
             Ok(())
         }
         .boxed()

@@ -81,9 +81,12 @@ fn is_recorded(call: &Invocation<'_>) -> bool {
 
 /// Returns why a call needs a person: its changes cannot be undone, or others run what it writes.
 pub(crate) async fn irreversible(call: &Invocation<'_>, judgement: &Explanation) -> Result<Option<String>, TurnExit> {
+    // Neither a person allowed it nor a rule that a person wrote.
+    let runs_unseen =
+        judgement.verdict == Verdict::Allow && !matches!(judgement.layer, Layer::Global | Layer::Tool);
     let limits = match judgement.confinement() {
         // Rules judge only the name of a path. Whether a link or a configuration of git leads there is known after a look at the files.
-        Confinement::Usual if runs_unseen(judgement) && paths(call).is_some() => Confinement::Guarded,
+        Confinement::Usual if runs_unseen && paths(call).is_some() => Confinement::Guarded,
         limits => limits,
     };
     call.record.entries().limits = limits;
@@ -92,11 +95,6 @@ pub(crate) async fn irreversible(call: &Invocation<'_>, judgement: &Explanation)
     }
     look(call, limits).await?;
     Ok(call.record.entries().irreversible.clone())
-}
-
-/// Returns true if the call is allowed by neither a person nor a rule that a person wrote.
-fn runs_unseen(judgement: &Explanation) -> bool {
-    judgement.verdict == Verdict::Allow && !matches!(judgement.layer, Layer::Global | Layer::Tool)
 }
 
 /// Paths that the call changes, if known before it runs.
@@ -241,15 +239,12 @@ async fn foresee(call: &Invocation<'_>) -> Result<Option<String>, ToolOutput> {
 /// session's own state is taken back by storing these changes.
 async fn take_back(call: &Invocation<'_>) -> Result<ToolOutput, TurnExit> {
     dispatch::begin(call).await?;
-    let plan = match plan(call, DiffChoice::Conflicts).await {
-        Ok(plan) => plan,
-        Err(output) => return Ok(output),
+    let undone = async {
+        let plan = plan(call, DiffChoice::Conflicts).await?;
+        follow(call, &plan, true).await?;
+        Ok((follow(call, &plan, false).await?, plan))
     };
-    let undone = match follow(call, &plan, true).await {
-        Ok(_) => follow(call, &plan, false).await,
-        Err(output) => Err(output),
-    };
-    let FilesReverted { files, changes } = match undone {
+    let (FilesReverted { files, changes }, plan) = match undone.await {
         Ok(undone) => undone,
         Err(output) => return Ok(output),
     };
@@ -274,14 +269,12 @@ async fn plan<'a>(call: &Invocation<'a>, shown: DiffChoice) -> Result<Plan<'a>, 
         return Err(ToolOutput::error(ToolErrorCode::Tool, format!("there is no edit{of} left to take back")));
     };
     if edit.files.is_empty() {
-        return Err(ToolOutput::error(
-            ToolErrorCode::Tool,
-            format!(
-                "nothing was taken back: what your last call of {} did is not known. Look at the files that it was about; to \
-                 take back an edit before it, name its file as path",
-                edit.name
-            ),
-        ));
+        let text = format!(
+            "nothing was taken back: what your last call of {} did is not known. Look at the files that it was about; to \
+             take back an edit before it, name its file as path",
+            edit.name
+        );
+        return Err(ToolOutput::error(ToolErrorCode::Tool, text));
     }
     let (on_disk, of_state) = state_changes::apart(folded(&edit.files));
     let now = Arc::clone(&context.files.state.borrow());
@@ -295,19 +288,13 @@ async fn follow(call: &Invocation<'_>, plan: &Plan<'_>, preview: bool) -> Result
     let context = call.context;
     let way = &plan.of_state;
     let preview = preview || !way.is_whole();
-    let undone = context
-        .ports
-        .snapshots
-        .undo(context.ids.session, &context.files.workspace, plan.on_disk.clone(), preview)
-        .await;
+    let (session, workspace) = (context.ids.session, &context.files.workspace);
+    let undone = context.ports.snapshots.undo(session, workspace, plan.on_disk.clone(), preview).await;
     let mut undone = undone.map_err(|error| ToolOutput::error(ToolErrorCode::Tool, error.to_string()))?;
     undone.files.extend(way.undone.files.iter().cloned());
-    let refused: Vec<String> = undone
-        .files
-        .iter()
-        .filter(|file| matches!(file.outcome, UndoOutcome::Conflict | UndoOutcome::Failed))
-        .map(|file| described(file, shortened))
-        .collect();
+    let is_refused = |file: &&UndoneFile| matches!(file.outcome, UndoOutcome::Conflict | UndoOutcome::Failed);
+    let refused: Vec<String> =
+        undone.files.iter().filter(is_refused).map(|file| described(file, shortened)).collect();
     if refused.is_empty() {
         undone.changes.extend(way.undone.changes.iter().cloned());
         return Ok(undone);

@@ -15,8 +15,7 @@ use agentd_context::{
 use agentd_core::{
     context::{Compaction, HistoryFile},
     error::WorkspaceError,
-    event::{Event, EventKind},
-    files::SessionTree,
+    event::EventKind,
     ids::CallId,
     item::{Item, ItemBody, NoticeSource, NoticeTopic},
     path,
@@ -75,11 +74,7 @@ async fn read(context: &TurnContext, path: &str) -> Option<String> {
     if !context.tool_context(&call).reading.allow(path) {
         return None;
     }
-    let tree = SessionTree {
-        workspace: Arc::clone(&context.files.workspace),
-        state: Arc::clone(&context.files.state.borrow()),
-    };
-    context.ports.workspaces.read_text(tree, path.to_owned(), MAX_BYTES).await
+    context.ports.workspaces.read_text(context.files.tree(), path.to_owned(), MAX_BYTES).await
 }
 
 /// Events of the journal that are read at once.
@@ -128,7 +123,12 @@ async fn write(
             let read = context.ports.store.events(context.ids.session, after, PAGE).await;
             let page = read.map_err(|error| WorkspaceError::new(error.kind(), error.to_string()))?;
             let Some(last) = page.last().map(|event| event.seq) else { break };
-            add(context, file, &replaced_before(&page, before.through)).await?;
+            let replaced = page.iter().take_while(|event| event.seq <= before.through);
+            let replaced = replaced.filter_map(|event| match &event.kind {
+                EventKind::ItemCompleted { item, .. } => Some(Arc::new(item.clone())),
+                _ => None,
+            });
+            add(context, file, &replaced.collect::<Vec<_>>()).await?;
             file.missing_after = Some(last);
         }
         // Where the next write fails, this is what is missing.
@@ -137,16 +137,6 @@ async fn write(
     let path = add(context, file, replaced).await?;
     file.missing_after = None;
     Ok(path)
-}
-
-/// The items among these events that were replaced.
-fn replaced_before(events: &[Arc<Event>], through: u64) -> Vec<Arc<Item>> {
-    let events = events.iter().take_while(|event| event.seq <= through);
-    let items = events.filter_map(|event| match &event.kind {
-        EventKind::ItemCompleted { item, .. } => Some(Arc::new(item.clone())),
-        _ => None,
-    });
-    items.collect()
 }
 
 async fn add(context: &TurnContext, file: &mut HistoryFile, items: &[Arc<Item>]) -> Result<String, WorkspaceError> {
@@ -174,8 +164,21 @@ pub(crate) async fn inputs(
     let begin = replaced.iter().rposition(|item| matches!(item.body, ItemBody::UserMessage { steered: false, .. }));
     // The turn began before the compaction that is replaced: what it is about stands in that one's summary.
     let earlier = before.filter(|_| begin.is_none()).and_then(|compaction| summary::under_way(&compaction.summary));
-    let handed = begin.and_then(|at| names(replaced.get(at.checked_sub(1)?)?));
-    let said: Vec<UserInput> = replaced[begin.unwrap_or(0)..].iter().filter_map(|item| input(item)).collect();
+    // The files that came with what was said, where the item before it tells of some.
+    let handed = begin.and_then(|at| match &replaced.get(at.checked_sub(1)?)?.body {
+        ItemBody::Notice { topic: NoticeTopic::Files, sources, .. } if !sources.is_empty() => {
+            let names: Vec<&str> = sources.iter().map(|source| source.name.as_str()).collect();
+            Some(format!("(handed over with it: {})", names.join(", ")))
+        }
+        _ => None,
+    });
+    let said = replaced[begin.unwrap_or(0)..].iter().filter_map(|item| match &item.body {
+        ItemBody::UserMessage { text, typed_bytes, stored, .. } => {
+            Some(UserInput { text: text.clone(), typed_bytes: *typed_bytes, stored: stored.clone() })
+        }
+        _ => None,
+    });
+    let said: Vec<UserInput> = said.collect();
     let count = (said.len() + usize::from(earlier.is_some())) as u64;
     let room = window / PART_OF_SUMMARY;
     let all: u64 = said.iter().map(|input| estimate(&input.text)).sum::<u64>() + earlier.map_or(0, estimate);
@@ -190,26 +193,6 @@ pub(crate) async fn inputs(
     Ok(Some(told.join("\n\n")).filter(|text| !text.is_empty()))
 }
 
-fn input(item: &Item) -> Option<UserInput> {
-    match &item.body {
-        ItemBody::UserMessage { text, typed_bytes, stored, .. } => {
-            Some(UserInput { text: text.clone(), typed_bytes: *typed_bytes, stored: stored.clone() })
-        }
-        _ => None,
-    }
-}
-
-/// The files that came with what was said, where the item tells of some.
-fn names(item: &Item) -> Option<String> {
-    match &item.body {
-        ItemBody::Notice { topic: NoticeTopic::Files, sources, .. } if !sources.is_empty() => {
-            let names: Vec<&str> = sources.iter().map(|source| source.name.as_str()).collect();
-            Some(format!("(handed over with it: {})", names.join(", ")))
-        }
-        _ => None,
-    }
-}
-
 /// The input in as much room as there is. All of it is in a file then.
 async fn kept(context: &TurnContext, input: UserInput, room: InputRoom) -> Result<String, TurnExit> {
     if input.stored.is_some() || estimate(&input.text) <= room.whole {
@@ -219,8 +202,7 @@ async fn kept(context: &TurnContext, input: UserInput, room: InputRoom) -> Resul
     let text = input.text.clone();
     match context.files.session.keep_input(&context.tools.visible, input, room).await {
         Ok(input) => {
-            let warning = input.warning(&context.models.model.info().id, context.window());
-            if let Some(warning) = warning {
+            if let Some(warning) = input.warning(&context.models.model.info().id, context.window()) {
                 context.recorder.fact(warning).await?;
             }
             Ok(input.text)
