@@ -241,7 +241,7 @@ pub struct RecordedResult {
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
-fn is_main(voice: &u32) -> bool {
+pub(crate) fn is_main(voice: &u32) -> bool {
     *voice == 0
 }
 

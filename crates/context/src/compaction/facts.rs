@@ -78,12 +78,18 @@ pub fn facts(items: &[Arc<Item>], todos: &[Todo], window: u64, running: Option<T
             ItemBody::ToolCall(call) => open = Some(call),
             ItemBody::ToolResult(result) => {
                 files.extend(result.files.iter().map(|file| (file.path.clone(), file.change)));
-                let call = open.filter(|call| call.call_id == result.call_id).or_else(|| call_of(items, result));
-                if let Some(path) = call.filter(|_| result.error.is_none()).and_then(read) {
+                let is_call = |call: &&ToolCall| call.call_id == result.call_id;
+                let earlier = items.iter().filter_map(|item| match &item.body {
+                    ItemBody::ToolCall(call) => Some(call),
+                    _ => None,
+                });
+                let call = open.into_iter().chain(earlier).find(is_call);
+                if let Some(path) = call.filter(|_| result.error.is_none()).and_then(read_path) {
+                    let path = line(&path);
                     reads.retain(|known| *known != path);
                     reads.push(path);
                 }
-                if let Some(command) = call.and_then(command) {
+                if let Some(command) = call.and_then(|call| argument(call, "command")) {
                     facts.commands.push(format!("{} -> {}", line(&command), outcome(result)));
                 }
                 match result.error {
@@ -135,7 +141,11 @@ impl Facts {
         }
         let too_long = lists.iter().zip(lines).map(|(list, lines)| size(list, lines)).sum::<usize>() > bytes;
         for (list, lines) in lists.iter_mut().zip(lines) {
-            keep_ends(list, lines);
+            // Of a long list, the first few and the last ones stay.
+            if list.len() > lines {
+                let (left_out, first) = (list.len() - lines, lines / 4);
+                list.splice(first..first + left_out, [format!("[… {left_out} more …]")]);
+            }
             if too_long {
                 list.iter_mut().for_each(|line| cut(line, bytes / 40));
             }
@@ -178,28 +188,15 @@ pub(crate) fn part_bytes(window: u64) -> usize {
     usize::try_from(window / 8).unwrap_or(usize::MAX).clamp(600, 16_000)
 }
 
-fn call_of<'a>(items: &'a [Arc<Item>], result: &ToolResult) -> Option<&'a ToolCall> {
-    items.iter().find_map(|item| match &item.body {
-        ItemBody::ToolCall(call) if call.call_id == result.call_id => Some(call),
-        _ => None,
-    })
-}
-
-/// The command line of a call that runs one.
-fn command(call: &ToolCall) -> Option<String> {
+/// An argument of a call, as it was written.
+fn argument(call: &ToolCall, name: &str) -> Option<String> {
     let arguments: Value = serde_json::from_str(&call.arguments).ok()?;
-    Some(arguments.get("command")?.as_str()?.to_owned())
+    Some(arguments.get(name)?.as_str()?.to_owned())
 }
 
-/// The path of a call that reads a file, in one line.
-fn read(call: &ToolCall) -> Option<String> {
-    read_path(call).map(|path| line(&path))
-}
-
-/// The same as it was written.
+/// The path of a call that reads a file.
 fn read_path(call: &ToolCall) -> Option<String> {
-    let arguments: Value = serde_json::from_str(&call.arguments).ok().filter(|_| call.name == READ)?;
-    Some(arguments.get("path")?.as_str()?.to_owned())
+    if call.name == READ { argument(call, "path") } else { None }
 }
 
 fn outcome(result: &ToolResult) -> String {
@@ -255,15 +252,6 @@ pub fn last_files(items: &[Arc<Item>]) -> Vec<String> {
     }
     paths.reverse();
     paths
-}
-
-/// Of a long list, the first few and the last ones stay.
-fn keep_ends(list: &mut Vec<String>, lines: usize) {
-    if list.len() > lines {
-        let left_out = list.len() - lines;
-        let first = lines / 4;
-        list.splice(first..first + left_out, [format!("[… {left_out} more …]")]);
-    }
 }
 
 #[cfg(test)]

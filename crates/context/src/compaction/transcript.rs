@@ -44,7 +44,12 @@ fn write(items: &[Arc<Item>], most: usize, said: usize, now: Timestamp) -> Strin
     let mut text = String::new();
     for item in items {
         let Some((head, body, fenced)) = parts(item) else { continue };
-        let time = born(item).map(|at| format!(" · {}", at.min(now).strftime("%Y-%m-%d %H:%M:%S")));
+        // Its id is a UUID of the kind that begins with the time.
+        let born = item.id.as_uuid().get_timestamp().and_then(|time| {
+            let (seconds, nanoseconds) = time.to_unix();
+            Timestamp::new(i64::try_from(seconds).ok()?, i32::try_from(nanoseconds).ok()?).ok()
+        });
+        let time = born.map(|at| format!(" · {}", at.min(now).strftime("%Y-%m-%d %H:%M:%S")));
         let time = time.unwrap_or_default();
         let body = match &item.body {
             ItemBody::UserMessage { text, typed_bytes, .. } => {
@@ -57,7 +62,8 @@ fn write(items: &[Arc<Item>], most: usize, said: usize, now: Timestamp) -> Strin
         };
         let body = harmless(body.trim_end());
         let _ = if fenced {
-            let fence = "`".repeat(longest_run(&body).max(2) + 1);
+            let longest = body.split(|letter| letter != '`').map(str::len).max().unwrap_or(0);
+            let fence = "`".repeat(longest.max(2) + 1);
             writeln!(text, "### {head}{time}\n\n{fence}\n{body}\n{fence}\n")
         } else {
             writeln!(text, "### {head}{time}\n\n{body}\n")
@@ -124,12 +130,6 @@ fn is_tag(rest: &str) -> bool {
     })
 }
 
-/// When an item began: its id is a UUID of the kind that begins with the time.
-fn born(item: &Item) -> Option<Timestamp> {
-    let (seconds, nanoseconds) = item.id.as_uuid().get_timestamp()?.to_unix();
-    Timestamp::new(i64::try_from(seconds).ok()?, i32::try_from(nanoseconds).ok()?).ok()
-}
-
 /// The text without its middle, where it is longer than so many bytes.
 pub fn shortened(text: &str, most: usize) -> String {
     if text.len() <= most {
@@ -137,10 +137,6 @@ pub fn shortened(text: &str, most: usize) -> String {
     }
     let (head, tail) = (text.floor_char_boundary(most / 2), text.ceil_char_boundary(text.len() - most / 2));
     format!("{}\n[… {} bytes left out …]\n{}", &text[..head], tail - head, &text[tail..])
-}
-
-fn longest_run(text: &str) -> usize {
-    text.split(|c| c != '`').map(str::len).max().unwrap_or(0)
 }
 
 #[cfg(test)]

@@ -27,7 +27,8 @@ pub(crate) fn assemble(context: &TurnContext, state: &TurnState, tools: ToolSet)
     let mut messages = Vec::with_capacity(state.history.len() + 1);
     messages.push(Message::System { text: context.prompt.system.clone() });
     messages.extend(history::messages(&state.history, context.next_model(state).echo_reasoning));
-    RequestBuilder::new(messages, tools, context.prompt.known_paths.clone()).to(context.acting.name())
+    let (known_paths, agent) = (context.prompt.known_paths.clone(), context.acting.name().to_owned());
+    RequestBuilder { messages, tools, may_call: true, answer_schema: None, known_paths, agent }
 }
 
 /// About how many tokens the next request to a model has, by the unscaled guess.

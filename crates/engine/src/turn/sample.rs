@@ -39,12 +39,8 @@ pub(crate) async fn sample(context: &TurnContext, state: &mut TurnState) -> Resu
     let only_form = state.unusable.wrong_form().is_some();
     let tools = if only_form && !model.can_forbid_calls() { ToolSet::none() } else { tools };
     let mut draft = request::assemble(context, state, tools);
-    if state.phase != Phase::Planning {
-        draft = draft.in_form(context.answer_schema());
-    }
-    if only_form {
-        draft.forbid_calls();
-    }
+    draft.answer_schema = context.answer_schema().filter(|_| state.phase != Phase::Planning);
+    draft.may_call = !only_form;
     context.tools.chain.before_model(context, state, &mut draft);
     ask(context, state, context.models.slot, model, draft).await
 }
@@ -101,8 +97,8 @@ async fn ask_with_room(context: &TurnContext, state: &mut TurnState, tools: Tool
 
 async fn ask_once(context: &TurnContext, state: &mut TurnState, tools: ToolSet) -> Result<(), TurnExit> {
     request::append_reminders(context, state, Some(Reminder::new(NoticeTopic::LastAnswer, LAST_WORDS))).await?;
-    let mut draft = request::assemble(context, state, tools).in_form(context.answer_schema());
-    draft.forbid_calls();
+    let mut draft = request::assemble(context, state, tools);
+    (draft.answer_schema, draft.may_call) = (context.answer_schema(), false);
     context.tools.chain.before_model(context, state, &mut draft);
     ask(context, state, context.models.chat_slot, &*context.models.chat, draft).await
 }

@@ -77,7 +77,7 @@ fn behind_conversation(
         return None;
     }
     let mut draft = request::assemble(context, state, context.tools.finds.tools());
-    draft.forbid_calls();
+    draft.may_call = false;
     context.tools.chain.before_model(context, state, &mut draft);
     draft.messages.push(Message::User { text: input });
     let (request, footprint) = draft.seal(context.ids.session);
