@@ -154,8 +154,9 @@ fn drop_failed_calls(facts: &mut Vec<TurnFact>, voice: u32) {
     let of_voice = |fact: &TurnFact| matches!(fact, TurnFact::Exchange(exchange) if exchange.voice == voice);
     let Some(last) = facts.iter().rposition(of_voice) else { return };
     let failed = facts.extract_if(..last, |fact| {
-        matches!(fact, TurnFact::Exchange(Exchange { answer, .. })
-            if of_voice(fact) && answer.parts.is_empty() && answer.finish == RecordedFinish::Unknown)
+        of_voice(fact)
+            && matches!(fact, TurnFact::Exchange(Exchange { answer, .. })
+                if answer.parts.is_empty() && answer.finish == RecordedFinish::Unknown)
     });
     failed.for_each(drop);
 }
