@@ -62,7 +62,7 @@ pub fn queries(input: &str, in_view: &str) -> Vec<RecallQuery> {
     let known: HashSet<String> = self::words(&in_view).map(str::to_owned).collect();
     let mut seen = HashSet::new();
     let is_rare =
-        |word: &&String| word.chars().count() >= LONG_WORD && !known.contains(*word) && seen.insert(word.as_str());
+        |word: &&String| word.chars().count() >= LONG_WORD && !known.contains(*word) && seen.insert((*word).clone());
     let rare: Vec<String> = words.iter().filter(is_rare).take(MAX_WORDS).cloned().collect();
     if rare.len() > 1 {
         add(rare, 2, 3);

@@ -201,8 +201,8 @@ fn captured_subagent(
 struct Scribe {
     voice: u32,
     facts: Vec<TurnFact>,
-    /// Places of exchanges in the facts, in the order in which the calls were counted.
-    exchanges: Vec<usize>,
+    /// Place in the facts of the exchange that was counted last.
+    exchange: Option<usize>,
     /// Words that belong to the call that is counted next.
     early: Vec<SpokenPart>,
     /// Items that began behind the last count: their words belong to the next call.
@@ -224,7 +224,7 @@ impl Scribe {
                 self.begun.clear();
                 let parts = std::mem::take(&mut self.early);
                 let answer = RecordedAnswer { parts, usage: Some(*usage), finish: RecordedFinish::Unknown };
-                self.exchanges.push(self.facts.len());
+                self.exchange = Some(self.facts.len());
                 let voice = self.voice;
                 self.facts.push(TurnFact::Exchange(Exchange { voice, slot: *slot, request: None, answer }));
             }
@@ -271,7 +271,7 @@ impl Scribe {
 
     /// The answer that was counted last.
     fn answer(&mut self) -> Option<&mut RecordedAnswer> {
-        match self.facts.get_mut(*self.exchanges.last()?) {
+        match self.facts.get_mut(self.exchange?) {
             Some(TurnFact::Exchange(exchange)) => Some(&mut exchange.answer),
             _ => None,
         }
@@ -285,18 +285,14 @@ impl Scribe {
 
     /// The parts that an item belongs to.
     fn parts(&mut self, item: ItemId) -> &mut Vec<SpokenPart> {
-        if self.begun.contains(&item) || self.exchanges.is_empty() {
+        let counted = self.exchange.filter(|_| !self.begun.contains(&item));
+        let Some(TurnFact::Exchange(Exchange { answer, .. })) = counted.and_then(|at| self.facts.get_mut(at)) else {
             return &mut self.early;
+        };
+        if answer.finish == RecordedFinish::Unknown {
+            answer.finish = RecordedFinish::Stop;
         }
-        match self.exchanges.last().and_then(|at| self.facts.get_mut(*at)) {
-            Some(TurnFact::Exchange(exchange)) => {
-                if exchange.answer.finish == RecordedFinish::Unknown {
-                    exchange.answer.finish = RecordedFinish::Stop;
-                }
-                &mut exchange.answer.parts
-            }
-            _ => &mut self.early,
-        }
+        &mut answer.parts
     }
 
     fn said(&mut self, item: &Item, part: SpokenPart) {

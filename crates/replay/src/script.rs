@@ -334,7 +334,8 @@ impl State {
     fn recorded_call(&self, voice: u32, call: &ToolCall, by_order: bool) -> Option<usize> {
         let of_tool = |fact: &TurnFact| matches!(fact, TurnFact::Result(known) if known.voice == voice && known.tool == call.name);
         let parsed = |text: &str| serde_json::from_str::<Value>(text).ok();
-        let are_same = |one: &str, other: &str| one == other || parsed(one).is_some_and(|one| parsed(other) == Some(one));
+        let are_same =
+            |one: &str, other: &str| one == other || parsed(one).is_some_and(|one| parsed(other) == Some(one));
         let same = |fact: &TurnFact| {
             of_tool(fact) && matches!(fact, TurnFact::Result(known) if are_same(&known.arguments, &call.arguments))
         };

@@ -190,7 +190,9 @@ fn empty_metric(name: &str, measured: &SeriesValue, temporality: otlp::Temporali
     let (unit, data) = match measured {
         SeriesValue::Count(_) => ("{token}", sum),
         SeriesValue::Amount(_) => ("USD", sum),
-        SeriesValue::Spread { .. } if [names::AGENT_CALLS, names::AGENT_TOOL_CALLS].contains(&name) => ("{call}", spread),
+        SeriesValue::Spread { .. } if [names::AGENT_CALLS, names::AGENT_TOOL_CALLS].contains(&name) => {
+            ("{call}", spread)
+        }
         SeriesValue::Spread { .. } => ("s", spread),
     };
     otlp::Metric { name: name.to_owned(), unit: unit.to_owned(), data: Some(data) }

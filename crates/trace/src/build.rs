@@ -224,7 +224,10 @@ impl<'a> TurnBuilder<'a> {
 
     /// Notes that the last call gave no answer, where the turn goes on without a word or a tool call of it.
     fn call_failed(&mut self, kind: Option<ErrorKind>) {
-        let Some((number, step)) = self.last_call.filter(|(number, _)| self.arena.first_words(*number).is_none()) else { return };
+        let Some((number, step)) = self.last_call.filter(|(number, _)| self.arena.first_words(*number).is_none())
+        else {
+            return;
+        };
         let is_answered = self.tools.values().any(|tool| self.arena.tool(*tool).is_some_and(|tool| tool.step == step));
         if let Some(call) = self.arena.call(number).filter(|call| step > 0 && !is_answered && call.error.is_none()) {
             let name = kind.and_then(|kind| Some(serde_json::to_value(kind).ok()?.as_str()?.to_owned()));

@@ -257,7 +257,7 @@ pub fn last_files(items: &[Arc<Item>]) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::compaction::samples::{call_with, failed, result, says, user};
+    use crate::compaction::samples::{call_with, failed, item, result, says, user};
 
     #[test]
     fn commands_and_failures_are_listed() {
@@ -277,13 +277,11 @@ mod tests {
     #[test]
     fn the_last_answer_is_that_which_ended_a_turn() {
         let plan = format!("The plan: {}", "step after step. ".repeat(100));
-        let steered = Item {
-            body: ItemBody::UserMessage { text: "Quick.".to_owned(), steered: true, typed_bytes: None, stored: None },
-            ..Item::clone(&user(""))
-        };
+        let text = "Quick.".to_owned();
+        let steered = item(ItemBody::UserMessage { text, steered: true, typed_bytes: None, stored: None });
         let narrates = says("I look at file 3.");
         let running = Some(narrates.turn_id);
-        let items = [user("Plan."), says(&plan), user("Begin with step 23."), Arc::new(steered), narrates];
+        let items = [user("Plan."), says(&plan), user("Begin with step 23."), steered, narrates];
         let facts = facts(&items, &[], 100_000, running);
         assert_eq!(facts.last_answer.as_deref(), Some(plan.as_str()));
         assert_eq!((facts.answers, facts.is_answered), (vec!["I look at file 3.".to_owned()], true));
@@ -298,6 +296,11 @@ mod tests {
     fn reads(path: &str, id: &str) -> [Arc<Item>; 2] {
         let call = call_with(id, "read_file", &serde_json::json!({ "path": path }).to_string());
         [call, result(id, "read_file", "1\tfine")]
+    }
+
+    fn ran(command: &str, id: &str, said: &str) -> [Arc<Item>; 2] {
+        let call = call_with(id, "run_bash_command", &serde_json::json!({ "command": command }).to_string());
+        [call, result(id, "run_bash_command", said)]
     }
 
     #[test]
@@ -318,9 +321,7 @@ mod tests {
         let items: Vec<_> = (0..200)
             .flat_map(|n| {
                 let id = n.to_string();
-                let command = serde_json::json!({ "command": long }).to_string();
-                let ran = [call_with(&id, "run_bash_command", &command), result(&id, "run_bash_command", &long)];
-                ran.into_iter().chain(reads(&format!("{n} {long}"), &id))
+                ran(&long, &id, &long).into_iter().chain(reads(&format!("{n} {long}"), &id))
             })
             .collect();
         for window in [500, 2048, 4096, 16_384, 100_000] {
@@ -334,12 +335,7 @@ mod tests {
 
     #[test]
     fn of_long_lists_both_ends_stay() {
-        let items: Vec<_> = (0..100)
-            .flat_map(|n| {
-                let (id, command) = (n.to_string(), serde_json::json!({ "command": n.to_string() }).to_string());
-                [call_with(&id, "run_bash_command", &command), result(&id, "run_bash_command", "ok")]
-            })
-            .collect();
+        let items: Vec<_> = (0..100).flat_map(|n| ran(&n.to_string(), &n.to_string(), "ok")).collect();
         let commands = facts(&items, &[], 100_000, None).fitting(100_000, 40_000).commands;
         assert_eq!(commands.len(), MAX_LINES + 1);
         assert_eq!((commands[0].as_str(), commands[MAX_LINES].as_str()), ("0 -> ok", "99 -> ok"));

@@ -139,10 +139,9 @@ fn splits(items: &[Arc<Item>]) -> Vec<usize> {
             ItemBody::UserMessage { .. } => !is_handed_over(before),
             ItemBody::Notice { .. } => true,
             // An answer begins behind a result or behind what a person said.
-            ItemBody::AgentMessage { .. } | ItemBody::Reasoning { .. } | ItemBody::ToolCall(_) => matches!(
-                before.body,
-                ItemBody::ToolResult(_) | ItemBody::UserMessage { .. } | ItemBody::Notice { .. }
-            ),
+            ItemBody::AgentMessage { .. } | ItemBody::Reasoning { .. } | ItemBody::ToolCall(_) => {
+                matches!(before.body, ItemBody::ToolResult(_) | ItemBody::UserMessage { .. } | ItemBody::Notice { .. })
+            }
             ItemBody::ToolResult(_) | ItemBody::Compaction(_) => false,
         });
         if begins && open.is_empty() {

@@ -386,37 +386,18 @@ mod tests {
     fn what_is_to_be_summed_up_fits_the_window_or_is_not_sent() {
         let items = [crate::compaction::samples::user(&"word ".repeat(10_000))];
         let earlier = "earlier ".repeat(10_000);
-        let ask = |window| {
-            request(
-                SessionId::generate(),
-                "Sum up.",
-                Some(&earlier),
-                &items,
-                CompactionStrategy::Compact,
-                window,
-                Timestamp::MAX,
-            )
-        };
+        let (session, compact) = (SessionId::generate(), CompactionStrategy::Compact);
+        let ask = |window| request(session, "Sum up.", Some(&earlier), &items, compact, window, Timestamp::MAX);
         for window in [4096, 16_384] {
             let request = ask(window).unwrap();
-            let bytes: usize = request
-                .messages
-                .iter()
-                .map(|message| match message {
-                    Message::System { text } | Message::User { text } => text.len(),
-                    _ => 0,
-                })
-                .sum();
+            let length = |message: &Message| match message {
+                Message::System { text } | Message::User { text } => text.len(),
+                _ => 0,
+            };
+            let bytes: usize = request.messages.iter().map(length).sum();
             assert!((bytes as u64) / 3 < window, "{bytes} in {window}");
         }
         assert_eq!(ask(1024), None);
-    }
-
-    #[test]
-    fn the_request_under_way_can_be_read_back() {
-        let text = compose(Words::None, &facts(), &[], None, WINDOW);
-        assert_eq!(under_way(&text), Some("build it\nnow"));
-        assert_eq!(under_way(&compose(Words::None, &Facts::default(), &[], None, WINDOW)), None);
     }
 
     #[test]

@@ -144,7 +144,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::compaction::samples::{call, result, says, user};
+    use crate::compaction::samples::{call, result, says, typed, user};
 
     #[test]
     fn everything_that_was_said_and_done_is_there() {
@@ -190,13 +190,9 @@ mod tests {
         let text = within(&items, 5000, Timestamp::MAX);
         assert!(text.contains(words.trim_end()) && text.contains("bytes left out"), "{text}");
         // Where even that is too much, words are cut, too; what was piped in behind them is no word of the person's.
-        assert!(
-            within(&items, 2000, Timestamp::MAX).contains("and so and so")
-                && !within(&items, 2000, Timestamp::MAX).contains("must be blue")
-        );
-        let typed_bytes = Some(short.len() as u64);
-        let body = ItemBody::UserMessage { text: format!("{short}{long}"), steered: false, typed_bytes, stored: None };
-        let piped = [Arc::new(Item { body, ..Item::clone(&user("")) })];
+        let text = within(&items, 2000, Timestamp::MAX);
+        assert!(text.contains("and so and so") && !text.contains("must be blue"), "{text}");
+        let piped = [typed(&format!("{short}{long}"), Some(short.len() as u64))];
         let text = within(&piped, 1000, Timestamp::MAX);
         assert!(text.contains(short.trim_end()) && text.contains("bytes left out"), "{text}");
         assert!(whole(&piped).contains(long.trim_end()));

@@ -197,7 +197,8 @@ pub(crate) fn recover(
     }
     let mut unknown = ledger.told_of(ToolErrorCode::UnknownOutcome);
     let mut names_never_ran = ledger.told_of(ToolErrorCode::NotRun);
-    let (steers, cut_off): (Vec<Item>, Vec<Item>) = std::mem::take(&mut ledger.open).into_iter().partition(is_input);
+    let (mut steers, cut_off): (Vec<Item>, Vec<Item>) =
+        std::mem::take(&mut ledger.open).into_iter().partition(is_input);
     let (ran, under_way) = close_cut_off_items(cut_off, fates, &mut ledger, &mut unknown, &mut facts);
     let newly_unknown = ran.len() > under_way.len();
     let (pending, of_children) = settle_questions(session_id, &mut ledger, &ran, &mut facts);
@@ -234,12 +235,10 @@ pub(crate) fn recover(
             facts.extend(stand_in(turn_id, call, error, text));
         }
         // What was acknowledged is read in the next turn.
-        for item in &steers {
-            let (item, status) = close_cut_off(item, STOPPED);
-            facts.push(EventKind::ItemCompleted { item, status });
+        for item in steers.drain(..) {
+            facts.push(EventKind::ItemCompleted { item, status: ItemStatus::Done });
         }
     }
-    let steers = if disposition == Disposition::End { Vec::new() } else { steers };
     if (disposition == Disposition::End && !ledger.told) || newly_unknown {
         facts.extend(notice(turn_id, &report));
     }
@@ -271,23 +270,22 @@ fn close_cut_off_items(
                 continue;
             }
             Some(SubagentStatus::Ended(ended)) => {
-                let item = with_outcome(item, &ended.output);
                 paid = Some(ended.delegated.usage).filter(|usage| *usage != Usage::default());
-                if let ItemBody::ToolResult(result) = &item.body
-                    && is_outcome(result)
-                {
-                    ledger.results.insert(result.call_id.clone(), result.clone());
-                    facts.push(EventKind::ItemCompleted { item, status: ItemStatus::Done });
-                    facts.extend(paid.and_then(|usage| ledger.pay(usage)));
-                    continue;
-                }
-                (item, ItemStatus::Unknown)
+                let item = with_outcome(item, &ended.output);
+                let is_outcome = matches!(&item.body, ItemBody::ToolResult(result) if is_outcome(result));
+                (item, if is_outcome { ItemStatus::Done } else { ItemStatus::Unknown })
             }
             None => close_cut_off(&item, STOPPED),
         };
-        if let ItemBody::ToolResult(result) = &item.body {
-            unknown.push(result.name.clone());
-            ran.push(result.call_id.clone());
+        match &item.body {
+            ItemBody::ToolResult(result) if status == ItemStatus::Done => {
+                ledger.results.insert(result.call_id.clone(), result.clone());
+            }
+            ItemBody::ToolResult(result) => {
+                unknown.push(result.name.clone());
+                ran.push(result.call_id.clone());
+            }
+            _ => {}
         }
         facts.push(EventKind::ItemCompleted { item, status });
         // Right behind the result: so it is known of which call it is.
@@ -378,8 +376,7 @@ pub(crate) fn never_begun(turn_id: TurnId, calls: &[ToolCall], cut_off: &[EventK
 /// The result of a call that has none, and never will.
 pub(crate) fn stand_in(turn_id: TurnId, call: &ToolCall, error: ToolErrorCode, text: String) -> [EventKind; 2] {
     let result = ToolResult { text, error: Some(error), ..ToolResult::empty(call.call_id.clone(), call.name.clone()) };
-    let item = Item::new(turn_id, ItemBody::ToolResult(result));
-    whole(item)
+    whole(Item::new(turn_id, ItemBody::ToolResult(result)))
 }
 
 fn notice(turn_id: TurnId, report: &RecoveredTurn) -> [EventKind; 2] {
@@ -393,8 +390,7 @@ fn notice(turn_id: TurnId, report: &RecoveredTurn) -> [EventKind; 2] {
             text.push_str(&format!(" {what}: {}.", names.join(", ")));
         }
     }
-    let item = Item::new(turn_id, ItemBody::notice(text));
-    whole(item)
+    whole(Item::new(turn_id, ItemBody::notice(text)))
 }
 
 #[cfg(test)]

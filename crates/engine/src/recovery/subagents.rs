@@ -362,8 +362,7 @@ impl SubagentResult {
 }
 
 const GO_ON: &str = "call delegate_task with this context_id to continue it";
-const INTERRUPTED: &str =
-    "the daemon stopped while the subagent worked; what it had done is done, and it knows of it";
+const INTERRUPTED: &str = "the daemon stopped while the subagent worked; what it had done is done, and it knows of it";
 
 /// The start of a text, on one line.
 pub(crate) fn one_line(text: &str, most: usize) -> String {

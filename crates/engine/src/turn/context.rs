@@ -13,6 +13,7 @@ use agentd_core::{
     answer_schema::AnswerSchema,
     catalogue::Foreign,
     environment::ClientEnvironment,
+    error::WorkspaceError,
     exchange::{ExchangePurpose, ExchangeSource, RequestTap},
     guide::GuideLimits,
     ids::{CallId, ItemId, SessionId, TraceId, TurnId},
@@ -20,15 +21,15 @@ use agentd_core::{
     item::ItemBody,
     model::{ModelInfo, Slot},
     policy::{Confinement, Verdict},
-    ports::{Model, ReadRules, SessionTree, ToolContext, ToolUser, Workspace},
+    ports::{ArtifactDir, Model, ReadRules, SessionTree, ToolContext, ToolUser, Workspace},
     session::SessionSettings,
     state_files::StateFiles,
     tool::{Effect, ToolCall, ToolErrorCode, ToolSpec},
-    turn::{StopReason, TurnOptions},
+    turn::{StopReason, TurnError, TurnOptions},
 };
 use agentd_policy::{CallContext, read_tool, roots};
 use serde_json::json;
-use tokio::sync::watch;
+use tokio::sync::{OnceCell, watch};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
@@ -42,7 +43,6 @@ use crate::{
     turn::{
         TurnExit, TurnState,
         answering::{self, AnswerMode},
-        files::SessionFiles,
         hooks::{Chain, Subagents},
         recorder::{CallAnswers, Recorder, ResolvedInterrupt},
         state::Phase,
@@ -148,7 +148,10 @@ pub(crate) struct TurnTools {
 /// The files of a turn.
 pub(crate) struct TurnFiles {
     pub(crate) workspace: Arc<Workspace>,
-    pub(crate) session: SessionFiles,
+    /// The session that they belong to.
+    pub(crate) session: SessionId,
+    /// Set once the session's folders are made.
+    pub(crate) are_made: OnceCell<()>,
     /// The files of the session's own state, live.
     pub(crate) state: watch::Receiver<Arc<StateFiles>>,
     /// Clients that hold files of the project, live.
@@ -190,6 +193,22 @@ pub(crate) struct Limits {
 }
 
 impl TurnContext {
+    /// Makes the session's folders where they are missing, before the first tool needs them: a turn that only talks does
+    /// not wait for the disk. Without them no tool may run.
+    pub(crate) async fn make_folders(&self) -> Result<(), TurnExit> {
+        let TurnFiles { workspace, session, are_made, .. } = &self.files;
+        let open = || async { self.ports.workspaces.open(*session, workspace.mounts()).await.map(drop) };
+        are_made.get_or_try_init(open).await.map(drop).map_err(|error| {
+            let hint = error.hint().map(str::to_owned);
+            TurnExit::Failed(TurnError { kind: error.kind(), message: error.to_string(), hint })
+        })
+    }
+
+    /// Keeps what a tool has returned where tools can read it, and returns the path under which they find it.
+    pub(crate) async fn keep_result(&self, name: String, content: Vec<u8>) -> Result<String, WorkspaceError> {
+        self.ports.workspaces.keep(self.files.session, ArtifactDir::LargeToolResults, name, content).await
+    }
+
     /// The schema that the answer has to match.
     pub(crate) fn answer_schema(&self) -> Option<Arc<AnswerSchema>> {
         self.answer_form.as_ref().map(|form| form.schema().clone().into())

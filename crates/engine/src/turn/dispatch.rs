@@ -30,7 +30,7 @@ use crate::turn::{
 /// Runs every call that has no result. Those come first that are under way, since before a restart, and alone: who works
 /// for them waits for a person, and nothing else begins before that person has come.
 pub(crate) async fn dispatch(context: &TurnContext, state: &mut TurnState) -> Result<(), TurnExit> {
-    context.files.session.make(&context.files.workspace).await?;
+    context.make_folders().await?;
     let mut calls: Vec<DueCall> = state.pending_calls.iter().map(|written| DueCall::of(context, written)).collect();
     calls.sort_by_key(|due| !context.is_under_way(&due.call));
     let mut rest = calls.as_slice();

@@ -9,13 +9,12 @@
 //! - `request`: the next request, with what the model is told at its end, once, and what its answer says of the window;
 //!   `route`: the model that gets it, and whether the turn begins with a plan.
 //! - `unusable`: answers that a turn cannot end with; `rounds`: calls that repeat.
-//! - `answering`: how questions reach people; `files`: the session's folders; `stopwatch`: the time worked, and model calls.
+//! - `answering`: how questions reach people; `stopwatch`: the time worked, and model calls.
 
 pub(crate) mod answering;
 pub(crate) mod call_record;
 mod context;
 pub(crate) mod dispatch;
-pub(crate) mod files;
 pub(crate) mod hooks;
 pub(crate) mod recorder;
 pub(crate) mod request;

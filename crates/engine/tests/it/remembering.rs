@@ -8,7 +8,7 @@ use agentd_core::{
     error::ErrorKind,
     interrupt::Answer,
     item::{ItemBody, NoticeTopic},
-    model::{Finish, Message, ModelChunk, ModelRequest},
+    model::{Finish, Message, ModelChunk},
     turn::{OnInterrupt, StartTurn, StopReason},
     usage::Usage,
 };
@@ -232,9 +232,7 @@ async fn the_rule_of_the_first_turn_is_in_every_request_however_badly_is_summed_
         world.model.respond_with(move |request| {
             let is_asked = |text: &str| text.contains("is about to be replaced") || text.contains("<history>");
             match request.messages.last() {
-                Some(Message::User { text }) if is_asked(text) => {
-                    badly(summaries.fetch_add(1, Ordering::Relaxed))
-                }
+                Some(Message::User { text }) if is_asked(text) => badly(summaries.fetch_add(1, Ordering::Relaxed)),
                 Some(Message::Tool { .. }) => says(&"All of it is in order, as before. ".repeat(20)),
                 _ => calls(&[("look", json!({ "answer": "a line of the report\n".repeat(40) }))]),
             }

@@ -176,8 +176,11 @@ fn ran_with(events: &[Arc<Event>]) -> Vec<Option<&str>> {
         EventKind::ItemStarted { item } | EventKind::ItemCompleted { item, .. } => Some(&item.body),
         _ => None,
     });
-    let of = |body| if let ItemBody::ToolResult(result) = body { Some(result.ran_with.as_deref()) } else { None };
-    bodies.filter_map(of).collect()
+    let results = bodies.filter_map(|body| match body {
+        ItemBody::ToolResult(result) => Some(result.ran_with.as_deref()),
+        _ => None,
+    });
+    results.collect()
 }
 
 #[tokio::test]

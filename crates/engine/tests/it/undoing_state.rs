@@ -215,9 +215,7 @@ async fn a_taking_back_that_a_crash_cut_in_half_is_finished_by_the_next() {
     let (world, session) = moved().await;
     let (next, session) = world.back(session.id(), [undo(), says("Back.")]).await;
     run(&session, "three").await;
-    let is_given_back = |kind: &EventKind| {
-        matches!(kind, EventKind::StateChanged { change: StateChange::File(change) } if change.content.as_deref() == Some("dig"))
-    };
+    let is_given_back = |kind: &EventKind| matches!(kind, EventKind::StateChanged { change: StateChange::File(change) } if change.content.as_deref() == Some("dig"));
     let events = next.store.events_of(session.id());
     let last_change = events.iter().rposition(|event| is_given_back(&event.kind)).unwrap();
     let store = next.store.copy_prefix(session.id(), last_change);

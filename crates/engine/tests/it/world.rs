@@ -101,7 +101,11 @@ impl World {
     }
 
     /// Another daemon that has recovered, and a session in it.
-    pub(crate) async fn back(&self, session: SessionId, script: impl IntoIterator<Item = Play>) -> (Self, SessionHandle) {
+    pub(crate) async fn back(
+        &self,
+        session: SessionId,
+        script: impl IntoIterator<Item = Play>,
+    ) -> (Self, SessionHandle) {
         self.reborn(script).settled(session).await
     }
 
@@ -183,11 +187,7 @@ impl World {
 }
 
 pub(crate) fn input(text: &str) -> StartTurn {
-    StartTurn {
-        text: Some(text.to_owned()),
-        client: "test".to_owned(),
-        ..StartTurn::default()
-    }
+    StartTurn { text: Some(text.to_owned()), client: "test".to_owned(), ..StartTurn::default() }
 }
 
 pub(crate) fn go_on() -> StartTurn {

@@ -233,7 +233,7 @@ fn shelf(context: &TurnContext) -> Option<&dyn ports::Skills> {
 /// Brings a skill into the session, if there is one of that name. What is wrong with it is a sentence.
 async fn bring(context: &TurnContext, name: &str) -> Result<Result<(), String>, TurnExit> {
     let Some(skills) = shelf(context) else { return Ok(Ok(())) };
-    context.files.session.make(&context.files.workspace).await?;
+    context.make_folders().await?;
     let linked = context.or_cancelled(skills.link(&context.files.workspace, name)).await?;
     Ok(linked.map(drop).map_err(|error| hinted(&error)))
 }

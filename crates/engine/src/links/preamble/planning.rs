@@ -84,7 +84,9 @@ async fn decide(context: &TurnContext, state: &mut TurnState, plan: String) -> R
         Answer::Reject { .. } => match answered.words_of_person() {
             // Like all that the person adds to a turn.
             Some(text) => {
-                context.tell(state, ItemBody::UserMessage { text, steered: true, typed_bytes: None, stored: None }).await
+                context
+                    .tell(state, ItemBody::UserMessage { text, steered: true, typed_bytes: None, stored: None })
+                    .await
             }
             None => Err(TurnExit::Denied(denied("the plan was rejected"))),
         },
@@ -94,9 +96,7 @@ async fn decide(context: &TurnContext, state: &mut TurnState, plan: String) -> R
             // Nobody has approved that.
             _ => Err(TurnExit::Denied(denied("the changed plan has no words"))),
         },
-        Answer::Approve | Answer::Always { .. } | Answer::Keep { .. } => {
-            carry_out(context, state, &plan, None).await
-        }
+        Answer::Approve | Answer::Always { .. } | Answer::Keep { .. } => carry_out(context, state, &plan, None).await,
         Answer::Text { .. } => Err(TurnExit::Denied(denied("the plan was not approved"))),
     }
 }

@@ -24,7 +24,6 @@ use agentd_context::{
 use agentd_core::{
     error::WorkspaceError,
     item::ItemBody,
-    ports::ArtifactDir,
     session::TodoStatus,
     tool::{Effect, ToolData, ToolOutput},
 };
@@ -122,7 +121,7 @@ async fn keep_data(call: &Invocation<'_>, data: Vec<ToolData>) -> Result<Vec<Str
     for (number, data) in data.into_iter().take(MOST).enumerate() {
         let told = told(&data);
         let name = file_name(call.call.call_id.as_str(), &data, number, &mut taken);
-        match call.context.files.session.keep(ArtifactDir::LargeToolResults, name, data.content).await {
+        match call.context.keep_result(name, data.content).await {
             Ok(path) => lines.push(format!("[{told} is not shown: it is in /{path}, where commands can read it]")),
             Err(error) => {
                 let why = reason(&error);
@@ -161,12 +160,7 @@ fn file_name(call: &str, data: &ToolData, number: usize, taken: &mut HashSet<Str
 }
 
 /// The result with its text reduced, when the whole is kept; the whole where it is not: nothing is lost without a need.
-async fn feedback_of(
-    call: &Invocation<'_>,
-    mut output: ToolOutput,
-    limit: u64,
-    patterns: Arc<Patterns>,
-) -> ToolOutput {
+async fn feedback_of(call: &Invocation<'_>, mut output: ToolOutput, limit: u64, patterns: Arc<Patterns>) -> ToolOutput {
     let keywords = reduce::pattern(at_work(call));
     let (text, reduced) = aside(output.text, move |text| {
         // Not all of the limit is used: a text that lost next to nothing would not be worth a file.
@@ -233,7 +227,7 @@ async fn shortened(call: &Invocation<'_>, mut output: ToolOutput, limit: u64) ->
 async fn keep(call: &Invocation<'_>, text: &str) -> Result<String, WorkspaceError> {
     let (content, ending) = aside(text.to_owned(), ending).await;
     let name = format!("{}.{ending}", call.call.call_id);
-    call.context.files.session.keep(ArtifactDir::LargeToolResults, name, content.into_bytes()).await
+    call.context.keep_result(name, content.into_bytes()).await
 }
 
 fn ending(text: &str) -> &'static str {
@@ -327,33 +321,6 @@ mod tests {
     }
 
     #[test]
-    fn a_file_of_json_is_called_so() {
-        let check = |text: &str, expected: &str| assert_eq!(ending(text), expected, "{text}");
-        check("{\"a\": [1, 2]}\n", "json");
-        check("[]", "json");
-        check("[not json]", "txt");
-        check("12", "txt");
-        check("exit code 0\nstdout:\n{}", "txt");
-    }
-
-    #[test]
-    fn the_model_is_told_how_to_go_on() {
-        let text: String = (1..=4000).map(|n| format!("line number {n}\n")).collect();
-        let shown = whole(&text, 1_000, &SpillFile::At("/large_tool_results/c.txt".to_owned()));
-        let head: String = (1..=80).map(|n| format!("line number {n}\n")).collect();
-        assert!(shown.starts_with(&format!("{head}[… ")), "{shown}");
-        for words in [
-            "3,873 lines",
-            "line number 4000\n\n[This result",
-            "4,000 lines",
-            "/large_tool_results/c.txt",
-            "offset=81, at most about 179 lines",
-        ] {
-            assert!(shown.contains(words), "{words:?} is missing in {shown}");
-        }
-    }
-
-    #[test]
     fn a_line_that_is_too_long_is_read_in_parts() {
         let text = format!("{{}}\n{}", "x".repeat(100_000));
         let check = |kept: SpillFile, words: &str| {
@@ -367,13 +334,6 @@ mod tests {
             SpillFile::Already,
             "Read less of the file at once: a line of it in parts, with offset for the line and column",
         );
-    }
-
-    #[test]
-    fn what_is_lost_is_said() {
-        let shown = whole(&"x".repeat(10_000), 1_000, &SpillFile::Nowhere("the disk is full".to_owned()));
-        assert!(shown.contains("The rest is lost, because it could not be stored: the disk is full."), "{shown}");
-        assert!(!shown.contains("/large_tool_results"), "{shown}");
     }
 
     proptest! {

@@ -82,8 +82,7 @@ fn is_recorded(call: &Invocation<'_>) -> bool {
 /// Returns why a call needs a person: its changes cannot be undone, or others run what it writes.
 pub(crate) async fn irreversible(call: &Invocation<'_>, judgement: &Explanation) -> Result<Option<String>, TurnExit> {
     // Neither a person allowed it nor a rule that a person wrote.
-    let runs_unseen =
-        judgement.verdict == Verdict::Allow && !matches!(judgement.layer, Layer::Global | Layer::Tool);
+    let runs_unseen = judgement.verdict == Verdict::Allow && !matches!(judgement.layer, Layer::Global | Layer::Tool);
     let limits = match judgement.confinement() {
         // Rules judge only the name of a path. Whether a link or a configuration of git leads there is known after a look at the files.
         Confinement::Usual if runs_unseen && paths(call).is_some() => Confinement::Guarded,
@@ -293,8 +292,7 @@ async fn follow(call: &Invocation<'_>, plan: &Plan<'_>, preview: bool) -> Result
     let mut undone = undone.map_err(|error| ToolOutput::error(ToolErrorCode::Tool, error.to_string()))?;
     undone.files.extend(way.undone.files.iter().cloned());
     let is_refused = |file: &&UndoneFile| matches!(file.outcome, UndoOutcome::Conflict | UndoOutcome::Failed);
-    let refused: Vec<String> =
-        undone.files.iter().filter(is_refused).map(|file| described(file, shortened)).collect();
+    let refused: Vec<String> = undone.files.iter().filter(is_refused).map(|file| described(file, shortened)).collect();
     if refused.is_empty() {
         undone.changes.extend(way.undone.changes.iter().cloned());
         return Ok(undone);

@@ -119,14 +119,15 @@ fn task(call: &Invocation<'_>) -> Result<Task, ToolOutput> {
     let is_plan = || call.context.rules.grants.mode() == SessionMode::Plan;
     let why_none = match &call.context.settings.project {
         _ if !worktree => None,
-        _ if context_id.is_some() => Some("an earlier subagent works where it did: leave `worktree` or `context_id` out"),
+        _ if context_id.is_some() => {
+            Some("an earlier subagent works where it did: leave `worktree` or `context_id` out")
+        }
         None => Some("there is no project to make a worktree of: leave `worktree` out"),
         Some(project) if !project.writable => {
             Some("the project may only be read, and a worktree changes its repository: leave `worktree` out")
         }
-        _ => is_plan().then_some(
-            "the session is in plan mode, and a worktree changes the repository: leave `worktree` out",
-        ),
+        _ => is_plan()
+            .then_some("the session is in plan mode, and a worktree changes the repository: leave `worktree` out"),
     };
     if let Some(why) = why_none {
         return Err(invalid(why.to_owned()));

@@ -11,10 +11,13 @@ use agentd_core::{
 use futures_util::FutureExt as _;
 use tokio::time::timeout;
 
-use crate::turn::{
-    TurnExit,
-    dispatch::begin,
-    hooks::{Hook, Invocation, Link, Next, Preview, done},
+use crate::{
+    attachments,
+    turn::{
+        TurnExit,
+        dispatch::begin,
+        hooks::{Hook, Invocation, Link, Next, Preview, done},
+    },
 };
 
 /// Time limit for one answer.
@@ -102,7 +105,8 @@ async fn taken(call: &Invocation<'_>, answer: ClientToolAnswer) -> ToolOutput {
         if !text.is_empty() {
             text.push('\n');
         }
-        match call.context.files.session.keep_picture(picture).await {
+        let (workspaces, session) = (&*call.context.ports.workspaces, call.context.files.session);
+        match attachments::keep_picture(workspaces, session, picture).await {
             Ok(picture) => {
                 text.push_str(&format!("[its picture comes behind this result; it is in /{}]", picture.path));
                 call.record.entries().effects.pictures.push(picture);

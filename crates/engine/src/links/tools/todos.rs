@@ -191,10 +191,9 @@ mod tests {
             r#"{"todos": [{"id": "2", "content": "a", "status": "pending"}, {"content": "b", "status": "pending"}]}"#,
             Ok("[ ] 2. a\n[ ] 3. b\n"),
         );
-        check(
-            r#"{"todos": [{"content": "a", "status": "in_progress"}, {"content": "b", "status": "in_progress"}]}"#,
-            Err("only one may be"),
-        );
+        let two =
+            r#"{"todos": [{"content": "a", "status": "in_progress"}, {"content": "b", "status": "in_progress"}]}"#;
+        check(two, Err("only one may be"));
         check(r#"{"todos": [{"content": "  ", "status": "pending"}]}"#, Err("entry 1 has no content"));
         check(r#"{"todos": [{"content": "a", "status": "done"}]}"#, Err("unknown variant `done`"));
         check("not json", Err("expected"));

@@ -147,28 +147,6 @@ fn the_question_names_the_part_that_no_rule_covers() {
 }
 
 #[test]
-fn a_prefix_covers_other_arguments_and_nothing_that_could_be_more() {
-    let kept = granting(&["run_bash_command: cargo test *"]);
-    let said = |command: &str| mark(&run(&shipped(), command, &kept));
-    for command in ["cargo test", "cargo test -- slow", "cargo test --lib 2>&1"] {
-        assert_eq!(said(command), "allow", "{command}");
-    }
-    for command in [
-        "cargo build",
-        "cargo testing",
-        "cargo test > log",
-        "cargo test; make",
-        "cargo test && make",
-        "cargo test $(make)",
-        "cargo test --target-dir /etc",
-        "make | cargo test",
-        "cargo test --config build.rustc-wrapper=x",
-    ] {
-        assert_ne!(said(command), "allow", "{command}");
-    }
-}
-
-#[test]
 fn rules_by_prefix_fit_how_people_call_things() {
     let corpus = hostile::commands(include_str!("../../corpus/ruled_commands.txt"));
     let fits = |expected: &str, found: &str| (expected == "allow") == (found == "allow");

@@ -25,7 +25,7 @@ use agentd_core::{
 use serde_json::json;
 
 use crate::{
-    large_input::{InputRoom, UserInput},
+    large_input::{self, InputRoom, UserInput},
     links::results::READS_FILES,
     turn::{TurnContext, TurnExit, TurnState},
 };
@@ -143,8 +143,11 @@ async fn add(context: &TurnContext, file: &mut HistoryFile, items: &[Arc<Item>])
     // An earlier summary is in the file in longer words already.
     let said = items.iter().filter(|item| !matches!(item.body, ItemBody::Compaction(_)));
     let text = transcript::whole(&said.cloned().collect::<Vec<_>>()).into_bytes();
-    let Artifact { path, bytes } =
-        context.files.session.keep_on(ArtifactDir::ConversationHistory, file.name.clone(), file.bytes, text).await?;
+    let Artifact { path, bytes } = context
+        .ports
+        .workspaces
+        .keep_on(context.files.session, ArtifactDir::ConversationHistory, file.name.clone(), file.bytes, text)
+        .await?;
     file.bytes = Some(bytes);
     Ok(path)
 }
@@ -200,7 +203,8 @@ async fn kept(context: &TurnContext, input: UserInput, room: InputRoom) -> Resul
         return Ok(shortened(&input.text, room.whole));
     }
     let text = input.text.clone();
-    match context.files.session.keep_input(&context.tools.visible, input, room).await {
+    let (workspaces, session) = (&*context.ports.workspaces, context.files.session);
+    match large_input::keep(workspaces, session, &context.tools.visible, input, room).await {
         Ok(input) => {
             if let Some(warning) = input.warning(&context.models.model.info().id, context.window()) {
                 context.recorder.fact(warning).await?;

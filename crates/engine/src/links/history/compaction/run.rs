@@ -13,7 +13,6 @@ use agentd_context::{
 use agentd_core::{
     context::{Compaction, CompactionCause, CompactionReport, CompactionStrategy, OffloadedResult},
     item::{Item, ItemBody},
-    ports::ArtifactDir,
     tool::ToolResult,
 };
 
@@ -260,7 +259,7 @@ async fn keep(context: &TurnContext, chosen: &[Arc<Item>]) -> Option<Vec<Offload
         // A result that was too long to be shown is kept whole under its plain name.
         let name = format!("{}-shown.txt", result.call_id);
         let content = result.text.clone().into_bytes();
-        let kept = context.files.session.keep(ArtifactDir::LargeToolResults, name, content).await;
+        let kept = context.keep_result(name, content).await;
         let kept = kept.inspect_err(|error| tracing::warn!("results are not moved to files: {error}"));
         offloaded.push(OffloadedResult { item: item.id, path: kept.ok()? });
     }

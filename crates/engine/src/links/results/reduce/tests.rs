@@ -225,8 +225,8 @@ proptest! {
 }
 
 fn check(line: &str, expected: Option<Mark>) {
-    let (patterns, wanted) = (Patterns::read().expect("the patterns can be read"), Regex::new("parser").unwrap());
-    let mut marker = Marker::new(&patterns, Some(&wanted));
+    let wanted = Regex::new("parser").unwrap();
+    let mut marker = Marker::new(&PATTERNS, Some(&wanted));
     assert_eq!(marker.mark(line).map(|(mark, _)| mark), expected, "{line}");
 }
 
@@ -254,10 +254,7 @@ fn what_went_wrong_is_known_in_many_words() {
     ] {
         check(line, Some(Mark::Wrong));
     }
-}
-
-#[test]
-fn what_only_sounds_so_is_not() {
+    // What only sounds so is not.
     check("test errors::failed_calls_are_told ... ok", None);
     check("tests/test_errors.py::test_failure PASSED", None);
     check("test result: ok. 12 passed; 0 failed; 0 ignored", None);
@@ -265,10 +262,7 @@ fn what_only_sounds_so_is_not() {
     check("errors: 0", None);
     check("   Compiling thiserror v2.0.3", None);
     check("terror in the mirror room of assertiveness", None);
-}
-
-#[test]
-fn doubts_and_keywords_come_after() {
+    // Doubts and keywords come after.
     check("warning: unused variable: `x`", Some(Mark::Doubtful));
     check("bash: foo: command not found", Some(Mark::Doubtful));
     check("警告: 磁盘空间不足", Some(Mark::Doubtful));
@@ -278,8 +272,7 @@ fn doubts_and_keywords_come_after() {
 
 #[test]
 fn what_repeats_is_shown_twice() {
-    let patterns = Patterns::read().unwrap();
-    let mut marker = Marker::new(&patterns, None);
+    let mut marker = Marker::new(&PATTERNS, None);
     let marked = (0..10).filter(|n| marker.mark(&format!("{n} error: retry {n}")).is_some()).count();
     assert_eq!(marked, 2);
 }
