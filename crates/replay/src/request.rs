@@ -103,23 +103,18 @@ fn canonical_message(message: &Message, ids: &mut Ids, redact: &Redaction) -> Va
         *origin = AnswerOrigin::default();
     }
     let mut value = serde_json::to_value(&message).unwrap_or_default();
-    settle(&mut value, ids, redact);
+    each_text(&mut value, "", &mut |name, text| {
+        *text = if name == "call_id" { ids.name(text) } else { ids.settle(&redact(text)) };
+    });
     value
 }
 
-/// Replaces ids in all texts of a value, and takes secrets out of them.
-fn settle(value: &mut Value, ids: &mut Ids, redact: &Redaction) {
+/// Changes every text of a value, by the name of the field that it is.
+pub(crate) fn each_text(value: &mut Value, name: &str, change: &mut impl FnMut(&str, &mut String)) {
     match value {
-        Value::String(text) => *text = ids.settle(&redact(text)),
-        Value::Array(values) => values.iter_mut().for_each(|value| settle(value, ids, redact)),
-        Value::Object(fields) => {
-            for (name, value) in fields.iter_mut() {
-                match value {
-                    Value::String(id) if name == "call_id" => *id = ids.name(id),
-                    value => settle(value, ids, redact),
-                }
-            }
-        }
+        Value::String(text) => change(name, text),
+        Value::Array(values) => values.iter_mut().for_each(|value| each_text(value, "", change)),
+        Value::Object(fields) => fields.iter_mut().for_each(|(name, value)| each_text(value, name, change)),
         _ => {}
     }
 }

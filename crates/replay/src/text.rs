@@ -12,9 +12,9 @@ use serde_json::Value;
 use crate::{
     recording::{
         Exchange, RecordedAnswer, RecordedEnd, RecordedQuestion, RecordedRequest, RecordedResult, RecordedStart,
-        RecordedTurn, Recording, RecordingHead, SubagentVoice, TurnFact, VERSION, is_main,
+        RecordedTurn, Recording, RecordingHead, SubagentVoice, TurnFact, VERSION, is_default,
     },
-    request::{Redaction, shared},
+    request::{Redaction, each_text, shared},
 };
 
 /// Largest text of a recording, in bytes.
@@ -63,7 +63,7 @@ enum Line {
 
 #[derive(Debug, Serialize, Deserialize)]
 struct RequestLine {
-    #[serde(default, skip_serializing_if = "is_main")]
+    #[serde(default, skip_serializing_if = "is_default")]
     voice: u32,
     slot: Slot,
     /// Messages that it shares with the request before it.
@@ -76,7 +76,7 @@ struct RequestLine {
 
 #[derive(Debug, Serialize, Deserialize)]
 struct AnswerLine {
-    #[serde(default, skip_serializing_if = "is_main")]
+    #[serde(default, skip_serializing_if = "is_default")]
     voice: u32,
     slot: Slot,
     #[serde(flatten)]
@@ -149,20 +149,11 @@ pub fn redacted(recording: &Recording, redact: &Redaction) -> Result<Recording, 
     let mut text = String::new();
     for line in write(recording).map_err(unwritten)?.lines() {
         let mut value: Value = serde_json::from_str(line).map_err(unwritten)?;
-        clean(&mut value, redact);
+        each_text(&mut value, "", &mut |_, text| *text = redact(text));
         text.push_str(&value.to_string());
         text.push('\n');
     }
     read(&text)
-}
-
-fn clean(value: &mut Value, redact: &Redaction) {
-    match value {
-        Value::String(text) => *text = redact(text),
-        Value::Array(values) => values.iter_mut().for_each(|value| clean(value, redact)),
-        Value::Object(fields) => fields.values_mut().for_each(|value| clean(value, redact)),
-        _ => {}
-    }
 }
 
 /// The recording that a text holds.

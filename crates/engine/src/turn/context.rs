@@ -11,6 +11,7 @@ use agentd_context::{ToolSet, text::ResultLimits, tokens::TokenCalibration, wind
 use agentd_core::{
     agent::Subagent,
     answer_schema::AnswerSchema,
+    audit::{AuditEntry, AuditFact},
     catalogue::Foreign,
     environment::ClientEnvironment,
     error::WorkspaceError,
@@ -207,6 +208,18 @@ impl TurnContext {
     /// Keeps what a tool has returned where tools can read it, and returns the path under which they find it.
     pub(crate) async fn keep_result(&self, name: String, content: Vec<u8>) -> Result<String, WorkspaceError> {
         self.ports.workspaces.keep(self.files.session, ArtifactDir::LargeToolResults, name, content).await
+    }
+
+    /// What the audit log hears of a call.
+    pub(crate) fn audited(&self, call: &ToolCall, fact: AuditFact) -> AuditEntry {
+        AuditEntry {
+            at: self.ports.clock.now(),
+            trace_id: Some(self.ids.trace),
+            session_id: Some(self.ids.session),
+            turn_id: Some(self.ids.turn),
+            call_id: Some(call.call_id.clone()),
+            fact,
+        }
     }
 
     /// The schema that the answer has to match.

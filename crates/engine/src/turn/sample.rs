@@ -61,7 +61,11 @@ pub(crate) async fn finalize(context: &TurnContext, state: &mut TurnState) -> Re
 async fn last_answer(context: &TurnContext, state: &mut TurnState) -> Result<(), TurnExit> {
     // What fits the window of the turn's model may be too much for that of the one that is asked now.
     context.tools.chain.before_step(context, state).await?;
-    tell_model(context).await?;
+    let (slot, rule, model) = (context.models.chat_slot, ChoiceRule::LastAnswer, context.models.chat.info().id.clone());
+    if slot != context.models.slot {
+        let reason = SlotChoice { slot, rule }.reason().to_owned();
+        context.recorder.fact(EventKind::ModelChosen { slot, model, rule, reason }).await?;
+    }
     let named = if context.models.chat.can_forbid_calls() { context.tools.finds.tools() } else { ToolSet::none() };
     ask_with_room(context, state, named).await?;
     if state.reply == Reply::CalledInVain && state.answer.is_none() {
@@ -73,16 +77,6 @@ async fn last_answer(context: &TurnContext, state: &mut TurnState) -> Result<(),
         context.recorder.warn("empty_answer", message).await?;
     }
     Ok(())
-}
-
-/// Tells which model writes it, where that is another one than the turn's.
-async fn tell_model(context: &TurnContext) -> Result<(), TurnExit> {
-    let (slot, rule, model) = (context.models.chat_slot, ChoiceRule::LastAnswer, context.models.chat.info().id.clone());
-    if slot == context.models.slot {
-        return Ok(());
-    }
-    let reason = SlotChoice { slot, rule }.reason().to_owned();
-    context.recorder.fact(EventKind::ModelChosen { slot, model, rule, reason }).await
 }
 
 /// Asks, and once more behind a compaction where it did not fit.
@@ -165,9 +159,7 @@ pub(crate) async fn ask(
     let thoughts = done.iter().any(|item| matches!(item.body, ItemBody::Reasoning { .. }));
     done.into_iter().for_each(|item| state.note(item));
     // With the last words, or with the first call where there are none.
-    if let Some(whole) = left
-        && let Some(SampledCall { fields, .. }) = calls.first_mut()
-    {
+    if let (Some(whole), Some((_, fields))) = (left, calls.first_mut()) {
         let ServerFields { call_id, extra_content, .. } = std::mem::take(fields);
         *fields = ServerFields { call_id, extra_content, ..whole };
     }
@@ -184,7 +176,7 @@ pub(crate) async fn ask(
     let problem = unusable::problem(&parts);
     if may_call {
         Box::pin(record_calls(context, state, model.info(), calls)).await?;
-    } else if let Some(SampledCall { name, .. }) = calls.first() {
+    } else if let Some((ToolCall { name, .. }, _)) = calls.first() {
         let message = format!("the model called {name} when only its final answer was expected; the call did not run");
         context.recorder.warn("call_not_run", message).await?;
     }
@@ -288,13 +280,12 @@ async fn record_calls(
     context: &TurnContext,
     state: &mut TurnState,
     info: &ModelInfo,
-    calls: Vec<SampledCall>,
+    calls: Vec<(ToolCall, ServerFields)>,
 ) -> Result<(), TurnExit> {
     let asked = calls.len();
-    for SampledCall { name, arguments, fields } in calls.into_iter().take(MAX_CALLS) {
-        let body = ItemBody::ToolCall(ToolCall { call_id: CallId::generate(), name, arguments });
+    for (call, fields) in calls.into_iter().take(MAX_CALLS) {
         let origin = ItemOrigin { model: info.origin(), fields };
-        state.note(context.recorder.whole(body, Some(origin)).await?);
+        state.note(context.recorder.whole(ItemBody::ToolCall(call), Some(origin)).await?);
     }
     if asked > MAX_CALLS {
         let message = format!("the model asked for {asked} tool calls at once; only the first {MAX_CALLS} are run");
@@ -311,7 +302,8 @@ struct Answer<'a> {
     done: Vec<Arc<Item>>,
     /// The one under way.
     open: Option<(ItemId, ItemBody)>,
-    calls: Vec<SampledCall>,
+    /// Its calls, each with the server's own fields of it.
+    calls: Vec<(ToolCall, ServerFields)>,
     /// The server's own fields of it as a whole.
     fields: Option<ServerFields>,
     /// The call that did not run, where there was one.
@@ -320,13 +312,6 @@ struct Answer<'a> {
     remarks: Vec<ServerRemark>,
     /// Set if the request went without its tools.
     without_tools: bool,
-}
-
-/// A call of an answer, as it came.
-struct SampledCall {
-    name: String,
-    arguments: String,
-    fields: ServerFields,
 }
 
 impl<'a> Answer<'a> {
@@ -349,7 +334,7 @@ impl<'a> Answer<'a> {
             ModelChunk::Text(text) => self.add(text, false).await?,
             ModelChunk::Reasoning(text) => self.add(text, true).await?,
             ModelChunk::ToolCall { name, arguments, fields } => {
-                self.calls.push(SampledCall { name, arguments, fields });
+                self.calls.push((ToolCall { call_id: CallId::generate(), name, arguments }, fields));
             }
             ModelChunk::AnswerFields(fields) => self.fields = Some(fields),
             ModelChunk::UnrunCall { name, why } => self.unrun = Some((name, why)),

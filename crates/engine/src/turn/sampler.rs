@@ -69,14 +69,8 @@ impl<'a> SamplingBudget<'a> {
             tap: context.tap(state.steps, ExchangePurpose::Tool),
             model: Arc::clone(&context.models.model),
             ports: Arc::clone(&context.ports),
-            entry: AuditEntry {
-                at: context.ports.clock.now(),
-                trace_id: Some(context.ids.trace),
-                session_id: Some(context.ids.session),
-                turn_id: Some(context.ids.turn),
-                call_id: Some(call.call_id.clone()),
-                fact: AuditFact::ModelAsked { tool: call.name.clone(), model: model.clone(), max_tokens: 0 },
-            },
+            entry: context
+                .audited(call, AuditFact::ModelAsked { tool: call.name.clone(), model: model.clone(), max_tokens: 0 }),
             tokens: context.limits.tokens.map(|limit| limit.saturating_sub(spent)),
             time: context.limits.time,
             delegated: Arc::clone(&context.tools.delegated),

@@ -2,10 +2,8 @@
 
 use agentd_core::{
     context::CompactionStrategy,
-    event::EventKind,
     interrupt::{Answer, Ask, Interrupt},
     item::{ItemBody, NoticeTopic},
-    model::ModelChunk,
     routing::Planning,
     session::{SessionMode, TodoStatus},
     tool::ToolErrorCode,
@@ -17,7 +15,7 @@ use serde_json::json;
 
 use crate::{
     grants::{answer, question},
-    world::{World, go_on, input, run, to_end, turn, until},
+    world::{World, go_on, input, run, to_end, turn},
 };
 
 const PLAN: &str = "# Plan\n\n1. Look at `a`\n2. Change `a`";
@@ -109,31 +107,24 @@ async fn a_rejection_with_words_is_planned_again_and_one_without_ends_the_turn()
 }
 
 #[tokio::test]
-async fn an_approval_outlives_a_restart_before_and_after_it_is_given() {
-    let world = World::new([says(PLAN)]);
-    let session = trusting(&world).await;
-    let (_, interrupt) = start(&session).await;
-    let (second, session) = world.back(session.id(), [change(), says("Done."), end()]).await;
-    let mut events = session.subscribe(0).await.unwrap();
-    answer(&session, &interrupt, Answer::Approve).await.unwrap();
-    let (_, result) = to_end(&mut events).await;
-    assert_eq!((result.text.as_str(), result.stop_reason), ("Done.\n\nNothing is left.", StopReason::Completed));
-    assert_eq!(results(&second, &session), [None]);
-    let is_told = |body: &ItemBody| matches!(body, ItemBody::Notice { topic: NoticeTopic::Planned, .. });
-    assert_eq!(second.items(&session).iter().filter(|body| is_told(body)).count(), 1);
-}
-
-#[tokio::test]
-async fn a_turn_that_continues_one_without_an_approved_plan_plans_on() {
-    let world = World::new([Play::Hangs(vec![ModelChunk::Text("First".to_owned())])]);
-    let session = trusting(&world).await;
-    let mut started = session.start_turn(planned("Change a")).await.unwrap();
-    until(&mut started.events, |kind| matches!(kind, EventKind::ItemDelta { .. })).await;
-    session.cancel(None).await.unwrap();
-    to_end(&mut started.events).await;
-    world.then([change(), says(PLAN)]);
-    question(&mut session.start_turn(go_on()).await.unwrap().events).await;
-    assert_eq!(results(&world, &session), [Some(ToolErrorCode::Denied)]);
+async fn an_approval_outlives_a_restart_and_what_was_said_while_the_plan_waited() {
+    for said in [None, Some("And be quick")] {
+        let world = World::new([says(PLAN)]);
+        let session = trusting(&world).await;
+        let (_, interrupt) = start(&session).await;
+        if let Some(said) = said {
+            session.steer(None, said.to_owned()).await.unwrap();
+        }
+        let (second, session) = world.back(session.id(), [change(), says("Done."), end()]).await;
+        let mut events = session.subscribe(0).await.unwrap();
+        answer(&session, &interrupt, Answer::Approve).await.unwrap();
+        let (_, result) = to_end(&mut events).await;
+        assert_eq!((result.text.as_str(), result.stop_reason), ("Done.\n\nNothing is left.", StopReason::Completed));
+        assert_eq!(results(&second, &session), [None]);
+        let is_told = |body: &ItemBody| matches!(body, ItemBody::Notice { topic: NoticeTopic::Planned, .. });
+        assert_eq!(second.items(&session).iter().filter(|body| is_told(body)).count(), 1);
+        assert!(said.is_none_or(|said| format!("{:?}", second.model.requests()[0].messages).contains(said)));
+    }
 }
 
 #[tokio::test]
@@ -201,21 +192,6 @@ async fn a_plan_is_open_over_a_compaction_and_a_restart() {
     let (second, session) = world.back(session.id(), [change(), says(PLAN)]).await;
     question(&mut session.start_turn(go_on()).await.unwrap().events).await;
     assert_eq!(results(&second, &session).last(), Some(&Some(ToolErrorCode::Denied)));
-}
-
-#[tokio::test]
-async fn a_decision_is_not_lost_to_what_was_said_while_the_plan_waited() {
-    let world = World::new([says(PLAN)]);
-    let session = trusting(&world).await;
-    let (_, interrupt) = start(&session).await;
-    session.steer(None, "And be quick".to_owned()).await.unwrap();
-    let (second, session) = world.back(session.id(), [change(), says("Done."), end()]).await;
-    let mut events = session.subscribe(0).await.unwrap();
-    answer(&session, &interrupt, Answer::Approve).await.unwrap();
-    let (_, result) = to_end(&mut events).await;
-    assert_eq!(result.stop_reason, StopReason::Completed);
-    assert_eq!(results(&second, &session), [None]);
-    assert!(format!("{:?}", second.model.requests()[0].messages).contains("And be quick"));
 }
 
 #[tokio::test]

@@ -72,18 +72,6 @@ async fn a_late_reader_gets_the_words_said_so_far() {
 }
 
 #[tokio::test]
-async fn a_turn_outlives_its_reader() {
-    let world = World::new([many_words(10), says("Two.")]);
-    let session = world.session().await;
-    drop(session.start_turn(input("Count!")).await.unwrap());
-    let mut later = session.subscribe(0).await.unwrap();
-    to_end(&mut later).await;
-    let mut resumed = session.subscribe(3).await.unwrap();
-    let (events, _) = to_end(&mut resumed).await;
-    assert_eq!(events[0].seq, 4);
-}
-
-#[tokio::test]
 async fn an_idle_session_is_unloaded_and_comes_back() {
     let config = EngineConfig { idle_unload: Duration::from_millis(5), ..EngineConfig::default() };
     let world = World::with(config, [says("One."), says("Two.")]);

@@ -81,18 +81,6 @@ async fn independent_looks_of_one_step_run_at_once() {
 }
 
 #[tokio::test]
-async fn a_session_remembers_and_the_next_request_repeats_the_last() {
-    let world = World::new([says("One."), says("Two.")]);
-    let session = world.session().await;
-    run(&session, "first").await;
-    run(&session, "second").await;
-    let requests = world.model.requests();
-    let (first, second) = (&requests[0].messages, &requests[1].messages);
-    assert_eq!(second[..first.len()], first[..], "the prefix is stable");
-    assert_eq!(second.len(), 4);
-}
-
-#[tokio::test]
 async fn the_step_limit_ends_in_an_answer_without_tools() {
     let world = World::new([calls(&[("look", json!({}))]), calls(&[("look", json!({}))]), says("That is all I saw.")]);
     let session = world.session().await;

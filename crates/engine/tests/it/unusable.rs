@@ -133,13 +133,6 @@ async fn cut_words_are_gone_on_with_and_are_one_answer() {
 }
 
 #[tokio::test]
-async fn what_the_provider_withholds_ends_the_turn() {
-    let (world, session, result) = played([ends(vec![text("The first step is")], Finish::Filtered)]).await;
-    is(&result, StopReason::Filtered, "The first step is");
-    assert!(world.log(&session).contains("warning answer_filtered"));
-}
-
-#[tokio::test]
 async fn an_answer_that_repeats_itself_is_asked_for_again() {
     let what = ModelChunk::Runaway { what: "repeated \"ha \" without end".to_owned() };
     let repeats = ends(vec![text("ha ha ha "), what], Finish::Runaway);
@@ -264,18 +257,4 @@ async fn nobody_is_asked_about_todos_where_it_is_for_the_person_to_say() {
     assert_eq!(steps(EngineConfig::default(), vec![open(), says("Left or right?")]).await, 2);
     assert_eq!(steps(EngineConfig::default(), vec![calls(&[todos(&["completed"])]), says("Done.")]).await, 2);
     assert_eq!(steps(in_plan_mode, vec![open(), says("The plan.")]).await, 2);
-}
-
-#[tokio::test]
-async fn the_same_call_with_the_same_result_is_named() {
-    let world = World::new((0..5).map(|_| look()).chain([says("I give up.")]));
-    let session = world.session().await;
-    run(&session, "Look!").await;
-    only_grows(&world);
-    let requests = world.model.requests();
-    assert!(!told(&requests[2]).contains("You made the same calls 3 times"));
-    assert!(told(&requests[3]).contains("You made the same calls 3 times"));
-    assert_eq!(told(&requests[5]).matches("You made the same calls").count(), 1, "once for all of them");
-    let log = world.log(&session);
-    assert_eq!((log.matches("warning repeated_call").count(), log.matches("= notice").count()), (1, 1), "{log}");
 }

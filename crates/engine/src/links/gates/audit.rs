@@ -5,7 +5,7 @@
 //! runs only when the decision is on the disk. Fails closed: without the log, it does not run.
 
 use agentd_core::{
-    audit::{AuditEntry, AuditFact, CallEnd, DecidedBy, Decision, Requester, VerdictName},
+    audit::{AuditFact, CallEnd, DecidedBy, Decision, Requester, VerdictName},
     error::AuditError,
     interrupt::{Answer, Ask},
     policy::{Explanation, Layer, Risk, Verdict},
@@ -36,9 +36,9 @@ impl Link for AuditLogger {
             if let Some(end) = ended(call, &outcome) {
                 if !call.record.entries().logged {
                     let (allowed, by) = left(call, &outcome);
-                    call.context.ports.audit.note(entry(call, decided(call, allowed, by))).await;
+                    call.context.ports.audit.note(call.context.audited(call.call, decided(call, allowed, by))).await;
                 }
-                call.context.ports.audit.note(entry(call, AuditFact::CallEnded(end))).await;
+                call.context.ports.audit.note(call.context.audited(call.call, AuditFact::CallEnded(end))).await;
             }
             outcome
         }
@@ -55,7 +55,7 @@ impl Link for AuditGate {
                 // A link answers it, and perhaps a person: it is told with that, at its end.
                 return next.run(call).await;
             }
-            let decision = entry(call, decided(call, true, admitted_by(call)));
+            let decision = call.context.audited(call.call, decided(call, true, admitted_by(call)));
             if only_looks(call) {
                 audit.note(decision).await;
             } else if let Err(error) = audit.record(decision).await {
@@ -88,18 +88,6 @@ async fn refuse(call: &Invocation<'_>, error: &AuditError) -> Result<ToolOutput,
              the person, and do not try again before they have mended it"
         ),
     ))
-}
-
-fn entry(call: &Invocation<'_>, fact: AuditFact) -> AuditEntry {
-    let context = call.context;
-    AuditEntry {
-        at: context.ports.clock.now(),
-        trace_id: Some(context.ids.trace),
-        session_id: Some(context.ids.session),
-        turn_id: Some(context.ids.turn),
-        call_id: Some(call.call.call_id.clone()),
-        fact,
-    }
 }
 
 fn tool_name(call: &Invocation<'_>) -> String {
@@ -158,7 +146,7 @@ pub(crate) async fn record_kept(
         answer,
         reply: None,
     };
-    call.context.ports.audit.record(entry(call, AuditFact::CallDecided(Box::new(decision)))).await
+    call.context.ports.audit.record(call.context.audited(call.call, AuditFact::CallDecided(Box::new(decision)))).await
 }
 
 fn requester(call: &Invocation<'_>) -> Requester {

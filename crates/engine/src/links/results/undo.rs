@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use agentd_core::{
     error::WorkspaceError,
-    item::{Item, ItemBody},
+    item::ItemBody,
     policy::{Confinement, Explanation, Layer, Verdict},
     ports::{FilesBefore, ToolContext},
     tool::{Effect, FileChange, FileChangeKind, ToolErrorCode, ToolOutput, ToolResult, ToolSpec},
@@ -309,21 +309,13 @@ fn arguments(call: &Invocation<'_>) -> Result<Arguments, ToolOutput> {
     })
 }
 
-/// The edit that a call would take back.
+/// The edit that a call would take back: the last that stands, not one that a later call took back, or found to be taken
+/// back.
 fn meant<'a>(call: &Invocation<'a>, path: Option<&str>) -> Option<&'a ToolResult> {
     let context = call.context;
     let is_edit = |name: &str| name != NAME && context.tool(name).is_some_and(|tool| tool.effect == Effect::Write);
-    last_edit(call.state.history.iter().map(AsRef::as_ref), is_edit, path)
-}
-
-/// The last edit that stands: not one that a later call took back, or found to be taken back.
-fn last_edit<'a>(
-    history: impl Iterator<Item = &'a Item>,
-    is_edit: impl Fn(&str) -> bool,
-    path: Option<&str>,
-) -> Option<&'a ToolResult> {
     let mut edits: Vec<&ToolResult> = Vec::new();
-    for item in history {
+    for item in &call.state.history {
         let result = match &item.body {
             ItemBody::ToolResult(result) => result,
             // What is copied was done in another session, which may stand on it still.
