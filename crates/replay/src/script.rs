@@ -20,7 +20,7 @@ use crate::{
         Exchange, RecordedAnswer, RecordedQuestion, RecordedRequest, RecordedResult, RecordedTurn, Recording,
         RecordingHead, SpokenPart, TurnFact,
     },
-    request::{self, CanonicalRequests, Redaction, RequestDifference},
+    request::{self, CanonicalRequest, Redaction, RequestDifference},
 };
 
 /// Way in which a recording is played.
@@ -65,7 +65,8 @@ struct State {
     played: Vec<bool>,
     /// Sessions that speak, with their numbers in the recording.
     voices: HashMap<SessionId, u32>,
-    requests: CanonicalRequests,
+    /// The last request of each session.
+    requests: HashMap<SessionId, CanonicalRequest>,
     /// Previews of the calls of the turn that plays.
     previews: HashMap<CallId, Option<String>>,
     problems: Vec<PlayProblem>,
@@ -80,7 +81,7 @@ impl Script {
             turn: 0,
             played: Vec::new(),
             voices: HashMap::new(),
-            requests: CanonicalRequests::default(),
+            requests: HashMap::new(),
             previews: HashMap::new(),
             problems: Vec::new(),
         };
@@ -152,7 +153,7 @@ impl Script {
     /// When there is none, or the request is not the recorded one.
     pub(crate) fn answer(&self, asked: &ModelRequest) -> Result<Vec<ModelChunk>, ModelError> {
         let mut state = self.state();
-        let now = state.requests.of(asked, &self.redact);
+        let now = state.requests.entry(asked.session_id).or_default().take(asked, &self.redact);
         let voice = state.voice(asked);
         let is_it = |fact: &TurnFact| matches!(fact, TurnFact::Exchange(exchange) if exchange.voice == voice);
         let open: Vec<usize> = state.open(is_it).collect();
@@ -307,7 +308,7 @@ impl State {
     fn share(&mut self, session: SessionId, place: usize) {
         let fact = self.recording.turns.get(self.turn).and_then(|turn| turn.facts.get(place));
         if let Some(TurnFact::Exchange(Exchange { request: Some(recorded), .. })) = fact {
-            self.requests.share(session, recorded);
+            self.requests.entry(session).or_default().share(recorded);
         }
     }
 

@@ -34,7 +34,7 @@ pub(crate) struct CallRecord<'a> {
     entries: Mutex<CallEntries>,
 }
 
-/// What links have found of a call, each for those that come after it.
+/// Findings of links about a call, each for those that come after it.
 #[derive(Default)]
 pub(crate) struct CallEntries {
     /// Set where the rules, or who was asked, let it through.
@@ -69,7 +69,7 @@ pub(crate) struct CallEntries {
     pub(crate) ran_with: Option<String>,
     /// Time that a person was waited for.
     pub(crate) waited: Duration,
-    /// What it asks of the turn beside its output.
+    /// Its wishes to the turn beside its output.
     pub(crate) effects: SideEffects,
 }
 
@@ -78,7 +78,7 @@ impl<'a> CallRecord<'a> {
         Self { written, note, begun: Instant::now(), entries: Mutex::default() }
     }
 
-    /// What is known of the call. Links write through `&Invocation`; nobody holds the lock for more than a statement.
+    /// The entries. Links write through `&Invocation`; nobody holds the lock for more than a statement.
     pub(crate) fn entries(&self) -> MutexGuard<'_, CallEntries> {
         self.entries.lock().unwrap_or_else(PoisonError::into_inner)
     }

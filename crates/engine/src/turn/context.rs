@@ -210,7 +210,7 @@ impl TurnContext {
         self.ports.workspaces.keep(self.files.session, ArtifactDir::LargeToolResults, name, content).await
     }
 
-    /// What the audit log hears of a call.
+    /// Entry of the audit log about a call.
     pub(crate) fn audited(&self, call: &ToolCall, fact: AuditFact) -> AuditEntry {
         AuditEntry {
             at: self.ports.clock.now(),

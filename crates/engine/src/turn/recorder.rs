@@ -84,7 +84,8 @@ impl ResolvedInterrupt {
 /// the first, which may have put other arguments in place of the model's.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct CallAnswers {
-    approval: Option<ResolvedInterrupt>,
+    /// Answer to whether the call may run.
+    pub(crate) approval: Option<ResolvedInterrupt>,
     question: Option<ResolvedInterrupt>,
 }
 
@@ -95,11 +96,6 @@ impl CallAnswers {
         } else {
             self.approval = Some(answered);
         }
-    }
-
-    /// Answer to whether the call may run.
-    pub(crate) fn approval(&self) -> Option<&ResolvedInterrupt> {
-        self.approval.as_ref()
     }
 
     /// Answer to that question. A call may ask several, and an answer is the answer to one.

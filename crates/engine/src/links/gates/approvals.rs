@@ -28,7 +28,7 @@ use crate::{
         Phase, TurnExit,
         call_record::{asked_first, over_packages},
         hooks::{Hook, Invocation, Link, Next},
-        recorder::{CallAnswers, ResolvedInterrupt},
+        recorder::ResolvedInterrupt,
     },
 };
 
@@ -45,9 +45,9 @@ impl Link for Approvals {
             }
             let Some(tool) = call.tool() else { return unknown(call).await };
             let failed = context.tools.chain.prepare_call(call).await?;
-            let gated = Gated { call, next, tool, followed: followed(call).await? };
+            let gated = GatedCall { call, next, tool, followed: followed(call).await? };
             let judgement = gated.judge().await?;
-            let earlier = context.rules.answered.get(&call.call.call_id).map(CallAnswers::approval);
+            let earlier = context.rules.answered.get(&call.call.call_id).map(|earlier| earlier.approval.as_ref());
             let decision = decide(&judgement.verdict, failed.is_some(), earlier, context.rules.answering.now());
             match (decision, failed) {
                 (Decision::Deny(reason), _) => Ok(ToolOutput::error(ToolErrorCode::Denied, reason)),
@@ -75,14 +75,14 @@ impl Link for Approvals {
 }
 
 /// A call with what lets it run, its tool, and the form that leads through no link where it reads through one.
-struct Gated<'a> {
+struct GatedCall<'a> {
     call: &'a Invocation<'a>,
     next: Next<'a>,
     tool: &'a ToolSpec,
     followed: Option<FollowedLink>,
 }
 
-impl Gated<'_> {
+impl GatedCall<'_> {
     /// Verdict of the rules on the call as it stands, with what people allow now; also for the audit log.
     async fn judge(&self) -> Result<Explanation, TurnExit> {
         let Self { call, tool, followed, .. } = self;
@@ -256,7 +256,7 @@ impl Gated<'_> {
         let Self { call, next, tool, .. } = self;
         let edited = ToolCall { arguments: args.to_string(), ..call.call.clone() };
         let invocation = Invocation { call: &edited, ..*call };
-        let gated = Gated { call: &invocation, next, tool, followed: followed(&invocation).await? };
+        let gated = GatedCall { call: &invocation, next, tool, followed: followed(&invocation).await? };
         // It may change other files.
         drop(call.record.take_look());
         if let Verdict::Deny { reason } = gated.judge().await?.verdict {

@@ -20,7 +20,7 @@ use crate::{
     turn::{
         Phase, TurnContext, TurnExit, TurnState,
         hooks::{Hook, Invocation, Link, Next, Reminder, done},
-        recorder::{CallAnswers, whole},
+        recorder::whole,
         route::PLAN_FIRST,
     },
 };
@@ -70,7 +70,7 @@ impl Link for TurnPlan {
 /// Has the plan decided about, and takes in what came of it.
 async fn decide(context: &TurnContext, state: &mut TurnState, plan: String) -> Result<(), TurnExit> {
     let id = call_id(state);
-    let earlier = context.rules.answered.get(&id).and_then(CallAnswers::approval).cloned();
+    let earlier = context.rules.answered.get(&id).and_then(|earlier| earlier.approval.clone());
     let denied = |reason: &str| Denial { call_id: id.clone(), tool: Ask::PLAN.to_owned(), reason: reason.to_owned() };
     let answered = match (earlier, context.rules.answering.now()) {
         (Some(answered), _) => answered,

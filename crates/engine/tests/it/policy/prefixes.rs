@@ -4,7 +4,7 @@ use agentd_core::{interrupt::Ask, policy::Verdict, session::SessionSettings};
 use agentd_testkit::hostile;
 use proptest::prelude::*;
 
-use super::{disagreements, granting, lived_in, mark, properties::wrapped, run, shipped};
+use super::{agree, granting, lived_in, mark, properties::wrapped, run, shipped};
 
 /// The prefixes that the corpus of commands is about.
 const RULED: [&str; 8] = ["git", "cargo", "npm", "make", "pytest", "ls", "python3 -m pytest", "go test"];
@@ -150,8 +150,7 @@ fn the_question_names_the_part_that_no_rule_covers() {
 fn rules_by_prefix_fit_how_people_call_things() {
     let corpus = hostile::commands(include_str!("../../corpus/ruled_commands.txt"));
     let fits = |expected: &str, found: &str| (expected == "allow") == (found == "allow");
-    let wrong = disagreements(&corpus, &keeping(&RULED), fits);
-    assert!(wrong.is_empty(), "{} of {}:\n{}", wrong.len(), corpus.len(), wrong.join("\n"));
+    agree(&corpus, &keeping(&RULED), fits);
     let count = |mark: &str| corpus.iter().filter(|(expected, _)| expected == mark).count();
     assert!(count("wish") * 10 <= count("allow") && count("ask") >= 100);
 }
