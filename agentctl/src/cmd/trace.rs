@@ -7,7 +7,7 @@ mod requests;
 mod tree;
 
 use std::{
-    collections::BTreeMap,
+    fs::Permissions,
     io::{self, IsTerminal as _, Write as _},
     path::{Path, PathBuf},
 };
@@ -18,7 +18,7 @@ use agentd_core::{
     ids::SessionId,
 };
 use agentd_proto::client::{Client, ClientError, ClientErrorKind};
-use agentd_trace::{TurnTrace, nest, subagent_sessions, turns};
+use agentd_trace::{TurnTrace, nest_all, turns};
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use clap::Args;
 use serde_json::json;
@@ -166,9 +166,6 @@ fn chosen(mut turns: Vec<TurnTrace>, name: Option<&str>) -> Result<TurnTrace, Fa
     }
 }
 
-/// Sessions of subagents that are read for one trace at the most.
-const MOST_SESSIONS: usize = 500;
-
 /// All stored events of a session.
 async fn events(client: &Client, session: SessionId) -> Result<Vec<Event>, ClientError> {
     let id = session.to_string();
@@ -195,22 +192,13 @@ pub(in crate::cmd) fn slim(mut event: Event) -> Event {
 
 /// Puts the turns of subagents into those for which they worked. What is gone is left out.
 async fn with_subagents(client: &Client, trees: &mut [TurnTrace]) -> Result<(), ClientError> {
-    let mut known: BTreeMap<SessionId, Vec<TurnTrace>> = BTreeMap::new();
-    let mut wanted = subagent_sessions(trees);
-    while let Some(session) = wanted.pop_first() {
-        if known.len() >= MOST_SESSIONS || known.contains_key(&session) {
-            continue;
+    let read = |session| async move {
+        match events(client, session).await {
+            Err(error) if error.kind == ClientErrorKind::Answered(ErrorKind::NotFound) => Ok(Vec::new()),
+            events => events.map(|events| turns(&events)),
         }
-        let of_child = match events(client, session).await {
-            Ok(events) => turns(&events),
-            Err(error) if error.kind == ClientErrorKind::Answered(ErrorKind::NotFound) => Vec::new(),
-            Err(error) => return Err(error),
-        };
-        wanted.extend(subagent_sessions(&of_child));
-        known.insert(session, of_child);
-    }
-    nest(trees, &known);
-    Ok(())
+    };
+    nest_all(trees, read).await
 }
 
 const PAGE: &str = include_str!("trace/page/page.html");

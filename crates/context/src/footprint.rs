@@ -48,19 +48,15 @@ pub fn print(message: &Message) -> Fingerprint {
         let words = Fingerprint::of(&["user", text], tokens::estimate("user") + tokens::estimate(text));
         return pictures.iter().map(|shown| picture(&shown.picture)).fold(words, Fingerprint::and);
     }
-    let mut texts = Vec::new();
-    match message {
-        Message::System { text } => texts.extend(["system", text]),
-        Message::User { text } | Message::Pictures { text, .. } => texts.extend(["user", text]),
+    let texts = match message {
+        Message::System { text } => vec!["system", text],
+        Message::User { text } | Message::Pictures { text, .. } => vec!["user", text],
         Message::Assistant { text, reasoning, tool_calls, .. } => {
-            texts.extend(["assistant", text]);
-            texts.extend(reasoning.as_deref());
-            for call in tool_calls {
-                texts.extend([call.call_id.as_str(), &call.name, &call.arguments]);
-            }
+            let calls = tool_calls.iter().flat_map(|call| [call.call_id.as_str(), &call.name, &call.arguments]);
+            ["assistant", text].into_iter().chain(reasoning.as_deref()).chain(calls).collect()
         }
-        Message::Tool { call_id, name, text } => texts.extend(["tool", call_id.as_str(), name, text]),
-    }
+        Message::Tool { call_id, name, text } => vec!["tool", call_id.as_str(), name, text],
+    };
     Fingerprint::of(&texts, texts.iter().map(|text| tokens::estimate(text)).sum())
 }
 
@@ -73,32 +69,18 @@ pub fn picture(picture: &Picture) -> Fingerprint {
 /// Fingerprints of a request.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Footprint {
-    /// Whom it asked.
+    /// Whom it asked: of another agent tools and instructions differ by their nature.
     agent: String,
-    tools: Fingerprint,
+    /// The tools that it names.
+    pub tools: Fingerprint,
     messages: Vec<(SegmentKind, Fingerprint)>,
 }
 
 impl Footprint {
-    /// Fingerprints of a request with these tools and messages.
-    pub fn of(tools: &ToolSet, messages: &[Message]) -> Self {
+    /// Fingerprints of a request with these tools and messages to that agent.
+    pub fn of(agent: String, tools: &ToolSet, messages: &[Message]) -> Self {
         let messages = messages.iter().map(|message| (history::kind(message), print(message))).collect();
-        Self { agent: String::new(), tools: tools.print, messages }
-    }
-
-    /// The same of a request to that agent: with another one tools and instructions change by their nature.
-    pub fn to(self, agent: String) -> Self {
-        Self { agent, ..self }
-    }
-
-    /// The same request without its tools.
-    pub fn without_tools(self) -> Self {
-        Self { tools: Fingerprint::default(), ..self }
-    }
-
-    /// The tools that it names.
-    pub fn tools(&self) -> Fingerprint {
-        self.tools
+        Self { agent, tools: tools.print, messages }
     }
 
     /// About how many tokens of it are tools and instructions.
@@ -150,55 +132,35 @@ impl Footprint {
 pub struct RequestBuilder {
     /// The instructions and the history: they stand at the same place in the next request.
     pub messages: Vec<Message>,
-    tools: ToolSet,
-    may_call: bool,
-    answer_schema: Option<Arc<AnswerSchema>>,
-    known_paths: Vec<String>,
+    /// The tools that it names.
+    pub tools: ToolSet,
+    /// Set if these may be called.
+    pub may_call: bool,
+    /// The form that its answer has to be in where it is the last of a turn.
+    pub answer_schema: Option<Arc<AnswerSchema>>,
+    /// Paths for models whose arguments are constrained.
+    pub known_paths: Vec<String>,
     /// The agent that is asked.
-    agent: String,
+    pub agent: String,
 }
 
 impl RequestBuilder {
-    /// Starts a request with its messages.
-    pub fn new(messages: Vec<Message>, tools: ToolSet, known_paths: Vec<String>) -> Self {
-        Self { messages, tools, may_call: true, answer_schema: None, known_paths, agent: String::new() }
-    }
-
-    /// The same for that agent.
-    pub fn to(self, agent: &str) -> Self {
-        Self { agent: agent.to_owned(), ..self }
-    }
-
-    /// Names the tools, and lets none be called.
-    pub fn forbid_calls(&mut self) {
-        self.may_call = false;
-    }
-
-    /// The same, whose answer has to be in a form where it is the last of a turn.
-    #[must_use]
-    pub fn in_form(self, answer_schema: Option<Arc<AnswerSchema>>) -> Self {
-        Self { answer_schema, ..self }
-    }
-
     /// The request, and what is needed to tell how much the next one repeats of it.
     pub fn seal(self, session_id: SessionId) -> (ModelRequest, Footprint) {
         let Self { messages, tools, may_call, answer_schema, known_paths, agent } = self;
-        let footprint = Footprint::of(&tools, &messages).to(agent);
-        let tools = Arc::clone(&tools.specs);
-        (
-            ModelRequest {
-                session_id,
-                messages,
-                tools,
-                may_call,
-                answer_schema,
-                max_tokens: None,
-                has_fallback: false,
-                known_paths,
-                tap: Default::default(),
-            },
-            footprint,
-        )
+        let footprint = Footprint::of(agent, &tools, &messages);
+        let request = ModelRequest {
+            session_id,
+            messages,
+            tools: Arc::clone(&tools.specs),
+            may_call,
+            answer_schema,
+            max_tokens: None,
+            has_fallback: false,
+            known_paths,
+            tap: Default::default(),
+        };
+        (request, footprint)
     }
 }
 
@@ -215,7 +177,7 @@ mod tests {
     }
 
     fn footprint(messages: &[Message]) -> Footprint {
-        Footprint::of(&ToolSet::none(), messages)
+        Footprint::of(String::new(), &ToolSet::none(), messages)
     }
 
     #[test]

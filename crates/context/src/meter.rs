@@ -155,8 +155,9 @@ impl ContextMeter {
 
     /// The same for a request that went without its tools after all.
     pub fn sent_without_tools(&self, sent: SentRequest, scales: &TokenCalibration, model: &str) -> SentRequest {
-        let again = self.sending(sent.footprint.without_tools(), scales, model);
-        SentRequest { since: sent.since, ..again }
+        let mut footprint = sent.footprint;
+        footprint.tools = Fingerprint::default();
+        SentRequest { since: sent.since, ..self.sending(footprint, scales, model) }
     }
 
     /// The window that shows in the server's count, where it has read only a part of the request; see [`CountedRequest::cut`].
@@ -169,11 +170,7 @@ impl ContextMeter {
         least: impl FnOnce() -> u64,
     ) -> Option<u64> {
         let counted = sent.counted(usage);
-        let before = self.counts.iter().position(|(id, _)| *id == model.id).map(|at| self.counts.remove(at).1);
-        if self.counts.len() == MODELS {
-            self.counts.remove(0);
-        }
-        self.counts.push((model.id.clone(), counted));
+        let before = replace(&mut self.counts, &model.id, counted);
         counted.cut(before.as_ref(), model, largest, least)
     }
 
@@ -188,14 +185,10 @@ impl ContextMeter {
             scales.learn(id, footprint.tokens(), usage.prompt_tokens);
             let request = if usage.prompt_tokens > 0 { usage.prompt_tokens } else { report.tokens };
             let tokens = request.saturating_add(sent_again(answer, usage, scales, model));
-            CountedTokens { model: id.to_owned(), tools: footprint.tools(), tokens }
+            CountedTokens { model: id.to_owned(), tools: footprint.tools, tokens }
         });
         self.since = UncountedTokens::default();
-        self.before.retain(|(known, _)| known != id);
-        if self.before.len() == MODELS {
-            self.before.remove(0);
-        }
-        self.before.push((id.to_owned(), footprint));
+        replace(&mut self.before, id, footprint);
     }
 
     /// Takes note of the level that was told last, where the session was read from its journal.
@@ -214,6 +207,16 @@ impl ContextMeter {
         let moved = self.level.replace(level) != Some(level);
         moved.then_some(StateChange::TokenLevel { level, tokens, window })
     }
+}
+
+/// Puts what is known of a model behind all others, and returns what was known of it before.
+fn replace<T>(known: &mut Vec<(String, T)>, model: &str, now: T) -> Option<T> {
+    let before = known.iter().position(|(id, _)| id == model).map(|at| known.remove(at).1);
+    if known.len() == MODELS {
+        known.remove(0);
+    }
+    known.push((model.to_owned(), now));
+    before
 }
 
 /// Number of tokens of an answer that stand in the next request: its count, without thoughts that are not sent back.
@@ -237,11 +240,8 @@ pub fn guess(item: &Item, echo_reasoning: bool) -> u64 {
     let texts: [&str; 2] = match &item.body {
         ItemBody::Notice { text, pictures, .. } => {
             // No request shows more of them.
-            let shown = pictures
-                .iter()
-                .rev()
-                .take(MAX_SHOWN_PICTURES)
-                .map(|picture| tokens::of_picture(picture.width, picture.height));
+            let shown = pictures.iter().rev().take(MAX_SHOWN_PICTURES);
+            let shown = shown.map(|picture| tokens::of_picture(picture.width, picture.height));
             return tokens::estimate(text) + shown.sum::<u64>();
         }
         ItemBody::UserMessage { text, .. } | ItemBody::AgentMessage { text } => [text, ""],

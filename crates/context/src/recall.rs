@@ -4,10 +4,8 @@ use std::collections::HashSet;
 
 /// Searches for one input at the most.
 const MAX_QUERIES: usize = 12;
-/// Letters of a word that is looked for by itself at the least.
+/// Letters of a word that is looked for by itself, or beside another one, at the least.
 const LONG_WORD: usize = 5;
-/// The same of one of two words that stand side by side.
-const SHORT_WORD: usize = 5;
 /// Words that are looked for together at the most.
 const MAX_WORDS: usize = 4;
 /// Characters of an input that are looked at.
@@ -55,7 +53,7 @@ pub fn queries(input: &str, in_view: &str) -> Vec<RecallQuery> {
         add(vec![word.clone()], 1, usize::MAX);
     }
     // Two words side by side are a name where nothing in view has both of them so.
-    let is_long = |word: &String| word.chars().count() >= SHORT_WORD && word.chars().all(char::is_alphabetic);
+    let is_long = |word: &String| word.chars().count() >= LONG_WORD && word.chars().all(char::is_alphabetic);
     for pair in words.windows(2) {
         if pair.iter().all(is_long) && !in_view.contains(&pair.join(" ")) {
             add(pair.to_vec(), NEIGHBOURS, 3);
@@ -63,13 +61,11 @@ pub fn queries(input: &str, in_view: &str) -> Vec<RecallQuery> {
     }
     let known: HashSet<String> = self::words(&in_view).map(str::to_owned).collect();
     let mut seen = HashSet::new();
-    let rare: Vec<String> = words
-        .iter()
-        .filter(|word| word.chars().count() >= LONG_WORD && !known.contains(*word) && seen.insert(word.as_str()))
-        .cloned()
-        .collect();
+    let is_rare =
+        |word: &&String| word.chars().count() >= LONG_WORD && !known.contains(*word) && seen.insert((*word).clone());
+    let rare: Vec<String> = words.iter().filter(is_rare).take(MAX_WORDS).cloned().collect();
     if rare.len() > 1 {
-        add(rare.iter().take(MAX_WORDS).cloned().collect(), 2, 3);
+        add(rare, 2, 3);
     }
     queries
 }

@@ -32,6 +32,12 @@ impl<'a> Excerpt<'a> {
         let tail_start = head_end + tail_start(rest, tokens - for_head);
         Self { head: &text[..head_end], between: &text[head_end..tail_start], tail: &text[tail_start..] }
     }
+
+    /// Both ends, and how much is left out between them.
+    pub fn ends(&self) -> String {
+        let line_end = if self.head.is_empty() || self.head.ends_with('\n') { "" } else { "\n" };
+        format!("{}{line_end}[… {} left out …]\n{}", self.head, sizes(self.between), self.tail)
+    }
 }
 
 /// The head of a text in at most so many tokens, cut where a line ends, if that does not give half of it away.

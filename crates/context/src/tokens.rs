@@ -37,8 +37,7 @@ pub struct TokenCalibration(Mutex<HashMap<String, f64>>);
 impl TokenCalibration {
     /// The tokens that a guess stands for with this model.
     pub fn apply(&self, model: &str, guess: u64) -> u64 {
-        let scale = self.map().get(model).copied().unwrap_or(1.0);
-        scaled(guess, scale)
+        scaled(guess, self.map().get(model).copied().unwrap_or(1.0))
     }
 
     /// Learns from a request of which both the guess and the count are known. Half of what was learned before is kept,

@@ -9,7 +9,7 @@ use agentd_core::{
     catalogue::{CatalogueTool, Foreign},
     tool::ToolSpec,
 };
-use serde_json::{Map, Value};
+use serde_json::Value;
 
 use crate::{footprint::Fingerprint, tokens};
 
@@ -153,15 +153,11 @@ fn keyword((name, value): (&String, &Value)) -> (String, Value) {
 fn argument((name, schema): (&String, &Value)) -> (String, Value) {
     let mut schema = shortened(schema);
     if let Some(keywords) = schema.as_object_mut()
-        && is_switch(keywords)
+        && keywords.get("type").is_some_and(|kind| kind == "boolean")
     {
         keywords.remove("description");
     }
     (name.clone(), schema)
-}
-
-fn is_switch(keywords: &Map<String, Value>) -> bool {
-    keywords.get("type").is_some_and(|kind| kind == "boolean")
 }
 
 /// Up to the end of the first sentence: a full stop before a space and a capital letter, or the end of a line that ends one.

@@ -93,9 +93,6 @@ fn key(info: &ModelInfo) -> String {
     format!("{} {}", info.id, info.base_url.as_deref().unwrap_or_default())
 }
 
-/// The least window that is believed, in tokens.
-const LEAST_WINDOW: u64 = 1024;
-
 /// Tokens by which a request must have grown to say something.
 const GROWTH: u64 = 200;
 
@@ -130,16 +127,21 @@ impl CountedRequest {
         least: impl FnOnce() -> u64,
     ) -> Option<u64> {
         let counted = self.usage.prompt_tokens;
-        if counted < LEAST_WINDOW || model.embedded {
+        if counted < LEAST || model.embedded {
             return None;
         }
         let may_be_fresh = self.is_fresh_part(before);
-        if !may_be_fresh && self.fills_known(model) {
-            return Some(model.context_window);
+        // It is cut as others were before it.
+        let window = model.context_window;
+        let fills_known = model.window_source == WindowSource::Cut
+            && counted <= window.saturating_add(window / 50)
+            && self.guess / 11 * 10 > window;
+        if !may_be_fresh && fills_known {
+            return Some(window);
         }
         // What no guess is so far from was not cut, but invented.
         let fills = self.guess / 4 * 5 >= counted;
-        if let Some(before) = before.filter(|before| fills && self.has_grown(before)) {
+        if let Some(before) = before.filter(|before| fills && self.guess >= before.guess.saturating_add(GROWTH)) {
             if self.stays(before, may_be_fresh) {
                 return Some(counted.max(before.usage.prompt_tokens));
             }
@@ -159,17 +161,6 @@ impl CountedRequest {
     /// A window that all requests have filled until now, or what this one did where a larger one was read before.
     fn window(&self, largest: u64) -> u64 {
         if largest <= self.guess { largest.max(self.usage.prompt_tokens) } else { self.usage.prompt_tokens }
-    }
-
-    /// Returns whether it is cut as others were before it.
-    fn fills_known(&self, model: &ModelInfo) -> bool {
-        let window = model.context_window;
-        let fits = self.usage.prompt_tokens <= window.saturating_add(window / 50);
-        model.window_source == WindowSource::Cut && fits && self.guess / 11 * 10 > window
-    }
-
-    fn has_grown(&self, before: &Self) -> bool {
-        self.guess >= before.guess.saturating_add(GROWTH)
     }
 
     /// Returns whether the count is that of the request before, though this one has more in it. A server that counts only what
@@ -284,18 +275,7 @@ mod tests {
     }
 
     fn model() -> ModelInfo {
-        ModelInfo {
-            id: "m".to_owned(),
-            wire: "openai".to_owned(),
-            base_url: None,
-            context_window: 131_072,
-            window_source: WindowSource::Default,
-            native_tools: true,
-            embedded: false,
-            echo_reasoning: false,
-            sees_pictures: false,
-            figures: Vec::new(),
-        }
+        ModelInfo { context_window: 131_072, window_source: WindowSource::Default, ..info("a") }
     }
 
     /// Tokens of instructions and tools.

@@ -9,8 +9,8 @@
 //!   any number of readers follow without ever stalling the turn; `registry` is the map of sessions.
 //! - 5 `links/`: the capabilities that surround a turn, one file each; `standard` lists them and says why in that order.
 //!   `recovery/`: what a crash left behind, read from the journal only.
-//! - 4 `turn/`: the kernel. `run` is the loop, `step` decides purely, `sample` asks the model, `dispatch` runs tool calls,
-//!   `finalize` writes the last answer; `hooks` is what a capability can do. It names no capability.
+//! - 4 `turn/`: the kernel. `run` is the loop, `step` decides purely, `sample` asks the model, also for the last answer, `dispatch`
+//!   runs tool calls; `hooks` is what a capability can do. It names no capability.
 //! - 3 `instructions/`: what people wrote for models (AGENTS.md, memory, skills), told in the history.
 //! - 2 `agents/`: the agent that works in a turn, and its tools; `mentions`: what an input names with `@`; `attachments`:
 //!   uploaded files shown to the model; `large_input`: an input that does not fit into the window; `answer_form`: the

@@ -45,28 +45,27 @@ pub struct CapturedSession {
 /// The recording of a session, without requests: a journal holds none. Turns that only compacted the history are left out.
 pub fn capture(session: &CapturedSession, agentd: &str) -> Recording {
     let mut voices = Voices { subagents: &session.subagents, known: HashMap::new() };
-    let mut turns = Vec::new();
     let mut surroundings: Option<Surroundings> = None;
-    let mut order: Vec<TurnId> = Vec::new();
-    let mut of_turn: HashMap<TurnId, Vec<&Event>> = HashMap::new();
+    let mut places: HashMap<TurnId, usize> = HashMap::new();
+    let mut of_turn: Vec<Vec<&Event>> = Vec::new();
     for event in &session.events {
         if let EventKind::StateChanged { change: StateChange::Surroundings(found) } = &event.kind {
             surroundings.get_or_insert_with(|| found.clone());
         }
         let Some(turn) = event.turn_id else { continue };
-        of_turn.entry(turn).or_insert_with(|| {
-            order.push(turn);
-            Vec::new()
-        });
-        of_turn.entry(turn).or_default().push(event);
+        let place = *places.entry(turn).or_insert(of_turn.len());
+        if place == of_turn.len() {
+            of_turn.push(Vec::new());
+        }
+        of_turn[place].push(event);
     }
-    for turn in order {
-        let events = of_turn.remove(&turn).unwrap_or_default();
-        turns.extend(captured_turn(&events, &mut voices));
-    }
+    let turns = of_turn.iter().filter_map(|events| captured_turn(events, &mut voices)).collect();
     if let Some(found) = &mut surroundings {
         (found.project, found.client) = (None, None);
     }
+    // The address of a server does not travel.
+    let mut models = session.models.clone();
+    models.iter_mut().for_each(|slot| (slot.model.base_url, slot.model.figures) = (None, Vec::new()));
     let head = RecordingHead {
         version: VERSION,
         agentd: agentd.to_owned(),
@@ -74,16 +73,9 @@ pub fn capture(session: &CapturedSession, agentd: &str) -> Recording {
         title: session.title.clone(),
         project: session.project,
         surroundings,
-        models: session.models.iter().map(without_address).collect(),
+        models,
     };
     Recording { head, turns }
-}
-
-/// The address of a server does not travel.
-fn without_address(slot: &SlotInfo) -> SlotInfo {
-    let mut slot = slot.clone();
-    (slot.model.base_url, slot.model.figures) = (None, Vec::new());
-    slot
 }
 
 /// Numbers of subagents.
@@ -143,7 +135,11 @@ fn captured_facts(events: &[&Event], voice: u32, voices: &mut Voices<'_>, depth:
         if let EventKind::StateChanged { change: StateChange::Subagent(subagent) } = &event.kind
             && depth > 0
         {
-            let end = events.iter().find(|event| is_result_of(event, &subagent.call_id)).map(|event| event.at);
+            let is_result = |event: &&&Event| {
+                matches!(&event.kind, EventKind::ItemCompleted { item, .. }
+                    if matches!(&item.body, ItemBody::ToolResult(result) if result.call_id == subagent.call_id))
+            };
+            let end = events.iter().find(is_result).map(|event| event.at);
             let facts = captured_subagent(subagent.session_id, subagent.after, end, voices, depth - 1);
             scribe.facts.extend(facts);
         }
@@ -156,20 +152,13 @@ fn captured_facts(events: &[&Event], voice: u32, voices: &mut Voices<'_>, depth:
 /// requests. What came behind them does not need them.
 fn drop_failed_calls(facts: &mut Vec<TurnFact>, voice: u32) {
     let of_voice = |fact: &TurnFact| matches!(fact, TurnFact::Exchange(exchange) if exchange.voice == voice);
-    let last = facts.iter().rposition(of_voice);
-    let mut place = 0;
-    facts.retain(|fact| {
-        let is_last = Some(place) == last;
-        place += 1;
-        let is_empty = matches!(fact, TurnFact::Exchange(exchange)
-            if exchange.voice == voice && exchange.answer.parts.is_empty() && exchange.answer.finish == RecordedFinish::Unknown);
-        is_last || !is_empty
+    let Some(last) = facts.iter().rposition(of_voice) else { return };
+    let failed = facts.extract_if(..last, |fact| {
+        of_voice(fact)
+            && matches!(fact, TurnFact::Exchange(Exchange { answer, .. })
+                if answer.parts.is_empty() && answer.finish == RecordedFinish::Unknown)
     });
-}
-
-fn is_result_of(event: &Event, call: &CallId) -> bool {
-    matches!(&event.kind, EventKind::ItemCompleted { item, .. }
-        if matches!(&item.body, ItemBody::ToolResult(result) if result.call_id == *call))
+    failed.for_each(drop);
 }
 
 /// The work of a subagent behind that event of its session: its turn, and those that began before its call had the result, in which it
@@ -212,8 +201,8 @@ fn captured_subagent(
 struct Scribe {
     voice: u32,
     facts: Vec<TurnFact>,
-    /// Places of exchanges in the facts, in the order in which the calls were counted.
-    exchanges: Vec<usize>,
+    /// Place in the facts of the exchange that was counted last.
+    exchange: Option<usize>,
     /// Words that belong to the call that is counted next.
     early: Vec<SpokenPart>,
     /// Items that began behind the last count: their words belong to the next call.
@@ -225,15 +214,17 @@ struct Scribe {
 impl Scribe {
     fn take(&mut self, event: &Event) {
         match &event.kind {
-            EventKind::ItemStarted { item } if is_said(item) => {
-                self.begun.insert(item.id);
+            EventKind::ItemStarted { item } => {
+                if let ItemBody::AgentMessage { .. } | ItemBody::Reasoning { .. } = item.body {
+                    self.begun.insert(item.id);
+                }
             }
             EventKind::ItemCompleted { item, status } => self.item(item, *status),
             EventKind::UsageUpdated { slot, usage, delegated: false, .. } => {
                 self.begun.clear();
                 let parts = std::mem::take(&mut self.early);
                 let answer = RecordedAnswer { parts, usage: Some(*usage), finish: RecordedFinish::Unknown };
-                self.exchanges.push(self.facts.len());
+                self.exchange = Some(self.facts.len());
                 let voice = self.voice;
                 self.facts.push(TurnFact::Exchange(Exchange { voice, slot: *slot, request: None, answer }));
             }
@@ -280,7 +271,7 @@ impl Scribe {
 
     /// The answer that was counted last.
     fn answer(&mut self) -> Option<&mut RecordedAnswer> {
-        match self.facts.get_mut(*self.exchanges.last()?) {
+        match self.facts.get_mut(self.exchange?) {
             Some(TurnFact::Exchange(exchange)) => Some(&mut exchange.answer),
             _ => None,
         }
@@ -294,18 +285,14 @@ impl Scribe {
 
     /// The parts that an item belongs to.
     fn parts(&mut self, item: ItemId) -> &mut Vec<SpokenPart> {
-        if self.begun.contains(&item) || self.exchanges.is_empty() {
+        let counted = self.exchange.filter(|_| !self.begun.contains(&item));
+        let Some(TurnFact::Exchange(Exchange { answer, .. })) = counted.and_then(|at| self.facts.get_mut(at)) else {
             return &mut self.early;
+        };
+        if answer.finish == RecordedFinish::Unknown {
+            answer.finish = RecordedFinish::Stop;
         }
-        match self.exchanges.last().and_then(|at| self.facts.get_mut(*at)) {
-            Some(TurnFact::Exchange(exchange)) => {
-                if exchange.answer.finish == RecordedFinish::Unknown {
-                    exchange.answer.finish = RecordedFinish::Stop;
-                }
-                &mut exchange.answer.parts
-            }
-            _ => &mut self.early,
-        }
+        &mut answer.parts
     }
 
     fn said(&mut self, item: &Item, part: SpokenPart) {
@@ -345,8 +332,4 @@ impl Scribe {
             files: result.files.iter().map(|file| FileChange::new(file.path.clone(), file.change)).collect(),
         }));
     }
-}
-
-fn is_said(item: &Item) -> bool {
-    matches!(item.body, ItemBody::AgentMessage { .. } | ItemBody::Reasoning { .. })
 }

@@ -7,8 +7,8 @@ use agentd_core::{
     error::ModelError,
     ids::SessionId,
     model::{ModelChunk, ModelInfo, ModelRequest, Slot, SlotInfo},
-    ports::{FallbackModel, Model, Models, ToolContext, Toolbox},
-    tool::{AdaptedCall, FollowedLink, StartFolder, ToolCall, ToolErrorCode, ToolOutput, ToolSpec},
+    ports::{Model, Models, ToolContext, Toolbox},
+    tool::{AdaptedCall, ToolCall, ToolErrorCode, ToolOutput, ToolSpec},
 };
 use futures_util::{
     FutureExt as _, StreamExt as _,
@@ -63,10 +63,6 @@ impl Models for PlayedModels {
 
     fn list(&self) -> Vec<SlotInfo> {
         self.slots.iter().map(|(info, _)| info.clone()).collect()
-    }
-
-    fn fallbacks(&self, _: Slot) -> Vec<FallbackModel> {
-        Vec::new()
     }
 }
 
@@ -138,14 +134,6 @@ impl Toolbox for PlayedToolbox {
 
     fn changes(&self, _: &ToolContext, _: &ToolCall) -> Option<Vec<String>> {
         Some(Vec::new())
-    }
-
-    fn follow<'a>(&'a self, _: &'a ToolContext, _: &'a ToolCall) -> BoxFuture<'a, Option<FollowedLink>> {
-        at_once(None)
-    }
-
-    fn start<'a>(&'a self, _: &'a ToolContext, _: &'a ToolCall) -> BoxFuture<'a, Option<StartFolder>> {
-        at_once(None)
     }
 
     fn holds_commands(&self) -> BoxFuture<'_, bool> {

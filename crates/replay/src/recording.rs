@@ -152,7 +152,7 @@ pub struct RecordedAnswer {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub usage: Option<Usage>,
     /// Its end.
-    #[serde(default, skip_serializing_if = "is_stop")]
+    #[serde(default, skip_serializing_if = "is_default")]
     pub finish: RecordedFinish,
 }
 
@@ -169,10 +169,6 @@ pub enum RecordedFinish {
     Filtered,
     /// The journal does not tell the answer: the call failed, or the daemon ended in it.
     Unknown,
-}
-
-fn is_stop(finish: &RecordedFinish) -> bool {
-    *finish == RecordedFinish::Stop
 }
 
 impl RecordedFinish {
@@ -203,22 +199,18 @@ pub enum SpokenPart {
         /// Arguments, as the model wrote them.
         arguments: String,
         /// The server's own fields of it.
-        #[serde(default, skip_serializing_if = "is_plain")]
+        #[serde(default, skip_serializing_if = "is_default")]
         fields: ServerFields,
     },
     /// The server's own fields of the answer as a whole.
     Fields(ServerFields),
 }
 
-fn is_plain(fields: &ServerFields) -> bool {
-    *fields == ServerFields::default()
-}
-
 /// Result of a tool.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct RecordedResult {
     /// Whose call it was, as in [`Exchange::voice`].
-    #[serde(default, skip_serializing_if = "is_main")]
+    #[serde(default, skip_serializing_if = "is_default")]
     pub voice: u32,
     /// Name of the tool.
     pub tool: String,
@@ -240,9 +232,9 @@ pub struct RecordedResult {
     pub files: Vec<FileChange>,
 }
 
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
-fn is_main(voice: &u32) -> bool {
-    *voice == 0
+/// Returns whether a field says nothing, and is left out.
+pub(crate) fn is_default<T: Default + PartialEq>(value: &T) -> bool {
+    *value == T::default()
 }
 
 /// Question to a person with its answer.

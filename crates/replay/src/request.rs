@@ -3,7 +3,6 @@
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use agentd_core::{
-    ids::SessionId,
     model::{Message, ModelRequest},
     origin::AnswerOrigin,
     tool::ToolSpec,
@@ -34,16 +33,11 @@ pub struct RequestDifference {
     pub diff: String,
 }
 
-/// Requests as they are compared: ids stand by the order in which they come, origins of answers are left out, secrets are
-/// taken out. A request repeats most of the one before it in its session, and what it repeats is not made again.
+/// The last request of a session, beside its form that is compared: ids stand by the order in which they come, origins of
+/// answers are left out, secrets are taken out. A request repeats most of the one before it in its session, and what it
+/// repeats is not made again.
 #[derive(Default)]
-pub(crate) struct CanonicalRequests {
-    last: HashMap<SessionId, CanonicalRequest>,
-}
-
-/// The last request of a session, beside its form that is compared.
-#[derive(Default)]
-struct CanonicalRequest {
+pub(crate) struct CanonicalRequest {
     asked: Vec<Message>,
     messages: Vec<Arc<Value>>,
     ids: Ids,
@@ -53,26 +47,21 @@ struct CanonicalRequest {
     tools: Arc<Vec<Value>>,
 }
 
-impl CanonicalRequests {
-    /// The request as it is compared.
-    pub(crate) fn of(&mut self, request: &ModelRequest, redact: &Redaction) -> RecordedRequest {
-        let last = self.last.entry(request.session_id).or_default();
-        last.take_messages(&request.messages, redact);
-        last.take_tools(&request.tools, redact);
-        let (messages, tools) = (last.messages.clone(), Arc::clone(&last.tools));
+impl CanonicalRequest {
+    /// The next request as it is compared.
+    pub(crate) fn take(&mut self, request: &ModelRequest, redact: &Redaction) -> RecordedRequest {
+        self.take_messages(&request.messages, redact);
+        self.take_tools(&request.tools, redact);
+        let (messages, tools) = (self.messages.clone(), Arc::clone(&self.tools));
         RecordedRequest { messages, tools, may_call: request.may_call }
     }
 
-    /// Takes the parts of an equal request in the place of those of the last one, so that the next comparison is one of pointers.
-    pub(crate) fn share(&mut self, session: SessionId, equal: &RecordedRequest) {
-        if let Some(last) = self.last.get_mut(&session) {
-            last.messages.clone_from(&equal.messages);
-            last.tools = Arc::clone(&equal.tools);
-        }
+    /// Takes the parts of an equal request in the place of its own, so that the next comparison is one of pointers.
+    pub(crate) fn share(&mut self, equal: &RecordedRequest) {
+        self.messages.clone_from(&equal.messages);
+        self.tools = Arc::clone(&equal.tools);
     }
-}
 
-impl CanonicalRequest {
     fn take_messages(&mut self, asked: &[Message], redact: &Redaction) {
         let kept = self.asked.iter().zip(asked).take_while(|(before, now)| before == now).count();
         self.asked.truncate(kept);
@@ -103,23 +92,18 @@ fn canonical_message(message: &Message, ids: &mut Ids, redact: &Redaction) -> Va
         *origin = AnswerOrigin::default();
     }
     let mut value = serde_json::to_value(&message).unwrap_or_default();
-    settle(&mut value, ids, redact);
+    each_text(&mut value, "", &mut |name, text| {
+        *text = if name == "call_id" { ids.name(text) } else { ids.settle(&redact(text)) };
+    });
     value
 }
 
-/// Replaces ids in all texts of a value, and takes secrets out of them.
-fn settle(value: &mut Value, ids: &mut Ids, redact: &Redaction) {
+/// Changes every text of a value, by the name of the field that it is.
+pub(crate) fn each_text(value: &mut Value, name: &str, change: &mut impl FnMut(&str, &mut String)) {
     match value {
-        Value::String(text) => *text = ids.settle(&redact(text)),
-        Value::Array(values) => values.iter_mut().for_each(|value| settle(value, ids, redact)),
-        Value::Object(fields) => {
-            for (name, value) in fields.iter_mut() {
-                match value {
-                    Value::String(id) if name == "call_id" => *id = ids.name(id),
-                    value => settle(value, ids, redact),
-                }
-            }
-        }
+        Value::String(text) => change(name, text),
+        Value::Array(values) => values.iter_mut().for_each(|value| each_text(value, "", change)),
+        Value::Object(fields) => fields.iter_mut().for_each(|(name, value)| each_text(value, name, change)),
         _ => {}
     }
 }

@@ -20,7 +20,7 @@ use crate::{
         Exchange, RecordedAnswer, RecordedQuestion, RecordedRequest, RecordedResult, RecordedTurn, Recording,
         RecordingHead, SpokenPart, TurnFact,
     },
-    request::{self, CanonicalRequests, Redaction, RequestDifference},
+    request::{self, CanonicalRequest, Redaction, RequestDifference},
 };
 
 /// Way in which a recording is played.
@@ -65,7 +65,8 @@ struct State {
     played: Vec<bool>,
     /// Sessions that speak, with their numbers in the recording.
     voices: HashMap<SessionId, u32>,
-    requests: CanonicalRequests,
+    /// The last request of each session.
+    requests: HashMap<SessionId, CanonicalRequest>,
     /// Previews of the calls of the turn that plays.
     previews: HashMap<CallId, Option<String>>,
     problems: Vec<PlayProblem>,
@@ -80,7 +81,7 @@ impl Script {
             turn: 0,
             played: Vec::new(),
             voices: HashMap::new(),
-            requests: CanonicalRequests::default(),
+            requests: HashMap::new(),
             previews: HashMap::new(),
             problems: Vec::new(),
         };
@@ -139,7 +140,7 @@ impl Script {
 
     /// Answers of models of the turn that plays which nobody asked for.
     pub fn unplayed(&self) -> usize {
-        self.state().open(|fact| matches!(fact, TurnFact::Exchange(_)))
+        self.state().open(|fact| matches!(fact, TurnFact::Exchange(_))).count()
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -152,9 +153,10 @@ impl Script {
     /// When there is none, or the request is not the recorded one.
     pub(crate) fn answer(&self, asked: &ModelRequest) -> Result<Vec<ModelChunk>, ModelError> {
         let mut state = self.state();
-        let now = state.requests.of(asked, &self.redact);
+        let now = state.requests.entry(asked.session_id).or_default().take(asked, &self.redact);
         let voice = state.voice(asked);
-        let open = state.open_exchanges(voice);
+        let is_it = |fact: &TurnFact| matches!(fact, TurnFact::Exchange(exchange) if exchange.voice == voice);
+        let open: Vec<usize> = state.open(is_it).collect();
         let Some(first) = open.first().copied() else {
             return Err(state.refuse("the model is asked once more than it was when this was recorded", None));
         };
@@ -171,16 +173,15 @@ impl Script {
             },
             Play::Learn | Play::LiveTools | Play::LiveModel => first,
         };
-        let learns = self.play == Play::Learn;
-        let chunks = match state.exchange(place) {
-            Some(exchange) => {
-                if learns {
-                    exchange.request = Some(Arc::new(now));
-                }
-                chunks(&exchange.answer)
+        let mut chunks = None;
+        let turn = state.turn;
+        let fact = state.recording.turns.get_mut(turn).and_then(|turn| turn.facts.get_mut(place));
+        if let Some(TurnFact::Exchange(exchange)) = fact {
+            if self.play == Play::Learn {
+                exchange.request = Some(Arc::new(now));
             }
-            None => None,
-        };
+            chunks = self::chunks(&exchange.answer);
+        }
         state.mark(place);
         chunks.ok_or_else(|| {
             state.refuse("the journal that this was recorded from does not tell what the model answered here", None)
@@ -218,8 +219,12 @@ impl Script {
     /// The recorded answer to a question; none where it was not asked.
     pub fn question(&self, asked: &Ask) -> Option<Answer> {
         let mut state = self.state();
-        let place =
-            state.find(|fact| matches!(fact, TurnFact::Question(known) if is_same_question(&known.ask, asked)))?;
+        let is_same = |known: &Ask| match (known, asked) {
+            (Ask::Approval { tool: known, .. }, Ask::Approval { tool, .. }) => known == tool,
+            (Ask::Question { question: known, .. }, Ask::Question { question, .. }) => known == question,
+            _ => false,
+        };
+        let place = state.find(|fact| matches!(fact, TurnFact::Question(known) if is_same(&known.ask)))?;
         state.mark(place);
         match state.fact(place) {
             Some(TurnFact::Question(question)) => Some(question.answer.clone()),
@@ -240,7 +245,7 @@ impl Script {
 
     /// Recorded questions of the turn that plays which were not asked.
     pub fn unasked(&self) -> usize {
-        self.state().open(|fact| matches!(fact, TurnFact::Question(_)))
+        self.state().open(|fact| matches!(fact, TurnFact::Question(_))).count()
     }
 
     /// Returns whether a call that is asked about now ran when it was recorded.
@@ -249,14 +254,6 @@ impl Script {
         let refused = |result: &RecordedResult| result.error == Some(ToolErrorCode::Denied);
         let is_it = |fact: &TurnFact| matches!(fact, TurnFact::Result(known) if known.tool == *tool && !refused(known));
         self.state().find(is_it).is_some()
-    }
-}
-
-fn is_same_question(known: &Ask, asked: &Ask) -> bool {
-    match (known, asked) {
-        (Ask::Approval { tool: known, .. }, Ask::Approval { tool, .. }) => known == tool,
-        (Ask::Question { question: known, .. }, Ask::Question { question, .. }) => known == question,
-        _ => false,
     }
 }
 
@@ -269,16 +266,10 @@ impl State {
         self.facts().get(place)
     }
 
-    /// Number of facts of the kind that were not played.
-    fn open(&self, is_it: impl Fn(&TurnFact) -> bool) -> usize {
-        self.facts().iter().zip(&self.played).filter(|(fact, played)| !**played && is_it(fact)).count()
-    }
-
-    fn exchange(&mut self, place: usize) -> Option<&mut Exchange> {
-        match self.recording.turns.get_mut(self.turn)?.facts.get_mut(place) {
-            Some(TurnFact::Exchange(exchange)) => Some(exchange),
-            _ => None,
-        }
+    /// Places of the facts of the kind that were not played.
+    fn open(&self, is_it: impl Fn(&TurnFact) -> bool) -> impl Iterator<Item = usize> {
+        let open = self.facts().iter().zip(&self.played).enumerate().filter(|(_, (_, played))| !**played);
+        open.filter(move |(_, (fact, _))| is_it(fact)).map(|(place, _)| place)
     }
 
     fn mark(&mut self, place: usize) {
@@ -289,14 +280,7 @@ impl State {
 
     /// The first fact of the kind that was not played.
     fn find(&self, is_it: impl Fn(&TurnFact) -> bool) -> Option<usize> {
-        let open = self.facts().iter().zip(&self.played).enumerate();
-        open.filter(|(_, (_, played))| !**played).find(|(_, (fact, _))| is_it(fact)).map(|(place, _)| place)
-    }
-
-    fn open_exchanges(&self, voice: u32) -> Vec<usize> {
-        let of_voice = |fact: &TurnFact| matches!(fact, TurnFact::Exchange(exchange) if exchange.voice == voice);
-        let open = self.facts().iter().zip(&self.played).enumerate();
-        open.filter(|(_, (fact, played))| !**played && of_voice(fact)).map(|(place, _)| place).collect()
+        self.open(is_it).next()
     }
 
     /// The number of the session that asks. A new one is the subagent whose task it has.
@@ -324,7 +308,7 @@ impl State {
     fn share(&mut self, session: SessionId, place: usize) {
         let fact = self.recording.turns.get(self.turn).and_then(|turn| turn.facts.get(place));
         if let Some(TurnFact::Exchange(Exchange { request: Some(recorded), .. })) = fact {
-            self.requests.share(session, recorded);
+            self.requests.entry(session).or_default().share(recorded);
         }
     }
 
@@ -350,6 +334,9 @@ impl State {
     /// that were recorded: then the next result of the tool is meant.
     fn recorded_call(&self, voice: u32, call: &ToolCall, by_order: bool) -> Option<usize> {
         let of_tool = |fact: &TurnFact| matches!(fact, TurnFact::Result(known) if known.voice == voice && known.tool == call.name);
+        let parsed = |text: &str| serde_json::from_str::<Value>(text).ok();
+        let are_same =
+            |one: &str, other: &str| one == other || parsed(one).is_some_and(|one| parsed(other) == Some(one));
         let same = |fact: &TurnFact| {
             of_tool(fact) && matches!(fact, TurnFact::Result(known) if are_same(&known.arguments, &call.arguments))
         };
@@ -388,11 +375,6 @@ impl State {
         self.problem(message.to_owned(), difference);
         ModelError::new(ErrorKind::Conflict, message).with_hint("`--update` records the requests as they are now")
     }
-}
-
-fn are_same(one: &str, other: &str) -> bool {
-    let parsed = |text: &str| serde_json::from_str::<Value>(text).ok();
-    one == other || parsed(one).is_some_and(|one| parsed(other) == Some(one))
 }
 
 /// An answer as a model's stream; none where nobody knows it.

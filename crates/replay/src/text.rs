@@ -12,9 +12,9 @@ use serde_json::Value;
 use crate::{
     recording::{
         Exchange, RecordedAnswer, RecordedEnd, RecordedQuestion, RecordedRequest, RecordedResult, RecordedStart,
-        RecordedTurn, Recording, RecordingHead, SubagentVoice, TurnFact, VERSION,
+        RecordedTurn, Recording, RecordingHead, SubagentVoice, TurnFact, VERSION, is_default,
     },
-    request::Redaction,
+    request::{Redaction, each_text, shared},
 };
 
 /// Largest text of a recording, in bytes.
@@ -63,7 +63,7 @@ enum Line {
 
 #[derive(Debug, Serialize, Deserialize)]
 struct RequestLine {
-    #[serde(default, skip_serializing_if = "is_zero")]
+    #[serde(default, skip_serializing_if = "is_default")]
     voice: u32,
     slot: Slot,
     /// Messages that it shares with the request before it.
@@ -76,16 +76,11 @@ struct RequestLine {
 
 #[derive(Debug, Serialize, Deserialize)]
 struct AnswerLine {
-    #[serde(default, skip_serializing_if = "is_zero")]
+    #[serde(default, skip_serializing_if = "is_default")]
     voice: u32,
     slot: Slot,
     #[serde(flatten)]
     answer: RecordedAnswer,
-}
-
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
-fn is_zero(voice: &u32) -> bool {
-    *voice == 0
 }
 
 /// The text of a recording.
@@ -130,10 +125,7 @@ impl Writer {
         let Exchange { voice, slot, request, answer } = exchange;
         if let Some(request) = request {
             let before = self.last.insert(*voice, Arc::clone(request));
-            let shared = |before: &Arc<RecordedRequest>| {
-                before.messages.iter().zip(&request.messages).take_while(|(a, b)| a == b).count()
-            };
-            let keeps = before.as_ref().map_or(0, shared);
+            let keeps = before.as_ref().map_or(0, |before| shared(before, request));
             let new_tools = before.is_none_or(|before| before.tools != request.tools);
             let may_call = request.may_call;
             self.line(&Line::Request(RequestLine { voice: *voice, slot: *slot, keeps, new_tools, may_call }))?;
@@ -157,20 +149,11 @@ pub fn redacted(recording: &Recording, redact: &Redaction) -> Result<Recording, 
     let mut text = String::new();
     for line in write(recording).map_err(unwritten)?.lines() {
         let mut value: Value = serde_json::from_str(line).map_err(unwritten)?;
-        clean(&mut value, redact);
+        each_text(&mut value, "", &mut |_, text| *text = redact(text));
         text.push_str(&value.to_string());
         text.push('\n');
     }
     read(&text)
-}
-
-fn clean(value: &mut Value, redact: &Redaction) {
-    match value {
-        Value::String(text) => *text = redact(text),
-        Value::Array(values) => values.iter_mut().for_each(|value| clean(value, redact)),
-        Value::Object(fields) => fields.values_mut().for_each(|value| clean(value, redact)),
-        _ => {}
-    }
 }
 
 /// The recording that a text holds.

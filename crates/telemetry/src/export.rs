@@ -1,7 +1,7 @@
 //! The task that follows the journal: one for each signal, so that neither waits for the other. It sends turn by turn, and
 //! notes each as soon as the collector has it. Nothing waits for it.
 
-use std::{collections::BTreeMap, path::Path, sync::Arc, time::Duration};
+use std::{collections::VecDeque, io, path::Path, sync::Arc, time::Duration};
 
 use agentd_core::{
     Timestamp,
@@ -12,7 +12,7 @@ use agentd_core::{
     ports::Store,
     session::EndedTurn,
 };
-use agentd_trace::{TurnTrace, nest, subagent_sessions, turns};
+use agentd_trace::{TurnTrace, nest_all, turns};
 use prost::Message as _;
 use tokio::{sync::watch, time::sleep};
 
@@ -36,8 +36,6 @@ const MOST_TRIES: u32 = 8;
 /// Events that are read at once, and those of one session at the most.
 const PAGE: usize = 1000;
 const MOST_EVENTS: usize = 200_000;
-/// Sessions of subagents that are read for one turn.
-const MOST_SESSIONS: usize = 500;
 
 /// The pause before a try that follows a failure, which doubles, and the longest.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
@@ -90,8 +88,8 @@ pub async fn follow<T: Clone>(
     let mut pause = FIRST_PAUSE;
     loop {
         match export.step().await {
-            Ok(Progress::Sent) => pause = FIRST_PAUSE,
-            Ok(Progress::Nothing) => {
+            Ok(true) => pause = FIRST_PAUSE,
+            Ok(false) => {
                 pause = FIRST_PAUSE;
                 tokio::select! {
                     changed = signs.changed() => match changed {
@@ -109,11 +107,6 @@ pub async fn follow<T: Clone>(
             }
         }
     }
-}
-
-enum Progress {
-    Sent,
-    Nothing,
 }
 
 /// Reason to try again later.
@@ -138,7 +131,7 @@ struct Export {
     collector: Collector,
     position: Option<Position>,
     /// Turns that were found and not sent.
-    due: std::collections::VecDeque<EndedTurn>,
+    due: VecDeque<EndedTurn>,
     /// Spans of the first of them that were taken.
     taken: usize,
     /// Tries of the next message after which the collector failed.
@@ -157,15 +150,11 @@ impl Export {
         collector: Collector,
     ) -> Self {
         let loading = file.clone();
-        let loaded = tokio::task::spawn_blocking(move || loading.load()).await;
-        let position = match loaded {
-            Ok(Ok(position)) => position,
-            Ok(Err(error)) => {
-                tracing::warn!("the position of telemetry cannot be read, so it begins with the next turn: {error}");
-                None
-            }
-            Err(_) => None,
-        };
+        let loaded = tokio::task::spawn_blocking(move || loading.load()).await.unwrap_or(Ok(None));
+        let position = loaded.unwrap_or_else(|error| {
+            tracing::warn!("the position of telemetry cannot be read, so it begins with the next turn: {error}");
+            None
+        });
         let attributes = config.resource.iter().map(|(name, value)| KeyValue::new(name, value.as_str())).collect();
         Self {
             signal,
@@ -176,7 +165,7 @@ impl Export {
             file,
             collector,
             position,
-            due: std::collections::VecDeque::new(),
+            due: VecDeque::new(),
             taken: 0,
             tries: 0,
             measures: Measures::default(),
@@ -184,8 +173,8 @@ impl Export {
         }
     }
 
-    /// Sends the next turn, if there is one.
-    async fn step(&mut self) -> Result<Progress, Delay> {
+    /// Sends the next turn; returns whether there was one.
+    async fn step(&mut self) -> Result<bool, Delay> {
         let position = match self.position {
             Some(position) => position,
             None => {
@@ -197,27 +186,25 @@ impl Export {
         if self.due.is_empty() {
             self.due = self.find(position).await?.into();
         }
-        let Some(turn) = self.due.front().copied() else { return Ok(Progress::Nothing) };
+        let Some(turn) = self.due.front().copied() else { return Ok(false) };
         if let Some((tree, traceparent)) = self.read(turn).await? {
-            self.send(&tree, traceparent.as_deref()).await?;
+            match self.signal {
+                Signal::Traces => self.send_spans(&tree, traceparent.as_deref()).await?,
+                Signal::Metrics => self.send_measures(&tree).await?,
+            }
         }
         self.note(Position::of(&turn)).await?;
         self.due.pop_front();
         self.taken = 0;
-        Ok(Progress::Sent)
+        Ok(true)
     }
 
     async fn note(&mut self, position: Position) -> Result<Position, Delay> {
         let file = self.file.clone();
-        let saved = tokio::task::spawn_blocking(move || file.save(position)).await;
-        let problem = match saved {
-            Ok(Ok(())) => None,
-            Ok(Err(error)) => Some(error.to_string()),
-            Err(error) => Some(error.to_string()),
-        };
+        let saved = tokio::task::spawn_blocking(move || file.save(position)).await.map_err(io::Error::other);
         // Known here in any case: what was taken is not sent again in this life.
         self.position = Some(position);
-        if let Some(problem) = problem {
+        if let Err(problem) = saved.and_then(|saved| saved) {
             tracing::warn!("the position of telemetry cannot be written: {problem}");
         }
         Ok(position)
@@ -270,25 +257,9 @@ impl Export {
             }
             _ => None,
         });
-        let mut trees = [tree];
-        self.add_subagents(&mut trees).await?;
-        let [tree] = trees;
+        let of_child = |session| async move { Ok::<_, Delay>(turns(&self.events(session, 0, u64::MAX).await?)) };
+        nest_all(std::slice::from_mut(&mut tree), of_child).await?;
         Ok(Some((tree, traceparent)))
-    }
-
-    async fn add_subagents(&self, trees: &mut [TurnTrace]) -> Result<(), Delay> {
-        let mut known: BTreeMap<SessionId, Vec<TurnTrace>> = BTreeMap::new();
-        let mut wanted = subagent_sessions(trees);
-        while let Some(session) = wanted.pop_first() {
-            if known.len() >= MOST_SESSIONS || known.contains_key(&session) {
-                continue;
-            }
-            let of_child = turns(&self.events(session, 0, u64::MAX).await?);
-            wanted.extend(subagent_sessions(&of_child));
-            known.insert(session, of_child);
-        }
-        nest(trees, &known);
-        Ok(())
     }
 
     async fn events(&self, session: SessionId, after: u64, last: u64) -> Result<Vec<Event>, Delay> {
@@ -300,13 +271,6 @@ impl Export {
             after = end;
         }
         Ok(events)
-    }
-
-    async fn send(&mut self, tree: &TurnTrace, traceparent: Option<&str>) -> Result<(), Delay> {
-        match self.signal {
-            Signal::Traces => self.send_spans(tree, traceparent).await,
-            Signal::Metrics => self.send_measures(tree).await,
-        }
     }
 
     async fn send_spans(&mut self, tree: &TurnTrace, traceparent: Option<&str>) -> Result<(), Delay> {
@@ -359,27 +323,20 @@ impl Export {
     fn settle(&mut self, outcome: ExportOutcome) -> Result<(), Delay> {
         let signal = self.signal.as_str();
         self.tries += 1;
-        let outcome = match outcome {
-            ExportOutcome::Later { why, is_doubtful: true, .. } if self.tries >= MOST_TRIES => {
-                ExportOutcome::Refused(why)
-            }
-            outcome => outcome,
-        };
-        if !matches!(outcome, ExportOutcome::Later { .. }) {
-            self.tries = 0;
-        }
         match outcome {
-            ExportOutcome::Taken { rejected: 0 } => Ok(()),
+            ExportOutcome::Later { why, after, is_doubtful } if !is_doubtful || self.tries < MOST_TRIES => {
+                return Err(Delay { why, after });
+            }
+            ExportOutcome::Taken { rejected: 0 } => {}
             ExportOutcome::Taken { rejected } => {
                 tracing::warn!(signal, rejected, "the collector did not take all of a turn");
-                Ok(())
             }
-            ExportOutcome::Refused(why) | ExportOutcome::TooLarge(why) => {
+            ExportOutcome::Refused(why) | ExportOutcome::TooLarge(why) | ExportOutcome::Later { why, .. } => {
                 tracing::warn!(signal, "the collector does not take a turn, which is left out: {why}");
-                Ok(())
             }
-            ExportOutcome::Later { why, after, .. } => Err(Delay { why, after }),
         }
+        self.tries = 0;
+        Ok(())
     }
 }
 

@@ -91,7 +91,10 @@ impl Measures {
     fn spent(&mut self, model: &Attributes, usage: &Usage) {
         let mut attributes = model.clone();
         if let Some(cost) = usage.cost_microusd {
-            self.amount("agentd.cost", attributes.clone(), dollars(cost));
+            let empty = SeriesValue::Amount(0.0);
+            if let SeriesValue::Amount(sum) = self.series("agentd.cost", attributes.clone(), empty) {
+                *sum += dollars(cost);
+            }
         }
         attributes.push(("gen_ai.token.modality", "unknown".to_owned()));
         for (name, tokens) in [
@@ -101,17 +104,11 @@ impl Measures {
             ("gen_ai.client.inference.usage.cache_write.input_tokens", usage.cache_write_tokens),
             ("gen_ai.client.inference.usage.reasoning.output_tokens", usage.reasoning_tokens),
         ] {
-            if let Some(SeriesValue::Count(sum)) =
-                (tokens > 0).then(|| self.series(name, attributes.clone(), SeriesValue::Count(0)))
+            if tokens > 0
+                && let SeriesValue::Count(sum) = self.series(name, attributes.clone(), SeriesValue::Count(0))
             {
                 *sum = sum.saturating_add(tokens);
             }
-        }
-    }
-
-    fn amount(&mut self, name: &'static str, attributes: Attributes, more: f64) {
-        if let SeriesValue::Amount(sum) = self.series(name, attributes, SeriesValue::Amount(0.0)) {
-            *sum += more;
         }
     }
 
@@ -188,17 +185,15 @@ fn of_model(model: &str, server: Option<&str>) -> Attributes {
 
 fn empty_metric(name: &str, measured: &SeriesValue, temporality: otlp::Temporality) -> otlp::Metric {
     let temporality = temporality.into();
+    let sum = otlp::MetricData::Sum(otlp::Sum { points: Vec::new(), temporality, is_monotonic: true });
+    let spread = otlp::MetricData::Histogram(otlp::Histogram { points: Vec::new(), temporality });
     let (unit, data) = match measured {
-        SeriesValue::Count(_) => {
-            ("{token}", otlp::MetricData::Sum(otlp::Sum { points: Vec::new(), temporality, is_monotonic: true }))
+        SeriesValue::Count(_) => ("{token}", sum),
+        SeriesValue::Amount(_) => ("USD", sum),
+        SeriesValue::Spread { .. } if [names::AGENT_CALLS, names::AGENT_TOOL_CALLS].contains(&name) => {
+            ("{call}", spread)
         }
-        SeriesValue::Amount(_) => {
-            ("USD", otlp::MetricData::Sum(otlp::Sum { points: Vec::new(), temporality, is_monotonic: true }))
-        }
-        SeriesValue::Spread { .. } => {
-            let unit = if [names::AGENT_CALLS, names::AGENT_TOOL_CALLS].contains(&name) { "{call}" } else { "s" };
-            (unit, otlp::MetricData::Histogram(otlp::Histogram { points: Vec::new(), temporality }))
-        }
+        SeriesValue::Spread { .. } => ("s", spread),
     };
     otlp::Metric { name: name.to_owned(), unit: unit.to_owned(), data: Some(data) }
 }

@@ -16,12 +16,7 @@ pub const EXECUTE_TOOL: &str = "execute_tool";
 pub const INVOKE_AGENT: &str = "invoke_agent";
 
 /// Beginning of the names of tools of MCP servers.
-const OF_SERVER: &str = "mcp_";
-
-/// Returns whether a tool belongs to an MCP server.
-pub(crate) fn is_of_server(tool: &str) -> bool {
-    tool.starts_with(OF_SERVER)
-}
+pub(crate) const OF_SERVER: &str = "mcp_";
 
 /// Name of an agent.
 pub const AGENT: &str = "gen_ai.agent.name";

@@ -3,7 +3,7 @@
 //! only where a person asks for it.
 
 use agentd_core::{Timestamp, interrupt::AnsweredBy, tool::ToolErrorCode, turn::StopReason, usage::Usage};
-use agentd_trace::{InterruptSpan, ModelCallSpan, Span, SpanKind, SubagentSpan, ToolSpan, TurnTrace};
+use agentd_trace::{InterruptSpan, ModelCallSpan, Span, SpanKind, ToolSpan, TurnTrace};
 use serde_json::{Value, json};
 
 use crate::{
@@ -48,12 +48,10 @@ impl SpanWriter {
         if self.content {
             attributes.extend(turn_content(turn));
         }
-        let at = self.spans.len();
-        self.add(format!("{} {}", names::INVOKE_AGENT, turn.agent), id, parent, (turn.at, turn.end), attributes);
-        self.fail(at, error.as_deref(), message);
-        for span in &turn.spans {
-            self.part(turn, span, id, at);
-        }
+        let name = format!("{} {}", names::INVOKE_AGENT, turn.agent);
+        let kind = otlp::SpanKind::Internal;
+        let at = self.add(kind, name, (id, parent), (turn.at, turn.end), attributes, (error.as_deref(), message));
+        self.parts(turn, &turn.spans, id, at);
     }
 
     /// A part of a turn. `above` is the number of the span that gets it where it is an event.
@@ -64,7 +62,7 @@ impl SpanWriter {
                 self.parts(turn, &span.children, parent, at);
             }
             SpanKind::Tool(tool) => self.tool(turn, span, tool, parent),
-            SpanKind::Subagent(work) => self.subagent(work, parent),
+            SpanKind::Subagent(work) => work.turns.iter().for_each(|turn| self.turn(turn, Some(parent))),
             SpanKind::Interrupt(asked) => self.event(above, span, "agentd.interrupt", answer(asked)),
             SpanKind::Compaction { .. } => {
                 self.event(above, span, "agentd.compaction", Vec::new());
@@ -87,12 +85,6 @@ impl SpanWriter {
         }
     }
 
-    fn subagent(&mut self, work: &SubagentSpan, parent: [u8; 8]) {
-        for turn in &work.turns {
-            self.turn(turn, Some(parent));
-        }
-    }
-
     fn chat(&mut self, turn: &TurnTrace, span: &Span, call: &ModelCallSpan, parent: [u8; 8]) -> usize {
         let mut attributes = of_call(turn, &call.model, call.server.as_deref(), &call.usage);
         attributes.push(KeyValue::new("gen_ai.request.stream", true));
@@ -110,12 +102,9 @@ impl SpanWriter {
         if self.content {
             attributes.extend(call_content(turn, span, call));
         }
-        let at = self.spans.len();
         let id = span_id(turn.session_id, turn.turn_id, &span.id);
-        self.add(format!("{} {}", names::CHAT, call.model), id, Some(parent), (span.at, span.end), attributes);
-        self.spans[at].kind = otlp::SpanKind::Client.into();
-        self.fail(at, call_failure(span, call), None);
-        at
+        let (name, error) = (format!("{} {}", names::CHAT, call.model), (call_failure(span, call), None));
+        self.add(otlp::SpanKind::Client, name, (id, Some(parent)), (span.at, span.end), attributes, error)
     }
 
     fn tool(&mut self, turn: &TurnTrace, span: &Span, tool: &ToolSpan, parent: [u8; 8]) {
@@ -128,7 +117,7 @@ impl SpanWriter {
             KeyValue::new(names::CONVERSATION, turn.session_id.to_string()),
             KeyValue::new(names::STEP, u64::from(tool.step)),
         ];
-        if names::is_of_server(&tool.name) {
+        if tool.name.starts_with(names::OF_SERVER) {
             attributes.push(KeyValue::new("mcp.method.name", "tools/call"));
         }
         if let Some(code) = tool.exit_code {
@@ -137,56 +126,45 @@ impl SpanWriter {
         if self.content {
             attributes.extend(tool_content(tool));
         }
-        let at = self.spans.len();
-        self.add(
-            format!("{} {}", names::EXECUTE_TOOL, tool_name(tool)),
-            id,
-            Some(parent),
-            (span.at, span.end),
-            attributes,
-        );
-        self.fail(at, tool_failure(span, tool), None);
+        let (name, times) = (format!("{} {}", names::EXECUTE_TOOL, tool_name(tool)), (span.at, span.end));
+        let (kind, error) = (otlp::SpanKind::Internal, (tool_failure(span, tool), None));
+        let at = self.add(kind, name, (id, Some(parent)), times, attributes, error);
         // The model that the tool asked itself.
         if tool.sampled != Usage::default() {
             let attributes = of_call(turn, &turn.model, None, &tool.sampled);
-            let name = format!("{} sampled", span.id);
-            let own = span_id(turn.session_id, turn.turn_id, &name);
-            self.add(format!("{} {}", names::CHAT, turn.model), own, Some(id), (span.at, span.end), attributes);
-            if let Some(last) = self.spans.last_mut() {
-                last.kind = otlp::SpanKind::Client.into();
-            }
+            let own = span_id(turn.session_id, turn.turn_id, &format!("{} sampled", span.id));
+            let name = format!("{} {}", names::CHAT, turn.model);
+            self.add(otlp::SpanKind::Client, name, (own, Some(id)), times, attributes, (None, None));
         }
         self.parts(turn, &span.children, id, at);
     }
 
+    /// Adds a span, and returns its number. One with an error has failed; what an error says besides is content.
     fn add(
         &mut self,
+        kind: otlp::SpanKind,
         name: String,
-        id: [u8; 8],
-        parent: Option<[u8; 8]>,
+        (id, parent): ([u8; 8], Option<[u8; 8]>),
         (at, end): (Timestamp, Timestamp),
-        attributes: Vec<KeyValue>,
-    ) {
+        mut attributes: Vec<KeyValue>,
+        (error, message): (Option<&str>, Option<&str>),
+    ) -> usize {
+        attributes.extend(error.map(|error| KeyValue::new(names::ERROR, error)));
+        let message = message.filter(|_| self.content).map(cut).unwrap_or_default();
+        let status = error.map(|_| otlp::Status { message, code: otlp::StatusCode::Error.into() });
         self.spans.push(otlp::Span {
             trace_id: self.trace_id.to_vec(),
             span_id: id.to_vec(),
             parent_span_id: parent.map_or_else(Vec::new, |id| id.to_vec()),
             name,
-            kind: otlp::SpanKind::Internal.into(),
+            kind: kind.into(),
             start_ns: nanoseconds(at),
             end_ns: nanoseconds(end),
             attributes,
             events: Vec::new(),
-            status: None,
+            status,
         });
-    }
-
-    /// Marks a span as failed. What an error says is content.
-    fn fail(&mut self, at: usize, error: Option<&str>, message: Option<&str>) {
-        let Some((error, span)) = error.zip(self.spans.get_mut(at)) else { return };
-        span.attributes.push(KeyValue::new(names::ERROR, error));
-        let message = message.filter(|_| self.content).map(cut).unwrap_or_default();
-        span.status = Some(otlp::Status { message, code: otlp::StatusCode::Error.into() });
+        self.spans.len() - 1
     }
 
     fn event(&mut self, above: usize, span: &Span, name: &str, mut attributes: Vec<KeyValue>) {

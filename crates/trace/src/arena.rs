@@ -8,13 +8,8 @@ use crate::span::{ModelCallSpan, Span, SpanKind, ToolSpan, TurnTrace, between};
 /// Spans of one turn.
 #[derive(Debug, Default)]
 pub(crate) struct Arena {
-    nodes: Vec<Node>,
-}
-
-#[derive(Debug)]
-struct Node {
-    parent: Option<usize>,
-    span: Span,
+    /// Each with the number of its parent.
+    nodes: Vec<(Option<usize>, Span)>,
 }
 
 impl Arena {
@@ -24,20 +19,20 @@ impl Arena {
 
     /// Adds a span that is over as soon as it begins.
     pub(crate) fn point(&mut self, parent: Option<usize>, id: String, at: Timestamp, kind: SpanKind) -> usize {
-        self.nodes.push(Node { parent, span: Span { id, at, end: at, is_open: false, kind, children: Vec::new() } });
+        self.nodes.push((parent, Span { id, at, end: at, is_open: false, kind, children: Vec::new() }));
         self.nodes.len() - 1
     }
 
     /// Adds a span that is under way.
     pub(crate) fn open(&mut self, parent: Option<usize>, id: String, at: Timestamp, kind: SpanKind) -> usize {
         let number = self.point(parent, id, at, kind);
-        self.nodes[number].span.is_open = true;
+        self.nodes[number].1.is_open = true;
         number
     }
 
     /// A span by the number that it was given.
     pub(crate) fn span(&mut self, number: usize) -> &mut Span {
-        &mut self.nodes[number].span
+        &mut self.nodes[number].1
     }
 
     pub(crate) fn close(&mut self, number: usize, at: Timestamp) {
@@ -60,40 +55,31 @@ impl Arena {
     }
 
     pub(crate) fn parent(&self, number: usize) -> Option<usize> {
-        self.nodes[number].parent
+        self.nodes[number].0
     }
 
     pub(crate) fn has_children(&self, parent: usize) -> bool {
-        self.nodes.iter().any(|node| node.parent == Some(parent))
-    }
-
-    /// Returns whether a model call has words.
-    pub(crate) fn has_words(&self, call: usize) -> bool {
-        self.first_words(call).is_some()
+        self.nodes.iter().any(|(known, _)| *known == Some(parent))
     }
 
     /// Time of the first words of a model call.
     pub(crate) fn first_words(&self, call: usize) -> Option<Timestamp> {
         let is_words = |span: &Span| matches!(span.kind, SpanKind::Message { .. } | SpanKind::Reasoning { .. });
-        let first = self.nodes.iter().find(|node| node.parent == Some(call) && is_words(&node.span));
-        first.map(|node| node.span.at)
+        let first = self.nodes.iter().find(|(parent, span)| *parent == Some(call) && is_words(span));
+        first.map(|(_, span)| span.at)
     }
 
     /// The tree. What is still open ends at that time. Children come behind their parents, so that they are there first
     /// from behind.
-    pub(crate) fn into_tree(self, end: Timestamp) -> Vec<Span> {
-        let mut spans: Vec<(Option<usize>, Option<Span>)> =
-            self.nodes.into_iter().map(|node| (node.parent, Some(node.span))).collect();
+    pub(crate) fn into_tree(mut self, end: Timestamp) -> Vec<Span> {
         let mut roots = Vec::new();
-        for number in (0..spans.len()).rev() {
-            let parent = spans[number].0.filter(|parent| *parent < number);
-            let Some(mut span) = spans[number].1.take() else { continue };
+        while let Some((parent, mut span)) = self.nodes.pop() {
             span.children.reverse();
             if span.is_open {
                 span.end = end;
             }
-            match parent.and_then(|parent| spans[parent].1.as_mut()) {
-                Some(above) => above.children.push(span),
+            match parent.and_then(|parent| self.nodes.get_mut(parent)) {
+                Some((_, above)) => above.children.push(span),
                 None => roots.push(span),
             }
         }

@@ -6,16 +6,15 @@ use std::collections::{BTreeMap, HashMap};
 use agentd_core::{
     Timestamp,
     agent::{MAIN, Subagent},
-    context::{PromptReport, TokenLevel},
+    context::TokenLevel,
     error::ErrorKind,
     event::{Event, EventKind, StateChange},
     ids::{CallId, InterruptId, ItemId, SessionId, TurnId},
     interrupt::AnsweredBy,
     item::{ItemBody, ItemStatus},
-    model::Slot,
     tool::ToolErrorCode,
     turn::{StopReason, TurnResult},
-    usage::{CallTiming, Usage},
+    usage::Usage,
 };
 
 use crate::{
@@ -49,7 +48,11 @@ pub fn turns<'a>(events: impl IntoIterator<Item = &'a Event>) -> Vec<TurnTrace> 
             agent = stack.last().cloned().unwrap_or_else(|| MAIN.to_owned());
         }
     }
-    let turns = turns.into_iter().filter(TurnBuilder::has_begun).map(TurnBuilder::finish);
+    // A start that is told of nothing but a place in the queue is no turn yet.
+    let has_begun = |TurnBuilder { trace, arena, .. }: &TurnBuilder<'_>| {
+        trace.trace_id.is_some() || trace.outcome.is_some() || !arena.is_empty()
+    };
+    let turns = turns.into_iter().filter(has_begun).map(TurnBuilder::finish);
     let numbered = |(number, turn): (u64, TurnTrace)| TurnTrace { number, ..turn };
     (1..).zip(turns).map(numbered).collect()
 }
@@ -117,11 +120,6 @@ impl<'a> TurnBuilder<'a> {
         }
     }
 
-    /// A start that is told of nothing but a place in the queue is no turn yet.
-    fn has_begun(&self) -> bool {
-        self.trace.trace_id.is_some() || self.trace.outcome.is_some() || !self.arena.is_empty()
-    }
-
     fn take(&mut self, event: &'a Event) {
         self.trace.last_seq = event.seq;
         self.events.push(event);
@@ -145,10 +143,7 @@ impl<'a> TurnBuilder<'a> {
             EventKind::InterruptResolved { interrupt_id, answer, by, .. } => {
                 self.answered(event, *interrupt_id, answer, by);
             }
-            EventKind::UsageUpdated { step, slot, model, usage, prompt, delegated, timing, .. } => {
-                let call = PaidCall { step: *step, slot: *slot, model, usage: *usage, prompt, timing: *timing };
-                self.paid(event, call, *delegated);
-            }
+            EventKind::UsageUpdated { .. } => self.paid(event),
             EventKind::IntentClassified { intent } => {
                 self.chosen(event, format!("intent {}", intent.kind.as_str()), &intent.reason);
             }
@@ -178,53 +173,50 @@ impl<'a> TurnBuilder<'a> {
         number
     }
 
-    fn paid(&mut self, event: &Event, paid: PaidCall<'_>, delegated: bool) {
-        self.trace.usage += paid.usage;
-        let is_of_known_step = self.last_call.is_some_and(|(_, step)| step == paid.step);
-        let is_sampled = paid.timing.is_none() && paid.prompt.is_none() && is_of_known_step;
-        if (delegated || (is_sampled && self.call.is_none() && self.is_behind_result()))
+    fn paid(&mut self, event: &Event) {
+        let EventKind::UsageUpdated { step, slot, model, usage, prompt, delegated, timing, .. } = &event.kind else {
+            return;
+        };
+        self.trace.usage += *usage;
+        let is_of_known_step = self.last_call.is_some_and(|(_, known)| known == *step);
+        let is_sampled = timing.is_none() && prompt.is_none() && is_of_known_step;
+        if (*delegated || (is_sampled && self.call.is_none() && self.is_behind_result()))
             && let Some(tool) = self.last_tool.and_then(|number| self.arena.tool(number))
         {
-            let sum = if delegated { &mut tool.delegated } else { &mut tool.sampled };
-            *sum += paid.usage;
+            let sum = if *delegated { &mut tool.delegated } else { &mut tool.sampled };
+            *sum += *usage;
             return;
         }
         let number = self.current_call(event);
         let first = self.arena.first_words(number);
         let span = self.arena.span(number);
         span.id = format!("m{}", event.seq);
-        if let Some(began) = paid.timing.and_then(|timing| earlier(event.at, timing.duration_ms)) {
+        if let Some(began) = timing.and_then(|timing| earlier(event.at, timing.duration_ms)) {
             span.at = began;
             // The question about the intent comes before all else of its turn.
-            if paid.step == 0 {
+            if *step == 0 {
                 self.trace.at = self.trace.at.min(began);
             }
         }
         let at = span.at;
         if let Some(call) = self.arena.call(number) {
-            call.step = paid.step;
-            call.slot = Some(paid.slot);
-            paid.model.clone_into(&mut call.model);
-            call.usage = paid.usage;
-            call.prompt.clone_from(paid.prompt);
-            call.is_estimated = paid.timing.is_none();
-            call.took_ms = paid.timing.map(|timing| timing.duration_ms);
-            call.first_token_ms = match paid.timing {
-                Some(timing) => timing.first_token_ms,
-                None => first.map(|first| between(at, first)),
-            };
+            (call.step, call.slot, call.usage) = (*step, Some(*slot), *usage);
+            call.model.clone_from(model);
+            call.prompt.clone_from(prompt);
+            call.is_estimated = timing.is_none();
+            call.took_ms = timing.map(|timing| timing.duration_ms);
+            let estimated = || first.map(|first| between(at, first));
+            call.first_token_ms = timing.map_or_else(estimated, |timing| timing.first_token_ms);
         }
         self.arena.close(number, event.at);
-        (self.call, self.last_call) = (None, Some((number, paid.step)));
+        (self.call, self.last_call) = (None, Some((number, *step)));
     }
 
     /// Returns whether the event before this one is the result of a tool, or was paid for one.
     fn is_behind_result(&self) -> bool {
         let before = self.events.iter().rev().nth(1).map(|event| &event.kind);
         match before {
-            Some(EventKind::ItemCompleted { item, .. }) => {
-                matches!(item.body, ItemBody::ToolResult(_))
-            }
+            Some(EventKind::ItemCompleted { item, .. }) => matches!(item.body, ItemBody::ToolResult(_)),
             Some(EventKind::UsageUpdated { delegated, .. }) => *delegated,
             _ => false,
         }
@@ -232,7 +224,10 @@ impl<'a> TurnBuilder<'a> {
 
     /// Notes that the last call gave no answer, where the turn goes on without a word or a tool call of it.
     fn call_failed(&mut self, kind: Option<ErrorKind>) {
-        let Some((number, step)) = self.last_call.filter(|(number, _)| !self.arena.has_words(*number)) else { return };
+        let Some((number, step)) = self.last_call.filter(|(number, _)| self.arena.first_words(*number).is_none())
+        else {
+            return;
+        };
         let is_answered = self.tools.values().any(|tool| self.arena.tool(*tool).is_some_and(|tool| tool.step == step));
         if let Some(call) = self.arena.call(number).filter(|call| step > 0 && !is_answered && call.error.is_none()) {
             let name = kind.and_then(|kind| Some(serde_json::to_value(kind).ok()?.as_str()?.to_owned()));
@@ -313,16 +308,6 @@ impl<'a> TurnBuilder<'a> {
         fit(&mut trace, at, end);
         trace
     }
-}
-
-/// A model call as its event tells it.
-struct PaidCall<'a> {
-    step: u32,
-    slot: Slot,
-    model: &'a str,
-    usage: Usage,
-    prompt: &'a Option<PromptReport>,
-    timing: Option<CallTiming>,
 }
 
 /// The time so many milliseconds before another.

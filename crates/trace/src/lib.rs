@@ -15,6 +15,6 @@ pub mod span;
 
 pub use self::{
     build::turns,
-    nest::{nest, subagent_sessions},
+    nest::{nest, nest_all, subagent_sessions},
     span::{InterruptSpan, ModelCallSpan, Span, SpanKind, SubagentSpan, ToolSpan, TurnEnd, TurnTrace},
 };

@@ -12,6 +12,9 @@ use crate::{
     span::{Span, SpanKind, SubagentSpan, TurnTrace},
 };
 
+/// Sessions of subagents that are read for one turn.
+const MOST_SESSIONS: usize = 500;
+
 /// Nested turns in all, and how deep they are followed: damage could make a circle.
 const MOST: usize = 2000;
 const DEEPEST: usize = 8;
@@ -19,6 +22,27 @@ const DEEPEST: usize = 8;
 /// Sessions that worked for these turns.
 pub fn subagent_sessions(turns: &[TurnTrace]) -> BTreeSet<SessionId> {
     turns.iter().flat_map(TurnTrace::walk).filter_map(subagent).map(|subagent| subagent.session_id).collect()
+}
+
+/// Puts the turns of all sessions that worked for these, and for each other, into their trees. `read` has the turns of one.
+///
+/// # Errors
+/// When a session cannot be read.
+pub async fn nest_all<E, F>(trees: &mut [TurnTrace], read: impl Fn(SessionId) -> F) -> Result<(), E>
+where
+    F: Future<Output = Result<Vec<TurnTrace>, E>>,
+{
+    let mut known = BTreeMap::new();
+    let mut wanted = subagent_sessions(trees);
+    while let Some(session) = wanted.pop_first() {
+        if known.len() < MOST_SESSIONS && !known.contains_key(&session) {
+            let of_child = read(session).await?;
+            wanted.extend(subagent_sessions(&of_child));
+            known.insert(session, of_child);
+        }
+    }
+    nest(trees, &known);
+    Ok(())
 }
 
 /// Puts the turns of sessions that worked for these into their trees. `known` has the turns of each such session.

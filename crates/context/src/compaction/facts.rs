@@ -78,12 +78,18 @@ pub fn facts(items: &[Arc<Item>], todos: &[Todo], window: u64, running: Option<T
             ItemBody::ToolCall(call) => open = Some(call),
             ItemBody::ToolResult(result) => {
                 files.extend(result.files.iter().map(|file| (file.path.clone(), file.change)));
-                let call = open.filter(|call| call.call_id == result.call_id).or_else(|| call_of(items, result));
-                if let Some(path) = call.filter(|_| result.error.is_none()).and_then(read) {
+                let is_call = |call: &&ToolCall| call.call_id == result.call_id;
+                let earlier = items.iter().filter_map(|item| match &item.body {
+                    ItemBody::ToolCall(call) => Some(call),
+                    _ => None,
+                });
+                let call = open.into_iter().chain(earlier).find(is_call);
+                if let Some(path) = call.filter(|_| result.error.is_none()).and_then(read_path) {
+                    let path = line(&path);
                     reads.retain(|known| *known != path);
                     reads.push(path);
                 }
-                if let Some(command) = call.and_then(command) {
+                if let Some(command) = call.and_then(|call| argument(call, "command")) {
                     facts.commands.push(format!("{} -> {}", line(&command), outcome(result)));
                 }
                 match result.error {
@@ -135,7 +141,11 @@ impl Facts {
         }
         let too_long = lists.iter().zip(lines).map(|(list, lines)| size(list, lines)).sum::<usize>() > bytes;
         for (list, lines) in lists.iter_mut().zip(lines) {
-            keep_ends(list, lines);
+            // Of a long list, the first few and the last ones stay.
+            if list.len() > lines {
+                let (left_out, first) = (list.len() - lines, lines / 4);
+                list.splice(first..first + left_out, [format!("[… {left_out} more …]")]);
+            }
             if too_long {
                 list.iter_mut().for_each(|line| cut(line, bytes / 40));
             }
@@ -178,28 +188,15 @@ pub(crate) fn part_bytes(window: u64) -> usize {
     usize::try_from(window / 8).unwrap_or(usize::MAX).clamp(600, 16_000)
 }
 
-fn call_of<'a>(items: &'a [Arc<Item>], result: &ToolResult) -> Option<&'a ToolCall> {
-    items.iter().find_map(|item| match &item.body {
-        ItemBody::ToolCall(call) if call.call_id == result.call_id => Some(call),
-        _ => None,
-    })
-}
-
-/// The command line of a call that runs one.
-fn command(call: &ToolCall) -> Option<String> {
+/// An argument of a call, as it was written.
+fn argument(call: &ToolCall, name: &str) -> Option<String> {
     let arguments: Value = serde_json::from_str(&call.arguments).ok()?;
-    Some(arguments.get("command")?.as_str()?.to_owned())
+    Some(arguments.get(name)?.as_str()?.to_owned())
 }
 
-/// The path of a call that reads a file, in one line.
-fn read(call: &ToolCall) -> Option<String> {
-    read_path(call).map(|path| line(&path))
-}
-
-/// The same as it was written.
+/// The path of a call that reads a file.
 fn read_path(call: &ToolCall) -> Option<String> {
-    let arguments: Value = serde_json::from_str(&call.arguments).ok().filter(|_| call.name == READ)?;
-    Some(arguments.get("path")?.as_str()?.to_owned())
+    if call.name == READ { argument(call, "path") } else { None }
 }
 
 fn outcome(result: &ToolResult) -> String {
@@ -257,19 +254,10 @@ pub fn last_files(items: &[Arc<Item>]) -> Vec<String> {
     paths
 }
 
-/// Of a long list, the first few and the last ones stay.
-fn keep_ends(list: &mut Vec<String>, lines: usize) {
-    if list.len() > lines {
-        let left_out = list.len() - lines;
-        let first = lines / 4;
-        list.splice(first..first + left_out, [format!("[… {left_out} more …]")]);
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::compaction::samples::{call_with, failed, result, says, user};
+    use crate::compaction::samples::{call_with, failed, item, result, says, user};
 
     #[test]
     fn commands_and_failures_are_listed() {
@@ -289,13 +277,11 @@ mod tests {
     #[test]
     fn the_last_answer_is_that_which_ended_a_turn() {
         let plan = format!("The plan: {}", "step after step. ".repeat(100));
-        let steered = Item {
-            body: ItemBody::UserMessage { text: "Quick.".to_owned(), steered: true, typed_bytes: None, stored: None },
-            ..Item::clone(&user(""))
-        };
+        let text = "Quick.".to_owned();
+        let steered = item(ItemBody::UserMessage { text, steered: true, typed_bytes: None, stored: None });
         let narrates = says("I look at file 3.");
         let running = Some(narrates.turn_id);
-        let items = [user("Plan."), says(&plan), user("Begin with step 23."), Arc::new(steered), narrates];
+        let items = [user("Plan."), says(&plan), user("Begin with step 23."), steered, narrates];
         let facts = facts(&items, &[], 100_000, running);
         assert_eq!(facts.last_answer.as_deref(), Some(plan.as_str()));
         assert_eq!((facts.answers, facts.is_answered), (vec!["I look at file 3.".to_owned()], true));
@@ -310,6 +296,11 @@ mod tests {
     fn reads(path: &str, id: &str) -> [Arc<Item>; 2] {
         let call = call_with(id, "read_file", &serde_json::json!({ "path": path }).to_string());
         [call, result(id, "read_file", "1\tfine")]
+    }
+
+    fn ran(command: &str, id: &str, said: &str) -> [Arc<Item>; 2] {
+        let call = call_with(id, "run_bash_command", &serde_json::json!({ "command": command }).to_string());
+        [call, result(id, "run_bash_command", said)]
     }
 
     #[test]
@@ -330,9 +321,7 @@ mod tests {
         let items: Vec<_> = (0..200)
             .flat_map(|n| {
                 let id = n.to_string();
-                let command = serde_json::json!({ "command": long }).to_string();
-                let ran = [call_with(&id, "run_bash_command", &command), result(&id, "run_bash_command", &long)];
-                ran.into_iter().chain(reads(&format!("{n} {long}"), &id))
+                ran(&long, &id, &long).into_iter().chain(reads(&format!("{n} {long}"), &id))
             })
             .collect();
         for window in [500, 2048, 4096, 16_384, 100_000] {
@@ -346,12 +335,7 @@ mod tests {
 
     #[test]
     fn of_long_lists_both_ends_stay() {
-        let items: Vec<_> = (0..100)
-            .flat_map(|n| {
-                let (id, command) = (n.to_string(), serde_json::json!({ "command": n.to_string() }).to_string());
-                [call_with(&id, "run_bash_command", &command), result(&id, "run_bash_command", "ok")]
-            })
-            .collect();
+        let items: Vec<_> = (0..100).flat_map(|n| ran(&n.to_string(), &n.to_string(), "ok")).collect();
         let commands = facts(&items, &[], 100_000, None).fitting(100_000, 40_000).commands;
         assert_eq!(commands.len(), MAX_LINES + 1);
         assert_eq!((commands[0].as_str(), commands[MAX_LINES].as_str()), ("0 -> ok", "99 -> ok"));

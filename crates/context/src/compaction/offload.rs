@@ -96,7 +96,7 @@ fn line(text: &str, path: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::compaction::samples::{call, result, user};
+    use crate::compaction::samples::{call, item, result, user};
 
     fn history(results: &[usize]) -> Vec<Arc<Item>> {
         let mut items = vec![user("Look")];
@@ -111,8 +111,7 @@ mod tests {
         let offloaded =
             chosen.iter().map(|item| OffloadedResult { item: item.id, path: "/large_tool_results/c.txt".to_owned() });
         let compaction = Compaction { offloaded: offloaded.collect(), ..Compaction::default() };
-        let item = Item::new(TurnId::generate(), ItemBody::Compaction(compaction));
-        let mut history = [history, &[Arc::new(item)]].concat();
+        let mut history = [history, &[item(ItemBody::Compaction(compaction))]].concat();
         apply(&mut history);
         history
     }
@@ -156,9 +155,8 @@ mod tests {
         let after = moved(&before, &results(&before, TurnId::generate(), 100).unwrap());
         let (id, _) = last(&after).unwrap();
         let back = Compaction { restores: Some(id), ..Compaction::default() };
-        let item = Item::new(TurnId::generate(), ItemBody::Compaction(back));
         // As it is read from the journal anew.
-        let mut history = [&before[..], &after[before.len()..], &[Arc::new(item)]].concat();
+        let mut history = [&before[..], &after[before.len()..], &[item(ItemBody::Compaction(back))]].concat();
         apply(&mut history);
         assert!(texts(&history)[0].starts_with("[0] word"));
         assert_eq!(last(&history), None);

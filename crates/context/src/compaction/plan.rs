@@ -83,11 +83,8 @@ pub fn plan(items: &[Arc<Item>], cause: CompactionCause, room: Room) -> Option<P
             // It is full, whatever the guess says: so at least half of it goes.
             let half = tokens(items, room) / 2 * 100 / RECENT_MAX_PERCENT;
             let split = by_tokens(items, &splits, Room { window: room.window.min(half), ..room }, false);
-            if cause == CompactionCause::Critical {
-                split.map(|split| preamble(items, &splits, split, room))
-            } else {
-                split
-            }
+            let is_critical = cause == CompactionCause::Critical;
+            split.map(|split| if is_critical { preamble(items, &splits, split, room) } else { split })
         }
     }?;
     let messages = count(items);
@@ -136,21 +133,18 @@ fn splits(items: &[Arc<Item>]) -> Vec<usize> {
         if speaks(item) || is_handed_over(item) {
             open.clear();
         }
-        let begins = match &item.body {
+        let before = index.checked_sub(1).map(|before| &items[before]);
+        let begins = before.is_some_and(|before| match &item.body {
             // What was handed over with what a person says is told nowhere else.
-            ItemBody::UserMessage { .. } => index == 0 || !is_handed_over(&items[index - 1]),
+            ItemBody::UserMessage { .. } => !is_handed_over(before),
             ItemBody::Notice { .. } => true,
+            // An answer begins behind a result or behind what a person said.
             ItemBody::AgentMessage { .. } | ItemBody::Reasoning { .. } | ItemBody::ToolCall(_) => {
-                // An answer begins behind a result or behind what a person said.
-                index > 0
-                    && matches!(
-                        items[index - 1].body,
-                        ItemBody::ToolResult(_) | ItemBody::UserMessage { .. } | ItemBody::Notice { .. }
-                    )
+                matches!(before.body, ItemBody::ToolResult(_) | ItemBody::UserMessage { .. } | ItemBody::Notice { .. })
             }
             ItemBody::ToolResult(_) | ItemBody::Compaction(_) => false,
-        };
-        if begins && open.is_empty() && index > 0 {
+        });
+        if begins && open.is_empty() {
             splits.push(index);
         }
         match &item.body {

@@ -8,12 +8,17 @@ use agentd_core::{
     tool::{ToolCall, ToolErrorCode, ToolResult},
 };
 
-fn item(body: ItemBody) -> Arc<Item> {
+pub(crate) fn item(body: ItemBody) -> Arc<Item> {
     Arc::new(Item::new(TurnId::generate(), body))
 }
 
 pub(crate) fn user(text: &str) -> Arc<Item> {
-    item(ItemBody::UserMessage { text: text.to_owned(), steered: false, typed_bytes: None, stored: None })
+    typed(text, None)
+}
+
+/// Words of which a person typed so many bytes.
+pub(crate) fn typed(text: &str, typed_bytes: Option<u64>) -> Arc<Item> {
+    item(ItemBody::UserMessage { text: text.to_owned(), steered: false, typed_bytes, stored: None })
 }
 
 pub(crate) fn handed_over(path: &str) -> Arc<Item> {

@@ -94,7 +94,10 @@ pub fn request(
     let items: Vec<Arc<Item>> =
         items.iter().filter(|item| !matches!(item.body, ItemBody::Compaction(_))).cloned().collect();
     let room = window.saturating_sub(length.tokens + estimate(&system)) / 10 * 9;
-    let bytes = usize::try_from(room.saturating_mul(bytes_a_token(&items))).unwrap_or(usize::MAX);
+    // Bytes that a token of these items has, by the guess.
+    let tokens: u64 = items.iter().map(|item| meter::guess(item, false)).sum();
+    let bytes_a_token = (transcript::whole(&items).len() as u64 / tokens.max(1)).clamp(1, 4);
+    let bytes = usize::try_from(room.saturating_mul(bytes_a_token)).unwrap_or(usize::MAX);
     // What was summed up before comes first: it stands for the most. It is as long as a summary may be, and so mostly whole.
     // The words of the person in it stay beside the new one anyway.
     let earlier = earlier.map(|text| harmless(&transcript::shortened(&without_messages(text), bytes / 3 * 2)));
@@ -113,13 +116,6 @@ pub fn request(
         known_paths: Vec::new(),
         tap: Default::default(),
     })
-}
-
-/// Bytes that a token of these items has, by the guess.
-fn bytes_a_token(items: &[Arc<Item>]) -> u64 {
-    let tokens: u64 = items.iter().map(|item| meter::guess(item, false)).sum();
-    let bytes = transcript::whole(items).len() as u64;
-    (bytes / tokens.max(1)).clamp(1, 4)
 }
 
 /// A summary without the messages of the person.
@@ -168,15 +164,9 @@ pub fn compose(words: Words<'_>, facts: &Facts, messages: &[String], path: Optio
     // Only what the person said stands behind these words.
     let parts = parts.map(|part| harmless(&without_marker(part)));
     let facts = facts.clone().fitting(window, whole - parts.iter().map(String::len).sum::<usize>().min(half));
-    let certain: [Vec<String>; 7] = [
-        facts.requests.clone(),
-        Vec::new(),
-        facts.answers.iter().map(|answer| format!("You answered: {answer}")).collect(),
-        facts.files.clone(),
-        facts.commands.clone(),
-        facts.problems.clone(),
-        facts.next.clone(),
-    ];
+    let answers = facts.answers.iter().map(|answer| format!("You answered: {answer}")).collect();
+    let Facts { requests, files, commands, problems, next, last_answer, under_way, .. } = facts;
+    let certain: [Vec<String>; 7] = [requests, Vec::new(), answers, files, commands, problems, next];
     let mut text = "What came before in this session was replaced by this summary.".to_owned();
     if let Some(path) = path {
         let _ = write!(text, " All of it is in {path}: read or grep that file for what is not here.");
@@ -205,11 +195,10 @@ pub fn compose(words: Words<'_>, facts: &Facts, messages: &[String], path: Optio
         }
         text.truncate(text.trim_end().len());
     }
-    if let Some(answer) = &facts.last_answer {
-        let _ = write!(text, "\n\n{LAST_ANSWER}\n{}", harmless(answer));
-    }
-    if let Some(request) = &facts.under_way {
-        let _ = write!(text, "\n\n{UNDER_WAY}\n{}", harmless(request));
+    for (heading, words) in [(LAST_ANSWER, last_answer), (UNDER_WAY, under_way)] {
+        if let Some(words) = words {
+            let _ = write!(text, "\n\n{heading}\n{}", harmless(&words));
+        }
     }
     text
 }
@@ -273,14 +262,11 @@ fn parts(written: &str, heading: impl Fn(&str) -> Option<usize>) -> [String; 7] 
     let mut parts: [String; 7] = Default::default();
     let mut current = None;
     for line in written.lines() {
-        match heading(line) {
-            Some(index) => current = Some(index),
-            None => {
-                if let Some(index) = current {
-                    parts[index].push_str(line);
-                    parts[index].push('\n');
-                }
-            }
+        if let Some(index) = heading(line) {
+            current = Some(index);
+        } else if let Some(index) = current {
+            parts[index].push_str(line);
+            parts[index].push('\n');
         }
     }
     parts.map(|part| part.trim().to_owned())
@@ -400,37 +386,18 @@ mod tests {
     fn what_is_to_be_summed_up_fits_the_window_or_is_not_sent() {
         let items = [crate::compaction::samples::user(&"word ".repeat(10_000))];
         let earlier = "earlier ".repeat(10_000);
-        let ask = |window| {
-            request(
-                SessionId::generate(),
-                "Sum up.",
-                Some(&earlier),
-                &items,
-                CompactionStrategy::Compact,
-                window,
-                Timestamp::MAX,
-            )
-        };
+        let (session, compact) = (SessionId::generate(), CompactionStrategy::Compact);
+        let ask = |window| request(session, "Sum up.", Some(&earlier), &items, compact, window, Timestamp::MAX);
         for window in [4096, 16_384] {
             let request = ask(window).unwrap();
-            let bytes: usize = request
-                .messages
-                .iter()
-                .map(|message| match message {
-                    Message::System { text } | Message::User { text } => text.len(),
-                    _ => 0,
-                })
-                .sum();
+            let length = |message: &Message| match message {
+                Message::System { text } | Message::User { text } => text.len(),
+                _ => 0,
+            };
+            let bytes: usize = request.messages.iter().map(length).sum();
             assert!((bytes as u64) / 3 < window, "{bytes} in {window}");
         }
         assert_eq!(ask(1024), None);
-    }
-
-    #[test]
-    fn the_request_under_way_can_be_read_back() {
-        let text = compose(Words::None, &facts(), &[], None, WINDOW);
-        assert_eq!(under_way(&text), Some("build it\nnow"));
-        assert_eq!(under_way(&compose(Words::None, &Facts::default(), &[], None, WINDOW)), None);
     }
 
     #[test]

@@ -44,7 +44,12 @@ fn write(items: &[Arc<Item>], most: usize, said: usize, now: Timestamp) -> Strin
     let mut text = String::new();
     for item in items {
         let Some((head, body, fenced)) = parts(item) else { continue };
-        let time = born(item).map(|at| format!(" · {}", at.min(now).strftime("%Y-%m-%d %H:%M:%S")));
+        // Its id is a UUID of the kind that begins with the time.
+        let born = item.id.as_uuid().get_timestamp().and_then(|time| {
+            let (seconds, nanoseconds) = time.to_unix();
+            Timestamp::new(i64::try_from(seconds).ok()?, i32::try_from(nanoseconds).ok()?).ok()
+        });
+        let time = born.map(|at| format!(" · {}", at.min(now).strftime("%Y-%m-%d %H:%M:%S")));
         let time = time.unwrap_or_default();
         let body = match &item.body {
             ItemBody::UserMessage { text, typed_bytes, .. } => {
@@ -57,7 +62,8 @@ fn write(items: &[Arc<Item>], most: usize, said: usize, now: Timestamp) -> Strin
         };
         let body = harmless(body.trim_end());
         let _ = if fenced {
-            let fence = "`".repeat(longest_run(&body).max(2) + 1);
+            let longest = body.split(|letter| letter != '`').map(str::len).max().unwrap_or(0);
+            let fence = "`".repeat(longest.max(2) + 1);
             writeln!(text, "### {head}{time}\n\n{fence}\n{body}\n{fence}\n")
         } else {
             writeln!(text, "### {head}{time}\n\n{body}\n")
@@ -124,12 +130,6 @@ fn is_tag(rest: &str) -> bool {
     })
 }
 
-/// When an item began: its id is a UUID of the kind that begins with the time.
-fn born(item: &Item) -> Option<Timestamp> {
-    let (seconds, nanoseconds) = item.id.as_uuid().get_timestamp()?.to_unix();
-    Timestamp::new(i64::try_from(seconds).ok()?, i32::try_from(nanoseconds).ok()?).ok()
-}
-
 /// The text without its middle, where it is longer than so many bytes.
 pub fn shortened(text: &str, most: usize) -> String {
     if text.len() <= most {
@@ -139,16 +139,12 @@ pub fn shortened(text: &str, most: usize) -> String {
     format!("{}\n[… {} bytes left out …]\n{}", &text[..head], tail - head, &text[tail..])
 }
 
-fn longest_run(text: &str) -> usize {
-    text.split(|c| c != '`').map(str::len).max().unwrap_or(0)
-}
-
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::compaction::samples::{call, result, says, user};
+    use crate::compaction::samples::{call, result, says, typed, user};
 
     #[test]
     fn everything_that_was_said_and_done_is_there() {
@@ -194,13 +190,9 @@ mod tests {
         let text = within(&items, 5000, Timestamp::MAX);
         assert!(text.contains(words.trim_end()) && text.contains("bytes left out"), "{text}");
         // Where even that is too much, words are cut, too; what was piped in behind them is no word of the person's.
-        assert!(
-            within(&items, 2000, Timestamp::MAX).contains("and so and so")
-                && !within(&items, 2000, Timestamp::MAX).contains("must be blue")
-        );
-        let typed_bytes = Some(short.len() as u64);
-        let body = ItemBody::UserMessage { text: format!("{short}{long}"), steered: false, typed_bytes, stored: None };
-        let piped = [Arc::new(Item { body, ..Item::clone(&user("")) })];
+        let text = within(&items, 2000, Timestamp::MAX);
+        assert!(text.contains("and so and so") && !text.contains("must be blue"), "{text}");
+        let piped = [typed(&format!("{short}{long}"), Some(short.len() as u64))];
         let text = within(&piped, 1000, Timestamp::MAX);
         assert!(text.contains(short.trim_end()) && text.contains("bytes left out"), "{text}");
         assert!(whole(&piped).contains(long.trim_end()));

@@ -141,7 +141,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::compaction::samples::{call, call_with, says, user};
+    use crate::compaction::samples::{call, call_with, item, says, typed, user};
 
     fn after(kept: Verbatim) -> Compaction {
         let report = CompactionReport { pinned: kept.messages, ..CompactionReport::default() };
@@ -171,8 +171,7 @@ mod tests {
         let heard = |id: &str, said: Option<&str>, error: Option<ToolErrorCode>, text: &str| {
             let said = said.map(str::to_owned);
             let of_call = ToolResult::empty(id.to_owned().into(), "");
-            let body = ItemBody::ToolResult(ToolResult { error, said, text: text.to_owned(), ..of_call });
-            Arc::new(Item { body, ..Item::clone(&user("")) })
+            item(ItemBody::ToolResult(ToolResult { error, said, text: text.to_owned(), ..of_call }))
         };
         let denied = Some(ToolErrorCode::Denied);
         let items = [
@@ -205,10 +204,8 @@ mod tests {
     #[test]
     fn what_came_through_a_pipe_is_no_word_of_the_person() {
         let check = |typed_bytes, expected: &[&str]| {
-            let text = "Never push.\n\nAlways delete ä.".to_owned();
-            let body = ItemBody::UserMessage { text, steered: false, typed_bytes, stored: None };
-            let item = Item { body, ..Item::clone(&user("")) };
-            assert_eq!(messages(None, &[Arc::new(item)]).messages, expected, "{typed_bytes:?}");
+            let item = typed("Never push.\n\nAlways delete ä.", typed_bytes);
+            assert_eq!(messages(None, &[item]).messages, expected, "{typed_bytes:?}");
         };
         check(None, &["Never push.\n\nAlways delete ä."]);
         check(Some(11), &["Never push."]);

@@ -10,34 +10,27 @@ use crate::{
         },
         history::{Repair, compaction::Compaction},
         nudges::{
-            answers::{AskAgain, InForm},
-            open_todos::OpenTodos,
+            answers::{AskAgain, InForm, OpenTodos},
             repetition::Repetition,
         },
         preamble::{
-            files::Files,
-            memory::Memory,
+            guides::{Memory, Skills},
             planning::TurnPlan,
             recall::Recall,
-            reminders::{MentionsOfInput, Pins, PlanMode, TurnInstructions},
-            skills::Skills,
+            reminders::{Files, MentionsOfInput, Pins, PlanMode, TurnInstructions},
         },
-        results::{
-            bytes::BinaryOutput, diagnostics::EditDiagnostics, feedback::Condense, large_results::Truncation,
-            undo::Undo,
-        },
+        results::{Results, diagnostics::EditDiagnostics, undo::Undo},
         tools::{
             agents::{Delegation, Handoff},
             client_tools::OfClient,
-            find_tool::{FindTool, UnlistedServers},
             questions::Questions,
-            search::Search,
+            search::{FindTool, Search, UnlistedServers},
             todos::Todos,
         },
     },
     turn::{
         dispatch,
-        hooks::{Chain, Link},
+        hooks::{Chain, Link, NamedLink},
     },
 };
 
@@ -45,64 +38,134 @@ use crate::{
 /// added before; for tool calls the first is the outermost.
 ///
 /// 1. `audit`: outermost, so that no call ends without its being told; of a long result it tells what the model read.
-/// 2. `large_results`: around all that answer calls, links too, so that no result is longer than the window takes.
-/// 3. `feedback`: within it, so that what cannot be reduced, or kept, is still not too long; and around approvals and
-///    undo, so that what they add to a result is a part of what is kept.
-/// 4. `bytes`: within those that count what is text, and around all that answer calls, so that none of them puts bytes
-///    before a model.
-/// 5. `approvals`: around all that answer calls, links too, so that no call is answered that was not judged, and what
+/// 2. `results`: around all that answer calls, links too, so that none of them puts bytes or a result before a model that is
+///    longer than the window takes; and around approvals and undo, so that what they add to a result is a part of what is kept.
+/// 3. `approvals`: around all that answer calls, links too, so that no call is answered that was not judged, and what
 ///    a person is asked about is exactly what runs.
-/// 6. `audit_gate`: behind the approvals, for it tells what they came to, and around all that changes anything.
-/// 7. `mcp_servers`: before all that depends on the tools of the turn, for it may begin again with more. `compaction`: before
+/// 4. `audit_gate`: behind the approvals, for it tells what they came to, and around all that changes anything.
+/// 5. `mcp_servers`: before all that depends on the tools of the turn, for it may begin again with more. `compaction`: before
 ///    all that look at the history, so that they look at what is left of it.
-/// 8. `memory`, `skills`: behind the compaction, so that what it has just replaced of them is told again; memory
+/// 6. `memory`, `skills`: behind the compaction, so that what it has just replaced of them is told again; memory
 ///    first, for what people wrote of themselves and the work counts more than what they could use.
-/// 9. `files`, `mentions`, `pins`, `turn_instructions`, `recall`: what is new comes in front of what is to be done, at the
+/// 7. `files`, `mentions`, `pins`, `turn_instructions`, `recall`: what is new comes in front of what is to be done, at the
 ///    end of the request.
-/// 10. `plan_mode`, `planning`: tell the model at the end of the request what it cannot do now. The plan is decided about
+/// 8. `plan_mode`, `planning`: tell the model at the end of the request what it cannot do now. The plan is decided about
 ///     before what comes behind takes it for an answer.
-/// 11. `search`, `find_tool`, `todos`, `questions`: they answer their own tools.
-/// 12. `handoff`, `delegation`: as they do; what others do for the session is judged and told where they do it.
-/// 13. `diagnostics`: around undo, which says what a call changed, and behind the approvals; and before what looks at the
+/// 9. `search`, `find_tool`, `todos`, `questions`: they answer their own tools.
+/// 10. `handoff`, `delegation`: as they do; what others do for the session is judged and told where they do it.
+/// 11. `diagnostics`: around undo, which says what a call changed, and behind the approvals; and before what looks at the
 ///     answer, for with errors that came of an edit it is none yet.
-/// 14. `answer_form`, `ask_again`, `open_todos`, `repetition`: what is wrong with an answer comes behind all that the history holds.
-/// 15. `repair`: after all that add to the request, so that whatever they did, calls and results pair.
-/// 16. `undo`: innermost, so that what it sees changed between its two looks is what the call changed, and not what
+/// 12. `answer_form`, `ask_again`, `open_todos`, `repetition`: what is wrong with an answer comes behind all that the history holds.
+/// 13. `repair`: after all that add to the request, so that whatever they did, calls and results pair.
+/// 14. `undo`: innermost, so that what it sees changed between its two looks is what the call changed, and not what
 ///     a person did while being asked.
-/// 17. `client_tools`: behind it, for it stands in the place of the tool.
+/// 15. `client_tools`: behind it, for it stands in the place of the tool.
 pub(crate) fn chain() -> Chain {
-    let links: Vec<Arc<dyn Link>> = vec![
-        Arc::new(AuditLogger),
-        Arc::new(Truncation),
-        Arc::new(Condense::default()),
-        Arc::new(BinaryOutput),
-        Arc::new(Approvals),
-        Arc::new(AuditGate),
-        Arc::new(UnlistedServers),
-        Arc::new(Compaction),
-        Arc::new(Memory),
-        Arc::new(Skills),
-        Arc::new(Files),
-        Arc::new(MentionsOfInput),
-        Arc::new(Pins),
-        Arc::new(TurnInstructions),
-        Arc::new(Recall),
-        Arc::new(PlanMode),
-        Arc::new(TurnPlan),
-        Arc::new(Search),
-        Arc::new(FindTool),
-        Arc::new(Todos),
-        Arc::new(Questions),
-        Arc::new(Handoff),
-        Arc::new(Delegation),
-        Arc::new(EditDiagnostics),
-        Arc::new(InForm),
-        Arc::new(AskAgain),
-        Arc::new(OpenTodos),
-        Arc::new(Repetition),
-        Arc::new(Repair),
-        Arc::new(Undo),
-        Arc::new(OfClient),
+    let links = vec![
+        link("audit", "outermost: tells the audit log of every call and of what came of it", AuditLogger),
+        link(
+            "results",
+            "around all that answers calls: no bytes reach the prompt, what programs print is reduced to what decides, and what is \
+             too long for the window is kept in a file",
+            Results::default(),
+        ),
+        link(
+            "approvals",
+            "asks a person where the rules want it, around all that answer calls, so that what is shown is exactly what runs",
+            Approvals,
+        ),
+        link("audit_gate", "lets nothing run or change anything before its decision is in the audit log", AuditGate),
+        link(
+            "mcp_servers",
+            "waits a little for MCP servers whose tools are not known yet, before all that depends on the tools of a turn",
+            UnlistedServers,
+        ),
+        link(
+            "compaction",
+            "makes room before the window is full, and first of all that look at the history",
+            Compaction,
+        ),
+        link(
+            "memory",
+            "what AGENTS.md files and trusted projects say, told once, and again where they changed; those of folders in the project \
+             when the work comes to the folder",
+            Memory,
+        ),
+        link(
+            "skills",
+            "which skills there are; one is brought into the session when something is about it, and what it needs installed when \
+             a person allows that",
+            Skills,
+        ),
+        link("files", "files that a person handed over: named, short texts whole, pictures for models that see", Files),
+        link(
+            "mentions",
+            "tools, skills and agents that an input names with @: the model is reminded of them",
+            MentionsOfInput,
+        ),
+        link("pins", "tells the rules that a person pinned, whenever the model no longer sees them", Pins),
+        link(
+            "turn_instructions",
+            "tells the model what the client wants of this turn alone, and in the next one that it is over",
+            TurnInstructions,
+        ),
+        link("recall", "tells passages of what was set aside, where an input is about them", Recall),
+        link("plan_mode", "tells the model while the session is in plan mode", PlanMode),
+        link("planning", "asks a person about the plan with which a turn begins, before anything is changed", TurnPlan),
+        link("search", "lets a model find what it no longer sees of its session", Search),
+        link(
+            "find_tool",
+            "lets a model find tools of MCP servers that it is not shown, and call them from there on",
+            FindTool,
+        ),
+        link("todos", "answers the todo tools and reminds the model of what is to be done", Todos),
+        link("questions", "hands the questions of the model on to a person", Questions),
+        link("handoff", "hands the session to another agent, and refuses circles of them", Handoff),
+        link(
+            "delegation",
+            "lets sessions of their own do parts of the work; what they do is judged and told where they do it",
+            Delegation,
+        ),
+        link(
+            "diagnostics",
+            "around undo, which says what a call changed: tells the model of errors that its edits brought, before its next step",
+            EditDiagnostics,
+        ),
+        link(
+            "answer_form",
+            "tells the model which schema the answer has to match, and checks the answer before the turn ends with it",
+            InForm,
+        ),
+        link(
+            "ask_again",
+            "tells the model what was wrong with an answer that is none, or cut, before it is asked again",
+            AskAgain,
+        ),
+        link(
+            "open_todos",
+            "asks the model once to finish the todos that its turn leaves open, or to say why not",
+            OpenTodos,
+        ),
+        link(
+            "repetition",
+            "tells the model when it makes the same calls again and again and gets the same results, and shows no file twice",
+            Repetition,
+        ),
+        link(
+            "repair",
+            "every call in a request gets its result, whatever a crash or a cancel left behind; providers refuse others",
+            Repair,
+        ),
+        link(
+            "undo",
+            "innermost: what changed between its two looks is what the call changed, and can be taken back",
+            Undo,
+        ),
+        link("client_tools", "has the client answer calls of its own tools, in the place of the toolbox", OfClient),
     ];
     Chain::new(links, dispatch::runner)
+}
+
+fn link(name: &'static str, description: &'static str, link: impl Link + 'static) -> NamedLink {
+    (name, description, Arc::new(link))
 }

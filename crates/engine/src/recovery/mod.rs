@@ -14,10 +14,9 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use agentd_core::{
     agent::Subagent,
     event::{Event, EventKind},
-    ids::{CallId, InterruptId, ItemId, SessionId, TurnId},
+    ids::{CallId, InterruptId, SessionId, TurnId},
     interrupt::{Answer, AnsweredBy, Interrupt},
     item::{Item, ItemBody, ItemStatus, NoticeTopic},
-    model::Slot,
     tool::{ToolCall, ToolErrorCode, ToolOutput, ToolResult},
     usage::Usage,
 };
@@ -30,6 +29,9 @@ use crate::{
         recorder::{CallAnswers, ResolvedInterrupt, whole},
     },
 };
+
+/// Why what was under way did not come to its end.
+const STOPPED: &str = "the daemon stopped";
 
 /// Why a turn ends of which an event is damaged.
 const DAMAGED: &str = "a part of this turn is damaged on the disk";
@@ -98,22 +100,14 @@ struct Ledger {
     results: BTreeMap<CallId, ToolResult>,
     pending: BTreeMap<InterruptId, Interrupt>,
     answered: HashMap<CallId, CallAnswers>,
-    /// The steps so far, and what they took.
-    paid: Option<UsageSoFar>,
+    /// The last that was told of the steps so far, and what they took.
+    paid: Option<EventKind>,
     /// All that anybody was asked.
     told_of_children: HashSet<InterruptId>,
     /// Set if a person has decided about a plan, and the turn has not taken that in.
     plan_decided: bool,
     /// Set if the last thing told is what a stop had left behind: a recovery was itself cut short before the end.
     told: bool,
-}
-
-/// The last that was told of what the turn took.
-struct UsageSoFar {
-    step: u32,
-    slot: Slot,
-    model: String,
-    turn: Usage,
 }
 
 impl Ledger {
@@ -131,7 +125,7 @@ impl Ledger {
         match kind {
             EventKind::ItemStarted { item } => self.open.push(item.clone()),
             EventKind::ItemCompleted { item, .. } => {
-                self.close(item.id);
+                self.open.retain(|open| open.id != item.id);
                 match &item.body {
                     ItemBody::ToolCall(call) => self.calls.push(call.clone()),
                     ItemBody::Notice { topic: NoticeTopic::Planned, .. } | ItemBody::UserMessage { .. } => {
@@ -155,31 +149,18 @@ impl Ledger {
                     answers.note(ResolvedInterrupt::new(asked, answer, by));
                 }
             }
-            EventKind::UsageUpdated { step, slot, model, turn, .. } => {
-                self.paid = Some(UsageSoFar { step: *step, slot: *slot, model: model.clone(), turn: *turn });
-            }
+            EventKind::UsageUpdated { .. } => self.paid = Some(kind.clone()),
             _ => {}
         }
     }
 
     /// The count of what a subagent took, where its turn has any.
     fn pay(&mut self, usage: Usage) -> Option<EventKind> {
-        let UsageSoFar { step, slot, model, turn } = self.paid.as_mut()?;
+        let EventKind::UsageUpdated { step, slot, model, turn, .. } = self.paid.as_mut()? else { return None };
         *turn += usage;
-        Some(EventKind::UsageUpdated {
-            step: *step,
-            slot: *slot,
-            model: model.clone(),
-            usage,
-            turn: *turn,
-            prompt: None,
-            delegated: true,
-            timing: None,
-        })
-    }
-
-    fn close(&mut self, id: ItemId) {
-        self.open.retain(|item| item.id != id);
+        let (step, slot, model, turn) = (*step, *slot, model.clone(), *turn);
+        let (prompt, timing) = (None, None);
+        Some(EventKind::UsageUpdated { step, slot, model, usage, turn, prompt, delegated: true, timing })
     }
 
     /// The calls of which an earlier recovery had to say this.
@@ -216,16 +197,13 @@ pub(crate) fn recover(
     }
     let mut unknown = ledger.told_of(ToolErrorCode::UnknownOutcome);
     let mut names_never_ran = ledger.told_of(ToolErrorCode::NotRun);
-    let (steers, cut_off): (Vec<Item>, Vec<Item>) = std::mem::take(&mut ledger.open).into_iter().partition(is_input);
-    let CutOff { ran, under_way, unknown: cut } = close_cut_off_items(cut_off, fates, &mut ledger, &mut facts);
-    unknown.extend(cut);
+    let (mut steers, cut_off): (Vec<Item>, Vec<Item>) =
+        std::mem::take(&mut ledger.open).into_iter().partition(is_input);
+    let (ran, under_way) = close_cut_off_items(cut_off, fates, &mut ledger, &mut unknown, &mut facts);
     let newly_unknown = ran.len() > under_way.len();
     let (pending, of_children) = settle_questions(session_id, &mut ledger, &ran, &mut facts);
-    let never_ran: Vec<&ToolCall> = ledger
-        .calls
-        .iter()
-        .filter(|call| !ledger.results.contains_key(&call.call_id) && !ran.contains(&call.call_id))
-        .collect();
+    let is_over = |call: &&ToolCall| ledger.results.contains_key(&call.call_id) || ran.contains(&call.call_id);
+    let never_ran: Vec<&ToolCall> = ledger.calls.iter().filter(|call| !is_over(call)).collect();
     let without_result = if is_damaged { &mut unknown } else { &mut names_never_ran };
     without_result.extend(never_ran.iter().map(|call| call.name.clone()));
     let disposition = if !under_way.is_empty() {
@@ -237,16 +215,11 @@ pub(crate) fn recover(
     } else {
         Disposition::End
     };
-    let finished = ledger
-        .calls
-        .iter()
-        .filter(|call| ledger.results.get(&call.call_id).is_some_and(is_outcome))
-        .map(|call| call.name.clone())
-        .collect();
+    let has_outcome = |call: &&ToolCall| ledger.results.get(&call.call_id).is_some_and(is_outcome);
     let report = RecoveredTurn {
         session_id,
         turn_id,
-        finished,
+        finished: ledger.calls.iter().filter(has_outcome).map(|call| call.name.clone()).collect(),
         never_ran: names_never_ran,
         unknown,
         goes_on: disposition != Disposition::End,
@@ -257,17 +230,15 @@ pub(crate) fn recover(
                 let text = format!("{DAMAGED}: this may have taken effect or not; look before you run it again");
                 (ToolErrorCode::UnknownOutcome, text)
             } else {
-                (ToolErrorCode::NotRun, never_ran_because("the daemon stopped"))
+                (ToolErrorCode::NotRun, never_ran_because(STOPPED))
             };
             facts.extend(stand_in(turn_id, call, error, text));
         }
         // What was acknowledged is read in the next turn.
-        for item in &steers {
-            let (item, status) = close_honestly(item);
-            facts.push(EventKind::ItemCompleted { item, status });
+        for item in steers.drain(..) {
+            facts.push(EventKind::ItemCompleted { item, status: ItemStatus::Done });
         }
     }
-    let steers = if disposition == Disposition::End { Vec::new() } else { steers };
     if (disposition == Disposition::End && !ledger.told) || newly_unknown {
         facts.extend(notice(turn_id, &report));
     }
@@ -275,58 +246,52 @@ pub(crate) fn recover(
     Recovery { disposition, facts, report, pending, answered, of_children, told, steers, under_way }
 }
 
-/// Items that were started and not completed, once they are closed.
-struct CutOff {
-    /// Calls that ran when the daemon stopped.
-    ran: Vec<CallId>,
-    /// Names of those of which nobody knows what came.
-    unknown: Vec<String>,
-    /// Those that a subagent still works for.
-    under_way: Vec<(Item, InFlightCall)>,
-}
-
 /// Closes items that a stop cut off: with the result of a subagent, honestly as unknown, or not at all where a subagent
-/// still works.
+/// still works. Returns the calls that ran when the daemon stopped, and those that a subagent still works for.
 fn close_cut_off_items(
     items: Vec<Item>,
     fates: &HashMap<CallId, SubagentStatus>,
     ledger: &mut Ledger,
+    unknown: &mut Vec<String>,
     facts: &mut Vec<EventKind>,
-) -> CutOff {
-    let mut cut_off = CutOff { ran: Vec::new(), unknown: Vec::new(), under_way: Vec::new() };
+) -> (Vec<CallId>, Vec<(Item, InFlightCall)>) {
+    let (mut ran, mut under_way) = (Vec::new(), Vec::new());
     for item in items {
         let mut paid = None;
-        let (item, status) = match fate_of(&item, fates) {
+        let fate = match &item.body {
+            ItemBody::ToolResult(result) => fates.get(&result.call_id),
+            _ => None,
+        };
+        let (item, status) = match fate {
             Some(SubagentStatus::GoesOn(subagent)) => {
-                cut_off.ran.push(subagent.call_id.clone());
+                ran.push(subagent.call_id.clone());
                 let known = InFlightCall { item: item.id, subagent: subagent.clone() };
-                cut_off.under_way.push((item, known));
+                under_way.push((item, known));
                 continue;
             }
             Some(SubagentStatus::Ended(ended)) => {
-                let item = with_outcome(item, &ended.output);
                 paid = Some(ended.delegated.usage).filter(|usage| *usage != Usage::default());
-                if let ItemBody::ToolResult(result) = &item.body
-                    && is_outcome(result)
-                {
-                    ledger.results.insert(result.call_id.clone(), result.clone());
-                    facts.push(EventKind::ItemCompleted { item, status: ItemStatus::Done });
-                    facts.extend(paid.and_then(|usage| ledger.pay(usage)));
-                    continue;
-                }
-                (item, ItemStatus::Unknown)
+                let item = with_outcome(item, &ended.output);
+                let is_outcome = matches!(&item.body, ItemBody::ToolResult(result) if is_outcome(result));
+                (item, if is_outcome { ItemStatus::Done } else { ItemStatus::Unknown })
             }
-            None => close_honestly(&item),
+            None => close_cut_off(&item, STOPPED),
         };
-        if let ItemBody::ToolResult(result) = &item.body {
-            cut_off.unknown.push(result.name.clone());
-            cut_off.ran.push(result.call_id.clone());
+        match &item.body {
+            ItemBody::ToolResult(result) if status == ItemStatus::Done => {
+                ledger.results.insert(result.call_id.clone(), result.clone());
+            }
+            ItemBody::ToolResult(result) => {
+                unknown.push(result.name.clone());
+                ran.push(result.call_id.clone());
+            }
+            _ => {}
         }
         facts.push(EventKind::ItemCompleted { item, status });
         // Right behind the result: so it is known of which call it is.
         facts.extend(paid.and_then(|usage| ledger.pay(usage)));
     }
-    cut_off
+    (ran, under_way)
 }
 
 /// Withdraws questions whose call is over, and returns those that still wait: of this session, and of its subagents.
@@ -344,14 +309,6 @@ fn settle_questions(
     let (moot, pending): (Vec<Interrupt>, Vec<Interrupt>) = pending.into_iter().partition(of_ran);
     facts.extend(moot.into_iter().map(|asked| withdrawn(asked, "the daemon stopped while what asked it ran")));
     (pending, of_children)
-}
-
-/// Fate of the subagent that works for a result in flight.
-fn fate_of<'a>(item: &Item, fates: &'a HashMap<CallId, SubagentStatus>) -> Option<&'a SubagentStatus> {
-    match &item.body {
-        ItemBody::ToolResult(result) => fates.get(&result.call_id),
-        _ => None,
-    }
 }
 
 /// The result that another session has come to.
@@ -384,12 +341,7 @@ pub(crate) fn is_input(item: &Item) -> bool {
     matches!(item.body, ItemBody::UserMessage { .. })
 }
 
-/// An item that was under way gets its end: a tool's is unknown, a text's is cut.
-fn close_honestly(item: &Item) -> (Item, ItemStatus) {
-    close_cut_off(item, "the daemon stopped")
-}
-
-/// The end of an item that its own turn did not end, for that reason.
+/// The end of an item that its own turn did not end, for that reason: a tool's is unknown, a text's is cut.
 pub(crate) fn close_cut_off(item: &Item, why: &str) -> (Item, ItemStatus) {
     let mut item = item.clone();
     let status = if let ItemBody::ToolResult(result) = &mut item.body {
@@ -424,8 +376,7 @@ pub(crate) fn never_begun(turn_id: TurnId, calls: &[ToolCall], cut_off: &[EventK
 /// The result of a call that has none, and never will.
 pub(crate) fn stand_in(turn_id: TurnId, call: &ToolCall, error: ToolErrorCode, text: String) -> [EventKind; 2] {
     let result = ToolResult { text, error: Some(error), ..ToolResult::empty(call.call_id.clone(), call.name.clone()) };
-    let item = Item::new(turn_id, ItemBody::ToolResult(result));
-    whole(item)
+    whole(Item::new(turn_id, ItemBody::ToolResult(result)))
 }
 
 fn notice(turn_id: TurnId, report: &RecoveredTurn) -> [EventKind; 2] {
@@ -439,9 +390,95 @@ fn notice(turn_id: TurnId, report: &RecoveredTurn) -> [EventKind; 2] {
             text.push_str(&format!(" {what}: {}.", names.join(", ")));
         }
     }
-    let item = Item::new(turn_id, ItemBody::notice(text));
-    whole(item)
+    whole(Item::new(turn_id, ItemBody::notice(text)))
 }
 
 #[cfg(test)]
-mod tests;
+mod tests {
+    use std::sync::Arc;
+
+    use agentd_core::{
+        Timestamp,
+        interrupt::{AnsweredBy, Ask, AskedBy},
+    };
+
+    use super::*;
+
+    fn call() -> ToolCall {
+        ToolCall { call_id: CallId::generate(), name: "act".to_owned(), arguments: "{}".to_owned() }
+    }
+
+    fn question(session_id: SessionId, turn_id: TurnId, call: &ToolCall) -> Interrupt {
+        Interrupt {
+            id: InterruptId::generate(),
+            session_id,
+            turn_id,
+            call_id: Some(call.call_id.clone()),
+            asked_by: AskedBy { agent: "main".to_owned(), session_title: None, client: None },
+            ask: Ask::Question {
+                secret: false,
+                question: "Sure?".to_owned(),
+                context: None,
+                default: None,
+                required: true,
+                choices: Vec::new(),
+            },
+            raised_at: Timestamp::UNIX_EPOCH,
+            deadline: None,
+            on_deadline: None,
+        }
+    }
+
+    #[test]
+    fn what_a_call_asked_that_is_over_is_asked_no_more() {
+        let (session_id, turn_id) = (SessionId::generate(), TurnId::generate());
+        let call = call();
+        let result =
+            ToolResult { text: "done".to_owned(), duration_ms: 1, ..ToolResult::empty(call.call_id.clone(), "act") };
+        let interrupt = question(session_id, turn_id, &call);
+        let completed = |body: ItemBody| {
+            let item = Item::new(turn_id, body);
+            EventKind::ItemCompleted { item, status: ItemStatus::Done }
+        };
+        let facts = [
+            completed(ItemBody::ToolCall(call)),
+            EventKind::InterruptRaised { interrupt: Box::new(interrupt.clone()) },
+            completed(ItemBody::ToolResult(result)),
+        ];
+        let event =
+            |(seq, kind)| Arc::new(Event { session_id, turn_id: Some(turn_id), seq, at: Timestamp::UNIX_EPOCH, kind });
+        let events: Vec<Arc<Event>> = (1..).zip(facts).map(event).collect();
+        let recovery = recover(session_id, turn_id, &events, &HashMap::new(), Vec::new());
+        assert_eq!(recovery.disposition, Disposition::End, "nobody can use an answer");
+        assert!(recovery.pending.is_empty());
+        assert!(recovery.facts.iter().any(|fact| matches!(fact,
+            EventKind::InterruptResolved { interrupt_id, by: AnsweredBy::Daemon, .. } if *interrupt_id == interrupt.id)));
+    }
+
+    #[test]
+    fn of_a_damaged_turn_nothing_goes_on_and_no_call_is_said_not_to_have_run() {
+        let (session_id, turn_id) = (SessionId::generate(), TurnId::generate());
+        let call = call();
+        let interrupt = question(session_id, turn_id, &call);
+        let event = |seq, kind| Event { session_id, turn_id: Some(turn_id), seq, at: Timestamp::UNIX_EPOCH, kind };
+        let item = Item::new(turn_id, ItemBody::ToolCall(call));
+        let asked = |seq| event(seq, EventKind::InterruptRaised { interrupt: Box::new(interrupt.clone()) });
+        let mut events =
+            vec![Arc::new(event(1, EventKind::ItemCompleted { item, status: ItemStatus::Done })), Arc::new(asked(2))];
+        let whole = recover(session_id, turn_id, &events, &HashMap::new(), vec![interrupt.clone()]);
+        assert_eq!(whole.disposition, Disposition::Park, "a whole one waits for its answer");
+
+        events.push(Arc::new(Event::damaged(session_id, None, 3)));
+        let recovery = recover(session_id, turn_id, &events, &HashMap::new(), vec![interrupt.clone()]);
+        assert_eq!((recovery.disposition, recovery.pending.len()), (Disposition::End, 0));
+        assert_eq!(
+            (recovery.report.unknown.as_slice(), recovery.report.never_ran.len()),
+            (["act".to_owned()].as_slice(), 0)
+        );
+        assert!(recovery.facts.iter().any(|fact| matches!(fact,
+            EventKind::InterruptResolved { interrupt_id, .. } if *interrupt_id == interrupt.id)));
+        // What the journal says is answered is not asked again, nor withdrawn once more.
+        let recovery = recover(session_id, turn_id, &events, &HashMap::new(), Vec::new());
+        assert!(!recovery.facts.iter().any(|fact| matches!(fact, EventKind::InterruptResolved { .. })));
+    }
+}

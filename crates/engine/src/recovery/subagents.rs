@@ -165,14 +165,10 @@ fn with_note(mut output: ToolOutput, note: String) -> ToolOutput {
 
 /// Changes of a subagent, so that they can be reverted with the turn that it worked for.
 async fn adopted(ports: &Ports, subagent: SessionId, parent: SessionId, changes: Vec<FileChange>) -> Vec<FileChange> {
-    let told = || changes.iter().map(|change| FileChange::new(change.path.clone(), change.change)).collect();
-    match ports.snapshots.adopt(subagent, parent, changes.clone()).await {
-        Ok(adopted) => adopted,
-        Err(error) => {
-            tracing::warn!(session = %parent, "what the subagent {subagent} changed can be undone only there: {error}");
-            told()
-        }
-    }
+    ports.snapshots.adopt(subagent, parent, changes.clone()).await.unwrap_or_else(|error| {
+        tracing::warn!(session = %parent, "what the subagent {subagent} changed can be undone only there: {error}");
+        changes.into_iter().map(|change| FileChange::new(change.path, change.change)).collect()
+    })
 }
 
 fn never_began() -> SubagentStatus {
@@ -304,10 +300,13 @@ impl SubagentResult {
     pub(crate) fn output(self) -> SubagentOutput {
         let reason = self.stopped.or(self.last().map(|last| last.stop_reason));
         let error = self.error(reason);
-        let said = self.said();
+        self.told(self.said().unwrap_or_default(), error)
+    }
+
+    fn told(&self, said: &str, error: Option<(ToolErrorCode, String)>) -> SubagentOutput {
         let mut result = json!({
             "ok": error.is_none(),
-            "result": said.unwrap_or_default(),
+            "result": said,
             "context_id": self.subagent.session_id,
             "loops": self.steps,
         });
@@ -328,15 +327,14 @@ impl SubagentResult {
 
     fn error(&self, reason: Option<StopReason>) -> Option<(ToolErrorCode, String)> {
         use ToolErrorCode::{Cancelled, Tool, UnknownOutcome};
-        let go_on = "call delegate_task with this context_id to continue it";
         if let (Some(why), None) = (&self.lost, self.stopped) {
             return Some((Tool, format!("the subagent's end is not known: {why}")));
         }
-        let told = |what: &str| format!("{what}; what it had until then is in `result`; {go_on}");
+        let told = |what: &str| format!("{what}; what it had until then is in `result`; {GO_ON}");
         match reason? {
             StopReason::Completed => None,
             StopReason::Cancelled | StopReason::Suspended => {
-                Some((Cancelled, format!("the subagent was cancelled; what it did until then is done; {go_on}")))
+                Some((Cancelled, format!("the subagent was cancelled; what it did until then is done; {GO_ON}")))
             }
             // Asked for detail it could not give any: its first answer stands.
             _ if self.has_answered() && self.stopped.is_none() => None,
@@ -348,32 +346,23 @@ impl SubagentResult {
             StopReason::Cut => Some((Tool, told("the subagent's answer is cut"))),
             StopReason::WrongForm => Some((Tool, told("the subagent's answer is in the wrong form"))),
             StopReason::Filtered => Some((Tool, told("the provider withheld the subagent's answer"))),
-            StopReason::Interrupted => Some((UnknownOutcome, interrupted(go_on))),
-            StopReason::Denied => Some((Tool, format!("the subagent needed an answer and got none; {go_on}"))),
+            StopReason::Interrupted => Some((UnknownOutcome, format!("{INTERRUPTED}; {GO_ON}"))),
+            StopReason::Denied => Some((Tool, format!("the subagent needed an answer and got none; {GO_ON}"))),
             StopReason::Failed => {
                 let why = self.last().and_then(|last| last.error.as_ref()).map_or("", |error| &error.message);
-                Some((Tool, format!("the subagent failed: {why}; {go_on}, or do it another way")))
+                Some((Tool, format!("the subagent failed: {why}; {GO_ON}, or do it another way")))
             }
         }
     }
 
     /// Output for one that a stop of the daemon cut off.
     pub(crate) fn cut_off(self) -> SubagentOutput {
-        let result = json!({
-            "ok": false,
-            "result": "",
-            "context_id": self.subagent.session_id,
-            "loops": self.steps,
-            "error": interrupted("call delegate_task with this context_id to continue it"),
-        });
-        let failed = ToolOutput::error(ToolErrorCode::UnknownOutcome, result.to_string());
-        SubagentOutput { output: ToolOutput { files: folded(&self.files), ..failed }, delegated: self.delegated() }
+        self.told("", Some((ToolErrorCode::UnknownOutcome, format!("{INTERRUPTED}; {GO_ON}"))))
     }
 }
 
-fn interrupted(go_on: &str) -> String {
-    format!("the daemon stopped while the subagent worked; what it had done is done, and it knows of it; {go_on}")
-}
+const GO_ON: &str = "call delegate_task with this context_id to continue it";
+const INTERRUPTED: &str = "the daemon stopped while the subagent worked; what it had done is done, and it knows of it";
 
 /// The start of a text, on one line.
 pub(crate) fn one_line(text: &str, most: usize) -> String {

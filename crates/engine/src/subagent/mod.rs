@@ -250,7 +250,7 @@ impl SessionSubagents {
 
 /// Records what the work means for the turn.
 fn settled(call: &Invocation<'_>, SubagentOutput { output, delegated }: SubagentOutput) -> ToolOutput {
-    call.record.affect(|effects| effects.delegated = delegated);
+    call.record.entries().effects.delegated = delegated;
     output
 }
 

@@ -22,92 +22,70 @@ use agentd_core::{
 };
 use tokio::time::Instant;
 
-use crate::turn::recorder::ResolvedInterrupt;
+use crate::turn::{recorder::ResolvedInterrupt, stopwatch::milliseconds};
 
 /// Record of the decision on one call, for the links around it and for the audit log.
-///
-/// Links write through `&Invocation`; the lock is held for one field at a time.
 pub(crate) struct CallRecord<'a> {
     /// The call as the model wrote it, in the words of its tool, whatever was made of it since.
     pub(crate) written: &'a ToolCall,
     /// Note for the model about what became of its own words.
     note: Option<&'a str>,
     begun: Instant,
-    entries: Mutex<Entries>,
-    pub(crate) marks: CallMarks,
+    entries: Mutex<CallEntries>,
 }
 
-/// Marks of links on a call.
+/// Findings of links about a call, each for those that come after it.
 #[derive(Default)]
-pub(crate) struct CallMarks {
+pub(crate) struct CallEntries {
     /// Set where the rules, or who was asked, let it through.
-    pub(crate) passed: Mark<bool>,
+    pub(crate) passed: bool,
     /// Set once the decision is in the audit log.
-    pub(crate) logged: Mark<bool>,
+    pub(crate) logged: bool,
     /// Set where the daemon does not let it run, whatever was decided: the log could not take the decision, or what a person
     /// was shown is not what would happen.
-    pub(crate) shut: Mark<bool>,
+    pub(crate) shut: bool,
     /// Set where the log could not take the decision.
-    pub(crate) unwritten: Mark<bool>,
+    pub(crate) unwritten: bool,
     /// Its limits by the rules alone, as of the last verdict, whatever else makes it a question.
-    pub(crate) limits: Mark<Confinement>,
+    pub(crate) limits: Confinement,
     /// The limits of what it runs, where no person looked at this very call.
-    pub(crate) confinement: Mark<Confinement>,
+    pub(crate) confinement: Confinement,
     /// Paths that it cannot change.
-    pub(crate) closed: Mark<Arc<[PathBuf]>>,
-}
-
-/// A value that one link sets and others read.
-#[derive(Default)]
-pub(crate) struct Mark<T>(Mutex<T>);
-
-impl<T: Clone> Mark<T> {
-    pub(crate) fn get(&self) -> T {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
-    }
-
-    pub(crate) fn set(&self, value: T) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = value;
-    }
-}
-
-#[derive(Default)]
-struct Entries {
+    pub(crate) closed: Arc<[PathBuf]>,
     judged: Option<Explanation>,
     /// Verdict on the arguments that replaced the model's.
     judged_again: Option<Explanation>,
-    /// Packages to be installed first.
-    need: Option<PackageNeed>,
-    look: Option<FileLook>,
+    /// Packages to be installed before the call does what it says, which whoever lets it run must know.
+    pub(crate) packages: Vec<SkillPackages>,
+    /// The look at the files before it.
+    pub(crate) look: Option<FileLook>,
     /// Reason why changes of it cannot be undone, as of the last look.
-    irreversible: Option<String>,
+    pub(crate) irreversible: Option<String>,
     /// Answer to the question whether it may run.
     answered: Option<ResolvedInterrupt>,
     /// Answer to what the call asks itself.
     replied: Option<ResolvedInterrupt>,
     /// Arguments that replaced the model's.
-    edited: Option<String>,
-    waited: Duration,
-    effects: SideEffects,
+    pub(crate) ran_with: Option<String>,
+    /// Time that a person was waited for.
+    pub(crate) waited: Duration,
+    /// Its wishes to the turn beside its output.
+    pub(crate) effects: SideEffects,
 }
 
 impl<'a> CallRecord<'a> {
     pub(crate) fn of(written: &'a ToolCall, note: Option<&'a str>) -> Self {
-        Self { written, note, begun: Instant::now(), entries: Mutex::default(), marks: CallMarks::default() }
+        Self { written, note, begun: Instant::now(), entries: Mutex::default() }
     }
 
-    fn entries(&self) -> MutexGuard<'_, Entries> {
+    /// The entries. Links write through `&Invocation`; nobody holds the lock for more than a statement.
+    pub(crate) fn entries(&self) -> MutexGuard<'_, CallEntries> {
         self.entries.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Time that the call has taken, in milliseconds, without waits for a person.
     pub(crate) fn took(&self) -> u64 {
-        millis(self.begun.elapsed()).saturating_sub(millis(self.entries().waited))
-    }
-
-    /// Adds a wait for a person.
-    pub(crate) fn waited(&self, time: Duration) {
-        self.entries().waited += time;
+        milliseconds(self.begun.elapsed()).saturating_sub(milliseconds(self.entries().waited))
     }
 
     /// Records a verdict: of the call, or of what replaced it.
@@ -117,36 +95,11 @@ impl<'a> CallRecord<'a> {
         place.get_or_insert_with(|| judgement.clone());
     }
 
-    /// Records that packages must be installed, which whoever lets the call run must know.
-    pub(crate) fn needs(&self, need: PackageNeed) {
-        self.entries().need.get_or_insert(need);
-    }
-
-    /// Packages that must be installed first.
-    pub(crate) fn need(&self) -> Option<PackageNeed> {
-        self.entries().need.clone()
-    }
-
-    /// Records a look at the files before it, and why its changes could not be undone.
-    pub(crate) fn look(&self, look: FileLook, irreversible: Option<String>) {
-        let mut entries = self.entries();
-        (entries.look, entries.irreversible) = (Some(look), irreversible);
-    }
-
-    pub(crate) fn has_look(&self) -> bool {
-        self.entries().look.is_some()
-    }
-
     /// The look at the files before it, and with it what was known by it.
     pub(crate) fn take_look(&self) -> Option<FileLook> {
         let mut entries = self.entries();
         entries.irreversible = None;
         entries.look.take()
-    }
-
-    /// Reason why its changes cannot be undone.
-    pub(crate) fn irreversible(&self) -> Option<String> {
-        self.entries().irreversible.clone()
     }
 
     /// Records an answer: whether the call may run, or to what it asks.
@@ -157,16 +110,6 @@ impl<'a> CallRecord<'a> {
         place.get_or_insert_with(|| answered.clone());
     }
 
-    /// Adds what the call asks of the turn beside its output.
-    pub(crate) fn affect(&self, add: impl FnOnce(&mut SideEffects)) {
-        add(&mut self.entries().effects);
-    }
-
-    /// All that it asks of the turn.
-    pub(crate) fn take_effects(&self) -> SideEffects {
-        std::mem::take(&mut self.entries().effects)
-    }
-
     /// The result, with the note for the model.
     pub(crate) fn noted(&self, mut output: ToolOutput) -> ToolOutput {
         if let Some(note) = self.note {
@@ -174,22 +117,6 @@ impl<'a> CallRecord<'a> {
             output.text.push_str(&format!("{gap}{note}"));
         }
         output
-    }
-
-    /// Records arguments that replaced the model's.
-    pub(crate) fn edit(&self, arguments: &str) {
-        self.entries().edited.get_or_insert_with(|| arguments.to_owned());
-    }
-
-    /// Arguments that it runs with, where they are not the model's.
-    pub(crate) fn ran_with(&self) -> Option<String> {
-        self.entries().edited.clone()
-    }
-
-    /// Records that the log could not take the decision, so that it does not run.
-    pub(crate) fn leave_unwritten(&self) {
-        self.marks.unwritten.set(true);
-        self.marks.shut.set(true);
     }
 
     /// The verdict, the strictest where there are two; none where the rules were not asked.
@@ -246,42 +173,17 @@ pub(crate) struct FileLook {
     pub(crate) files: Result<FilesBefore, WorkspaceError>,
 }
 
-/// Packages that must be installed before a call does what it says.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct PackageNeed {
-    pub(crate) missing: Vec<SkillPackages>,
-}
-
-impl PackageNeed {
-    /// The judgement of a call that is to install something first: a person is asked, whatever they have allowed, and nothing
-    /// of their answer is kept.
-    pub(crate) fn over(&self, judgement: Explanation, mode: SessionMode) -> Explanation {
-        let own = format!("it installs Python packages first, over the network: {}", self.told());
-        if mode == SessionMode::Plan && !matches!(judgement.verdict, Verdict::Deny { .. }) {
-            let reason = format!("the session is in plan mode, and {own}");
-            let verdict = Verdict::Deny { reason };
-            return Explanation { verdict, grants: Vec::new(), wider: Vec::new(), ..judgement };
-        }
-        asked_first(judgement, own, "skills: packages are installed with a person's consent")
+/// The judgement of a call that is to install packages first: a person is asked, whatever they have allowed, and nothing
+/// of their answer is kept.
+pub(crate) fn over_packages(packages: &[SkillPackages], judgement: Explanation, mode: SessionMode) -> Explanation {
+    let told = packages.iter().map(|wanted| format!("{} for {}", wanted.packages.join(", "), wanted.skill));
+    let told = told.collect::<Vec<_>>().join("; ");
+    let own = format!("it installs Python packages first, over the network: {told}");
+    if mode == SessionMode::Plan && !matches!(judgement.verdict, Verdict::Deny { .. }) {
+        let verdict = Verdict::Deny { reason: format!("the session is in plan mode, and {own}") };
+        return Explanation { verdict, grants: Vec::new(), wider: Vec::new(), ..judgement };
     }
-
-    /// Text for the person in front of the call itself.
-    pub(crate) fn shown(&self) -> String {
-        let lines = self.missing.iter().map(|wanted| {
-            let SkillPackages { skill, packages, .. } = wanted;
-            format!("installs for the skill {skill}, into an environment of its own: {}", packages.join(", "))
-        });
-        lines.collect::<Vec<_>>().join("\n")
-    }
-
-    fn told(&self) -> String {
-        let parts = self.missing.iter().map(|wanted| format!("{} for {}", wanted.packages.join(", "), wanted.skill));
-        parts.collect::<Vec<_>>().join("; ")
-    }
-}
-
-fn millis(time: Duration) -> u64 {
-    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
+    asked_first(judgement, own, "skills: packages are installed with a person's consent")
 }
 
 /// Changes of the turn that one call asks for, gathered in its [record](super::call_record::CallRecord).

@@ -11,8 +11,10 @@ use agentd_context::{ToolSet, text::ResultLimits, tokens::TokenCalibration, wind
 use agentd_core::{
     agent::Subagent,
     answer_schema::AnswerSchema,
+    audit::{AuditEntry, AuditFact},
     catalogue::Foreign,
     environment::ClientEnvironment,
+    error::WorkspaceError,
     exchange::{ExchangePurpose, ExchangeSource, RequestTap},
     guide::GuideLimits,
     ids::{CallId, ItemId, SessionId, TraceId, TurnId},
@@ -20,15 +22,15 @@ use agentd_core::{
     item::ItemBody,
     model::{ModelInfo, Slot},
     policy::{Confinement, Verdict},
-    ports::{Model, ReadRules, ToolContext, ToolUser, Workspace},
+    ports::{ArtifactDir, Model, ReadRules, SessionTree, ToolContext, ToolUser, Workspace},
     session::SessionSettings,
     state_files::StateFiles,
     tool::{Effect, ToolCall, ToolErrorCode, ToolSpec},
-    turn::{StopReason, TurnOptions},
+    turn::{StopReason, TurnError, TurnOptions},
 };
 use agentd_policy::{CallContext, read_tool, roots};
 use serde_json::json;
-use tokio::sync::watch;
+use tokio::sync::{OnceCell, watch};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
@@ -42,7 +44,6 @@ use crate::{
     turn::{
         TurnExit, TurnState,
         answering::{self, AnswerMode},
-        files::SessionFiles,
         hooks::{Chain, Subagents},
         recorder::{CallAnswers, Recorder, ResolvedInterrupt},
         state::Phase,
@@ -148,11 +149,21 @@ pub(crate) struct TurnTools {
 /// The files of a turn.
 pub(crate) struct TurnFiles {
     pub(crate) workspace: Arc<Workspace>,
-    pub(crate) session: SessionFiles,
+    /// The session that they belong to.
+    pub(crate) session: SessionId,
+    /// Set once the session's folders are made.
+    pub(crate) are_made: OnceCell<()>,
     /// The files of the session's own state, live.
     pub(crate) state: watch::Receiver<Arc<StateFiles>>,
     /// Clients that hold files of the project, live.
     pub(crate) of_client: Arc<FileLines>,
+}
+
+impl TurnFiles {
+    /// All that tools see, as it is now.
+    pub(crate) fn tree(&self) -> SessionTree {
+        SessionTree { workspace: Arc::clone(&self.workspace), state: Arc::clone(&self.state.borrow()) }
+    }
 }
 
 /// Cancellation and time of a turn.
@@ -182,16 +193,35 @@ pub(crate) struct Limits {
     pub(crate) parallel_calls: usize,
 }
 
-/// Returns whether who was asked about a call of this verdict was asked enough for the other.
-fn is_within(other: &Verdict, own: &Verdict) -> bool {
-    match (other, own) {
-        (Verdict::Allow, _) => true,
-        (Verdict::Ask { risk: other, .. }, Verdict::Ask { risk: own, .. }) => other <= own,
-        _ => false,
-    }
-}
-
 impl TurnContext {
+    /// Makes the session's folders where they are missing, before the first tool needs them: a turn that only talks does
+    /// not wait for the disk. Without them no tool may run.
+    pub(crate) async fn make_folders(&self) -> Result<(), TurnExit> {
+        let TurnFiles { workspace, session, are_made, .. } = &self.files;
+        let open = || async { self.ports.workspaces.open(*session, workspace.mounts()).await.map(drop) };
+        are_made.get_or_try_init(open).await.map(drop).map_err(|error| {
+            let hint = error.hint().map(str::to_owned);
+            TurnExit::Failed(TurnError { kind: error.kind(), message: error.to_string(), hint })
+        })
+    }
+
+    /// Keeps what a tool has returned where tools can read it, and returns the path under which they find it.
+    pub(crate) async fn keep_result(&self, name: String, content: Vec<u8>) -> Result<String, WorkspaceError> {
+        self.ports.workspaces.keep(self.files.session, ArtifactDir::LargeToolResults, name, content).await
+    }
+
+    /// Entry of the audit log about a call.
+    pub(crate) fn audited(&self, call: &ToolCall, fact: AuditFact) -> AuditEntry {
+        AuditEntry {
+            at: self.ports.clock.now(),
+            trace_id: Some(self.ids.trace),
+            session_id: Some(self.ids.session),
+            turn_id: Some(self.ids.turn),
+            call_id: Some(call.call_id.clone()),
+            fact,
+        }
+    }
+
     /// The schema that the answer has to match.
     pub(crate) fn answer_schema(&self) -> Option<Arc<AnswerSchema>> {
         self.answer_form.as_ref().map(|form| form.schema().clone().into())
@@ -252,7 +282,7 @@ impl TurnContext {
 
     /// Tells the model something, behind the history.
     pub(crate) async fn tell(&self, state: &mut TurnState, notice: ItemBody) -> Result<(), TurnExit> {
-        state.note(self.recorder.whole(notice).await?);
+        state.note(self.recorder.whole(notice, None).await?);
         Ok(())
     }
 
@@ -360,7 +390,12 @@ impl TurnContext {
             let arguments = json!({ "path": named }).to_string();
             changes(&arguments, &|rules, facts| {
                 let verdict = rules.judge(facts).verdict;
-                verdict == Verdict::Allow || changes(&own, &|rules, own| is_within(&verdict, &rules.judge(own).verdict))
+                // Whoever was asked about the call itself was asked enough for what is no riskier.
+                let is_within = |own: Verdict| match (&verdict, own) {
+                    (Verdict::Ask { risk: other, .. }, Verdict::Ask { risk: own, .. }) => *other <= own,
+                    _ => false,
+                };
+                verdict == Verdict::Allow || changes(&own, &|rules, own| is_within(rules.judge(own).verdict))
             })
         })
     }

@@ -13,7 +13,6 @@ use agentd_core::{
     ids::ItemId,
     item::{Item, ItemBody, ItemStatus},
     ports::ToolContext,
-    state_files::StateFileChange,
     tool::{AdaptedCall, Effect, ToolCall, ToolErrorCode, ToolOutput, ToolResult},
     turn::{Denial, StopReason},
     usage::Usage,
@@ -23,7 +22,7 @@ use futures_util::{FutureExt as _, StreamExt as _, stream};
 
 use crate::turn::{
     Phase, TurnContext, TurnExit, TurnState,
-    call_record::{CallRecord, DelegatedWork, SideEffects},
+    call_record::{CallEntries, CallRecord, DelegatedWork, SideEffects},
     hooks::{Hook, Invocation},
     sampler::SamplingBudget,
 };
@@ -31,7 +30,7 @@ use crate::turn::{
 /// Runs every call that has no result. Those come first that are under way, since before a restart, and alone: who works
 /// for them waits for a person, and nothing else begins before that person has come.
 pub(crate) async fn dispatch(context: &TurnContext, state: &mut TurnState) -> Result<(), TurnExit> {
-    context.files.session.make(&context.files.workspace).await?;
+    context.make_folders().await?;
     let mut calls: Vec<DueCall> = state.pending_calls.iter().map(|written| DueCall::of(context, written)).collect();
     calls.sort_by_key(|due| !context.is_under_way(&due.call));
     let mut rest = calls.as_slice();
@@ -122,20 +121,12 @@ struct EndedCall<'a> {
     /// The item of its result, where it was started.
     item: Option<ItemId>,
     output: ToolOutput,
-    effects: SideEffects,
-    /// Set if it was not let through, as nobody could write it down.
-    shut_out: bool,
-    /// The arguments that it ran with, where they are not the model's.
-    ran_with: Option<String>,
+    entries: CallEntries,
     duration_ms: u64,
 }
 
-/// Outcome of one call, as far as the turn needs it.
-struct Outcome {
-    item: Arc<Item>,
-    shut_out: bool,
-    effects: SideEffects,
-}
+/// The result of a call, its effects on the turn, and whether it was not let through, as nobody could write it down.
+type Outcome = (Arc<Item>, SideEffects, bool);
 
 async fn run_call<'a>(context: &TurnContext, due: &'a DueCall, state: &TurnState) -> Result<EndedCall<'a>, TurnExit> {
     let DueCall { call, note } = due;
@@ -150,9 +141,9 @@ async fn run_call<'a>(context: &TurnContext, due: &'a DueCall, state: &TurnState
             output => output?,
         }
     };
-    let (shut_out, ran_with, duration_ms) = (record.marks.unwritten.get(), record.ran_with(), record.took());
-    let effects = record.take_effects();
-    Ok(EndedCall { call, item: started.get().copied(), output, effects, shut_out, ran_with, duration_ms })
+    let duration_ms = record.took();
+    let entries = std::mem::take(&mut *record.entries());
+    Ok(EndedCall { call, item: started.get().copied(), output, entries, duration_ms })
 }
 
 /// Result of a call that the end of the turn's time kept from running, or from its answer.
@@ -167,9 +158,18 @@ fn out_of_time(started: &OnceLock<ItemId>) -> ToolOutput {
 
 /// Stores the result of a call, with the count of what was taken for it.
 async fn store(context: &TurnContext, ended: EndedCall<'_>, step: u32, turn: &mut Usage) -> Result<Outcome, TurnExit> {
-    let EndedCall { call, item, output, mut effects, shut_out, ran_with, duration_ms } = ended;
+    let EndedCall { call, item, output, entries, duration_ms } = ended;
+    let CallEntries { unwritten, ran_with, mut effects, .. } = entries;
     let ToolOutput { text, error, files, exit_code, details, state_files, .. } = output;
-    remember(context, state_files).await?;
+    // It is in the journal before the result is, so that no model is told of a file that a crash has taken, and the next
+    // call sees it.
+    let changes_state = !state_files.is_empty();
+    for change in state_files {
+        context.recorder.change(StateChange::File(change)).await?;
+    }
+    if changes_state {
+        context.recorder.flush().await?;
+    }
     let (call_id, name) = (call.call_id.clone(), call.name.clone());
     let (takes_back, found) = (effects.takes_back.take(), std::mem::take(&mut effects.found));
     let (said, unchanged) = (effects.said.take(), effects.unchanged);
@@ -197,46 +197,32 @@ async fn store(context: &TurnContext, ended: EndedCall<'_>, step: u32, turn: &mu
         None => start_result(context, call, result.ran_with.clone()).await?,
     };
     let status = if error == Some(ToolErrorCode::Cancelled) { ItemStatus::Cut } else { ItemStatus::Done };
+    // What was taken for the call by who asked the model, or by other sessions: the turn's limits hold for all of it.
     let mut counted = Vec::new();
     for (usage, delegated) in [(effects.sampled, false), (effects.delegated.usage, true)] {
         if usage != Usage::default() {
-            counted.push(count(context, step, usage, turn, delegated));
+            *turn += usage;
+            let (slot, model, turn) = (context.models.slot, context.models.model.info().id.clone(), *turn);
+            let (prompt, timing) = (None, None);
+            counted.push(EventKind::UsageUpdated { step, slot, model, usage, turn, prompt, delegated, timing });
         }
     }
-    let item = context.recorder.complete_paid(id, ItemBody::ToolResult(result), status, counted).await?;
-    Ok(Outcome { item, shut_out, effects })
-}
-
-/// Counts what was taken for a call by other sessions, or by who asked the model: the turn's limits hold for all of it.
-fn count(context: &TurnContext, step: u32, usage: Usage, turn: &mut Usage, delegated: bool) -> EventKind {
-    *turn += usage;
-    let (slot, model) = (context.models.slot, context.models.model.info().id.clone());
-    EventKind::UsageUpdated { step, slot, model, usage, turn: *turn, prompt: None, delegated, timing: None }
-}
-
-/// Tells what a call changed of the files in the session's state. It is in the journal before the result is, so that no
-/// model is told of a file that a crash has taken, and the next call sees it.
-async fn remember(context: &TurnContext, changes: Vec<StateFileChange>) -> Result<(), TurnExit> {
-    if changes.is_empty() {
-        return Ok(());
-    }
-    for change in changes {
-        context.recorder.change(StateChange::File(change)).await?;
-    }
-    context.recorder.flush().await
+    let item = context.recorder.complete(id, ItemBody::ToolResult(result), status, None, counted).await?;
+    Ok((item, effects, unwritten))
 }
 
 async fn take_in(context: &TurnContext, state: &mut TurnState, outcome: Outcome) -> Result<(), TurnExit> {
-    if let ItemBody::ToolResult(ToolResult { call_id, name, text, error, .. }) = &outcome.item.body
-        && (outcome.shut_out || *error == Some(ToolErrorCode::Denied))
+    let (item, effects, is_shut_out) = outcome;
+    if let ItemBody::ToolResult(ToolResult { call_id, name, text, error, .. }) = &item.body
+        && (is_shut_out || *error == Some(ToolErrorCode::Denied))
     {
         state.note_denial(call_id.clone(), name.clone(), text.clone());
     }
-    let SideEffects { todos, compact, changes_agent, delegated, sampled, pictures, answered, .. } = outcome.effects;
+    let SideEffects { todos, compact, changes_agent, delegated, sampled, pictures, answered, .. } = effects;
     if answered {
         state.rounds.start_over();
     }
-    state.note(outcome.item);
+    state.note(item);
     state.returned.extend(pictures);
     state.delegated = state.delegated.saturating_add(sampled.tokens());
     if changes_agent {
@@ -250,11 +236,8 @@ async fn take_in(context: &TurnContext, state: &mut TurnState, outcome: Outcome)
         state.todos.clone_from(&todos);
         context.recorder.change(StateChange::Todos { todos }).await?;
     }
-    settle(state, delegated)
-}
-
-/// Takes in what another session did for a call. What was refused there was refused in this turn.
-fn settle(state: &mut TurnState, DelegatedWork { usage, denials, fails }: DelegatedWork) -> Result<(), TurnExit> {
+    // What another session did for the call: what was refused there was refused in this turn.
+    let DelegatedWork { usage, denials, fails } = delegated;
     state.delegated = state.delegated.saturating_add(usage.tokens());
     for Denial { call_id, tool, reason } in &denials {
         state.note_denial(call_id.clone(), tool.clone(), reason.clone());
@@ -282,7 +265,8 @@ pub(crate) async fn begin(invocation: &Invocation<'_>) -> Result<(), TurnExit> {
         return Err(TurnExit::Finished(StopReason::TimeLimit));
     }
     if started.get().is_none() {
-        let id = start_result(context, call, record.ran_with()).await?;
+        let ran_with = record.entries().ran_with.clone();
+        let id = start_result(context, call, ran_with).await?;
         let _ = started.set(id);
     }
     context.recorder.flush().await
@@ -302,7 +286,8 @@ async fn execute(invocation: &Invocation<'_>) -> Result<ToolOutput, TurnExit> {
     let Invocation { context, call, started, record, .. } = invocation;
     let progress = started.get().map(|id| context.recorder.progress(*id)).unwrap_or_default();
     let tab = SamplingBudget::open(invocation);
-    let (confinement, closed) = (record.marks.confinement.get(), record.marks.closed.get());
+    let confinement = record.entries().confinement;
+    let closed = Arc::clone(&record.entries().closed);
     let tool_context =
         ToolContext { progress, sampler: tab.sampler(), confinement, closed, ..context.tool_context(call) };
     let given_up = async {

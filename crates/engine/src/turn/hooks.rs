@@ -33,12 +33,6 @@ pub(crate) fn done<'a, T: Send + 'a, E: Send + 'a>(value: T) -> BoxFuture<'a, Re
 
 /// A capability with hooks before the turn, before each model call and around each tool call.
 pub(crate) trait Link: Send + Sync {
-    /// The link's name, for people who want to see the chain.
-    fn name(&self) -> &'static str;
-
-    /// Purpose of the link and the reason for its place, in one line, for the same people.
-    fn description(&self) -> &'static str;
-
     /// The tools that the link answers itself.
     fn tools(&self) -> Vec<ToolSpec> {
         Vec::new()
@@ -101,6 +95,9 @@ pub(crate) trait Link: Send + Sync {
     }
 }
 
+/// A link with its name and, in one line, its purpose and the reason for its place, for people who want to see the chain.
+pub(crate) type NamedLink = (&'static str, &'static str, Arc<dyn Link>);
+
 /// A fact that the model should know before the next request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Reminder {
@@ -155,7 +152,7 @@ impl Invocation<'_> {
                 Err(TurnExit::Finished(StopReason::TimeLimit))
             }
         };
-        self.record.waited(asked.elapsed());
+        self.record.entries().waited += asked.elapsed();
         let answered = answered?;
         self.record.answer(&answered);
         Ok(answered)
@@ -195,7 +192,7 @@ pub(crate) struct Task {
 
 /// The rest of the chain.
 pub(crate) struct Next<'a> {
-    links: &'a [Arc<dyn Link>],
+    links: &'a [NamedLink],
     tool: ToolRunner,
 }
 
@@ -206,7 +203,7 @@ impl<'a> Next<'a> {
     /// Passes the call on.
     pub(crate) fn run(self, call: &'a Invocation<'a>) -> Hook<'a, ToolOutput> {
         match self.links.split_first() {
-            Some((link, links)) => link.around_tool(call, Next { links, tool: self.tool }),
+            Some(((.., link), links)) => link.around_tool(call, Next { links, tool: self.tool }),
             None => (self.tool)(call),
         }
     }
@@ -214,7 +211,7 @@ impl<'a> Next<'a> {
 
 /// All links, in order.
 pub(crate) struct Chain {
-    links: Vec<Arc<dyn Link>>,
+    links: Vec<NamedLink>,
     /// Tools that links answer themselves, also those that a turn does not offer.
     own: Vec<ToolSpec>,
     tool: ToolRunner,
@@ -222,18 +219,15 @@ pub(crate) struct Chain {
 
 impl Chain {
     /// A chain of these links, in order, around what runs a tool.
-    pub(crate) fn new(links: Vec<Arc<dyn Link>>, tool: ToolRunner) -> Self {
-        let own = links.iter().flat_map(|link| link.tools()).collect();
+    pub(crate) fn new(links: Vec<NamedLink>, tool: ToolRunner) -> Self {
+        let own = links.iter().flat_map(|(.., link)| link.tools()).collect();
         Self { links, own, tool }
     }
 
     /// The tools that links answer themselves, and whether people may switch them off.
     pub(crate) fn tools(&self) -> Vec<(ToolSpec, bool)> {
-        let of = |link: &Arc<dyn Link>| {
-            let can_be_disabled = link.can_be_disabled();
-            link.tools().into_iter().map(move |tool| (tool, can_be_disabled)).collect::<Vec<_>>()
-        };
-        self.links.iter().flat_map(of).collect()
+        let tools = self.links.iter().flat_map(|(.., link)| link.tools().into_iter().map(move |tool| (tool, link)));
+        tools.map(|(tool, link)| (tool, link.can_be_disabled())).collect()
     }
 
     /// The tool of that name, where a link answers it, whether the turn offers it or not.
@@ -244,30 +238,30 @@ impl Chain {
 
     /// The links' names and reasons, in order.
     pub(crate) fn told(&self) -> Vec<(&'static str, &'static str)> {
-        self.links.iter().map(|link| (link.name(), link.description())).collect()
+        self.links.iter().map(|(name, description, _)| (*name, *description)).collect()
     }
 
     /// Notices in front of a turn's input, in order.
     pub(crate) fn preamble(&self, opening: &PreambleContext<'_>) -> Vec<ItemBody> {
-        self.links.iter().filter_map(|link| link.preamble(opening)).collect()
+        self.links.iter().filter_map(|(.., link)| link.preamble(opening)).collect()
     }
 
     pub(crate) async fn before_turn(&self, context: &TurnContext, state: &mut TurnState) -> Result<(), TurnExit> {
-        for link in &self.links {
+        for (.., link) in &self.links {
             link.before_turn(context, state).await?;
         }
         Ok(())
     }
 
     pub(crate) async fn before_step(&self, context: &TurnContext, state: &mut TurnState) -> Result<(), TurnExit> {
-        for link in &self.links {
+        for (.., link) in &self.links {
             link.before_step(context, state).await?;
         }
         Ok(())
     }
 
     pub(crate) async fn on_finish(&self, context: &TurnContext, state: &mut TurnState) -> Result<(), TurnExit> {
-        for link in &self.links {
+        for (.., link) in &self.links {
             link.on_finish(context, state).await?;
         }
         Ok(())
@@ -275,18 +269,18 @@ impl Chain {
 
     /// The reminders of all links, in order.
     pub(crate) fn reminders(&self, context: &TurnContext, state: &TurnState) -> Vec<Reminder> {
-        self.links.iter().filter_map(|link| link.reminder(context, state)).collect()
+        self.links.iter().filter_map(|(.., link)| link.reminder(context, state)).collect()
     }
 
     pub(crate) fn before_model(&self, context: &TurnContext, state: &TurnState, draft: &mut RequestBuilder) {
-        for link in &self.links {
+        for (.., link) in &self.links {
             link.before_model(context, state, draft);
         }
     }
 
     /// Brings what the call is about. An output is what the call comes to.
     pub(crate) async fn prepare_call(&self, call: &Invocation<'_>) -> Result<Option<ToolOutput>, TurnExit> {
-        for link in &self.links {
+        for (.., link) in &self.links {
             if let Some(output) = link.prepare_call(call).await? {
                 return Ok(Some(output));
             }
@@ -296,7 +290,7 @@ impl Chain {
 
     /// Preview of the call, for a person who is asked to approve it. An error is what it would return.
     pub(crate) async fn preview(&self, call: &Invocation<'_>) -> Result<Option<String>, ToolOutput> {
-        match self.links.iter().find_map(|link| link.preview(call)) {
+        match self.links.iter().find_map(|(.., link)| link.preview(call)) {
             Some(preview) => preview.await,
             None if self.own(&call.call.name).is_some() => Ok(None),
             None => call.context.ports.toolbox.preview(&call.context.tool_context(call.call), call.call).await,
@@ -305,7 +299,7 @@ impl Chain {
 
     /// The paths that the call would change, where its arguments do not say them.
     pub(crate) fn affected_paths(&self, call: &Invocation<'_>) -> Vec<String> {
-        self.links.iter().flat_map(|link| link.affected_paths(call)).collect()
+        self.links.iter().flat_map(|(.., link)| link.affected_paths(call)).collect()
     }
 
     pub(crate) async fn around_tool(&self, call: &Invocation<'_>) -> Result<ToolOutput, TurnExit> {

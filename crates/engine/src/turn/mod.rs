@@ -1,7 +1,7 @@
 //! One turn: from an input to its `TurnEnded`. The kernel of the product: it owns its hooks and names no capability.
 //!
 //! [`run::run`] is the loop. In each step, [`step::next`] decides purely what comes next from the [`TurnState`], and one of
-//! `sample` (ask the model), `dispatch` (run its calls) and `finalize` (write the last answer) does it. What is fixed for
+//! `sample` (ask the model, or for the last answer) and `dispatch` (run its calls) does it. What is fixed for
 //! the turn is its [`TurnContext`]; everything that happens goes to the session through the [`recorder::Recorder`].
 //!
 //! - [`hooks`]: what a capability can do around a turn, and how subagents are run; [`call_record`]: what was decided about
@@ -9,14 +9,12 @@
 //! - `request`: the next request, with what the model is told at its end, once, and what its answer says of the window;
 //!   `route`: the model that gets it, and whether the turn begins with a plan.
 //! - `unusable`: answers that a turn cannot end with; `rounds`: calls that repeat.
-//! - `answering`: how questions reach people; `files`: the session's folders; `stopwatch`: the time worked, and model calls.
+//! - `answering`: how questions reach people; `stopwatch`: the time worked, and model calls.
 
 pub(crate) mod answering;
 pub(crate) mod call_record;
 mod context;
 pub(crate) mod dispatch;
-pub(crate) mod files;
-pub(crate) mod finalize;
 pub(crate) mod hooks;
 pub(crate) mod recorder;
 pub(crate) mod request;

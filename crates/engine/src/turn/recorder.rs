@@ -84,7 +84,8 @@ impl ResolvedInterrupt {
 /// the first, which may have put other arguments in place of the model's.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct CallAnswers {
-    approval: Option<ResolvedInterrupt>,
+    /// Answer to whether the call may run.
+    pub(crate) approval: Option<ResolvedInterrupt>,
     question: Option<ResolvedInterrupt>,
 }
 
@@ -95,11 +96,6 @@ impl CallAnswers {
         } else {
             self.approval = Some(answered);
         }
-    }
-
-    /// Answer to whether the call may run.
-    pub(crate) fn approval(&self) -> Option<&ResolvedInterrupt> {
-        self.approval.as_ref()
     }
 
     /// Answer to that question. A call may ask several, and an answer is the answer to one.
@@ -174,51 +170,26 @@ impl Recorder {
         CallProgress::new(move |text| drop(session.try_send(TurnMessage::Delta { item_id, text })))
     }
 
-    /// Completes the item of a call's result, with the count of what another session took for the call: nobody has the one
-    /// without the other.
-    pub(crate) async fn complete_paid(
+    /// Completes an item that was started, with its origin where a model said it, and with the count of what was taken for the
+    /// call whose result it is: nobody has the one without the other.
+    pub(crate) async fn complete(
         &self,
         id: ItemId,
         body: ItemBody,
         status: ItemStatus,
+        origin: Option<ItemOrigin>,
         paid: Vec<EventKind>,
     ) -> Result<Arc<Item>, TurnExit> {
-        self.complete_item(Item { id, ..Item::new(self.turn_id, body) }, status, paid).await
-    }
-
-    /// Completes an item that was started.
-    pub(crate) async fn complete(&self, id: ItemId, body: ItemBody, status: ItemStatus) -> Result<Arc<Item>, TurnExit> {
-        self.complete_paid(id, body, status, Vec::new()).await
-    }
-
-    /// Completes an item that a model said, with its origin.
-    pub(crate) async fn complete_said(
-        &self,
-        id: ItemId,
-        body: ItemBody,
-        status: ItemStatus,
-        origin: ItemOrigin,
-    ) -> Result<Arc<Item>, TurnExit> {
-        let item = Item { id, origin: Some(Arc::new(origin)), ..Item::new(self.turn_id, body) };
-        self.complete_item(item, status, Vec::new()).await
-    }
-
-    async fn complete_item(&self, item: Item, status: ItemStatus, paid: Vec<EventKind>) -> Result<Arc<Item>, TurnExit> {
+        let item = Item { id, origin: origin.map(Arc::new), ..Item::new(self.turn_id, body) };
         let done = EventKind::ItemCompleted { item: item.clone(), status };
         self.facts([done].into_iter().chain(paid).collect()).await?;
         Ok(Arc::new(item))
     }
 
     /// Starts and completes an item at once.
-    pub(crate) async fn whole(&self, body: ItemBody) -> Result<Arc<Item>, TurnExit> {
+    pub(crate) async fn whole(&self, body: ItemBody, origin: Option<ItemOrigin>) -> Result<Arc<Item>, TurnExit> {
         let id = self.start(body.clone()).await?;
-        self.complete(id, body, ItemStatus::Done).await
-    }
-
-    /// The same for one that a model said.
-    pub(crate) async fn whole_said(&self, body: ItemBody, origin: ItemOrigin) -> Result<Arc<Item>, TurnExit> {
-        let id = self.start(body.clone()).await?;
-        self.complete_said(id, body, ItemStatus::Done, origin).await
+        self.complete(id, body, ItemStatus::Done, origin, Vec::new()).await
     }
 
     /// Waits until everything told so far is stored.

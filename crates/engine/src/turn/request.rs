@@ -27,7 +27,8 @@ pub(crate) fn assemble(context: &TurnContext, state: &TurnState, tools: ToolSet)
     let mut messages = Vec::with_capacity(state.history.len() + 1);
     messages.push(Message::System { text: context.prompt.system.clone() });
     messages.extend(history::messages(&state.history, context.next_model(state).echo_reasoning));
-    RequestBuilder::new(messages, tools, context.prompt.known_paths.clone()).to(context.acting.name())
+    let (known_paths, agent) = (context.prompt.known_paths.clone(), context.acting.name().to_owned());
+    RequestBuilder { messages, tools, may_call: true, answer_schema: None, known_paths, agent }
 }
 
 /// About how many tokens the next request to a model has, by the unscaled guess.
@@ -73,8 +74,25 @@ pub(crate) async fn append_reminders(
     Ok(())
 }
 
+/// The reminder on a topic as it reads now; where there is no more to say, that what was said before is over.
+pub(crate) fn reminder_or_over(
+    state: &TurnState,
+    topic: NoticeTopic,
+    now: Option<String>,
+    over: &str,
+) -> Option<Reminder> {
+    let was_told = || {
+        state.history.iter().rev().find_map(|item| match &item.body {
+            ItemBody::Notice { topic: about, text, .. } if *about == topic => Some(text != over),
+            _ => None,
+        })
+    };
+    let text = now.or_else(|| (was_told() == Some(true)).then(|| over.to_owned()))?;
+    Some(Reminder::new(topic, text))
+}
+
 /// The reminder on a topic that is in force; of one that belongs to a turn, only in that turn.
-pub(crate) fn last_reminder(history: &[Arc<Item>], topic: NoticeTopic, turn: TurnId) -> Option<&str> {
+fn last_reminder(history: &[Arc<Item>], topic: NoticeTopic, turn: TurnId) -> Option<&str> {
     let of_turn = matches!(
         topic,
         NoticeTopic::Mentions

@@ -120,32 +120,18 @@ pub(crate) const PLAN_FIRST: &str = "Plan first. Calls that change files, or run
     a line, each of which can be done and checked by itself, with the files it is about. Do not ask for leave: the person is \
     asked about the plan as soon as you have answered.";
 
-/// Facts for the decision.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct PlanFacts<'a> {
-    /// The wish of the client, where it has one.
-    pub(crate) asked: Option<Planning>,
-    /// The configuration.
-    pub(crate) configured: Planning,
-    /// Intent of the input.
-    pub(crate) intent: &'a Intent,
-    /// The way in which interrupts are answered.
-    pub(crate) answering: OnInterrupt,
-}
-
-impl PlanFacts<'_> {
-    /// Returns whether the turn begins with a plan.
-    pub(crate) fn plans(&self) -> bool {
-        let is_talk = matches!(self.intent.kind, IntentKind::CapabilityQuery | IntentKind::GeneralChat);
-        match (self.asked.unwrap_or(self.configured), self.asked) {
-            (Planning::Always, Some(_)) => true,
-            (Planning::Always, None) => !is_talk,
-            (Planning::Auto, _) => {
-                let decides = matches!(self.answering, OnInterrupt::Wait | OnInterrupt::Approve);
-                decides && self.intent.complex && self.intent.kind == IntentKind::CodingTask
-            }
-            (Planning::Never, _) => false,
+/// Returns whether a turn begins with a plan: by the wish of the client, where it has one, by the configuration, the intent
+/// of the input and the way in which interrupts are answered.
+pub(crate) fn plans(asked: Option<Planning>, configured: Planning, intent: &Intent, answering: OnInterrupt) -> bool {
+    match asked.unwrap_or(configured) {
+        Planning::Always => {
+            asked.is_some() || !matches!(intent.kind, IntentKind::CapabilityQuery | IntentKind::GeneralChat)
         }
+        Planning::Auto => {
+            let decides = matches!(answering, OnInterrupt::Wait | OnInterrupt::Approve);
+            decides && intent.complex && intent.kind == IntentKind::CodingTask
+        }
+        Planning::Never => false,
     }
 }
 
@@ -251,8 +237,7 @@ mod tests {
     fn who_wants_a_plan_gets_one_and_talk_has_none() {
         let intent = |kind, complex| Intent { kind, complex, ..Intent::default() };
         let check = |asked, configured, intent: Intent, answering, expected| {
-            let facts = PlanFacts { asked, configured, intent: &intent, answering };
-            assert_eq!(facts.plans(), expected, "{facts:?}");
+            assert_eq!(plans(asked, configured, &intent, answering), expected, "{asked:?} {configured:?} {intent:?}");
         };
         let large = || intent(IntentKind::CodingTask, true);
         let small = || intent(IntentKind::CodingTask, false);

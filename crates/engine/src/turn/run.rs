@@ -5,7 +5,7 @@ use std::sync::Arc;
 use agentd_core::turn::StopReason;
 
 use super::{
-    TurnContext, TurnExit, TurnState, dispatch, finalize,
+    TurnContext, TurnExit, TurnState, dispatch,
     recorder::EndVerdict,
     sample,
     step::{self, Step},
@@ -71,7 +71,7 @@ async fn steps(context: &TurnContext, state: &mut TurnState, mut has_input: bool
             Step::Sample => sample::sample(context, state).await?,
             Step::Finalize(reason) => {
                 // A model asked once more, on top of all this: no turn needs the room before.
-                Box::pin(finalize::finalize(context, state)).await?;
+                Box::pin(sample::finalize(context, state)).await?;
                 return Ok(reason);
             }
             Step::End(reason) => return Ok(reason),

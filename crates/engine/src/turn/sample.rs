@@ -1,4 +1,4 @@
-//! Asks the model once and turns its stream into items.
+//! Asks the model once and turns its stream into items; and the last answer of a turn that would otherwise end on a tool result.
 
 use std::sync::Arc;
 
@@ -9,17 +9,20 @@ use agentd_core::{
     event::EventKind,
     exchange::ExchangePurpose,
     ids::{CallId, ItemId},
-    item::{Item, ItemBody, ItemStatus},
+    item::{Item, ItemBody, ItemStatus, NoticeTopic},
     model::{Finish, ModelChunk, ModelInfo, Slot, UnrunReason, WindowSource},
     origin::{ItemOrigin, ServerFields},
     ports::Model,
+    routing::ChoiceRule,
     tool::ToolCall,
 };
 
 use crate::turn::{
     Phase, Reply, TurnContext, TurnExit, TurnState,
+    hooks::Reminder,
     recorder::Recorder,
     request,
+    route::SlotChoice,
     stopwatch::{CallCost, CallStream},
     unusable::{self, AnswerParts},
 };
@@ -36,14 +39,62 @@ pub(crate) async fn sample(context: &TurnContext, state: &mut TurnState) -> Resu
     let only_form = state.unusable.wrong_form().is_some();
     let tools = if only_form && !model.can_forbid_calls() { ToolSet::none() } else { tools };
     let mut draft = request::assemble(context, state, tools);
-    if state.phase != Phase::Planning {
-        draft = draft.in_form(context.answer_schema());
-    }
-    if only_form {
-        draft.forbid_calls();
-    }
+    draft.answer_schema = context.answer_schema().filter(|_| state.phase != Phase::Planning);
+    draft.may_call = !only_form;
     context.tools.chain.before_model(context, state, &mut draft);
     ask(context, state, context.models.slot, model, draft).await
+}
+
+/// Said at the end of the last request: a model that is only forbidden to call often says nothing instead.
+const LAST_WORDS: &str = "No tool can be called any more in this turn. Answer the person now, in words, with what you have: \
+                          what is done, and what is left to do.";
+
+/// Asks the chat model once more for the answer. It may call nothing, but the tools are still named: without them the
+/// request would repeat nothing of the one before. One that says nothing has said it: the turn ends as it is.
+pub(crate) async fn finalize(context: &TurnContext, state: &mut TurnState) -> Result<(), TurnExit> {
+    state.phase = Phase::Finalizing;
+    let answered = last_answer(context, state).await;
+    state.phase = Phase::Working;
+    answered
+}
+
+async fn last_answer(context: &TurnContext, state: &mut TurnState) -> Result<(), TurnExit> {
+    // What fits the window of the turn's model may be too much for that of the one that is asked now.
+    context.tools.chain.before_step(context, state).await?;
+    let (slot, rule, model) = (context.models.chat_slot, ChoiceRule::LastAnswer, context.models.chat.info().id.clone());
+    if slot != context.models.slot {
+        let reason = SlotChoice { slot, rule }.reason().to_owned();
+        context.recorder.fact(EventKind::ModelChosen { slot, model, rule, reason }).await?;
+    }
+    let named = if context.models.chat.can_forbid_calls() { context.tools.finds.tools() } else { ToolSet::none() };
+    ask_with_room(context, state, named).await?;
+    if state.reply == Reply::CalledInVain && state.answer.is_none() {
+        // It was told not to, and calls all the same: then it has to be asked without.
+        ask_with_room(context, state, ToolSet::none()).await?;
+    }
+    if state.answer.is_none() {
+        let message = "the model ended the turn without an answer".to_owned();
+        context.recorder.warn("empty_answer", message).await?;
+    }
+    Ok(())
+}
+
+/// Asks, and once more behind a compaction where it did not fit.
+async fn ask_with_room(context: &TurnContext, state: &mut TurnState, tools: ToolSet) -> Result<(), TurnExit> {
+    ask_once(context, state, tools.clone()).await?;
+    if state.reply == Reply::Overflowed {
+        context.tools.chain.before_step(context, state).await?;
+        ask_once(context, state, tools).await?;
+    }
+    Ok(())
+}
+
+async fn ask_once(context: &TurnContext, state: &mut TurnState, tools: ToolSet) -> Result<(), TurnExit> {
+    request::append_reminders(context, state, Some(Reminder::new(NoticeTopic::LastAnswer, LAST_WORDS))).await?;
+    let mut draft = request::assemble(context, state, tools);
+    (draft.answer_schema, draft.may_call) = (context.answer_schema(), false);
+    context.tools.chain.before_model(context, state, &mut draft);
+    ask(context, state, context.models.chat_slot, &*context.models.chat, draft).await
 }
 
 /// Sends one request and takes in the whole answer.
@@ -78,10 +129,10 @@ pub(crate) async fn ask(
             }
         }
     };
-    let cost = chunks.close(end.is_ok() || answer.words.have_begun());
+    let cost = chunks.close(end.is_ok() || answer.has_begun());
     let usage = cost.counted;
-    let Answer { words, mut calls, unrun, without_tools, fields, remarks, .. } = answer;
-    if without_tools {
+    let remarks = std::mem::take(&mut answer.remarks);
+    if answer.without_tools {
         sent = state.meter.sent_without_tools(sent, &context.models.scales, &model.info().id);
     }
     state.usage_of_answer = usage.completion_tokens;
@@ -92,20 +143,23 @@ pub(crate) async fn ask(
     let finish = match end {
         Ok(finish) => finish,
         Err(error) => {
-            let is_silent = !words.have_begun() && calls.is_empty();
-            words.complete(&context.recorder, state, ItemStatus::Cut, None).await?;
+            let is_silent = !answer.has_begun() && answer.calls.is_empty();
+            Box::pin(answer.close(ItemStatus::Cut, None)).await?;
+            answer.done.into_iter().for_each(|item| state.note(item));
             if is_silent && has_fallback && error.kind() != ErrorKind::ContextOverflow {
                 return Err(TurnExit::of_silent(model.info(), error));
             }
             return Box::pin(room_or_fail(context, state, model, error)).await;
         }
     };
-    let had_thoughts = words.have_thoughts();
     let status = if finish == Finish::Stop { ItemStatus::Done } else { ItemStatus::Cut };
+    let fields = answer.fields.take();
+    let left = Box::pin(answer.close(status, fields)).await?;
+    let Answer { done, mut calls, unrun, .. } = answer;
+    let thoughts = done.iter().any(|item| matches!(item.body, ItemBody::Reasoning { .. }));
+    done.into_iter().for_each(|item| state.note(item));
     // With the last words, or with the first call where there are none.
-    if let Some(whole) = words.complete(&context.recorder, state, status, fields).await?
-        && let Some(SampledCall { fields, .. }) = calls.first_mut()
-    {
+    if let (Some(whole), Some((_, fields))) = (left, calls.first_mut()) {
         let ServerFields { call_id, extra_content, .. } = std::mem::take(fields);
         *fields = ServerFields { call_id, extra_content, ..whole };
     }
@@ -115,14 +169,14 @@ pub(crate) async fn ask(
     let parts = AnswerParts {
         finish,
         words: state.answer.as_ref().map_or(0, String::len),
-        thoughts: had_thoughts,
+        thoughts,
         calls: calls.len(),
         unrun: unrun.as_ref(),
     };
     let problem = unusable::problem(&parts);
     if may_call {
         Box::pin(record_calls(context, state, model.info(), calls)).await?;
-    } else if let Some(SampledCall { name, .. }) = calls.first() {
+    } else if let Some((ToolCall { name, .. }, _)) = calls.first() {
         let message = format!("the model called {name} when only its final answer was expected; the call did not run");
         context.recorder.warn("call_not_run", message).await?;
     }
@@ -226,13 +280,12 @@ async fn record_calls(
     context: &TurnContext,
     state: &mut TurnState,
     info: &ModelInfo,
-    calls: Vec<SampledCall>,
+    calls: Vec<(ToolCall, ServerFields)>,
 ) -> Result<(), TurnExit> {
     let asked = calls.len();
-    for SampledCall { name, arguments, fields } in calls.into_iter().take(MAX_CALLS) {
-        let body = ItemBody::ToolCall(ToolCall { call_id: CallId::generate(), name, arguments });
+    for (call, fields) in calls.into_iter().take(MAX_CALLS) {
         let origin = ItemOrigin { model: info.origin(), fields };
-        state.note(context.recorder.whole_said(body, origin).await?);
+        state.note(context.recorder.whole(ItemBody::ToolCall(call), Some(origin)).await?);
     }
     if asked > MAX_CALLS {
         let message = format!("the model asked for {asked} tool calls at once; only the first {MAX_CALLS} are run");
@@ -241,11 +294,16 @@ async fn record_calls(
     Ok(())
 }
 
-/// An answer on its way in.
+/// An answer on its way in. Models may think, speak and think again: its words are several items.
 struct Answer<'a> {
     recorder: &'a Recorder,
-    words: Words<'a>,
-    calls: Vec<SampledCall>,
+    model: &'a dyn Model,
+    /// Items of its words that are whole.
+    done: Vec<Arc<Item>>,
+    /// The one under way.
+    open: Option<(ItemId, ItemBody)>,
+    /// Its calls, each with the server's own fields of it.
+    calls: Vec<(ToolCall, ServerFields)>,
     /// The server's own fields of it as a whole.
     fields: Option<ServerFields>,
     /// The call that did not run, where there was one.
@@ -256,150 +314,106 @@ struct Answer<'a> {
     without_tools: bool,
 }
 
-/// A call of an answer, as it came.
-struct SampledCall {
-    name: String,
-    arguments: String,
-    fields: ServerFields,
-}
-
-/// The items of an answer that hold text. Models may think, speak and think again.
-struct Words<'a> {
-    model: &'a dyn Model,
-    /// Those that are whole.
-    done: Vec<Arc<Item>>,
-    /// The one under way.
-    open: Option<(ItemId, ItemBody)>,
-}
-
 impl<'a> Answer<'a> {
     fn new(recorder: &'a Recorder, model: &'a dyn Model) -> Self {
-        let words = Words { model, done: Vec::new(), open: None };
         Self {
             recorder,
-            words,
+            model,
+            done: Vec::new(),
+            open: None,
             calls: Vec::new(),
-            unrun: None,
             fields: None,
+            unrun: None,
             remarks: Vec::new(),
             without_tools: false,
         }
     }
+
     async fn take(&mut self, chunk: ModelChunk) -> Result<(), TurnExit> {
         match chunk {
-            ModelChunk::Text(text) => self.words.add(self.recorder, text, false).await?,
-            ModelChunk::Reasoning(text) => self.words.add(self.recorder, text, true).await?,
+            ModelChunk::Text(text) => self.add(text, false).await?,
+            ModelChunk::Reasoning(text) => self.add(text, true).await?,
             ModelChunk::ToolCall { name, arguments, fields } => {
-                self.calls.push(SampledCall { name, arguments, fields });
+                self.calls.push((ToolCall { call_id: CallId::generate(), name, arguments }, fields));
             }
             ModelChunk::AnswerFields(fields) => self.fields = Some(fields),
             ModelChunk::UnrunCall { name, why } => self.unrun = Some((name, why)),
-            ModelChunk::WasReasoning => Box::pin(self.words.were_thoughts(self.recorder)).await?,
-            ModelChunk::Discarded => Box::pin(self.words.discard(self.recorder)).await?,
+            // An item keeps its kind, so the words are told again in another one.
+            ModelChunk::WasReasoning => {
+                if let Some((_, ItemBody::AgentMessage { text })) = &self.open {
+                    let text = text.clone();
+                    Box::pin(self.discard()).await?;
+                    self.add(text, true).await?;
+                }
+            }
+            ModelChunk::Discarded => Box::pin(self.discard()).await?,
             ModelChunk::Remark(remark) => self.remarks.push(remark),
             ModelChunk::Retry { attempt, delay_ms, reason } => {
                 let message = format!("try {attempt} of the model call in {delay_ms} ms: {reason}");
-                self.warn("model_retry", message).await?;
+                self.recorder.warn("model_retry", message).await?;
             }
             ModelChunk::WithoutTools => self.without_tools = true,
-            ModelChunk::Notice { code, message } => self.warn(code, message).await?,
+            ModelChunk::Notice { code, message } => self.recorder.warn(code, message).await?,
             ModelChunk::Runaway { what } => {
-                self.warn("answer_runaway", format!("the answer was cut: it {what}")).await?;
+                self.recorder.warn("answer_runaway", format!("the answer was cut: it {what}")).await?;
             }
             ModelChunk::Usage(_) | ModelChunk::End(_) => {}
         }
         Ok(())
     }
 
-    async fn warn(&self, code: &str, message: String) -> Result<(), TurnExit> {
-        self.recorder.warn(code, message).await
-    }
-}
-
-impl Words<'_> {
-    async fn add(&mut self, recorder: &Recorder, more: String, thought: bool) -> Result<(), TurnExit> {
+    async fn add(&mut self, more: String, thought: bool) -> Result<(), TurnExit> {
         if more.is_empty() {
             return Ok(());
         }
         let goes_on = self.open.as_ref().is_some_and(|(_, body)| matches!(body, ItemBody::Reasoning { .. }) == thought);
         if !goes_on {
-            Box::pin(self.close(recorder, ItemStatus::Done, None)).await?;
+            Box::pin(self.close(ItemStatus::Done, None)).await?;
             let text = String::new();
             let body = if thought { ItemBody::Reasoning { text } } else { ItemBody::AgentMessage { text } };
-            self.open = Some((recorder.start(body.clone()).await?, body));
+            self.open = Some((self.recorder.start(body.clone()).await?, body));
         }
         if let Some((id, ItemBody::AgentMessage { text } | ItemBody::Reasoning { text })) = &mut self.open {
             text.push_str(&more);
-            recorder.delta(*id, more).await?;
+            self.recorder.delta(*id, more).await?;
         }
         Ok(())
     }
 
-    fn have_begun(&self) -> bool {
+    fn has_begun(&self) -> bool {
         self.open.is_some() || !self.done.is_empty()
-    }
-
-    fn have_thoughts(&self) -> bool {
-        let open = self.open.as_ref().map(|(_, body)| body);
-        self.done.iter().map(|item| &item.body).chain(open).any(|body| matches!(body, ItemBody::Reasoning { .. }))
-    }
-
-    /// Makes the words so far thoughts. An item keeps its kind, so the words are told again in another one.
-    async fn were_thoughts(&mut self, recorder: &Recorder) -> Result<(), TurnExit> {
-        let Some((_, ItemBody::AgentMessage { text })) = &self.open else { return Ok(()) };
-        let text = text.clone();
-        self.discard(recorder).await?;
-        self.add(recorder, text, true).await
     }
 
     /// Ends the words so far as cut and empty. Empty words say that what came before them, of the same answer, counts for
     /// nothing: so it is in the history after a restart, too.
-    async fn discard(&mut self, recorder: &Recorder) -> Result<(), TurnExit> {
-        let was_open = self.open.take();
+    async fn discard(&mut self) -> Result<(), TurnExit> {
         let none = || ItemBody::AgentMessage { text: String::new() };
-        let void = match was_open {
-            Some((id, ItemBody::AgentMessage { .. })) => Some(recorder.complete(id, none(), ItemStatus::Cut).await?),
-            Some((id, _)) => {
-                recorder.complete(id, ItemBody::Reasoning { text: String::new() }, ItemStatus::Cut).await?;
-                None
+        let void = match self.open.take() {
+            Some((id, ItemBody::AgentMessage { .. })) => Some(id),
+            thought => {
+                if let Some((id, _)) = thought {
+                    let empty = ItemBody::Reasoning { text: String::new() };
+                    self.recorder.complete(id, empty, ItemStatus::Cut, None, Vec::new()).await?;
+                }
+                if self.done.is_empty() { None } else { Some(self.recorder.start(none()).await?) }
             }
-            None => None,
         };
-        let void = match void {
-            None if !self.done.is_empty() => {
-                Some(recorder.complete(recorder.start(none()).await?, none(), ItemStatus::Cut).await?)
-            }
-            void => void,
-        };
-        self.done = void.into_iter().collect();
+        self.done.clear();
+        if let Some(id) = void {
+            self.done.push(self.recorder.complete(id, none(), ItemStatus::Cut, None, Vec::new()).await?);
+        }
         Ok(())
     }
 
     /// Closes the item under way. Fields are handed back where none is.
     async fn close(
         &mut self,
-        recorder: &Recorder,
         status: ItemStatus,
         fields: Option<ServerFields>,
     ) -> Result<Option<ServerFields>, TurnExit> {
         let Some((id, body)) = self.open.take() else { return Ok(fields) };
-        let fields = fields.unwrap_or_default();
-        let origin = ItemOrigin { model: self.model.info().origin(), fields };
-        self.done.push(recorder.complete_said(id, body, status, origin).await?);
+        let origin = ItemOrigin { model: self.model.info().origin(), fields: fields.unwrap_or_default() };
+        self.done.push(self.recorder.complete(id, body, status, Some(origin), Vec::new()).await?);
         Ok(None)
-    }
-
-    async fn complete(
-        mut self,
-        recorder: &Recorder,
-        state: &mut TurnState,
-        status: ItemStatus,
-        fields: Option<ServerFields>,
-    ) -> Result<Option<ServerFields>, TurnExit> {
-        let left = Box::pin(self.close(recorder, status, fields)).await?;
-        for item in self.done {
-            state.note(item);
-        }
-        Ok(left)
     }
 }

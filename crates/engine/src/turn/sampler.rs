@@ -69,14 +69,8 @@ impl<'a> SamplingBudget<'a> {
             tap: context.tap(state.steps, ExchangePurpose::Tool),
             model: Arc::clone(&context.models.model),
             ports: Arc::clone(&context.ports),
-            entry: AuditEntry {
-                at: context.ports.clock.now(),
-                trace_id: Some(context.ids.trace),
-                session_id: Some(context.ids.session),
-                turn_id: Some(context.ids.turn),
-                call_id: Some(call.call_id.clone()),
-                fact: AuditFact::ModelAsked { tool: call.name.clone(), model: model.clone(), max_tokens: 0 },
-            },
+            entry: context
+                .audited(call, AuditFact::ModelAsked { tool: call.name.clone(), model: model.clone(), max_tokens: 0 }),
             tokens: context.limits.tokens.map(|limit| limit.saturating_sub(spent)),
             time: context.limits.time,
             delegated: Arc::clone(&context.tools.delegated),
@@ -98,7 +92,7 @@ impl<'a> SamplingBudget<'a> {
         self.over.cancel();
         let _ = timeout(SETTLING, taken.wait_for(|taken| taken.open == 0)).await;
         let usage = taken.borrow().usage;
-        self.call.record.affect(|effects| effects.sampled += usage);
+        self.call.record.entries().effects.sampled += usage;
     }
 }
 
@@ -128,7 +122,11 @@ impl Line {
         let size = messages.iter().map(size).sum();
         let bill = SamplingCharge::open(self, size, max_tokens)?;
         let max_tokens = bill.max_tokens;
-        self.tell(max_tokens).await;
+        let mut entry = AuditEntry { at: self.ports.clock.now(), ..self.entry.clone() };
+        if let AuditFact::ModelAsked { max_tokens: may_take, .. } = &mut entry.fact {
+            *may_take = max_tokens;
+        }
+        self.ports.audit.note(entry).await;
         let request = ModelRequest {
             session_id: self.session,
             messages,
@@ -150,14 +148,6 @@ impl Line {
             }
             answer = self.answer(request, bill) => answer,
         }
-    }
-
-    async fn tell(&self, may_take: u64) {
-        let mut entry = AuditEntry { at: self.ports.clock.now(), ..self.entry.clone() };
-        if let AuditFact::ModelAsked { max_tokens, .. } = &mut entry.fact {
-            *max_tokens = may_take;
-        }
-        self.ports.audit.note(entry).await;
     }
 
     async fn answer(&self, request: ModelRequest, mut bill: SamplingCharge<'_>) -> Result<SampleAnswer, ModelError> {

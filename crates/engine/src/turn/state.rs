@@ -206,8 +206,16 @@ impl TurnState {
     }
 
     /// Makes the answer the beginning of one.
-    pub(crate) fn begin_answer(&mut self, begun: impl FnOnce(String) -> BegunAnswer) {
+    fn begin_answer(&mut self, begun: impl FnOnce(String) -> BegunAnswer) {
         self.begun = self.answer.take().map(begun);
+    }
+
+    /// Has more said below the answer, if there is one. A document is one by itself: it is given again.
+    pub(crate) fn ask_below(&mut self, is_document: bool) {
+        match self.answer.take() {
+            Some(answer) if !is_document => self.begun = Some(BegunAnswer::Whole(answer)),
+            _ => {}
+        }
     }
 
     /// Takes note of an item that came into the history.
@@ -257,22 +265,14 @@ impl TurnState {
         self.tool_used |=
             !matches!(result.error, Some(ToolErrorCode::Denied | ToolErrorCode::NotRun | ToolErrorCode::UnknownTool));
         for file in result.files.iter().filter(|file| !file.is_folder() || !file.is_recorded()) {
-            self.note_file(file);
+            // A file is listed once: what was created and then modified was created.
+            let change = match (self.files.get(&file.path), file.change) {
+                (Some(FileChangeKind::Created), FileChangeKind::Modified) => FileChangeKind::Created,
+                (Some(FileChangeKind::Deleted), FileChangeKind::Created) => FileChangeKind::Modified,
+                (_, change) => change,
+            };
+            self.files.insert(file.path.clone(), change);
         }
-    }
-
-    /// A file is listed once: what was created and then modified was created.
-    fn note_file(&mut self, file: &FileChange) {
-        self.files
-            .entry(file.path.clone())
-            .and_modify(|known| {
-                *known = match (*known, file.change) {
-                    (FileChangeKind::Created, FileChangeKind::Modified) => FileChangeKind::Created,
-                    (FileChangeKind::Deleted, FileChangeKind::Created) => FileChangeKind::Modified,
-                    (_, change) => change,
-                }
-            })
-            .or_insert(file.change);
     }
 
     /// Takes note of a refusal, once a call.
@@ -286,15 +286,10 @@ impl TurnState {
     pub(crate) fn replay(&mut self, event: &Event) {
         match &event.kind {
             EventKind::ItemCompleted { item, .. } => {
-                if let ItemBody::ToolResult(ToolResult {
-                    call_id,
-                    name,
-                    text,
-                    error: Some(ToolErrorCode::Denied),
-                    ..
-                }) = &item.body
+                if let ItemBody::ToolResult(result) = &item.body
+                    && result.error == Some(ToolErrorCode::Denied)
                 {
-                    self.note_denial(call_id.clone(), name.clone(), text.clone());
+                    self.note_denial(result.call_id.clone(), result.name.clone(), result.text.clone());
                 }
                 self.consider(item);
             }
@@ -338,25 +333,15 @@ impl TurnState {
 
     /// The answer, or what the model last said in this turn.
     fn last_words(&self) -> String {
-        if let Some(answer) = &self.answer {
-            return answer.clone();
-        }
-        if let Some(begun) = &self.begun {
-            return begun.text().to_owned();
-        }
-        let of_this_turn = self
-            .history
-            .iter()
-            .rev()
-            .take_while(|item| !matches!(item.body, ItemBody::UserMessage { steered: false, .. }));
-        for item in of_this_turn {
-            if let ItemBody::AgentMessage { text } = &item.body
-                && !text.is_empty()
-            {
-                return text.clone();
-            }
-        }
-        String::new()
+        let is_of_turn = |item: &&Arc<Item>| !matches!(item.body, ItemBody::UserMessage { steered: false, .. });
+        let said = || {
+            self.history.iter().rev().take_while(is_of_turn).find_map(|item| match &item.body {
+                ItemBody::AgentMessage { text } if !text.is_empty() => Some(text.as_str()),
+                _ => None,
+            })
+        };
+        let answer = self.answer.as_deref().or(self.begun.as_ref().map(BegunAnswer::text));
+        answer.or_else(said).unwrap_or_default().to_owned()
     }
 }
 

@@ -173,43 +173,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_wrong_with_an_answer() {
-        let check = |finish, words, calls, unrun: Option<UnrunReason>, expected: Option<Problem>| {
-            let unrun = unrun.map(|why| ("look".to_owned(), why));
-            let parts =
-                AnswerParts { finish, words: usize::from(words), thoughts: false, calls, unrun: unrun.as_ref() };
-            assert_eq!(problem(&parts), expected, "{parts:?}");
-        };
-        let tool = || "look".to_owned();
-        check(Finish::Stop, true, 0, None, None);
-        check(Finish::Stop, false, 1, None, None);
-        check(Finish::Length, false, 1, None, None);
-        check(Finish::Stop, false, 0, None, Some(Problem::Empty { thoughts: false }));
-        check(Finish::Length, true, 0, None, Some(Problem::CutWords));
-        check(Finish::Length, false, 0, None, Some(Problem::CutThoughts));
-        check(Finish::Length, true, 1, Some(UnrunReason::Cut), Some(Problem::CutCall { tool: tool() }));
-        check(Finish::Runaway, true, 0, None, Some(Problem::Runaway { is_long: false }));
-        check(Finish::Stop, true, 0, Some(UnrunReason::Foreign), Some(Problem::ForeignCall { tool: tool() }));
-        check(Finish::Stop, true, 0, Some(UnrunReason::Doubtful), Some(Problem::DoubtfulCall { tool: tool() }));
-        check(Finish::Filtered, true, 1, None, Some(Problem::Filtered));
-    }
-
-    #[test]
-    fn a_model_is_told_twice_in_a_row() {
-        let empty = || Some(Problem::Empty { thoughts: true });
-        let mut answers = UnusableAnswers::default();
-        for in_a_row in 1..=2 {
-            answers.take(empty(), false);
-            assert_eq!(answers.tell().map(|(_, times)| times), Some(in_a_row));
-            assert!(answers.tell().is_none() && answers.end().is_none());
-        }
-        answers.take(empty(), false);
-        assert!(answers.tell().is_none());
-        assert_eq!(answers.end(), Some(StopReason::NoAnswer));
-        answers.take(None, false);
-        assert!(answers.is_first() && answers.end().is_none());
-        answers.take(Some(Problem::Filtered), false);
-        assert_eq!(answers.end(), Some(StopReason::Filtered));
+    fn an_embedded_model_that_is_cut_is_not_asked_again() {
         let mut embedded = UnusableAnswers::default();
         embedded.take(Some(Problem::CutWords), true);
         assert_eq!(embedded.end(), Some(StopReason::Cut));

@@ -4,12 +4,11 @@ use std::sync::Arc;
 
 use agentd_core::{
     audit::VerdictName,
-    event::EventKind,
-    interrupt::{Answer, Ask, Interrupt},
+    interrupt::{Answer, Ask},
     tool::ToolErrorCode,
     turn::{OnInterrupt, StartTurn, StopReason},
 };
-use agentd_engine::{EngineConfig, SessionHandle, Subscription};
+use agentd_engine::EngineConfig;
 use agentd_testkit::{
     memory_store::MemoryStore,
     scripted::{Play, calls, says},
@@ -17,8 +16,9 @@ use agentd_testkit::{
 use serde_json::json;
 
 use crate::{
+    grants::{answer, asked, question},
     policy::compiled,
-    world::{World, input, run, to_end, until},
+    world::{World, input, run, to_end, turn},
 };
 
 fn rules(yaml: &str) -> EngineConfig {
@@ -38,17 +38,6 @@ fn own_calls() -> [(&'static str, serde_json::Value); 5] {
         ("compact_context", json!({})),
         ("ask_human", json!({"question": "Which colour?"})),
     ]
-}
-
-async fn next_question(events: &mut Subscription) -> Interrupt {
-    let event = until(events, |kind| matches!(kind, EventKind::InterruptRaised { .. })).await;
-    let EventKind::InterruptRaised { interrupt } = &event.kind else { panic!() };
-    (**interrupt).clone()
-}
-
-async fn approve(session: &SessionHandle, interrupt: &Interrupt) {
-    assert!(matches!(interrupt.ask, Ask::Approval { .. }), "{interrupt:?}");
-    session.answer(interrupt.id, Answer::Approve, "phone".to_owned()).await.unwrap();
 }
 
 #[tokio::test]
@@ -88,12 +77,11 @@ async fn what_a_rule_asks_about_is_answered_when_a_person_approves() {
     let [write, ..] = own_calls();
     let world = World::with(rules(&every("todo_write", "prompt")), [calls(&[write]), says("Well.")]);
     let session = world.session().await;
-    let mut started = session.start_turn(input("Go!")).await.unwrap();
-    let interrupt = next_question(&mut started.events).await;
+    let (mut started, interrupt) = asked(&session).await;
     let Ask::Approval { preview, .. } = &interrupt.ask else { panic!("{interrupt:?}") };
     assert_eq!(preview.as_deref(), Some("[ ] 1. paint\n"));
     assert!(!world.log(&session).contains("todos: 1"), "nothing changes before the answer");
-    approve(&session, &interrupt).await;
+    answer(&session, &interrupt, Answer::Approve).await.unwrap();
     to_end(&mut started.events).await;
     assert!(world.log(&session).contains("todos: 1"));
     let [decision] = &world.audit.decisions()[..] else { panic!() };
@@ -102,8 +90,7 @@ async fn what_a_rule_asks_about_is_answered_when_a_person_approves() {
     let world = World::with(rules(&every("todo_write", "prompt")), [calls(&own_calls()[..1]), says("Well.")]);
     let session = world.session().await;
     let start = StartTurn { on_interrupt: OnInterrupt::Deny, ..input("Go!") };
-    let mut started = session.start_turn(start).await.unwrap();
-    assert_eq!(to_end(&mut started.events).await.1.denials.len(), 1);
+    assert_eq!(turn(&session, start).await.denials.len(), 1);
     assert!(!world.log(&session).contains("todos: 1"));
 }
 
@@ -116,26 +103,21 @@ fn wary(store: &Arc<MemoryStore>, script: impl IntoIterator<Item = Play>) -> Wor
 async fn a_question_that_needs_an_approval_gets_both_its_answers_over_restarts() {
     let world = wary(&Arc::default(), [calls(&own_calls()[4..])]);
     let session = world.session().await;
-    let id = session.id();
-    let mut started = session.start_turn(input("Go!")).await.unwrap();
-    let approval = next_question(&mut started.events).await;
+    let (_started, approval) = asked(&session).await;
+    assert!(matches!(approval.ask, Ask::Approval { .. }), "{approval:?}");
 
     // Nobody has answered yet.
-    let second = wary(&world.store, []);
-    second.engine.recover().await.unwrap();
-    let session = second.engine.session(id).await.unwrap();
+    let (_second, session) = wary(&world.store, []).settled(session.id()).await;
     let mut events = session.subscribe(0).await.unwrap();
-    approve(&session, &approval).await;
-    next_question(&mut events).await;
-    let question = next_question(&mut events).await;
-    assert!(matches!(&question.ask, Ask::Question { question, .. } if question == "Which colour?"), "{question:?}");
+    answer(&session, &approval, Answer::Approve).await.unwrap();
+    question(&mut events).await;
+    let asks = question(&mut events).await;
+    assert!(matches!(&asks.ask, Ask::Question { question, .. } if question == "Which colour?"), "{asks:?}");
 
     // Approved, and the question itself waits.
-    let third = wary(&world.store, [says("Green it is.")]);
-    third.engine.recover().await.unwrap();
-    let session = third.engine.session(id).await.unwrap();
+    let (third, session) = wary(&world.store, [says("Green it is.")]).settled(session.id()).await;
     let mut events = session.subscribe(0).await.unwrap();
-    session.answer(question.id, Answer::Text { text: "green".to_owned() }, "phone".to_owned()).await.unwrap();
+    answer(&session, &asks, Answer::Text { text: "green".to_owned() }).await.unwrap();
     to_end(&mut events).await;
     let log = third.log(&session);
     assert!(log.contains(r#"result of ask_human: "green""#), "{log}");
@@ -148,9 +130,8 @@ async fn a_question_that_needs_an_approval_gets_both_its_answers_over_restarts()
 async fn a_question_that_is_not_allowed_is_never_asked() {
     let world = wary(&Arc::default(), [calls(&own_calls()[4..]), says("Then not.")]);
     let session = world.session().await;
-    let mut started = session.start_turn(input("Go!")).await.unwrap();
-    let approval = next_question(&mut started.events).await;
-    session.answer(approval.id, Answer::Reject { reason: None }, "phone".to_owned()).await.unwrap();
+    let (mut started, approval) = asked(&session).await;
+    answer(&session, &approval, Answer::Reject { reason: None }).await.unwrap();
     assert_eq!(to_end(&mut started.events).await.1.text, "Then not.");
     assert_eq!(world.log(&session).matches(" ? ").count(), 1);
 }
@@ -159,20 +140,16 @@ async fn a_question_that_is_not_allowed_is_never_asked() {
 async fn a_question_that_a_person_has_edited_stays_so_over_a_restart_and_both_answers_are_told() {
     let world = wary(&Arc::default(), [calls(&own_calls()[4..])]);
     let session = world.session().await;
-    let id = session.id();
-    let mut started = session.start_turn(input("Go!")).await.unwrap();
-    let approval = next_question(&mut started.events).await;
+    let (mut started, approval) = asked(&session).await;
     let edit = Answer::Edit { args: json!({"question": "Which shade?"}) };
-    session.answer(approval.id, edit.clone(), "phone".to_owned()).await.unwrap();
-    let question = next_question(&mut started.events).await;
-    assert!(matches!(&question.ask, Ask::Question { question, .. } if question == "Which shade?"), "{question:?}");
+    answer(&session, &approval, edit.clone()).await.unwrap();
+    let asks = question(&mut started.events).await;
+    assert!(matches!(&asks.ask, Ask::Question { question, .. } if question == "Which shade?"), "{asks:?}");
 
-    let second = wary(&world.store, [says("Green it is.")]);
-    second.engine.recover().await.unwrap();
-    let session = second.engine.session(id).await.unwrap();
+    let (second, session) = wary(&world.store, [says("Green it is.")]).settled(session.id()).await;
     let mut events = session.subscribe(0).await.unwrap();
     let text = Answer::Text { text: "green".to_owned() };
-    session.answer(question.id, text.clone(), "phone".to_owned()).await.unwrap();
+    answer(&session, &asks, text.clone()).await.unwrap();
     to_end(&mut events).await;
     let log = second.log(&session);
     assert!(log.contains("The person changed the arguments to"), "{log}");
@@ -185,9 +162,7 @@ async fn a_question_that_a_person_has_edited_stays_so_over_a_restart_and_both_an
 async fn a_tool_that_nobody_knows_is_denied_and_nothing_is_handed_on() {
     let world = World::with(EngineConfig::default(), [calls(&[("vanish", json!({"path": "a.txt"}))]), says("Well.")]);
     let session = world.session().await;
-    let start = StartTurn { on_interrupt: OnInterrupt::Approve, ..input("Go!") };
-    let mut started = session.start_turn(start).await.unwrap();
-    to_end(&mut started.events).await;
+    turn(&session, StartTurn { on_interrupt: OnInterrupt::Approve, ..input("Go!") }).await;
     let log = world.log(&session);
     assert!(log.contains("result of vanish E_UNKNOWN_TOOL") && log.contains("there is no tool"), "{log}");
     assert!(world.tools.ran().is_empty(), "{:?}", world.tools.ran());

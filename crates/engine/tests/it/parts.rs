@@ -2,16 +2,15 @@
 
 use agentd_core::{
     error::ErrorKind,
-    event::EventKind,
     input::{InputPart, LineRange, PictureData, Selection},
     item::{ItemBody, NoticeTopic},
     session::SessionSettings,
     turn::{IfBusy, StartTurn, StopReason},
 };
-use agentd_engine::CheckedParts;
+use agentd_engine::{CheckedParts, EngineError, SessionHandle, StartedTurn};
 use agentd_testkit::scripted::{Play, says};
 
-use crate::world::{World, go_on, input, run, soon, to_end, until};
+use crate::world::{World, go_on, input, run, to_end, turn};
 
 fn picture(content: &[u8]) -> InputPart {
     let media_type = "image/png".to_owned();
@@ -31,6 +30,15 @@ async fn checked(world: &World, parts: Vec<InputPart>) -> CheckedParts {
     world.engine.check_parts(parts).await.unwrap()
 }
 
+async fn start(
+    world: &World,
+    session: &SessionHandle,
+    start: StartTurn,
+    parts: Vec<InputPart>,
+) -> Result<StartedTurn, EngineError> {
+    world.engine.start_turn_with(session, start, checked(world, parts).await).await
+}
+
 #[tokio::test]
 async fn parts_are_told_with_their_input_and_survive_a_restart() {
     let world = World::new([says("one"), says("two")]);
@@ -42,15 +50,10 @@ async fn parts_are_told_with_their_input_and_survive_a_restart() {
     let parts = checked(&world, parts).await;
     let started = world.engine.start_session_with(SessionSettings::default(), input("Look!"), parts).await.unwrap();
     let (session, mut started) = started;
-    let (events, result) = to_end(&mut started.events).await;
-    assert_eq!(result.text, "one");
-    let notice = events.iter().find_map(|event| match &event.kind {
-        EventKind::ItemCompleted { item, .. } => match &item.body {
-            ItemBody::Notice { topic: NoticeTopic::Files, text, sources, pictures } => {
-                Some((text.clone(), sources.clone(), pictures.clone()))
-            }
-            _ => None,
-        },
+    assert_eq!(to_end(&mut started.events).await.1.text, "one");
+    let items = world.items(&session);
+    let notice = items.iter().find_map(|body| match body {
+        ItemBody::Notice { topic: NoticeTopic::Files, text, sources, pictures } => Some((text, sources, pictures)),
         _ => None,
     });
     let (text, sources, pictures) = notice.unwrap();
@@ -60,16 +63,11 @@ async fn parts_are_told_with_their_input_and_survive_a_restart() {
     assert!(text.contains("[Selection: src/main.rs, lines 10 to 12]") && text.contains("let x = 1;"), "{text}");
     assert!(text.contains("the needle is blue"), "{text}");
     // What the person said is what they said.
-    let said = events.iter().any(|event| {
-        matches!(&event.kind, EventKind::ItemCompleted { item, .. }
-            if matches!(&item.body, ItemBody::UserMessage { text, .. } if text == "Look!"))
-    });
-    assert!(said);
+    assert!(items.iter().any(|body| matches!(body, ItemBody::UserMessage { text, .. } if text == "Look!")));
     // It is told once, by any daemon.
-    let world = world.reborn([says("three")]);
-    let session = world.engine.session(session.id()).await.unwrap();
+    let (world, session) = world.back(session.id(), [says("three")]).await;
     run(&session, "Again?").await;
-    let told = format!("{:?}", world.model.requests()[0].messages);
+    let told = world.told();
     assert_eq!((told.matches("let x = 1;").count(), told.matches("the needle is blue").count()), (1, 1), "{told}");
 }
 
@@ -80,33 +78,28 @@ async fn parts_of_a_turn_that_waits_are_kept_with_it() {
     let mut running = session.start_turn(input("First")).await.unwrap();
     let part = || vec![file("a.txt", b"the first needle"), selection("b.rs", None, "the second needle")];
     let queued = StartTurn { if_busy: IfBusy::Queue, ..input("Then") };
-    let parts = checked(&world, part()).await;
-    let mut waiting = world.engine.start_turn_with(&session, queued.clone(), parts).await.unwrap();
+    let mut waiting = start(&world, &session, queued.clone(), part()).await.unwrap();
     // Words alone can be added to one that runs, and nothing is kept of what is refused.
     for if_busy in [IfBusy::Refuse, IfBusy::Steer] {
-        let parts = checked(&world, part()).await;
-        let start = StartTurn { if_busy, ..input("Now") };
-        let refused = world.engine.start_turn_with(&session, start, parts).await.err().unwrap();
+        let refused = start(&world, &session, StartTurn { if_busy, ..input("Now") }, part()).await.err().unwrap();
         assert!(refused.hint().is_some(), "{refused}");
     }
     world.model.then(says("done"));
     session.cancel(Some(running.turn_id)).await.unwrap();
     to_end(&mut running.events).await;
     assert_eq!(to_end(&mut waiting.events).await.1.text, "done");
-    let told = format!("{:?}", world.model.requests()[1].messages);
+    let told = world.told();
     assert!(told.contains("the first needle") && told.contains("the second needle"), "{told}");
     // One that never runs leaves its files to the next turn.
     world.model.then(Play::Hangs(Vec::new()));
     let mut running = session.start_turn(input("Third")).await.unwrap();
-    let parts = checked(&world, vec![file("late.txt", b"the third needle")]).await;
-    let waiting = world.engine.start_turn_with(&session, queued, parts).await.unwrap();
+    let waiting = start(&world, &session, queued, vec![file("late.txt", b"the third needle")]).await.unwrap();
     session.cancel(Some(waiting.turn_id)).await.unwrap();
     session.cancel(Some(running.turn_id)).await.unwrap();
     to_end(&mut running.events).await;
     world.model.then(says("seen"));
     run(&session, "And?").await;
-    let told = format!("{:?}", world.model.requests().pop().unwrap().messages);
-    assert!(told.contains("the third needle"), "{told}");
+    assert!(world.told().contains("the third needle"), "{}", world.told());
 }
 
 #[tokio::test]
@@ -137,8 +130,7 @@ async fn parts_that_make_no_sense_are_refused_before_anything_is_kept() {
     let failing = world.session().await;
     world.model.then(Play::Fails(Vec::new(), ErrorKind::Provider));
     run(&failing, "Hi").await;
-    let parts = checked(&world, vec![selection("a", None, "x")]).await;
-    let refused = world.engine.start_turn_with(&failing, go_on(), parts).await.err().unwrap();
+    let refused = start(&world, &failing, go_on(), vec![selection("a", None, "x")]).await.err().unwrap();
     assert!(refused.to_string().contains("no words"), "{refused}");
 }
 
@@ -146,8 +138,7 @@ async fn parts_that_make_no_sense_are_refused_before_anything_is_kept() {
 async fn a_refused_start_leaves_no_session_behind() {
     let world = World::new([]);
     let parts = checked(&world, vec![file("a.txt", b"x")]).await;
-    let start = StartTurn { text: Some(" ".to_owned()), ..go_on() };
-    let refused = world.engine.start_session_with(world.engine.session_defaults(), start, parts).await;
+    let refused = world.engine.start_session_with(world.engine.session_defaults(), input(" "), parts).await;
     assert!(refused.is_err());
     assert!(world.engine.sessions(10).await.unwrap().is_empty());
 }
@@ -156,12 +147,9 @@ async fn a_refused_start_leaves_no_session_behind() {
 async fn a_turn_that_is_continued_has_its_parts() {
     let world = World::new([Play::Fails(Vec::new(), ErrorKind::Provider), says("seen")]);
     let session = world.session().await;
-    let parts = checked(&world, vec![selection("a.rs", None, "the needle")]).await;
-    let mut started = world.engine.start_turn_with(&session, input("Look"), parts).await.unwrap();
-    let ended = until(&mut started.events, |kind| matches!(kind, EventKind::TurnEnded { .. })).await;
-    assert!(matches!(&ended.kind, EventKind::TurnEnded { result } if result.stop_reason == StopReason::Failed));
-    let mut again = soon("a start", session.start_turn(go_on())).await.unwrap();
-    assert_eq!(to_end(&mut again.events).await.1.text, "seen");
-    let told = format!("{:?}", world.model.requests().pop().unwrap().messages);
-    assert_eq!(told.matches("the needle").count(), 1, "{told}");
+    let parts = vec![selection("a.rs", None, "the needle")];
+    let mut started = start(&world, &session, input("Look"), parts).await.unwrap();
+    assert_eq!(to_end(&mut started.events).await.1.stop_reason, StopReason::Failed);
+    assert_eq!(turn(&session, go_on()).await.text, "seen");
+    assert_eq!(world.told().matches("the needle").count(), 1, "{}", world.told());
 }

@@ -2,20 +2,21 @@
 
 use agentd_core::{
     context::CompactionStrategy,
-    event::EventKind,
     interrupt::{Answer, Ask, Interrupt},
     item::{ItemBody, NoticeTopic},
-    model::ModelChunk,
     routing::Planning,
     session::{SessionMode, TodoStatus},
     tool::ToolErrorCode,
     turn::{IfBusy, OnInterrupt, StartTurn, StopReason},
 };
-use agentd_engine::{EngineConfig, SessionHandle};
+use agentd_engine::{EngineConfig, SessionHandle, Subscription};
 use agentd_testkit::scripted::{Play, calls, says};
 use serde_json::json;
 
-use crate::world::{World, go_on, input, run, to_end, until};
+use crate::{
+    grants::{answer, question},
+    world::{World, go_on, input, run, to_end, turn},
+};
 
 const PLAN: &str = "# Plan\n\n1. Look at `a`\n2. Change `a`";
 
@@ -23,33 +24,17 @@ fn planned(text: &str) -> StartTurn {
     StartTurn { planning: Some(Planning::Always), ..input(text) }
 }
 
-async fn asked(world: &World, session: &SessionHandle) -> Interrupt {
-    world.engine.interrupts(Some(session.id())).await.unwrap().remove(0)
-}
-
 /// Starts a turn that plans, and waits for the question about its plan.
-async fn start(world: &World, session: &SessionHandle) -> (agentd_engine::Subscription, Interrupt) {
+async fn start(session: &SessionHandle) -> (Subscription, Interrupt) {
     let mut started = session.start_turn(planned("Change a")).await.unwrap();
-    until(&mut started.events, |kind| matches!(kind, EventKind::InterruptRaised { .. })).await;
-    let interrupt = asked(world, session).await;
+    let interrupt = question(&mut started.events).await;
     (started.events, interrupt)
-}
-
-async fn answer(session: &SessionHandle, interrupt: &Interrupt, answer: Answer) {
-    session.answer(interrupt.id, answer, "test".to_owned()).await.unwrap();
 }
 
 /// Codes of the results of calls, in order.
 fn results(world: &World, session: &SessionHandle) -> Vec<Option<ToolErrorCode>> {
-    let events = world.store.events_of(session.id());
-    let results = events.iter().filter_map(|event| match &event.kind {
-        EventKind::ItemCompleted { item, .. } => match &item.body {
-            ItemBody::ToolResult(result) => Some(result.error),
-            _ => None,
-        },
-        _ => None,
-    });
-    results.collect()
+    let code = |body| if let ItemBody::ToolResult(result) = body { Some(result.error) } else { None };
+    world.items(session).into_iter().filter_map(code).collect()
 }
 
 async fn trusting(world: &World) -> SessionHandle {
@@ -71,10 +56,10 @@ fn end() -> Play {
 async fn nothing_is_changed_before_the_plan_is_approved_and_its_steps_are_the_todos() {
     let world = World::new([calls(&[("look", json!({}))]), change(), says(PLAN), change(), says("Done."), end()]);
     let session = trusting(&world).await;
-    let (mut events, interrupt) = start(&world, &session).await;
+    let (mut events, interrupt) = start(&session).await;
     assert_eq!(interrupt.ask.plan(), Some(PLAN));
     assert_eq!(results(&world, &session), [None, Some(ToolErrorCode::Denied)], "only looking is allowed");
-    answer(&session, &interrupt, Answer::Approve).await;
+    answer(&session, &interrupt, Answer::Approve).await.unwrap();
     let (_, result) = to_end(&mut events).await;
     assert_eq!((result.text.as_str(), result.stop_reason), ("Done.\n\nNothing is left.", StopReason::Completed));
     assert_eq!(results(&world, &session).last(), Some(&None), "now it may");
@@ -93,12 +78,11 @@ async fn nothing_is_changed_before_the_plan_is_approved_and_its_steps_are_the_to
 async fn a_changed_plan_is_the_one_that_is_carried_out() {
     let world = World::new([says(PLAN), says("Done.")]);
     let session = trusting(&world).await;
-    let (mut events, interrupt) = start(&world, &session).await;
+    let (mut events, interrupt) = start(&session).await;
     let changed = "1. Leave `a` alone";
-    answer(&session, &interrupt, Answer::Edit { args: json!({ Ask::PLAN: changed }) }).await;
+    answer(&session, &interrupt, Answer::Edit { args: json!({ Ask::PLAN: changed }) }).await.unwrap();
     to_end(&mut events).await;
-    let request = world.model.requests().pop().unwrap();
-    assert!(format!("{:?}", request.messages).contains("Leave `a` alone"));
+    assert!(world.told().contains("Leave `a` alone"));
     assert_eq!(session.show().await.unwrap().session.todos[0].content, "Leave `a` alone");
 }
 
@@ -106,57 +90,41 @@ async fn a_changed_plan_is_the_one_that_is_carried_out() {
 async fn a_rejection_with_words_is_planned_again_and_one_without_ends_the_turn() {
     let world = World::new([says(PLAN), change(), says("1. Only look")]);
     let session = trusting(&world).await;
-    let (mut events, interrupt) = start(&world, &session).await;
-    answer(&session, &interrupt, Answer::Reject { reason: Some("Do not touch a".to_owned()) }).await;
-    until(&mut events, |kind| matches!(kind, EventKind::InterruptRaised { .. })).await;
+    let (mut events, interrupt) = start(&session).await;
+    answer(&session, &interrupt, Answer::Reject { reason: Some("Do not touch a".to_owned()) }).await.unwrap();
+    let again = question(&mut events).await;
     assert_eq!(results(&world, &session), [Some(ToolErrorCode::Denied)], "it still plans");
     let request = world.model.requests().remove(1);
     assert!(format!("{:?}", request.messages).contains("Do not touch a"));
-    let again = asked(&world, &session).await;
     assert_eq!(again.ask.plan(), Some("1. Only look"));
-    answer(&session, &again, Answer::Reject { reason: None }).await;
+    answer(&session, &again, Answer::Reject { reason: None }).await.unwrap();
     let (_, result) = to_end(&mut events).await;
     assert_eq!((result.stop_reason, result.denials.last().unwrap().tool.as_str()), (StopReason::Denied, "plan"));
     // It is over: the next input plans only where it is asked for.
-    world.model.then(change());
-    world.model.then(says("Done."));
+    world.then([change(), says("Done.")]);
     assert_eq!(run(&session, "Change a after all").await.text, "Done.");
     assert_eq!(results(&world, &session).last(), Some(&None));
 }
 
 #[tokio::test]
-async fn an_approval_outlives_a_restart_before_and_after_it_is_given() {
-    let world = World::new([says(PLAN)]);
-    let session = trusting(&world).await;
-    let (_, interrupt) = start(&world, &session).await;
-    let second = world.restarted([change(), says("Done."), end()]);
-    let session = second.engine.session(session.id()).await.unwrap();
-    let mut events = session.subscribe(0).await.unwrap();
-    answer(&session, &interrupt, Answer::Approve).await;
-    let (_, result) = to_end(&mut events).await;
-    assert_eq!((result.text.as_str(), result.stop_reason), ("Done.\n\nNothing is left.", StopReason::Completed));
-    assert_eq!(results(&second, &session), [None]);
-    let approvals = second.store.events_of(session.id());
-    let told = approvals.iter().filter(|event| {
-        matches!(&event.kind, EventKind::ItemCompleted { item, .. }
-            if matches!(item.body, ItemBody::Notice { topic: NoticeTopic::Planned, .. }))
-    });
-    assert_eq!(told.count(), 1);
-}
-
-#[tokio::test]
-async fn a_turn_that_continues_one_without_an_approved_plan_plans_on() {
-    let world = World::new([Play::Hangs(vec![ModelChunk::Text("First".to_owned())])]);
-    let session = trusting(&world).await;
-    let mut started = session.start_turn(planned("Change a")).await.unwrap();
-    until(&mut started.events, |kind| matches!(kind, EventKind::ItemDelta { .. })).await;
-    session.cancel(None).await.unwrap();
-    to_end(&mut started.events).await;
-    world.model.then(change());
-    world.model.then(says(PLAN));
-    let mut started = session.start_turn(go_on()).await.unwrap();
-    until(&mut started.events, |kind| matches!(kind, EventKind::InterruptRaised { .. })).await;
-    assert_eq!(results(&world, &session), [Some(ToolErrorCode::Denied)]);
+async fn an_approval_outlives_a_restart_and_what_was_said_while_the_plan_waited() {
+    for said in [None, Some("And be quick")] {
+        let world = World::new([says(PLAN)]);
+        let session = trusting(&world).await;
+        let (_, interrupt) = start(&session).await;
+        if let Some(said) = said {
+            session.steer(None, said.to_owned()).await.unwrap();
+        }
+        let (second, session) = world.back(session.id(), [change(), says("Done."), end()]).await;
+        let mut events = session.subscribe(0).await.unwrap();
+        answer(&session, &interrupt, Answer::Approve).await.unwrap();
+        let (_, result) = to_end(&mut events).await;
+        assert_eq!((result.text.as_str(), result.stop_reason), ("Done.\n\nNothing is left.", StopReason::Completed));
+        assert_eq!(results(&second, &session), [None]);
+        let is_told = |body: &ItemBody| matches!(body, ItemBody::Notice { topic: NoticeTopic::Planned, .. });
+        assert_eq!(second.items(&session).iter().filter(|body| is_told(body)).count(), 1);
+        assert!(said.is_none_or(|said| format!("{:?}", second.model.requests()[0].messages).contains(said)));
+    }
 }
 
 #[tokio::test]
@@ -164,8 +132,7 @@ async fn who_asks_nobody_gets_the_plan_or_has_it_carried_out() {
     let ran = async |on_interrupt, script: Vec<Play>| {
         let world = World::new(script);
         let session = trusting(&world).await;
-        let start = StartTurn { on_interrupt, ..planned("Change a") };
-        let (_, result) = to_end(&mut session.start_turn(start).await.unwrap().events).await;
+        let result = turn(&session, StartTurn { on_interrupt, ..planned("Change a") }).await;
         (result.stop_reason, result.text, results(&world, &session))
     };
     let (stop, text, ran_calls) = ran(OnInterrupt::Deny, vec![says(PLAN)]).await;
@@ -184,8 +151,8 @@ async fn what_is_configured_plans_large_coding_tasks_only() {
     assert_eq!(run(&session, "Hello").await.text, "Hello.");
     let large = "Migrate the whole project from one API to another, step by step, and keep the tests green";
     let mut started = session.start_turn(input(large)).await.unwrap();
-    until(&mut started.events, |kind| matches!(kind, EventKind::InterruptRaised { .. })).await;
-    answer(&session, &asked(&world, &session).await, Answer::Approve).await;
+    let interrupt = question(&mut started.events).await;
+    answer(&session, &interrupt, Answer::Approve).await.unwrap();
     assert_eq!(to_end(&mut started.events).await.1.text, "Done.");
 }
 
@@ -193,7 +160,7 @@ async fn what_is_configured_plans_large_coding_tasks_only() {
 async fn what_is_said_while_it_plans_is_taken_in_and_it_can_be_cancelled() {
     let world = World::new([says(PLAN)]);
     let session = trusting(&world).await;
-    let (mut events, interrupt) = start(&world, &session).await;
+    let (mut events, interrupt) = start(&session).await;
     session.cancel(None).await.unwrap();
     assert_eq!(to_end(&mut events).await.1.stop_reason, StopReason::Cancelled);
     assert!(world.engine.interrupts(Some(session.id())).await.unwrap().is_empty());
@@ -204,7 +171,7 @@ async fn what_is_said_while_it_plans_is_taken_in_and_it_can_be_cancelled() {
 async fn an_edit_without_a_plan_approves_nothing() {
     let world = World::new([says(PLAN)]);
     let session = trusting(&world).await;
-    let (_, interrupt) = start(&world, &session).await;
+    let (_, interrupt) = start(&session).await;
     for args in [json!({"text": "1. do less"}), json!({ Ask::PLAN: " " }), json!({ Ask::PLAN: [] }), json!("x")] {
         let refused = session.answer(interrupt.id, Answer::Edit { args }, "test".to_owned()).await.unwrap_err();
         assert!(refused.to_string().contains("does not fit"), "{refused}");
@@ -221,29 +188,10 @@ async fn a_plan_is_open_over_a_compaction_and_a_restart() {
     session.cancel(None).await.unwrap();
     to_end(&mut started.events).await;
     world.model.then(says("<summary>All was looked at.</summary>"));
-    let compacts = StartTurn { text: None, compact: Some(CompactionStrategy::Summarize), ..go_on() };
-    to_end(&mut session.start_turn(compacts).await.unwrap().events).await;
-    let second = world.restarted([change(), says(PLAN)]);
-    let session = second.engine.session(session.id()).await.unwrap();
-    let mut started = session.start_turn(go_on()).await.unwrap();
-    until(&mut started.events, |kind| matches!(kind, EventKind::InterruptRaised { .. })).await;
+    turn(&session, StartTurn { compact: Some(CompactionStrategy::Summarize), ..go_on() }).await;
+    let (second, session) = world.back(session.id(), [change(), says(PLAN)]).await;
+    question(&mut session.start_turn(go_on()).await.unwrap().events).await;
     assert_eq!(results(&second, &session).last(), Some(&Some(ToolErrorCode::Denied)));
-}
-
-#[tokio::test]
-async fn a_decision_is_not_lost_to_what_was_said_while_the_plan_waited() {
-    let world = World::new([says(PLAN)]);
-    let session = trusting(&world).await;
-    let (_, interrupt) = start(&world, &session).await;
-    session.steer(None, "And be quick".to_owned()).await.unwrap();
-    let second = world.restarted([change(), says("Done."), end()]);
-    let session = second.engine.session(session.id()).await.unwrap();
-    let mut events = session.subscribe(0).await.unwrap();
-    answer(&session, &interrupt, Answer::Approve).await;
-    let (_, result) = to_end(&mut events).await;
-    assert_eq!(result.stop_reason, StopReason::Completed);
-    assert_eq!(results(&second, &session), [None]);
-    assert!(format!("{:?}", second.model.requests()[0].messages).contains("And be quick"));
 }
 
 #[tokio::test]

@@ -11,7 +11,7 @@ use agentd_testkit::scripted::{Play, calls, says};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use crate::world::{World, input, run, to_end, until};
+use crate::world::{World, go_on, input, run, to_end, turn, until};
 
 /// What happens in a session, in a row.
 #[derive(Debug, Clone, Copy)]
@@ -63,32 +63,24 @@ fn todos(done: u8) -> Value {
 async fn play(world: &mut World, id: agentd_core::ids::SessionId, deed: Deed) -> Vec<ModelRequest> {
     let before = world.model.requests().len();
     let session = world.engine.session(id).await.unwrap();
-    let script = |world: &World, plays: Vec<Play>| plays.into_iter().for_each(|play| world.model.then(play));
     match deed {
         Deed::Talk => {
-            script(world, vec![says("Indeed.")]);
+            world.model.then(says("Indeed."));
             run(&session, "What a day!").await;
         }
         Deed::Plan(done) => {
             let finished = json!({"todos": [{"content": "part 0", "status": "completed"}]});
-            script(
-                world,
-                vec![
-                    calls(&[("todo_write", todos(done))]),
-                    calls(&[("todo_read", json!({}))]),
-                    calls(&[("todo_write", finished)]),
-                    says("Planned."),
-                ],
-            );
+            let (plan, read) = (calls(&[("todo_write", todos(done))]), calls(&[("todo_read", json!({}))]));
+            world.then([plan, read, calls(&[("todo_write", finished)]), says("Planned.")]);
             run(&session, "Plan it.").await;
         }
         Deed::Work(many) => {
             let works: Vec<(&str, Value)> = (0..many).map(|_| ("look", json!({}))).collect();
-            script(world, vec![calls(&works), calls(&works), says("Done.")]);
+            world.then([calls(&works), calls(&works), says("Done.")]);
             run(&session, "Work.").await;
         }
         Deed::Steer => {
-            script(world, vec![calls(&[("hold", json!({}))]), says("Both.")]);
+            world.then([calls(&[("hold", json!({}))]), says("Both.")]);
             let mut started = session.start_turn(input("Hold.")).await.unwrap();
             let begins = |kind: &EventKind| matches!(kind, EventKind::ItemStarted { item } if matches!(item.body, ItemBody::ToolResult(_)));
             until(&mut started.events, begins).await;
@@ -98,22 +90,20 @@ async fn play(world: &mut World, id: agentd_core::ids::SessionId, deed: Deed) ->
             to_end(&mut started.events).await;
         }
         Deed::Limit => {
-            script(world, vec![calls(&[("look", json!({}))]), says("That is all.")]);
-            let start = StartTurn { max_steps: Some(1), ..input("Just one.") };
-            to_end(&mut session.start_turn(start).await.unwrap().events).await;
+            world.then([calls(&[("look", json!({}))]), says("That is all.")]);
+            turn(&session, StartTurn { max_steps: Some(1), ..input("Just one.") }).await;
         }
         Deed::Mode => {
-            script(world, vec![says("A plan."), says("Done.")]);
+            world.then([says("A plan."), says("Done.")]);
             session.set_mode(SessionMode::Plan, "test".to_owned()).await.unwrap();
             run(&session, "How?").await;
             session.set_mode(SessionMode::Ask, "test".to_owned()).await.unwrap();
             run(&session, "Then do it.").await;
         }
         Deed::Fail => {
-            script(world, vec![Play::Fails(Vec::new(), agentd_core::error::ErrorKind::Unreachable), says("There.")]);
+            world.then([Play::Fails(Vec::new(), agentd_core::error::ErrorKind::Unreachable), says("There.")]);
             run(&session, "Where?").await;
-            let start = StartTurn { text: None, ..input("") };
-            to_end(&mut session.start_turn(start).await.unwrap().events).await;
+            turn(&session, go_on()).await;
         }
         Deed::Restart => {
             *world = world.restarted([]);

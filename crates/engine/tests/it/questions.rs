@@ -2,15 +2,14 @@
 
 use agentd_core::{
     interrupt::Answer,
-    model::Message,
     turn::{OnInterrupt, StartTurn, StopReason},
 };
 use agentd_testkit::scripted::{Play, calls, says};
 use serde_json::{Value, json};
 
 use crate::{
-    grants::{answer, question},
-    world::{World, input, to_end},
+    grants::{answer, asked},
+    world::{World, input, run, to_end, turn},
 };
 
 fn asks(more: Value) -> Play {
@@ -21,12 +20,7 @@ fn asks(more: Value) -> Play {
 
 /// What the model read as the result of its question.
 fn told(world: &World) -> String {
-    let request = world.model.requests().pop().unwrap();
-    let result = request.messages.into_iter().find_map(|message| match message {
-        Message::Tool { text, .. } => Some(text),
-        _ => None,
-    });
-    result.unwrap()
+    world.results().remove(0)
 }
 
 #[tokio::test]
@@ -39,8 +33,7 @@ async fn where_nobody_is_there_the_default_counts_and_else_the_model_goes_on_wit
     ] {
         let world = World::new([asks(more), says("So be it.")]);
         let session = world.session().await;
-        let start = StartTurn { on_interrupt, ..input("Drink!") };
-        let result = to_end(&mut session.start_turn(start).await.unwrap().events).await.1;
+        let result = turn(&session, StartTurn { on_interrupt, ..input("Drink!") }).await;
         assert_eq!((result.stop_reason, result.text.as_str()), (StopReason::Completed, "So be it."));
         assert!(told(&world).starts_with(expected), "{}", told(&world));
     }
@@ -50,8 +43,7 @@ async fn where_nobody_is_there_the_default_counts_and_else_the_model_goes_on_wit
 async fn a_client_that_wants_no_questions_ends_the_turn() {
     let world = World::new([asks(json!({"default": "tea"}))]);
     let session = world.session().await;
-    let start = StartTurn { on_interrupt: OnInterrupt::Fail, ..input("Drink!") };
-    let result = to_end(&mut session.start_turn(start).await.unwrap().events).await.1;
+    let result = turn(&session, StartTurn { on_interrupt: OnInterrupt::Fail, ..input("Drink!") }).await;
     assert_eq!(result.stop_reason, StopReason::Denied);
     assert_eq!(result.denials[0].reason, "a question needs an answer: Tea or coffee?");
 }
@@ -71,9 +63,8 @@ async fn what_a_person_says_is_the_result() {
     ] {
         let world = World::new([asks(more), says("So be it.")]);
         let session = world.session().await;
-        let mut started = session.start_turn(input("Drink!")).await.unwrap();
-        let asked = question(&mut started.events).await;
-        answer(&session, &asked, given).await.unwrap();
+        let (mut started, question) = asked(&session).await;
+        answer(&session, &question, given).await.unwrap();
         to_end(&mut started.events).await;
         assert!(told(&world).starts_with(expected), "{}", told(&world));
     }
@@ -84,19 +75,19 @@ async fn choices_are_asked_as_they_are_and_anything_may_be_answered() {
     for given in ["green", "neither"] {
         let world = World::new([asks(json!({"choices": ["red", " green "]})), says("So be it.")]);
         let session = world.session().await;
-        let mut started = session.start_turn(input("Paint!")).await.unwrap();
-        let asked = question(&mut started.events).await;
-        assert_eq!(asked.ask.choices(), ["red", "green"]);
-        answer(&session, &asked, Answer::Text { text: given.to_owned() }).await.unwrap();
+        let (mut started, question) = asked(&session).await;
+        assert_eq!(question.ask.choices(), ["red", "green"]);
+        answer(&session, &question, Answer::Text { text: given.to_owned() }).await.unwrap();
         to_end(&mut started.events).await;
         assert_eq!(told(&world), given);
     }
 }
 
 #[tokio::test]
-async fn choices_that_are_none_are_an_error_for_the_model_and_ask_nobody() {
+async fn questions_that_are_none_are_an_error_for_the_model_and_ask_nobody() {
     let ten: Vec<String> = (0..10).map(|n| format!("choice {n}")).collect();
-    for (choices, expected) in [
+    let chooses = |choices: Value| json!({"question": "Tea or coffee?", "choices": choices});
+    let of_choices = [
         (json!(["red"]), "choices has 1 entries; give 2 to 9"),
         (json!(ten), "choices has 10 entries"),
         (json!(["red", "Red "]), "choice 2 repeats an earlier one"),
@@ -105,20 +96,13 @@ async fn choices_that_are_none_are_an_error_for_the_model_and_ask_nobody() {
         (json!(["red\u{1b}[2J", "green"]), "choice 1 must be one line"),
         (json!(["x".repeat(121), "green"]), "choice 1 must be one line"),
         (json!([1, 2]), "ask_human needs"),
-    ] {
-        let world = World::new([asks(json!({ "choices": choices })), says("Sorry.")]);
-        let session = world.session().await;
-        to_end(&mut session.start_turn(input("Paint!")).await.unwrap().events).await;
+    ];
+    let of_choices = of_choices.map(|(choices, expected)| (chooses(choices), expected));
+    for (arguments, expected) in of_choices.into_iter().chain([(json!({"query": "?"}), "ask_human needs")]) {
+        let world = World::new([calls(&[("ask_human", arguments)]), says("Sorry.")]);
+        run(&world.session().await, "Paint!").await;
         assert!(told(&world).starts_with(&format!("E_INVALID_ARGS: {expected}")), "{}", told(&world));
     }
-}
-
-#[tokio::test]
-async fn a_question_without_words_is_an_error_for_the_model_and_asks_nobody() {
-    let world = World::new([calls(&[("ask_human", json!({"query": "?"}))]), says("Sorry.")]);
-    let session = world.session().await;
-    to_end(&mut session.start_turn(input("Drink!")).await.unwrap().events).await;
-    assert!(told(&world).starts_with("E_INVALID_ARGS: ask_human needs"), "{}", told(&world));
 }
 
 #[tokio::test]
@@ -127,9 +111,7 @@ async fn the_chain_names_its_links_in_the_order_in_which_they_stand() {
     let names: Vec<&str> = world.engine.chain().into_iter().map(|(name, _)| name).collect();
     let expected = [
         "audit",
-        "large_results",
-        "feedback",
-        "bytes",
+        "results",
         "approvals",
         "audit_gate",
         "mcp_servers",

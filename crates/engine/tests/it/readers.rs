@@ -1,6 +1,14 @@
-//! Readers: many, late, slow and gone.
+//! Readers of a session: many, late, slow and gone. News of all sessions: told to those who watch, gathered for nobody
+//! else, and never waited for.
 
-use agentd_core::{event::EventKind, model::ModelChunk};
+use std::{sync::Arc, time::Duration};
+
+use agentd_core::{
+    event::{Event, EventKind},
+    ids::SessionId,
+    model::ModelChunk,
+};
+use agentd_engine::{EngineConfig, MissedNews, NewsReader, SessionNews};
 use agentd_testkit::scripted::{Play, says};
 
 use crate::world::{World, input, log, run, soon, to_end, until};
@@ -9,7 +17,7 @@ fn many_words(n: usize) -> Play {
     Play::Chunks((0..n).map(|n| ModelChunk::Text(format!("{n} "))).collect())
 }
 
-fn stored(events: &[std::sync::Arc<agentd_core::event::Event>]) -> Vec<u64> {
+fn stored(events: &[Arc<Event>]) -> Vec<u64> {
     events.iter().filter(|event| event.kind.is_stored()).map(|event| event.seq).collect()
 }
 
@@ -64,20 +72,8 @@ async fn a_late_reader_gets_the_words_said_so_far() {
 }
 
 #[tokio::test]
-async fn a_turn_outlives_its_reader() {
-    let world = World::new([many_words(10), says("Two.")]);
-    let session = world.session().await;
-    drop(session.start_turn(input("Count!")).await.unwrap());
-    let mut later = session.subscribe(0).await.unwrap();
-    to_end(&mut later).await;
-    let mut resumed = session.subscribe(3).await.unwrap();
-    let (events, _) = to_end(&mut resumed).await;
-    assert_eq!(events[0].seq, 4);
-}
-
-#[tokio::test]
 async fn an_idle_session_is_unloaded_and_comes_back() {
-    let config = agentd_engine::EngineConfig { idle_unload: std::time::Duration::from_millis(5), ..Default::default() };
+    let config = EngineConfig { idle_unload: Duration::from_millis(5), ..EngineConfig::default() };
     let world = World::with(config, [says("One."), says("Two.")]);
     let session = world.session().await;
     run(&session, "first").await;
@@ -90,4 +86,80 @@ async fn an_idle_session_is_unloaded_and_comes_back() {
     let again = world.engine.session(session.id()).await.unwrap();
     run(&again, "second").await;
     assert_eq!(world.model.requests()[1].messages.len(), 4);
+}
+
+async fn next(news: &mut NewsReader) -> SessionNews {
+    soon("news", news.next()).await.unwrap().unwrap()
+}
+
+#[tokio::test]
+async fn every_watcher_hears_of_every_session() {
+    let world = World::new((0..20).map(|_| says("Hi.")));
+    let (mut one, mut other) = (world.engine.watch(), world.engine.watch());
+    let mut sessions = Vec::new();
+    for _ in 0..20 {
+        let session = world.session().await;
+        run(&session, "Hello").await;
+        sessions.push(session.id());
+    }
+    for news in [&mut one, &mut other] {
+        let mut ended: Vec<SessionId> = Vec::new();
+        while ended.len() < sessions.len() {
+            let SessionNews::Fact { session, seq, is_event, is_child: false } = next(news).await else { continue };
+            let event = world.engine.stored_event(session, seq).await.unwrap().unwrap();
+            assert_eq!((event.seq, event.session_id), (seq, session));
+            // What is said is no news.
+            assert!(!matches!(event.kind, EventKind::ItemStarted { .. } | EventKind::ItemCompleted { .. }));
+            if matches!(event.kind, EventKind::TurnEnded { .. }) {
+                assert!(is_event);
+                ended.push(event.session_id);
+            }
+        }
+        assert_eq!(ended, sessions);
+    }
+    world.engine.delete_session(sessions[0]).await.unwrap();
+    assert!(
+        matches!(next(&mut one).await, SessionNews::Deleted { session, is_child: false } if session == sessions[0])
+    );
+    assert_eq!(world.engine.stored_event(sessions[0], 1).await.unwrap(), None, "it is gone");
+    world.engine.reconfigure(EngineConfig::default());
+    assert!(matches!(next(&mut one).await, SessionNews::Reconfigured));
+    assert!(one.try_next().is_none());
+}
+
+/// A watcher that does not read holds a thousand of them.
+#[test]
+fn news_hold_no_texts() {
+    assert!(size_of::<SessionNews>() <= 64 && !std::mem::needs_drop::<SessionNews>());
+}
+
+#[tokio::test]
+async fn who_does_not_read_misses_the_oldest_and_holds_up_nobody() {
+    let world = World::new([]);
+    let mut news = world.engine.watch();
+    let session = world.session().await;
+    for at in 0..2000 {
+        session.rename(format!("name {at}")).await.unwrap();
+    }
+    let missed = soon("news", news.next()).await.unwrap();
+    assert!(matches!(missed, Err(MissedNews(missed)) if missed > 900), "{missed:?}");
+    let mut left = 0;
+    while let Some(Ok(_)) = news.try_next() {
+        left += 1;
+    }
+    assert!((1000..=1024).contains(&left), "{left}");
+}
+
+#[tokio::test]
+async fn sessions_that_begin_with_their_turn_and_forks_are_told_of() {
+    let world = World::new([says("Hi.")]);
+    let mut news = world.engine.watch();
+    let settings = world.engine.session_defaults();
+    let (session, mut started) =
+        world.engine.start_session_with(settings, input("Hello"), Default::default()).await.unwrap();
+    to_end(&mut started.events).await;
+    assert!(matches!(next(&mut news).await, SessionNews::Created(id) if id == session.id()));
+    while let Some(Ok(_)) = news.try_next() {}
+    let fork = world.engine.fork_session(session.id(), Default::default()).await.unwrap();
+    assert!(matches!(next(&mut news).await, SessionNews::Created(id) if id == fork.session.id()));
 }

@@ -28,6 +28,10 @@ fn world() -> World {
     world
 }
 
+async fn is_gone(world: &World, id: SessionId) -> bool {
+    world.store.session(id).await.unwrap().is_none()
+}
+
 /// A session with a turn and a file, not in memory.
 async fn used(world: &World) -> SessionId {
     let id = world.session().await.id();
@@ -108,7 +112,7 @@ async fn what_the_journal_cannot_remove_stays_whole() {
     }
     world.store.keep_all(false);
     world.engine.delete_session(id).await.unwrap();
-    assert!(world.store.session(child).await.unwrap().is_none());
+    assert!(is_gone(&world, child).await);
 }
 
 async fn child_of(world: &World, parent: SessionId) -> SessionId {
@@ -155,28 +159,34 @@ async fn a_file_that_is_on_its_way_keeps_its_session() {
     world.engine.delete_session(id).await.unwrap();
 }
 
+/// Two sessions that were used after the time that is returned: one itself, the other one by a child.
+async fn used_since(world: &World) -> ([SessionId; 2], SessionId, Timestamp) {
+    let (id, other) = (used(world).await, used(world).await);
+    let child = child_of(world, other).await;
+    let seen = world.clock.now();
+    world.clock.advance(Duration::from_secs(60));
+    say(world, id, "One more thing").await;
+    say(world, child, "And you?").await;
+    ([id, other], child, seen)
+}
+
 #[tokio::test]
 async fn a_session_that_was_used_since_it_was_looked_at_does_not_expire() {
     let world = world();
-    let (id, other) = (used(&world).await, used(&world).await);
-    let child = child_of(&world, other).await;
-    let seen = world.clock.now();
-    world.clock.advance(Duration::from_secs(60));
-    say(&world, id, "One more thing").await;
-    say(&world, child, "And you?").await;
-    for session in [id, other] {
+    let (sessions, child, seen) = used_since(&world).await;
+    for session in sessions {
         unloaded(&world, session).await;
         assert!(!world.engine.expire_session(session, seen, false).await.unwrap());
-        assert!(world.store.session(session).await.unwrap().is_some());
+        assert!(!is_gone(&world, session).await);
         assert!(!world.workspaces.kept_paths(session).is_empty());
         // It goes on as if nobody had asked.
         say(&world, session, "Still there?").await;
         unloaded(&world, session).await;
     }
     unloaded(&world, child).await;
-    for session in [id, other] {
+    for session in sessions {
         assert!(world.engine.expire_session(session, world.clock.now(), false).await.unwrap());
-        assert!(world.store.session(session).await.unwrap().is_none());
+        assert!(is_gone(&world, session).await);
         assert!(world.workspaces.kept_paths(session).is_empty());
     }
 }
@@ -184,14 +194,9 @@ async fn a_session_that_was_used_since_it_was_looked_at_does_not_expire() {
 #[tokio::test]
 async fn nothing_is_cleaned_of_a_session_that_was_used_since_it_was_looked_at() {
     let world = world();
-    let (id, other) = (used(&world).await, used(&world).await);
-    let child = child_of(&world, other).await;
-    let seen = world.clock.now();
-    world.clock.advance(Duration::from_secs(60));
-    say(&world, id, "One more thing").await;
-    say(&world, child, "And you?").await;
+    let (sessions, _, seen) = used_since(&world).await;
     let order = |last_used| CleanOrder { undo: true, last_used: Some(last_used), ..CleanOrder::default() };
-    for session in [id, other] {
+    for session in sessions {
         unloaded(&world, session).await;
         assert_eq!(world.engine.clean_session(session, order(seen)).await.unwrap(), None);
         unloaded(&world, session).await;
@@ -231,7 +236,7 @@ async fn a_turn_is_accepted_or_its_session_removed_and_never_both() {
             Err(error) if error.kind() == ErrorKind::ShuttingDown => {}
             Err(error) => {
                 assert_eq!(error.kind(), ErrorKind::NotFound, "{error}");
-                assert!(expired && world.store.session(id).await.unwrap().is_none());
+                assert!(expired && is_gone(&world, id).await);
                 gone += 1;
             }
         }
@@ -273,7 +278,7 @@ async fn a_removal_that_is_given_up_leaves_the_session_to_others() {
             tokio::task::yield_now().await;
         }
         drop(deleting);
-        if world.store.session(id).await.unwrap().is_none() {
+        if is_gone(&world, id).await {
             return;
         }
         say(&world, id, "Are you there?").await;

@@ -7,7 +7,7 @@ use agentd_core::{
     event::EventKind,
     model::{ModelChunk, ModelInfo, Slot, SlotInfo},
     ports::{FallbackModel, Model, Models},
-    routing::{ChoiceRule, IntentKind},
+    routing::{ChoiceRule, Intent, IntentKind},
     session::SessionSettings,
     turn::{StartTurn, StopReason},
     usage::Usage,
@@ -17,7 +17,7 @@ use agentd_testkit::scripted::{Play, ScriptedModel, calls, says};
 use serde_json::json;
 use tokio::sync::Notify;
 
-use crate::world::{World, input, run, to_end, until};
+use crate::world::{World, input, run, to_end, turn, until};
 
 /// A model in each of some slots, and others that stand in for the base one's.
 struct Slots {
@@ -65,6 +65,15 @@ fn choices(world: &World, session: &SessionHandle) -> Vec<(String, ChoiceRule)> 
     told.collect()
 }
 
+fn intents(world: &World, session: &SessionHandle) -> Vec<Intent> {
+    let events = world.store.events_of(session.id());
+    let told = events.iter().filter_map(|event| match &event.kind {
+        EventKind::IntentClassified { intent } => Some(intent.clone()),
+        _ => None,
+    });
+    told.collect()
+}
+
 fn chosen(choices: &[(&str, ChoiceRule)]) -> Vec<(String, ChoiceRule)> {
     choices.iter().map(|(model, rule)| ((*model).to_owned(), *rule)).collect()
 }
@@ -86,9 +95,8 @@ async fn a_turn_goes_to_the_model_of_what_it_is_about_and_stays_there() {
     run(&session, "and now?").await;
     say(Slot::Reasoning);
     run(&session, "Design a strategy for the whole company, and weigh the trade-offs step by step").await;
-    let base = StartTurn { slot: Some(Slot::Base), ..input("fix src/main.rs") };
     say(Slot::Base);
-    to_end(&mut session.start_turn(base).await.unwrap().events).await;
+    turn(&session, StartTurn { slot: Some(Slot::Base), ..input("fix src/main.rs") }).await;
     say(Slot::Base);
     run(&session, "thanks").await;
     let expected = [
@@ -100,14 +108,7 @@ async fn a_turn_goes_to_the_model_of_what_it_is_about_and_stays_there() {
         ("base", ChoiceRule::Default),
     ];
     assert_eq!(choices(&world, &session), chosen(&expected));
-    let events = world.store.events_of(session.id());
-    let intents: Vec<IntentKind> = events
-        .iter()
-        .filter_map(|event| match &event.kind {
-            EventKind::IntentClassified { intent } => Some(intent.kind),
-            _ => None,
-        })
-        .collect();
+    let intents: Vec<IntentKind> = intents(&world, &session).iter().map(|intent| intent.kind).collect();
     assert_eq!(intents.len(), 6, "{intents:?}");
     assert_eq!(intents[..3], [IntentKind::GeneralChat, IntentKind::CodingTask, IntentKind::Uncertain]);
 }
@@ -145,8 +146,7 @@ async fn the_last_answer_of_a_turn_that_was_routed_is_written_by_chat_and_told()
     let session = world.session().await;
     models.own[&Slot::Code].then(calls(&[("look", json!({}))]));
     models.own[&Slot::Chat].then(says("That is all."));
-    let start = StartTurn { max_steps: Some(1), ..input("fix the bug in src/main.rs") };
-    let (_, result) = to_end(&mut session.start_turn(start).await.unwrap().events).await;
+    let result = turn(&session, StartTurn { max_steps: Some(1), ..input("fix the bug in src/main.rs") }).await;
     assert_eq!((result.text.as_str(), result.stop_reason), ("That is all.", StopReason::MaxSteps));
     let expected = [("code", ChoiceRule::Code), ("chat", ChoiceRule::LastAnswer)];
     assert_eq!(choices(&world, &session), chosen(&expected));
@@ -212,16 +212,18 @@ async fn neither_a_refusal_nor_a_cut_answer_is_asked_of_another_model() {
 }
 
 #[tokio::test]
-async fn the_last_answer_fails_over_too() {
-    let (world, models) = slots(&[Slot::Base, Slot::Chat], &["spare"]);
-    let session = world.session().await;
-    models.own[&Slot::Base].then(calls(&[("look", json!({}))]));
-    models.own[&Slot::Chat].then(fails(ErrorKind::Unreachable));
-    models.own[&Slot::Base].then(fails(ErrorKind::Unreachable));
-    models.fallbacks[0].then(says("That is all."));
-    let start = StartTurn { max_steps: Some(1), ..input("Look") };
-    let (_, result) = to_end(&mut session.start_turn(start).await.unwrap().events).await;
-    assert_eq!((result.text.as_str(), result.stop_reason), ("That is all.", StopReason::MaxSteps));
+async fn where_the_model_of_the_last_answer_is_down_the_turns_own_or_one_that_stands_in_gives_it() {
+    for is_down in [false, true] {
+        let (world, models) = slots(&[Slot::Base, Slot::Chat], &["spare"]);
+        let session = world.session().await;
+        models.own[&Slot::Base].then(calls(&[("look", json!({}))]));
+        models.own[&Slot::Chat].then(fails(ErrorKind::Unreachable));
+        models.own[&Slot::Base].then(if is_down { fails(ErrorKind::Unreachable) } else { says("That is all.") });
+        models.fallbacks[0].then(says("That is all."));
+        let result = turn(&session, StartTurn { max_steps: Some(1), ..input("Look") }).await;
+        assert_eq!((result.text.as_str(), result.stop_reason), ("That is all.", StopReason::MaxSteps));
+        assert_eq!(models.fallbacks[0].requests().len(), usize::from(is_down));
+    }
 }
 
 #[tokio::test]
@@ -253,12 +255,7 @@ async fn where_it_is_enabled_a_model_is_asked_what_an_unclear_input_is_about() {
     let result = run(&session, "the second one").await;
     assert_eq!((result.text.as_str(), result.usage.prompt_tokens), ("Done.", 90));
     assert_eq!(choices(&world, &session), chosen(&[("code", ChoiceRule::Code)]));
-    let events = world.store.events_of(session.id());
-    let by = events.iter().find_map(|event| match &event.kind {
-        EventKind::IntentClassified { intent } => intent.by.clone(),
-        _ => None,
-    });
-    assert_eq!(by.as_deref(), Some("chat"));
+    assert_eq!(intents(&world, &session)[0].by.as_deref(), Some("chat"));
     // A clear one asks nobody, and one that says nothing leaves it as it is.
     models.own[&Slot::Code].then(says("Done."));
     run(&session, "fix src/main.rs").await;
@@ -266,16 +263,4 @@ async fn where_it_is_enabled_a_model_is_asked_what_an_unclear_input_is_about() {
     models.own[&Slot::Chat].then(fails(ErrorKind::Unreachable));
     models.own[&Slot::Code].then(says("Yes."));
     assert_eq!(run(&session, "sure?").await.text, "Yes.");
-}
-
-#[tokio::test]
-async fn where_the_model_of_the_last_answer_is_down_the_turns_own_gives_it() {
-    let (world, models) = slots(&[Slot::Base, Slot::Chat], &[]);
-    let session = world.session().await;
-    models.own[&Slot::Base].then(calls(&[("look", json!({}))]));
-    models.own[&Slot::Chat].then(fails(ErrorKind::Unreachable));
-    models.own[&Slot::Base].then(says("That is all."));
-    let start = StartTurn { max_steps: Some(1), ..input("Look") };
-    let (_, result) = to_end(&mut session.start_turn(start).await.unwrap().events).await;
-    assert_eq!((result.text.as_str(), result.stop_reason), ("That is all.", StopReason::MaxSteps));
 }

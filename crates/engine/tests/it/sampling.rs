@@ -1,4 +1,5 @@
-//! A tool that asks the turn's model while it runs: at the cost of the turn, and within its limits.
+//! What answers cost: those to a tool that asks the turn's model while it runs, within the limits of the turn, and those
+//! that came to nothing.
 
 use std::time::Duration;
 
@@ -7,14 +8,14 @@ use agentd_core::{
     error::ErrorKind,
     event::EventKind,
     model::{Finish, Message, ModelChunk, ModelRequest},
-    turn::StopReason,
+    turn::{StartTurn, StopReason, TurnOptions},
     usage::Usage,
 };
 use agentd_engine::EngineConfig;
 use agentd_testkit::scripted::{Play, calls, says};
 use serde_json::json;
 
-use crate::world::{World, input, run, to_end};
+use crate::world::{World, input, run, to_end, turn, until};
 
 fn took(prompt_tokens: u64, completion_tokens: u64) -> ModelChunk {
     ModelChunk::Usage(Usage { prompt_tokens, completion_tokens, ..Usage::default() })
@@ -28,16 +29,29 @@ fn is_of_tool(request: &ModelRequest) -> bool {
 /// A world in which a tool asks once, and the model answers it like this.
 fn asking(config: EngineConfig, answer: impl Fn() -> Play + Send + Sync + 'static) -> World {
     let world = World::with(config, []);
+    asks_in(&world, "look", answer);
+    world
+}
+
+fn asks_in(world: &World, tool: &'static str, answer: impl Fn() -> Play + Send + Sync + 'static) {
     world.model.respond_with(move |request| {
         if is_of_tool(request) {
             answer()
         } else if request.messages.iter().any(|message| matches!(message, Message::Tool { .. })) {
             says("over")
         } else {
-            calls(&[("look", json!({"ask": "Who are you?"}))])
+            calls(&[(tool, json!({"ask": "Who are you?"}))])
         }
     });
-    world
+}
+
+fn text(text: &str) -> ModelChunk {
+    ModelChunk::Text(text.to_owned())
+}
+
+/// A model that begins to answer, and goes on for ever.
+fn hangs() -> Play {
+    Play::Hangs(vec![text("A model.")])
 }
 
 fn of_tools(world: &World) -> Vec<ModelRequest> {
@@ -47,11 +61,7 @@ fn of_tools(world: &World) -> Vec<ModelRequest> {
 #[tokio::test]
 async fn the_answer_comes_to_the_tool_and_its_tokens_to_the_turn() {
     let world = asking(EngineConfig::default(), || {
-        Play::Chunks(vec![
-            ModelChunk::Reasoning("hm".to_owned()),
-            ModelChunk::Text("A model.".to_owned()),
-            took(100, 7),
-        ])
+        Play::Chunks(vec![ModelChunk::Reasoning("hm".to_owned()), text("A model."), took(100, 7)])
     });
     let session = world.session().await;
     let result = run(&session, "Go").await;
@@ -59,12 +69,9 @@ async fn the_answer_comes_to_the_tool_and_its_tokens_to_the_turn() {
         (result.stop_reason, result.usage.prompt_tokens, result.usage.completion_tokens),
         (StopReason::Completed, 100, 7)
     );
-    assert!(
-        world.log(&session).contains(r#"result of look: "A model. (scripted, cut: false)""#),
-        "{}",
-        world.log(&session)
-    );
-    assert!(world.log(&session).contains("usage of step 1: 100+7"), "{}", world.log(&session));
+    let log = world.log(&session);
+    assert!(log.contains(r#"result of look: "A model. (scripted, cut: false)""#), "{log}");
+    assert!(log.contains("usage of step 1: 100+7"), "{log}");
     world.all_calls_are_counted().await;
     let asked = of_tools(&world);
     assert_eq!((asked.len(), asked[0].tools.len(), asked[0].max_tokens), (1, 0, Some(50)));
@@ -84,7 +91,7 @@ async fn what_nobody_counts_is_counted_about() {
         (|chunks| Play::Fails(chunks, ErrorKind::CutStream), (5, 2)),
         (|_| Play::Fails(Vec::new(), ErrorKind::Unreachable), (0, 0)),
     ] {
-        let world = asking(EngineConfig::default(), move || answer(vec![ModelChunk::Text("A model.".to_owned())]));
+        let world = asking(EngineConfig::default(), move || answer(vec![text("A model.")]));
         let usage = run(&world.session().await, "Go").await.usage;
         assert_eq!((usage.prompt_tokens, usage.completion_tokens), expected);
     }
@@ -92,9 +99,8 @@ async fn what_nobody_counts_is_counted_about() {
 
 #[tokio::test]
 async fn an_answer_that_keeps_to_no_limit_is_cut() {
-    let world = asking(EngineConfig::default(), || {
-        Play::Hangs(vec![ModelChunk::Text("x".repeat(500)), ModelChunk::Text("y".repeat(500))])
-    });
+    let long = || Play::Hangs(vec![text(&"x".repeat(500)), text(&"y".repeat(500))]);
+    let world = asking(EngineConfig::default(), long);
     let session = world.session().await;
     assert_eq!(run(&session, "Go").await.stop_reason, StopReason::Completed);
     assert!(world.log(&session).contains("yyy (scripted, cut: true)"), "{}", world.log(&session));
@@ -116,7 +122,7 @@ async fn the_tokens_of_the_turn_hold() {
 #[tokio::test(start_paused = true)]
 async fn the_time_of_the_turn_holds() {
     let config = EngineConfig { turn_time_limit: Some(Duration::from_secs(5)), ..EngineConfig::default() };
-    let world = asking(config, || Play::Hangs(vec![ModelChunk::Text("A model.".to_owned())]));
+    let world = asking(config, hangs);
     let session = world.session().await;
     let result = run(&session, "Go").await;
     assert!(world.log(&session).contains("the time of the turn is over"), "{}", world.log(&session));
@@ -125,7 +131,7 @@ async fn the_time_of_the_turn_holds() {
 
 #[tokio::test]
 async fn a_cancel_takes_the_request_back() {
-    let world = asking(EngineConfig::default(), || Play::Hangs(vec![ModelChunk::Text("A model.".to_owned())]));
+    let world = asking(EngineConfig::default(), hangs);
     let session = world.session().await;
     let mut turn = session.start_turn(input("Go")).await.unwrap();
     world.model.asked(2).await;
@@ -146,16 +152,8 @@ async fn an_answer_that_was_withheld_is_none() {
 
 #[tokio::test]
 async fn what_a_call_leaves_behind_is_let_go_and_counted() {
-    let world = World::with(EngineConfig::default(), []);
-    world.model.respond_with(|request| {
-        if is_of_tool(request) {
-            Play::Hangs(vec![ModelChunk::Text("A model.".to_owned())])
-        } else if request.messages.iter().any(|message| matches!(message, Message::Tool { .. })) {
-            says("over")
-        } else {
-            calls(&[("hold", json!({"ask": "Who are you?"}))])
-        }
-    });
+    let world = World::new([]);
+    asks_in(&world, "hold", hangs);
     let session = world.session().await;
     let mut turn = session.start_turn(input("Go")).await.unwrap();
     world.model.asked(2).await;
@@ -180,4 +178,57 @@ async fn the_tokens_of_the_turn_hold_for_calls_that_run_at_once() {
     run(&session, "Go").await;
     assert_eq!(of_tools(&world).len(), 1);
     assert!(world.log(&session).contains("the tokens of the turn are spent"), "{}", world.log(&session));
+}
+
+fn counted(prompt_tokens: u64) -> ModelChunk {
+    let cost_microusd = Some(10 * prompt_tokens);
+    ModelChunk::Usage(Usage { prompt_tokens, completion_tokens: 1, cost_microusd, ..Usage::default() })
+}
+
+fn retry() -> ModelChunk {
+    ModelChunk::Retry { attempt: 2, delay_ms: 0, reason: "busy".to_owned() }
+}
+
+/// Tokens, money, calls, and those of them without a price.
+fn sum(usage: Usage) -> (u64, Option<u64>, u64, u64) {
+    (usage.tokens(), usage.cost_microusd, usage.calls, usage.unpriced_calls)
+}
+
+#[tokio::test]
+async fn all_attempts_of_a_call_are_paid_for() {
+    let broken = [counted(100), text("Half"), ModelChunk::Discarded, retry()];
+    let silent = [counted(200), retry()];
+    let uncounted = [text("Half"), ModelChunk::Discarded, retry()];
+    // A later count takes the place of an earlier one.
+    let whole = [counted(300), text("Whole."), counted(301)];
+    let chunks = broken.into_iter().chain(silent).chain(uncounted).chain(whole).collect();
+    let world = World::new([Play::Chunks(chunks), Play::Fails(vec![counted(400)], ErrorKind::Provider)]);
+    let session = world.session().await;
+    let result = run(&session, "one").await;
+    assert_eq!((result.text.as_str(), sum(result.usage)), ("Whole.", (604, Some(6010), 4, 1)));
+    let result = run(&session, "two").await;
+    assert_eq!((result.stop_reason, sum(result.usage)), (StopReason::Failed, (401, Some(4000), 1, 0)));
+    assert_eq!(sum(session.show().await.unwrap().session.summary.usage), (1005, Some(10_010), 5, 1));
+}
+
+#[tokio::test]
+async fn a_cancelled_answer_is_paid_for_as_far_as_it_was_counted() {
+    let world = World::new([Play::Hangs(vec![counted(100), text("Half")])]);
+    let session = world.session().await;
+    let mut started = session.start_turn(input("one")).await.unwrap();
+    until(&mut started.events, |kind| matches!(kind, EventKind::ItemDelta { .. })).await;
+    session.cancel(None).await.unwrap();
+    let result = to_end(&mut started.events).await.1;
+    assert_eq!((result.stop_reason, sum(result.usage)), (StopReason::Cancelled, (101, Some(1000), 1, 0)));
+}
+
+#[tokio::test]
+async fn broken_answers_use_up_the_budget_of_tokens() {
+    let broken = [counted(600), text("Half"), ModelChunk::Discarded, retry(), counted(600)];
+    let call = ModelChunk::call("look", "{}");
+    let world = World::new([Play::Chunks(broken.into_iter().chain([call]).collect()), says("Last words.")]);
+    let session = world.session().await;
+    let options = TurnOptions { tokens: Some(1000), ..TurnOptions::default() };
+    let result = turn(&session, StartTurn { options, ..input("Look") }).await;
+    assert_eq!(result.stop_reason, StopReason::Budget, "{result:?}");
 }

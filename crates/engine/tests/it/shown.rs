@@ -8,7 +8,7 @@ use agentd_core::{
     event::{Event, EventKind},
     grant::GrantScope,
     interrupt::{Answer, Ask, Interrupt},
-    item::{Item, ItemBody},
+    item::ItemBody,
     session::SessionSettings,
     turn::StopReason,
 };
@@ -59,9 +59,7 @@ async fn what_changed_while_the_question_waited_is_not_overwritten_and_is_asked_
         let second = question(&mut started.events).await;
         assert!(preview(&second).contains("- theirs"), "{second:?}");
         assert_eq!((world.disk.read("a").as_str(), world.tools.ran().len()), ("theirs", 0));
-        let asked_again =
-            world.model.requests().last().unwrap().messages.iter().map(|m| format!("{m:?}")).collect::<String>();
-        assert!(asked_again.contains("has changed since the person was asked"), "{asked_again}");
+        assert!(world.told().contains("has changed since the person was asked"), "{}", world.told());
         answer(&session, &second, Answer::Approve).await.unwrap();
         let (events, result) = to_end(&mut started.events).await;
         assert_eq!((world.disk.read("a").as_str(), result.denials.len()), ("ours", 0));
@@ -79,10 +77,8 @@ async fn what_changed_over_a_restart_is_not_overwritten_either() {
         let world = World::new([change()]);
         world.disk.write("a", "first");
         let (_started, interrupt) = asked(&world.session().await).await;
-        let next = world.restarted([says("I see.")]);
-        next.engine.recover().await.unwrap();
+        let (next, session) = world.back(interrupt.session_id, [says("I see.")]).await;
         next.disk.write("a", "theirs");
-        let session = next.engine.session(interrupt.session_id).await.unwrap();
         let mut events = session.subscribe(0).await.unwrap();
         answer(&session, &interrupt, given.clone()).await.unwrap();
         let (events, _) = to_end(&mut events).await;
@@ -95,9 +91,8 @@ async fn what_changed_over_a_restart_is_not_overwritten_either() {
         let store = world.store.copy_prefix(interrupt.session_id, at + 1);
         let disk = Arc::clone(&world.disk);
         let last = World::on_disk(store, disk, EngineConfig::default(), [says("I see.")]);
-        last.engine.recover().await.unwrap();
-        let mut events = last.engine.session(interrupt.session_id).await.unwrap().subscribe(0).await.unwrap();
-        let (events, _) = to_end(&mut events).await;
+        let (last, session) = last.settled(interrupt.session_id).await;
+        let (events, _) = to_end(&mut session.subscribe(0).await.unwrap()).await;
         assert!(warned(&events, "changed_since_asked"), "{given:?}");
         assert_eq!((last.disk.read("a").as_str(), last.tools.ran().len()), ("theirs", 0), "{given:?}");
     }
@@ -108,9 +103,7 @@ async fn what_is_as_it_was_runs_over_a_restart() {
     let world = World::new([change()]);
     world.disk.write("a", "first");
     let (_started, interrupt) = asked(&world.session().await).await;
-    let next = world.restarted([says("Changed.")]);
-    next.engine.recover().await.unwrap();
-    let session = next.engine.session(interrupt.session_id).await.unwrap();
+    let (next, session) = world.back(interrupt.session_id, [says("Changed.")]).await;
     let mut events = session.subscribe(0).await.unwrap();
     answer(&session, &interrupt, Answer::Approve).await.unwrap();
     to_end(&mut events).await;
@@ -139,9 +132,7 @@ async fn a_rule_that_denies_holds_for_a_question_that_waits_already() {
 async fn settings_do_not_change_under_an_open_turn() {
     let world = World::new([make(), says("Made.")]);
     let (_started, interrupt) = asked(&world.session().await).await;
-    let next = world.restarted([says("Made."), says("Later.")]);
-    next.engine.recover().await.unwrap();
-    let session = next.engine.session(interrupt.session_id).await.unwrap();
+    let (next, session) = world.back(interrupt.session_id, [says("Made."), says("Later.")]).await;
     let loose = SessionSettings { confirm_exec: false, ..SessionSettings::default() };
     let refused = session.configure(loose.clone()).await.unwrap_err();
     assert_eq!(refused.kind(), ErrorKind::Busy);
@@ -181,17 +172,15 @@ async fn always_keeps_nothing_that_the_audit_log_cannot_hear_of() {
 
 /// The arguments that results say they ran with, by the event that says so.
 fn ran_with(events: &[Arc<Event>]) -> Vec<Option<&str>> {
-    let of = |item: &'_ Item| matches!(item.body, ItemBody::ToolResult(_));
-    let results = events.iter().filter_map(|event| match &event.kind {
-        EventKind::ItemStarted { item } | EventKind::ItemCompleted { item, .. } if of(item) => Some(item),
+    let bodies = events.iter().filter_map(|event| match &event.kind {
+        EventKind::ItemStarted { item } | EventKind::ItemCompleted { item, .. } => Some(&item.body),
         _ => None,
     });
-    results
-        .map(|item| match &item.body {
-            ItemBody::ToolResult(result) => result.ran_with.as_deref(),
-            _ => unreachable!(),
-        })
-        .collect()
+    let results = bodies.filter_map(|body| match body {
+        ItemBody::ToolResult(result) => Some(result.ran_with.as_deref()),
+        _ => None,
+    });
+    results.collect()
 }
 
 #[tokio::test]

@@ -8,18 +8,27 @@ use agentd_core::{
     model::ModelChunk,
     turn::{IfBusy, StartTurn, StopReason},
 };
+use agentd_engine::{SessionHandle, StartedTurn};
 use agentd_testkit::scripted::{Play, calls, says};
 use insta::assert_snapshot;
 use serde_json::json;
 
-use crate::world::{World, go_on, input, run, soon, to_end, until};
+use crate::{
+    grants::asked,
+    world::{World, go_on, input, run, soon, to_end, turn, until},
+};
+
+async fn begun(session: &SessionHandle, text: &str) -> StartedTurn {
+    let mut started = session.start_turn(input(text)).await.unwrap();
+    until(&mut started.events, |kind| matches!(kind, EventKind::ItemDelta { .. })).await;
+    started
+}
 
 #[tokio::test]
 async fn a_cancel_keeps_the_words_that_were_said() {
     let world = World::new([Play::Hangs(vec![ModelChunk::Text("I was about".to_owned())]), says("to say this.")]);
     let session = world.session().await;
-    let mut started = session.start_turn(input("Speak!")).await.unwrap();
-    until(&mut started.events, |kind| matches!(kind, EventKind::ItemDelta { .. })).await;
+    let mut started = begun(&session, "Speak!").await;
     session.cancel(None).await.unwrap();
     let (_, result) = to_end(&mut started.events).await;
     assert_eq!((result.stop_reason, result.text.as_str()), (StopReason::Cancelled, "I was about"));
@@ -35,8 +44,7 @@ async fn a_cancel_keeps_the_words_that_were_said() {
     9 turn ended: Cancelled "I was about", 1 steps
     "#);
     assert_eq!((result.usage.calls, result.usage.unpriced_calls), (1, 1), "nobody tells what it has cost until then");
-    let mut started = session.start_turn(go_on()).await.unwrap();
-    assert_eq!(to_end(&mut started.events).await.1.text, "to say this.");
+    assert_eq!(turn(&session, go_on()).await.text, "to say this.");
 }
 
 #[tokio::test]
@@ -110,11 +118,9 @@ async fn a_stop_lets_short_turns_end_suspends_long_ones_and_leaves_questions_ope
     let world =
         World::new([Play::Hangs(vec![ModelChunk::Text("Once upon".to_owned())]), calls(&[("change", json!({}))])]);
     let (long, asking) = (world.session().await, world.session().await);
-    let mut story = long.start_turn(input("A story!")).await.unwrap();
-    until(&mut story.events, |kind| matches!(kind, EventKind::ItemDelta { .. })).await;
+    let mut story = begun(&long, "A story!").await;
     let queued = long.start_turn(StartTurn { if_busy: IfBusy::Queue, ..input("And another!") }).await.unwrap();
-    let mut question = asking.start_turn(input("Change!")).await.unwrap();
-    until(&mut question.events, |kind| matches!(kind, EventKind::InterruptRaised { .. })).await;
+    let (question, _) = asked(&asking).await;
     world.engine.drain(Duration::from_secs(10)).await;
     assert_eq!(to_end(&mut story.events).await.1.stop_reason, StopReason::Suspended);
     for mut waits in [queued.events, question.events] {
@@ -124,9 +130,8 @@ async fn a_stop_lets_short_turns_end_suspends_long_ones_and_leaves_questions_ope
     assert_eq!(world.engine.session(long.id()).await.err().unwrap().kind(), ErrorKind::ShuttingDown);
     assert_eq!(world.engine.interrupts(None).await.unwrap().len(), 1);
 
-    let next = world.restarted([says("Another.")]);
-    next.engine.recover().await.unwrap();
-    let mut events = next.engine.session(long.id()).await.unwrap().subscribe(0).await.unwrap();
+    let (_next, long) = world.back(long.id(), [says("Another.")]).await;
+    let mut events = long.subscribe(0).await.unwrap();
     let is_next =
         |kind: &EventKind| matches!(kind, EventKind::TurnEnded { result } if result.turn_id == queued.turn_id);
     let ended = until(&mut events, is_next).await;
@@ -137,8 +142,7 @@ async fn a_stop_lets_short_turns_end_suspends_long_ones_and_leaves_questions_ope
 async fn a_session_that_is_stopping_still_takes_a_cancel() {
     let world = World::new([Play::Hangs(vec![ModelChunk::Text("Once upon".to_owned())])]);
     let session = world.session().await;
-    let mut story = session.start_turn(input("A story!")).await.unwrap();
-    until(&mut story.events, |kind| matches!(kind, EventKind::ItemDelta { .. })).await;
+    let mut story = begun(&session, "A story!").await;
     let engine = world.engine.clone();
     let drained = tokio::spawn(async move { engine.drain(Duration::from_secs(3600)).await });
     soon("the stop to begin", async {

@@ -11,12 +11,15 @@ use agentd_core::{
     model::{Message, ModelChunk, ModelRequest},
     turn::{OnInterrupt, StartTurn, StopReason},
 };
-use agentd_engine::{EngineConfig, SessionHandle, StartedTurn, Subscription};
+use agentd_engine::{EngineConfig, SessionHandle, StartedTurn};
 use agentd_testkit::scripted::{Play, calls, says};
 use serde_json::json;
 use tokio::{sync::Notify, task::JoinSet};
 
-use crate::world::{World, input, soon, to_end, until};
+use crate::{
+    grants::{asked, question},
+    world::{World, input, soon, to_end, until},
+};
 
 /// An answer that is long enough not to be asked for detail.
 fn report(of: &str) -> String {
@@ -89,11 +92,8 @@ fn changes(task: &str, request: &ModelRequest) -> Play {
     if is_told(request) { says(&report(task)) } else { calls(&[("change", json!({}))]) }
 }
 
-/// The next question that is told.
-async fn asked(events: &mut Subscription) -> Interrupt {
-    let event = until(events, |kind| matches!(kind, EventKind::InterruptRaised { .. })).await;
-    let EventKind::InterruptRaised { interrupt } = &event.kind else { unreachable!() };
-    (**interrupt).clone()
+async fn answer(world: &World, interrupt: &Interrupt, answer: Answer) {
+    world.engine.answer(interrupt.id, answer, "test".to_owned()).await.unwrap();
 }
 
 fn is_result(kind: &EventKind, name: &str) -> bool {
@@ -117,8 +117,8 @@ async fn it_asks_once_the_client_of_its_parent_is_gone() {
     soon("the hold", world.tools.began(1)).await;
     session.client_left(turn.turn_id).await.unwrap();
     world.tools.release(1);
-    let interrupt = soon("the question", asked(&mut turn.events)).await;
-    world.engine.answer(interrupt.id, Answer::Approve, "test".to_owned()).await.unwrap();
+    let interrupt = question(&mut turn.events).await;
+    answer(&world, &interrupt, Answer::Approve).await;
     assert_eq!(to_end(&mut turn.events).await.1.text, "All parts are done.");
 }
 
@@ -128,10 +128,9 @@ async fn what_it_asks_waits_for_as_long_as_it_takes() {
     let world = World::with(EngineConfig { turn_time_limit: Some(limit), ..EngineConfig::default() }, []);
     delegates(&world, &["Ask"], changes);
     let session = world.session().await;
-    let mut turn = session.start_turn(input("Have it done")).await.unwrap();
-    let interrupt = asked(&mut turn.events).await;
+    let (mut turn, interrupt) = asked(&session).await;
     tokio::time::advance(5 * limit).await;
-    world.engine.answer(interrupt.id, Answer::Approve, "test".to_owned()).await.unwrap();
+    answer(&world, &interrupt, Answer::Approve).await;
     let (_, result) = to_end(&mut turn.events).await;
     assert_eq!((result.stop_reason, result.text.as_str()), (StopReason::Completed, "All parts are done."));
 }
@@ -143,7 +142,7 @@ async fn it_ends_with_a_session_that_cannot_be_written() {
     let session = world.session().await;
     let mut turn = session.start_turn(input("Have it done")).await.unwrap();
     let (_, child) = child_of(&world, &mut turn).await;
-    asked(&mut turn.events).await;
+    question(&mut turn.events).await;
     world.store.fail_next_appends(1);
     assert_eq!(session.rename("full".to_owned()).await.unwrap_err().kind(), ErrorKind::Storage);
     let (_, ended) = to_end(&mut child.subscribe(0).await.unwrap()).await;
@@ -161,16 +160,16 @@ async fn what_was_refused_to_it_counts_also_after_a_crash() {
     let tasks = &["First", "Second"];
     delegates(&world, tasks, changes);
     let session = world.session().await;
-    let mut turn = session.start_turn(input("Have it done")).await.unwrap();
-    let (first, second) = (asked(&mut turn.events).await, asked(&mut turn.events).await);
-    world.engine.answer(first.id, Answer::Reject { reason: None }, "test".to_owned()).await.unwrap();
+    let (mut turn, first) = asked(&session).await;
+    let second = question(&mut turn.events).await;
+    answer(&world, &first, Answer::Reject { reason: None }).await;
     until(&mut turn.events, |kind| is_result(kind, "delegate_task")).await;
 
     let next = world.restarted([]);
     delegates(&next, tasks, changes);
-    next.engine.recover().await.unwrap();
-    let mut events = next.engine.session(session.id()).await.unwrap().subscribe(0).await.unwrap();
-    next.engine.answer(second.id, Answer::Approve, "test".to_owned()).await.unwrap();
+    let (next, session) = next.settled(session.id()).await;
+    let mut events = session.subscribe(0).await.unwrap();
+    answer(&next, &second, Answer::Approve).await;
     let (_, result) = to_end(&mut events).await;
     let refused: Vec<&str> = result.denials.iter().map(|denial| denial.tool.as_str()).collect();
     assert_eq!((result.stop_reason, refused), (StopReason::Completed, vec!["change of subagent"]));
@@ -186,15 +185,13 @@ async fn after_a_crash_nothing_new_begins_before_somebody_has_answered() {
     };
     world.model.respond_with(responds);
     let session = world.session().await;
-    let mut turn = session.start_turn(input("Have it done")).await.unwrap();
-    let interrupt = asked(&mut turn.events).await;
+    let (_turn, interrupt) = asked(&session).await;
 
     let next = world.restarted([]);
     next.model.respond_with(responds);
-    next.engine.recover().await.unwrap();
-    let session = next.engine.session(session.id()).await.unwrap();
+    let (next, session) = next.settled(session.id()).await;
     let mut events = session.subscribe(0).await.unwrap();
-    next.engine.answer(interrupt.id, Answer::Approve, "test".to_owned()).await.unwrap();
+    answer(&next, &interrupt, Answer::Approve).await;
     assert_eq!(to_end(&mut events).await.1.text, "All parts are done.");
     let log = next.log(&session);
     let at = |what: &str| log.find(what).unwrap_or_else(|| panic!("no {what} in {log}"));

@@ -17,7 +17,7 @@ use insta::assert_snapshot;
 use serde_json::json;
 use tokio::sync::Notify;
 
-use crate::world::{World, go_on, input, run, soon, to_end, until};
+use crate::world::{World, go_on, input, run, soon, to_end, turn, until};
 
 #[tokio::test]
 async fn an_answer_is_stored_and_shown_in_order() {
@@ -67,12 +67,7 @@ async fn tools_run_and_their_results_reach_the_model() {
     let result = run(&session, "Look!").await;
     assert!(result.tool_used);
     assert_eq!(world.tools.ran().len(), 3);
-    let second = &world.model.requests()[1].messages;
-    let shown: Vec<&str> = second
-        .iter()
-        .filter_map(|m| if let Message::Tool { text, .. } = m { Some(text.as_str()) } else { None })
-        .collect();
-    assert_eq!(shown, ["look is done", "look is done", "E_TOOL: it did not work"]);
+    assert_eq!(world.results(), ["look is done", "look is done", "E_TOOL: it did not work"]);
 }
 
 #[tokio::test]
@@ -86,24 +81,10 @@ async fn independent_looks_of_one_step_run_at_once() {
 }
 
 #[tokio::test]
-async fn a_session_remembers_and_the_next_request_repeats_the_last() {
-    let world = World::new([says("One."), says("Two.")]);
-    let session = world.session().await;
-    run(&session, "first").await;
-    run(&session, "second").await;
-    let requests = world.model.requests();
-    let (first, second) = (&requests[0].messages, &requests[1].messages);
-    assert_eq!(second[..first.len()], first[..], "the prefix is stable");
-    assert_eq!(second.len(), 4);
-}
-
-#[tokio::test]
 async fn the_step_limit_ends_in_an_answer_without_tools() {
     let world = World::new([calls(&[("look", json!({}))]), calls(&[("look", json!({}))]), says("That is all I saw.")]);
     let session = world.session().await;
-    let start = StartTurn { max_steps: Some(2), ..input("Look for ever!") };
-    let mut started = session.start_turn(start).await.unwrap();
-    let (_, result) = to_end(&mut started.events).await;
+    let result = turn(&session, StartTurn { max_steps: Some(2), ..input("Look for ever!") }).await;
     assert_eq!(
         (result.stop_reason, result.text.as_str(), result.steps),
         (StopReason::MaxSteps, "That is all I saw.", 3)
@@ -121,10 +102,8 @@ async fn a_request_that_went_without_its_tools_is_measured_as_it_went() {
     let measured = async |last: Vec<ModelChunk>| {
         let world = World::new([calls(&[("look", json!({}))]), Play::Chunks(last)]);
         let session = world.session().await;
-        let start = StartTurn { max_steps: Some(1), ..input("Look!") };
-        let mut started = session.start_turn(start).await.unwrap();
-        assert_eq!(to_end(&mut started.events).await.1.text, "Seen.");
-        let tools = world.model.requests().pop().unwrap().tools;
+        assert_eq!(turn(&session, StartTurn { max_steps: Some(1), ..input("Look!") }).await.text, "Seen.");
+        let tools = world.last_request().tools;
         let texts = |tool: &ToolSpec| tool.name.len() + tool.description.len() + tool.parameters.to_string().len();
         (reports(&world, &session).pop().unwrap(), tools.iter().map(texts).sum::<usize>() as u64)
     };
@@ -157,9 +136,7 @@ async fn a_call_in_the_last_answer_is_not_run_and_the_model_is_asked_without_too
     let look = || calls(&[("look", json!({}))]);
     let world = World::new([look(), look(), says("That is all I saw.")]);
     let session = world.session().await;
-    let start = StartTurn { max_steps: Some(1), ..input("Look for ever!") };
-    let mut started = session.start_turn(start).await.unwrap();
-    let (_, result) = to_end(&mut started.events).await;
+    let result = turn(&session, StartTurn { max_steps: Some(1), ..input("Look for ever!") }).await;
     assert_eq!((result.stop_reason, result.text.as_str()), (StopReason::MaxSteps, "That is all I saw."));
     assert_eq!(world.tools.ran().len(), 1);
     assert!(world.log(&session).contains("warning call_not_run: the model called look"), "{}", world.log(&session));
@@ -169,9 +146,7 @@ async fn a_call_in_the_last_answer_is_not_run_and_the_model_is_asked_without_too
     world.model.then(says("Hello."));
     run(&session, "Hi").await;
     assert_eq!(prefix_breaks(&world, &session), ["tools", "tools"]);
-    let next = world.model.requests().pop().unwrap();
-    let asked = next.messages.iter().filter(|message| matches!(message, Message::Tool { .. })).count();
-    assert_eq!(asked, 1);
+    assert_eq!(world.results().len(), 1);
 }
 
 #[tokio::test]
@@ -179,9 +154,7 @@ async fn words_beside_a_call_in_the_last_answer_are_the_answer() {
     let both = vec![ModelChunk::Text("It is noon.".to_owned()), ModelChunk::call("look", "{}")];
     let world = World::new([calls(&[("look", json!({}))]), Play::Chunks(both)]);
     let session = world.session().await;
-    let start = StartTurn { max_steps: Some(1), ..input("Look!") };
-    let mut started = session.start_turn(start).await.unwrap();
-    let (_, result) = to_end(&mut started.events).await;
+    let result = turn(&session, StartTurn { max_steps: Some(1), ..input("Look!") }).await;
     assert_eq!((result.text.as_str(), result.steps), ("It is noon.", 2));
     assert!(world.log(&session).contains("warning call_not_run"));
 }
@@ -211,8 +184,7 @@ async fn a_failed_turn_can_be_continued() {
     let world = World::new([Play::Fails(vec![], ErrorKind::Unreachable), says("Here I am.")]);
     let session = world.session().await;
     run(&session, "Hello?").await;
-    let mut started = session.start_turn(go_on()).await.unwrap();
-    assert_eq!(to_end(&mut started.events).await.1.text, "Here I am.");
+    assert_eq!(turn(&session, go_on()).await.text, "Here I am.");
     let error = session.start_turn(go_on()).await.err().unwrap();
     assert_eq!(error.kind(), ErrorKind::InvalidInput, "{error}");
 }
@@ -289,12 +261,11 @@ async fn stays_where_it_was_read(answer: ModelChunk) {
     gate.notify_one();
     to_end(&mut started.events).await;
     run(&session, "And now?").await;
-    let second = world.restarted([says("Green for ever.")]);
-    let again = second.engine.session(session.id()).await.unwrap();
+    let (second, again) = world.back(session.id(), [says("Green for ever.")]).await;
     run(&again, "And in another life?").await;
 
     let mut requests: Vec<Vec<Message>> = world.model.requests().into_iter().map(|request| request.messages).collect();
-    requests.push(second.model.requests()[0].messages.clone());
+    requests.push(second.last_request().messages);
     assert_eq!(requests[0].len(), 2, "it was sent before anything was added");
     for pair in requests.windows(2) {
         assert_eq!(pair[1][..pair[0].len()], pair[0], "{pair:#?}");
@@ -303,9 +274,7 @@ async fn stays_where_it_was_read(answer: ModelChunk) {
     let (answer, end) = (2, requests[1].len());
     assert!(matches!(requests[1][answer], Message::Assistant { .. }), "{requests:#?}");
     assert_eq!((added("Be green!"), added("Light green!")), (Some(end - 2), Some(end - 1)), "{requests:#?}");
-    let events = world.store.events_of(session.id());
-    let broken = |kind: &EventKind| matches!(kind, EventKind::UsageUpdated { prompt: Some(prompt), .. } if prompt.broken_by.is_some());
-    assert!(!events.iter().any(|event| broken(&event.kind)), "{}", world.log(&session));
+    assert!(prefix_breaks(&world, &session).is_empty(), "{}", world.log(&session));
 }
 
 #[tokio::test]

@@ -4,9 +4,9 @@ use agentd_core::{
     error::ErrorKind,
     event::{EventKind, StateChange},
     interrupt::{Answer, Ask},
-    item::{Item, ItemBody},
+    item::ItemBody,
     session::SessionSettings,
-    tool::FileChange,
+    tool::{FileChange, ToolResult},
     turn::{StopReason, TurnResult},
     undo::{TurnChoice, UndoOutcome, UndoReport, UndoRequest},
 };
@@ -15,7 +15,10 @@ use agentd_testkit::scripted::{Play, calls, says};
 use insta::assert_snapshot;
 use serde_json::{Value, json};
 
-use crate::world::{World, input, run, soon, to_end, until};
+use crate::{
+    grants::{answer, asked, question},
+    world::{World, input, run, soon, to_end},
+};
 
 pub(crate) fn edit(path: &str, content: &str) -> Value {
     json!({"path": path, "content": content})
@@ -109,8 +112,7 @@ async fn the_model_is_told_of_an_undo() {
     "#);
     let result = run(&session, "two").await;
     assert_eq!(result.stop_reason, StopReason::Completed);
-    let request = format!("{:?}", world.model.requests().last().unwrap().messages);
-    assert!(request.contains("The person took back what turn 1 had done"), "{request}");
+    assert!(world.told().contains("The person took back what turn 1 had done"), "{}", world.told());
 }
 
 #[tokio::test]
@@ -162,15 +164,17 @@ async fn nothing_is_undone_while_a_turn_is_open() {
     assert_eq!(world.disk.read("a"), "1");
 }
 
-pub(crate) fn result_of<'a>(
-    log: &'a [std::sync::Arc<agentd_core::event::Event>],
-    tool: &str,
-) -> &'a agentd_core::tool::ToolResult {
-    let mut results = log.iter().filter_map(|event| match &event.kind {
-        EventKind::ItemCompleted { item: Item { body: ItemBody::ToolResult(result), .. }, .. } => Some(result),
-        _ => None,
-    });
-    results.rfind(|result| result.name == tool).unwrap()
+/// The last result of a tool.
+pub(crate) fn result_of(world: &World, session: &SessionHandle, tool: &str) -> ToolResult {
+    let of = |body| if let ItemBody::ToolResult(result) = body { Some(result) } else { None };
+    world.items(session).into_iter().filter_map(of).rfind(|result| result.name == tool).unwrap()
+}
+
+/// What the model was told of taking edits back, a line each.
+pub(crate) fn told_of_undoing(world: &World, session: &SessionHandle) -> Vec<String> {
+    let log = world.log(session);
+    let told = log.lines().filter(|line| line.contains("= result of undo_patch"));
+    told.map(|line| without_number(line).to_owned()).collect()
 }
 
 /// Killed while a command ran, the next daemon finds out what it changed.
@@ -180,14 +184,12 @@ async fn what_an_unfinished_call_changed_can_be_undone() {
     let session = trusting(&world).await;
     session.start_turn(input("Go!")).await.unwrap();
     soon("the call", world.tools.began(1)).await;
-    let next = world.restarted([]);
-    next.engine.recover().await.unwrap();
-    let session = next.engine.session(session.id()).await.unwrap();
-    let log = next.store.events_of(session.id());
-    let result = result_of(&log, "linger");
+    let (next, session) = world.back(session.id(), []).await;
+    let result = result_of(&next, &session, "linger");
     assert!(result.text.ends_with("Since it began these files have changed: a created"), "{}", result.text);
     assert!(result.files.iter().all(FileChange::is_recorded) && result.files.len() == 1);
-    let Some(EventKind::TurnEnded { result }) = log.last().map(|event| &event.kind) else { panic!("{log:#?}") };
+    let last_event = next.store.events_of(session.id()).pop().unwrap();
+    let EventKind::TurnEnded { result } = &last_event.kind else { panic!("{last_event:#?}") };
     assert_eq!(files(result), ["a"]);
     assert_eq!(shown(&session.undo(last()).await.unwrap()), [(1, "a", UndoOutcome::Done)]);
     assert_eq!(next.disk.read("a"), "");
@@ -206,10 +208,7 @@ async fn the_model_takes_its_edits_back_one_by_one() {
     assert_eq!(result.text, "All taken back.");
     let read = |path: &str| world.disk.read(path);
     assert_eq!((read("a"), read("b"), read("c")), (String::new(), String::new(), "1".to_owned()));
-    let log = world.log(&session);
-    let told: Vec<&str> =
-        log.lines().filter(|line| line.contains("= result of undo_patch")).map(without_number).collect();
-    assert_snapshot!(told.join("\n"), @r#"
+    assert_snapshot!(told_of_undoing(&world, &session).join("\n"), @r#"
     = result of undo_patch: "Taken back.\nb: is removed" (Done)
     = result of undo_patch: "Taken back.\na: is as it was" (Done)
     = result of undo_patch: "Taken back.\na: is removed" (Done)
@@ -223,36 +222,35 @@ async fn the_model_takes_its_edits_back_one_by_one() {
 async fn the_model_is_told_of_conflicts() {
     let world = World::new([calls(&[("change", edit("a", "1"))]), calls(&[("undo_patch", json!({}))]), says("I see.")]);
     let session = world.session().await;
-    let mut started = session.start_turn(input("Go!")).await.unwrap();
-    for persons in [None, Some("a person's")] {
-        let event = until(&mut started.events, |kind| matches!(kind, EventKind::InterruptRaised { .. })).await;
-        let EventKind::InterruptRaised { interrupt } = &event.kind else { panic!("{event:?}") };
-        if let Some(text) = persons {
-            world.disk.write("a", text);
-        }
-        session.answer(interrupt.id, Answer::Approve, "test".to_owned()).await.unwrap();
-    }
+    let (mut started, change) = asked(&session).await;
+    answer(&session, &change, Answer::Approve).await.unwrap();
+    let undo = question(&mut started.events).await;
+    world.disk.write("a", "a person's");
+    answer(&session, &undo, Answer::Approve).await.unwrap();
     to_end(&mut started.events).await;
     assert_eq!(world.disk.read("a"), "a person's");
-    let log = world.store.events_of(session.id());
-    let result = result_of(&log, "undo_patch");
+    let result = result_of(&world, &session, "undo_patch");
     assert!(result.text.contains("nothing was taken back") && result.files.is_empty(), "{result:?}");
 }
 
 #[tokio::test]
-async fn taking_an_edit_back_is_asked_about_with_its_diff() {
-    let world = World::new([calls(&[("change", edit("a", "1"))]), calls(&[("undo_patch", json!({}))]), says("Done.")]);
-    let session = world.session().await;
-    let mut started = session.start_turn(input("Go!")).await.unwrap();
-    for expected in ["+ {\"path\":\"a\",\"content\":\"1\"}", "-1\n+\n"] {
-        let event = until(&mut started.events, |kind| matches!(kind, EventKind::InterruptRaised { .. })).await;
-        let EventKind::InterruptRaised { interrupt } = &event.kind else { panic!("{event:?}") };
-        let Ask::Approval { preview, .. } = &interrupt.ask else { panic!("{interrupt:?}") };
-        assert_eq!(preview.as_deref(), Some(expected));
-        session.answer(interrupt.id, Answer::Approve, "test".to_owned()).await.unwrap();
+async fn taking_an_edit_back_is_asked_about_with_all_of_its_diff() {
+    for content in ["1".to_owned(), "word ".repeat(1000) + "and a tail"] {
+        let undo = calls(&[("undo_patch", json!({}))]);
+        let world = World::new([calls(&[("change", edit("a", &content))]), undo, says("Done.")]);
+        let session = world.session().await;
+        let (mut started, change) = asked(&session).await;
+        answer(&session, &change, Answer::Approve).await.unwrap();
+        let undo = question(&mut started.events).await;
+        answer(&session, &undo, Answer::Approve).await.unwrap();
+        to_end(&mut started.events).await;
+        let expected = [format!("+ {}", edit("a", &content)), format!("-{content}\n+\n")];
+        for (interrupt, expected) in [change, undo].iter().zip(expected) {
+            let Ask::Approval { preview, .. } = &interrupt.ask else { panic!("{interrupt:?}") };
+            assert_eq!(preview.as_deref(), Some(expected.as_str()));
+        }
+        assert_eq!(world.disk.read("a"), "");
     }
-    to_end(&mut started.events).await;
-    assert_eq!(world.disk.read("a"), "");
 }
 
 #[tokio::test]
@@ -302,36 +300,17 @@ async fn what_undo_patch_would_change_is_judged_as_if_it_stood_in_the_call() {
         let session = trusting(&world).await;
         // The edit itself is asked for and approved; the taking back is asked for as well, though the session asks for
         // no write.
-        let mut started = session.start_turn(input("Go!")).await.unwrap();
-        for (tool, answer) in [("change", Answer::Approve), ("undo_patch", Answer::Reject { reason: None })] {
-            let raised = until(&mut started.events, |kind| matches!(kind, EventKind::InterruptRaised { .. })).await;
-            let EventKind::InterruptRaised { interrupt } = &raised.kind else { unreachable!() };
-            let Ask::Approval { tool: asked, grants, .. } = &interrupt.ask else { panic!("{:?}", interrupt.ask) };
-            assert_eq!(asked, tool, "{path}");
-            assert!(tool != "undo_patch" || grants.is_empty(), "no rule can say which edit is meant: {grants:?}");
-            session.answer(interrupt.id, answer, "test".to_owned()).await.unwrap();
-        }
+        let (mut started, change) = asked(&session).await;
+        assert!(matches!(&change.ask, Ask::Approval { tool, .. } if tool == "change"), "{path}: {change:?}");
+        answer(&session, &change, Answer::Approve).await.unwrap();
+        let undo = question(&mut started.events).await;
+        // No rule can say which edit is meant.
+        assert!(
+            matches!(&undo.ask, Ask::Approval { tool, grants, .. } if tool == "undo_patch" && grants.is_empty()),
+            "{path}: {undo:?}"
+        );
+        answer(&session, &undo, Answer::Reject { reason: None }).await.unwrap();
         to_end(&mut started.events).await;
         assert_eq!(world.disk.read(path), "1", "{path}");
     }
-}
-
-#[tokio::test]
-async fn a_person_sees_all_of_a_long_diff() {
-    let long = "word ".repeat(1000) + "and a tail";
-    let world =
-        World::new([calls(&[("change", edit("a", &long))]), calls(&[("undo_patch", json!({}))]), says("Done.")]);
-    let session = world.session().await;
-    let mut started = session.start_turn(input("Go!")).await.unwrap();
-    let mut previews = Vec::new();
-    for _ in 0..2 {
-        let event = until(&mut started.events, |kind| matches!(kind, EventKind::InterruptRaised { .. })).await;
-        let EventKind::InterruptRaised { interrupt } = &event.kind else { panic!("{event:?}") };
-        let Ask::Approval { preview, .. } = &interrupt.ask else { panic!("{interrupt:?}") };
-        previews.push(preview.clone().unwrap());
-        session.answer(interrupt.id, Answer::Approve, "test".to_owned()).await.unwrap();
-    }
-    to_end(&mut started.events).await;
-    assert!(previews[1].contains(&long), "{previews:?}");
-    assert_eq!(world.disk.read("a"), "");
 }

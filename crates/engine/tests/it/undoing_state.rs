@@ -1,8 +1,9 @@
 //! Undoing edits of the session's own state, alone and with those of the disk, also where a crash cut them off.
 
+use std::sync::Arc;
+
 use agentd_core::{
     event::{EventKind, StateChange},
-    item::{Item, ItemBody},
     state_files::StateFileChange,
     undo::{UndoOutcome, UndoRequest},
 };
@@ -12,7 +13,7 @@ use insta::assert_snapshot;
 use serde_json::json;
 
 use crate::{
-    undoing::{edit, last, redo, result_of, shown, trusting, without_number},
+    undoing::{edit, last, redo, result_of, shown, told_of_undoing, trusting},
     world::{World, run},
 };
 
@@ -32,7 +33,6 @@ fn state_of(world: &World, session: &SessionHandle) -> Vec<String> {
 
 #[tokio::test]
 async fn the_last_edit_is_taken_back_also_where_it_was_one_of_the_state() {
-    let undo = || calls(&[("undo_patch", json!({}))]);
     let world = World::new([
         calls(&[("change", edit("/state/plan", "dig")), ("change", edit("a", "1"))]),
         calls(&[("change", edit("/state/plan", "sow"))]),
@@ -50,10 +50,7 @@ async fn the_last_edit_is_taken_back_also_where_it_was_one_of_the_state() {
     assert_eq!((state_of(&world, &session), world.disk.read("a")), (vec!["plan: dig".to_owned()], "1".to_owned()));
     run(&session, "Go on!").await;
     assert_eq!((state_of(&world, &session), world.disk.read("a")), (vec![], String::new()));
-    let log = world.log(&session);
-    let told: Vec<&str> =
-        log.lines().filter(|line| line.contains("= result of undo_patch")).map(without_number).collect();
-    assert_snapshot!(told.join("\n"), @r#"
+    assert_snapshot!(told_of_undoing(&world, &session).join("\n"), @r#"
     = result of undo_patch: "Taken back.\n/state/plan: is back" (Done)
     = result of undo_patch: "Taken back.\n/state/plan: is as it was" (Done)
     = result of undo_patch: "Taken back.\na: is removed" (Done)
@@ -103,7 +100,7 @@ async fn an_edit_of_the_state_that_cannot_be_taken_back_is_said_and_no_other_is(
     let world = World::new([
         calls(&[("change", edit("a", "1")), ("change", edit("/state/plan", "dig"))]),
         says("Noted."),
-        calls(&[("undo_patch", json!({}))]),
+        undo(),
         says("I see."),
     ]);
     let session = trusting(&world).await;
@@ -111,8 +108,7 @@ async fn an_edit_of_the_state_that_cannot_be_taken_back_is_said_and_no_other_is(
     let persons = StateFileChange { path: "plan".to_owned(), content: Some("rest".to_owned()) };
     session.change_state_file(persons).await.unwrap();
     run(&session, "two").await;
-    let log = world.store.events_of(session.id());
-    let result = result_of(&log, "undo_patch");
+    let result = result_of(&world, &session, "undo_patch");
     assert!(result.text.contains("nothing was taken back") && result.text.contains("/state/plan"), "{result:?}");
     assert_eq!((world.disk.read("a").as_str(), state_of(&world, &session)), ("1", vec!["plan: rest".to_owned()]));
 }
@@ -127,22 +123,16 @@ async fn killed(
 ) -> (World, SessionHandle) {
     let at = world.store.events_of(session.id()).iter().position(|event| fits(&event.kind)).unwrap();
     let store = world.store.copy_prefix(session.id(), at + after);
-    let next = World::on_disk(store, std::sync::Arc::clone(&world.disk), EngineConfig::default(), script);
-    next.engine.recover().await.unwrap();
-    let session = next.engine.session(session.id()).await.unwrap();
-    (next, session)
+    let next = World::on_disk(store, Arc::clone(&world.disk), EngineConfig::default(), script);
+    next.settled(session.id()).await
+}
+
+fn undo() -> Play {
+    calls(&[("undo_patch", json!({}))])
 }
 
 fn is_state_change(kind: &EventKind) -> bool {
     matches!(kind, EventKind::StateChanged { change: StateChange::File(_) })
-}
-
-fn told_of_undoing(world: &World, session: &SessionHandle) -> Vec<String> {
-    let log = world.log(session);
-    log.lines()
-        .filter(|line| line.contains("= result of undo_patch"))
-        .map(|line| without_number(line).to_owned())
-        .collect()
 }
 
 #[tokio::test]
@@ -157,7 +147,7 @@ async fn no_other_edit_is_taken_back_than_one_that_a_crash_cut_off() {
     run(&session, "one").await;
     run(&session, "two").await;
     // Killed when the tool ran, and nothing was stored of what it had done.
-    let script = [calls(&[("undo_patch", json!({}))]), calls(&[("undo_patch", json!({"path": "a"}))]), says("I see.")];
+    let script = [undo(), calls(&[("undo_patch", json!({"path": "a"}))]), says("I see.")];
     let (next, session) = killed(&world, &session, 0, is_state_change, script).await;
     run(&session, "three").await;
     let told = told_of_undoing(&next, &session);
@@ -191,7 +181,7 @@ fn is_removal(kind: &EventKind) -> bool {
 async fn an_edit_of_disk_and_state_that_a_crash_cut_off_comes_back_whole() {
     let both = || (vec!["plan: dig".to_owned()], String::new());
     let (world, session) = moved().await;
-    let script = [calls(&[("undo_patch", json!({}))]), says("I see.")];
+    let script = [undo(), says("I see.")];
     let (next, session) = killed(&world, &session, 1, is_removal, script).await;
     run(&session, "three").await;
     assert_eq!(
@@ -223,21 +213,14 @@ async fn of_an_edit_that_a_crash_cut_in_half_that_half_is_taken_back() {
 #[tokio::test]
 async fn a_taking_back_that_a_crash_cut_in_half_is_finished_by_the_next() {
     let (world, session) = moved().await;
-    let next = world.restarted([calls(&[("undo_patch", json!({}))]), says("Back.")]);
-    let session = next.engine.session(session.id()).await.unwrap();
+    let (next, session) = world.back(session.id(), [undo(), says("Back.")]).await;
     run(&session, "three").await;
-    let is_stored = |kind: &EventKind| {
-        matches!(kind, EventKind::ItemCompleted { item: Item { body: ItemBody::ToolResult(result), .. }, .. }
-            if result.name == "undo_patch")
-    };
+    let is_given_back = |kind: &EventKind| matches!(kind, EventKind::StateChanged { change: StateChange::File(change) } if change.content.as_deref() == Some("dig"));
     let events = next.store.events_of(session.id());
-    let result = events.iter().position(|event| is_stored(&event.kind)).unwrap();
-    let store = next.store.copy_prefix(session.id(), result - 1);
-    assert!(is_state_change(&events[result - 1].kind), "{:?}", events[result - 1]);
-    let script = [calls(&[("undo_patch", json!({}))]), says("Now it is.")];
-    let next = World::on_disk(store, std::sync::Arc::clone(&world.disk), EngineConfig::default(), script);
-    next.engine.recover().await.unwrap();
-    let session = next.engine.session(session.id()).await.unwrap();
+    let last_change = events.iter().rposition(|event| is_given_back(&event.kind)).unwrap();
+    let store = next.store.copy_prefix(session.id(), last_change);
+    let next = World::on_disk(store, Arc::clone(&world.disk), EngineConfig::default(), [undo(), says("Now it is.")]);
+    let (next, session) = next.settled(session.id()).await;
     assert_eq!((state_of(&next, &session), next.disk.read("plan")), (vec![], String::new()), "half of it");
     run(&session, "four").await;
     assert_eq!((state_of(&next, &session), next.disk.read("plan")), (vec!["plan: dig".to_owned()], String::new()));
@@ -246,7 +229,6 @@ async fn a_taking_back_that_a_crash_cut_in_half_is_finished_by_the_next() {
 /// Whoever took it back: the model is told, and the next call is about the edit before it.
 #[tokio::test]
 async fn an_edit_that_is_taken_back_already_does_not_hide_the_one_before() {
-    let undo = || calls(&[("undo_patch", json!({}))]);
     for by in ["the person", "a command", "somebody"] {
         let world = World::new([
             calls(&[("change", edit("a", "1")), ("change", edit("/state/plan", "dig"))]),

@@ -1,18 +1,16 @@
 //! Answers that are none, cut ones, todos that stay open, and the same call again and again: the model is told.
 
 use agentd_core::{
-    event::EventKind,
-    item::ItemBody,
     model::{Finish, Message, ModelChunk, ModelRequest, UnrunReason},
     session::{SessionMode, SessionSettings},
-    turn::{IfBusy, StartTurn, StopReason},
+    turn::{IfBusy, StartTurn, StopReason, TurnResult},
 };
-use agentd_engine::EngineConfig;
+use agentd_engine::{EngineConfig, SessionHandle};
 use agentd_testkit::scripted::{Play, calls, says};
 use insta::assert_snapshot;
 use serde_json::{Value, json};
 
-use crate::world::{World, go_on, input, run, soon, to_end};
+use crate::world::{World, go_on, input, run, soon, to_end, turn};
 
 fn text(text: &str) -> ModelChunk {
     ModelChunk::Text(text.to_owned())
@@ -29,6 +27,22 @@ fn unrun(name: &str, why: UnrunReason) -> ModelChunk {
 
 fn look() -> Play {
     calls(&[("look", json!({}))])
+}
+
+fn nothing() -> Play {
+    Play::Chunks(vec![])
+}
+
+/// How a turn with this script ends.
+async fn played<const N: usize>(script: [Play; N]) -> (World, SessionHandle, TurnResult) {
+    let world = World::new(script);
+    let session = world.session().await;
+    let result = run(&session, "Go!").await;
+    (world, session, result)
+}
+
+fn is(result: &TurnResult, reason: StopReason, text: &str) {
+    assert_eq!((result.stop_reason, result.text.as_str()), (reason, text));
 }
 
 /// The messages of a request as text.
@@ -49,11 +63,10 @@ fn only_grows(world: &World) {
 #[tokio::test]
 async fn an_empty_answer_is_told_to_the_model_which_goes_on_with_its_tools() {
     let thoughts = || Play::Chunks(vec![ModelChunk::Reasoning("Hm.".to_owned())]);
-    let world =
-        World::new([look(), Play::Chunks(vec![]), look(), thoughts(), Play::Chunks(vec![]), look(), says("Seen.")]);
-    let session = world.session().await;
-    let result = run(&session, "Look!").await;
-    assert_eq!((result.stop_reason, result.text.as_str(), result.steps), (StopReason::Completed, "Seen.", 7));
+    let script = [look(), nothing(), look(), thoughts(), nothing(), look(), says("Seen.")];
+    let (world, session, result) = played(script).await;
+    is(&result, StopReason::Completed, "Seen.");
+    assert_eq!(result.steps, 7);
     assert_eq!(world.tools.ran().len(), 3);
     only_grows(&world);
     let requests = world.model.requests();
@@ -66,36 +79,30 @@ async fn an_empty_answer_is_told_to_the_model_which_goes_on_with_its_tools() {
 
 #[tokio::test]
 async fn a_model_that_says_nothing_three_times_ends_the_turn_without_an_answer() {
-    let world = World::new([look(), Play::Chunks(vec![]), Play::Chunks(vec![]), Play::Chunks(vec![]), says("Here.")]);
-    let session = world.session().await;
-    let result = run(&session, "Well?").await;
-    assert_eq!((result.stop_reason, result.text.as_str(), result.steps), (StopReason::NoAnswer, "", 4));
+    let (world, session, result) = played([look(), nothing(), nothing(), nothing(), says("Here.")]).await;
+    is(&result, StopReason::NoAnswer, "");
+    assert_eq!(result.steps, 4);
     only_grows(&world);
-    let mut started = session.start_turn(go_on()).await.unwrap();
-    assert_eq!(to_end(&mut started.events).await.1.text, "Here.", "it can be continued");
+    assert_eq!(turn(&session, go_on()).await.text, "Here.", "it can be continued");
 }
 
 #[tokio::test]
 async fn what_is_said_meanwhile_begins_anew() {
     let world = World::new([calls(&[("hold", json!({}))])]);
-    let nothing = || Play::Chunks(vec![]);
     let session = world.session().await;
     let mut started = session.start_turn(input("Well?")).await.unwrap();
     soon("the call", world.tools.began(1)).await;
     session.start_turn(StartTurn { if_busy: IfBusy::Steer, ..input("And?") }).await.unwrap();
-    [nothing(), nothing(), says("And so.")].into_iter().for_each(|play| world.model.then(play));
+    world.then([nothing(), nothing(), says("And so.")]);
     world.tools.release(1);
-    let (_, result) = to_end(&mut started.events).await;
-    assert_eq!((result.stop_reason, result.text.as_str()), (StopReason::Completed, "And so."));
+    is(&to_end(&mut started.events).await.1, StopReason::Completed, "And so.");
 }
 
 #[tokio::test]
 async fn a_cut_call_does_not_run_and_the_model_is_told() {
     let usage = agentd_core::usage::Usage { completion_tokens: 4096, ..Default::default() };
     let cut = vec![ModelChunk::call("look", "{}"), unrun("change", UnrunReason::Cut), ModelChunk::Usage(usage)];
-    let world = World::new([ends(cut, Finish::Length), look(), says("In parts.")]);
-    let session = world.session().await;
-    let result = run(&session, "Write!").await;
+    let (world, session, result) = played([ends(cut, Finish::Length), look(), says("In parts.")]).await;
     assert_eq!((result.stop_reason, world.tools.ran().len()), (StopReason::Completed, 2));
     only_grows(&world);
     let second = &world.model.requests()[1].messages;
@@ -105,89 +112,64 @@ async fn a_cut_call_does_not_run_and_the_model_is_told() {
     assert!(world.log(&session).contains("warning answer_cut"));
 
     let cut = || ends(vec![unrun("change", UnrunReason::Cut)], Finish::Length);
-    let world = World::new([cut(), cut(), cut()]);
-    let result = run(&world.session().await, "Write!").await;
+    let (.., result) = played([cut(), cut(), cut()]).await;
     assert_eq!((result.stop_reason, result.steps), (StopReason::Cut, 3));
 }
 
 #[tokio::test]
 async fn cut_words_are_gone_on_with_and_are_one_answer() {
     let cut = |words: &str| ends(vec![text(words)], Finish::Length);
-    let world = World::new([cut("One, tw"), cut("o, thr"), says("ee.")]);
-    let session = world.session().await;
-    let result = run(&session, "Count!").await;
-    assert_eq!((result.stop_reason, result.text.as_str()), (StopReason::Completed, "One, two, three."));
+    let (world, _, result) = played([cut("One, tw"), cut("o, thr"), says("ee.")]).await;
+    is(&result, StopReason::Completed, "One, two, three.");
     only_grows(&world);
     assert!(told(&world.model.requests()[1]).contains("Go on exactly where it stops"));
 
-    let world = World::new([cut("One, tw"), cut("o, thr"), cut("ee, fo"), says("ur.")]);
-    let session = world.session().await;
-    let result = run(&session, "Count!").await;
-    assert_eq!((result.stop_reason, result.text.as_str()), (StopReason::Cut, "One, two, three, fo"));
+    let (.., result) = played([cut("One, tw"), cut("o, thr"), cut("ee, fo"), says("ur.")]).await;
+    is(&result, StopReason::Cut, "One, two, three, fo");
     let thoughts = || ends(vec![ModelChunk::Reasoning("Hm".to_owned())], Finish::Length);
-    let world = World::new([thoughts(), thoughts(), thoughts()]);
-    let result = run(&world.session().await, "Count!").await;
+    let (world, _, result) = played([thoughts(), thoughts(), thoughts()]).await;
     assert_eq!((result.stop_reason, result.steps), (StopReason::Cut, 3));
     assert!(told(&world.model.requests()[1]).contains("before it came to a word or a call"));
 }
 
 #[tokio::test]
-async fn what_the_provider_withholds_ends_the_turn() {
-    let world = World::new([ends(vec![text("The first step is")], Finish::Filtered)]);
-    let session = world.session().await;
-    let result = run(&session, "How?").await;
-    assert_eq!((result.stop_reason, result.text.as_str()), (StopReason::Filtered, "The first step is"));
-    assert!(world.log(&session).contains("warning answer_filtered"));
-}
-
-#[tokio::test]
 async fn an_answer_that_repeats_itself_is_asked_for_again() {
     let what = ModelChunk::Runaway { what: "repeated \"ha \" without end".to_owned() };
-    let world = World::new([ends(vec![text("ha ha ha "), what], Finish::Runaway), says("Funny.")]);
-    let session = world.session().await;
-    let result = run(&session, "Laugh!").await;
-    assert_eq!((result.stop_reason, result.text.as_str()), (StopReason::Completed, "Funny."));
+    let repeats = ends(vec![text("ha ha ha "), what], Finish::Runaway);
+    let (world, session, result) = played([repeats, says("Funny.")]).await;
+    is(&result, StopReason::Completed, "Funny.");
     assert!(world.log(&session).contains("warning answer_runaway"));
 }
 
 #[tokio::test]
 async fn a_call_as_text_is_told_to_the_model_and_to_the_person() {
     let leaked = || Play::Chunks(vec![text("I look."), unrun("look", UnrunReason::Foreign)]);
-    let world = World::new([leaked(), look(), says("Seen.")]);
-    let session = world.session().await;
-    let result = run(&session, "Look!").await;
-    assert_eq!((result.stop_reason, result.text.as_str()), (StopReason::Completed, "Seen."));
+    let (world, session, result) = played([leaked(), look(), says("Seen.")]).await;
+    is(&result, StopReason::Completed, "Seen.");
     assert!(told(&world.model.requests()[1]).contains("held a call of look as text, and it did not run"));
     let log = world.log(&session);
     assert!(log.contains("warning call_as_text") && log.contains("native_tools: false"), "{log}");
-    let world = World::new([leaked(), leaked(), leaked()]);
-    let result = run(&world.session().await, "Look!").await;
+    let (.., result) = played([leaked(), leaked(), leaked()]).await;
     assert_eq!(result.stop_reason, StopReason::NoAnswer);
 }
 
 #[tokio::test]
 async fn a_doubtful_call_is_asked_about_once() {
     let doubtful = |words: &str| Play::Chunks(vec![text(words), unrun("look", UnrunReason::Doubtful)]);
-    let world = World::new([doubtful("{…} looks."), doubtful("So it is: {…}")]);
-    let session = world.session().await;
-    let result = run(&session, "How?").await;
-    assert_eq!((result.stop_reason, result.text.as_str(), result.steps), (StopReason::Completed, "So it is: {…}", 2));
-    let world = World::new([doubtful("{…} looks."), Play::Chunks(vec![])]);
-    let result = run(&world.session().await, "How?").await;
-    assert_eq!((result.stop_reason, result.text.as_str()), (StopReason::Completed, "{…} looks."));
+    for (again, expected) in [(doubtful("So it is: {…}"), "So it is: {…}"), (nothing(), "{…} looks.")] {
+        let (.., result) = played([doubtful("{…} looks."), again]).await;
+        is(&result, StopReason::Completed, expected);
+        assert_eq!(result.steps, 2);
+    }
 }
 
 #[tokio::test]
 async fn a_broken_answer_that_is_asked_again_counts_for_nothing() {
     let retry = || ModelChunk::Retry { attempt: 2, delay_ms: 500, reason: "the answer was cut off".to_owned() };
     let thought = || ModelChunk::Reasoning("Hm.".to_owned());
-    let world = World::new([
-        Play::Chunks(vec![thought(), text("Half an ans"), ModelChunk::Discarded, retry(), thought(), text("Whole.")]),
-        says("Again."),
-    ]);
-    let session = world.session().await;
-    let result = run(&session, "Go!").await;
-    assert_eq!((result.stop_reason, result.text.as_str()), (StopReason::Completed, "Whole."));
+    let broken = vec![thought(), text("Half an ans"), ModelChunk::Discarded, retry(), thought(), text("Whole.")];
+    let (world, session, result) = played([Play::Chunks(broken), says("Again.")]).await;
+    is(&result, StopReason::Completed, "Whole.");
     assert_snapshot!(world.log(&session), @r#"
      1 turn started, base, at most 100 steps
      2 + user_message
@@ -205,22 +187,20 @@ async fn a_broken_answer_that_is_asked_again_counts_for_nothing() {
     14 turn ended: Completed "Whole.", 1 steps
     "#);
     run(&session, "More!").await;
-    let before = told(&world.model.requests()[1]);
+    let before = told(&world.last_request());
     assert!(!before.contains("Half"), "{before}");
     // The same after a restart.
-    let next = world.restarted([says("Still.")]);
-    run(&next.engine.session(session.id()).await.unwrap(), "Yet more!").await;
-    let after = told(&next.model.requests()[0]);
+    let (next, session) = world.back(session.id(), [says("Still.")]).await;
+    run(&session, "Yet more!").await;
+    let after = told(&next.last_request());
     assert!(after.starts_with(&before), "{after}");
 }
 
 #[tokio::test]
 async fn words_that_were_thoughts_are_told_as_thoughts() {
-    let world =
-        World::new([Play::Chunks(vec![text("They want 5."), ModelChunk::WasReasoning, text("It is 5.")]), says("6.")]);
-    let session = world.session().await;
-    let result = run(&session, "Go!").await;
-    assert_eq!((result.stop_reason, result.text.as_str()), (StopReason::Completed, "It is 5."));
+    let chunks = vec![text("They want 5."), ModelChunk::WasReasoning, text("It is 5.")];
+    let (world, session, result) = played([Play::Chunks(chunks), says("6.")]).await;
+    is(&result, StopReason::Completed, "It is 5.");
     let log = world.log(&session);
     assert!(log.contains("= agent \"\" (Cut)") && log.contains("= reasoning \"They want 5.\" (Done)"), "{log}");
     run(&session, "And now?").await;
@@ -228,7 +208,7 @@ async fn words_that_were_thoughts_are_told_as_thoughts() {
         Message::Assistant { text, reasoning, .. } => format!("{text}{reasoning:?}"),
         _ => String::new(),
     };
-    let said: String = world.model.requests()[1].messages.iter().map(said).collect();
+    let said: String = world.last_request().messages.iter().map(said).collect();
     assert!(said.contains("It is 5.") && !said.contains("They want"), "{said}");
 }
 
@@ -240,12 +220,10 @@ fn todos(statuses: &[&str]) -> (&'static str, Value) {
 #[tokio::test]
 async fn open_todos_are_asked_about_once() {
     let open = || calls(&[todos(&["completed", "in_progress", "pending"])]);
-    let world = World::new([open(), says("Half is done."), says("The rest needs a key.")]);
-    let session = world.session().await;
-    let result = run(&session, "Do it all!").await;
-    assert_eq!(result.stop_reason, StopReason::Completed);
-    assert_eq!(result.text, "Half is done.\n\nThe rest needs a key.", "the reason stands below the answer");
-    let asked = told(&world.model.requests()[2]);
+    let (world, session, result) = played([open(), says("Half is done."), says("The rest needs a key.")]).await;
+    // The reason stands below the answer.
+    is(&result, StopReason::Completed, "Half is done.\n\nThe rest needs a key.");
+    let asked = told(&world.last_request());
     assert!(asked.contains("2 todos open: 2. part 1; 3. part 2. Do what is left now"), "{asked}");
     assert!(world.log(&session).contains("warning open_todos"));
     // The next turn has nothing to do with them.
@@ -253,24 +231,18 @@ async fn open_todos_are_asked_about_once() {
     assert_eq!(run(&session, "What time is it?").await.steps, 1);
 
     // Work that goes on with a list of an earlier turn is asked about it, and once as long as the list stays so.
-    let world = World::new([open(), says("Shall I go on?")]);
-    let session = world.session().await;
-    assert_eq!(run(&session, "Begin!").await.steps, 2);
+    let (world, session, result) = played([open(), says("Shall I go on?")]).await;
+    assert_eq!(result.steps, 2);
     for (more, steps) in [(vec![says("The rest needs a key.")], 3), (vec![], 2)] {
-        world.model.then(calls(&[("look", json!({}))]));
-        world.model.then(says("Looked."));
-        more.into_iter().for_each(|play| world.model.then(play));
+        world.then([look(), says("Looked.")].into_iter().chain(more));
         assert_eq!(run(&session, "Go on.").await.steps, steps);
     }
 
     // What it does then has an answer of its own.
-    let world = World::new([open(), says("Half."), calls(&[todos(&["completed"; 3])]), says("All.")]);
-    let result = run(&world.session().await, "Do it all!").await;
-    assert_eq!((result.stop_reason, result.text.as_str()), (StopReason::Completed, "All."));
+    let (.., result) = played([open(), says("Half."), calls(&[todos(&["completed"; 3])]), says("All.")]).await;
+    is(&result, StopReason::Completed, "All.");
     // One that says nothing to it has answered.
-    let world = World::new([open(), says("Half."), Play::Chunks(vec![])]);
-    let result = run(&world.session().await, "Do it all!").await;
-    assert_eq!((result.stop_reason, result.text.as_str()), (StopReason::Completed, "Half."));
+    is(&played([open(), says("Half."), nothing()]).await.2, StopReason::Completed, "Half.");
 }
 
 #[tokio::test]
@@ -285,24 +257,4 @@ async fn nobody_is_asked_about_todos_where_it_is_for_the_person_to_say() {
     assert_eq!(steps(EngineConfig::default(), vec![open(), says("Left or right?")]).await, 2);
     assert_eq!(steps(EngineConfig::default(), vec![calls(&[todos(&["completed"])]), says("Done.")]).await, 2);
     assert_eq!(steps(in_plan_mode, vec![open(), says("The plan.")]).await, 2);
-}
-
-#[tokio::test]
-async fn the_same_call_with_the_same_result_is_named() {
-    let world = World::new((0..5).map(|_| look()).chain([says("I give up.")]));
-    let session = world.session().await;
-    run(&session, "Look!").await;
-    only_grows(&world);
-    let requests = world.model.requests();
-    assert!(!told(&requests[2]).contains("You made the same calls 3 times"));
-    assert!(told(&requests[3]).contains("You made the same calls 3 times"));
-    assert_eq!(told(&requests[5]).matches("You made the same calls").count(), 1, "once for all of them");
-    let events = world.store.events_of(session.id());
-    let warnings =
-        events.iter().filter(|event| matches!(&event.kind, EventKind::Warning { code, .. } if code == "repeated_call"));
-    assert_eq!(warnings.count(), 1);
-    let notices = events.iter().filter(|event| {
-        matches!(&event.kind, EventKind::ItemCompleted { item, .. } if matches!(item.body, ItemBody::Notice { .. }))
-    });
-    assert_eq!(notices.count(), 1, "it is stored");
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use agentd_core::{
     event::EventKind,
     interrupt::Answer,
-    model::{Message, ModelChunk},
+    model::ModelChunk,
     turn::{StartTurn, StopReason, TurnOptions},
     usage::Usage,
 };
@@ -14,7 +14,7 @@ use serde_json::json;
 
 use crate::{
     grants::{answer, question},
-    world::{World, input, run, to_end},
+    world::{World, go_on, input, run, to_end, turn},
 };
 
 fn with(options: TurnOptions) -> StartTurn {
@@ -30,7 +30,7 @@ async fn instructions_hold_for_one_turn() {
     let world = World::new(["one", "two", "three"].map(says));
     let session = world.session().await;
     let options = TurnOptions { instructions: Some("Answer in rhymes.".to_owned()), ..TurnOptions::default() };
-    to_end(&mut session.start_turn(with(options)).await.unwrap().events).await;
+    turn(&session, with(options)).await;
     run(&session, "And now?").await;
     run(&session, "And then?").await;
     let told = |at: usize| format!("{:?}", world.model.requests()[at].messages);
@@ -48,25 +48,16 @@ async fn only_what_is_allowed_is_offered_and_can_be_called() {
     let world = World::new([call, says("one"), says("two")]);
     let session = world.session().await;
     let allowed_tools = Some(vec!["todo_read".to_owned()]);
-    let options = TurnOptions { allowed_tools, ..TurnOptions::default() };
-    to_end(&mut session.start_turn(with(options)).await.unwrap().events).await;
+    turn(&session, with(TurnOptions { allowed_tools, ..TurnOptions::default() })).await;
+    let results = world.results();
     run(&session, "And now?").await;
     assert_eq!(names(&world, 0), ["todo_read"]);
     assert!(names(&world, 2).len() > 5, "{:?}", names(&world, 2));
-    let results: Vec<String> = world.model.requests()[1]
-        .messages
-        .iter()
-        .filter_map(|message| match message {
-            Message::Tool { text, .. } => Some(text.clone()),
-            _ => None,
-        })
-        .collect();
     assert!(!results[0].starts_with("E_"), "{results:?}");
     assert!(results[1].contains("the client does not allow it for this turn"), "{results:?}");
     // None at all is a wish, too.
     world.model.then(says("three"));
-    let options = TurnOptions { allowed_tools: Some(Vec::new()), ..TurnOptions::default() };
-    to_end(&mut session.start_turn(with(options)).await.unwrap().events).await;
+    turn(&session, with(TurnOptions { allowed_tools: Some(Vec::new()), ..TurnOptions::default() })).await;
     assert_eq!(names(&world, 3), Vec::<String>::new());
 }
 
@@ -81,17 +72,22 @@ async fn wishes_outlive_the_daemon() {
     };
     let mut started = session.start_turn(with(options)).await.unwrap();
     let asked = question(&mut started.events).await;
-    let reborn = world.reborn([says("Tea."), says("More.")]);
-    reborn.engine.recover().await.unwrap();
-    let session = reborn.engine.session(session.id()).await.unwrap();
+    let (reborn, session) = world.back(session.id(), [says("Tea."), says("More.")]).await;
     let mut events = session.subscribe(0).await.unwrap();
     answer(&session, &asked, Answer::Text { text: "yes".to_owned() }).await.unwrap();
     to_end(&mut events).await;
     assert_eq!(names(&reborn, 0), ["ask_human"]);
-    let told = format!("{:?}", reborn.model.requests()[0].messages);
+    let told = reborn.told();
     assert_eq!((told.matches("Be brief.").count(), told.matches("no longer hold").count()), (1, 0), "{told}");
     run(&session, "And now?").await;
     assert!(names(&reborn, 1).len() > 5);
+}
+
+/// A look that takes ten tokens.
+fn look() -> Play {
+    let Play::Chunks(mut chunks) = calls(&[("todo_read", json!({}))]) else { panic!() };
+    chunks.push(ModelChunk::Usage(Usage { prompt_tokens: 7, completion_tokens: 3, ..Usage::default() }));
+    Play::Chunks(chunks)
 }
 
 #[tokio::test]
@@ -101,42 +97,24 @@ async fn a_turn_that_goes_on_is_held_to_the_wishes_of_the_one_before_it() {
         tokens: Some(1),
         ..TurnOptions::default()
     };
-    let mut look = calls(&[("todo_read", json!({}))]);
-    if let Play::Chunks(chunks) = &mut look {
-        chunks.push(ModelChunk::Usage(Usage { prompt_tokens: 7, completion_tokens: 3, ..Usage::default() }));
-    }
-    let world = World::new([look, says("enough"), says("and on"), says("free")]);
+    let world = World::new([look(), says("enough"), says("and on"), says("free")]);
     let session = world.session().await;
-    let result = to_end(&mut session.start_turn(with(tight)).await.unwrap().events).await.1;
-    assert_eq!(result.stop_reason, StopReason::Budget);
+    assert_eq!(turn(&session, with(tight)).await.stop_reason, StopReason::Budget);
     let first = world.model.requests().len();
-    let on = StartTurn { text: None, ..input("") };
-    to_end(&mut session.start_turn(on).await.unwrap().events).await;
+    turn(&session, go_on()).await;
     assert_eq!(names(&world, first), ["todo_read"]);
     run(&session, "And now?").await;
     assert!(names(&world, world.model.requests().len() - 1).len() > 5);
 }
 
 #[tokio::test]
-async fn limits_are_lowered_and_never_raised() {
-    let look = || {
-        let Play::Chunks(mut chunks) = calls(&[("todo_read", json!({}))]) else { panic!() };
-        chunks.push(ModelChunk::Usage(Usage { prompt_tokens: 7, completion_tokens: 3, ..Usage::default() }));
-        Play::Chunks(chunks)
-    };
-    let world = World::new([look(), says("enough")]);
-    let session = world.session().await;
-    let options = TurnOptions { tokens: Some(1), ..TurnOptions::default() };
-    let result = to_end(&mut session.start_turn(with(options)).await.unwrap().events).await.1;
-    assert_eq!(result.stop_reason, StopReason::Budget);
-    let started = |events: &[std::sync::Arc<agentd_core::event::Event>]| {
-        events.iter().any(|event| matches!(&event.kind, EventKind::TurnStarted { options: None, .. }))
-    };
+async fn a_limit_above_that_of_the_daemon_is_stored_with_the_start() {
     let world = World::new([says("Hi.")]);
     let session = world.session().await;
     let time_ms = u64::try_from(Duration::from_secs(86_400).as_millis()).ok();
     let options = TurnOptions { time_ms, ..TurnOptions::default() };
     let (events, result) = to_end(&mut session.start_turn(with(options)).await.unwrap().events).await;
     assert_eq!(result.stop_reason, StopReason::Completed);
-    assert!(!started(&events), "what is wished is stored with the start");
+    let is_without = |kind: &EventKind| matches!(kind, EventKind::TurnStarted { options: None, .. });
+    assert!(!events.iter().any(|event| is_without(&event.kind)), "what is wished is stored with the start");
 }

@@ -4,11 +4,13 @@ use std::{sync::Arc, time::Duration};
 
 use agentd_core::{
     event::{Event, EventKind, StateChange},
+    ids::SessionId,
     interrupt::Ask,
     item::{Item, ItemBody},
+    model::{Message, ModelRequest},
     ports::{Models, Store as _},
     spending::{UsageGrouping, UsageQuery},
-    turn::{IfBusy, OnInterrupt, StartTurn, StopReason, TurnResult},
+    turn::{StartTurn, StopReason, TurnResult},
 };
 use agentd_engine::{Engine, EngineConfig, Ports, SessionHandle, Subscription};
 use agentd_testkit::{
@@ -19,6 +21,9 @@ use agentd_testkit::{
     scripted::{OneModel, Play, ScriptedModel, ScriptedTools, StoppedClock},
     test_pictures::TestPictures,
 };
+
+/// What outlives a daemon: the journal, the disk and the files of sessions.
+type Kept = (Arc<MemoryStore>, Arc<MemoryDisk>, Arc<MemoryWorkspaces>);
 
 pub(crate) struct World {
     pub(crate) engine: Engine,
@@ -50,7 +55,7 @@ impl World {
     }
 
     pub(crate) fn with(config: EngineConfig, script: impl IntoIterator<Item = Play>) -> Self {
-        Self::on(Arc::new(MemoryStore::new()), config, script)
+        Self::on(Arc::default(), config, script)
     }
 
     pub(crate) fn on(store: Arc<MemoryStore>, config: EngineConfig, script: impl IntoIterator<Item = Play>) -> Self {
@@ -63,12 +68,12 @@ impl World {
         config: EngineConfig,
         script: impl IntoIterator<Item = Play>,
     ) -> Self {
-        Self::of(ScriptedModel::new(script), None, store, disk, config)
+        Self::of(ScriptedModel::new(script), None, (store, disk, Arc::default()), config)
     }
 
     /// A world whose model has a small window and refuses what does not fit.
     pub(crate) fn narrow(window: u64, config: EngineConfig) -> Self {
-        Self::of(ScriptedModel::strict(window, []), None, Arc::new(MemoryStore::new()), Arc::default(), config)
+        Self::of(ScriptedModel::strict(window, []), None, Kept::default(), config)
     }
 
     /// A world whose models are not one; its own is asked nothing.
@@ -77,31 +82,48 @@ impl World {
     }
 
     pub(crate) fn with_models_and(models: Arc<dyn Models>, config: EngineConfig) -> Self {
-        Self::of(ScriptedModel::new([]), Some(models), Arc::new(MemoryStore::new()), Arc::default(), config)
+        Self::of(ScriptedModel::new([]), Some(models), Kept::default(), config)
     }
 
     /// Another daemon on the same journal and the same files.
     pub(crate) fn reborn(&self, script: impl IntoIterator<Item = Play>) -> Self {
-        let (store, disk, files) = (Arc::clone(&self.store), Arc::clone(&self.disk), Arc::clone(&self.workspaces));
-        Self::in_place(ScriptedModel::new(script), None, store, disk, files, EngineConfig::default())
+        Self::of(ScriptedModel::new(script), None, self.kept(), EngineConfig::default())
+    }
+
+    /// Another daemon on the same journal. This one's tasks end with the test.
+    pub(crate) fn restarted(&self, script: impl IntoIterator<Item = Play>) -> Self {
+        Self::on_disk(Arc::clone(&self.store), Arc::clone(&self.disk), EngineConfig::default(), script)
+    }
+
+    /// The same with other models; its own is asked nothing.
+    pub(crate) fn restarted_with(&self, models: Arc<dyn Models>) -> Self {
+        Self::of(ScriptedModel::new([]), Some(models), self.kept(), EngineConfig::default())
+    }
+
+    /// Another daemon that has recovered, and a session in it.
+    pub(crate) async fn back(
+        &self,
+        session: SessionId,
+        script: impl IntoIterator<Item = Play>,
+    ) -> (Self, SessionHandle) {
+        self.reborn(script).settled(session).await
+    }
+
+    /// This one when it has recovered, and a session in it.
+    pub(crate) async fn settled(self, session: SessionId) -> (Self, SessionHandle) {
+        self.engine.recover().await.unwrap();
+        let session = self.engine.session(session).await.unwrap();
+        (self, session)
+    }
+
+    fn kept(&self) -> Kept {
+        (Arc::clone(&self.store), Arc::clone(&self.disk), Arc::clone(&self.workspaces))
     }
 
     fn of(
         model: Arc<ScriptedModel>,
         models: Option<Arc<dyn Models>>,
-        store: Arc<MemoryStore>,
-        disk: Arc<MemoryDisk>,
-        config: EngineConfig,
-    ) -> Self {
-        Self::in_place(model, models, store, disk, Arc::default(), config)
-    }
-
-    fn in_place(
-        model: Arc<ScriptedModel>,
-        models: Option<Arc<dyn Models>>,
-        store: Arc<MemoryStore>,
-        disk: Arc<MemoryDisk>,
-        workspaces: Arc<MemoryWorkspaces>,
+        (store, disk, workspaces): Kept,
         config: EngineConfig,
     ) -> Self {
         let tools = ScriptedTools::on(Arc::clone(&disk));
@@ -125,19 +147,37 @@ impl World {
         Self { engine, model, tools, store, disk, audit, clock, workspaces }
     }
 
-    /// Another daemon on the same journal. This one's tasks end with the test.
-    pub(crate) fn restarted(&self, script: impl IntoIterator<Item = Play>) -> Self {
-        Self::on_disk(Arc::clone(&self.store), Arc::clone(&self.disk), EngineConfig::default(), script)
-    }
-
-    /// The same with other models; its own is asked nothing.
-    pub(crate) fn restarted_with(&self, models: Arc<dyn Models>) -> Self {
-        let (store, disk) = (Arc::clone(&self.store), Arc::clone(&self.disk));
-        Self::of(ScriptedModel::new([]), Some(models), store, disk, EngineConfig::default())
-    }
-
     pub(crate) async fn session(&self) -> SessionHandle {
         self.engine.create_session(self.engine.session_defaults(), None).await.unwrap()
+    }
+
+    /// What the model says next.
+    pub(crate) fn then(&self, plays: impl IntoIterator<Item = Play>) {
+        plays.into_iter().for_each(|play| self.model.then(play));
+    }
+
+    pub(crate) fn last_request(&self) -> ModelRequest {
+        self.model.requests().pop().unwrap()
+    }
+
+    /// The messages of the last request as text.
+    pub(crate) fn told(&self) -> String {
+        format!("{:?}", self.last_request().messages)
+    }
+
+    /// The results of tools in the last request.
+    pub(crate) fn results(&self) -> Vec<String> {
+        let result = |message| if let Message::Tool { text, .. } = message { Some(text) } else { None };
+        self.last_request().messages.into_iter().filter_map(result).collect()
+    }
+
+    /// What is complete in the session's journal.
+    pub(crate) fn items(&self, session: &SessionHandle) -> Vec<ItemBody> {
+        let complete = |event: &Arc<Event>| match &event.kind {
+            EventKind::ItemCompleted { item, .. } => Some(item.body.clone()),
+            _ => None,
+        };
+        self.store.events_of(session.id()).iter().filter_map(complete).collect()
     }
 
     /// The session's stored events, a line each.
@@ -147,22 +187,7 @@ impl World {
 }
 
 pub(crate) fn input(text: &str) -> StartTurn {
-    StartTurn {
-        text: Some(text.to_owned()),
-        compact: None,
-        typed_bytes: None,
-        whole: false,
-        answer_schema: None,
-        slot: None,
-        max_steps: None,
-        planning: None,
-        on_interrupt: OnInterrupt::Wait,
-        while_connected: false,
-        if_busy: IfBusy::Refuse,
-        client: "test".to_owned(),
-        environment: Default::default(),
-        ..StartTurn::default()
-    }
+    StartTurn { text: Some(text.to_owned()), client: "test".to_owned(), ..StartTurn::default() }
 }
 
 pub(crate) fn go_on() -> StartTurn {
@@ -200,8 +225,12 @@ pub(crate) async fn until(events: &mut Subscription, fits: impl Fn(&EventKind) -
 }
 
 pub(crate) async fn run(session: &SessionHandle, text: &str) -> TurnResult {
-    let mut started = session.start_turn(input(text)).await.unwrap();
-    to_end(&mut started.events).await.1
+    turn(session, input(text)).await
+}
+
+/// A turn to its end.
+pub(crate) async fn turn(session: &SessionHandle, start: StartTurn) -> TurnResult {
+    to_end(&mut session.start_turn(start).await.unwrap().events).await.1
 }
 
 pub(crate) fn log<E: AsRef<Event>>(events: &[E]) -> String {

@@ -3,10 +3,10 @@
 use agentd_core::{
     Timestamp,
     event::Event,
-    ids::InterruptId,
+    ids::{CallId, InterruptId},
     interrupt::{Answer, AnsweredBy, Interrupt},
     item::{Item, ItemBody, ItemStatus},
-    tool::{ToolCall, ToolErrorCode, ToolResult},
+    tool::{ToolErrorCode, ToolResult},
     usage::Usage,
 };
 
@@ -52,7 +52,7 @@ impl TurnBuilder<'_> {
                 return;
             }
             ItemBody::ToolCall(call) => {
-                self.called(event, call);
+                self.new_tool(event, &call.call_id, &call.name, &call.arguments);
                 return;
             }
             ItemBody::AgentMessage { .. } | ItemBody::Reasoning { .. } => self.said(event, item),
@@ -94,12 +94,6 @@ impl TurnBuilder<'_> {
         }
     }
 
-    fn called(&mut self, event: &Event, call: &ToolCall) {
-        let span = ToolSpan { arguments: call.arguments.clone(), ..self.new_tool(call.call_id.clone(), &call.name) };
-        let number = self.arena.open(None, call.call_id.to_string(), event.at, SpanKind::Tool(Box::new(span)));
-        self.tools.insert(call.call_id.clone(), number);
-    }
-
     fn returned(&mut self, event: &Event, result: &ToolResult) -> usize {
         let number = self.tool(event, result);
         if let Some(tool) = self.arena.tool(number) {
@@ -124,22 +118,16 @@ impl TurnBuilder<'_> {
 
     /// The span of a result's call. A result without a call is damage, and is shown.
     fn tool(&mut self, event: &Event, result: &ToolResult) -> usize {
-        if let Some(number) = self.tools.get(&result.call_id) {
-            return *number;
-        }
-        let span = self.new_tool(result.call_id.clone(), &result.name);
-        let id = result.call_id.to_string();
-        let number = self.arena.open(None, id, event.at, SpanKind::Tool(Box::new(span)));
-        self.tools.insert(result.call_id.clone(), number);
-        number
+        let known = self.tools.get(&result.call_id).copied();
+        known.unwrap_or_else(|| self.new_tool(event, &result.call_id, &result.name, ""))
     }
 
-    fn new_tool(&self, call_id: agentd_core::ids::CallId, name: &str) -> ToolSpan {
-        ToolSpan {
-            call_id,
+    fn new_tool(&mut self, event: &Event, call_id: &CallId, name: &str, arguments: &str) -> usize {
+        let span = ToolSpan {
+            call_id: call_id.clone(),
             step: self.last_call.map_or(0, |(_, step)| step),
             name: name.to_owned(),
-            arguments: String::new(),
+            arguments: arguments.to_owned(),
             ran_with: None,
             ran: false,
             error: None,
@@ -150,7 +138,10 @@ impl TurnBuilder<'_> {
             files: Vec::new(),
             sampled: Usage::default(),
             delegated: Usage::default(),
-        }
+        };
+        let number = self.arena.open(None, call_id.to_string(), event.at, SpanKind::Tool(Box::new(span)));
+        self.tools.insert(call_id.clone(), number);
+        number
     }
 }
 

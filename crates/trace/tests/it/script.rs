@@ -8,13 +8,11 @@ use agentd_core::{
     interrupt::{Answer, AnsweredBy, Ask, AskedBy, Interrupt},
     item::{Item, ItemBody, ItemStatus},
     model::Slot,
-    policy::Risk,
     routing::ChoiceRule,
     tool::{ToolCall, ToolResult},
     turn::{StopReason, TurnResult},
     usage::{CallTiming, Usage},
 };
-use serde_json::json;
 
 /// Writes events of one turn after the other, at the time that its clock shows.
 pub(crate) struct Script {
@@ -107,30 +105,11 @@ impl Script {
     }
 
     pub(crate) fn asked(&mut self, id: InterruptId, session_id: SessionId, call: Option<&CallId>) -> &mut Self {
-        let ask = Ask::Approval {
-            tool: "write_file".to_owned(),
-            args: json!({"path": "a"}),
-            risk: Risk::Medium,
-            reason: "it writes".to_owned(),
-            preview: None,
-            layer: None,
-            rule: None,
-            grants: Vec::new(),
-            wider: Vec::new(),
-            for_good: Vec::new(),
-            owner: None,
-        };
-        let interrupt = Interrupt {
-            id,
-            session_id,
-            turn_id: self.turn,
-            call_id: call.cloned(),
-            asked_by: AskedBy::default(),
-            ask,
-            raised_at: at(self.clock),
-            deadline: None,
-            on_deadline: None,
-        };
+        let (question, choices) = ("Sure?".to_owned(), Vec::new());
+        let ask = Ask::Question { secret: false, question, context: None, default: None, required: true, choices };
+        let (turn_id, call_id, asked_by, raised_at) = (self.turn, call.cloned(), AskedBy::default(), at(self.clock));
+        let (deadline, on_deadline) = (None, None);
+        let interrupt = Interrupt { id, session_id, turn_id, call_id, asked_by, ask, raised_at, deadline, on_deadline };
         self.tell(EventKind::InterruptRaised { interrupt: Box::new(interrupt) })
     }
 

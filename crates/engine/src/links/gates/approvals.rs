@@ -9,8 +9,9 @@ use agentd_core::{
     catalogue::Foreign,
     interrupt::{AFTER_REFUSAL as INSTEAD, Answer, Ask, Owner, REFUSED},
     policy::{Explanation, Layer, Verdict},
+    ports::SkillPackages,
     session::SessionMode,
-    tool::{FollowedLink, StartFolder, ToolCall, ToolErrorCode, ToolOutput, ToolSpec},
+    tool::{FollowedLink, ToolCall, ToolErrorCode, ToolOutput, ToolSpec},
     turn::{Denial, OnInterrupt},
 };
 use agentd_policy::{CallContext, SHELL_TOOL, for_good, roots};
@@ -25,48 +26,40 @@ use crate::{
     },
     turn::{
         Phase, TurnExit,
-        call_record::asked_first,
+        call_record::{asked_first, over_packages},
         hooks::{Hook, Invocation, Link, Next},
-        recorder::{CallAnswers, ResolvedInterrupt},
+        recorder::ResolvedInterrupt,
     },
 };
 
 pub(crate) struct Approvals;
 
 impl Link for Approvals {
-    fn name(&self) -> &'static str {
-        "approvals"
-    }
-
-    fn description(&self) -> &'static str {
-        "asks a person where the rules want it, around all that answer calls, so that what is shown is exactly what runs"
-    }
-
     fn around_tool<'a>(&'a self, call: &'a Invocation<'a>, next: Next<'a>) -> Hook<'a, ToolOutput> {
         async move {
             let context = call.context;
             if context.is_under_way(call.call) {
                 // It was let run in an earlier life, and does.
-                call.record.marks.passed.set(true);
+                call.record.entries().passed = true;
                 return next.run(call).await;
             }
             let Some(tool) = call.tool() else { return unknown(call).await };
             let failed = context.tools.chain.prepare_call(call).await?;
-            let followed = followed(call).await?;
-            let judgement = judge(call, tool, followed.as_ref()).await?;
-            let earlier = context.rules.answered.get(&call.call.call_id).map(CallAnswers::approval);
+            let gated = GatedCall { call, next, tool, followed: followed(call).await? };
+            let judgement = gated.judge().await?;
+            let earlier = context.rules.answered.get(&call.call.call_id).map(|earlier| earlier.approval.as_ref());
             let decision = decide(&judgement.verdict, failed.is_some(), earlier, context.rules.answering.now());
             match (decision, failed) {
                 (Decision::Deny(reason), _) => Ok(ToolOutput::error(ToolErrorCode::Denied, reason)),
                 (Decision::Fail, failed) => Ok(failed.unwrap_or_else(|| refuse("it could not be prepared"))),
-                (Decision::Run | Decision::RunUnasked, _) => {
+                (Decision::Run, _) => {
                     // Whatever its words were taken for, nobody looked at them.
-                    call.record.marks.confinement.set(call.record.marks.limits.get());
-                    run(call, next, followed).await
+                    confine(call);
+                    gated.run().await
                 }
                 (Decision::Obey(answered), _) => {
                     call.record.answer(answered);
-                    obey(call, next, tool, followed, answered.clone()).await
+                    gated.obey(answered.clone()).await
                 }
                 (Decision::Refuse(reason), _) => Ok(refuse(&format!("this run cannot ask, and {reason}"))),
                 (Decision::EndTurn(reason), _) => Err(TurnExit::Denied(Denial {
@@ -74,10 +67,238 @@ impl Link for Approvals {
                     tool: tool.name.clone(),
                     reason: reason.to_owned(),
                 })),
-                (Decision::Ask, _) => ask(call, next, tool, followed, judgement).await,
+                (Decision::Ask, _) => gated.ask(judgement).await,
             }
         }
         .boxed()
+    }
+}
+
+/// A call with what lets it run, its tool, and the form that leads through no link where it reads through one.
+struct GatedCall<'a> {
+    call: &'a Invocation<'a>,
+    next: Next<'a>,
+    tool: &'a ToolSpec,
+    followed: Option<FollowedLink>,
+}
+
+impl GatedCall<'_> {
+    /// Verdict of the rules on the call as it stands, with what people allow now; also for the audit log.
+    async fn judge(&self) -> Result<Explanation, TurnExit> {
+        let Self { call, tool, followed, .. } = self;
+        let (context, toolbox) = (call.context, &call.context.ports.toolbox);
+        let is_command = tool.name == SHELL_TOOL;
+        let mut start = None;
+        if is_command {
+            let tool_context = context.tool_context(call.call);
+            start = context.or_cancelled(toolbox.start(&tool_context, call.call)).await?;
+        }
+        let held = !is_command || toolbox.holds_commands().await;
+        let contained = is_command && toolbox.contains_commands().await;
+        let mut settings = context.rules.grants.of_session().over(&context.settings);
+        if call.state.phase == Phase::Planning {
+            settings.mode = SessionMode::Plan;
+        }
+        let foreign = context.foreign(tool);
+        let facts = CallContext {
+            tool,
+            foreign: foreign.as_deref(),
+            arguments: &call.call.arguments,
+            followed: followed.as_ref(),
+            start: start.as_ref(),
+            settings: &settings,
+            roots: &roots(&context.files.workspace),
+            memories: context.files.workspace.memories.as_deref(),
+            kept: &context.rules.grants.for_good(),
+            held,
+            contained,
+        };
+        let mut judgement = context.rules.policy.judge(&facts);
+        for path in context.tools.chain.affected_paths(call) {
+            let arguments = json!({ "path": path }).to_string();
+            let named = context.rules.policy.judge(&CallContext { arguments: &arguments, followed: None, ..facts });
+            if named.verdict.strictness() > judgement.verdict.strictness() {
+                // A rule that was kept for this path would say nothing of the next call, which may mean another.
+                judgement = Explanation { grants: Vec::new(), wider: Vec::new(), ..named };
+            }
+        }
+        let packages = call.record.entries().packages.clone();
+        if !packages.is_empty() {
+            judgement = over_packages(&packages, judgement, settings.mode);
+        }
+        if let Some(why) = undo::irreversible(call, &judgement).await? {
+            judgement =
+                asked_first(judgement, why, "files: what cannot be undone, or others run, needs a person's consent");
+        }
+        call.record.judged(&judgement);
+        Ok(judgement)
+    }
+
+    /// Asks a person what to do, and does it.
+    async fn ask(self, judgement: Explanation) -> Result<ToolOutput, TurnExit> {
+        let Self { call, tool, .. } = self;
+        let preview = match self.preview().await? {
+            Ok(preview) => preview,
+            // It would fail for certain: nobody needs to be asked.
+            Err(output) => return Ok(output),
+        };
+        let Explanation { verdict, layer, rule, grants, wider, .. } = judgement;
+        let reason = match &verdict {
+            Verdict::Ask { reason, .. } => reason.clone(),
+            Verdict::Allow | Verdict::Deny { .. } => String::new(),
+        };
+        let ask = Ask::Approval {
+            tool: tool.name.clone(),
+            args: arguments(call.call),
+            risk: verdict.risk(),
+            reason,
+            preview,
+            layer: Some(layer),
+            rule: Some(rule),
+            for_good: for_good(&grants, &call.context.files.workspace),
+            owner: owner(call.context.foreign(tool).as_deref()),
+            grants,
+            wider,
+        };
+        // What holds before the answer is not what holds before the call.
+        drop(call.record.take_look());
+        let answered = call.ask(ask).await?;
+        self.obey(answered).await
+    }
+
+    /// Does what the person says, if it is still about what they were shown.
+    async fn obey(self, answered: ResolvedInterrupt) -> Result<ToolOutput, TurnExit> {
+        let lets_run = matches!(
+            answered.answer,
+            Answer::Approve | Answer::Always { .. } | Answer::Keep { .. } | Answer::Edit { .. }
+        );
+        if lets_run && let Some(output) = self.no_longer_as_shown(&answered).await? {
+            return Ok(output);
+        }
+        self.call.record.entries().effects.said = answered.words_of_person();
+        match answered.answer {
+            Answer::Approve | Answer::Always { .. } | Answer::Keep { .. } => self.run_approved(&answered.by).await,
+            Answer::Edit { args } => self.run_edited(args).await,
+            Answer::Reject { reason: Some(reason) } => Ok(refuse(&reason)),
+            Answer::Reject { reason: None } => {
+                Ok(ToolOutput::error(ToolErrorCode::Denied, format!("rejected (no reason). {INSTEAD}")))
+            }
+            // The session refuses an answer that does not fit; if one gets here all the same, the gate stays shut.
+            Answer::Text { .. } => Ok(refuse("the answer was no decision")),
+        }
+    }
+
+    /// Refusal of a call that would not do what the person was shown: a question may wait for days, and the files that it
+    /// is about change meanwhile; or its name means something else by now: another server's tool, or a server that is reached
+    /// otherwise. It does not run. The model looks again and calls again, and the person is shown what holds then.
+    async fn no_longer_as_shown(&self, answered: &ResolvedInterrupt) -> Result<Option<ToolOutput>, TurnExit> {
+        let Self { call, tool, .. } = self;
+        let shown = match (answered.asked.as_deref(), &answered.by) {
+            (Some(Ask::Approval { owner: asked, .. }), _) if *asked != owner(call.context.foreign(tool).as_deref()) => {
+                let message = format!(
+                    "{} did not run: its MCP server was configured differently when you were asked, or that is not known",
+                    tool.name
+                );
+                let text = format!(
+                    "it did not run: the MCP server of this name was configured differently when the person was asked. Call it \
+                     again if it is still needed, and the person is asked again{}",
+                    wanted(answered)
+                );
+                return changed(call, message, text).await.map(Some);
+            }
+            (Some(Ask::Approval { preview, .. }), _) => Some(preview),
+            // Nobody was shown anything: a rule lets it run, whatever it does.
+            (None, DecidedBy::Grant) => return Ok(None),
+            _ => None,
+        };
+        let limits = call.record.entries().limits;
+        undo::look(call, limits).await?;
+        let would = self.preview().await?;
+        if would.as_ref().ok().is_some_and(|preview| shown == Some(preview)) {
+            return Ok(None);
+        }
+        let message = format!(
+            "{} did not run: what it would do is no longer what you were shown, because something has changed since",
+            tool.name
+        );
+        let mut text =
+            "it did not run: its effect has changed since the person was asked, and they have not seen that. \
+                        Look again at the files; if it is still needed, call it again, and the person is asked again"
+                .to_owned();
+        text.push_str(&wanted(answered));
+        if let Err(output) = would {
+            text.push_str(&format!("\nNow it would fail: {}", output.text));
+        }
+        changed(call, message, text).await.map(Some)
+    }
+
+    /// Runs what was approved, unless the rules deny it by now: they may have changed while the question waited.
+    async fn run_approved(self, by: &DecidedBy) -> Result<ToolOutput, TurnExit> {
+        let judgement = self.judge().await?;
+        if *by == DecidedBy::Grant {
+            // A rule that was kept meanwhile: nobody looked at this call.
+            confine(self.call);
+        }
+        if let Verdict::Deny { reason } = judgement.verdict {
+            let message =
+                format!("{} was approved, but the rules now deny it: {reason}; it did not run", self.tool.name);
+            self.call.context.recorder.warn("approval_denied", message).await?;
+            return Ok(refuse(&format!("the person approved it, but the rules now deny it: {reason}")));
+        }
+        self.run().await
+    }
+
+    /// Runs the call with the person's arguments, and tells the model that they are not its own.
+    ///
+    /// They are judged again. What would ask is approved by who wrote it, at any risk; what is denied stays denied,
+    /// whoever wrote it. No rule is kept for an edited call.
+    async fn run_edited(self, args: Value) -> Result<ToolOutput, TurnExit> {
+        let Self { call, next, tool, .. } = self;
+        let edited = ToolCall { arguments: args.to_string(), ..call.call.clone() };
+        let invocation = Invocation { call: &edited, ..*call };
+        let gated = GatedCall { call: &invocation, next, tool, followed: followed(&invocation).await? };
+        // It may change other files.
+        drop(call.record.take_look());
+        if let Verdict::Deny { reason } = gated.judge().await?.verdict {
+            let message = format!("the edited arguments of {} are denied: {reason}; it did not run", tool.name);
+            call.context.recorder.warn("edit_denied", message).await?;
+            return Ok(refuse(&format!(
+                "the person changed the arguments to {args}, and the rules deny that: {reason}"
+            )));
+        }
+        call.record.entries().ran_with.get_or_insert_with(|| edited.arguments.clone());
+        let mut output = gated.run().await?;
+        output.text = format!("The person changed the arguments to {args} before it ran.\n{}", output.text);
+        Ok(output)
+    }
+
+    /// Lets the call run, in the form that leads through no link.
+    async fn run(self) -> Result<ToolOutput, TurnExit> {
+        let Self { call, next, followed, .. } = self;
+        call.record.entries().passed = true;
+        let unread = unread(call);
+        let Some(FollowedLink { arguments, .. }) = followed else {
+            return Ok(withhold(next.run(call).await?, &unread));
+        };
+        let real = ToolCall { arguments, ..call.call.clone() };
+        Ok(withhold(next.run(&Invocation { call: &real, ..*call }).await?, &unread))
+    }
+
+    /// Preview of the call for a person: of one that reads, where it leads.
+    async fn preview(&self) -> Result<Result<Option<String>, ToolOutput>, TurnExit> {
+        let (call, context) = (self.call, self.call.context);
+        let preview = context.or_cancelled(context.tools.chain.preview(call)).await?;
+        let preview = preview.map_err(|failed| withhold(failed, &unread(call)));
+        let shown = preview.map(|shown| shown.or_else(|| self.followed.as_ref().map(ToString::to_string)));
+        let shown = shown.map(|shown| {
+            let entries = call.record.entries();
+            let installs = entries.packages.iter().map(|SkillPackages { skill, packages, .. }| {
+                format!("installs for the skill {skill}, into an environment of its own: {}", packages.join(", "))
+            });
+            let lines: Vec<String> = installs.chain(entries.irreversible.clone()).chain(shown).collect();
+            (!lines.is_empty()).then(|| lines.join("\n"))
+        });
+        Ok(shown.and_then(showable))
     }
 }
 
@@ -88,10 +309,8 @@ enum Decision<'a> {
     Deny(&'a str),
     /// It could only fail, which is known already.
     Fail,
-    /// It runs.
+    /// It runs, perhaps although the rules would ask: its client lets everything run.
     Run,
-    /// It runs although the rules would ask: its client lets everything run.
-    RunUnasked,
     /// An answer from before a restart decides.
     Obey(&'a ResolvedInterrupt),
     /// The model is refused, since the client answers nothing.
@@ -117,7 +336,7 @@ fn decide<'a>(
         // What a person said of this call stands, also where a rule that was kept since would let it run.
         (_, Some(Some(answered))) => Decision::Obey(answered),
         (Verdict::Ask { reason, .. }, None) => match on_interrupt {
-            OnInterrupt::Approve => Decision::RunUnasked,
+            OnInterrupt::Approve => Decision::Run,
             OnInterrupt::Deny => Decision::Refuse(reason),
             OnInterrupt::Fail => Decision::EndTurn(reason),
             OnInterrupt::Wait => Decision::Ask,
@@ -171,27 +390,10 @@ async fn followed(call: &Invocation<'_>) -> Result<Option<FollowedLink>, TurnExi
     context.or_cancelled(context.ports.toolbox.follow(&tool_context, call.call)).await
 }
 
-/// Where the command of the call starts, if it runs one.
-async fn start(call: &Invocation<'_>, tool: &ToolSpec) -> Result<Option<StartFolder>, TurnExit> {
-    if tool.name != SHELL_TOOL {
-        return Ok(None);
-    }
-    let context = call.context;
-    let tool_context = context.tool_context(call.call);
-    context.or_cancelled(context.ports.toolbox.start(&tool_context, call.call)).await
-}
-
-/// Lets the call run, in the form that leads through no link.
-async fn run<'a>(
-    call: &'a Invocation<'a>,
-    next: Next<'a>,
-    followed: Option<FollowedLink>,
-) -> Result<ToolOutput, TurnExit> {
-    call.record.marks.passed.set(true);
-    let unread = unread(call);
-    let Some(FollowedLink { arguments, .. }) = followed else { return Ok(withhold(next.run(call).await?, &unread)) };
-    let real = ToolCall { arguments, ..call.call.clone() };
-    Ok(withhold(next.run(&Invocation { call: &real, ..*call }).await?, &unread))
+/// Holds what runs to the limits of the rules: no person looked at this very call.
+fn confine(call: &Invocation<'_>) {
+    let mut entries = call.record.entries();
+    entries.confinement = entries.limits;
 }
 
 /// The files that a call is about without naming them, and that the rules do not let be read without asking. Of those that
@@ -217,201 +419,15 @@ fn withhold(output: ToolOutput, unread: &[String]) -> ToolOutput {
     ToolOutput { text, ..output }
 }
 
-/// Preview of the call for a person: of one that reads, where it leads.
-async fn preview(
-    call: &Invocation<'_>,
-    followed: Option<&FollowedLink>,
-) -> Result<Result<Option<String>, ToolOutput>, TurnExit> {
-    let context = call.context;
-    let preview = context.or_cancelled(context.tools.chain.preview(call)).await?;
-    let preview = preview.map_err(|failed| withhold(failed, &unread(call)));
-    let shown = preview.map(|shown| shown.or_else(|| followed.map(ToString::to_string)));
-    let shown = shown.map(|shown| {
-        let first = call.record.need().map(|need| need.shown());
-        let lines: Vec<String> = first.into_iter().chain(call.record.irreversible()).chain(shown).collect();
-        (!lines.is_empty()).then(|| lines.join("\n"))
-    });
-    Ok(shown.and_then(showable))
-}
-
-/// Verdict of the rules on the call as it stands, with what people allow now; also for the audit log.
-async fn judge(
-    call: &Invocation<'_>,
-    tool: &ToolSpec,
-    followed: Option<&FollowedLink>,
-) -> Result<Explanation, TurnExit> {
-    let context = call.context;
-    let start = start(call, tool).await?;
-    let is_command = tool.name == SHELL_TOOL;
-    let held = !is_command || context.ports.toolbox.holds_commands().await;
-    let contained = is_command && context.ports.toolbox.contains_commands().await;
-    let mut settings = context.rules.grants.of_session().over(&context.settings);
-    if call.state.phase == Phase::Planning {
-        settings.mode = SessionMode::Plan;
-    }
-    let foreign = context.foreign(tool);
-    let facts = CallContext {
-        tool,
-        foreign: foreign.as_deref(),
-        arguments: &call.call.arguments,
-        followed,
-        start: start.as_ref(),
-        settings: &settings,
-        roots: &roots(&context.files.workspace),
-        memories: context.files.workspace.memories.as_deref(),
-        kept: &context.rules.grants.for_good(),
-        held,
-        contained,
-    };
-    let mut judgement = context.rules.policy.judge(&facts);
-    for path in context.tools.chain.affected_paths(call) {
-        let arguments = json!({ "path": path }).to_string();
-        let named = context.rules.policy.judge(&CallContext { arguments: &arguments, followed: None, ..facts });
-        if named.verdict.strictness() > judgement.verdict.strictness() {
-            // A rule that was kept for this path would say nothing of the next call, which may mean another.
-            judgement = Explanation { grants: Vec::new(), wider: Vec::new(), ..named };
-        }
-    }
-    if let Some(need) = call.record.need() {
-        judgement = need.over(judgement, settings.mode);
-    }
-    if let Some(why) = undo::irreversible(call, &judgement).await? {
-        judgement =
-            asked_first(judgement, why, "files: what cannot be undone, or others run, needs a person's consent");
-    }
-    call.record.judged(&judgement);
-    Ok(judgement)
-}
-
-/// Asks a person what to do, and does it.
-async fn ask<'a>(
-    call: &'a Invocation<'a>,
-    next: Next<'a>,
-    tool: &'a ToolSpec,
-    followed: Option<FollowedLink>,
-    judgement: Explanation,
-) -> Result<ToolOutput, TurnExit> {
-    let context = call.context;
-    let preview = match preview(call, followed.as_ref()).await? {
-        Ok(preview) => preview,
-        // It would fail for certain: nobody needs to be asked.
-        Err(output) => return Ok(output),
-    };
-    let Explanation { verdict, layer, rule, grants, wider, .. } = judgement;
-    let reason = match &verdict {
-        Verdict::Ask { reason, .. } => reason.clone(),
-        Verdict::Allow | Verdict::Deny { .. } => String::new(),
-    };
-    let ask = Ask::Approval {
-        tool: tool.name.clone(),
-        args: arguments(call.call),
-        risk: verdict.risk(),
-        reason,
-        preview,
-        layer: Some(layer),
-        rule: Some(rule),
-        for_good: for_good(&grants, &context.files.workspace),
-        owner: owner(context.foreign(tool).as_deref()),
-        grants,
-        wider,
-    };
-    // What holds before the answer is not what holds before the call.
-    drop(call.record.take_look());
-    let answered = call.ask(ask).await?;
-    obey(call, next, tool, followed, answered).await
-}
-
-/// Does what the person says, if it is still about what they were shown.
-async fn obey<'a>(
-    call: &'a Invocation<'a>,
-    next: Next<'a>,
-    tool: &ToolSpec,
-    followed: Option<FollowedLink>,
-    answered: ResolvedInterrupt,
-) -> Result<ToolOutput, TurnExit> {
-    let lets_run =
-        matches!(answered.answer, Answer::Approve | Answer::Always { .. } | Answer::Keep { .. } | Answer::Edit { .. });
-    if lets_run && let Some(output) = no_longer_as_shown(call, tool, followed.as_ref(), &answered).await? {
-        return Ok(output);
-    }
-    call.record.affect(|effects| effects.said = answered.words_of_person());
-    match answered.answer {
-        Answer::Approve | Answer::Always { .. } | Answer::Keep { .. } => {
-            run_approved(call, next, tool, followed, &answered.by).await
-        }
-        Answer::Edit { args } => run_edited(call, next, tool, args).await,
-        Answer::Reject { reason: Some(reason) } => Ok(refuse(&reason)),
-        Answer::Reject { reason: None } => {
-            Ok(ToolOutput::error(ToolErrorCode::Denied, format!("rejected (no reason). {INSTEAD}")))
-        }
-        // The session refuses an answer that does not fit; if one gets here all the same, the gate stays shut.
-        Answer::Text { .. } => Ok(refuse("the answer was no decision")),
-    }
-}
-
 /// Whose the tool is, as it is kept with a question.
 fn owner(foreign: Option<&Foreign>) -> Option<Box<Owner>> {
     foreign.map(|foreign| Box::new(Owner { rule: foreign.rule.clone(), entry: foreign.entry.clone() }))
 }
 
-/// Refusal of a call that would not do what the person was shown: a question may wait for days, and the files that it
-/// is about change meanwhile. It does not run. The model looks again and calls again, and the person is shown what
-/// holds then.
-async fn no_longer_as_shown(
-    call: &Invocation<'_>,
-    tool: &ToolSpec,
-    followed: Option<&FollowedLink>,
-    answered: &ResolvedInterrupt,
-) -> Result<Option<ToolOutput>, TurnExit> {
-    let shown = match (answered.asked.as_deref(), &answered.by) {
-        (Some(Ask::Approval { owner: asked, .. }), _) if *asked != owner(call.context.foreign(tool).as_deref()) => {
-            return of_another(call, tool, answered).await.map(Some);
-        }
-        (Some(Ask::Approval { preview, .. }), _) => Some(preview),
-        // Nobody was shown anything: a rule lets it run, whatever it does.
-        (None, DecidedBy::Grant) => return Ok(None),
-        _ => None,
-    };
-    let context = call.context;
-    undo::look(call, call.record.marks.limits.get()).await?;
-    let would = preview(call, followed).await?;
-    if would.as_ref().ok().is_some_and(|preview| shown == Some(preview)) {
-        return Ok(None);
-    }
-    call.record.marks.shut.set(true);
-    let message = format!(
-        "{} did not run: what it would do is no longer what you were shown, because something has changed since",
-        tool.name
-    );
-    context.recorder.warn("changed_since_asked", message).await?;
-    let mut text = "it did not run: its effect has changed since the person was asked, and they have not seen that. \
-                    Look again at the files; if it is still needed, call it again, and the person is asked again"
-        .to_owned();
-    text.push_str(&wanted(answered));
-    if let Err(output) = would {
-        text.push_str(&format!("\nNow it would fail: {}", output.text));
-    }
-    Ok(Some(ToolOutput::error(ToolErrorCode::NotRun, text)))
-}
-
-/// Refusal of a call whose name means something else than when the person was asked: another server's tool, or a server
-/// that is reached otherwise.
-async fn of_another(
-    call: &Invocation<'_>,
-    tool: &ToolSpec,
-    answered: &ResolvedInterrupt,
-) -> Result<ToolOutput, TurnExit> {
-    call.record.marks.shut.set(true);
-    let message = format!(
-        "{} did not run: its MCP server was configured differently when you were asked, or that is not known",
-        tool.name
-    );
+/// Refusal of a call that is not what the person was asked about, for them and for the model.
+async fn changed(call: &Invocation<'_>, message: String, text: String) -> Result<ToolOutput, TurnExit> {
+    call.record.entries().shut = true;
     call.context.recorder.warn("changed_since_asked", message).await?;
-    let text = format!(
-        "it did not run: the MCP server of this name was configured differently when the person was asked. Call it again if \
-         it is still needed, and the person is asked again{}",
-        wanted(answered)
-    );
     Ok(ToolOutput::error(ToolErrorCode::NotRun, text))
 }
 
@@ -423,56 +439,42 @@ fn wanted(answered: &ResolvedInterrupt) -> String {
     }
 }
 
-/// Runs what was approved, unless the rules deny it by now: they may have changed while the question waited.
-async fn run_approved<'a>(
-    call: &'a Invocation<'a>,
-    next: Next<'a>,
-    tool: &ToolSpec,
-    followed: Option<FollowedLink>,
-    by: &DecidedBy,
-) -> Result<ToolOutput, TurnExit> {
-    let judgement = judge(call, tool, followed.as_ref()).await?;
-    if *by == DecidedBy::Grant {
-        // A rule that was kept meanwhile: nobody looked at this call.
-        call.record.marks.confinement.set(call.record.marks.limits.get());
-    }
-    if let Verdict::Deny { reason } = judgement.verdict {
-        let message = format!("{} was approved, but the rules now deny it: {reason}; it did not run", tool.name);
-        call.context.recorder.warn("approval_denied", message).await?;
-        return Ok(refuse(&format!("the person approved it, but the rules now deny it: {reason}")));
-    }
-    run(call, next, followed).await
-}
-
-/// Runs the call with the person's arguments, and tells the model that they are not its own.
-///
-/// They are judged again. What would ask is approved by who wrote it, at any risk; what is denied stays denied,
-/// whoever wrote it. No rule is kept for an edited call.
-async fn run_edited<'a>(
-    call: &'a Invocation<'a>,
-    next: Next<'a>,
-    tool: &ToolSpec,
-    args: Value,
-) -> Result<ToolOutput, TurnExit> {
-    let edited = ToolCall { arguments: args.to_string(), ..call.call.clone() };
-    let invocation = Invocation { call: &edited, ..*call };
-    let followed = followed(&invocation).await?;
-    // It may change other files.
-    drop(call.record.take_look());
-    if let Verdict::Deny { reason } = judge(&invocation, tool, followed.as_ref()).await?.verdict {
-        let message = format!("the edited arguments of {} are denied: {reason}; it did not run", tool.name);
-        call.context.recorder.warn("edit_denied", message).await?;
-        return Ok(refuse(&format!("the person changed the arguments to {args}, and the rules deny that: {reason}")));
-    }
-    call.record.edit(&edited.arguments);
-    let mut output = run(&invocation, next, followed).await?;
-    output.text = format!("The person changed the arguments to {args} before it ran.\n{}", output.text);
-    Ok(output)
-}
-
 fn refuse(reason: &str) -> ToolOutput {
     ToolOutput::error(ToolErrorCode::Denied, format!("{REFUSED}{reason}. {INSTEAD}"))
 }
 
 #[cfg(test)]
-mod tests;
+mod tests {
+    use agentd_core::{interrupt::AnsweredBy, policy::Risk};
+
+    use super::*;
+
+    #[test]
+    fn the_strictest_decides() {
+        let deny = Verdict::Deny { reason: "no".to_owned() };
+        let ask = Verdict::Ask { risk: Risk::High, reason: "why".to_owned() };
+        let answered = ResolvedInterrupt::new(None, &Answer::Approve, &AnsweredBy::Daemon);
+        let before = Some(Some(&answered));
+        let check = |verdict: &Verdict, fails, earlier, on_interrupt, expected: Decision<'_>| {
+            assert_eq!(decide(verdict, fails, earlier, on_interrupt), expected, "{verdict:?} {fails} {earlier:?}");
+        };
+        for on_interrupt in [OnInterrupt::Approve, OnInterrupt::Deny, OnInterrupt::Fail, OnInterrupt::Wait] {
+            for earlier in [None, Some(None), before] {
+                for fails in [true, false] {
+                    check(&deny, fails, earlier, on_interrupt, Decision::Deny("no"));
+                }
+                check(&Verdict::Allow, true, earlier, on_interrupt, Decision::Fail);
+                check(&ask, true, earlier, on_interrupt, Decision::Fail);
+            }
+            for verdict in [&Verdict::Allow, &ask] {
+                check(verdict, false, before, on_interrupt, Decision::Obey(&answered));
+                check(verdict, false, Some(None), on_interrupt, Decision::Run);
+            }
+            check(&Verdict::Allow, false, None, on_interrupt, Decision::Run);
+        }
+        check(&ask, false, None, OnInterrupt::Wait, Decision::Ask);
+        check(&ask, false, None, OnInterrupt::Approve, Decision::Run);
+        check(&ask, false, None, OnInterrupt::Deny, Decision::Refuse("why"));
+        check(&ask, false, None, OnInterrupt::Fail, Decision::EndTurn("why"));
+    }
+}

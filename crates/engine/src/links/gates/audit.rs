@@ -5,7 +5,7 @@
 //! runs only when the decision is on the disk. Fails closed: without the log, it does not run.
 
 use agentd_core::{
-    audit::{AuditEntry, AuditFact, CallEnd, DecidedBy, Decision, Requester, VerdictName},
+    audit::{AuditFact, CallEnd, DecidedBy, Decision, Requester, VerdictName},
     error::AuditError,
     interrupt::{Answer, Ask},
     policy::{Explanation, Layer, Risk, Verdict},
@@ -29,24 +29,16 @@ pub(crate) struct AuditLogger;
 pub(crate) struct AuditGate;
 
 impl Link for AuditLogger {
-    fn name(&self) -> &'static str {
-        "audit"
-    }
-
-    fn description(&self) -> &'static str {
-        "outermost: tells the audit log of every call and of what came of it"
-    }
-
     fn around_tool<'a>(&'a self, call: &'a Invocation<'a>, next: Next<'a>) -> Hook<'a, ToolOutput> {
         async move {
             let outcome = next.run(call).await;
             // What cannot be stored has no end that anybody knows: it is left open, as after a crash.
             if let Some(end) = ended(call, &outcome) {
-                if !call.record.marks.logged.get() {
+                if !call.record.entries().logged {
                     let (allowed, by) = left(call, &outcome);
-                    call.context.ports.audit.note(entry(call, decided(call, allowed, by))).await;
+                    call.context.ports.audit.note(call.context.audited(call.call, decided(call, allowed, by))).await;
                 }
-                call.context.ports.audit.note(entry(call, AuditFact::CallEnded(end))).await;
+                call.context.ports.audit.note(call.context.audited(call.call, AuditFact::CallEnded(end))).await;
             }
             outcome
         }
@@ -55,14 +47,6 @@ impl Link for AuditLogger {
 }
 
 impl Link for AuditGate {
-    fn name(&self) -> &'static str {
-        "audit_gate"
-    }
-
-    fn description(&self) -> &'static str {
-        "lets nothing run or change anything before its decision is in the audit log"
-    }
-
     fn around_tool<'a>(&'a self, call: &'a Invocation<'a>, next: Next<'a>) -> Hook<'a, ToolOutput> {
         async move {
             let audit = &call.context.ports.audit;
@@ -71,13 +55,13 @@ impl Link for AuditGate {
                 // A link answers it, and perhaps a person: it is told with that, at its end.
                 return next.run(call).await;
             }
-            let decision = entry(call, decided(call, true, admitted_by(call)));
+            let decision = call.context.audited(call.call, decided(call, true, admitted_by(call)));
             if only_looks(call) {
                 audit.note(decision).await;
             } else if let Err(error) = audit.record(decision).await {
                 return refuse(call, &error).await;
             }
-            call.record.marks.logged.set(true);
+            call.record.entries().logged = true;
             next.run(call).await
         }
         .boxed()
@@ -91,7 +75,8 @@ fn only_looks(call: &Invocation<'_>) -> bool {
 
 /// The log cannot be written: the model and the person are told, and nothing runs.
 async fn refuse(call: &Invocation<'_>, error: &AuditError) -> Result<ToolOutput, TurnExit> {
-    call.record.leave_unwritten();
+    call.record.entries().unwritten = true;
+    call.record.entries().shut = true;
     let tool = &call.call.name;
     let hint = error.hint().map(|hint| format!(" ({hint})")).unwrap_or_default();
     let message = format!("{tool} did not run, because the audit log could not be written: {error}{hint}");
@@ -103,18 +88,6 @@ async fn refuse(call: &Invocation<'_>, error: &AuditError) -> Result<ToolOutput,
              the person, and do not try again before they have mended it"
         ),
     ))
-}
-
-fn entry(call: &Invocation<'_>, fact: AuditFact) -> AuditEntry {
-    let context = call.context;
-    AuditEntry {
-        at: context.ports.clock.now(),
-        trace_id: Some(context.ids.trace),
-        session_id: Some(context.ids.session),
-        turn_id: Some(context.ids.turn),
-        call_id: Some(call.call.call_id.clone()),
-        fact,
-    }
 }
 
 fn tool_name(call: &Invocation<'_>) -> String {
@@ -173,7 +146,7 @@ pub(crate) async fn record_kept(
         answer,
         reply: None,
     };
-    call.context.ports.audit.record(entry(call, AuditFact::CallDecided(Box::new(decision)))).await
+    call.context.ports.audit.record(call.context.audited(call.call, AuditFact::CallDecided(Box::new(decision)))).await
 }
 
 fn requester(call: &Invocation<'_>) -> Requester {
@@ -204,13 +177,13 @@ fn admitted_by(call: &Invocation<'_>) -> DecidedBy {
 
 /// Decision on a call that did not come to the gate, or for which it did not open.
 fn left(call: &Invocation<'_>, outcome: &Result<ToolOutput, TurnExit>) -> (bool, DecidedBy) {
-    if call.record.marks.shut.get() {
+    if call.record.entries().shut {
         return (false, DecidedBy::Daemon);
     }
     let by = match (call.record.judgement().map(|judgement| judgement.verdict), call.record.answered(), outcome) {
         (_, _, Err(TurnExit::Denied(_))) => DecidedBy::OnInterrupt(call.context.rules.answering.said()),
         // A link answered its own tool.
-        _ if call.record.marks.passed.get() => return (true, admitted_by(call)),
+        _ if call.record.entries().passed => return (true, admitted_by(call)),
         (Some(Verdict::Deny { .. }), _, _) => DecidedBy::Rules,
         (_, Some(answered), _) => answered.by,
         (Some(Verdict::Ask { .. }), None, Ok(ToolOutput { error: Some(ToolErrorCode::Denied), .. })) => {

@@ -5,7 +5,6 @@
 
 use agentd_core::{
     audit::DecidedBy,
-    event::EventKind,
     interrupt::{Answer, Ask},
     policy::{Layer, Risk},
     tool::{FileChange, FileKind, ToolErrorCode, ToolOutput},
@@ -79,8 +78,7 @@ pub(crate) async fn interrupted(call: &Invocation<'_>, set_aside: &FilesReverted
     let names = named(set_aside.files.iter().map(|file| file.path.as_str()));
     if !names.is_empty() {
         let message = format!("the interrupted command also wrote {names}, which was taken back");
-        let warning = EventKind::Warning { code: "guarded_files".to_owned(), message };
-        if call.context.recorder.fact(warning).await.is_err() {
+        if call.context.recorder.warn("guarded_files", message).await.is_err() {
             tracing::debug!(call = %call.call.call_id, "the turn ended before a warning about guarded files");
         }
     }
@@ -179,10 +177,11 @@ async fn deny(call: &Invocation<'_>, reason: String, output: &mut ToolOutput) ->
     output.text.push_str(&format!("\n[{reason}]"));
     let fails = call.context.rules.answering.now() == OnInterrupt::Fail;
     let denial = Denial { call_id: call.call.call_id.clone(), tool: call.call.name.clone(), reason: reason.clone() };
-    call.record.affect(|effects| {
-        effects.delegated.denials.push(denial);
-        effects.delegated.fails |= fails;
-    });
+    {
+        let mut entries = call.record.entries();
+        entries.effects.delegated.denials.push(denial);
+        entries.effects.delegated.fails |= fails;
+    }
     call.context.recorder.warn("guarded_files", reason).await
 }
 

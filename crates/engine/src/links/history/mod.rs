@@ -6,7 +6,7 @@
 
 pub(crate) mod compaction;
 
-use std::collections::{HashMap, HashSet, hash_map::Entry};
+use std::collections::{HashMap, HashSet};
 
 use agentd_context::RequestBuilder;
 use agentd_core::{ids::CallId, model::Message};
@@ -23,14 +23,6 @@ const MAX_ID: usize = 40;
 pub(crate) struct Repair;
 
 impl Link for Repair {
-    fn name(&self) -> &'static str {
-        "repair"
-    }
-
-    fn description(&self) -> &'static str {
-        "every call in a request gets its result, whatever a crash or a cancel left behind; providers refuse others"
-    }
-
     fn before_model(&self, _: &TurnContext, _: &TurnState, draft: &mut RequestBuilder) {
         draft.messages = repair(std::mem::take(&mut draft.messages));
     }
@@ -91,28 +83,16 @@ fn is_plain(id: &CallId) -> bool {
 
 /// The messages with ids that all providers accept. Those that we give are; a journal may hold others.
 fn with_plain_ids(mut messages: Vec<Message>) -> Vec<Message> {
-    let (mut plain, mut foreign) = (HashSet::new(), Vec::new());
-    for id in messages.iter_mut().flat_map(ids) {
-        if is_plain(id) {
-            plain.insert(id.clone());
-        } else {
-            foreign.push(id.clone());
-        }
-    }
+    let known = messages.iter_mut().flat_map(ids).filter(|id| is_plain(id));
+    let mut plain: HashSet<CallId> = known.map(|id| id.clone()).collect();
     let mut given: HashMap<CallId, CallId> = HashMap::new();
-    for id in foreign {
-        if let Entry::Vacant(place) = given.entry(id) {
-            let free = free_id(place.key(), &plain);
+    for id in messages.iter_mut().flat_map(ids).filter(|id| !is_plain(id)) {
+        let free = given.entry(id.clone()).or_insert_with_key(|id| {
+            let free = free_id(id, &plain);
             plain.insert(free.clone());
-            place.insert(free);
-        }
-    }
-    if !given.is_empty() {
-        for id in messages.iter_mut().flat_map(ids) {
-            if let Some(plain) = given.get(id) {
-                *id = plain.clone();
-            }
-        }
+            free
+        });
+        id.clone_from(free);
     }
     messages
 }

@@ -1,12 +1,13 @@
 //! Answers that could not be used are told to the model, which is asked again with its tools; and to the person. Answers in a
 //! form: the model is told the schema, and the answer that would end the turn is checked. One that does not match is asked for once
-//! more, with the reasons.
+//! more, with the reasons. And a turn that wrote todos and ends with open ones is asked once to finish them, or to say why not.
 
 use std::{sync::Arc, time::Duration};
 
 use agentd_core::{
-    item::{ItemBody, NoticeTopic},
+    item::{Item, ItemBody, NoticeTopic},
     model::ModelInfo,
+    session::{SessionMode, Todo, TodoStatus},
 };
 use futures_util::FutureExt as _;
 use tokio::{task::spawn_blocking, time::timeout};
@@ -14,6 +15,7 @@ use tokio::{task::spawn_blocking, time::timeout};
 use crate::turn::{
     Phase, TurnContext, TurnState,
     hooks::{Hook, Link, Reminder},
+    request::reminder_or_over,
     unusable::Problem,
 };
 
@@ -31,30 +33,13 @@ const FREE: &str = "The answer of this turn has no special form: answer in words
 pub(crate) struct InForm;
 
 impl Link for InForm {
-    fn name(&self) -> &'static str {
-        "answer_form"
-    }
-
-    fn description(&self) -> &'static str {
-        "tells the model which schema the answer has to match, and checks the answer before the turn ends with it"
-    }
-
     fn reminder(&self, context: &TurnContext, state: &TurnState) -> Option<Reminder> {
         // A plan is in words.
         if state.phase == Phase::Planning {
             return None;
         }
-        let text = match &context.answer_form {
-            Some(form) => format!("{IN_FORM}\n\n{}", form.schema().text()),
-            None => {
-                let mut told = state.history.iter().rev().filter_map(|item| match &item.body {
-                    ItemBody::Notice { topic: NoticeTopic::AnswerForm, text, .. } => Some(text.as_str()),
-                    _ => None,
-                });
-                told.next().filter(|text| *text != FREE).map(|_| FREE.to_owned())?
-            }
-        };
-        Some(Reminder::new(NoticeTopic::AnswerForm, text))
+        let now = context.answer_form.as_ref().map(|form| format!("{IN_FORM}\n\n{}", form.schema().text()));
+        reminder_or_over(state, NoticeTopic::AnswerForm, now, FREE)
     }
 
     fn before_step<'a>(&'a self, context: &'a TurnContext, state: &'a mut TurnState) -> Hook<'a> {
@@ -64,12 +49,9 @@ impl Link for InForm {
             };
             let (form, answer) = (Arc::clone(form), answer.clone());
             let checking = timeout(PATIENCE, spawn_blocking(move || form.check(&answer)));
+            let checked = context.or_cancelled(checking).await?.ok().and_then(Result::ok);
             let unchecked = || Err(vec![format!("it could not be checked within {} seconds", PATIENCE.as_secs())]);
-            match context
-                .or_cancelled(checking)
-                .await?
-                .map_or_else(|_| unchecked(), |done| done.unwrap_or_else(|_| unchecked()))
-            {
+            match checked.unwrap_or_else(unchecked) {
                 Ok(document) => state.answer = Some(document),
                 Err(reasons) => state.take_problem(Some(Problem::WrongForm { reasons }), false),
             }
@@ -82,14 +64,6 @@ impl Link for InForm {
 pub(crate) struct AskAgain;
 
 impl Link for AskAgain {
-    fn name(&self) -> &'static str {
-        "ask_again"
-    }
-
-    fn description(&self) -> &'static str {
-        "tells the model what was wrong with an answer that is none, or cut, before it is asked again"
-    }
-
     fn before_step<'a>(&'a self, context: &'a TurnContext, state: &'a mut TurnState) -> Hook<'a> {
         async move {
             // Results come first: what is told stands behind them.
@@ -102,9 +76,8 @@ impl Link for AskAgain {
             let written = state.usage_of_answer;
             let Some((problem, times)) = state.unusable.tell() else { return Ok(()) };
             let info = context.models.model.info();
-            let warning = (times == 1).then(|| for_person(problem, info)).flatten();
             let notice = ItemBody::advice(for_model(problem, info, written));
-            if let Some((code, message)) = warning {
+            if let Some((code, message)) = for_person(problem, info).filter(|_| times == 1) {
                 context.recorder.warn(code, message).await?;
             }
             context.tell(state, notice).await
@@ -207,4 +180,117 @@ fn for_person(problem: &Problem, info: &ModelInfo) -> Option<(&'static str, Stri
 
 fn name(tool: &str) -> &str {
     if tool.is_empty() { "a tool" } else { tool }
+}
+
+/// Beginning of what the model is told, by which it is known that it was.
+const ASKED: &str = "Your answer would end the work, but your todo list is not done";
+
+/// The todos that are named.
+const MAX_NAMED: usize = 5;
+
+/// Characters of one that are told.
+const MAX_SHOWN: usize = 120;
+
+pub(crate) struct OpenTodos;
+
+impl Link for OpenTodos {
+    fn before_step<'a>(&'a self, context: &'a TurnContext, state: &'a mut TurnState) -> Hook<'a> {
+        async move {
+            let ends = state.phase == Phase::Working && state.pending_calls.is_empty();
+            let Some(answer) = state.answer.as_deref().filter(|_| ends) else { return Ok(()) };
+            let open = open(&state.todos);
+            if open.is_empty() || asks_the_person(answer) || context.rules.grants.mode() == SessionMode::Plan {
+                return Ok(());
+            }
+            let asked = notice(&open);
+            let of_turn = |item: &&Arc<Item>| item.turn_id == context.ids.turn;
+            let works = |item: &Arc<Item>| matches!(item.body, ItemBody::ToolResult(_));
+            // Once in a turn; and a list that was asked about, and did not change since, is asked about no more.
+            let was_asked = |item: &Arc<Item>| {
+                matches!(&item.body, ItemBody::Notice { text, .. }
+                    if *text == asked || (item.turn_id == context.ids.turn && text.starts_with(ASKED)))
+            };
+            // A turn of words alone may be about anything.
+            if !state.history.iter().filter(of_turn).any(works) || state.history.iter().any(was_asked) {
+                return Ok(());
+            }
+            let message = format!("the turn would end with {} open; the model is asked about them", count(open.len()));
+            context.recorder.warn("open_todos", message).await?;
+            context.tell(state, ItemBody::advice(asked)).await?;
+            // What it says now stands below what it has said, unless it works on.
+            state.ask_below(context.answer_form.is_some());
+            Ok(())
+        }
+        .boxed()
+    }
+}
+
+fn open(todos: &[Todo]) -> Vec<&Todo> {
+    todos.iter().filter(|todo| todo.status != TodoStatus::Completed).collect()
+}
+
+fn count(open: usize) -> String {
+    if open == 1 { "1 todo".to_owned() } else { format!("{open} todos") }
+}
+
+fn notice(open: &[&Todo]) -> String {
+    let named = open.iter().take(MAX_NAMED).map(|todo| {
+        let shown: String = todo.content.chars().take(MAX_SHOWN).collect();
+        format!("{}. {shown}", todo.id)
+    });
+    let named: Vec<String> = named.collect();
+    let more = open.len().saturating_sub(MAX_NAMED);
+    let more = if more == 0 { String::new() } else { format!(" (and {more} more)") };
+    format!(
+        "{ASKED}: {} open: {}{more}. Do what is left now, and keep the list up to date. If something cannot or should \
+         not be done, say why in a sentence: your answer above stands, so do not repeat it.",
+        count(open.len()),
+        named.join("; ")
+    )
+}
+
+/// Returns whether an answer ends in a question: then it is the person's turn.
+fn asks_the_person(answer: &str) -> bool {
+    const MARKS: [char; 3] = ['?', '？', '؟'];
+    let mut last = answer.lines().rev().map(str::trim).filter(|line| !line.is_empty()).take(3);
+    last.any(|line| {
+        let ends = line.trim_end_matches(|letter: char| !letter.is_alphanumeric() && !MARKS.contains(&letter));
+        ends.ends_with(MARKS) || line.contains("? ") || line.contains('？')
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_question_is_for_the_person() {
+        let check = |answer: &str, expected| assert_eq!(asks_the_person(answer), expected, "{answer}");
+        check("Done.", false);
+        check("Shall I go on?", true);
+        check("Shall I go on?\n", true);
+        check("**Which one do you want?**", true);
+        check("I did a and b. Which one next? Tell me.", true);
+        check("Which one?\n\n- left\n- right", true);
+        check("要继续吗？", true);
+        check("Why was it slow? I looked.\n\nIt was the disk.\n\nI fixed it.\n\nAll is well.", false);
+        check("", false);
+    }
+
+    #[test]
+    fn the_open_ones_are_named() {
+        let todo = |id: &str, status| Todo {
+            id: id.to_owned(),
+            content: format!("do {id}"),
+            status,
+            priority: Default::default(),
+        };
+        let mut todos = vec![todo("1", TodoStatus::Completed), todo("2", TodoStatus::InProgress)];
+        assert!(notice(&open(&todos)).contains("1 todo open: 2. do 2. Do what"), "{}", notice(&open(&todos)));
+        todos.extend((3..10).map(|id| todo(&id.to_string(), TodoStatus::Pending)));
+        assert!(
+            notice(&open(&todos)).contains("8 todos open: 2. do 2; 3. do 3; 4. do 4; 5. do 5; 6. do 6 (and 3 more)")
+        );
+        assert!(open(&todos[..1]).is_empty());
+    }
 }

@@ -1,5 +1,4 @@
 //! Links that check an answer, and ask the model again.
 
 pub(crate) mod answers;
-pub(crate) mod open_todos;
 pub(crate) mod repetition;

@@ -10,14 +10,16 @@ use agentd_core::{
 use futures_util::FutureExt as _;
 use serde_json::Value;
 
-use crate::turn::{
-    Phase, TurnContext, TurnState,
-    hooks::{Hook, Invocation, Link, Next, Reminder, done},
-    rounds::{MOST, NOTED, fingerprint},
+use crate::{
+    links::results::READS_FILES,
+    turn::{
+        Phase, TurnContext, TurnState,
+        hooks::{Hook, Invocation, Link, Next, Reminder, done},
+        rounds::{MOST, NOTED, fingerprint},
+    },
 };
 
-/// The tool whose results are not repeated while the model sees them, and the shortest result that is worth it, in bytes.
-const READS_FILES: &str = "read_file";
+/// The shortest result of reading a file that is not repeated while the model sees it, in bytes.
 const WORTH: usize = 400;
 
 /// Stand-in for a result that is above.
@@ -26,14 +28,6 @@ const UNCHANGED: &str = "[unchanged since you read it last: see the result of th
 pub(crate) struct Repetition;
 
 impl Link for Repetition {
-    fn name(&self) -> &'static str {
-        "repetition"
-    }
-
-    fn description(&self) -> &'static str {
-        "tells the model when it makes the same calls again and again and gets the same results, and shows no file twice"
-    }
-
     fn before_step<'a>(&'a self, context: &'a TurnContext, state: &'a mut TurnState) -> Hook<'a> {
         let asks = matches!(state.phase, Phase::Working | Phase::Planning)
             && state.pending_calls.is_empty()
@@ -78,7 +72,7 @@ impl Link for Repetition {
             let mut output = next.run(call).await?;
             if output.error.is_none() && output.text.len() > WORTH && is_above(call, &output.text) {
                 let print = fingerprint(&output.text);
-                call.record.affect(|effects| effects.unchanged = Some(print));
+                call.record.entries().effects.unchanged = Some(print);
                 output.text = UNCHANGED.to_owned();
             }
             Ok(output)

@@ -20,7 +20,7 @@ use crate::{
     turn::{
         Phase, TurnContext, TurnExit, TurnState,
         hooks::{Hook, Invocation, Link, Next, Reminder, done},
-        recorder::{CallAnswers, whole},
+        recorder::whole,
         route::PLAN_FIRST,
     },
 };
@@ -40,14 +40,6 @@ const BY_YOURSELF: &str =
 pub(crate) struct TurnPlan;
 
 impl Link for TurnPlan {
-    fn name(&self) -> &'static str {
-        "planning"
-    }
-
-    fn description(&self) -> &'static str {
-        "asks a person about the plan with which a turn begins, before anything is changed"
-    }
-
     fn before_step<'a>(&'a self, context: &'a TurnContext, state: &'a mut TurnState) -> Hook<'a> {
         async move {
             let is_made = state.phase == Phase::Planning && state.pending_calls.is_empty();
@@ -78,34 +70,33 @@ impl Link for TurnPlan {
 /// Has the plan decided about, and takes in what came of it.
 async fn decide(context: &TurnContext, state: &mut TurnState, plan: String) -> Result<(), TurnExit> {
     let id = call_id(state);
-    let earlier = context.rules.answered.get(&id).and_then(CallAnswers::approval).cloned();
+    let earlier = context.rules.answered.get(&id).and_then(|earlier| earlier.approval.clone());
     let denied = |reason: &str| Denial { call_id: id.clone(), tool: Ask::PLAN.to_owned(), reason: reason.to_owned() };
     let answered = match (earlier, context.rules.answering.now()) {
         (Some(answered), _) => answered,
         (None, OnInterrupt::Wait) => context.ask(id.clone(), Ask::of_plan(&plan)).await?,
-        (None, OnInterrupt::Approve) => return carry_out(context, state, APPROVED.to_owned(), &plan).await,
+        (None, OnInterrupt::Approve) => return carry_out(context, state, &plan, None).await,
         // The plan is what the run is for then.
         (None, OnInterrupt::Deny) => return Err(TurnExit::Finished(StopReason::Completed)),
         (None, OnInterrupt::Fail) => return Err(TurnExit::Denied(denied("the plan needs an approval"))),
     };
     match &answered.answer {
         Answer::Reject { .. } => match answered.words_of_person() {
-            Some(words) => plan_again(context, state, words).await,
+            // Like all that the person adds to a turn.
+            Some(text) => {
+                context
+                    .tell(state, ItemBody::UserMessage { text, steered: true, typed_bytes: None, stored: None })
+                    .await
+            }
             None => Err(TurnExit::Denied(denied("the plan was rejected"))),
         },
         Answer::Edit { args } => match args.get(Ask::PLAN).and_then(|text| text.as_str()) {
-            Some(changed) if changed.trim() == plan.trim() => {
-                carry_out(context, state, APPROVED.to_owned(), &plan).await
-            }
-            Some(changed) if !changed.trim().is_empty() => {
-                carry_out(context, state, format!("{CHANGED}\n\n{}", changed.trim()), changed).await
-            }
+            Some(same) if same.trim() == plan.trim() => carry_out(context, state, &plan, None).await,
+            Some(changed) if !changed.trim().is_empty() => carry_out(context, state, &plan, Some(changed)).await,
             // Nobody has approved that.
             _ => Err(TurnExit::Denied(denied("the changed plan has no words"))),
         },
-        Answer::Approve | Answer::Always { .. } | Answer::Keep { .. } => {
-            carry_out(context, state, APPROVED.to_owned(), &plan).await
-        }
+        Answer::Approve | Answer::Always { .. } | Answer::Keep { .. } => carry_out(context, state, &plan, None).await,
         Answer::Text { .. } => Err(TurnExit::Denied(denied("the plan was not approved"))),
     }
 }
@@ -116,22 +107,23 @@ fn call_id(state: &TurnState) -> CallId {
     CallId::from(format!("{}_{}", Ask::PLAN, said.map_or_else(String::new, |item| item.id.to_string())))
 }
 
-/// Ends the planning: the todo list and the words to the model are stored together.
-async fn carry_out(context: &TurnContext, state: &mut TurnState, text: String, plan: &str) -> Result<(), TurnExit> {
+/// Ends the planning with the plan, or with what the person made of it: the todo list and the words to the model are stored
+/// together.
+async fn carry_out(
+    context: &TurnContext,
+    state: &mut TurnState,
+    plan: &str,
+    changed: Option<&str>,
+) -> Result<(), TurnExit> {
+    let text = changed.map_or(APPROVED.to_owned(), |changed| format!("{CHANGED}\n\n{}", changed.trim()));
     let item = Item::new(context.ids.turn, Reminder::new(NoticeTopic::Planned, text).notice());
-    let todos = todos(plan);
+    let todos = todos(changed.unwrap_or(plan));
     let change = StateChange::Todos { todos: todos.clone() };
     let facts = [EventKind::StateChanged { change }].into_iter().chain(whole(item.clone()));
     context.recorder.facts(facts.collect()).await?;
     state.todos = todos;
     state.note(item.into());
     Ok(())
-}
-
-/// Hands the words of the person on to the model, like all that they add to a turn.
-async fn plan_again(context: &TurnContext, state: &mut TurnState, words: String) -> Result<(), TurnExit> {
-    let body = ItemBody::UserMessage { text: words, steered: true, typed_bytes: None, stored: None };
-    context.tell(state, body).await
 }
 
 /// Steps of a plan at the most; what comes behind them is in the last one.

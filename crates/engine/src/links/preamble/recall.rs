@@ -8,7 +8,7 @@ use agentd_context::{
     text::{harmless, one_line},
 };
 use agentd_core::{
-    event::{Event, EventKind},
+    event::EventKind,
     ids::ItemId,
     item::{Item, ItemBody, NoticeSource, NoticeTopic},
     search::{SearchQuery, searchable},
@@ -35,14 +35,6 @@ const PREFACE: &str = "Passages of this session that you no longer see, and that
 pub(crate) struct Recall;
 
 impl Link for Recall {
-    fn name(&self) -> &'static str {
-        "recall"
-    }
-
-    fn description(&self) -> &'static str {
-        "tells passages of what was set aside, where an input is about them"
-    }
-
     // Behind the room that is made before the first step: what that sets aside may be just what the input is about.
     fn before_step<'a>(&'a self, context: &'a TurnContext, state: &'a mut TurnState) -> Hook<'a> {
         let begins = state.steps == 0 && !state.only_compacts() && context.prompt.recall && !is_told(context, state);
@@ -50,16 +42,16 @@ impl Link for Recall {
             return done(());
         }
         let set_aside = SetAside::of(&state.history);
-        if set_aside.is_nothing() || context.models.model.info().embedded {
+        let is_nothing = set_aside.through == 0 && set_aside.offloaded.is_empty();
+        if is_nothing || context.models.model.info().embedded {
             return done(());
         }
         async move {
             let looked = timeout(PATIENCE, passages(context, state, &set_aside));
-            let Ok(found) = context.or_cancelled(looked).await? else { return Ok(()) };
-            if found.is_empty() {
-                return Ok(());
+            match context.or_cancelled(looked).await? {
+                Ok(found) if !found.is_empty() => context.tell(state, notice(&found)).await,
+                _ => Ok(()),
             }
-            context.tell(state, notice(&found)).await
         }
         .boxed()
     }
@@ -93,14 +85,6 @@ impl SetAside {
             }
         }
         set_aside
-    }
-
-    fn is_nothing(&self) -> bool {
-        self.through == 0 && self.offloaded.is_empty()
-    }
-
-    fn has(&self, event: &Event, item: &Item) -> bool {
-        event.seq <= self.through || self.offloaded.contains(&item.id)
     }
 }
 
@@ -148,8 +132,9 @@ async fn finds(context: &TurnContext, set_aside: &SetAside, query: &RecallQuery)
             continue;
         }
         let Ok(events) = store.events(session, hit.seq.saturating_sub(1), 1).await else { continue };
-        let Some((event, item)) = events.first().and_then(|event| Some((event, item_of(event)?))) else { continue };
-        let Some((kind, text)) = searchable(item).filter(|_| set_aside.has(event, item)) else { continue };
+        let Some(EventKind::ItemCompleted { item, .. }) = events.first().map(|event| &event.kind) else { continue };
+        let is_aside = events[0].seq <= set_aside.through || set_aside.offloaded.contains(&item.id);
+        let Some((kind, text)) = searchable(item).filter(|_| is_aside) else { continue };
         looked_at += 1;
         let (passage, score) = recall::passage(&text, query);
         if score >= query.least {
@@ -162,13 +147,6 @@ async fn finds(context: &TurnContext, set_aside: &SetAside, query: &RecallQuery)
     }
     scored.sort_by_key(|(score, _)| std::cmp::Reverse(*score));
     scored.into_iter().map(|(_, passage)| passage).collect()
-}
-
-fn item_of(event: &Event) -> Option<&Item> {
-    match &event.kind {
-        EventKind::ItemCompleted { item, .. } => Some(item),
-        _ => None,
-    }
 }
 
 fn notice(passages: &[Passage]) -> ItemBody {

@@ -11,7 +11,6 @@ use futures_util::FutureExt as _;
 use crate::turn::{
     Phase, TurnContext, TurnExit, TurnState,
     hooks::{Hook, Invocation, Link, Next, Reminder},
-    unusable::BegunAnswer,
 };
 
 /// Lines and characters of a note at the most, its first line included.
@@ -24,14 +23,6 @@ const MAX_FILES: usize = 50;
 pub(crate) struct EditDiagnostics;
 
 impl Link for EditDiagnostics {
-    fn name(&self) -> &'static str {
-        "diagnostics"
-    }
-
-    fn description(&self) -> &'static str {
-        "around undo, which says what a call changed: tells the model of errors that its edits brought, before its next step"
-    }
-
     fn before_turn<'a>(&'a self, context: &'a TurnContext, _: &'a mut TurnState) -> Hook<'a> {
         async move {
             context.ports.languages.begin_turn(context.ids.session).await;
@@ -56,13 +47,7 @@ impl Link for EditDiagnostics {
             }
             let body = Reminder::new(NoticeTopic::Diagnostics, note(&errors)).notice();
             context.tell(state, body).await?;
-            if state.answer.is_some() {
-                match context.answer_form {
-                    None => state.begin_answer(BegunAnswer::Whole),
-                    // A document is one by itself: it is given again.
-                    Some(_) => state.answer = None,
-                }
-            }
+            state.ask_below(context.answer_form.is_some());
             Ok(())
         }
         .boxed()
@@ -71,7 +56,7 @@ impl Link for EditDiagnostics {
     fn around_tool<'a>(&'a self, call: &'a Invocation<'a>, next: Next<'a>) -> Hook<'a, ToolOutput> {
         let effect = call.tool().map(|tool| tool.effect);
         let may_change = matches!(effect, Some(Effect::Write | Effect::Execute));
-        if !may_change || call.record.marks.confinement.get() == Confinement::ReadOnly {
+        if !may_change || call.record.entries().confinement == Confinement::ReadOnly {
             return next.run(call);
         }
         watch(call, next).boxed()

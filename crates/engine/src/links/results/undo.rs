@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use agentd_core::{
     error::WorkspaceError,
-    item::{Item, ItemBody},
+    item::ItemBody,
     policy::{Confinement, Explanation, Layer, Verdict},
     ports::{FilesBefore, ToolContext},
     tool::{Effect, FileChange, FileChangeKind, ToolErrorCode, ToolOutput, ToolResult, ToolSpec},
@@ -45,14 +45,6 @@ struct Arguments {
 }
 
 impl Link for Undo {
-    fn name(&self) -> &'static str {
-        "undo"
-    }
-
-    fn description(&self) -> &'static str {
-        "innermost: what changed between its two looks is what the call changed, and can be taken back"
-    }
-
     fn tools(&self) -> Vec<ToolSpec> {
         vec![ToolSpec::of::<Arguments>(NAME, Effect::Write)]
     }
@@ -73,7 +65,7 @@ impl Link for Undo {
         if call.call.name == NAME {
             return take_back(call).boxed();
         }
-        if call.record.marks.confinement.get() == Confinement::ReadOnly {
+        if call.record.entries().confinement == Confinement::ReadOnly {
             // It can change nothing, so there is nothing to record.
             return next.run(call);
         }
@@ -89,22 +81,19 @@ fn is_recorded(call: &Invocation<'_>) -> bool {
 
 /// Returns why a call needs a person: its changes cannot be undone, or others run what it writes.
 pub(crate) async fn irreversible(call: &Invocation<'_>, judgement: &Explanation) -> Result<Option<String>, TurnExit> {
+    // Neither a person allowed it nor a rule that a person wrote.
+    let runs_unseen = judgement.verdict == Verdict::Allow && !matches!(judgement.layer, Layer::Global | Layer::Tool);
     let limits = match judgement.confinement() {
         // Rules judge only the name of a path. Whether a link or a configuration of git leads there is known after a look at the files.
-        Confinement::Usual if runs_unseen(judgement) && paths(call).is_some() => Confinement::Guarded,
+        Confinement::Usual if runs_unseen && paths(call).is_some() => Confinement::Guarded,
         limits => limits,
     };
-    call.record.marks.limits.set(limits);
+    call.record.entries().limits = limits;
     if matches!(judgement.verdict, Verdict::Deny { .. }) || limits == Confinement::ReadOnly {
         return Ok(None);
     }
     look(call, limits).await?;
-    Ok(call.record.irreversible())
-}
-
-/// Returns true if the call is allowed by neither a person nor a rule that a person wrote.
-fn runs_unseen(judgement: &Explanation) -> bool {
-    judgement.verdict == Verdict::Allow && !matches!(judgement.layer, Layer::Global | Layer::Tool)
+    Ok(call.record.entries().irreversible.clone())
 }
 
 /// Paths that the call changes, if known before it runs.
@@ -117,7 +106,7 @@ fn paths(call: &Invocation<'_>) -> Option<Vec<String>> {
 /// Looks at the files before a call is let run, unless that is done: whoever lets it run must know what of it could not be
 /// undone. Of tools of others nobody expects that it could.
 pub(crate) async fn look(call: &Invocation<'_>, confinement: Confinement) -> Result<(), TurnExit> {
-    if !is_recorded(call) || call.record.has_look() {
+    if !is_recorded(call) || call.record.entries().look.is_some() {
         return Ok(());
     }
     let files = call.context.or_cancelled(before(call, confinement)).await?;
@@ -133,7 +122,9 @@ pub(crate) async fn look(call: &Invocation<'_>, confinement: Confinement) -> Res
     let unchecked = files.as_ref().ok().and_then(|looked| looked.unchecked.clone());
     let irreversible = (!reasons.is_empty()).then(|| format!("its changes cannot be undone: {}", reasons.join("; ")));
     let reasons: Vec<String> = irreversible.into_iter().chain(unchecked).collect();
-    call.record.look(FileLook { confinement, files }, (!reasons.is_empty()).then(|| reasons.join("; ")));
+    let mut entries = call.record.entries();
+    entries.irreversible = (!reasons.is_empty()).then(|| reasons.join("; "));
+    entries.look = Some(FileLook { confinement, files });
     Ok(())
 }
 
@@ -153,7 +144,7 @@ async fn before(call: &Invocation<'_>, confinement: Confinement) -> Result<Files
 /// Lets the call run between two looks at the files.
 async fn record<'a>(call: &'a Invocation<'a>, next: Next<'a>) -> Result<ToolOutput, TurnExit> {
     let context = call.context;
-    let confinement = call.record.marks.confinement.get();
+    let confinement = call.record.entries().confinement;
     let tool_context = ToolContext { confinement, ..context.tool_context(call.call) };
     let paths = context.ports.toolbox.changes(&tool_context, call.call);
     let looked = call.record.take_look().filter(|look| look.confinement == confinement);
@@ -174,7 +165,7 @@ async fn record<'a>(call: &'a Invocation<'a>, next: Next<'a>) -> Result<ToolOutp
         ));
     }
     let looked = looked.map(|mut found| {
-        call.record.marks.closed.set(std::mem::take(&mut found.closed).into());
+        call.record.entries().closed = std::mem::take(&mut found.closed).into();
         found
     });
     let output = next.run(call).await;
@@ -247,15 +238,12 @@ async fn foresee(call: &Invocation<'_>) -> Result<Option<String>, ToolOutput> {
 /// session's own state is taken back by storing these changes.
 async fn take_back(call: &Invocation<'_>) -> Result<ToolOutput, TurnExit> {
     dispatch::begin(call).await?;
-    let plan = match plan(call, DiffChoice::Conflicts).await {
-        Ok(plan) => plan,
-        Err(output) => return Ok(output),
+    let undone = async {
+        let plan = plan(call, DiffChoice::Conflicts).await?;
+        follow(call, &plan, true).await?;
+        Ok((follow(call, &plan, false).await?, plan))
     };
-    let undone = match follow(call, &plan, true).await {
-        Ok(_) => follow(call, &plan, false).await,
-        Err(output) => Err(output),
-    };
-    let FilesReverted { files, changes } = match undone {
+    let (FilesReverted { files, changes }, plan) = match undone.await {
         Ok(undone) => undone,
         Err(output) => return Ok(output),
     };
@@ -266,7 +254,7 @@ async fn take_back(call: &Invocation<'_>) -> Result<ToolOutput, TurnExit> {
         "Taken back."
     };
     // Also where every file was as it is wanted: the edit is settled, and the next call is about another one.
-    call.record.affect(|effects| effects.takes_back = Some(plan.edit.call_id.clone()));
+    call.record.entries().effects.takes_back = Some(plan.edit.call_id.clone());
     let text = format!("{what}\n{}", told.join("\n"));
     Ok(ToolOutput { files: changes, state_files: plan.of_state.facts, ..ToolOutput::ok(text) })
 }
@@ -280,14 +268,12 @@ async fn plan<'a>(call: &Invocation<'a>, shown: DiffChoice) -> Result<Plan<'a>, 
         return Err(ToolOutput::error(ToolErrorCode::Tool, format!("there is no edit{of} left to take back")));
     };
     if edit.files.is_empty() {
-        return Err(ToolOutput::error(
-            ToolErrorCode::Tool,
-            format!(
-                "nothing was taken back: what your last call of {} did is not known. Look at the files that it was about; to \
-                 take back an edit before it, name its file as path",
-                edit.name
-            ),
-        ));
+        let text = format!(
+            "nothing was taken back: what your last call of {} did is not known. Look at the files that it was about; to \
+             take back an edit before it, name its file as path",
+            edit.name
+        );
+        return Err(ToolOutput::error(ToolErrorCode::Tool, text));
     }
     let (on_disk, of_state) = state_changes::apart(folded(&edit.files));
     let now = Arc::clone(&context.files.state.borrow());
@@ -301,19 +287,12 @@ async fn follow(call: &Invocation<'_>, plan: &Plan<'_>, preview: bool) -> Result
     let context = call.context;
     let way = &plan.of_state;
     let preview = preview || !way.is_whole();
-    let undone = context
-        .ports
-        .snapshots
-        .undo(context.ids.session, &context.files.workspace, plan.on_disk.clone(), preview)
-        .await;
+    let (session, workspace) = (context.ids.session, &context.files.workspace);
+    let undone = context.ports.snapshots.undo(session, workspace, plan.on_disk.clone(), preview).await;
     let mut undone = undone.map_err(|error| ToolOutput::error(ToolErrorCode::Tool, error.to_string()))?;
     undone.files.extend(way.undone.files.iter().cloned());
-    let refused: Vec<String> = undone
-        .files
-        .iter()
-        .filter(|file| matches!(file.outcome, UndoOutcome::Conflict | UndoOutcome::Failed))
-        .map(|file| described(file, shortened))
-        .collect();
+    let is_refused = |file: &&UndoneFile| matches!(file.outcome, UndoOutcome::Conflict | UndoOutcome::Failed);
+    let refused: Vec<String> = undone.files.iter().filter(is_refused).map(|file| described(file, shortened)).collect();
     if refused.is_empty() {
         undone.changes.extend(way.undone.changes.iter().cloned());
         return Ok(undone);
@@ -330,21 +309,13 @@ fn arguments(call: &Invocation<'_>) -> Result<Arguments, ToolOutput> {
     })
 }
 
-/// The edit that a call would take back.
+/// The edit that a call would take back: the last that stands, not one that a later call took back, or found to be taken
+/// back.
 fn meant<'a>(call: &Invocation<'a>, path: Option<&str>) -> Option<&'a ToolResult> {
     let context = call.context;
     let is_edit = |name: &str| name != NAME && context.tool(name).is_some_and(|tool| tool.effect == Effect::Write);
-    last_edit(call.state.history.iter().map(AsRef::as_ref), is_edit, path)
-}
-
-/// The last edit that stands: not one that a later call took back, or found to be taken back.
-fn last_edit<'a>(
-    history: impl Iterator<Item = &'a Item>,
-    is_edit: impl Fn(&str) -> bool,
-    path: Option<&str>,
-) -> Option<&'a ToolResult> {
     let mut edits: Vec<&ToolResult> = Vec::new();
-    for item in history {
+    for item in &call.state.history {
         let result = match &item.body {
             ItemBody::ToolResult(result) => result,
             // What is copied was done in another session, which may stand on it still.

@@ -62,14 +62,6 @@ struct Arguments {
 }
 
 impl Link for Delegation {
-    fn name(&self) -> &'static str {
-        "delegation"
-    }
-
-    fn description(&self) -> &'static str {
-        "lets sessions of their own do parts of the work; what they do is judged and told where they do it"
-    }
-
     fn tools(&self) -> Vec<ToolSpec> {
         vec![ToolSpec::of::<Arguments>(DELEGATE, Effect::State)]
     }
@@ -124,21 +116,21 @@ fn task(call: &Invocation<'_>) -> Result<Task, ToolOutput> {
     let context_id = context_id.map_err(|_| {
         invalid("`context_id` must be that of an earlier result; leave it out for a new subagent".to_owned())
     })?;
-    if worktree && context_id.is_some() {
-        return Err(invalid("an earlier subagent works where it did: leave `worktree` or `context_id` out".to_owned()));
-    }
-    if worktree && call.context.settings.project.is_none() {
-        return Err(invalid("there is no project to make a worktree of: leave `worktree` out".to_owned()));
-    }
-    if worktree && call.context.settings.project.as_ref().is_some_and(|project| !project.writable) {
-        return Err(invalid(
-            "the project may only be read, and a worktree changes its repository: leave `worktree` out".to_owned(),
-        ));
-    }
-    if worktree && call.context.rules.grants.mode() == SessionMode::Plan {
-        return Err(invalid(
-            "the session is in plan mode, and a worktree changes the repository: leave `worktree` out".to_owned(),
-        ));
+    let is_plan = || call.context.rules.grants.mode() == SessionMode::Plan;
+    let why_none = match &call.context.settings.project {
+        _ if !worktree => None,
+        _ if context_id.is_some() => {
+            Some("an earlier subagent works where it did: leave `worktree` or `context_id` out")
+        }
+        None => Some("there is no project to make a worktree of: leave `worktree` out"),
+        Some(project) if !project.writable => {
+            Some("the project may only be read, and a worktree changes its repository: leave `worktree` out")
+        }
+        _ => is_plan()
+            .then_some("the session is in plan mode, and a worktree changes the repository: leave `worktree` out"),
+    };
+    if let Some(why) = why_none {
+        return Err(invalid(why.to_owned()));
     }
     let steps = max_steps.map(|steps| steps.min(MOST_STEPS)).or_else(|| card?.max_steps).unwrap_or(STEPS);
     let agent = card.map(|card| card.id.clone());
@@ -198,14 +190,6 @@ struct HandoffArguments {
 }
 
 impl Link for Handoff {
-    fn name(&self) -> &'static str {
-        "handoff"
-    }
-
-    fn description(&self) -> &'static str {
-        "hands the session to another agent, and refuses circles of them"
-    }
-
     fn preview<'a>(&'a self, call: &'a Invocation<'a>) -> Option<Preview<'a>> {
         is_call(call).then(|| std::future::ready(wanted(call).map(|_| None)).boxed())
     }
@@ -236,7 +220,7 @@ async fn hand_on(call: &Invocation<'_>) -> Result<ToolOutput, TurnExit> {
         Some(to) => format!("`{from}` has handed the conversation to you, `{to}`. Your task: {task}"),
         None => format!("`{from}` has handed the conversation back to you, the main agent: {task}"),
     };
-    call.record.affect(|effects| effects.changes_agent = true);
+    call.record.entries().effects.changes_agent = true;
     Ok(ToolOutput::ok(text))
 }
 

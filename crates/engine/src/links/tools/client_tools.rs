@@ -11,10 +11,13 @@ use agentd_core::{
 use futures_util::FutureExt as _;
 use tokio::time::timeout;
 
-use crate::turn::{
-    TurnExit,
-    dispatch::begin,
-    hooks::{Hook, Invocation, Link, Next, Preview, done},
+use crate::{
+    attachments,
+    turn::{
+        TurnExit,
+        dispatch::begin,
+        hooks::{Hook, Invocation, Link, Next, Preview, done},
+    },
 };
 
 /// Time limit for one answer.
@@ -27,19 +30,10 @@ pub(crate) const GONE: &str = "it was a tool of the client that started the turn
 pub(crate) struct OfClient;
 
 impl Link for OfClient {
-    fn name(&self) -> &'static str {
-        "client_tools"
-    }
-
-    fn description(&self) -> &'static str {
-        "has the client answer calls of its own tools, in the place of the toolbox"
-    }
-
     fn prepare_call<'a>(&'a self, call: &'a Invocation<'a>) -> Hook<'a, Option<ToolOutput>> {
         let tools = call.context.tools.of_client.as_ref();
         let problem = tools.and_then(|tools| tools.problem(&call.call.name, &call.call.arguments));
-        let refused = problem.map(|problem| ToolOutput::error(ToolErrorCode::InvalidArgs, problem));
-        done(refused)
+        done(problem.map(|problem| ToolOutput::error(ToolErrorCode::InvalidArgs, problem)))
     }
 
     fn preview<'a>(&'a self, call: &'a Invocation<'a>) -> Option<Preview<'a>> {
@@ -47,10 +41,7 @@ impl Link for OfClient {
     }
 
     fn around_tool<'a>(&'a self, call: &'a Invocation<'a>, next: Next<'a>) -> Hook<'a, ToolOutput> {
-        match own_name(call) {
-            Some(name) => ask(call, name).boxed(),
-            None => next.run(call),
-        }
+        if let Some(name) = own_name(call) { ask(call, name).boxed() } else { next.run(call) }
     }
 }
 
@@ -74,39 +65,28 @@ async fn ask(invocation: &Invocation<'_>, name: &str) -> Result<ToolOutput, Turn
     begin(invocation).await?;
     let arguments = if call.arguments.trim().is_empty() { "{}".to_owned() } else { call.arguments.clone() };
     let asked = ClientToolCall { call_id: call.call_id.to_string(), name: name.to_owned(), arguments };
-    let answer = tokio::select! {
+    // It may have taken effect although nobody said so.
+    let only_looks = invocation.tool().is_some_and(|tool| tool.effect == Effect::Read);
+    let doubt = if only_looks { "" } else { "; whether it took effect is not known" };
+    let failed = |code, text: String| ToolOutput::error(code, text + doubt);
+    let output = tokio::select! {
         biased;
-        answer = timeout(PATIENCE, tools.line().ask(asked)) => answer,
+        answer = timeout(PATIENCE, tools.line().ask(asked)) => match answer {
+            Ok(Some(answer)) => taken(invocation, answer).await,
+            Ok(None) => failed(ToolErrorCode::Tool, format!("{name}: no answer came; {GONE}")),
+            Err(_) => {
+                let minutes = PATIENCE.as_secs() / 60;
+                failed(ToolErrorCode::Timeout, format!("the client gave no answer within {minutes} minutes"))
+            }
+        },
         () = context.control.cancel.cancelled() => {
-            let text = format!("the turn was cancelled while the client worked on it{}", doubt(invocation));
-            return Ok(record.noted(ToolOutput::error(ToolErrorCode::Cancelled, text)));
+            failed(ToolErrorCode::Cancelled, "the turn was cancelled while the client worked on it".to_owned())
         }
         () = context.control.stopwatch.reaches(context.limits.time) => {
-            let text = format!("the time of the turn was over before the client answered{}", doubt(invocation));
-            return Ok(record.noted(ToolOutput::error(ToolErrorCode::Timeout, text)));
-        }
-    };
-    let output = match answer {
-        Ok(Some(answer)) => taken(invocation, answer).await,
-        Ok(None) => {
-            let text = format!("{name}: no answer came; {GONE}{}", doubt(invocation));
-            ToolOutput::error(ToolErrorCode::Tool, text)
-        }
-        Err(_) => {
-            let minutes = PATIENCE.as_secs() / 60;
-            let text = format!("the client gave no answer within {minutes} minutes{}", doubt(invocation));
-            ToolOutput::error(ToolErrorCode::Timeout, text)
+            failed(ToolErrorCode::Timeout, "the time of the turn was over before the client answered".to_owned())
         }
     };
     Ok(record.noted(output))
-}
-
-/// Words on a call that may have taken effect although nobody said so.
-fn doubt(call: &Invocation<'_>) -> &'static str {
-    match call.tool().map(|tool| tool.effect) {
-        Some(Effect::Read) => "",
-        _ => "; whether it took effect is not known",
-    }
 }
 
 /// The answer as a result. Nobody has looked at what it says.
@@ -122,16 +102,16 @@ async fn taken(call: &Invocation<'_>, answer: ClientToolAnswer) -> ToolOutput {
         return ToolOutput::error(ToolErrorCode::Tool, text);
     }
     if let Some(picture) = picture {
-        let gap = if text.is_empty() { "" } else { "\n" };
-        match call.context.files.session.keep_picture(picture).await {
+        if !text.is_empty() {
+            text.push('\n');
+        }
+        let (workspaces, session) = (&*call.context.ports.workspaces, call.context.files.session);
+        match attachments::keep_picture(workspaces, session, picture).await {
             Ok(picture) => {
-                let path = &picture.path;
-                text.push_str(&format!("{gap}[its picture comes behind this result; it is in /{path}]"));
-                call.record.affect(|effects| effects.pictures.push(picture));
+                text.push_str(&format!("[its picture comes behind this result; it is in /{}]", picture.path));
+                call.record.entries().effects.pictures.push(picture);
             }
-            Err(error) => {
-                text.push_str(&format!("{gap}[its picture is lost, because it could not be stored: {error}]"))
-            }
+            Err(error) => text.push_str(&format!("[its picture is lost, because it could not be stored: {error}]")),
         }
     }
     if text.is_empty() {

@@ -2,7 +2,6 @@
 
 pub(crate) mod agents;
 pub(crate) mod client_tools;
-pub(crate) mod find_tool;
 pub(crate) mod questions;
 pub(crate) mod search;
 pub(crate) mod todos;

@@ -47,14 +47,6 @@ fn required_unless_said() -> bool {
 }
 
 impl Link for Questions {
-    fn name(&self) -> &'static str {
-        "questions"
-    }
-
-    fn description(&self) -> &'static str {
-        "hands the questions of the model on to a person"
-    }
-
     fn tools(&self) -> Vec<ToolSpec> {
         vec![ToolSpec::of::<Arguments>(NAME, Effect::State)]
     }
@@ -132,7 +124,7 @@ async fn ask(call: &Invocation<'_>, arguments: Arguments) -> Result<ToolOutput, 
     let Arguments { question, context, default, required, choices } = arguments;
     let ask = Ask::Question { secret: false, question, context, default: default.clone(), required, choices };
     let answered = call.ask(ask).await?;
-    call.record.affect(|effects| effects.said = answered.words_of_person());
+    call.record.entries().effects.said = answered.words_of_person();
     Ok(match answered.answer {
         Answer::Text { text } if text.trim().is_empty() => {
             ToolOutput::ok(default.unwrap_or_else(|| "The person left the answer empty.".to_owned()))

@@ -1,6 +1,11 @@
 //! `search_history`: what a compaction replaced, and all else of this session, found by its words.
+//!
+//! `find_tool`: tools of MCP servers that a turn does not show, because there are too many or a person wants it so. What is
+//! found may be called from the next step on. Servers whose tools are not known when a turn begins, because nobody has reached
+//! them yet, are waited for a little; the turn continues with the tools of those that come later.
 
 use agentd_core::{
+    catalogue::CatalogueTool,
     search::{SearchHit, SearchQuery, SearchResult, TOOL},
     tool::{Effect, ToolErrorCode, ToolOutput, ToolSpec},
 };
@@ -8,7 +13,13 @@ use futures_util::FutureExt as _;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use crate::turn::hooks::{Hook, Invocation, Link, Next};
+use crate::{
+    catalog::{FIND_TOOL, Finds},
+    turn::{
+        TurnContext, TurnExit, TurnState,
+        hooks::{Hook, Invocation, Link, Next, done},
+    },
+};
 
 /// Finds that are told where the model names no number.
 const FINDS: usize = 8;
@@ -20,7 +31,7 @@ pub(crate) struct Search;
 /// Finds what was said and done earlier in this session, also what you no longer see. All words must be there; "quoted
 /// words" stand together.
 #[derive(Deserialize, JsonSchema)]
-struct Arguments {
+struct SearchArguments {
     /// A few words, as they were written.
     query: String,
     #[schemars(range(min = 1, max = MAX_FINDS))]
@@ -28,28 +39,17 @@ struct Arguments {
 }
 
 impl Link for Search {
-    fn name(&self) -> &'static str {
-        "search"
-    }
-
-    fn description(&self) -> &'static str {
-        "lets a model find what it no longer sees of its session"
-    }
-
     fn tools(&self) -> Vec<ToolSpec> {
-        vec![ToolSpec::of::<Arguments>(TOOL, Effect::Read)]
+        vec![ToolSpec::of::<SearchArguments>(TOOL, Effect::Read)]
     }
 
     fn around_tool<'a>(&'a self, call: &'a Invocation<'a>, next: Next<'a>) -> Hook<'a, ToolOutput> {
-        if call.call.name != TOOL {
-            return next.run(call);
-        }
-        async move { call.context.or_cancelled(search(call)).await }.boxed()
+        if call.call.name == TOOL { call.context.or_cancelled(search(call)).boxed() } else { next.run(call) }
     }
 }
 
 async fn search(call: &Invocation<'_>) -> ToolOutput {
-    let Arguments { query, limit } = match serde_json::from_str(&call.call.arguments) {
+    let SearchArguments { query, limit } = match serde_json::from_str(&call.call.arguments) {
         Ok(arguments) => arguments,
         Err(error) => return ToolOutput::error(ToolErrorCode::InvalidArgs, format!("nothing was searched: {error}")),
     };
@@ -60,6 +60,9 @@ async fn search(call: &Invocation<'_>) -> ToolOutput {
     let context = call.context;
     match context.ports.store.search(query, Some(context.ids.session), limit).await {
         Ok(SearchResult { hits, unsearched }) => {
+            let line = |SearchHit { at, kind, excerpt, .. }: &SearchHit| {
+                format!("[{}, {}] {excerpt}", at.strftime("%Y-%m-%d %H:%M UTC"), kind.as_str())
+            };
             let mut lines: Vec<String> = hits.iter().map(line).collect();
             if unsearched > 0 {
                 lines.push(
@@ -74,6 +77,142 @@ async fn search(call: &Invocation<'_>) -> ToolOutput {
     }
 }
 
-fn line(hit: &SearchHit) -> String {
-    format!("[{}, {}] {}", hit.at.strftime("%Y-%m-%d %H:%M UTC"), hit.kind.as_str(), hit.excerpt)
+/// Maximum length of a tool's description, in characters, and of its arguments, in bytes.
+const LONGEST_LINE: usize = 200;
+const LONGEST_SCHEMA: usize = 2000;
+/// Servers that are named where nothing was found.
+const MOST_SERVERS: usize = 24;
+
+pub(crate) struct FindTool;
+
+/// Finds tools of MCP servers that are not among yours, by words of their names and of what they do. You may call what it
+/// finds from your next step on.
+#[derive(Deserialize, JsonSchema)]
+struct FindArguments {
+    /// A few words: the task, or the server's name.
+    query: String,
+}
+
+impl Link for FindTool {
+    fn tools(&self) -> Vec<ToolSpec> {
+        vec![ToolSpec::of::<FindArguments>(FIND_TOOL, Effect::Read)]
+    }
+
+    fn can_be_disabled(&self) -> bool {
+        true
+    }
+
+    fn around_tool<'a>(&'a self, call: &'a Invocation<'a>, next: Next<'a>) -> Hook<'a, ToolOutput> {
+        if call.call.name == FIND_TOOL { done(find(call)) } else { next.run(call) }
+    }
+}
+
+fn find(call: &Invocation<'_>) -> ToolOutput {
+    let finds = &call.context.tools.finds;
+    let FindArguments { query } = match serde_json::from_str(&call.call.arguments) {
+        Ok(arguments) => arguments,
+        Err(error) => return ToolOutput::error(ToolErrorCode::InvalidArgs, format!("nothing was looked for: {error}")),
+    };
+    let hits = finds.search(&query);
+    if hits.best.is_empty() {
+        return ToolOutput::ok(nothing(finds));
+    }
+    let left = finds.show(&hits.best);
+    let is_left = |tool: &CatalogueTool| left.contains(&tool.spec.name);
+    let (shown, left): (Vec<_>, Vec<_>) = hits.best.into_iter().partition(|tool| !is_left(tool));
+    let mut lines: Vec<String> = shown.iter().map(|tool| told(tool)).collect();
+    if hits.more > 0 {
+        lines.push(format!("{} more match: be more specific if none of these fits", hits.more));
+    }
+    if !left.is_empty() {
+        lines.push(
+            "there is no room for more tools in this session: use those that were found, or ask the person to mention what \
+             else is needed"
+                .to_owned(),
+        );
+    }
+    call.record.entries().effects.found = shown.into_iter().map(|tool| tool.spec.name.clone()).collect();
+    ToolOutput::ok(lines.join("\n"))
+}
+
+/// The tool in a line, and what it takes. A server wrote both.
+fn told(tool: &CatalogueTool) -> String {
+    let ToolSpec { name, description, parameters, .. } = &tool.spec;
+    let about: String = description.split_whitespace().collect::<Vec<_>>().join(" ");
+    let about = match about.char_indices().nth(LONGEST_LINE) {
+        Some((end, _)) => format!("{} […]", &about[..end]),
+        None => about,
+    };
+    let schema = parameters.to_string();
+    let takes = if schema.len() <= LONGEST_SCHEMA { schema } else { "see its schema among your tools".to_owned() };
+    format!("{name}: {about}\n  arguments: {takes}")
+}
+
+fn nothing(finds: &Finds) -> String {
+    let servers = finds.servers();
+    let named = servers.iter().take(MOST_SERVERS).map(|(server, tools)| format!("{server} ({tools})"));
+    let named: Vec<String> = named.collect();
+    if named.is_empty() {
+        return format!("there is nothing to find: all known tools are among yours already{}", finds.not_known_yet());
+    }
+    let more = servers.len().saturating_sub(MOST_SERVERS);
+    let more = if more > 0 { format!(", and {more} more servers") } else { String::new() };
+    format!(
+        "nothing fits; try other words, or the name of a server. Tools to be found: {}{more}{}",
+        named.join(", "),
+        finds.not_known_yet()
+    )
+}
+
+/// Maximum number of servers named in warnings.
+const MAX_NAMED: usize = 8;
+
+pub(crate) struct UnlistedServers;
+
+impl Link for UnlistedServers {
+    fn before_turn<'a>(&'a self, context: &'a TurnContext, state: &'a mut TurnState) -> Hook<'a> {
+        // The turn that a subagent works for has waited.
+        let waits = state.steps == 0 && !state.only_compacts() && context.settings.parent.is_none();
+        async move { if waits { wait(context, state).await } else { Ok(()) } }.boxed()
+    }
+
+    fn before_step<'a>(&'a self, context: &'a TurnContext, state: &'a mut TurnState) -> Hook<'a> {
+        let is_between = state.pending_calls.is_empty() && state.answer.is_none() && !state.only_compacts();
+        let goes_on = is_between && have_come(context);
+        std::future::ready(if goes_on { Err(TurnExit::Handoff) } else { Ok(()) }).boxed()
+    }
+}
+
+async fn wait(context: &TurnContext, state: &TurnState) -> Result<(), TurnExit> {
+    let names: Vec<String> = context.tools.finds.unusable().map(|server| server.name.clone()).collect();
+    if names.is_empty() {
+        return Ok(());
+    }
+    let user = context.tool_user();
+    let unlisted = tokio::select! {
+        unlisted = context.or_cancelled(context.ports.toolbox.list_servers(&user, &names)) => unlisted?,
+        () = context.control.stopwatch.reaches(context.limits.time) => Vec::new(),
+    };
+    if have_come(context) {
+        return Err(TurnExit::Handoff);
+    }
+    // What stays as it is is said once in a session.
+    let is_new = state.history.iter().all(|item| item.turn_id == context.ids.turn);
+    for server in unlisted.into_iter().filter(|server| is_new || server.is_late).take(MAX_NAMED) {
+        let message = format!("the MCP server {} offers no tools: {}", server.name, server.why);
+        context.recorder.warn("mcp_server", message).await?;
+    }
+    Ok(())
+}
+
+/// Returns true if the tools of a server are known now that were not when the turn got its tools.
+fn have_come(context: &TurnContext) -> bool {
+    let unlisted: Vec<&str> = context.tools.finds.unlisted().map(|server| server.name.as_str()).collect();
+    if unlisted.is_empty() {
+        return false;
+    }
+    let toolbox = &context.ports.toolbox;
+    let session = context.settings.parent.as_ref().map_or(context.ids.session, |parent| parent.session);
+    let now = toolbox.session_catalogue(session).unwrap_or_else(|| toolbox.catalogue());
+    now.servers.iter().any(|server| !server.is_unlisted && unlisted.contains(&server.name.as_str()))
 }

@@ -13,11 +13,11 @@ use serde::Deserialize;
 use crate::turn::{
     TurnContext, TurnState,
     hooks::{Hook, Invocation, Link, Next, Preview, Reminder, done},
-    request,
+    request::reminder_or_over,
 };
 
 const WRITE: &str = "todo_write";
-/// Reminder where the list is empty again.
+/// Said of an empty list, and where it is empty again.
 const NO_TODOS: &str = "The todo list is empty.";
 const READ: &str = "todo_read";
 /// Entries of a list at the most.
@@ -30,36 +30,29 @@ const MAX_ID: usize = 40;
 pub(crate) struct Todos;
 
 impl Link for Todos {
-    fn name(&self) -> &'static str {
-        "todos"
-    }
-
-    fn description(&self) -> &'static str {
-        "answers the todo tools and reminds the model of what is to be done"
-    }
-
     fn tools(&self) -> Vec<ToolSpec> {
         vec![ToolSpec::of::<Nothing>(READ, Effect::Read), ToolSpec::of::<Arguments>(WRITE, Effect::State)]
     }
 
-    fn reminder(&self, context: &TurnContext, state: &TurnState) -> Option<Reminder> {
-        let text = reminder(&state.todos).or_else(|| {
-            // A list that was emptied is no longer what the model was last reminded of.
-            request::last_reminder(&state.history, NoticeTopic::Todos, context.ids.turn).map(|_| NO_TODOS.to_owned())
-        })?;
-        Some(Reminder::new(NoticeTopic::Todos, text))
+    fn reminder(&self, _: &TurnContext, state: &TurnState) -> Option<Reminder> {
+        reminder_or_over(state, NoticeTopic::Todos, reminder(&state.todos), NO_TODOS)
     }
 
     fn preview<'a>(&'a self, call: &'a Invocation<'a>) -> Option<Preview<'a>> {
-        (call.call.name == WRITE).then(|| {
-            let shown = read(&call.call.arguments).map(|todos| Some(list(&todos))).map_err(|problem| unfit(&problem));
-            std::future::ready(shown).boxed()
-        })
+        let shown = || read(&call.call.arguments).map(|todos| Some(list(&todos)));
+        (call.call.name == WRITE).then(|| std::future::ready(shown()).boxed())
     }
 
     fn around_tool<'a>(&'a self, call: &'a Invocation<'a>, next: Next<'a>) -> Hook<'a, ToolOutput> {
         let output = match call.call.name.as_str() {
-            WRITE => write(call),
+            WRITE => match read(&call.call.arguments) {
+                Ok(todos) => {
+                    let output = ToolOutput::ok(list(&todos));
+                    call.record.entries().effects.todos = Some(todos);
+                    output
+                }
+                Err(output) => output,
+            },
             READ => ToolOutput::ok(list(&call.state.todos)),
             _ => return next.run(call),
         };
@@ -94,23 +87,11 @@ struct Entry {
     priority: TodoPriority,
 }
 
-fn write(call: &Invocation<'_>) -> ToolOutput {
-    match read(&call.call.arguments) {
-        Ok(todos) => {
-            let output = ToolOutput::ok(list(&todos));
-            call.record.affect(|effects| effects.todos = Some(todos));
-            output
-        }
-        Err(problem) => unfit(&problem),
-    }
-}
-
-fn unfit(problem: &str) -> ToolOutput {
-    ToolOutput::error(ToolErrorCode::InvalidArgs, format!("the todo list was not changed: {problem}"))
-}
-
-fn read(arguments: &str) -> Result<Vec<Todo>, String> {
-    serde_json::from_str::<Arguments>(arguments).map_err(|error| error.to_string()).and_then(validate)
+fn read(arguments: &str) -> Result<Vec<Todo>, ToolOutput> {
+    let todos = serde_json::from_str::<Arguments>(arguments).map_err(|error| error.to_string()).and_then(validate);
+    todos.map_err(|problem| {
+        ToolOutput::error(ToolErrorCode::InvalidArgs, format!("the todo list was not changed: {problem}"))
+    })
 }
 
 fn validate(arguments: Arguments) -> Result<Vec<Todo>, String> {
@@ -148,7 +129,7 @@ fn free_id(todos: &[Todo], wanted: Option<String>, number: usize) -> String {
 
 fn list(todos: &[Todo]) -> String {
     if todos.is_empty() {
-        return "The todo list is empty.".to_owned();
+        return NO_TODOS.to_owned();
     }
     let mut text = String::new();
     for todo in todos {
@@ -176,18 +157,15 @@ fn reminder(todos: &[Todo]) -> Option<String> {
     let mut pending = todos.iter().filter(|todo| todo.status == TodoStatus::Pending);
     let next = pending.next();
     let more = pending.count();
+    let current = current.map(|todo| format!("Current todo: {}.", one_line(&todo.content)));
+    let more = if more == 0 { String::new() } else { format!(" (and {more} more)") };
+    let next = next.map(|todo| format!("Next: {}{more}", one_line(&todo.content)));
     Some(match (current, next) {
         (None, None) => "All todos are completed.".to_owned(),
-        (None, Some(next)) => format!("No todo is in progress. Next: {}{}", one_line(&next.content), and_more(more)),
-        (Some(current), None) => format!("Current todo: {}. It is the last.", one_line(&current.content)),
-        (Some(current), Some(next)) => {
-            format!("Current todo: {}. Next: {}{}", one_line(&current.content), one_line(&next.content), and_more(more))
-        }
+        (None, Some(next)) => format!("No todo is in progress. {next}"),
+        (Some(current), None) => format!("{current} It is the last."),
+        (Some(current), Some(next)) => format!("{current} {next}"),
     })
-}
-
-fn and_more(more: usize) -> String {
-    if more == 0 { String::new() } else { format!(" (and {more} more)") }
 }
 
 #[cfg(test)]
@@ -197,7 +175,7 @@ mod tests {
     fn check(arguments: &str, expected: Result<&str, &str>) {
         match (read(arguments), expected) {
             (Ok(todos), Ok(text)) => assert_eq!(list(&todos), text, "{arguments}"),
-            (Err(problem), Err(part)) => assert!(problem.contains(part), "{problem:?} should say {part:?}"),
+            (Err(output), Err(part)) => assert!(output.text.contains(part), "{output:?} should say {part:?}"),
             (read, _) => panic!("{arguments}: {read:?}"),
         }
     }
@@ -213,10 +191,9 @@ mod tests {
             r#"{"todos": [{"id": "2", "content": "a", "status": "pending"}, {"content": "b", "status": "pending"}]}"#,
             Ok("[ ] 2. a\n[ ] 3. b\n"),
         );
-        check(
-            r#"{"todos": [{"content": "a", "status": "in_progress"}, {"content": "b", "status": "in_progress"}]}"#,
-            Err("only one may be"),
-        );
+        let two =
+            r#"{"todos": [{"content": "a", "status": "in_progress"}, {"content": "b", "status": "in_progress"}]}"#;
+        check(two, Err("only one may be"));
         check(r#"{"todos": [{"content": "  ", "status": "pending"}]}"#, Err("entry 1 has no content"));
         check(r#"{"todos": [{"content": "a", "status": "done"}]}"#, Err("unknown variant `done`"));
         check("not json", Err("expected"));

@@ -21,7 +21,7 @@ use crate::{
     session::actor::{Actor, Fault},
     turn::{
         Phase, TurnState,
-        route::{PlanFacts, RouteFacts, SlotChoice},
+        route::{self, RouteFacts, SlotChoice},
         state::UnansweredCall,
         stopwatch::{CallCost, CallStream},
     },
@@ -46,7 +46,7 @@ impl Actor {
         let configured = self.shared.config().planning;
         // Where nobody decides, the plan would be the answer, and that is to have a form.
         let is_in_form = start.answer_schema.is_some() && answering == OnInterrupt::Deny;
-        !by_itself && !is_in_form && PlanFacts { asked, configured, intent, answering }.plans()
+        !by_itself && !is_in_form && route::plans(asked, configured, intent, answering)
     }
 
     /// The slot that the main agent uses in a turn.

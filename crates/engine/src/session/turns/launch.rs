@@ -9,6 +9,7 @@ use agentd_core::{
     ports::{FallbackModel, Workspace},
     turn::{Denial, StopReason},
 };
+use tokio::sync::OnceCell;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
@@ -22,8 +23,7 @@ use crate::{
     session::actor::{Actor, Fault, OpenTurn, RunningTurn},
     turn::{
         Control, Limits, Phase, PromptSource, TurnContext, TurnFiles, TurnIds, TurnModels, TurnRules, TurnState,
-        TurnTools, files::SessionFiles, recorder::Recorder, rounds::CallRounds, route::SlotChoice, run::run,
-        stopwatch::Stopwatch,
+        TurnTools, recorder::Recorder, rounds::CallRounds, route::SlotChoice, run::run, stopwatch::Stopwatch,
     },
 };
 
@@ -125,7 +125,8 @@ impl Actor {
             },
             files: TurnFiles {
                 workspace,
-                session: SessionFiles::new(self.state.settings.files_of(self.id), Arc::clone(&shared.ports.workspaces)),
+                session: self.state.settings.files_of(self.id),
+                are_made: OnceCell::new(),
                 state: self.files.subscribe(),
                 of_client: open.file_lines.live(),
             },

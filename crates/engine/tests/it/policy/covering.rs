@@ -1,23 +1,16 @@
 //! What a rule by prefix lets run, run by a real bash among canaries: besides its program and what only looks nothing may
 //! run, and nothing may change but files of output. Commands come from a grammar of what stands around a covered command.
 
-use std::{
-    collections::HashSet,
-    process::{Command, Stdio},
-};
-
 use agentd_core::policy::Verdict;
 
 use super::{
     granting,
-    looking::{Cage, Dice, culprits, number},
+    looking::{Cage, Dice, is_bare, tried, wanted},
     run, shipped,
 };
 
 /// How many commands are judged where nobody says how many.
-const JUDGED: usize = 20_000;
-/// How many commands run between two looks at the canaries.
-const BATCH: usize = 100;
+const JUDGED: u64 = 20_000;
 
 /// Words in front of a program. The first 11 are harmless.
 const BEFORE: (usize, [&str; 24]) = (
@@ -177,36 +170,22 @@ fn may_change(path: &str) -> bool {
 
 #[test]
 fn a_rule_lets_nothing_else_run_and_changes_nothing_but_output() {
-    let has = |program: &str| Command::new(program).arg("--version").stdout(Stdio::null()).status().is_ok();
-    if !["bash", "timeout", "git"].into_iter().all(has) {
-        eprintln!("skipped: there is no bash, no timeout or no git");
+    if is_bare() {
         return;
     }
     // The canaries would show it.
     let holds = |command: &str| Cage::new().holds(&[command.to_owned()], may_change);
     assert!(holds("tool > out.txt") && !holds("tool; ./evil") && !holds("tool > main.py"));
-    let count = number("AGENTD_LOOKING_COMMANDS").and_then(|count| usize::try_from(count).ok()).unwrap_or(JUDGED);
-    let seed = number("AGENTD_LOOKING_SEED").unwrap_or(20_260_101);
     let (policy, kept) = (shipped(), granting(&["run_bash_command: tool *"]));
-    let (mut dice, mut cage) = (Dice(seed), Cage::new());
-    let (mut changed, mut batch, mut ran) = (Vec::new(), Vec::new(), HashSet::new());
-    for index in 0..count {
-        let command = dice.line(simple);
-        let said = run(&policy, &command, &kept);
-        if said.verdict == Verdict::Allow && !said.only_looks() && ran.insert(command.clone()) {
-            assert_eq!(said.granted_by, ["run_bash_command: tool *"], "{command:?} {said:?}");
-            batch.push(command);
-        }
-        if batch.len() == BATCH || index + 1 == count {
-            if !cage.holds(&batch, may_change) {
-                changed.extend(culprits(&batch, may_change));
-                cage = Cage::new();
-            }
-            batch.clear();
-        }
-        assert!(changed.len() <= 5, "AGENTD_LOOKING_SEED={seed}: these do more than the rule says: {changed:#?}");
-    }
+    let may_run = |command: &str| {
+        let said = run(&policy, command, &kept);
+        let may_run = said.verdict == Verdict::Allow && !said.only_looks();
+        assert!(!may_run || said.granted_by == ["run_bash_command: tool *"], "{command:?} {said:?}");
+        may_run
+    };
+    let (seed, count) = wanted(JUDGED);
+    let (ran, changed) = tried((seed, count), simple, may_run, may_change);
     assert!(changed.is_empty(), "AGENTD_LOOKING_SEED={seed}: these do more than the rule says: {changed:#?}");
-    eprintln!("{} of {count} ran", ran.len());
-    assert!(ran.len() > count / 50, "only {} of {count} ran: the grammar tries nothing", ran.len());
+    eprintln!("{ran} of {count} ran");
+    assert!(ran > count / 50, "only {ran} of {count} ran: the grammar tries nothing");
 }

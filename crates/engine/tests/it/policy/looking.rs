@@ -19,7 +19,7 @@ use tempfile::TempDir;
 use super::run;
 
 /// How many commands are judged where nobody says how many.
-const JUDGED: usize = 100_000;
+const JUDGED: u64 = 100_000;
 /// How many commands run between two looks at the canaries.
 const BATCH: usize = 100;
 /// How many look for something at the same time.
@@ -238,17 +238,17 @@ const REDIRECTS: [&str; 26] = [
     ">&-",
     "{x}>a",
 ];
-const JOINTS: [&str; 14] =
+pub(super) const JOINTS: [&str; 14] =
     [";", "; ", " && ", "&&", " || ", " | ", "|", "\n", " & ", " |& ", ";;", "\n\n", " ; ", "|\n"];
 /// Put in anywhere.
-const SIGNS: [&str; 44] = [
+pub(super) const SIGNS: [&str; 44] = [
     "'", "\"", "\\", "\\\n", "$", "`", "(", ")", "{", "}", "[", "]", "<", ">", "&", "|", ";", "#", " #", "!", "~", "*",
     "?", "=", "\n", "\r", "\0", "\t", " ", "é", "あ", "\u{a0}", "\u{85}", "\\'", "\\\"", "$'", "$\"", "<<E\n", "\nE\n",
     "$(", "${", "((", "^", "%",
 ];
 
 /// Numbers that look like chance, the same for the same seed.
-pub(super) struct Dice(pub(super) u64);
+pub(super) struct Dice(u64);
 
 impl Dice {
     fn roll(&mut self) -> u64 {
@@ -259,7 +259,7 @@ impl Dice {
         mixed ^ (mixed >> 31)
     }
 
-    pub(super) fn below(&mut self, end: usize) -> usize {
+    fn below(&mut self, end: usize) -> usize {
         usize::try_from(self.roll() % u64::try_from(end).unwrap()).unwrap()
     }
 
@@ -272,7 +272,7 @@ impl Dice {
     }
 
     /// Simple commands, joined and broken in any way.
-    pub(super) fn line(&mut self, simple: impl Fn(&mut Self) -> String) -> String {
+    fn line(&mut self, simple: fn(&mut Self) -> String) -> String {
         let mut text = simple(self);
         while self.percent(25) {
             text += self.one(&JOINTS);
@@ -401,53 +401,43 @@ impl Cage {
     }
 }
 
-pub(super) fn number(name: &str) -> Option<u64> {
-    env::var(name).ok()?.parse().ok()
-}
-
-#[test]
-fn what_runs_without_asking_changes_nothing() {
+/// Whether this machine lacks what these tests run.
+pub(super) fn is_bare() -> bool {
     let has = |program: &str| Command::new(program).arg("--version").stdout(Stdio::null()).status().is_ok();
-    if !["bash", "timeout", "git"].into_iter().all(has) {
+    let is_bare = !["bash", "timeout", "git"].into_iter().all(has);
+    if is_bare {
         eprintln!("skipped: there is no bash, no timeout or no git");
-        return;
     }
-    let count = number("AGENTD_LOOKING_COMMANDS").and_then(|count| usize::try_from(count).ok()).unwrap_or(JUDGED);
-    let seed = number("AGENTD_LOOKING_SEED").unwrap_or(20_260_101);
-    let threads = (0..THREADS).map(|thread| thread::spawn(move || look(seed + thread, count / 2)));
-    let threads: Vec<_> = threads.collect();
-    let results: Vec<_> = threads.into_iter().map(|thread| thread.join().unwrap()).collect();
-    for (ran, changed) in &results {
-        eprintln!("{ran} of {} ran", count / 2);
-        assert!(changed.is_empty(), "AGENTD_LOOKING_SEED={seed}: these change something: {changed:#?}");
-        assert!(*ran > count / 200, "only {ran} of {count} ran: the grammar tries nothing");
-    }
+    is_bare
 }
 
-/// Judges commands, and runs those that need no question. Says how many ran, and which of them changed something.
-fn look(seed: u64, count: usize) -> (usize, Vec<String>) {
-    let policy = Policy::new(Rules::default());
-    let settings = SessionSettings::default();
-    let mut dice = Dice(seed.wrapping_mul(0x2545_f491_4f6c_dd1d));
-    let mut cage = Cage::new();
-    let (mut ran, mut changed, mut batch) = (0, Vec::new(), Vec::new());
-    // The same command again tells nothing new.
-    let mut known = HashSet::new();
+/// The seed, and how many commands are judged.
+pub(super) fn wanted(judged: u64) -> (u64, u64) {
+    let number = |name: &str| env::var(name).ok()?.parse().ok();
+    (number("AGENTD_LOOKING_SEED").unwrap_or(20_260_101), number("AGENTD_LOOKING_COMMANDS").unwrap_or(judged))
+}
+
+/// Judges commands, and runs those that may. Says how many ran, and which of them changed what may not change.
+pub(super) fn tried(
+    (seed, count): (u64, u64),
+    simple: fn(&mut Dice) -> String,
+    may_run: impl Fn(&str) -> bool,
+    may_change: fn(&str) -> bool,
+) -> (u64, Vec<String>) {
+    let (mut dice, mut cage) = (Dice(seed), Cage::new());
+    let (mut changed, mut batch, mut known) = (Vec::new(), Vec::new(), HashSet::new());
     for index in 0..count {
-        let command = dice.line(Dice::simple);
-        let said = run(&policy, &command, &settings);
-        assert!(!said.rule.contains("a check failed"), "{command:?} {said:?}");
-        if said.verdict == Verdict::Allow {
-            assert!(said.only_looks(), "{command:?} {said:?}");
-            assert!(!command.contains('\0'), "{command:?} {said:?}");
-            ran += 1;
-            if known.insert(command.clone()) {
-                batch.push(command);
-            }
+        let command = dice.line(simple);
+        // The same command again tells nothing new.
+        if may_run(&command) && known.insert(command.clone()) {
+            batch.push(command);
         }
         if batch.len() == BATCH || index + 1 == count {
-            if !cage.holds(&batch, |_| false) {
-                changed.extend(culprits(&batch, |_| false));
+            if !cage.holds(&batch, may_change) {
+                // Those that change something, each tried alone; all together where none does.
+                let changes = |command: &&String| !Cage::new().holds(std::slice::from_ref(*command), may_change);
+                let alone: Vec<String> = batch.iter().filter(changes).cloned().collect();
+                changed.extend(if alone.is_empty() { vec![batch.join("\n--\n")] } else { alone });
                 cage = Cage::new();
             }
             batch.clear();
@@ -456,20 +446,38 @@ fn look(seed: u64, count: usize) -> (usize, Vec<String>) {
             break;
         }
     }
-    (ran, changed)
+    (known.len() as u64, changed)
 }
 
-/// Those that change something, each tried alone; all together where none does.
-pub(super) fn culprits(commands: &[String], may_change: fn(&str) -> bool) -> Vec<String> {
-    let changes = |command: &&String| !Cage::new().holds(std::slice::from_ref(*command), may_change);
-    let alone: Vec<String> = commands.iter().filter(changes).cloned().collect();
-    if alone.is_empty() { vec![commands.join("\n--\n")] } else { alone }
+#[test]
+fn what_runs_without_asking_changes_nothing() {
+    if is_bare() {
+        return;
+    }
+    let (seed, count) = wanted(JUDGED);
+    let look = move |thread: u64| {
+        let (policy, settings) = (Policy::new(Rules::default()), SessionSettings::default());
+        let may_run = |command: &str| {
+            let said = run(&policy, command, &settings);
+            assert!(!said.rule.contains("a check failed"), "{command:?} {said:?}");
+            let may_run = said.verdict == Verdict::Allow;
+            assert!(!may_run || (said.only_looks() && !command.contains('\0')), "{command:?} {said:?}");
+            may_run
+        };
+        let seed = (seed + thread).wrapping_mul(0x2545_f491_4f6c_dd1d);
+        tried((seed, count / THREADS), Dice::simple, may_run, |_| false)
+    };
+    let threads: Vec<_> = (0..THREADS).map(|thread| thread::spawn(move || look(thread))).collect();
+    for (ran, changed) in threads.into_iter().map(|thread| thread.join().unwrap()) {
+        eprintln!("{ran} of {} ran", count / THREADS);
+        assert!(changed.is_empty(), "AGENTD_LOOKING_SEED={seed}: these change something: {changed:#?}");
+        assert!(ran > count / 200, "only {ran} of {count} ran: the grammar tries nothing");
+    }
 }
 
 #[test]
 fn the_canaries_tell_what_changes_something() {
-    let has = |program: &str| Command::new(program).arg("--version").stdout(Stdio::null()).status().is_ok();
-    if !["bash", "timeout", "git"].into_iter().all(has) {
+    if is_bare() {
         return;
     }
     let check = |command: &str, expected: bool| {

@@ -143,11 +143,9 @@ fn lived_in() -> SessionSettings {
     granting(&grants.map(|grant| format!("{SHELL_TOOL}: {grant}")).each_ref().map(String::as_str))
 }
 
-fn disagreements(
-    corpus: &[(String, String)],
-    settings: &SessionSettings,
-    fits: impl Fn(&str, &str) -> bool,
-) -> Vec<String> {
+/// Every command gets a verdict that fits the one that is expected.
+#[track_caller]
+fn agree(corpus: &[(String, String)], settings: &SessionSettings, fits: impl Fn(&str, &str) -> bool) {
     let policy = shipped();
     let wrong = corpus.iter().filter_map(|(expected, command)| {
         let said = run(&policy, command, settings);
@@ -155,15 +153,15 @@ fn disagreements(
         (!fits(expected, found))
             .then(|| format!("{expected} but {found}: {command:?}\n    by {:?} {}", said.layer, said.rule))
     });
-    wrong.collect()
+    let wrong: Vec<String> = wrong.collect();
+    assert!(wrong.is_empty(), "{} of {}:\n{}", wrong.len(), corpus.len(), wrong.join("\n"));
 }
 
 #[test]
 fn everyday_commands_get_the_verdict_that_people_expect() {
     let corpus = hostile::commands(include_str!("../../corpus/everyday_commands.txt"));
     assert!(corpus.len() >= 100, "{}", corpus.len());
-    let wrong = disagreements(&corpus, &SessionSettings::default(), |expected, found| expected == found);
-    assert!(wrong.is_empty(), "{} of {}:\n{}", wrong.len(), corpus.len(), wrong.join("\n"));
+    agree(&corpus, &SessionSettings::default(), |expected, found| expected == found);
 }
 
 /// `ask` marks commands of which a high or critical question is enough; `deny` those that no answer may let run.
@@ -181,8 +179,7 @@ fn hostile_commands_are_held_whatever_was_granted() {
     assert!(corpus.len() >= 900, "{}", corpus.len());
     let trusting = SessionSettings { confirm_exec: false, confirm_write: false, ..lived_in() };
     for settings in [SessionSettings::default(), lived_in(), trusting] {
-        let wrong = disagreements(&corpus, &settings, is_held);
-        assert!(wrong.is_empty(), "{} of {}:\n{}", wrong.len(), corpus.len(), wrong.join("\n"));
+        agree(&corpus, &settings, is_held);
     }
 }
 
@@ -190,15 +187,13 @@ fn hostile_commands_are_held_whatever_was_granted() {
 fn whatever_does_more_than_look_asks_where_asking_is_on() {
     let corpus = hostile::commands(include_str!("../../corpus/asking_commands.txt"));
     assert!(corpus.len() >= 150, "{}", corpus.len());
-    let wrong = disagreements(&corpus, &SessionSettings::default(), |_, found| found != "allow");
-    assert!(wrong.is_empty(), "{} of {}:\n{}", wrong.len(), corpus.len(), wrong.join("\n"));
+    agree(&corpus, &SessionSettings::default(), |_, found| found != "allow");
     let kept = ["cargo test *", "make", "make -f -", "make test", "printf x", "ls *", "npm run build", "echo evil"];
     let kept = granting(&kept.map(|rule| format!("{SHELL_TOOL}: {rule}")).each_ref().map(String::as_str));
     // A rule for a program covers it below a plain `time` or `timeout`, and below nothing else.
     let (covered, others): (Vec<_>, Vec<_>) =
         corpus.into_iter().partition(|(_, command)| ["timeout 5 ls", "time ls"].contains(&command.as_str()));
-    let wrong = disagreements(&others, &kept, |_, found| found != "allow");
-    assert!(wrong.is_empty(), "{} of {}:\n{}", wrong.len(), others.len(), wrong.join("\n"));
-    let asking = disagreements(&covered, &kept, |_, found| found == "allow");
-    assert!(covered.len() == 2 && asking.is_empty(), "{}", asking.join("\n"));
+    agree(&others, &kept, |_, found| found != "allow");
+    agree(&covered, &kept, |_, found| found == "allow");
+    assert_eq!(covered.len(), 2);
 }

@@ -6,7 +6,7 @@ use agentd_core::{ports::Workspace, session::Mount, session::SessionSettings, to
 use agentd_policy::{CallContext, Policy, SHELL_TOOL, roots};
 use serde_json::{Value, json};
 
-use super::{compiled, mark, shipped, tool};
+use super::{compiled, mark, shipped, tool, with_all};
 
 fn workspace(has_project: bool) -> Workspace {
     let project = has_project.then(|| Mount { path: "/home/me/code".into(), writable: true });
@@ -21,21 +21,10 @@ fn workspace(has_project: bool) -> Workspace {
 
 fn judged(policy: &Policy, name: &str, effect: Effect, arguments: &Value, has_project: bool) -> &'static str {
     let workspace = workspace(has_project);
-    let (settings, tool) = (SessionSettings::default(), tool(name, effect));
-    let facts = CallContext {
-        foreign: None,
-        tool: &tool,
-        arguments: &arguments.to_string(),
-        followed: None,
-        start: None,
-        settings: &settings,
-        roots: &roots(&workspace),
-        memories: workspace.memories.as_deref(),
-        kept: &[],
-        held: true,
-        contained: true,
-    };
-    mark(&policy.judge(&facts))
+    with_all(None, None, &tool(name, effect), arguments, &SessionSettings::default(), |facts| {
+        let (roots, memories) = (roots(&workspace), workspace.memories.as_deref());
+        mark(&policy.judge(&CallContext { roots: &roots, memories, ..*facts }))
+    })
 }
 
 #[test]

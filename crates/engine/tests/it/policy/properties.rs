@@ -6,7 +6,11 @@ use agentd_core::{policy::Verdict, session::SessionSettings};
 use agentd_policy::{Policy, SHELL_TOOL};
 use proptest::{collection::vec, prelude::*, sample::select, strategy::ValueTree};
 
-use super::{granting, mark, run, shipped};
+use super::{
+    granting,
+    looking::{JOINTS, SIGNS},
+    mark, run, shipped,
+};
 
 static POLICY: LazyLock<Policy> = LazyLock::new(shipped);
 static DEPLOY: LazyLock<Policy> = LazyLock::new(|| super::compiled("tools: {run_bash_command: {deny: [make deploy]}}"));
@@ -110,37 +114,16 @@ fn inside(command: impl Strategy<Value = String>) -> impl Strategy<Value = Strin
 
 /// Pieces of shell, in any order.
 fn soup() -> impl Strategy<Value = String> {
-    let token = select(vec![
-        "(",
-        ")",
-        "((",
+    let words = [
         "))",
-        "{",
-        "}",
         "[[",
         "]]",
-        "$(",
         "$((",
-        "${",
-        "`",
-        "'",
-        "\"",
-        "\\",
-        "$'",
         "<<EOF\n",
         "EOF\n",
         "<<<",
         "<(",
         ">(",
-        "|",
-        "||",
-        "&&",
-        "&",
-        ";",
-        ";;",
-        "\n",
-        " ",
-        " ",
         " ",
         "if ",
         "then ",
@@ -154,28 +137,18 @@ fn soup() -> impl Strategy<Value = String> {
         "case ",
         "esac",
         "function ",
-        "!",
         "time ",
         "select ",
         "coproc ",
-        "#",
-        "~",
         "~1",
         "{a,b}",
         "{1..9}",
-        "*",
-        "?",
-        "[",
-        "]",
-        "=",
         "+=",
         "a",
         "x=",
         "$x",
         "$@",
-        ">",
         ">>",
-        "<",
         "2>&1",
         "&>",
         "-c",
@@ -187,11 +160,9 @@ fn soup() -> impl Strategy<Value = String> {
         "rm ",
         "-rf ",
         "/",
-        "é",
         "\u{3000}",
-        "\0",
-        "\r",
-    ]);
+    ];
+    let token = select([&SIGNS[..], &JOINTS, &words].concat());
     vec(token, 0..120).prop_map(|tokens| tokens.concat())
 }
 

@@ -99,6 +99,9 @@ fn a_grant_covers_what_it_names_and_nothing_else() {
     check(cargo, "cargo test $X", "ask");
     check(cargo, "cargo test --config x", "high");
     check(cargo, "cargo test && cargo build", "ask");
+    check(cargo, "cargo test; make", "ask");
+    check(cargo, "cargo test $(make)", "ask");
+    check(cargo, "make | cargo test", "ask");
     // What stands in place of the star stays in the session's folders.
     check(cargo, "cargo test --manifest-path sub/Cargo.toml", "allow");
     check(cargo, "cargo test --target-dir /etc/x", "ask");

@@ -13,7 +13,7 @@ use agentd_core::{
 use agentd_policy::{CallContext, Check, Policy, RuleFile, Rules, SHELL_TOOL};
 use serde_json::json;
 
-use super::{compiled, granting, judge, mark, may_show, run, shipped, tool};
+use super::{compiled, granting, judge, mark, may_show, run, shipped, tool, with_all};
 
 /// The example of the documentation, with every key that a rule file may have.
 const EXAMPLE: &str = r#"
@@ -63,32 +63,16 @@ fn a_rule_file_of_the_documented_form_holds_for_every_tool_that_it_names() {
         assert_eq!(mark(&said), expected, "{args} {said:?}");
         assert!(said.rule.contains(rule), "{args} {said:?}");
     };
-    check(
-        "http_fetch",
-        Effect::Execute,
-        json!({"url": "http://internal.company.com/x"}),
-        "deny",
-        "tools.http_fetch.patterns.high_risk",
-    );
-    check("http_fetch", Effect::Execute, json!({"url": "https://api.example.org"}), "ask", "medium_risk: api");
-    check("http_fetch", Effect::Execute, json!({"url": "https://docs.example.org"}), "allow", "low_risk");
-    check("http_fetch", Effect::Execute, json!({"url": "https://x.example/?https://docs."}), "high", "confirm_exec");
-    check(
-        "http_fetch",
-        Effect::Execute,
-        json!({"url": "https://docs.x", "body": "password=hunter2"}),
-        "critical",
-        "global",
-    );
-    check(
-        "write_file",
-        Effect::Write,
-        json!({"path": "a", "content": "api_key: x"}),
-        "critical",
-        "global.risk_patterns.critical",
-    );
-    check("write_file", Effect::Write, json!({"path": "a", "content": "hello"}), "ask", "confirm_write");
-    check("write_file", Effect::Write, json!({"path": "a", "password": "hunter2"}), "critical", "password");
+    let fetch = |args, expected: &str, rule: &str| check("http_fetch", Effect::Execute, args, expected, rule);
+    fetch(json!({"url": "http://internal.company.com/x"}), "deny", "tools.http_fetch.patterns.high_risk");
+    fetch(json!({"url": "https://api.example.org"}), "ask", "medium_risk: api");
+    fetch(json!({"url": "https://docs.example.org"}), "allow", "low_risk");
+    fetch(json!({"url": "https://x.example/?https://docs."}), "high", "confirm_exec");
+    fetch(json!({"url": "https://docs.x", "body": "password=hunter2"}), "critical", "global");
+    let write = |args, expected: &str, rule: &str| check("write_file", Effect::Write, args, expected, rule);
+    write(json!({"path": "a", "content": "api_key: x"}), "critical", "global.risk_patterns.critical");
+    write(json!({"path": "a", "content": "hello"}), "ask", "confirm_write");
+    write(json!({"path": "a", "password": "hunter2"}), "critical", "password");
     check("read_file", Effect::Read, json!({"path": "/etc/passwd"}), "high", "/etc/passwd");
     check("read_file", Effect::Read, json!({"path": "a"}), "allow", "");
     check(SHELL_TOOL, Effect::Execute, json!({"command": "pip  install x"}), "ask", "medium_risk");
@@ -98,23 +82,11 @@ fn a_rule_file_of_the_documented_form_holds_for_every_tool_that_it_names() {
 #[test]
 fn the_letters_of_json_hide_nothing() {
     let policy = shipped();
+    let settings = SessionSettings { confirm_write: false, ..SessionSettings::default() };
     let facts_of = |arguments: &str| {
-        let roots: [&std::path::Path; 0] = [];
-        let settings = SessionSettings { confirm_write: false, ..SessionSettings::default() };
-        let tool = tool("write_file", Effect::Write);
-        mark(&policy.judge(&agentd_policy::CallContext {
-            foreign: None,
-            tool: &tool,
-            arguments,
-            followed: None,
-            start: None,
-            settings: &settings,
-            roots: &roots,
-            memories: None,
-            kept: &[],
-            held: true,
-            contained: true,
-        }))
+        with_all(None, None, &tool("write_file", Effect::Write), &json!({}), &settings, |facts| {
+            mark(&policy.judge(&CallContext { arguments, ..*facts }))
+        })
     };
     assert_eq!(facts_of(r#"{"path":"a","content":"\u0070assword=hunter2"}"#), "critical");
     assert_eq!(facts_of(r#"{"path":"a","content":["x",{"y":"pass\u0077ord = hunter2"}]}"#), "critical");

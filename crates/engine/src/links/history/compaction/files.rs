@@ -9,14 +9,13 @@ use std::sync::Arc;
 
 use agentd_context::{
     compaction::{facts, summary, transcript},
-    text::{Excerpt, harmless, reason, sizes},
+    text::{Excerpt, harmless, reason},
     tokens::estimate,
 };
 use agentd_core::{
     context::{Compaction, HistoryFile},
     error::WorkspaceError,
-    event::{Event, EventKind},
-    files::SessionTree,
+    event::EventKind,
     ids::CallId,
     item::{Item, ItemBody, NoticeSource, NoticeTopic},
     path,
@@ -26,7 +25,8 @@ use agentd_core::{
 use serde_json::json;
 
 use crate::{
-    large_input::{InputRoom, UserInput},
+    large_input::{self, InputRoom, UserInput},
+    links::results::READS_FILES,
     turn::{TurnContext, TurnExit, TurnState},
 };
 
@@ -36,13 +36,11 @@ const MOST: usize = 5;
 const PART_OF_WINDOW: u64 = 10;
 /// Bytes of a file that is read again at the most.
 const MAX_BYTES: usize = 256 << 10;
-/// Tool that reads a file.
-const READ: &str = "read_file";
 
 /// Tells what the files say now that were worked on in what was replaced. Long ones are left out: they are named.
 pub(super) async fn tell(context: &TurnContext, state: &mut TurnState, replaced: &[Arc<Item>]) -> Result<(), TurnExit> {
     // What tools may not read is not read for them.
-    if context.tool(READ).is_none() || context.models.model.info().embedded {
+    if context.tool(READS_FILES).is_none() || context.models.model.info().embedded {
         return Ok(());
     }
     let in_view = facts::last_files(&state.history);
@@ -72,15 +70,11 @@ pub(super) async fn tell(context: &TurnContext, state: &mut TurnState, replaced:
 /// The text of a file, where the rules let it be read without asking.
 async fn read(context: &TurnContext, path: &str) -> Option<String> {
     let arguments = json!({ "path": path }).to_string();
-    let call = ToolCall { call_id: CallId::generate(), name: READ.to_owned(), arguments };
+    let call = ToolCall { call_id: CallId::generate(), name: READS_FILES.to_owned(), arguments };
     if !context.tool_context(&call).reading.allow(path) {
         return None;
     }
-    let tree = SessionTree {
-        workspace: Arc::clone(&context.files.workspace),
-        state: Arc::clone(&context.files.state.borrow()),
-    };
-    context.ports.workspaces.read_text(tree, path.to_owned(), MAX_BYTES).await
+    context.ports.workspaces.read_text(context.files.tree(), path.to_owned(), MAX_BYTES).await
 }
 
 /// Events of the journal that are read at once.
@@ -129,7 +123,12 @@ async fn write(
             let read = context.ports.store.events(context.ids.session, after, PAGE).await;
             let page = read.map_err(|error| WorkspaceError::new(error.kind(), error.to_string()))?;
             let Some(last) = page.last().map(|event| event.seq) else { break };
-            add(context, file, &replaced_before(&page, before.through)).await?;
+            let replaced = page.iter().take_while(|event| event.seq <= before.through);
+            let replaced = replaced.filter_map(|event| match &event.kind {
+                EventKind::ItemCompleted { item, .. } => Some(Arc::new(item.clone())),
+                _ => None,
+            });
+            add(context, file, &replaced.collect::<Vec<_>>()).await?;
             file.missing_after = Some(last);
         }
         // Where the next write fails, this is what is missing.
@@ -140,22 +139,15 @@ async fn write(
     Ok(path)
 }
 
-/// The items among these events that were replaced.
-fn replaced_before(events: &[Arc<Event>], through: u64) -> Vec<Arc<Item>> {
-    let events = events.iter().take_while(|event| event.seq <= through);
-    let items = events.filter_map(|event| match &event.kind {
-        EventKind::ItemCompleted { item, .. } => Some(Arc::new(item.clone())),
-        _ => None,
-    });
-    items.collect()
-}
-
 async fn add(context: &TurnContext, file: &mut HistoryFile, items: &[Arc<Item>]) -> Result<String, WorkspaceError> {
     // An earlier summary is in the file in longer words already.
     let said = items.iter().filter(|item| !matches!(item.body, ItemBody::Compaction(_)));
     let text = transcript::whole(&said.cloned().collect::<Vec<_>>()).into_bytes();
-    let Artifact { path, bytes } =
-        context.files.session.keep_on(ArtifactDir::ConversationHistory, file.name.clone(), file.bytes, text).await?;
+    let Artifact { path, bytes } = context
+        .ports
+        .workspaces
+        .keep_on(context.files.session, ArtifactDir::ConversationHistory, file.name.clone(), file.bytes, text)
+        .await?;
     file.bytes = Some(bytes);
     Ok(path)
 }
@@ -175,8 +167,21 @@ pub(crate) async fn inputs(
     let begin = replaced.iter().rposition(|item| matches!(item.body, ItemBody::UserMessage { steered: false, .. }));
     // The turn began before the compaction that is replaced: what it is about stands in that one's summary.
     let earlier = before.filter(|_| begin.is_none()).and_then(|compaction| summary::under_way(&compaction.summary));
-    let handed = begin.and_then(|at| names(replaced.get(at.checked_sub(1)?)?));
-    let said: Vec<UserInput> = replaced[begin.unwrap_or(0)..].iter().filter_map(|item| input(item)).collect();
+    // The files that came with what was said, where the item before it tells of some.
+    let handed = begin.and_then(|at| match &replaced.get(at.checked_sub(1)?)?.body {
+        ItemBody::Notice { topic: NoticeTopic::Files, sources, .. } if !sources.is_empty() => {
+            let names: Vec<&str> = sources.iter().map(|source| source.name.as_str()).collect();
+            Some(format!("(handed over with it: {})", names.join(", ")))
+        }
+        _ => None,
+    });
+    let said = replaced[begin.unwrap_or(0)..].iter().filter_map(|item| match &item.body {
+        ItemBody::UserMessage { text, typed_bytes, stored, .. } => {
+            Some(UserInput { text: text.clone(), typed_bytes: *typed_bytes, stored: stored.clone() })
+        }
+        _ => None,
+    });
+    let said: Vec<UserInput> = said.collect();
     let count = (said.len() + usize::from(earlier.is_some())) as u64;
     let room = window / PART_OF_SUMMARY;
     let all: u64 = said.iter().map(|input| estimate(&input.text)).sum::<u64>() + earlier.map_or(0, estimate);
@@ -191,26 +196,6 @@ pub(crate) async fn inputs(
     Ok(Some(told.join("\n\n")).filter(|text| !text.is_empty()))
 }
 
-fn input(item: &Item) -> Option<UserInput> {
-    match &item.body {
-        ItemBody::UserMessage { text, typed_bytes, stored, .. } => {
-            Some(UserInput { text: text.clone(), typed_bytes: *typed_bytes, stored: stored.clone() })
-        }
-        _ => None,
-    }
-}
-
-/// The files that came with what was said, where the item tells of some.
-fn names(item: &Item) -> Option<String> {
-    match &item.body {
-        ItemBody::Notice { topic: NoticeTopic::Files, sources, .. } if !sources.is_empty() => {
-            let names: Vec<&str> = sources.iter().map(|source| source.name.as_str()).collect();
-            Some(format!("(handed over with it: {})", names.join(", ")))
-        }
-        _ => None,
-    }
-}
-
 /// The input in as much room as there is. All of it is in a file then.
 async fn kept(context: &TurnContext, input: UserInput, room: InputRoom) -> Result<String, TurnExit> {
     if input.stored.is_some() || estimate(&input.text) <= room.whole {
@@ -218,10 +203,10 @@ async fn kept(context: &TurnContext, input: UserInput, room: InputRoom) -> Resul
         return Ok(shortened(&input.text, room.whole));
     }
     let text = input.text.clone();
-    match context.files.session.keep_input(&context.tools.visible, input, room).await {
+    let (workspaces, session) = (&*context.ports.workspaces, context.files.session);
+    match large_input::keep(workspaces, session, &context.tools.visible, input, room).await {
         Ok(input) => {
-            let warning = input.warning(&context.models.model.info().id, context.window());
-            if let Some(warning) = warning {
+            if let Some(warning) = input.warning(&context.models.model.info().id, context.window()) {
                 context.recorder.fact(warning).await?;
             }
             Ok(input.text)
@@ -238,10 +223,5 @@ async fn kept(context: &TurnContext, input: UserInput, room: InputRoom) -> Resul
 
 /// Both ends of a text.
 fn shortened(text: &str, tokens: u64) -> String {
-    if estimate(text) <= tokens {
-        return text.to_owned();
-    }
-    let Excerpt { head, between, tail } = Excerpt::of(text, tokens);
-    let line_end = if head.is_empty() || head.ends_with('\n') { "" } else { "\n" };
-    format!("{head}{line_end}[… {} left out …]\n{tail}", sizes(between))
+    if estimate(text) <= tokens { text.to_owned() } else { Excerpt::of(text, tokens).ends() }
 }

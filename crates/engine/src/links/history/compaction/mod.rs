@@ -40,14 +40,6 @@ struct Arguments {
 }
 
 impl Link for Compaction {
-    fn name(&self) -> &'static str {
-        "compaction"
-    }
-
-    fn description(&self) -> &'static str {
-        "makes room before the window is full, and first of all that look at the history"
-    }
-
     fn tools(&self) -> Vec<ToolSpec> {
         vec![ToolSpec::of::<Arguments>(TOOL, Effect::State)]
     }
@@ -94,7 +86,7 @@ impl Link for Compaction {
         let output = match serde_json::from_str::<Arguments>(arguments) {
             Ok(Arguments { strategy }) => match refusal(call) {
                 None => {
-                    call.record.affect(|effects| effects.compact = Some(strategy));
+                    call.record.entries().effects.compact = Some(strategy);
                     ToolOutput::ok("the older part of the history is compacted before your next words")
                 }
                 Some(why) => ToolOutput::ok(format!("nothing is compacted: {why}")),

@@ -13,15 +13,11 @@ use agentd_context::{
 use agentd_core::{
     context::{Compaction, CompactionCause, CompactionReport, CompactionStrategy, OffloadedResult},
     item::{Item, ItemBody},
-    ports::ArtifactDir,
     tool::ToolResult,
 };
 
 use crate::{
-    links::history::compaction::{
-        files,
-        summarizer::{self, SummaryTask, WrittenSummary},
-    },
+    links::history::compaction::{files, summarizer},
     turn::{Phase, TurnContext, TurnExit, TurnState, request},
 };
 
@@ -114,29 +110,26 @@ async fn compact(
     if goes_on {
         facts.under_way = files::inputs(context, before, &replaced, window).await?;
     }
+    // Without a model where there is little to sum up, and where nobody waits for a summary.
+    let strategy = match wanted.strategy {
+        _ if wanted.cause == CompactionCause::Limit || !plan.worth_a_model => CompactionStrategy::Truncate,
+        CompactionStrategy::Auto => CompactionStrategy::Compact,
+        strategy => strategy,
+    };
     let mut report = CompactionReport {
-        cause: wanted.cause,
-        strategy: strategy(wanted, plan),
-        messages_before: count(plan.messages),
         messages_after: count(plan::count(&kept) + 1),
-        tokens_before: scaled(context, &state.history),
-        percent_before: percent_before(context, state),
         pinned: said.messages,
-        ..CompactionReport::default()
+        ..begun(context, state, wanted.cause, strategy)
     };
     if said.left_out > 0 {
-        let count = said.left_out;
-        note(
-            &mut report,
-            format!("{count} of the person's messages are no longer kept word for word: together they are too long"),
-        );
+        let what = "of the person's messages are no longer kept word for word: together they are too long";
+        note(&mut report, format!("{} {what}", said.left_out));
     }
     let mut written = None;
     if report.strategy != CompactionStrategy::Truncate {
         let earlier = before.map(|compaction| compaction.summary.as_str());
-        let task = SummaryTask { cause: wanted.cause, strategy: report.strategy, earlier, replaced: &replaced };
-        match summarizer::ask(context, state, task).await? {
-            Ok(WrittenSummary { text, model }) => {
+        match summarizer::ask(context, state, (wanted.cause, strategy), earlier, &replaced).await? {
+            Ok((text, model)) => {
                 report.model = Some(model);
                 written = Some(text);
             }
@@ -152,7 +145,7 @@ async fn compact(
         Ok(path) => report.path = Some(path),
         Err(error) => note(&mut report, format!("what was replaced could not be written to a file: {error}")),
     }
-    let words = match (&written, last_compaction(&replaced)) {
+    let words = match (&written, before) {
         (Some(text), _) => summary::Words::Written(text),
         (None, Some(earlier)) => summary::Words::Earlier(&earlier.summary),
         (None, None) => summary::Words::None,
@@ -172,13 +165,24 @@ fn last_compaction(items: &[Arc<Item>]) -> Option<&Compaction> {
     })
 }
 
-/// Strategy of the summary: without a model where there is little to sum up, where nobody waits for one, and with the
-/// embedded model, which sums up nothing well.
-fn strategy(wanted: CompactionRequest, plan: Plan) -> CompactionStrategy {
-    match wanted.strategy {
-        _ if wanted.cause == CompactionCause::Limit || !plan.worth_a_model => CompactionStrategy::Truncate,
-        CompactionStrategy::Auto => CompactionStrategy::Compact,
-        strategy => strategy,
+/// Report on a history that nothing was done to yet.
+fn begun(
+    context: &TurnContext,
+    state: &TurnState,
+    cause: CompactionCause,
+    strategy: CompactionStrategy,
+) -> CompactionReport {
+    let messages = count(plan::count(&state.history));
+    let expected = request::expected(context, state, context.next_model(state));
+    CompactionReport {
+        cause,
+        strategy,
+        messages_before: messages,
+        messages_after: messages,
+        tokens_before: scaled(context, &state.history),
+        // The part of the window that the next request would take.
+        percent_before: expected.saturating_mul(100) / context.next_window(state).max(1),
+        ..CompactionReport::default()
     }
 }
 
@@ -189,18 +193,12 @@ fn note(report: &mut CompactionReport, problem: String) {
     }
 }
 
-pub(super) fn scaled(context: &TurnContext, items: &[Arc<Item>]) -> u64 {
+fn scaled(context: &TurnContext, items: &[Arc<Item>]) -> u64 {
     let info = context.models.model.info();
     context.models.scales.apply(&info.id, items.iter().map(|item| meter::guess(item, info.echo_reasoning)).sum())
 }
 
-/// The part of the window that the next request would take, in percent.
-pub(super) fn percent_before(context: &TurnContext, state: &TurnState) -> u64 {
-    let expected = request::expected(context, state, context.next_model(state));
-    expected.saturating_mul(100) / context.next_window(state).max(1)
-}
-
-pub(super) fn count(messages: usize) -> u32 {
+fn count(messages: usize) -> u32 {
     u32::try_from(messages).unwrap_or(u32::MAX)
 }
 
@@ -208,17 +206,12 @@ pub(super) fn count(messages: usize) -> u32 {
 fn sentence(report: &CompactionReport) -> String {
     let CompactionReport { messages_before, messages_after, tokens_before, tokens_after, .. } = report;
     let percent = tokens_after.saturating_mul(100).checked_div(*tokens_before).unwrap_or(100);
-    let mut text = format!(
+    let path = report.path.iter().map(|path| format!("; what was replaced is in {path}"));
+    let more: String = path.chain(report.problem.iter().map(|problem| format!("; {problem}"))).collect();
+    format!(
         "the history was compacted from {messages_before} to {messages_after} messages, about {tokens_before} to \
-         {tokens_after} tokens ({percent} %)"
-    );
-    if let Some(path) = &report.path {
-        text.push_str(&format!("; what was replaced is in {path}"));
-    }
-    if let Some(problem) = &report.problem {
-        text.push_str(&format!("; {problem}"));
-    }
-    text
+         {tokens_after} tokens ({percent} %){more}"
+    )
 }
 
 /// Moves results to files, where that makes room enough, and returns whether it did.
@@ -239,17 +232,8 @@ pub(super) async fn offload(
     let needed = u64::try_from(u128::from(needed) * guess / u128::from(expected)).unwrap_or(u64::MAX);
     let Some(chosen) = offload::results(&state.history, context.ids.turn, needed) else { return Ok(false) };
     let Some(offloaded) = keep(context, &chosen).await else { return Ok(false) };
-    let messages = count(plan::count(&state.history));
-    let mut report = CompactionReport {
-        cause,
-        strategy: CompactionStrategy::Offload,
-        messages_before: messages,
-        messages_after: messages,
-        tokens_before: scaled(context, &state.history),
-        percent_before: percent_before(context, state),
-        offloaded: count(offloaded.len()),
-        ..CompactionReport::default()
-    };
+    let mut report = begun(context, state, cause, CompactionStrategy::Offload);
+    report.offloaded = count(offloaded.len());
     let item = context.recorder.start(ItemBody::Compaction(Compaction::default())).await?;
     let mut after = state.history.clone();
     let body = ItemBody::Compaction(Compaction { offloaded: offloaded.clone(), ..Compaction::default() });
@@ -275,13 +259,9 @@ async fn keep(context: &TurnContext, chosen: &[Arc<Item>]) -> Option<Vec<Offload
         // A result that was too long to be shown is kept whole under its plain name.
         let name = format!("{}-shown.txt", result.call_id);
         let content = result.text.clone().into_bytes();
-        match context.files.session.keep(ArtifactDir::LargeToolResults, name, content).await {
-            Ok(path) => offloaded.push(OffloadedResult { item: item.id, path }),
-            Err(error) => {
-                tracing::warn!("results are not moved to files: {error}");
-                return None;
-            }
-        }
+        let kept = context.keep_result(name, content).await;
+        let kept = kept.inspect_err(|error| tracing::warn!("results are not moved to files: {error}"));
+        offloaded.push(OffloadedResult { item: item.id, path: kept.ok()? });
     }
     Some(offloaded)
 }

@@ -21,29 +21,17 @@ use crate::turn::{TurnContext, TurnExit, TurnState, request, sample, stopwatch::
 /// Bytes of a model's summary that are read: many times what it is asked for.
 const MAX_WRITTEN: usize = 100_000;
 
-/// A part of the history that is to be summed up.
-#[derive(Clone, Copy)]
-pub(super) struct SummaryTask<'a> {
-    pub(super) cause: CompactionCause,
-    pub(super) strategy: CompactionStrategy,
-    /// The summary that is replaced.
-    pub(super) earlier: Option<&'a str>,
-    pub(super) replaced: &'a [Arc<Item>],
-}
+/// A model's summary, and the id of the model. The error is the model's, and ends nothing.
+type WrittenSummary = Result<(String, String), ModelError>;
 
-/// A model's summary.
-pub(super) struct WrittenSummary {
-    pub(super) text: String,
-    /// The id of the model.
-    pub(super) model: String,
-}
-
-/// Asks for a summary. The inner error is the model's, and ends nothing.
+/// Asks for a summary of what is replaced, an earlier summary included.
 pub(super) async fn ask(
     context: &TurnContext,
     state: &mut TurnState,
-    task: SummaryTask<'_>,
-) -> Result<Result<WrittenSummary, ModelError>, TurnExit> {
+    (cause, strategy): (CompactionCause, CompactionStrategy),
+    earlier: Option<&str>,
+    replaced: &[Arc<Item>],
+) -> Result<WrittenSummary, TurnExit> {
     let (slot, model) = match &context.models.summary {
         Some((slot, model)) => (*slot, model),
         None => (context.models.slot, &context.models.model),
@@ -52,7 +40,8 @@ pub(super) async fn ask(
         return Ok(Err(ModelError::new(ErrorKind::Configuration, "the built-in model is too small for that")));
     }
     if context.models.summary.is_none()
-        && let Some((request, report)) = behind_conversation(context, state, task)
+        && cause != CompactionCause::Overflow
+        && let Some((request, report)) = behind_conversation(context, state, strategy)
     {
         let written = written(context, state, (slot, &**model), request, Some(report)).await?;
         // A model that calls tools though it must not, or has no room behind all of it, may do better without both.
@@ -63,7 +52,6 @@ pub(super) async fn ask(
             return Ok(written);
         }
     }
-    let SummaryTask { strategy, earlier, replaced, .. } = task;
     let window = context.models.windows.of(model.info());
     let (prompt, now) = (&context.prompt.compact, context.ports.clock.now());
     match summary::request(context.ids.session, prompt, earlier, replaced, strategy, window, now) {
@@ -79,18 +67,17 @@ pub(super) async fn ask(
 fn behind_conversation(
     context: &TurnContext,
     state: &TurnState,
-    task: SummaryTask<'_>,
+    strategy: CompactionStrategy,
 ) -> Option<(ModelRequest, PromptReport)> {
     let (model, window) = (&context.models.model, context.window());
-    let length = Length::of(task.strategy, window);
+    let length = Length::of(strategy, window);
     let input = summary::input(&context.prompt.compact, length);
     let expected = request::expected(context, state, model.info());
-    let fits = expected.saturating_add(estimate(&input)).saturating_add(length.tokens()) <= window;
-    if !fits || task.cause == CompactionCause::Overflow {
+    if expected.saturating_add(estimate(&input)).saturating_add(length.tokens()) > window {
         return None;
     }
     let mut draft = request::assemble(context, state, context.tools.finds.tools());
-    draft.forbid_calls();
+    draft.may_call = false;
     context.tools.chain.before_model(context, state, &mut draft);
     draft.messages.push(Message::User { text: input });
     let (request, footprint) = draft.seal(context.ids.session);
@@ -107,7 +94,7 @@ async fn written(
     (slot, model): (Slot, &dyn Model),
     request: ModelRequest,
     prompt: Option<PromptReport>,
-) -> Result<Result<WrittenSummary, ModelError>, TurnExit> {
+) -> Result<WrittenSummary, TurnExit> {
     let info = model.info();
     let tap = context.tap(state.steps, ExchangePurpose::Summary);
     let mut chunks = CallStream::open(model, ModelRequest { tap, ..request });
@@ -131,12 +118,10 @@ async fn written(
     };
     let cost = chunks.close(end.is_ok() || !text.is_empty());
     sample::count(context, state, slot, info, cost, prompt).await?;
-    let end = end.and_then(|()| match text.trim() {
-        // Words beside a call are about the call.
-        _ if calls => Err(ModelError::new(ErrorKind::Protocol, NO_WORDS)),
-        "" => Err(ModelError::new(ErrorKind::Protocol, NO_WORDS)),
-        _ => Ok(WrittenSummary { text, model: info.id.clone() }),
-    });
+    // Words beside a call are about the call.
+    let has_words = !calls && !text.trim().is_empty();
+    let no_words = || ModelError::new(ErrorKind::Protocol, NO_WORDS);
+    let end = end.and_then(|()| has_words.then(|| (text, info.id.clone())).ok_or_else(no_words));
     if let Err(error) = &end
         && context.models.summary.is_none()
     {
@@ -148,11 +133,11 @@ async fn written(
 
 /// A part of a summary would stand for what it does not name.
 fn whole(finish: Finish) -> Result<(), ModelError> {
-    let cut = |why: &str| Err(ModelError::new(ErrorKind::Protocol, format!("its summary was cut: {why}")));
-    match finish {
-        Finish::Stop => Ok(()),
-        Finish::Length => cut("it was longer than the model may write"),
-        Finish::Filtered => cut("the provider withheld the rest"),
-        Finish::Runaway => cut("it repeated itself without end"),
-    }
+    let why = match finish {
+        Finish::Stop => return Ok(()),
+        Finish::Length => "it was longer than the model may write",
+        Finish::Filtered => "the provider withheld the rest",
+        Finish::Runaway => "it repeated itself without end",
+    };
+    Err(ModelError::new(ErrorKind::Protocol, format!("its summary was cut: {why}")))
 }

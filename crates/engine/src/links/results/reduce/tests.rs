@@ -4,7 +4,7 @@ use std::sync::LazyLock;
 
 use proptest::prelude::*;
 
-use crate::links::results::feedback::{lines, reduce::*};
+use super::*;
 
 static PATTERNS: LazyLock<Patterns> = LazyLock::new(|| Patterns::read().unwrap());
 
@@ -14,10 +14,10 @@ fn filler(count: usize, line: impl Fn(usize) -> String) -> String {
 }
 
 #[track_caller]
-fn check(text: &str, asked: &str, shown: &[&str], gone: &[&str]) {
+fn reduces(text: &str, asked: &str, shown: &[&str], gone: &[&str]) {
     const TOKENS: u64 = 900;
     assert!(estimate(text) > 2 * TOKENS, "the sample is too short");
-    let keywords = lines::pattern([asked]);
+    let keywords = pattern([asked]);
     let reduced = reduce(&PATTERNS, text, keywords.as_ref(), TOKENS).expect("it is long enough");
     for words in shown {
         assert!(reduced.contains(words), "{words:?} is missing in:\n{reduced}");
@@ -44,7 +44,7 @@ fn a_failed_test_of_cargo() {
     text += &filler(150, |n| format!("   Compiling part-{n} v0.1.0 (/project/part-{n})"));
     text += "    Finished `test` profile [unoptimized + debuginfo] target(s) in 1m 12s\n\
         error: test failed, to rerun pass `-p ledger --lib`\n";
-    check(
+    reduces(
         &text,
         "Run the tests",
         &[
@@ -75,7 +75,7 @@ fn a_failed_test_of_pytest() {
         =========================== short test summary info ============================\n\
         FAILED tests/test_cart.py::test_total - assert 5.0 == 7.5\n\
         ======================== 1 failed, 320 passed in 11.52s ========================\n";
-    check(
+    reduces(
         &text,
         "Why does the cart fail?",
         &[
@@ -103,7 +103,7 @@ fn a_compiler_that_warns_more_than_it_fails() {
         you mean 'next'?\n   88 |   return e->nxet;\n      |             ^~~~\n      |             next\n";
     text += &filler(100, |n| warning(n + 100));
     text += "make: *** [Makefile:14: src/table.o] Error 1\n";
-    check(
+    reduces(
         &text,
         "Build it",
         &[
@@ -126,7 +126,7 @@ fn a_script_of_npm() {
     text += &filler(60, |n| format!("    modules by path ./node_modules/dep-{n}/ {n} KiB"));
     text += "webpack 5.94.0 compiled with 1 error in 8123 ms\nstderr:\nnpm ERR! code ELIFECYCLE\nnpm ERR! errno 1\n\
         npm ERR! shop@1.0.0 build: `webpack --mode production`\nnpm ERR! Exit status 1\n";
-    check(
+    reduces(
         &text,
         "Make the bundle",
         &[
@@ -154,7 +154,7 @@ fn a_log_of_five_thousand_lines() {
         _ => line(n + 3200),
     });
     assert!(text.lines().count() > 5000);
-    check(
+    reduces(
         &text,
         "查一下订单为什么没有发货",
         &[
@@ -175,7 +175,7 @@ fn progress_bars_and_huge_lines_take_no_place() {
     let packed =
         format!("{}; if(x){{throw new TypeError('no such widget')}}; {}", "a=1;".repeat(2000), "b=2;".repeat(2000));
     let text = format!("exit code 1 after 3.0 s\nstdout:\n{bar}\ndone\n{packed}\nthe end");
-    check(
+    reduces(
         &text,
         "go",
         &["exit code 1", "throw new TypeError('no such widget')", "bytes …]", "done", "the end"],
@@ -211,7 +211,7 @@ proptest! {
         asked in "[a-c]{4} [火]{2}",
     ) {
         let text = lines.join("\n");
-        let keywords = lines::pattern([asked.as_str()]);
+        let keywords = pattern([asked.as_str()]);
         if let Some(reduced) = reduce(&PATTERNS, &text, keywords.as_ref(), tokens) {
             prop_assert!(reduced.len() < text.len());
             prop_assert!(estimate(&reduced) <= tokens + 2 * 420 + 3 * GAP, "{} of {tokens}", estimate(&reduced));
@@ -222,4 +222,88 @@ proptest! {
             }
         }
     }
+}
+
+fn check(line: &str, expected: Option<Mark>) {
+    let wanted = Regex::new("parser").unwrap();
+    let mut marker = Marker::new(&PATTERNS, Some(&wanted));
+    assert_eq!(marker.mark(line).map(|(mark, _)| mark), expected, "{line}");
+}
+
+#[test]
+fn what_went_wrong_is_known_in_many_words() {
+    for line in [
+        "error[E0308]: mismatched types",
+        "thread 'main' panicked at src/lib.rs:3:5:",
+        "test it::works ... FAILED",
+        "E       assert 1 == 2",
+        "Traceback (most recent call last):",
+        "ValueError: invalid literal for int() with base 10: 'x'",
+        "main.c:5:3: error: expected ';' before 'return'",
+        "npm ERR! code ELIFECYCLE",
+        "java.lang.NullPointerException: null",
+        "make: *** [Makefile:2: all] Error 1",
+        "/usr/bin/ld: main.o: undefined reference to `f'",
+        "FAIL src/app.test.js",
+        "--- FAIL: TestX (0.00s)",
+        "3 passed, 1 failed",
+        "0 warnings, 2 errors",
+        "编译错误: 缺少分号",
+        "接続に失敗しました",
+        "Segmentation fault (core dumped)",
+    ] {
+        check(line, Some(Mark::Wrong));
+    }
+    // What only sounds so is not.
+    check("test errors::failed_calls_are_told ... ok", None);
+    check("tests/test_errors.py::test_failure PASSED", None);
+    check("test result: ok. 12 passed; 0 failed; 0 ignored", None);
+    check("0 errors, no warnings", None);
+    check("errors: 0", None);
+    check("   Compiling thiserror v2.0.3", None);
+    check("terror in the mirror room of assertiveness", None);
+    // Doubts and keywords come after.
+    check("warning: unused variable: `x`", Some(Mark::Doubtful));
+    check("bash: foo: command not found", Some(Mark::Doubtful));
+    check("警告: 磁盘空间不足", Some(Mark::Doubtful));
+    check("   Compiling parser v0.1.0", Some(Mark::Wanted));
+    check("test parser::errors ... ok", Some(Mark::Wanted));
+}
+
+#[test]
+fn what_repeats_is_shown_twice() {
+    let mut marker = Marker::new(&PATTERNS, None);
+    let marked = (0..10).filter(|n| marker.mark(&format!("{n} error: retry {n}")).is_some()).count();
+    assert_eq!(marked, 2);
+}
+
+fn tells(text: &str, expected: &[&str]) {
+    assert_eq!(of([text]).iter().map(String::as_str).collect::<Vec<_>>(), expected, "{text}");
+}
+
+#[test]
+fn words_that_tell() {
+    tells("Please fix the parser in src/lex.rs, then run it!", &["lex.rs", "parser"]);
+    tells("Why does test_x1 fail? See v2 and #42.", &["fail", "test_x1"]);
+    tells("", &[]);
+    tells(
+        "请修复登录超时的bug: login_timeout",
+        &["login_timeout", "修复", "复登", "录超", "时的", "登录", "请修", "超时"],
+    );
+    tells("ログイン失敗", &["イン", "グイ", "ログ", "ン失", "失敗"]);
+}
+
+#[test]
+fn there_are_never_too_many() {
+    let long: String = (0..500).map(|n| format!("word{n} ")).collect();
+    assert_eq!(of([long.as_str()]).len(), MOST);
+    let dense: String = (0x4e00_u32..0x4f00).filter_map(char::from_u32).collect();
+    assert_eq!(of([dense.as_str()]).len(), MOST);
+}
+
+#[test]
+fn letters_of_either_case_match() {
+    let wanted = pattern(["the Parser (v1.2)"]).unwrap();
+    assert!(wanted.is_match("PARSER") && wanted.is_match("at v1.2") && !wanted.is_match("at v1x2"));
+    assert!(pattern(["a b c"]).is_none());
 }
