@@ -67,7 +67,7 @@ pub enum PoolOwner {
 }
 
 impl PoolOwner {
-    /// What these servers offered when they were last reached. Blocks.
+    /// Catalogues of these servers, as they were when those were last reached. Blocks.
     fn stored<'a>(
         self,
         catalogues: &CatalogueFolder,

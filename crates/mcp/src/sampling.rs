@@ -198,7 +198,7 @@ fn told(shown: &str, asked: &SampleRequest, may_be_others: bool) -> String {
     )
 }
 
-/// Who says a message, for people, and its words.
+/// Speaker of a message, for people, and its words.
 fn words_of(message: &Message) -> (&'static str, &String) {
     match message {
         Message::System { text } => ("instructions", text),

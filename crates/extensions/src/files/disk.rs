@@ -31,12 +31,12 @@ const MAX_ENTRIES: usize = 1000;
 /// Files that were read before, by path. No reader waits for another's disk: the lock is held only for a look.
 #[derive(Debug, Default)]
 pub(crate) struct GuideCache {
-    files: Mutex<Known<GuideText>>,
-    folders: Mutex<Known<[Entry]>>,
+    files: Mutex<KnownFiles<GuideText>>,
+    folders: Mutex<KnownFiles<[Entry]>>,
 }
 
 /// By path, each as it was then, as far as so many bytes were wanted.
-type Known<T> = HashMap<PathBuf, (Stamp, usize, Arc<T>)>;
+type KnownFiles<T> = HashMap<PathBuf, (Stamp, usize, Arc<T>)>;
 
 /// Entry of a folder.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -107,13 +107,13 @@ fn list(folder: &Path) -> Vec<Entry> {
     entries
 }
 
-fn unchanged<T: ?Sized>(known: &Mutex<Known<T>>, path: &Path, most: usize, now: Stamp) -> Option<Arc<T>> {
+fn unchanged<T: ?Sized>(known: &Mutex<KnownFiles<T>>, path: &Path, most: usize, now: Stamp) -> Option<Arc<T>> {
     let known = lock(known);
     let (stamp, wanted, known) = known.get(path)?;
     (now.settled && *stamp == now && *wanted == most).then(|| Arc::clone(known))
 }
 
-fn remember<T: ?Sized>(known: &Mutex<Known<T>>, path: &Path, most: usize, stamp: Stamp, what: &Arc<T>) {
+fn remember<T: ?Sized>(known: &Mutex<KnownFiles<T>>, path: &Path, most: usize, stamp: Stamp, what: &Arc<T>) {
     let mut known = lock(known);
     if known.len() >= MAX_KNOWN {
         known.clear();

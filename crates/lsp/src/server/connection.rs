@@ -14,7 +14,7 @@ use tokio::time::Instant;
 use super::{
     DiskChange, OpenText, Question, Reply, ServerAnswer, ServerError, ServerParts,
     documents::{Checks, Documents, FindingSources, TextChange},
-    requests::{Again, Asked, Loading, PAUSE, PendingRequest, Requests, TRY_AGAIN},
+    requests::{Again, Loading, PAUSE, PendingRequest, RequestKind, Requests, TRY_AGAIN},
     streams::Streams,
 };
 use crate::{
@@ -73,7 +73,7 @@ impl Connection {
             answered_once: false,
             has_answered: false,
         };
-        let first = PendingRequest::new(Asked::Initialize, connection.loads_until);
+        let first = PendingRequest::new(RequestKind::Initialize, connection.loads_until);
         connection.request("initialize", &initialize(&root), first)?;
         Ok(connection)
     }
@@ -152,7 +152,7 @@ impl Connection {
         if is_known || self.requests.is_pulling(below) {
             return Ok(());
         }
-        let asked = Asked::Pull { below: below.to_path_buf(), generation: self.documents.generation };
+        let asked = RequestKind::Pull { below: below.to_path_buf(), generation: self.documents.generation };
         self.ask_again(PendingRequest::new(asked, self.deadline()))
     }
 
@@ -181,20 +181,20 @@ impl Connection {
         for (name, value) in more {
             params[name] = value;
         }
-        self.ask_again(PendingRequest::new(Asked::Question { method, params, reply }, self.deadline()))
+        self.ask_again(PendingRequest::new(RequestKind::Question { method, params, reply }, self.deadline()))
     }
 
     /// Sends a request, for the first time or once more.
     fn ask_again(&mut self, mut request: PendingRequest) -> Result<(), Breakdown> {
         let (method, params) = match &mut request.asked {
-            Asked::Initialize => return Ok(()),
+            RequestKind::Initialize => return Ok(()),
             // Of a file that was closed nobody wants to know any more.
-            Asked::Pull { below, .. } if self.documents.get(below).is_none() => return Ok(()),
-            Asked::Pull { below, generation } => {
+            RequestKind::Pull { below, .. } if self.documents.get(below).is_none() => return Ok(()),
+            RequestKind::Pull { below, generation } => {
                 *generation = self.documents.generation;
                 ("textDocument/diagnostic", json!({"textDocument": {"uri": self.address(below)}}))
             }
-            Asked::Question { method, params, .. } => (*method, params.clone()),
+            RequestKind::Question { method, params, .. } => (*method, params.clone()),
         };
         self.request(method, &params, request)
     }
@@ -261,7 +261,7 @@ impl Connection {
             return Ok(());
         }
         match (request.asked, result) {
-            (Asked::Initialize, Ok(result)) => {
+            (RequestKind::Initialize, Ok(result)) => {
                 let result: Map<String, Value> =
                     read(result.as_deref()).ok_or("its answer to initialize makes no sense")?;
                 let provider = result.get("capabilities").and_then(|abilities| abilities.get("diagnosticProvider"));
@@ -269,8 +269,8 @@ impl Connection {
                 self.is_pulled |= !matches!(provider, None | Some(Value::Null | Value::Bool(false)));
                 self.send(message::notification("initialized", &json!({})))?;
             }
-            (Asked::Initialize, Err(error)) => return Err(format!("it refused to begin: {}", told(&error))),
-            (Asked::Pull { below, generation }, Ok(result)) => {
+            (RequestKind::Initialize, Err(error)) => return Err(format!("it refused to begin: {}", told(&error))),
+            (RequestKind::Pull { below, generation }, Ok(result)) => {
                 // Nothing at all is no answer; some give it of a file that they do not know yet.
                 let Some(result) = result else { return Ok(()) };
                 let report: FindingReport = read(Some(&*result)).ok_or("its findings make no sense")?;
@@ -281,12 +281,12 @@ impl Connection {
                 self.pull_awaited()?;
             }
             // It tells them by itself, or the wait ends.
-            (Asked::Pull { .. }, Err(_)) => {}
-            (Asked::Question { reply, .. }, Ok(result)) => {
+            (RequestKind::Pull { .. }, Err(_)) => {}
+            (RequestKind::Question { reply, .. }, Ok(result)) => {
                 self.take_as_answer();
                 let _ = reply.send(Ok(ServerAnswer { result, folder: self.named.clone() }));
             }
-            (Asked::Question { reply, .. }, Err(error)) => {
+            (RequestKind::Question { reply, .. }, Err(error)) => {
                 let message = format!("{} cannot answer that: {}", self.parts.config.name, told(&error));
                 let _ = reply.send(Err(ServerError::passing(message)));
             }
@@ -370,13 +370,13 @@ impl Connection {
                 self.send(message::notification("$/cancelRequest", &json!({"id": id})))?;
             }
             match request.asked {
-                Asked::Initialize => return Err("it did not get ready in time".to_owned()),
-                Asked::Question { reply, .. } => {
+                RequestKind::Initialize => return Err("it did not get ready in time".to_owned()),
+                RequestKind::Question { reply, .. } => {
                     is_silent |= id.is_some();
                     let _ = reply.send(Err(late.clone()));
                 }
                 // Whoever waits for its findings has a deadline too.
-                Asked::Pull { .. } => {}
+                RequestKind::Pull { .. } => {}
             }
         }
         let may_load = is_loading || (!self.answered_once && now < self.loads_until);

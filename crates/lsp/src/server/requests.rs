@@ -16,8 +16,8 @@ const MOST_TRIES: u32 = 4;
 /// Pause before it.
 pub(super) const PAUSE: Duration = Duration::from_millis(250);
 
-/// What a server is asked.
-pub(super) enum Asked {
+/// Question to a server.
+pub(super) enum RequestKind {
     Initialize,
     /// The findings of a file. The generation is the count of what has made findings old, as it was asked.
     Pull {
@@ -34,7 +34,7 @@ pub(super) enum Asked {
 
 /// Request that was not answered yet.
 pub(super) struct PendingRequest {
-    pub(super) asked: Asked,
+    pub(super) asked: RequestKind,
     deadline: Instant,
     tries: u32,
 }
@@ -76,7 +76,7 @@ impl Requests {
     /// Returns whether the findings of this file are asked for already.
     pub(super) fn is_pulling(&self, file: &std::path::Path) -> bool {
         let mut all = self.asked.values().chain(self.again.iter().map(|(_, request)| request));
-        all.any(|request| matches!(&request.asked, Asked::Pull { below, .. } if below == file))
+        all.any(|request| matches!(&request.asked, RequestKind::Pull { below, .. } if below == file))
     }
 
     /// Keeps a request that is sent again.
@@ -117,7 +117,7 @@ impl Requests {
     pub(super) fn fail(&mut self, error: &ServerError) {
         let again = self.again.drain(..).map(|(_, request)| request);
         for request in self.asked.drain().map(|(_, request)| request).chain(again) {
-            if let Asked::Question { reply, .. } = request.asked {
+            if let RequestKind::Question { reply, .. } = request.asked {
                 let _ = reply.send(Err(error.clone()));
             }
         }
@@ -125,14 +125,14 @@ impl Requests {
 }
 
 impl PendingRequest {
-    pub(super) fn new(asked: Asked, deadline: Instant) -> Self {
+    pub(super) fn new(asked: RequestKind, deadline: Instant) -> Self {
         Self { asked, deadline, tries: 0 }
     }
 
     /// Returns whether it may be asked once more, and counts that.
     pub(super) fn try_again(&mut self) -> bool {
         self.tries += 1;
-        self.tries <= MOST_TRIES && !matches!(self.asked, Asked::Initialize)
+        self.tries <= MOST_TRIES && !matches!(self.asked, RequestKind::Initialize)
     }
 }
 
@@ -178,7 +178,8 @@ mod tests {
     fn a_request_is_sent_again_when_it_is_time_or_the_project_is_loaded() {
         let (mut requests, begun) = (Requests::default(), Instant::now());
         let (later, deadline) = (begun + PAUSE, begun + PAUSE * 4);
-        let pull = |below: &str| PendingRequest::new(Asked::Pull { below: below.into(), generation: 0 }, deadline);
+        let pull =
+            |below: &str| PendingRequest::new(RequestKind::Pull { below: below.into(), generation: 0 }, deadline);
         requests.keep(Again::At(later), pull("soon"));
         requests.keep(Again::Loaded, pull("loaded"));
         assert!(requests.is_pulling("soon".as_ref()) && requests.is_pulling("loaded".as_ref()));

@@ -172,7 +172,7 @@ enum Event {
     Ended,
     Idle,
     Released,
-    /// What it offers is listed when it has changed: it has, or that is over.
+    /// Listing of what it offers is due, for that has changed, or is over.
     Listing(bool),
 }
 

@@ -97,7 +97,7 @@ impl Tool for Args {
     }
 }
 
-/// What a search has come to.
+/// State of a search.
 #[derive(Default)]
 struct Search {
     /// Documents that are open, to be searched next.
